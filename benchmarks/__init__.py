@@ -1,0 +1,1 @@
+"""Measures stepscope side by side with its peers."""

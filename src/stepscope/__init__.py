@@ -1,0 +1,38 @@
+"""Watches a model being trained: what the loop, the machine and the GPUs do, at almost no cost.
+
+Importing this loads no torch, numpy, pydantic or sqlite3; each public name is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stepscope.errors import StepscopeError
+    from stepscope.reading import open_store
+    from stepscope.recorder.monitor import TrainingMonitor
+    from stepscope.schema.record import TrainingMetrics
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "open_store": "stepscope.reading",
+    "StepscopeError": "stepscope.errors",
+    "TrainingMetrics": "stepscope.schema.record",
+    "TrainingMonitor": "stepscope.recorder.monitor",
+}
+
+__all__ = ["__version__", "open_store", "StepscopeError", "TrainingMetrics", "TrainingMonitor"]  # noqa: RUF022 - sorted as people read
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'stepscope' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

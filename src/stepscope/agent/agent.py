@@ -1,0 +1,87 @@
+"""The loop: follow journals, ingest, sync, clean up, and go when there is nothing left to follow."""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import sqlite3
+import time
+from typing import TYPE_CHECKING
+
+from stepscope.agent.ingest import Ingest
+from stepscope.agent.wake import open_wake
+from stepscope.store import retention
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from stepscope.config.sections import Settings
+    from stepscope.store.base import Store
+
+log = logging.getLogger("stepscope.agent")
+
+TIDY_EVERY_S = 3600.0
+
+
+class Agent:
+    """Attends to one store folder until its last run has ended."""
+
+    def __init__(
+        self,
+        folder: Path,
+        store: Store,
+        settings: Settings,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._folder, self._store, self._settings, self._now = folder, store, settings, now
+        self._ingest = Ingest(folder, store, settings.agent.stall_after_s, now)
+        self._busy_at = now()
+        self._synced_at = self._tidied_at = float("-inf")
+        self._wake = open_wake(folder)
+
+    def run(self, should_stop: Callable[[], bool] = lambda: False) -> None:
+        """Ticks until no process has recorded anything for a while, or it is told to stop."""
+        while not (self.idle or should_stop()):
+            if not self.tick():
+                self._wait()
+
+    def tick(self) -> bool:
+        """One round; True when the next should follow at once."""
+        now = self._now()
+        try:
+            more = self._ingest.tick()
+        except (OSError, sqlite3.Error) as error:
+            # A full or vanished disk: journals keep the records, and the next round tries again.
+            log.error("Cannot ingest for now: %s", error)
+            self._busy_at = now
+            return False
+        if self._ingest.live:
+            self._busy_at = now
+        if now - self._synced_at >= self._settings.agent.sync_interval_s:
+            self._ingest.sync()
+            self._synced_at = now
+        if now - self._tidied_at >= TIDY_EVERY_S:
+            retention.apply(self._store, self._settings.store.retention)
+            self._tidied_at = now
+        return more
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing has been left to follow for the time an agent lingers."""
+        return self._now() - self._busy_at > self._settings.agent.linger_s
+
+    def close(self) -> None:
+        """Lets go of all files."""
+        self._ingest.close()
+        if self._wake is not None:
+            os.close(self._wake)
+
+    def _wait(self) -> None:
+        if self._wake is None:
+            time.sleep(self._settings.agent.interval_s)
+            return
+        ready, _, _ = select.select([self._wake], [], [], self._settings.agent.interval_s)
+        if ready:
+            os.read(self._wake, 4096)

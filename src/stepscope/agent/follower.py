@@ -1,0 +1,251 @@
+"""Follows the journal of one process, file after file, to its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stepscope import procfs
+from stepscope.agent.liveness import Pulse, cause_of_death
+from stepscope.journal import layout
+from stepscope.journal.reader import JournalReader
+from stepscope.schema.record import Event
+from stepscope.schema.run import Process
+from stepscope.schema.series import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from stepscope.journal.folder import JournalName
+    from stepscope.journal.reader import Batch
+    from stepscope.store.base import Store
+
+MARK_FIELDS = ("pid", "start_ticks", "boot_id", "namespace")
+
+
+class Follower:
+    """One process as the agent sees it: its files, what it said of itself, whether it lives."""
+
+    def __init__(
+        self,
+        name: JournalName,
+        folder: Path,
+        store: Store,
+        pulse_for: Callable[[procfs.ProcessMark], Pulse],
+    ) -> None:
+        self._name = name
+        self._last_words = folder / f"{name.segment}-r{name.rank}-{name.pid}.words"
+        self._store = store
+        self._pulse_for = pulse_for
+        self._readers: dict[Path, JournalReader] = {}
+        self._lost: dict[Path, int] = {}
+        self._batches: list[tuple[JournalReader, Batch]] = []
+        self._done_with: list[Path] = []
+        self._dead = False
+        self.process = self._known() or self._stranger()
+        self._pulse = pulse_for(self._mark())
+        self._end_is_known = self.process.ended_ns is not None
+        self.ended = False
+        """Whether everything it will ever write has been kept."""
+        self.caught_up = True
+        """Whether all that was written when last looked at has been read."""
+
+    def gather(self, files: list[Path]) -> bool:
+        """Reads what has come; True when there is something to tell the store."""
+        self._batches = []
+        self._dead = self._dead or self._pulse.is_dead()  # judged before reading: no record comes later
+        self.caught_up = True
+        for path in files:
+            reader = self._reader(path)
+            final = self._is_final(reader, path, files)
+            batch = reader.read(final=final)
+            self._batches.append((reader, batch))
+            self._end_is_known |= any(kind == layout.END for kind, _ in batch.notes)
+            self.caught_up = self.caught_up and batch.last
+            if final and batch.last:
+                self._done_with.append(path)
+        finished = self._dead or self._end_is_known
+        self.ended = finished and len(self._done_with) == len(files)
+        return self.ended or self._has_news() or self._changes_status()
+
+    def tell(self) -> int:
+        """Tells the store what was gathered, within its transaction; returns the number of records."""
+        records = 0
+        for reader, batch in self._batches:
+            records += self._tell_batch(batch)
+            self.process.lost += batch.lost - self._lost[reader.path]
+            self._lost[reader.path] = batch.lost
+            self._store.set_progress(reader.file_id, batch.offset, batch.lost)
+        if records:
+            self._pulse.grew(records)
+        self._judge()
+        self._store.put_process(self.process)
+        if self.ended:
+            self._store.seal(*self._place())
+        return records
+
+    def let_go(self) -> list[int]:
+        """Deletes files whose every record the store has; returns their ids."""
+        forgotten = []
+        for path in self._done_with:
+            reader = self._readers.pop(path, None)
+            if reader is not None:
+                forgotten.append(reader.file_id)
+                reader.close()
+            path.unlink(missing_ok=True)
+        self._done_with = []
+        if self.ended:
+            self._last_words.unlink(missing_ok=True)
+        return forgotten
+
+    def sync(self) -> None:
+        """Asks the disk to keep the files; one it cannot keep is closed and a new one asked for."""
+        for reader in self._readers.values():
+            try:
+                reader.sync()
+            except OSError:
+                reader.request_retirement()
+
+    def close(self) -> None:
+        """Forgets the files without deleting them."""
+        for reader in self._readers.values():
+            reader.close()
+        self._readers.clear()
+
+    def _reader(self, path: Path) -> JournalReader:
+        known = self._readers.get(path)
+        if known is None:
+            known = JournalReader(path)
+            offset, self._lost[path] = self._store.progress(known.file_id)
+            if offset:
+                known.close()
+                known = JournalReader(path, offset)
+            self._readers[path] = known
+        return known
+
+    def _is_final(self, reader: JournalReader, path: Path, files: list[Path]) -> bool:
+        followed_by_another = path != files[-1] and reader.grows_by_size()
+        return self._dead or followed_by_another or reader.closed_by_writer()
+
+    def _has_news(self) -> bool:
+        return any(batch.rows or batch.notes or batch.arrays for _, batch in self._batches)
+
+    def _changes_status(self) -> bool:
+        stalls = self._pulse.silent_for() is not None
+        return stalls != (self.process.status == "stalled") and not self._end_is_known
+
+    def _tell_batch(self, batch: Batch) -> int:
+        for kind, fields in batch.notes:
+            self._take_note(kind, dict(fields))
+        source = Source(
+            *self._place(),
+            device=f"worker-{self.process.pid}" if self.process.role == "worker" else "",
+        )
+        records = len(batch.notes) + len(batch.arrays)
+        for rows in batch.rows:
+            self._store.append(source, rows.keys, rows.steps, rows.times, rows.values)
+            records += len(rows.steps)
+            self.process.last_ns = max(self.process.last_ns, int(rows.times[-1]))
+        for fields, raw in batch.arrays:
+            place = self._place()
+            self._store.put_array(place[0], place[1], place[2], fields, raw)
+        return records
+
+    def _take_note(self, kind: int, fields: dict[str, Any]) -> None:
+        time_ns = fields.pop("time")
+        self.process.last_ns = max(self.process.last_ns, time_ns)
+        if kind == layout.OPEN:
+            self._take_opening(fields)
+        elif kind == layout.END:
+            self.process.status = fields["status"]
+            self.process.reason = fields["reason"]
+            self.process.exit_code = fields.get("exit_code")
+            self.process.dropped = fields["dropped"]
+            self.process.ended_ns = time_ns
+        else:
+            event_kind, step = fields.pop("kind"), fields.pop("step", None)
+            if event_kind == "gap":
+                self.process.dropped += fields["dropped"]
+            place = self._place()
+            event = Event(event_kind, time_ns, step, place[2], place[1], fields)
+            # The run's row must exist before what refers to it.
+            self._store.put_process(self.process)
+            self._store.put_event(place[0], event)
+
+    def _take_opening(self, said: dict[str, Any]) -> None:
+        before = self.process
+        self.process = Process(
+            run_id=self._name.run_id,
+            name=said["run"],
+            project=said["project"],
+            segment=self._name.segment,
+            rank=self._name.rank,
+            host=said["host"],
+            pid=self._name.pid,
+            role=said["role"],
+            started_ns=said["started_ns"],
+            status=before.status,
+            reason=before.reason,
+            last_ns=before.last_ns,
+            dropped=before.dropped,
+            lost=before.lost,
+            facts=said["facts"],
+        )
+        self._store.put_process(self.process)
+        if before.started_ns == 0:
+            self._pulse = self._pulse_for(self._mark())
+
+    def _judge(self) -> None:
+        """Says how the process fares, unless it has said so itself."""
+        if self._end_is_known:
+            return
+        if self.ended:
+            self._write_obituary()
+            return
+        silence = self._pulse.silent_for()
+        self.process.status = "running" if silence is None else "stalled"
+        self.process.reason = "" if silence is None else f"no record for {silence:.0f} s"
+
+    def _write_obituary(self) -> None:
+        process = self.process
+        process.ended_ns = process.last_ns
+        if process.role == "worker":
+            process.status, process.reason = "finished", ""
+            return
+        status, process.reason = cause_of_death(
+            process, self._last_words, memory_ran_out=self._pulse.memory_ran_out()
+        )
+        process.status = "failed" if status == "failed" else "crashed"
+
+    def _place(self) -> tuple[str, str, int, str]:
+        process = self.process
+        return process.run_id, process.segment, process.rank, process.host
+
+    def _mark(self) -> procfs.ProcessMark:
+        found = self.process.facts.get("mark", {})
+        if found:
+            return procfs.ProcessMark(**{field: found[field] for field in MARK_FIELDS})
+        # Its opening was damaged or has not come yet: go by the number alone.
+        return procfs.mark(self._name.pid)
+
+    def _known(self) -> Process | None:
+        for process in self._store.processes(self._name.run_id):
+            place = (process.run_id, process.segment, process.rank, process.pid)
+            if place == self._name.stem:
+                return process
+        return None
+
+    def _stranger(self) -> Process:
+        """Stands in until the opening has been read, or for good when it is damaged."""
+        name = self._name
+        return Process(
+            run_id=name.run_id,
+            name=name.run_id,
+            project="default",
+            segment=name.segment,
+            rank=name.rank,
+            host="",
+            pid=name.pid,
+            role="rank",
+            started_ns=0,
+        )

@@ -1,0 +1,119 @@
+"""Turns journal records into store rows, once and only once."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from stepscope.agent.follower import Follower
+from stepscope.agent.liveness import Pulse
+from stepscope.errors import JournalError
+from stepscope.journal.folder import JournalName, journals_of, list_journals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from stepscope import procfs
+    from stepscope.store.base import Store
+
+log = logging.getLogger("stepscope.agent")
+
+Stem = tuple[str, str, int, int]
+
+
+class Ingest:
+    """Follows all journals of a store folder. Rows and the offset they came from are kept together."""
+
+    def __init__(
+        self,
+        folder: Path,
+        store: Store,
+        stall_after_s: float = 60.0,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._folder, self._store = folder, store
+        self._stall_after_s, self._now = stall_after_s, now
+        self._followers: dict[Stem, Follower] = {}
+        self._unreadable: set[Path] = set()
+        self._forgotten: list[int] = []
+
+    def tick(self) -> bool:
+        """Takes in what has come; True when more is waiting already."""
+        try:
+            return self._tick_or_fail()
+        except BaseException:
+            # What the followers remember may be ahead of the store now: begin again from its offsets.
+            for follower in self._followers.values():
+                follower.close()
+            self._followers.clear()
+            raise
+
+    @property
+    def live(self) -> bool:
+        """Whether any process may still write."""
+        return bool(self._followers)
+
+    def sync(self) -> None:
+        """Asks the disk to keep all journals."""
+        for follower in self._followers.values():
+            follower.sync()
+
+    def close(self) -> None:
+        """Lets go of all files."""
+        for follower in self._followers.values():
+            follower.close()
+
+    def _tick_or_fail(self) -> bool:
+        files = self._files()
+        for stem in files:
+            if stem not in self._followers:
+                self._followers[stem] = self._follow(JournalName(*stem))
+        telling = [
+            follower
+            for stem, follower in self._followers.items()
+            if self._gather_readable(follower, files.get(stem, []))
+        ]
+        if telling:
+            with self._store.transaction():
+                self._store.forget_progress(self._forgotten)
+                for follower in telling:
+                    follower.tell()
+            self._forgotten = []
+        for follower in self._followers.values():
+            self._forgotten += follower.let_go()
+        more = not all(follower.caught_up for follower in self._followers.values())
+        self._drop_ended()
+        return more
+
+    def _files(self) -> dict[Stem, list[Path]]:
+        found: dict[Stem, list[Path]] = {}
+        for name, path in list_journals(self._folder):
+            if path not in self._unreadable:
+                found.setdefault(name.stem, []).append(path)
+        return found
+
+    def _gather_readable(self, follower: Follower, files: list[Path]) -> bool:
+        try:
+            return follower.gather(files)
+        except JournalError as error:
+            log.error("Left alone: %s", error)
+            self._unreadable.update(files)
+            return False
+
+    def _follow(self, name: JournalName) -> Follower:
+        folder = journals_of(self._folder) / name.run_id
+        return Follower(name, folder, self._store, self._pulse)
+
+    def _pulse(self, marks: procfs.ProcessMark) -> Pulse:
+        return Pulse(marks, self._stall_after_s, self._now)
+
+    def _drop_ended(self) -> None:
+        for stem, follower in list(self._followers.items()):
+            if follower.ended:
+                follower.close()
+                del self._followers[stem]
+                with contextlib.suppress(OSError):  # other processes of the run may have files there
+                    (journals_of(self._folder) / stem[0]).rmdir()

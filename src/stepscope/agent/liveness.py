@@ -1,0 +1,74 @@
+"""Judges on evidence whether a recording process lives, stalls or has died, and of what."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from stepscope import procfs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from stepscope.schema.run import Process
+
+USUAL_GAPS = 10
+"""A process is stalled after so many times its usual pause between records."""
+
+
+class Pulse:
+    """What is known of one recording process: its marks, and when its journal last grew."""
+
+    def __init__(
+        self,
+        marks: procfs.ProcessMark,
+        stall_after_s: float,
+        now: Callable[[], float] = time.monotonic,
+        is_alive: Callable[[procfs.ProcessMark], bool | None] = procfs.is_alive,
+    ) -> None:
+        self._marks = marks
+        self._stall_after_s = stall_after_s
+        self._now = now
+        self._is_alive = is_alive
+        self._grew_at = now()
+        self._usual_s = 0.0
+        self._oom_kills = procfs.out_of_memory_kills()
+
+    def grew(self, records: int) -> None:
+        """Notes that records came; their usual distance is what a stall is measured by."""
+        now = self._now()
+        gap = (now - self._grew_at) / max(records, 1)
+        self._usual_s = gap if self._usual_s == 0 else 0.9 * self._usual_s + 0.1 * gap
+        self._grew_at = now
+
+    def is_dead(self) -> bool:
+        """Whether the process is gone beyond doubt; silence alone is never enough."""
+        return self._is_alive(self._marks) is False
+
+    def silent_for(self) -> float | None:
+        """Seconds of a silence long enough to be called a stall; None when there is none."""
+        silence = self._now() - self._grew_at
+        limit = max(self._stall_after_s, USUAL_GAPS * self._usual_s)
+        return silence if silence > limit else None
+
+    def memory_ran_out(self) -> bool:
+        """Whether the kernel killed processes for want of memory while this one ran."""
+        kills = procfs.out_of_memory_kills()
+        return kills is not None and self._oom_kills is not None and kills > self._oom_kills
+
+
+def cause_of_death(process: Process, last_words: Path, *, memory_ran_out: bool) -> tuple[str, str]:
+    """Status and reason of a process that ended without saying so."""
+    text = last_words.read_text(errors="replace") if last_words.exists() else ""
+    if "Fatal Python error:" in text:
+        fatal = text.partition("Fatal Python error:")[2].splitlines()[0].strip()
+        return "crashed", f"{fatal} in process {process.pid}"
+    if text:
+        return "failed", "terminated by SIGTERM"
+    if memory_ran_out:
+        return "crashed", f"process {process.pid} was killed while the machine ran out of memory"
+    return (
+        "crashed",
+        f"process {process.pid} ended without a word (killed with SIGKILL, or the machine went down)",
+    )

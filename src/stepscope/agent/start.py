@@ -1,0 +1,102 @@
+"""Starts an agent for a store folder, as a process of its own or as a thread; standard library only."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stepscope.agent.election import agent_pid
+from stepscope.config.plain import to_dict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from stepscope.config.sections import Settings
+
+LOG_NAME = "agent.log"
+MOST_LOG_BYTES = 1 << 20
+
+_threads: dict[Path, AgentThread] = {}
+
+
+class AgentThread:
+    """An agent inside this process, for places where no process may be started."""
+
+    def __init__(self, folder: Path, settings: Settings) -> None:
+        self._stop = threading.Event()
+        self._thread = threading.Thread(
+            target=self._attend, args=(folder, settings), name="stepscope-agent", daemon=True
+        )
+        self._thread.start()
+
+    def is_alive(self) -> bool:
+        """Whether it still attends."""
+        return self._thread.is_alive()
+
+    def _attend(self, folder: Path, settings: Settings) -> None:
+        from stepscope.agent.attend import attend
+        from stepscope.errors import StoreLocked
+
+        with contextlib.suppress(StoreLocked):
+            attend(folder, settings, self._stop.is_set)
+
+
+def ensure_agent(folder: Path, settings: Settings) -> None:
+    """Starts an agent unless there is one, or none is wanted."""
+    if settings.agent.mode == "none" or agent_pid(folder) is not None:
+        return
+    if settings.agent.mode == "process":
+        with contextlib.suppress(OSError):
+            _start_process(folder, settings)
+            return
+    known = _threads.get(folder)
+    if known is None or not known.is_alive():
+        _threads[folder] = AgentThread(folder, settings)
+
+
+def wait_until_read(
+    paths: Callable[[], Sequence[Path]], seconds: float, nudge: Callable[[], None]
+) -> bool:
+    """Waits until the agent has taken in and deleted files; False when the time is over first."""
+    deadline = time.monotonic() + seconds
+    pause = 0.002
+    while any(path.exists() for path in paths()):
+        if time.monotonic() > deadline:
+            return False
+        nudge()
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.05)
+    return True
+
+
+def _start_process(folder: Path, settings: Settings) -> None:
+    package = str(Path(__file__).parents[2])
+    # The working directory may hold files named like modules we need: it is not searched.
+    code = (
+        f"import sys; sys.path[0] = {package!r}; "
+        "from stepscope.agent.attend import main; sys.exit(main())"
+    )
+    log = folder / LOG_NAME
+    fresh = log.exists() and log.stat().st_size > MOST_LOG_BYTES
+    with log.open("wb" if fresh else "ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=output,
+            start_new_session=True,  # a signal to the training's group must not take it along
+            env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        )
+    told = {"folder": str(folder.absolute()), "settings": to_dict(settings)}
+    if process.stdin is not None:
+        with process.stdin as pipe:
+            pipe.write(json.dumps(told).encode())
+    # Its end is nobody's business here; without this, Python warns of a child not waited for.
+    process.returncode = 0

@@ -1,0 +1,34 @@
+"""Wakes a sleeping agent through a named pipe; standard library only."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WAKE_NAME = "agent.wake"
+
+
+def wake(folder: Path) -> None:
+    """Asks the agent of a folder to look now rather than at its next tick."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder / WAKE_NAME, os.O_WRONLY | os.O_NONBLOCK)
+        try:
+            os.write(descriptor, b"\1")
+        finally:
+            os.close(descriptor)
+
+
+def open_wake(folder: Path) -> int | None:
+    """The agent's end of the pipe; None where there can be none."""
+    path = folder / WAKE_NAME
+    try:
+        if not path.is_fifo():
+            os.mkfifo(path, 0o600)
+        # Opened for writing too: a pipe whose last writer has left would be readable for ever.
+        return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:  # a file system without pipes: then it looks at its own pace
+        return None

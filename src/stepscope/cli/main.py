@@ -1,0 +1,68 @@
+"""The argument tree; imports a command only when it is called."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from stepscope.errors import StepscopeError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FINE, FAILED, MISUSED = 0, 1, 2
+
+COMMANDS = {
+    "demo": "Train a small model and watch it.",
+    "run": "Give any command a run, without editing it.",
+    "runs": "List the runs of a store.",
+    "show": "Show one run: status, metrics, events.",
+    "export": "Write a run as CSV, JSON, JSONL or Parquet.",
+    "config": "Show, check or write settings.",
+    "doctor": "Say what will and will not work on this machine, and why.",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code: 0 fine, 1 failed, 2 misused."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    parser = _parser(words[0] if words else None)
+    options = parser.parse_args(words)
+    if "run_command" not in options:
+        parser.print_help()
+        return MISUSED
+    try:
+        return int(options.run_command(options))
+    except StepscopeError as error:
+        print(f"stepscope: {error}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output left (`| head`); Python would complain again while closing stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FINE
+
+
+def _parser(command: str | None) -> argparse.ArgumentParser:
+    from stepscope import __version__
+
+    parser = argparse.ArgumentParser(
+        prog="stepscope", description="Watches a model being trained.", allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=f"stepscope {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", title="commands")
+    for name, summary in COMMANDS.items():
+        subparser = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+        if name == command:
+            module = importlib.import_module(f"stepscope.cli.{name}")
+            module.add_arguments(subparser)
+            subparser.set_defaults(run_command=module.run)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Settings: defaults, then YAML, then the environment, then arguments."""

@@ -1,0 +1,179 @@
+"""One setting as somebody gave it, and the tree in which such entries are laid over each other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, Union
+
+from stepscope.config.shape import Key, dotted
+
+MAX_DEPTH = 32
+
+OriginOf: TypeAlias = Callable[[Key], str]
+"""Tells where a written key stands: `train.yaml:7`, `argument`, ..."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong, and where."""
+
+    origin: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.origin}: {self.text}"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A value, the key it belongs to, and the key under which it was written."""
+
+    key: Key
+    value: Any
+    written: Key
+    origin_of: OriginOf
+
+    @property
+    def origin(self) -> str:
+        """Where the value was written."""
+        return self.origin_of(self.written)
+
+    def written_at(self, key: Key) -> Key:
+        """Returns how a key above or below this entry's own was written."""
+        surplus = len(self.key) - len(key)
+        if surplus > 0:
+            return self.written[: max(len(self.written) - surplus, 1)]
+        return (*self.written, *key[len(self.key) :])
+
+
+Tree: TypeAlias = dict[str, Union["Tree", Entry]]
+
+
+def flatten(data: Mapping[str, Any], origin_of: OriginOf, above: Key = ()) -> Iterator[Entry]:
+    """Yields every value of nested data that is not itself a filled section."""
+    for name, value in data.items():
+        key = (*above, name)
+        if isinstance(value, dict) and value:
+            yield from flatten(value, origin_of, key)
+        else:
+            yield Entry(key, value, key, origin_of)
+
+
+def plain(value: Any, origin_of: OriginOf, problems: list[Problem], key: Key = ()) -> Any:
+    """Copies a value into dicts, lists, text and numbers, noting what JSON could not carry."""
+    if len(key) > MAX_DEPTH:
+        problems.append(Problem(origin_of(key), f"{dotted(key[:3])} is nested too deeply."))
+        return None
+    if isinstance(value, Mapping):
+        return {
+            name: plain(part, origin_of, problems, (*key, name))
+            for name, part in value.items()
+            if _is_name(name, origin_of, problems, key)
+        }
+    if isinstance(value, list | tuple):
+        parts = enumerate(value)
+        return [plain(part, origin_of, problems, (*key, index)) for index, part in parts]
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if value is None or isinstance(value, bool | int | float) or _is_unicode(value):
+        return value
+    kind = (
+        "text with half a character"
+        if isinstance(value, str)
+        else f"of type {type(value).__name__}"
+    )
+    text = f"{dotted(key)} is {kind}; it must be text, a number, a list or a section."
+    problems.append(Problem(origin_of(key), text))
+    return None
+
+
+def laid_out(entries: Iterable[Entry], problems: list[Problem]) -> Tree:
+    """Builds the tree of one source, in which no setting may be given twice."""
+    tree: Tree = {}
+    for entry in entries:
+        node = tree
+        for name in entry.key[:-1]:
+            child = node.setdefault(name, {})
+            if isinstance(child, Entry):
+                _refuse_second(entry, child, problems)
+                child = node[name] = {}
+            node = child
+        _put(node, entry, problems)
+    return tree
+
+
+def laid_over(below: Tree, above: Tree) -> Tree:
+    """Returns a tree in which the values of the second replace those of the first."""
+    merged = dict(below)
+    for name, node in above.items():
+        under = below.get(name)
+        if isinstance(node, dict) and isinstance(under, dict):
+            merged[name] = laid_over(under, node)
+        elif not (isinstance(under, dict) and isinstance(node, Entry) and node.value == {}):
+            merged[name] = node
+    return merged
+
+
+def values_of(tree: Tree) -> dict[str, Any]:
+    """Returns the tree as nested data."""
+    return {
+        name: node.value if isinstance(node, Entry) else values_of(node)
+        for name, node in tree.items()
+    }
+
+
+def entry_at(tree: Tree, key: Key) -> Entry:
+    """Returns the entry at a key, or the one above it, or the first below it."""
+    node: Tree | Entry = tree
+    for part in key:
+        if isinstance(node, Entry) or part not in node:
+            break
+        node = node[part]
+    while isinstance(node, dict):
+        node = next(iter(node.values()))
+    return node
+
+
+def _put(node: Tree, entry: Entry, problems: list[Problem]) -> None:
+    name = entry.key[-1]
+    there = node.get(name)
+    if isinstance(there, dict):
+        if entry.value != {}:
+            _refuse_second(entry, entry_at(there, ()), problems)
+        return
+    if there is not None:
+        _refuse_second(entry, there, problems)
+    node[name] = entry
+
+
+def _refuse_second(entry: Entry, first: Entry, problems: list[Problem]) -> None:
+    if first.value in ({}, entry.value):
+        return
+    problems.append(
+        Problem(
+            entry.origin,
+            f"{dotted(entry.key)} is given twice, here as {dotted(entry.written)!r} and as "
+            f"{dotted(first.written)!r} ({first.origin}); keep one.",
+        )
+    )
+
+
+def _is_name(name: Any, origin_of: OriginOf, problems: list[Problem], key: Key) -> bool:
+    if isinstance(name, str) and _is_unicode(name):
+        return True
+    where = f" in {dotted(key)}" if key else ""
+    problems.append(Problem(origin_of(key), f"the key {name!a:.60}{where} must be text."))
+    return False
+
+
+def _is_unicode(value: Any) -> bool:
+    """Half a surrogate pair passes for text but can be neither printed nor stored."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

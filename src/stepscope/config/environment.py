@@ -1,0 +1,80 @@
+"""Reads settings from variables such as STEPSCOPE_DASHBOARD__PORT."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stepscope.config import document
+from stepscope.config.entry import MAX_DEPTH, Entry, Problem, flatten, plain
+from stepscope.config.find import PREFIX, RESERVED, SHORT_NAMES
+from stepscope.config.secret import is_secret
+from stepscope.config.sections import Sampler
+from stepscope.config.shape import Key, hint_at, is_text, leaves, names_in
+from stepscope.config.wording import nearest
+from stepscope.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+LONG_NAMES = {
+    PREFIX + key.upper(): name for name, key in SHORT_NAMES.items() if key not in name.lower()
+}
+"""What somebody might write who does not know the short name."""
+
+
+def variable_of(key: Key) -> str:
+    """Returns the variable that sets a key."""
+    short = {setting: name for name, setting in SHORT_NAMES.items()}
+    return short.get(key[0], PREFIX + "__".join(key).upper())
+
+
+def entries_of(environment: Mapping[str, str], problems: list[Problem]) -> Iterator[Entry]:
+    """Yields a setting for each variable; an empty variable counts as not set."""
+    for name, text in sorted(environment.items()):
+        if not name.startswith(PREFIX) or name in RESERVED or not text:
+            continue
+        origin = f"environment {name}"
+        key = _key_of(name)
+        if key is None:
+            problems.append(Problem(origin, _no_such_variable(name)))
+            continue
+        yield from _entries_at(key, text, origin, problems)
+
+
+def _key_of(name: str) -> Key | None:
+    if name in SHORT_NAMES:
+        return (SHORT_NAMES[name],)
+    key = tuple(name.removeprefix(PREFIX).lower().split("__"))
+    if name in LONG_NAMES or len(key) > MAX_DEPTH or not all(key):
+        return None
+    known = hint_at(key) is not None or _is_sampler_option(key)
+    return key if known else None
+
+
+def _is_sampler_option(key: Key) -> bool:
+    return key[0] == "samplers" and len(key) > 2 and key[2] not in names_in(Sampler)
+
+
+def _no_such_variable(name: str) -> str:
+    meant = LONG_NAMES.get(name) or nearest(name, map(variable_of, leaves()))
+    return "there is no such setting" + (f"; did you mean {meant}?" if meant else ".")
+
+
+def _entries_at(key: Key, text: str, origin: str, problems: list[Problem]) -> Iterator[Entry]:
+    def origin_of(_key: Key) -> str:
+        return origin
+
+    value = plain(_value(key, text), origin_of, problems, key)
+    if isinstance(value, dict) and value:
+        yield from flatten(value, origin_of, key)
+    else:
+        yield Entry(key, value, key, origin_of)
+
+
+def _value(key: Key, text: str) -> Any:
+    if is_text(hint_at(key)) or is_secret(key[-1]):
+        return text
+    try:
+        return document.parse(text, "").data
+    except ConfigError:
+        return text

@@ -1,0 +1,73 @@
+"""Finds the settings of a process, and loads the checker only when there is something to check.
+
+Training processes import this module: it must not load pydantic or yaml by itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from stepscope.config.sections import Settings
+
+Source: TypeAlias = Mapping[str, Any] | str | os.PathLike[str] | None
+"""Settings as a mapping, the path of a YAML file, or None."""
+
+PREFIX = "STEPSCOPE_"
+FILE_VARIABLE = "STEPSCOPE_CONFIG"
+FILE_NAME = "stepscope.yaml"
+SHORT_NAMES = {
+    "STEPSCOPE_DIR": "directory",
+    "STEPSCOPE_PROJECT": "project",
+    "STEPSCOPE_RUN": "run",
+}
+RESERVED = frozenset({FILE_VARIABLE, "STEPSCOPE_SEGMENT"})
+"""Variables that are not settings."""
+
+
+def settings_for(
+    source: Source = None,
+    environment: Mapping[str, str] = os.environ,
+    directory: Path | None = None,
+) -> Settings:
+    """Returns the settings that hold here; raises ConfigError when one of them is wrong."""
+    if not needs_loading(source, environment, directory):
+        return defaults(environment)
+    from stepscope.config.load import load  # lazy: it brings pydantic into the process
+
+    return load(source, environment=environment, directory=directory).settings
+
+
+def needs_loading(
+    source: Source = None,
+    environment: Mapping[str, str] = os.environ,
+    directory: Path | None = None,
+) -> bool:
+    """Says whether anything but defaults and the three short variables is to be considered."""
+    if source is not None or settings_file(source, environment, directory) is not None:
+        return True
+    plain = SHORT_NAMES.keys() | RESERVED
+    return any(name.startswith(PREFIX) and name not in plain for name in environment)
+
+
+def defaults(environment: Mapping[str, str] = os.environ) -> Settings:
+    """Returns the defaults with `STEPSCOPE_DIR`, `STEPSCOPE_PROJECT` and `STEPSCOPE_RUN`."""
+    given = {key: environment.get(name) for name, key in SHORT_NAMES.items()}
+    return Settings(**{key: value for key, value in given.items() if value})  # type: ignore[arg-type]  # three texts
+
+
+def settings_file(
+    source: Source, environment: Mapping[str, str], directory: Path | None
+) -> str | None:
+    """Returns the file to read: the one given, else the variable's, else the one lying here."""
+    if isinstance(source, str | os.PathLike):
+        return os.fspath(source)
+    if environment.get(FILE_VARIABLE):
+        return environment[FILE_VARIABLE]
+    try:
+        is_here = ((directory or Path()) / FILE_NAME).exists()
+    except PermissionError:
+        is_here = False
+    return FILE_NAME if is_here else None

@@ -1,0 +1,242 @@
+"""The settings tree: every setting with its type, its default and its sentence.
+
+Standard library only, because training processes import it. Values are checked where they
+enter, in `load`; a tree built by hand is trusted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+from stepscope.config.bounds import Range
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+
+Options = dict[str, Any]
+
+
+class Section:
+    """A part of the tree that refuses keys it does not know."""
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+
+
+@dataclass(frozen=True)
+class Retention(Section):
+    """How much of the past a store keeps."""
+
+    max_age_days: Annotated[float, Range(0)] | None = None
+    """Runs that ended longer ago are deleted; null keeps them."""
+
+    max_runs: Annotated[int, Range(1)] | None = None
+    """The oldest runs beyond this many are deleted; null keeps them."""
+
+    max_bytes: Annotated[int, Range(MIB)] | None = None
+    """The oldest runs are deleted while the store is larger; null sets no limit."""
+
+
+@dataclass(frozen=True)
+class Store(Section):
+    """Where runs are kept."""
+
+    url: str | None = None
+    """Address of the store, such as `sqlite:///path`; null is a file in the store folder."""
+
+    retention: Retention = field(default_factory=Retention)
+    """How much of the past the store keeps."""
+
+
+@dataclass(frozen=True)
+class Recorder(Section):
+    """What happens inside the training process."""
+
+    enabled: bool = True
+    """Whether anything is recorded; when false every log call returns at once."""
+
+    strict: bool = False
+    """Whether a failure of the recorder raises in the training loop instead of warning once."""
+
+    metrics: list[str] = field(default_factory=list)
+    """Metrics the recorder takes besides its usual ones, such as `gradient_norms`."""
+
+    segment_bytes: Annotated[int, Range(64 * KIB)] = 4 * MIB
+    """Size of one journal file; a full one is closed and the next begun."""
+
+    unread_bytes: Annotated[int, Range(MIB)] = GIB
+    """Most journal bytes that may wait for the agent; beyond it the newest rows are dropped."""
+
+    max_keys: Annotated[int, Range(1)] = 50_000
+    """Most metric names one run may have; further names are dropped and counted."""
+
+    mapping: Literal["auto", "always", "never"] = "auto"
+    """Whether the journal is memory-mapped or written with write()."""
+
+
+@dataclass(frozen=True)
+class Agent(Section):
+    """What moves records from the journals to the store."""
+
+    mode: Literal["process", "thread", "none"] = "process"
+    """Whether the agent is a process of its own, a thread of the training process, or absent."""
+
+    interval_s: Annotated[float, Range(0.01, 60)] = 0.25
+    """How often journals are read into the store."""
+
+    sync_interval_s: Annotated[float, Range(0.1, 1)] = 1.0
+    """How often what was stored is made safe against a power failure."""
+
+    linger_s: Annotated[float, Range(0, 3600)] = 3.0
+    """How long the agent stays after the last run has ended."""
+
+    stall_after_s: Annotated[float, Range(1)] = 60.0
+    """A run without a record for this long counts as stalled."""
+
+
+@dataclass(frozen=True)
+class Sampler(Section):
+    """How one sampler polls."""
+
+    enabled: bool = True
+    """Whether the sampler is polled."""
+
+    interval_s: Annotated[float, Range(0.1, 600)] = 1.0
+    """How often the sampler is polled."""
+
+    options: Options = field(default_factory=dict)
+    """The sampler's own options; any other key written beside `interval_s` lands here."""
+
+
+@dataclass(frozen=True)
+class Alerts(Section):
+    """When to tell a person, and how."""
+
+    enabled: bool = True
+    """Whether rules and findings become alerts."""
+
+    rules: list[Options] = field(default_factory=list)
+    """Alert rules, each a section with its own keys."""
+
+    thresholds: dict[str, Annotated[float, Range()]] = field(default_factory=dict)
+    """Limits by metric name; passing one raises an alert."""
+
+    channels: dict[str, Options] = field(default_factory=dict)
+    """Ways to tell a person, by channel name, such as `webhook: {url: ...}`."""
+
+
+@dataclass(frozen=True)
+class Dashboard(Section):
+    """The web dashboard."""
+
+    enabled: bool = False
+    """Whether the dashboard is served while a run is going on."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on; the default is reachable from this host alone."""
+
+    port: Annotated[int, Range(0, 65535)] = 8787
+    """Port to listen on; 0 takes any free one."""
+
+    token_file: str | None = None
+    """File that holds the access token; null makes a token at the first start."""
+
+
+@dataclass(frozen=True)
+class Reports(Section):
+    """Reports written without being asked for."""
+
+    enabled: bool = False
+    """Whether a report is written when a run ends."""
+
+    interval_s: Annotated[float, Range(1)] | None = None
+    """How often a report is written during a run; null waits for its end."""
+
+    formats: list[Literal["markdown", "html", "json"]] = field(default_factory=list)
+    """Formats to write; an empty list means markdown."""
+
+    charts: list[str] = field(default_factory=list)
+    """Charts to include, such as `training_progress`; an empty list means all."""
+
+    directory: str | None = None
+    """Folder for reports; null is `reports` in the store folder."""
+
+
+@dataclass(frozen=True)
+class Checkpoints(Section):
+    """Checkpoints of the model."""
+
+    directory: str | None = None
+    """Folder for checkpoints; null is `checkpoints` in the store folder."""
+
+    every_steps: Annotated[int, Range(1)] | None = None
+    """Steps between two checkpoints; null saves only when the loop asks."""
+
+    keep: Annotated[int, Range(1)] = 3
+    """How many verified checkpoints are kept."""
+
+
+@dataclass(frozen=True)
+class Logging(Section):
+    """What stepscope says about itself."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least important message that is logged."""
+
+    directory: str | None = None
+    """Folder for log files; null writes none."""
+
+    jsonl: bool = False
+    """Whether log files hold one JSON object per line instead of text."""
+
+
+@dataclass(frozen=True)
+class Settings(Section):
+    """All settings of stepscope."""
+
+    run: str | None = None
+    """Name of the run; null makes one up."""
+
+    project: str = "default"
+    """Project the run belongs to."""
+
+    directory: str | None = None
+    """Store folder; null is `.stepscope` in the working directory."""
+
+    store: Store = field(default_factory=Store)
+    """Where runs are kept."""
+
+    recorder: Recorder = field(default_factory=Recorder)
+    """What happens inside the training process."""
+
+    agent: Agent = field(default_factory=Agent)
+    """What moves records from the journals to the store."""
+
+    samplers: dict[str, Sampler] = field(default_factory=dict)
+    """What is polled on the host, by sampler name; `default` speaks for all of them."""
+
+    alerts: Alerts = field(default_factory=Alerts)
+    """When to tell a person, and how."""
+
+    detectors: dict[str, Options] = field(default_factory=dict)
+    """Options of the detectors, by detector id."""
+
+    dashboard: Dashboard = field(default_factory=Dashboard)
+    """The web dashboard."""
+
+    exporters: dict[str, Options] = field(default_factory=dict)
+    """Other systems to feed, by exporter name, such as `prometheus: {port: 9464}`."""
+
+    reports: Reports = field(default_factory=Reports)
+    """Reports written without being asked for."""
+
+    checkpoints: Checkpoints = field(default_factory=Checkpoints)
+    """Checkpoints of the model."""
+
+    logging: Logging = field(default_factory=Logging)
+    """What stepscope says about itself."""
+
+    def sampler(self, name: str) -> Sampler:
+        """Returns the settings of one sampler: its own, else `default`, else the built-in ones."""
+        return self.samplers.get(name) or self.samplers.get("default") or Sampler()

@@ -1,0 +1,87 @@
+"""Puts values, and what is allowed instead of them, into words."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
+
+from stepscope.config.secret import CHANNELS, HIDDEN, redacted
+from stepscope.config.shape import Key, dotted, leaves, names_in, without_none
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from stepscope.config.bounds import Range
+
+MAX_SHOWN = 80
+
+
+def shown(value: Any, key: Key) -> str:
+    """Writes a value as a message may show it: short, on one line, without secrets."""
+    names = [part for part in key if isinstance(part, str)]
+    if isinstance(value, str | list | dict) and _is_delicate(names):
+        return HIDDEN
+    safe = redacted(value, names)
+    text = HIDDEN if safe == HIDDEN else yaml_text(safe)
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
+
+
+def yaml_text(value: Any) -> str:
+    """Writes a value as it would stand in a YAML file."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def no_such_setting(key: Key, siblings: list[str], older_names: Iterable[str] = ()) -> str:
+    """Says that a key is unknown, and which one was probably meant."""
+    text = f"there is no setting {dotted(key)!r}"
+    meant = nearest(key[-1], [*siblings, *older_names])
+    if meant is not None:
+        return f"{text}; did you mean {dotted((*key[:-1], meant))!r}?"
+    elsewhere = [leaf for leaf in leaves() if leaf[-1] == key[-1]]
+    if elsewhere:
+        return f"{text}; did you mean {dotted(elsewhere[0])!r}?"
+    return f"{text}; there are {', '.join(siblings)}."
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """Returns the name that was probably meant, None when nothing is close."""
+    found = difflib.get_close_matches(name[:80], list(names), n=1, cutoff=0.75)
+    return found[0] if found else None
+
+
+def allowed(hint: Any) -> str:
+    """Says in words which values a setting of this type takes."""
+    inner = without_none(hint)
+    if inner is not hint:
+        return f"{allowed(inner)}, or null"
+    if dataclasses.is_dataclass(inner):
+        return f"a section with the settings {', '.join(names_in(inner))}"
+    args = get_args(inner)
+    kind = get_origin(inner) or inner
+    if kind is Annotated:
+        return _allowed_number(*args)
+    words = {
+        bool: "true or false",
+        str: "text",
+        dict: "a section",
+        Literal: f"one of {', '.join(map(str, args))}",
+    }
+    if kind is list:
+        return f"a list, each item {allowed(args[0])}"
+    return words.get(kind, "text, a number, true, false, a list or a section")
+
+
+def _allowed_number(kind: type, bounds: Range) -> str:
+    words = "a whole number" if kind is int else "a number"
+    if bounds.low is None:
+        return words
+    if bounds.high is None:
+        return f"{words}, at least {bounds.low:.15g}"
+    return f"{words} from {bounds.low:.15g} to {bounds.high:.15g}"
+
+
+def _is_delicate(names: list[str]) -> bool:
+    """What stands in the wrong place of these sections is often a key or a webhook."""
+    return tuple(names[:2]) == CHANNELS or names[:1] == ["exporters"]

@@ -1,0 +1,68 @@
+"""The exceptions a user of stepscope may meet.
+
+StepscopeError
+├── ConfigError      a setting is unknown, or its value is not allowed
+├── MissingExtra     a feature needs a package that is not installed
+├── RecorderError    a log call could not be taken (raised only with strict=True)
+├── JournalError     a journal cannot be written or is not one of ours
+│   └── TooManyKeys  a run has reached its limit of metric names
+└── StoreError       the store cannot be opened, or was made by another version
+    ├── StoreLocked  another process is the store's writer
+    └── NotFound     there is no such run or series
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+
+class StepscopeError(Exception):
+    """Whatever stepscope raises on purpose."""
+
+
+class ConfigError(StepscopeError):
+    """A setting is unknown, or its value is not allowed."""
+
+
+class MissingExtra(StepscopeError):
+    """A feature needs a package that is not installed."""
+
+    def __init__(self, extra: str, needed_for: str) -> None:
+        super().__init__(
+            f"{needed_for} needs an extra package. "
+            f"Install it with: pip install 'stepscope[{extra}]'"
+        )
+
+
+class RecorderError(StepscopeError):
+    """A log call could not be taken; raised only with strict=True."""
+
+
+class JournalError(StepscopeError):
+    """A journal cannot be written, or is not one of ours."""
+
+
+class TooManyKeys(JournalError):
+    """A run has reached its limit of metric names."""
+
+    def __init__(self, limit: int, known: Container[object]) -> None:
+        super().__init__(
+            f"This process has logged {limit} different keys, the most allowed; further keys are dropped "
+            "and counted. Put what varies into values, or raise recorder.max_keys."
+        )
+        self.known = known
+
+
+class StoreError(StepscopeError):
+    """The store cannot be opened, or was made by another version."""
+
+
+class StoreLocked(StoreError):
+    """Another process is the store's writer."""
+
+
+class NotFound(StoreError):
+    """There is no such run or series."""

@@ -1,0 +1,41 @@
+"""Tells what kind of file system a path lies on."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+MOUNTS = Path("/proc/self/mountinfo")
+
+NETWORK = frozenset(
+    "9p afs beegfs ceph cifs cvmfs fuse.gcsfuse fuse.glusterfs fuse.s3fs fuse.sshfs gpfs lustre "
+    "ncpfs nfs nfs4 panfs pvfs2 smb3 smbfs wekafs".split()
+)
+COPY_ON_WRITE = frozenset("bcachefs btrfs zfs".split())
+
+
+def kind_of(path: Path, mounts: Path = MOUNTS) -> str | None:
+    """Names the file system of a path, existing or not; None where the system does not say."""
+    target = os.path.realpath(path)
+    best, kind = "", None
+    try:
+        lines = mounts.read_text(errors="replace").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        point = before.split(" ")[4].encode().decode("unicode_escape")
+        inside = target == point or target.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, kind = point, after.split(" ")[0]
+    return kind
+
+
+def is_network(kind: str | None) -> bool:
+    """Whether other machines may write to the same files; any FUSE mount is taken to be one."""
+    return kind is not None and (kind in NETWORK or kind.startswith("fuse."))
+
+
+def keeps_reserved_space(kind: str | None) -> bool:
+    """Whether blocks reserved beforehand stay ours, so that a mapped write can never fail."""
+    return not (is_network(kind) or kind in COPY_ON_WRITE)

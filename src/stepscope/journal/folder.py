@@ -1,0 +1,73 @@
+"""Knows where journals live: names them, lists them, tells one process's from another's."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_NAME = re.compile(r"(?P<segment>[0-9a-z]+)-r(?P<rank>\d+)-(?P<pid>\d+)\.(?P<number>\d+)\Z")
+
+
+@dataclass(frozen=True, order=True)
+class JournalName:
+    """The parts of `<run>/<segment>-r<rank>-<pid>.<number>`."""
+
+    run_id: str
+    segment: str
+    rank: int
+    pid: int
+    number: int = 0
+
+    @property
+    def stem(self) -> tuple[str, str, int, int]:
+        """What all files of one process share."""
+        return self.run_id, self.segment, self.rank, self.pid
+
+    def path(self, journals: Path) -> Path:
+        """Where the file lies."""
+        return journals / self.run_id / f"{self.segment}-r{self.rank}-{self.pid}.{self.number}"
+
+    def numbered(self, number: int) -> JournalName:
+        """The same process's file of another number."""
+        return JournalName(self.run_id, self.segment, self.rank, self.pid, number)
+
+
+def journals_of(store: Path) -> Path:
+    """The folder of all journals of a store."""
+    return store / "journal"
+
+
+def parse(path: Path) -> JournalName | None:
+    """Reads a file's name; None when it is not a journal."""
+    match = _NAME.match(path.name)
+    if match is None:
+        return None
+    rank, pid, number = (int(match[part]) for part in ("rank", "pid", "number"))
+    return JournalName(path.parent.name, match["segment"], rank, pid, number)
+
+
+def list_journals(store: Path) -> Iterator[tuple[JournalName, Path]]:
+    """All journal files of a store, each process's in order."""
+    found = []
+    for path in journals_of(store).glob("*/*"):
+        name = parse(path)
+        if name is not None:
+            found.append((name, path))
+    yield from sorted(found)
+
+
+def bytes_on_disk(store: Path, name: JournalName) -> int:
+    """What one process's unread files take."""
+    total = 0
+    pattern = f"{name.segment}-r{name.rank}-{name.pid}.*"
+    for path in (journals_of(store) / name.run_id).glob(pattern):
+        try:
+            total += path.stat().st_size
+        except FileNotFoundError:  # the agent has read it and let it go
+            continue
+    return total

@@ -1,0 +1,121 @@
+"""Lays down the bytes of a journal file: header, frames, checksums, version.
+
+Header, 64 bytes, little-endian:
+
+====== ======= ==============================================================
+offset size    meaning
+====== ======= ==============================================================
+0      8       magic ``STEPJRNL``
+8      8       committed length: every byte before it is complete; 0: the file's size
+16     8       committed count: frames that carry data, before that length
+24     4       version
+28     1       1 once the writer will add nothing more to this file
+29     1       1 once the agent asks the writer to go on in a new file
+30     2       0
+32     8       file id, random: offsets are kept by it, names may come again
+40     8       wall clock minus monotonic clock in ns, when the process began
+48     16      0
+====== ======= ==============================================================
+
+A frame is a multiple of eight bytes, so consecutive rows of one key set are one array:
+
+====== ======= ==============================================================
+offset size    meaning
+====== ======= ==============================================================
+0      2       marker, to find the next frame after damage
+2      2       length of the frame in units of eight bytes
+4      4       kind in the top four bits, key-set id in the rest
+8      ...     payload
+-8     4       CRC-32 of all before it, begun with the sequence number
+-4     4       sequence number of this frame among those that carry data
+====== ======= ==============================================================
+
+Payloads: ``KEYS`` a JSON list of names; ``ROW`` monotonic time in ns, step, one float64 a key;
+``EVENT``, ``OPEN`` and ``END`` a JSON object; ``ARRAY`` the length of a JSON object, that object, raw
+bytes; ``PAD`` nothing. JSON is padded with blanks.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any, Final
+from zlib import crc32
+
+from stepscope.errors import JournalError
+
+MAGIC: Final = b"STEPJRNL"
+VERSION: Final = 1
+
+HEADER: Final = struct.Struct("<8sQQIBBHQq16x")
+HEADER_BYTES: Final = 64
+COMMITTED: Final = slice(8, 24)
+CLOSED_AT: Final = 28
+RETIRE_AT: Final = 29
+
+MARKER: Final = 0xA55C
+MARKER_BYTES: Final = MARKER.to_bytes(2, "little")
+HEAD: Final = struct.Struct("<HHI")
+HEAD_WORD: Final = struct.Struct("<Q")
+TRAILER: Final = struct.Struct("<II")
+JSON_LENGTH: Final = struct.Struct("<Q")
+MIN_FRAME: Final = HEAD.size + TRAILER.size
+MAX_FRAME: Final = 0xFFFF * 8
+
+KEYS, ROW, EVENT, ARRAY, OPEN, END, PAD = range(1, 8)
+CARRY_DATA: Final = frozenset({ROW, EVENT, ARRAY, OPEN, END})
+NO_SEQUENCE: Final = 0xFFFFFFFF
+
+PAD_BYTES: Final = 64
+
+
+def head_word(kind: int, length: int, set_id: int = 0) -> int:
+    """The first eight bytes of a frame as one number."""
+    return MARKER | (length // 8) << 16 | (kind << 28 | set_id) << 32
+
+
+def row_struct(keys: int) -> struct.Struct:
+    """Packs head, time, step and values of a row; the trailer follows."""
+    return struct.Struct(f"<Qqq{keys}d")
+
+
+def row_length(keys: int) -> int:
+    """Bytes of a whole row frame."""
+    return HEAD_WORD.size + 16 + 8 * keys + TRAILER.size
+
+
+def frame(kind: int, payload: bytes, sequence: int = NO_SEQUENCE, set_id: int = 0) -> bytes:
+    """Packs any frame but a row, whose writer packs it in one go."""
+    padded = payload + b" " * (-len(payload) % 8)
+    length = MIN_FRAME + len(padded)
+    if length > MAX_FRAME:
+        raise JournalError(
+            f"A record of {length} bytes does not fit into the journal; at most {MAX_FRAME} bytes can "
+            "be recorded at once. Log less of it."
+        )
+    body = HEAD_WORD.pack(head_word(kind, length, set_id)) + padded
+    return body + TRAILER.pack(crc32(body, sequence), sequence)
+
+
+def to_json(value: Any) -> bytes:
+    """Packs a value as JSON; what JSON does not know becomes text."""
+    return json.dumps(value, separators=(",", ":"), default=str).encode()
+
+
+def clean(text: object) -> str:
+    """Makes any key a text that every file and database can hold; a lone surrogate is spelled out."""
+    return str(text).encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def array_payload(fields: dict[str, Any], raw: bytes) -> bytes:
+    """Packs an array's description and its bytes."""
+    described = to_json(fields)
+    return JSON_LENGTH.pack(len(described)) + described + raw
+
+
+def split_array(payload: bytes) -> tuple[dict[str, Any], bytes]:
+    """Takes an array payload apart."""
+    (size,) = JSON_LENGTH.unpack_from(payload)
+    start = JSON_LENGTH.size + size
+    fields = json.loads(payload[JSON_LENGTH.size : start])
+    return fields, payload[start : start + fields["bytes"]]

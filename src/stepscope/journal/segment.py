@@ -1,0 +1,152 @@
+"""Holds the bytes of one journal file: mapped, appended with write(), or kept in memory.
+
+All take a frame with ``write``, one call into C that the interpreter lock makes indivisible, so threads and
+signal handlers may write at any moment without a lock. When there is no room left, or the segment was
+sealed, ``write`` raises ValueError and the writer goes on in the next one. A sealed segment is not closed
+but forgotten: a thread may still be between its write and its commit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import mmap
+import os
+import secrets
+from typing import TYPE_CHECKING, Protocol
+
+from stepscope.journal import layout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    KeySet = tuple[Callable[..., bytes], int]
+    """How to pack a row of one key set: the packer and the head word."""
+
+
+class Segment(Protocol):
+    """What the writer asks of a journal file."""
+
+    size: int
+    sets: dict[tuple[object, ...], KeySet]
+    next_sequence: Callable[[], int]
+    next_set_id: Callable[[], int]
+    committed: memoryview
+
+    def write(self, data: bytes, /) -> object:
+        """Adds bytes at the end, whole, or raises ValueError (no room) or OSError."""
+
+    def tell(self) -> int:
+        """Where the next frame goes."""
+
+    def seal(self) -> None:
+        """Ends the segment: every later write raises ValueError."""
+
+    def asked_to_retire(self) -> bool:
+        """Whether the agent could not sync this file and wants a new one."""
+
+
+def header(clock_base_ns: int, committed: int = layout.HEADER_BYTES) -> bytes:
+    """A fresh header; a committed length of 0 says to go by the file's size."""
+    return layout.HEADER.pack(
+        layout.MAGIC, committed, 0, layout.VERSION, 0, 0, 0, secrets.randbits(63), clock_base_ns
+    )
+
+
+class MappedSegment:
+    """A pre-allocated file mapped into memory, or anonymous memory where there is no file."""
+
+    def __init__(self, mapping: mmap.mmap, clock_base_ns: int) -> None:
+        self._map = mapping
+        mapping.write(header(clock_base_ns))
+        self.size = len(mapping)
+        self.sets: dict[tuple[object, ...], KeySet] = {}
+        self.write = mapping.write
+        self.tell = mapping.tell
+        self.next_sequence = itertools.count().__next__
+        self.next_set_id = itertools.count(1).__next__
+        self.committed = memoryview(mapping)[layout.COMMITTED].cast("Q")
+
+    @classmethod
+    def create(cls, path: Path, size: int, clock_base_ns: int) -> MappedSegment:
+        """Reserves the whole file first, so that a full disk is an error here and never later."""
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, size)
+            mapping = mmap.mmap(descriptor, size)
+        except OSError:
+            path.unlink()
+            raise
+        finally:
+            os.close(descriptor)
+        return cls(mapping, clock_base_ns)
+
+    def seal(self) -> None:
+        """Moves the position to the end: from here on nobody can write, in any thread."""
+        self._map.seek(0, os.SEEK_END)
+        self._map[layout.CLOSED_AT] = 1
+
+    def asked_to_retire(self) -> bool:
+        """Whether the agent could not sync this file and wants a new one."""
+        return self._map[layout.RETIRE_AT] == 1
+
+
+class MemorySegment(MappedSegment):
+    """Frames that wait for a file; once it has refused one it takes no other, so only newest are lost."""
+
+    def __init__(self, size: int, clock_base_ns: int) -> None:
+        super().__init__(mmap.mmap(-1, size), clock_base_ns)
+
+    def hand_over(self, heir: Segment) -> None:
+        """Moves frames, key sets and numbering to a file; frames may no longer come in here."""
+        end, count = self.committed
+        self.seal()
+        heir.write(self._map[layout.HEADER_BYTES : end])
+        heir.sets, heir.next_set_id = self.sets, self.next_set_id
+        heir.next_sequence = itertools.count(count).__next__
+        heir.committed[0], heir.committed[1] = heir.tell(), count
+
+
+class AppendedSegment:
+    """A file written with one write() a frame, for file systems where mapping is not safe."""
+
+    def __init__(self, path: Path, size: int, clock_base_ns: int) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        self._descriptor = os.open(path, flags, 0o600)
+        self.size = size
+        self._used = 0
+        self.sets: dict[tuple[object, ...], KeySet] = {}
+        self.next_sequence = itertools.count().__next__
+        self.next_set_id = itertools.count(1).__next__
+        self.committed = memoryview(bytearray(16)).cast("Q")
+        try:
+            self.write(header(clock_base_ns, committed=0))
+        except OSError:
+            path.unlink()
+            raise
+
+    def write(self, data: bytes) -> object:
+        """Writes a frame; one cut short by a full disk is skipped by the reader."""
+        if self._used + len(data) > self.size:
+            raise ValueError("the segment is full")
+        written = os.write(self._descriptor, data)
+        self._used += written
+        if written != len(data):
+            raise OSError(f"only {written} of {len(data)} bytes were written")
+        return written
+
+    def tell(self) -> int:
+        """Where the next frame goes."""
+        return self._used
+
+    def seal(self) -> None:
+        """Refuses further writes."""
+        self._used = self.size
+
+    def asked_to_retire(self) -> bool:
+        """Whether the agent could not sync this file and wants a new one."""
+        return os.pread(self._descriptor, 1, layout.RETIRE_AT) == b"\x01"
+
+    def __del__(self) -> None:
+        if hasattr(self, "_descriptor"):
+            os.close(self._descriptor)

@@ -1,0 +1,112 @@
+"""Supplies the writer with segments: files while the disk lets it, memory while it does not."""
+
+from __future__ import annotations
+
+import errno
+import time
+from typing import TYPE_CHECKING
+
+from stepscope.filesystem import keeps_reserved_space, kind_of
+from stepscope.journal.folder import JournalName, bytes_on_disk, journals_of
+from stepscope.journal.segment import AppendedSegment, MappedSegment, MemorySegment, Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+RETRY_NS = 1_000_000_000
+SMALL_BYTES = 1 << 16
+
+
+class SegmentSupply:
+    """Makes the files of one process's journal, in order, under its size limits."""
+
+    def __init__(  # noqa: PLR0913 - two clocks and three limits, each set by somebody else
+        self,
+        store: Path,
+        name: JournalName,
+        *,
+        segment_bytes: int,
+        unread_bytes: int,
+        mapping: str,
+        clock: Callable[[], int] = time.monotonic_ns,
+        wall_clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._store, self._name = store, name
+        self._segment_bytes, self._unread_bytes = segment_bytes, unread_bytes
+        self._mapped = mapping == "always" or (
+            mapping == "auto" and keeps_reserved_space(kind_of(store))
+        )
+        self._clock = clock
+        self._clock_base_ns = wall_clock() - clock()
+        self._retry_at_ns = 0
+        self._next_number = name.number
+        self._prepared: Segment | None = None
+        self.trouble: str | None = None
+        """Why no file could be made; None when one could."""
+
+    def take(self) -> Segment:
+        """The next segment: a file, or memory when none can be made; `trouble` then says why."""
+        prepared, self._prepared = self._prepared, None
+        return prepared or self.make_file() or self._memory()
+
+    def prepare(self) -> None:
+        """Makes the next file ahead of need, so that the training thread does not have to."""
+        if self._prepared is None:
+            self._prepared = self.make_file()
+
+    def make_file(self, at_least: int = 0) -> Segment | None:
+        """A new file that holds so many bytes, at most one attempt a second while it fails."""
+        now = self._clock()
+        if self.trouble is not None and now < self._retry_at_ns:
+            return None
+        try:
+            segment = self._make_file_within_cap(at_least)
+        except OSError as error:
+            self.trouble = f"{error.strerror or error} ({error.filename or self._store})"
+            self._retry_at_ns = now + RETRY_NS
+            return None
+        self.trouble = None
+        return segment
+
+    def give_up_prepared(self) -> None:
+        """Marks a file made ahead of need as one that will stay empty."""
+        if self._prepared is not None:
+            self._prepared.seal()
+
+    def paths(self) -> list[Path]:
+        """Every file this process has made, whether or not it still exists."""
+        journals = journals_of(self._store)
+        numbers = range(self._name.number, self._next_number)
+        return [self._name.numbered(number).path(journals) for number in numbers]
+
+    def _memory(self) -> Segment:
+        return MemorySegment(self._segment_bytes, self._clock_base_ns)
+
+    def _make_file_within_cap(self, at_least: int) -> Segment:
+        unread = bytes_on_disk(self._store, self._name)
+        if unread >= self._unread_bytes:
+            raise OSError(errno.EDQUOT, f"{unread} bytes are waiting for an agent to read them")
+        try:
+            return self._make_file_of(self._segment_bytes)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            return self._make_file_of(max(SMALL_BYTES, at_least))
+
+    def _make_file_of(self, size: int) -> Segment:
+        while True:
+            path = self._name.numbered(self._next_number).path(journals_of(self._store))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                if self._mapped:
+                    segment: Segment = MappedSegment.create(path, size, self._clock_base_ns)
+                else:
+                    segment = AppendedSegment(path, size, self._clock_base_ns)
+            except FileExistsError:  # an older process of the same pid
+                self._next_number += 1
+                continue
+            except FileNotFoundError:  # the agent removed the empty folder in between
+                continue
+            self._next_number += 1
+            return segment

@@ -1,0 +1,218 @@
+"""Appends frames to a process's journal without locks or system calls."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from stepscope.errors import JournalError, TooManyKeys
+from stepscope.journal import layout
+from stepscope.journal.segment import MemorySegment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from stepscope.journal.segment import KeySet, Segment
+    from stepscope.journal.supply import SegmentSupply
+
+MAX_KEY_SETS = 20_000
+
+_pack_trailer = layout.TRAILER.pack
+_packers: dict[int, Callable[..., bytes]] = {}
+
+
+class JournalWriter:
+    """The journal of one process: a series of files, of which the newest is being written.
+
+    A frame that was appended is safe from the death of this process as soon as the call returns. While no
+    file can be made, frames stay in memory up to the size of a segment; after that the newest are dropped
+    and counted, and the gap is noted in the journal when it goes on.
+    """
+
+    def __init__(
+        self,
+        supply: SegmentSupply,
+        opening: Mapping[str, Any],
+        *,
+        max_keys: int = 50_000,
+        clock: Callable[[], int] = time.monotonic_ns,
+        complain: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._supply = supply
+        self._opening = dict(opening)
+        self._max_keys = max_keys
+        self._known_keys: set[object] = set()
+        self._clock = clock
+        self._complain = complain
+        self._lock = threading.RLock()  # a signal handler may log while its thread rolls a file
+        self.dropped = 0
+        self._noted_dropped = 0
+        self._segment = supply.take()
+        self._announce()
+        self.append_json(layout.OPEN, self._opening)
+
+    def append_row(self, metrics: Mapping[Any, Any], step: int) -> None:
+        """Appends the values of a step; raises what converting a value to float raises."""
+        segment = self._segment
+        try:
+            pack, head = segment.sets[tuple(metrics)]
+        except KeyError:
+            self._append_first_row(metrics, step)
+            return
+        row = pack(head, self._clock(), step, *metrics.values())
+        try:
+            sequence = segment.next_sequence()
+            segment.write(row + _pack_trailer(crc32(row, sequence), sequence))
+        except (ValueError, OSError):
+            if self._advance(segment):
+                self.append_row(metrics, step)
+            return
+        committed = segment.committed
+        committed[0] = segment.tell()
+        committed[1] = sequence + 1
+
+    def append_json(self, kind: int, fields: Mapping[str, Any]) -> None:
+        """Appends an event, the opening or the end."""
+        self._append_numbered(kind, layout.to_json({"time": self._clock(), **fields}))
+
+    def append_array(self, fields: Mapping[str, Any], raw: bytes) -> None:
+        """Appends an array, such as a histogram, with its description."""
+        described = {"time": self._clock(), **fields, "bytes": len(raw)}
+        self._append_numbered(layout.ARRAY, layout.array_payload(described, raw))
+
+    def close(self, end: Mapping[str, Any] | None) -> None:
+        """Ends the journal, saying how the process ended; None when there is nothing to say."""
+        with self._lock:
+            self.recover()
+            if end is not None:
+                self.append_json(layout.END, {**end, "dropped": self.dropped})
+            self._segment.seal()
+            self._supply.give_up_prepared()
+
+    def prepare(self) -> None:
+        """Makes the next file while there is time, so that the training thread need not."""
+        with self._lock:
+            in_file = not isinstance(self._segment, MemorySegment)
+            if in_file and self._segment.tell() > self._segment.size // 2:
+                self._supply.prepare()
+
+    def recover(self) -> None:
+        """Leaves memory for a file if one can be made by now, and a file the agent could not sync."""
+        with self._lock:
+            if isinstance(self._segment, MemorySegment):
+                self._leave_memory(self._segment)
+            elif self._segment.asked_to_retire():
+                self._complain("The journal could not be synced to disk; going on in a new file.")
+                self._advance(self._segment)
+
+    @property
+    def trouble(self) -> str | None:
+        """Why frames are not reaching a file; None when they are."""
+        return self._supply.trouble
+
+    def paths(self) -> list[Path]:
+        """The files of this journal, read or not."""
+        return self._supply.paths()
+
+    def _append_first_row(self, metrics: Mapping[Any, Any], step: int) -> None:
+        """Declares a key set twice, so that damage in one place never takes the names of all rows."""
+        keys = tuple(metrics)
+        self._admit(keys)
+        segment = self._segment
+        if len(segment.sets) >= MAX_KEY_SETS:
+            segment.sets.clear()
+        set_id = segment.next_set_id()
+        names = layout.to_json([layout.clean(key) for key in keys])
+        declaration = layout.frame(layout.KEYS, names, set_id=set_id)
+        if not self._write(segment, declaration):
+            if self._segment is not segment:
+                self._append_first_row(metrics, step)
+            return
+        segment.sets[keys] = _key_set(len(keys), set_id)
+        self.append_row(metrics, step)
+        if segment is self._segment:
+            self._write(segment, layout.frame(layout.PAD, bytes(layout.PAD_BYTES)) + declaration)
+
+    def _admit(self, keys: tuple[object, ...]) -> None:
+        fresh = [key for key in keys if key not in self._known_keys]
+        if len(self._known_keys) + len(fresh) > self._max_keys:
+            raise TooManyKeys(self._max_keys, self._known_keys)
+        self._known_keys.update(fresh)
+
+    def _append_numbered(self, kind: int, payload: bytes) -> None:
+        segment = self._segment
+        sequence = segment.next_sequence()
+        if self._write(segment, layout.frame(kind, payload, sequence)):
+            segment.committed[1] = sequence + 1
+        elif self._segment is not segment:
+            self._append_numbered(kind, payload)
+
+    def _write(self, segment: Segment, frames: bytes) -> bool:
+        if len(frames) > segment.size - layout.HEADER_BYTES:
+            raise JournalError(
+                f"A record of {len(frames)} bytes does not fit into a journal of {segment.size} bytes. "
+                "Log less of it, or raise recorder.segment_bytes."
+            )
+        try:
+            segment.write(frames)
+        except (ValueError, OSError):
+            self._advance(segment)
+            return False
+        segment.committed[0] = segment.tell()
+        return True
+
+    def _advance(self, full: Segment) -> bool:
+        """Goes on in the next segment; False when there is none and the frame is dropped."""
+        with self._lock:
+            if full is not self._segment:
+                return True  # another thread was here first
+            full.seal()
+            if isinstance(full, MemorySegment):
+                if self._leave_memory(full):
+                    return True
+                self.dropped += 1
+                return False
+            self._segment = self._supply.take()
+            self._announce()
+            self._repeat_opening()
+            return True
+
+    def _leave_memory(self, memory: MemorySegment) -> bool:
+        heir = self._supply.make_file(at_least=memory.committed[0])
+        if heir is None:
+            return False
+        try:
+            memory.hand_over(heir)
+        except OSError:
+            return False
+        self._segment = heir
+        missed = self.dropped - self._noted_dropped
+        self._noted_dropped = self.dropped
+        self._complain(f"The journal goes on in a file; {missed} records were dropped meanwhile.")
+        if missed:
+            self.append_json(layout.EVENT, {"kind": "gap", "dropped": missed})
+        return True
+
+    def _announce(self) -> None:
+        if self._supply.trouble is not None:
+            self._complain(
+                f"The journal cannot be written: {self._supply.trouble}. Training goes on; records "
+                f"are kept in memory up to {self._segment.size >> 20} MiB, then dropped and counted."
+            )
+
+    def _repeat_opening(self) -> None:
+        """Says in every file whose it is: older ones are deleted once they are read."""
+        sequence = self._segment.next_sequence()
+        payload = layout.to_json({"time": self._clock(), **self._opening})
+        if self._write(self._segment, layout.frame(layout.OPEN, payload, sequence)):
+            self._segment.committed[1] = sequence + 1
+
+
+def _key_set(count: int, set_id: int) -> KeySet:
+    pack = _packers.get(count)
+    if pack is None:
+        pack = _packers[count] = layout.row_struct(count).pack
+    return pack, layout.head_word(layout.ROW, layout.row_length(count), set_id)

@@ -1,0 +1,68 @@
+"""Tells one process from another that later has the same number, by what Linux says of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+@dataclass(frozen=True)
+class ProcessMark:
+    """What makes a process unmistakable on its host."""
+
+    pid: int
+    start_ticks: int | None
+    boot_id: str | None
+    namespace: str | None
+
+
+def mark(pid: int, proc: Path = PROC) -> ProcessMark:
+    """The marks of a living process."""
+    return ProcessMark(pid, start_ticks(pid, proc), boot_id(proc), _namespace(proc))
+
+
+def start_ticks(pid: int, proc: Path = PROC) -> int | None:
+    """When the process began, in clock ticks since boot; None when there is none of that number."""
+    try:
+        text = (proc / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()
+    # A zombie has ended; only its parent has not looked yet.
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def boot_id(proc: Path = PROC) -> str | None:
+    """Another one after every start of the machine."""
+    try:
+        return (proc / "sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None
+
+
+def is_alive(one: ProcessMark, proc: Path = PROC) -> bool | None:
+    """Whether that very process still runs; None where it cannot be told from here."""
+    if one.boot_id != boot_id(proc):
+        return False
+    if one.start_ticks is None or one.namespace != _namespace(proc):
+        return None
+    return start_ticks(one.pid, proc) == one.start_ticks
+
+
+def out_of_memory_kills(proc: Path = PROC) -> int | None:
+    """How many processes the kernel has killed for want of memory since boot."""
+    try:
+        lines = (proc / "vmstat").read_text().splitlines()
+    except OSError:
+        return None
+    counts = dict(line.split() for line in lines)
+    return int(counts["oom_kill"]) if "oom_kill" in counts else None
+
+
+def _namespace(proc: Path) -> str | None:
+    try:
+        return str((proc / "self/ns/pid").readlink())
+    except OSError:
+        return None

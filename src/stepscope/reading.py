@@ -1,0 +1,161 @@
+"""Reading runs back: `open_store` and the objects it gives."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stepscope.agent.attend import catch_up
+from stepscope.config.find import settings_for
+from stepscope.errors import MissingExtra, NotFound
+from stepscope.schema.series import Selection
+from stepscope.store.place import database
+from stepscope.store.sqlite import SqliteReader
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from stepscope.schema.record import Event
+    from stepscope.schema.run import RunInfo, SegmentInfo
+    from stepscope.schema.series import Buckets, Points, SeriesInfo
+    from stepscope.store.base import Reader
+
+
+def open_store(path: str | os.PathLike[str] | None = None) -> Runs:
+    """Opens a store folder for reading, and takes in what no agent has taken in yet.
+
+    Without a path: `STEPSCOPE_DIR`, else `.stepscope` in the working directory.
+    """
+    folder = Path(path) if path is not None else default_folder()
+    catch_up(folder)
+    return Runs(SqliteReader(database(folder)), folder)
+
+
+def default_folder() -> Path:
+    """The store folder when none is named."""
+    return Path(settings_for().directory or ".stepscope")
+
+
+class Runs:
+    """The runs of a store."""
+
+    def __init__(self, reader: Reader, folder: Path) -> None:
+        self._reader = reader
+        self.folder = folder
+
+    def runs(self) -> list[Run]:
+        """All runs, oldest first."""
+        return [Run(info, self._reader) for info in self._reader.runs()]
+
+    def run(self, name_or_id: str) -> Run:
+        """A run by its id, or by its name where only one project has it."""
+        every = self.runs()
+        found = [run for run in every if run.id == name_or_id]
+        found = found or [run for run in every if run.name == name_or_id]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            ids = ", ".join(run.id for run in found)
+            raise NotFound(f"{len(found)} runs are named {name_or_id!r}. Use one of the ids: {ids}")
+        names = ", ".join(run.name for run in every[-5:]) or "none at all"
+        raise NotFound(f"There is no run {name_or_id!r} in {self.folder}; the newest are: {names}")
+
+    def close(self) -> None:
+        """Lets go of the store."""
+        self._reader.close()
+
+
+class Run:
+    """One run: its facts are of the moment it was asked for, its data are read when asked for."""
+
+    def __init__(self, info: RunInfo, reader: Reader) -> None:
+        self.info = info
+        self._reader = reader
+
+    def __repr__(self) -> str:
+        return f"<Run {self.name!r} ({self.status})>"
+
+    @property
+    def id(self) -> str:
+        """The id, unique in the store."""
+        return self.info.id
+
+    @property
+    def name(self) -> str:
+        """The name it was given."""
+        return self.info.name
+
+    @property
+    def project(self) -> str:
+        """The project it belongs to."""
+        return self.info.project
+
+    @property
+    def status(self) -> str:
+        """running, stalled, finished, failed or crashed."""
+        return self.info.status
+
+    @property
+    def reason(self) -> str:
+        """Why it has that status; empty when there is nothing to add."""
+        return self.info.reason
+
+    @property
+    def segments(self) -> tuple[SegmentInfo, ...]:
+        """Its starts, oldest first."""
+        return self.info.segments
+
+    def keys(self, *, limit: int | None = None, after: str = "") -> list[SeriesInfo]:
+        """What was logged, in alphabetical order, a page at a time where a limit is given."""
+        return self._reader.keys(self.id, limit=limit, after=after)
+
+    def series(self, key: str, rank: int | None = None, segment: str | None = None) -> Points:
+        """Every point of a key, bit for bit: NumPy `steps`, `times`, `values`."""
+        points = self._reader.points(Selection(self.id, key, segment=segment, rank=rank))
+        if len(points) == 0 and all(known.key != key for known in self.keys()):
+            names = ", ".join(known.key for known in self.keys(limit=10)) or "none at all"
+            raise NotFound(f"Run {self.name!r} has no series {key!r}; it has: {names}")
+        return points
+
+    def buckets(
+        self,
+        key: str,
+        n: int = 1000,
+        *,
+        low: int | None = None,
+        high: int | None = None,
+        rank: int | None = None,
+    ) -> Buckets:
+        """A key in at most `n` buckets, for a chart; `low` and `high` bound the steps."""
+        return self._reader.buckets(Selection(self.id, key, rank=rank), n, low, high)
+
+    def events(self, kind: str | None = None) -> list[Event]:
+        """What happened, oldest first."""
+        return self._reader.events(self.id, kind)
+
+    def arrays(self, key: str) -> list[tuple[int | None, NDArray[np.generic]]]:
+        """Arrays logged under a key, with their steps."""
+        return self._reader.arrays(self.id, key)
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """Its alerts, oldest first."""
+        return self._reader.alerts(self.id)
+
+    def findings(self) -> list[dict[str, Any]]:
+        """Its findings, oldest first."""
+        return self._reader.findings(self.id)
+
+    def to_pandas(self, keys: list[str] | None = None, rank: int | None = None) -> Any:
+        """A data frame with a row for each step and a column for each key; the last value of a step."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise MissingExtra("pandas", needed_for="A data frame") from error
+        columns = {}
+        for key in keys if keys is not None else [known.key for known in self.keys()]:
+            points = self.series(key, rank)
+            column = pd.Series(points.values, index=points.steps)
+            columns[key] = column[~column.index.duplicated(keep="last")]
+        return pd.DataFrame(columns).rename_axis("step")

@@ -1,0 +1,69 @@
+"""What a process says of itself when it begins: command, versions, place. Secrets stay out."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stepscope import procfs
+from stepscope.schema.redact import redact_text, redact_words
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Named one by one: an environment holds credentials under names nobody foresees.
+ENVIRONMENT = (
+    "CUDA_DEVICE_ORDER CUDA_LAUNCH_BLOCKING CUDA_VISIBLE_DEVICES HIP_VISIBLE_DEVICES LOCAL_RANK"
+    " LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT MKL_NUM_THREADS NCCL_DEBUG NCCL_IB_DISABLE"
+    " NCCL_SOCKET_IFNAME OMP_NUM_THREADS PYTORCH_CUDA_ALLOC_CONF RANK SLURM_ARRAY_TASK_ID"
+    " SLURM_JOB_ID SLURM_JOB_NODELIST SLURM_NTASKS SLURM_PROCID TORCH_LOGS"
+    " TORCHELASTIC_RESTART_COUNT TORCHELASTIC_RUN_ID WORLD_SIZE"
+).split()
+
+_LIBRARIES = ("torch", "numpy", "lightning", "transformers", "accelerate", "jax", "ray")
+
+
+def facts(
+    world_size: int, command: list[str] | None = None, environment: Mapping[str, str] = os.environ
+) -> dict[str, Any]:
+    """Everything worth knowing about this process that is safe to write down."""
+    return {
+        "mark": asdict(procfs.mark(os.getpid())),
+        "command": redact_words([*sys.orig_argv] if command is None else command),
+        "python": platform.python_version(),
+        "platform": platform.platform(terse=True),
+        "cpus": os.cpu_count(),
+        "world_size": world_size,
+        "libraries": _versions(),
+        "environment": {
+            name: redact_text(environment[name]) for name in ENVIRONMENT if name in environment
+        },
+        "commit": _commit(Path.cwd()),
+    }
+
+
+def _versions() -> dict[str, str]:
+    """Versions of the libraries already loaded; nothing is imported to find out."""
+    found = {}
+    for name in _LIBRARIES:
+        version = getattr(sys.modules.get(name), "__version__", None)
+        if isinstance(version, str):
+            found[name] = version
+    return found
+
+
+def _commit(folder: Path) -> str | None:
+    """The commit checked out here, read without starting git."""
+    for place in (folder, *folder.parents):
+        try:
+            head = (place / ".git/HEAD").read_text().strip()
+            if not head.startswith("ref: "):
+                return head
+            return (place / ".git" / head[5:]).read_text().strip()
+        except OSError:
+            continue
+    return None

@@ -1,0 +1,40 @@
+"""Looks after the journal beside the training: next file, return of the disk, a dead agent."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stepscope.journal.writer import JournalWriter
+
+PERIOD_S = 0.5
+AGENT_PERIOD_S = 5.0
+
+
+class Keeper:
+    """A thread that wakes twice a second and is otherwise not there."""
+
+    def __init__(self, writer: JournalWriter, ensure_agent: Callable[[], None]) -> None:
+        self._writer = writer
+        self._ensure_agent = ensure_agent
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="stepscope-keeper", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread and waits for it."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        checked_at = time.monotonic()
+        while not self._stop.wait(PERIOD_S):
+            self._writer.prepare()
+            self._writer.recover()
+            if time.monotonic() - checked_at >= AGENT_PERIOD_S:
+                self._ensure_agent()
+                checked_at = time.monotonic()

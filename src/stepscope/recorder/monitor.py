@@ -1,0 +1,275 @@
+"""`TrainingMonitor`: what user code holds."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from stepscope.config.find import settings_for
+from stepscope.recorder.guard import Guard
+from stepscope.recorder.last_words import outcome
+from stepscope.recorder.phases import Batches, Phase
+from stepscope.recorder.recording import Recording, monitors
+from stepscope.recorder.stats import StepStats
+from stepscope.recorder.values import as_number
+from stepscope.recorder.whoami import identify
+from stepscope.schema.identity import run_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from types import TracebackType
+
+    from stepscope.config.find import Source
+    from stepscope.schema.record import TrainingMetrics
+
+Batch = TypeVar("Batch")
+
+STORE_FOLDER = ".stepscope"
+
+
+class TrainingMonitor:
+    """Records a training run: metrics, phases, events, how it ended.
+
+        with TrainingMonitor(run="mnist") as monitor:
+            for x, y in monitor.batches(loader):
+                loss = train_step(x, y)
+                monitor.log_training_step(loss=loss)
+
+    `config` is a mapping, the path of a YAML file, or nothing. No method raises into training or waits for
+    anything, but for `stop_monitoring`, which returns when every point can be read; with `strict=True` a
+    value that cannot be kept raises RecorderError.
+    """
+
+    def __init__(
+        self,
+        config: Source = None,
+        *,
+        run: str | None = None,
+        project: str | None = None,
+        directory: str | os.PathLike[str] | None = None,
+        strict: bool | None = None,
+    ) -> None:
+        self.settings = settings_for(config)
+        recorder = self.settings.recorder
+        self._guard = Guard(strict=recorder.strict if strict is None else strict)
+        self._folder = Path(directory or self.settings.directory or STORE_FOLDER).absolute()
+        self.identity = identify(run or self.settings.run, project or self.settings.project)
+        self._recording: Recording | None = None
+        self._append = self._append_unstarted
+        self._step: int = 0
+        self._stride = 1
+        self._epoch = 0
+        self._epochs_begun = 0
+        self._stats = StepStats()
+
+    @property
+    def run_id(self) -> str:
+        """The run's id, by which any command and `open_store().run(...)` finds it."""
+        return run_id(self.identity.project, self.identity.name)
+
+    @property
+    def directory(self) -> Path:
+        """The store folder."""
+        return self._folder
+
+    def start_monitoring(self) -> None:
+        """Begins a segment of the run; does nothing when one is open."""
+        if self._recording is not None or not self.settings.recorder.enabled:
+            return
+        self._stats = StepStats()
+        self._recording = Recording(self.identity, self._folder, self.settings, self._guard)
+        self._append = self._recording.writer.append_row
+        self._recording.begin(on_end=self.stop_monitoring)
+        monitors.add(self)
+
+    def stop_monitoring(self, status: str = "finished", reason: str = "") -> None:
+        """Ends the segment; when it returns, every point is in the store."""
+        recording, self._recording = self._recording, None
+        if recording is None:
+            return
+        self._append = self._append_unstarted
+        monitors.discard(self)
+        recording.end(status, reason)
+        # A further start is a further segment: nothing recorded so far is added to.
+        self.identity = identify(self.identity.name, self.identity.project)
+
+    def __enter__(self) -> TrainingMonitor:
+        self.start_monitoring()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop_monitoring(*outcome(error))
+
+    def log(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
+        """Records numbers of a step.
+
+        Without `step` a call counts as one step; while `batches` counts the steps, it belongs to the one in
+        hand. Steps may repeat, go back or leave gaps: all are kept.
+        """
+        try:
+            if step is None:
+                step = self._step
+            self._append(metrics, step)
+            self._step = step + self._stride
+        except Exception as error:  # noqa: BLE001 - a user's value may raise anything, training goes on
+            self._log_with_care(metrics, step, error)
+
+    def log_training_step(  # noqa: PLR0913 - the names people know
+        self,
+        model: object = None,
+        optimizer: object = None,
+        loss: Any = None,
+        accuracy: Any = None,
+        learning_rate: Any = None,
+        custom_metrics: Mapping[str, Any] | None = None,
+        *,
+        step: int | None = None,
+        epoch: int | None = None,
+    ) -> None:
+        """Records a step; step and epoch are counted when not given, the rate read from the optimizer."""
+        if epoch is not None:
+            self._epoch = epoch
+        if learning_rate is None and optimizer is not None:
+            learning_rate = _learning_rate(optimizer)
+        metrics = {"loss": loss, "epoch": self._epoch}
+        if accuracy is not None:
+            metrics["accuracy"] = accuracy
+        if learning_rate is not None:
+            metrics["learning_rate"] = learning_rate
+        if custom_metrics:
+            metrics.update(custom_metrics)
+        self._stats.add(loss if type(loss) is float else as_number(loss))
+        self.log(metrics, step)
+
+    def log_training_metrics(self, metrics: TrainingMetrics) -> None:
+        """Records the metrics of a step handed over as one object."""
+        fields = {**vars(metrics)}
+        custom = fields.pop("custom_metrics")
+        step, loss, epoch = fields.pop("step"), fields.pop("loss"), fields.pop("epoch")
+        given = {name: value for name, value in fields.items() if value is not None}
+        self.log_training_step(loss=loss, custom_metrics={**given, **custom}, step=step, epoch=epoch)
+
+    def record_metrics(self, step: int, loss: Any, learning_rate: Any, batch_size: Any) -> None:
+        """Records the four numbers of a step."""
+        self.log_training_step(
+            loss=loss, learning_rate=learning_rate, custom_metrics={"batch_size": batch_size}, step=step
+        )
+
+    def get_training_stats(self) -> dict[str, Any]:
+        """Current, average, least and greatest loss, steps and seconds, of the steps logged so far."""
+        return self._stats.as_dict()
+
+    def get_performance_summary(self) -> dict[str, Any]:
+        """How the run fares, for people and scripts to print."""
+        elapsed_s = self._stats.elapsed_s
+        return {
+            "run": self.identity.name,
+            "run_id": self.run_id,
+            "steps": self._stats.steps,
+            "elapsed_seconds": elapsed_s,
+            "steps_per_second": self._stats.steps / elapsed_s if elapsed_s > 0 else 0.0,
+            "loss": self._stats.as_dict(),
+            "dropped": 0 if self._recording is None else self._recording.writer.dropped,
+        }
+
+    def phase(self, name: str) -> Phase:
+        """Times a block as a named part of the step in hand."""
+        return Phase(name, self.record_now)
+
+    def batches(self, loader: Iterable[Batch]) -> Batches[Batch]:
+        """Wraps a data loader: its batches become the steps, its passes the epochs."""
+        self._stride = 0
+        return Batches(loader, self)
+
+    def event(self, kind: str, **fields: Any) -> None:
+        """Marks a moment of the run."""
+        if self._recording is not None:
+            self._recording.note({"kind": kind, "step": self._step, **fields})
+
+    def begin_epoch(self) -> None:
+        """Counts a pass over the data; `batches` calls it."""
+        self._epoch = self._epochs_begun
+        self._epochs_begun += 1
+
+    def next_step(self) -> None:
+        """Counts a step; `batches` calls it."""
+        self._step += 1
+
+    def record_now(self, metrics: Mapping[str, Any]) -> None:
+        """Records values of the step in hand without counting a step."""
+        try:
+            self._append(metrics, self._step)
+        except Exception as error:  # noqa: BLE001 - training goes on whatever happens here
+            self._log_with_care(metrics, self._step, error)
+
+    def _log_with_care(self, metrics: Any, step: Any, error: Exception) -> None:
+        """Keeps what can be kept of a call that could not be recorded as it came."""
+        if self._recording is None:
+            return
+        if not isinstance(step, int):
+            number = as_number(step)
+            if number is None or number != int(number):
+                self._guard.complain(
+                    "step", f"step is {step!r}; it must be a whole number. Counting on by itself.", error
+                )
+                number = self._step
+            step = int(number)
+        self._recording.append_with_care(metrics, step)
+        self._step = step + self._stride
+
+    def _append_unstarted(self, metrics: Mapping[Any, Any], step: int) -> None:
+        if self.settings.recorder.enabled:
+            self._guard.complain(
+                "unstarted",
+                "A log call outside start_monitoring() and stop_monitoring() is not recorded.",
+            )
+
+    def continue_in_child(self) -> None:
+        """Parts from the parent's journal after a fork; the first log call here opens an own one."""
+        if self._recording is None:
+            return
+        self._recording = self._recording.child()
+        self._append = self._append_in_child
+
+    def _append_in_child(self, metrics: Mapping[Any, Any], step: int) -> None:
+        if self._recording is not None:
+            self._append = self._recording.writer.append_row
+            self._append(metrics, step)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a spawned worker needs to record into the same segment."""
+        return {
+            "settings": self.settings,
+            "folder": self._folder,
+            "identity": self.identity,
+            "step": self._step,
+            "recording": self._recording is not None,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.settings, self._folder = state["settings"], state["folder"]
+        self.identity = state["identity"]
+        self._guard = Guard(strict=False)
+        self._step, self._stride = state["step"], 1
+        self._epoch = self._epochs_begun = 0
+        self._stats = StepStats()
+        self._recording = None
+        self._append = self._append_unstarted
+        if state["recording"]:
+            self._recording = Recording.of_worker(
+                self.identity, self._folder, self.settings, self._guard
+            )
+            self._append = self._append_in_child
+
+
+def _learning_rate(optimizer: object) -> float | None:
+    """The rate of the first parameter group."""
+    groups = getattr(optimizer, "param_groups", None)
+    return groups[0].get("lr") if groups else None

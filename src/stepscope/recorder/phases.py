@@ -1,0 +1,83 @@
+"""Times named parts of a step, and the wait for each batch."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from types import TracebackType
+
+Batch = TypeVar("Batch")
+BatchOut = TypeVar("BatchOut", covariant=True)
+
+STEP_SECONDS = "step_seconds"
+
+
+def phase_key(name: str) -> str:
+    """The key under which a phase's seconds are recorded."""
+    return f"phase/{name}_seconds"
+
+
+class Phase:
+    """Times the block it is entered for; may be entered again."""
+
+    def __init__(self, name: str, record: Callable[[dict[str, float]], None]) -> None:
+        self._key = phase_key(name)
+        self._record = record
+        self._began_at = 0.0
+
+    def __enter__(self) -> Phase:
+        self._began_at = perf_counter()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._record({self._key: perf_counter() - self._began_at})
+
+
+class StepClock(Protocol):
+    """What counts steps and epochs and takes the times."""
+
+    def begin_epoch(self) -> None:
+        """A new pass over the data begins."""
+
+    def next_step(self) -> None:
+        """The step in hand is over."""
+
+    def record_now(self, metrics: dict[str, float]) -> None:
+        """Records values of the step in hand."""
+
+
+class Batches(Generic[BatchOut]):
+    """A data loader whose batches are steps; each pass over it is an epoch."""
+
+    def __init__(self, loader: Iterable[BatchOut], clock: StepClock) -> None:
+        self._loader = loader
+        self._clock = clock
+
+    def __len__(self) -> int:
+        return len(self._loader)  # type: ignore[arg-type]  # as the loader does, this raises if it must
+
+    def __iter__(self) -> Iterator[BatchOut]:
+        clock, data_key = self._clock, phase_key("data")
+        clock.begin_epoch()
+        source = iter(self._loader)
+        step_began_at: float | None = None
+        while True:
+            asked_at = perf_counter()
+            if step_began_at is not None:
+                clock.record_now({STEP_SECONDS: asked_at - step_began_at})
+                clock.next_step()
+            step_began_at = asked_at
+            try:
+                batch = next(source)
+            except StopIteration:
+                return
+            clock.record_now({data_key: perf_counter() - asked_at})
+            yield batch

@@ -1,0 +1,203 @@
+"""One segment as this process records it: journal, keeper, last words, agent."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import weakref
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from stepscope.agent.start import ensure_agent, wait_until_read
+from stepscope.agent.wake import wake
+from stepscope.errors import JournalError, TooManyKeys
+from stepscope.journal import layout
+from stepscope.journal.folder import JournalName, journals_of
+from stepscope.journal.supply import SegmentSupply
+from stepscope.journal.writer import JournalWriter
+from stepscope.recorder import values
+from stepscope.recorder.facts import facts
+from stepscope.recorder.keeper import Keeper
+from stepscope.recorder.last_words import LastWords, path_beside
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from stepscope.config.sections import Settings
+    from stepscope.recorder.guard import Guard
+    from stepscope.recorder.monitor import TrainingMonitor
+    from stepscope.schema.identity import Identity
+    from stepscope.schema.run import Role
+
+READ_WITHIN_S = 60.0
+
+monitors: weakref.WeakSet[TrainingMonitor] = weakref.WeakSet()
+"""Monitors that are recording; each parts from its journal when the process forks."""
+
+
+class Recording:
+    """What is open between start and stop."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        folder: Path,
+        settings: Settings,
+        guard: Guard,
+        role: Role = "rank",
+    ) -> None:
+        self._identity, self._folder, self._settings = identity, folder, settings
+        self._guard, self._role = guard, role
+        self._lazy_writer: JournalWriter | None = None
+        self._keeper: Keeper | None = None
+        self._last_words: LastWords | None = None
+
+    @classmethod
+    def of_worker(
+        cls, identity: Identity, folder: Path, settings: Settings, guard: Guard
+    ) -> Recording:
+        """The recording of a loader worker or another child, which opens its journal when it logs."""
+        return cls(identity, folder, settings, guard, role="worker")
+
+    @property
+    def writer(self) -> JournalWriter:
+        """The journal, opened at first use."""
+        if self._lazy_writer is None:
+            self._lazy_writer = self._open()
+        return self._lazy_writer
+
+    def begin(self, on_end: Callable[[str, str], None]) -> None:
+        """Starts what a rank has and a worker has not: an agent, a keeper, last words."""
+        self._keep_out_of_version_control()
+        self._ensure_agent()
+        self._keeper = Keeper(self.writer, self._ensure_agent)
+        name = self._journal_name().path(journals_of(self._folder))
+        self._last_words = LastWords(path_beside(name), on_end)
+        self._last_words.install()
+
+    def child(self) -> Recording:
+        """What a forked child records with; the parent's files are left alone."""
+        if self._last_words is not None:
+            self._last_words.forget_signals()
+        return Recording.of_worker(self._identity, self._folder, self._settings, self._guard)
+
+    def end(self, status: str, reason: str) -> None:
+        """Closes the journal and waits until the store has it all."""
+        if self._keeper is not None:
+            self._keeper.stop()
+        if self._lazy_writer is None:
+            return
+        self.writer.close({"status": status, "reason": reason})
+        if self._last_words is not None:
+            self._last_words.uninstall()
+        if self._role == "rank":
+            self._wait_for_store()
+
+    def note(self, fields: Mapping[str, Any]) -> None:
+        """Records an event."""
+        try:
+            self.writer.append_json(layout.EVENT, fields)
+        except (JournalError, TypeError, ValueError) as error:
+            self._guard.complain("event", f"The event {fields['kind']!r} is lost: {error}", error)
+
+    def append_with_care(self, metrics: Any, step: int) -> None:
+        """Records numbers, arrays and texts each in their way, and says what cannot be kept."""
+        if not isinstance(metrics, Mapping):
+            kind = type(metrics).__name__
+            self._guard.complain(
+                "metrics", f"log() was given a {kind}; it takes a mapping of names to numbers."
+            )
+            return
+        found = values.sort(metrics)
+        self._append_split(found.numbers, step)
+        for key, (shape, raw) in found.arrays.items():
+            described = {"key": key, "step": step, "dtype": "<f8", "shape": shape}
+            self.writer.append_array(described, raw)
+        for key, text in found.texts.items():
+            self.note({"kind": "text", "step": step, "key": key, "value": text})
+            self._guard.complain(
+                f"text {key}",
+                f"{key!r} is {text[:60]!r}, not a number; it is kept as a text event, not as a series.",
+            )
+
+    def _append_split(self, numbers: dict[str, float], step: int) -> None:
+        """Records a row, or its halves where it is too long for one; keys beyond the limit are counted."""
+        if not numbers:
+            return
+        try:
+            self.writer.append_row(numbers, step)
+        except TooManyKeys as error:
+            known = {key: number for key, number in numbers.items() if key in error.known}
+            self.writer.dropped += len(numbers) - len(known)
+            self._guard.complain("keys", str(error), error)
+            if known:
+                self.writer.append_row(known, step)
+        except JournalError as error:
+            if len(numbers) == 1:
+                self._guard.complain("too long", str(error), error)
+                return
+            items = list(numbers.items())
+            self._append_split(dict(items[: len(items) // 2]), step)
+            self._append_split(dict(items[len(items) // 2 :]), step)
+
+    def _open(self) -> JournalWriter:
+        recorder = self._settings.recorder
+        is_rank = self._role == "rank"
+        supply = SegmentSupply(
+            self._folder,
+            self._journal_name(),
+            segment_bytes=recorder.segment_bytes if is_rank else max(recorder.segment_bytes // 4, 65536),
+            unread_bytes=recorder.unread_bytes,
+            mapping=recorder.mapping,
+        )
+        opening = {
+            "run": layout.clean(self._identity.name),
+            "project": layout.clean(self._identity.project),
+            "host": self._identity.host,
+            "role": self._role,
+            "started_ns": time.time_ns(),
+            "facts": facts(self._identity.world_size),
+        }
+        return JournalWriter(
+            supply, opening, max_keys=recorder.max_keys, complain=self._guard.tell
+        )
+
+    def _journal_name(self) -> JournalName:
+        one = self._identity
+        return JournalName(one.run_id, one.segment, one.rank, os.getpid())
+
+    def _ensure_agent(self) -> None:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            ensure_agent(self._folder, self._settings)
+        except OSError as error:
+            self._guard.complain(
+                "agent", f"No agent could be started ({error}); records wait in the journal.", error
+            )
+
+    def _wait_for_store(self) -> None:
+        if self._settings.agent.mode == "none" or self.writer.trouble is not None:
+            return
+        self._ensure_agent()
+        if not wait_until_read(self.writer.paths, READ_WITHIN_S, lambda: wake(self._folder)):
+            self._guard.tell(
+                f"The agent has not taken in all records within {READ_WITHIN_S:.0f} s; they are safe in "
+                f"{journals_of(self._folder)}, and the next reader takes them in."
+            )
+
+    def _keep_out_of_version_control(self) -> None:
+        with contextlib.suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            ignore = self._folder / ".gitignore"
+            if not ignore.exists():
+                ignore.write_text("*\n")
+
+
+def _part_from_parent() -> None:
+    for monitor in list(monitors):
+        monitor.continue_in_child()
+
+
+os.register_at_fork(after_in_child=_part_from_parent)

@@ -1,0 +1,54 @@
+"""Keeps the running figures that `get_training_stats` and `get_performance_summary` report."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class StepStats:
+    """Counts steps and follows the loss, in constant memory."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._began_at = now()
+        self.steps = 0
+        self._losses = 0
+        self._total = 0.0
+        self._least = self._greatest = self._current = 0.0
+
+    def add(self, loss: float | None) -> None:
+        """Counts a step."""
+        self.steps += 1
+        if loss is None:
+            return
+        self._current = loss
+        if self._losses == 0:
+            self._least = self._greatest = loss
+        elif loss < self._least:
+            self._least = loss
+        elif loss > self._greatest:
+            self._greatest = loss
+        self._losses += 1
+        self._total += loss
+
+    def as_dict(self) -> dict[str, Any]:
+        """The figures by the names people know; empty before the first loss."""
+        if self._losses == 0:
+            return {}
+        return {
+            "current_loss": self._current,
+            "avg_loss": self._total / self._losses,
+            "min_loss": self._least,
+            "max_loss": self._greatest,
+            "total_steps": self.steps,
+            "training_time": self.elapsed_s,
+        }
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the monitor began."""
+        return self._now() - self._began_at

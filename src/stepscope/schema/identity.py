@@ -1,0 +1,33 @@
+"""Which run, segment, rank and host a number belongs to."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.]+")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The place of one process in a run."""
+
+    name: str
+    project: str
+    segment: str
+    rank: int
+    world_size: int
+    host: str
+
+    @property
+    def run_id(self) -> str:
+        """The run's id, the same in every process and every segment of it."""
+        return run_id(self.project, self.name)
+
+
+def run_id(project: str, name: str) -> str:
+    """A name any file system can hold: readable, and unique by a digest of project and name."""
+    digest = hashlib.sha256(f"{project}\0{name}".encode("utf-8", "surrogatepass")).hexdigest()
+    readable = _UNSAFE.sub("-", name).strip("-.")[:40]
+    return f"{readable or 'run'}-{digest[:8]}"

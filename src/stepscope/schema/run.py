@@ -1,0 +1,113 @@
+"""Runs, their segments and processes, and how each of them ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+Status = Literal["running", "stalled", "finished", "failed", "crashed"]
+Role = Literal["rank", "worker", "launcher"]
+
+LIVE: frozenset[Status] = frozenset({"running", "stalled"})
+
+# The first of these that any process of a segment shows is the segment's: a dead rank matters most.
+PRECEDENCE: tuple[Status, ...] = ("crashed", "failed", "running", "stalled", "finished")
+
+
+@dataclass
+class Process:
+    """One process that wrote a journal."""
+
+    run_id: str
+    name: str
+    project: str
+    segment: str
+    rank: int
+    host: str
+    pid: int
+    role: Role
+    started_ns: int
+    status: Status = "running"
+    reason: str = ""
+    exit_code: int | None = None
+    ended_ns: int | None = None
+    last_ns: int = 0
+    """When it last recorded something."""
+    dropped: int = 0
+    """Records the process could not keep: no room on disk, or too many keys."""
+    lost: int = 0
+    """Records that were damaged on disk."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What the process said of itself when it began: command, versions, settings."""
+
+
+@dataclass(frozen=True)
+class SegmentInfo:
+    """One start of a run: all its processes together."""
+
+    id: str
+    status: Status
+    reason: str
+    started_ns: int
+    ended_ns: int | None
+    processes: tuple[Process, ...]
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """A run as a list shows it; its status is that of its newest segment."""
+
+    id: str
+    name: str
+    project: str
+    created_ns: int
+    segments: tuple[SegmentInfo, ...]
+
+    @property
+    def status(self) -> Status:
+        """How the newest segment fares."""
+        return self.segments[-1].status
+
+    @property
+    def reason(self) -> str:
+        """Why the newest segment has its status; empty when there is nothing to add."""
+        return self.segments[-1].reason
+
+    @property
+    def ended_ns(self) -> int | None:
+        """When it ended; None while it is live."""
+        return self.segments[-1].ended_ns
+
+    @property
+    def last_ns(self) -> int:
+        """When anything was last recorded."""
+        return max(process.last_ns for part in self.segments for process in part.processes)
+
+
+def segments_of(processes: Iterable[Process]) -> tuple[SegmentInfo, ...]:
+    """Groups processes into segments, oldest first."""
+    groups: dict[str, list[Process]] = {}
+    for process in processes:
+        groups.setdefault(process.segment, []).append(process)
+    found = [_segment(segment, members) for segment, members in groups.items()]
+    return tuple(sorted(found, key=lambda part: part.started_ns))
+
+
+def _segment(segment: str, members: Sequence[Process]) -> SegmentInfo:
+    # Loader workers come and go and are killed as a matter of course: they decide nothing.
+    deciding = [one for one in members if one.role != "worker"] or list(members)
+    status = next(known for known in PRECEDENCE if any(one.status == known for one in deciding))
+    reasons = [one.reason for one in deciding if one.status == status and one.reason]
+    ends = [one.ended_ns for one in deciding]
+    live = status in LIVE or any(one.status in LIVE for one in deciding)
+    return SegmentInfo(
+        id=segment,
+        status=status,
+        reason=reasons[0] if reasons else "",
+        started_ns=min(one.started_ns for one in members),
+        ended_ns=None if live else max(end or 0 for end in ends),
+        processes=tuple(sorted(members, key=lambda one: (one.rank, one.started_ns))),
+    )

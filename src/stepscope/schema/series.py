@@ -1,0 +1,86 @@
+"""Series: whose numbers they are, and the shapes in which they are read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Axis = Literal["step", "seconds"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where numbers come from; labels of a series, never part of its name."""
+
+    run_id: str
+    segment: str
+    rank: int
+    host: str
+    device: str = ""
+    """What on the host: a GPU, a loader worker; empty for the rank itself."""
+    axis: Axis = "step"
+    """What rollups count in: steps for training, seconds for what a sampler reads."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which series are meant; None stands for any."""
+
+    run_id: str
+    key: str
+    segment: str | None = None
+    rank: int | None = None
+    host: str | None = None
+    device: str | None = None
+
+
+@dataclass(frozen=True)
+class SeriesInfo:
+    """A key of a run and how many points it has."""
+
+    key: str
+    points: int
+    ranks: tuple[int, ...]
+    last: float | None
+    """The newest value; None when it is not a number."""
+
+
+@dataclass(frozen=True)
+class Points:
+    """Every point of a series, bit for bit as logged."""
+
+    steps: NDArray[np.int64]
+    times: NDArray[np.float64]
+    """Seconds since the epoch."""
+    values: NDArray[np.float64]
+    times_ns: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """A series thinned to buckets whose edges are multiples of a power of two.
+
+    No extreme is hidden: a bucket carries its least and greatest finite value, and how many were not finite.
+    """
+
+    width: int
+    starts: NDArray[np.int64]
+    """The first step (or second) a bucket stands for: a multiple of `width`."""
+    count: NDArray[np.int64]
+    minimum: NDArray[np.float64]
+    maximum: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    last: NDArray[np.float64]
+    nonfinite: NDArray[np.int64]
+    times: NDArray[np.float64]
+    """When the last point of each bucket was logged."""
+
+    def __len__(self) -> int:
+        return len(self.starts)

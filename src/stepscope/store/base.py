@@ -1,0 +1,118 @@
+"""The questions the product asks of a store, and what the agent tells it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from stepscope.schema.record import Event
+    from stepscope.schema.run import Process, RunInfo
+    from stepscope.schema.series import Buckets, Points, Selection, SeriesInfo, Source
+
+
+class Reader(ABC):
+    """Answers questions; opens nothing for writing."""
+
+    @abstractmethod
+    def runs(self) -> list[RunInfo]:
+        """All runs, oldest first."""
+
+    @abstractmethod
+    def processes(self, run_id: str) -> list[Process]:
+        """Every process that recorded a run, in the order they were met."""
+
+    @abstractmethod
+    def keys(self, run_id: str, *, limit: int | None = None, after: str = "") -> list[SeriesInfo]:
+        """The keys of a run in alphabetical order, a page of them where a limit is given."""
+
+    @abstractmethod
+    def points(self, selection: Selection) -> Points:
+        """Every point of a series, in the order it was logged."""
+
+    @abstractmethod
+    def buckets(
+        self, selection: Selection, most: int, low: int | None = None, high: int | None = None
+    ) -> Buckets:
+        """A series in at most so many buckets, between two steps (or seconds) where given."""
+
+    @abstractmethod
+    def events(self, run_id: str, kind: str | None = None) -> list[Event]:
+        """What happened in a run, oldest first."""
+
+    @abstractmethod
+    def arrays(self, run_id: str, key: str) -> list[tuple[int | None, NDArray[np.generic]]]:
+        """Steps and arrays logged under a key, oldest first."""
+
+    @abstractmethod
+    def alerts(self, run_id: str) -> list[dict[str, Any]]:
+        """The alerts of a run, oldest first."""
+
+    @abstractmethod
+    def findings(self, run_id: str) -> list[dict[str, Any]]:
+        """The findings of a run, oldest first."""
+
+    @abstractmethod
+    def bytes_used(self) -> int:
+        """What the store takes on disk."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Lets go of files and connections."""
+
+
+class Store(Reader):
+    """Takes what the agent has read. There is one writer; its transactions are all or nothing."""
+
+    @abstractmethod
+    def transaction(self) -> AbstractContextManager[None]:
+        """What is told within it is kept together or not at all, and once kept survives power loss."""
+
+    @abstractmethod
+    def put_process(self, process: Process) -> None:
+        """Notes a process, or what has become of it."""
+
+    @abstractmethod
+    def append(
+        self,
+        source: Source,
+        keys: Sequence[str],
+        steps: NDArray[np.int64],
+        times_ns: NDArray[np.int64],
+        values: NDArray[np.float64],
+    ) -> None:
+        """Adds rows of one key set; `values` has a row for each step and a column for each key."""
+
+    @abstractmethod
+    def seal(self, run_id: str, segment: str, rank: int, host: str) -> None:
+        """Packs what is still loose of a process that has ended."""
+
+    @abstractmethod
+    def put_event(self, run_id: str, event: Event) -> None:
+        """Notes an event."""
+
+    @abstractmethod
+    def put_array(self, run_id: str, segment: str, rank: int, fields: dict[str, Any], raw: bytes) -> None:
+        """Keeps an array; `fields` has key, step, time, dtype and shape."""
+
+    @abstractmethod
+    def progress(self, file_id: int) -> tuple[int, int]:
+        """How far a journal file was ingested, and how many of its records were lost."""
+
+    @abstractmethod
+    def set_progress(self, file_id: int, offset: int, lost: int) -> None:
+        """Notes how far a journal file is ingested, within the transaction that holds its rows."""
+
+    @abstractmethod
+    def forget_progress(self, file_ids: Sequence[int]) -> None:
+        """Drops the notes on files that no longer exist."""
+
+    @abstractmethod
+    def delete_run(self, run_id: str) -> None:
+        """Deletes a run and gives its space back."""

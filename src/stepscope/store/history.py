@@ -1,0 +1,259 @@
+"""Reads series out of the SQLite store: every point, or buckets of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepscope.schema.series import Buckets, Points
+from stepscope.store import rollup
+from stepscope.store.chunks import unpack_floats, unpack_ints
+from stepscope.store.sealing import NS, loose_rows
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from stepscope.schema.series import Selection
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+    Piece = tuple[Ints, Ints, Floats]
+
+
+@dataclass(frozen=True)
+class _Strand:
+    """The part of a series that one key set of one source holds."""
+
+    series_id: int
+    key_set_id: int
+    position: int
+    keys: int
+    axis: str
+    blocks: int
+    segment: str
+
+
+def read_points(connection: sqlite3.Connection, selection: Selection) -> Points:
+    """Every point, in the order logged; segments one after the other."""
+    strands = list(_strands(connection, selection))
+    pieces: list[Piece] = []
+    for segment in dict.fromkeys(strand.segment for strand in strands):
+        members = [strand for strand in strands if strand.segment == segment]
+        found = [piece for strand in members for piece in _pieces(connection, strand)]
+        pieces.extend(found if len(members) == 1 else _by_time(found))
+    steps, times, values = _joined(pieces)
+    return Points(steps=steps, times=times / 1e9, values=values, times_ns=times)
+
+
+def read_buckets(
+    connection: sqlite3.Connection,
+    selection: Selection,
+    most: int,
+    low: int | None,
+    high: int | None,
+) -> Buckets:
+    """At most so many buckets; reads rollups wherever they are fine enough, points elsewhere."""
+    strands = list(_strands(connection, selection))
+    reach = _reach(connection, strands)
+    if reach is None:
+        return _as_buckets(None, 0)
+    low = reach[0] if low is None else max(low, reach[0])
+    high = reach[1] if high is None else min(high, reach[1])
+    if low > high:
+        return _as_buckets(None, 0)
+    exponent = rollup.exponent_for(low, high, most)
+    # Whole buckets only: an edge bucket cut by the range would change as the range moves.
+    span = (low >> exponent << exponent, ((high >> exponent) + 1 << exponent) - 1)
+    parts = []
+    for strand in strands:
+        parts.extend(_rollups(connection, strand, span, exponent))
+        parts.extend(_loose_rollups(connection, strand, span, exponent))
+    merged = rollup.merge(parts, exponent) if parts else None
+    return _as_buckets(_within(merged, span), exponent)
+
+
+def _strands(connection: sqlite3.Connection, selection: Selection) -> Iterator[_Strand]:
+    query = (
+        "SELECT series.id, key_set.id, member.position, key_set.keys, key_set.axis, key_set.blocks,"
+        " series.segment FROM series JOIN member ON member.series_id = series.id"
+        " JOIN key_set ON key_set.id = member.key_set_id"
+        " WHERE series.run_id = ? AND series.key = ?"
+    )
+    values: list[object] = [selection.run_id, selection.key]
+    for label in ("segment", "rank", "host", "device"):
+        wanted = getattr(selection, label)
+        if wanted is not None:
+            query += f" AND series.{label} = ?"
+            values.append(wanted)
+    order = dict(
+        connection.execute(
+            "SELECT segment, min(started_ns) FROM process WHERE run_id = ? GROUP BY segment",
+            (selection.run_id,),
+        ).fetchall()
+    )
+    rows = connection.execute(query, values).fetchall()
+    for row in sorted(rows, key=lambda row: (order.get(row[6], 0), row[1])):
+        yield _Strand(row[0], row[1], row[2], len(json.loads(row[3])), row[4], row[5], row[6])
+
+
+def _pieces(connection: sqlite3.Connection, strand: _Strand) -> Iterator[Piece]:
+    rows = connection.execute(
+        "SELECT block.rows, block.steps, block.times, chunk.data FROM chunk"
+        " JOIN block ON block.key_set_id = chunk.key_set_id AND block.number = chunk.number"
+        " WHERE chunk.series_id = ? AND chunk.key_set_id = ? ORDER BY chunk.number",
+        (strand.series_id, strand.key_set_id),
+    )
+    for count, steps, times, data in rows:
+        yield unpack_ints(steps, count), unpack_ints(times, count), unpack_floats(data, count)
+    yield from _loose(connection, strand)
+
+
+def _loose(connection: sqlite3.Connection, strand: _Strand) -> Iterator[Piece]:
+    for rows in loose_rows(connection, strand.key_set_id, strand.keys):
+        bits = rows.view(np.int64)
+        yield bits[:, 0], bits[:, 1], rows[:, 2 + strand.position]
+
+
+def _joined(pieces: list[Piece]) -> Piece:
+    if not pieces:
+        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
+    steps, times, values = zip(*pieces, strict=True)
+    return np.concatenate(steps), np.concatenate(times), np.concatenate(values)
+
+
+def _by_time(pieces: list[Piece]) -> list[Piece]:
+    """Puts points of several key sets, or ranks, into the order they were logged in."""
+    steps, times, values = _joined(pieces)
+    order = np.argsort(times, kind="stable")
+    return [(steps[order], times[order], values[order])]
+
+
+def _reach(connection: sqlite3.Connection, strands: list[_Strand]) -> tuple[int, int] | None:
+    lows, highs = [], []
+    for strand in strands:
+        low, high = connection.execute(
+            "SELECT min(low), max(high) FROM node WHERE key_set_id = ? AND level = 1",
+            (strand.key_set_id,),
+        ).fetchone()
+        if low is not None:
+            lows.append(low)
+            highs.append(high)
+        for x, _, _ in _loose_on_axis(connection, strand):
+            lows.append(int(x.min()))
+            highs.append(int(x.max()))
+    return (min(lows), max(highs)) if lows else None
+
+
+def _loose_on_axis(connection: sqlite3.Connection, strand: _Strand) -> Iterator[Piece]:
+    for steps, times, values in _loose(connection, strand):
+        yield (steps if strand.axis == "step" else times // NS), times, values
+
+
+def _loose_rollups(
+    connection: sqlite3.Connection, strand: _Strand, span: tuple[int, int], exponent: int
+) -> Iterator[rollup.Rollup]:
+    pieces = [
+        (x, times, values)
+        for x, times, values in _loose_on_axis(connection, strand)
+        if x.max() >= span[0] and x.min() <= span[1]
+    ]
+    if pieces:
+        x, times, values = _joined(pieces)
+        yield rollup.roll_up(x, times, values[:, None], exponent)
+
+
+def _rollups(
+    connection: sqlite3.Connection, strand: _Strand, span: tuple[int, int], exponent: int
+) -> Iterator[rollup.Rollup]:
+    """Walks the pyramid from the top: a node too coarse gives way to its children, a leaf to points."""
+    level, wanted = _top(strand.blocks)
+    while level > 0:
+        below: set[int] = set()
+        for number, node_exponent, buckets, axis, data in _nodes(connection, strand, span, level):
+            if number not in wanted:
+                continue
+            if node_exponent <= exponent:
+                yield rollup.unpack_column(node_exponent, buckets, axis, data)
+            elif level == 1:
+                yield _block_rollup(connection, strand, number, exponent)
+            else:
+                first = number * rollup.FAN_OUT
+                below.update(range(first, first + rollup.FAN_OUT))
+        level -= 1
+        below.update(_remainder(strand.blocks, level))
+        wanted = below
+
+
+def _top(blocks: int) -> tuple[int, set[int]]:
+    level = 1
+    while blocks >= rollup.FAN_OUT**level:
+        level += 1
+    return level, _remainder(blocks, level)
+
+
+def _remainder(blocks: int, level: int) -> set[int]:
+    """Nodes of a level that no complete node above covers."""
+    complete = blocks // rollup.FAN_OUT ** (level - 1) if level else 0
+    return set(range(complete // rollup.FAN_OUT * rollup.FAN_OUT, complete))
+
+
+def _nodes(
+    connection: sqlite3.Connection, strand: _Strand, span: tuple[int, int], level: int
+) -> Iterator[tuple[int, int, int, tuple[bytes, bytes, bytes], bytes]]:
+    rows = connection.execute(
+        "SELECT number, exponent, buckets, starts, counts, times, data FROM node"
+        " JOIN rollup ON rollup.node_id = node.id AND rollup.series_id = ?"
+        " WHERE key_set_id = ? AND level = ? AND high >= ? AND low <= ? ORDER BY number",
+        (strand.series_id, strand.key_set_id, level, *span),
+    )
+    for number, exponent, buckets, starts, counts, times, data in rows:
+        yield number, exponent, buckets, (starts, counts, times), data
+
+
+def _block_rollup(
+    connection: sqlite3.Connection, strand: _Strand, number: int, exponent: int
+) -> rollup.Rollup:
+    count, steps, times, data = connection.execute(
+        "SELECT block.rows, block.steps, block.times, chunk.data FROM chunk"
+        " JOIN block ON block.key_set_id = chunk.key_set_id AND block.number = chunk.number"
+        " WHERE chunk.series_id = ? AND chunk.key_set_id = ? AND chunk.number = ?",
+        (strand.series_id, strand.key_set_id, number),
+    ).fetchone()
+    times_ns = unpack_ints(times, count)
+    x = unpack_ints(steps, count) if strand.axis == "step" else times_ns // NS
+    return rollup.roll_up(x, times_ns, unpack_floats(data, count)[:, None], exponent)
+
+
+def _within(found: rollup.Rollup | None, span: tuple[int, int]) -> rollup.Rollup | None:
+    if found is None:
+        return None
+    start = found.index << found.exponent
+    inside = (start >= span[0]) & (start <= span[1])
+    columns = ("index", "count", "last_ns", "minimum", "maximum", "total", "last", "nonfinite")
+    return rollup.Rollup(found.exponent, **{name: getattr(found, name)[inside] for name in columns})
+
+
+def _as_buckets(found: rollup.Rollup | None, exponent: int) -> Buckets:
+    if found is None:
+        ints, floats = np.empty(0, np.int64), np.empty(0)
+        return Buckets(1, ints, ints, floats, floats, floats, floats, ints, floats)
+    finite = found.count - found.nonfinite[:, 0]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = np.where(finite > 0, found.total[:, 0] / finite, np.nan)
+    return Buckets(
+        width=1 << exponent,
+        starts=found.index << exponent,
+        count=found.count,
+        minimum=found.minimum[:, 0],
+        maximum=found.maximum[:, 0],
+        mean=mean,
+        last=found.last[:, 0],
+        nonfinite=found.nonfinite[:, 0],
+        times=found.last_ns / 1e9,
+    )

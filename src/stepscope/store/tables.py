@@ -1,0 +1,215 @@
+"""The tables of the SQLite store, documented in docs/store.md, and how older files become newer ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepscope.errors import StoreError
+
+if TYPE_CHECKING:
+    import sqlite3
+    from pathlib import Path
+
+_FIRST = """
+CREATE TABLE run (
+    id          TEXT PRIMARY KEY,
+    name        TEXT NOT NULL,
+    project     TEXT NOT NULL,
+    created_ns  INTEGER NOT NULL
+);
+CREATE INDEX run_by_name ON run (name);
+
+CREATE TABLE process (
+    id          INTEGER PRIMARY KEY,
+    run_id      TEXT NOT NULL REFERENCES run (id) ON DELETE CASCADE,
+    segment     TEXT NOT NULL,
+    rank        INTEGER NOT NULL,
+    host        TEXT NOT NULL,
+    pid         INTEGER NOT NULL,
+    role        TEXT NOT NULL,
+    status      TEXT NOT NULL,
+    reason      TEXT NOT NULL,
+    exit_code   INTEGER,
+    started_ns  INTEGER NOT NULL,
+    ended_ns    INTEGER,
+    last_ns     INTEGER NOT NULL,
+    dropped     INTEGER NOT NULL,
+    lost        INTEGER NOT NULL,
+    facts       TEXT NOT NULL,
+    UNIQUE (run_id, segment, rank, host, pid, started_ns)
+);
+
+CREATE TABLE series (
+    id          INTEGER PRIMARY KEY,
+    run_id      TEXT NOT NULL REFERENCES run (id) ON DELETE CASCADE,
+    key         TEXT NOT NULL,
+    segment     TEXT NOT NULL,
+    rank        INTEGER NOT NULL,
+    host        TEXT NOT NULL,
+    device      TEXT NOT NULL,
+    points      INTEGER NOT NULL DEFAULT 0,
+    last        REAL,
+    last_ns     INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (run_id, key, segment, rank, host, device)
+);
+
+CREATE TABLE key_set (
+    id          INTEGER PRIMARY KEY,
+    run_id      TEXT NOT NULL REFERENCES run (id) ON DELETE CASCADE,
+    segment     TEXT NOT NULL,
+    rank        INTEGER NOT NULL,
+    host        TEXT NOT NULL,
+    device      TEXT NOT NULL,
+    axis        TEXT NOT NULL,
+    keys        TEXT NOT NULL,
+    blocks      INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (run_id, segment, rank, host, device, keys)
+);
+
+CREATE TABLE member (
+    series_id   INTEGER NOT NULL REFERENCES series (id) ON DELETE CASCADE,
+    key_set_id  INTEGER NOT NULL REFERENCES key_set (id) ON DELETE CASCADE,
+    position    INTEGER NOT NULL,
+    PRIMARY KEY (series_id, key_set_id, position)
+) WITHOUT ROWID;
+CREATE INDEX member_by_set ON member (key_set_id);
+
+CREATE TABLE tail (
+    id          INTEGER PRIMARY KEY,
+    key_set_id  INTEGER NOT NULL REFERENCES key_set (id) ON DELETE CASCADE,
+    rows        INTEGER NOT NULL,
+    data        BLOB NOT NULL
+);
+CREATE INDEX tail_by_set ON tail (key_set_id);
+
+CREATE TABLE block (
+    key_set_id  INTEGER NOT NULL REFERENCES key_set (id) ON DELETE CASCADE,
+    number      INTEGER NOT NULL,
+    rows        INTEGER NOT NULL,
+    steps       BLOB NOT NULL,
+    times       BLOB NOT NULL,
+    UNIQUE (key_set_id, number)
+);
+
+CREATE TABLE chunk (
+    series_id   INTEGER NOT NULL REFERENCES series (id) ON DELETE CASCADE,
+    key_set_id  INTEGER NOT NULL,
+    number      INTEGER NOT NULL,
+    rows        INTEGER NOT NULL,
+    minimum     REAL,
+    maximum     REAL,
+    total       REAL,
+    first       REAL,
+    last        REAL,
+    nonfinite   INTEGER NOT NULL,
+    data        BLOB NOT NULL
+);
+CREATE INDEX chunk_by_series ON chunk (series_id, key_set_id, number);
+
+CREATE TABLE node (
+    id          INTEGER PRIMARY KEY,
+    key_set_id  INTEGER NOT NULL REFERENCES key_set (id) ON DELETE CASCADE,
+    level       INTEGER NOT NULL,
+    number      INTEGER NOT NULL,
+    low         INTEGER NOT NULL,
+    high        INTEGER NOT NULL,
+    exponent    INTEGER NOT NULL,
+    buckets     INTEGER NOT NULL,
+    starts      BLOB NOT NULL,
+    counts      BLOB NOT NULL,
+    times       BLOB NOT NULL,
+    UNIQUE (key_set_id, level, number)
+);
+
+CREATE TABLE rollup (
+    series_id   INTEGER NOT NULL REFERENCES series (id) ON DELETE CASCADE,
+    node_id     INTEGER NOT NULL REFERENCES node (id) ON DELETE CASCADE,
+    data        BLOB NOT NULL,
+    UNIQUE (series_id, node_id)
+);
+CREATE INDEX rollup_by_node ON rollup (node_id);
+
+CREATE TABLE event (
+    id          INTEGER PRIMARY KEY,
+    run_id      TEXT NOT NULL REFERENCES run (id) ON DELETE CASCADE,
+    segment     TEXT NOT NULL,
+    rank        INTEGER NOT NULL,
+    kind        TEXT NOT NULL,
+    time_ns     INTEGER NOT NULL,
+    step        INTEGER,
+    fields      TEXT NOT NULL
+);
+CREATE INDEX event_by_run ON event (run_id, time_ns);
+
+CREATE TABLE array (
+    id          INTEGER PRIMARY KEY,
+    run_id      TEXT NOT NULL REFERENCES run (id) ON DELETE CASCADE,
+    segment     TEXT NOT NULL,
+    rank        INTEGER NOT NULL,
+    key         TEXT NOT NULL,
+    time_ns     INTEGER NOT NULL,
+    step        INTEGER,
+    fields      TEXT NOT NULL,
+    data        BLOB NOT NULL
+);
+CREATE INDEX array_by_key ON array (run_id, key, step);
+
+CREATE TABLE alert (
+    id          INTEGER PRIMARY KEY,
+    run_id      TEXT NOT NULL REFERENCES run (id) ON DELETE CASCADE,
+    rule        TEXT NOT NULL,
+    severity    TEXT NOT NULL,
+    message     TEXT NOT NULL,
+    fired_ns    INTEGER NOT NULL,
+    resolved_ns INTEGER,
+    fields      TEXT NOT NULL
+);
+CREATE INDEX alert_by_run ON alert (run_id, fired_ns);
+
+CREATE TABLE finding (
+    id          INTEGER PRIMARY KEY,
+    run_id      TEXT NOT NULL REFERENCES run (id) ON DELETE CASCADE,
+    problem     TEXT NOT NULL,
+    severity    TEXT NOT NULL,
+    opened_ns   INTEGER NOT NULL,
+    closed_ns   INTEGER,
+    fields      TEXT NOT NULL
+);
+CREATE INDEX finding_by_run ON finding (run_id, opened_ns);
+
+CREATE TABLE journal (
+    file_id     INTEGER PRIMARY KEY,
+    offset      INTEGER NOT NULL,
+    lost        INTEGER NOT NULL
+);
+"""
+
+MIGRATIONS = (_FIRST,)
+"""The statements that lead from each version to the next; a released one is never edited."""
+
+VERSION = len(MIGRATIONS)
+
+
+def migrate(connection: sqlite3.Connection, path: Path) -> None:
+    """Brings a file to this version, in one transaction; refuses one made by a newer stepscope."""
+    found = version_of(connection)
+    check(found, path)
+    for number in range(found, VERSION):
+        script = MIGRATIONS[number]
+        connection.executescript(
+            f"BEGIN IMMEDIATE; {script} PRAGMA user_version = {number + 1}; COMMIT;"
+        )
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """The version a file was written by; 0 for an empty one."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def check(found: int, path: Path) -> None:
+    """Refuses a file this stepscope does not understand."""
+    if found > VERSION:
+        raise StoreError(
+            f"{path} has version {found}, this stepscope knows up to {VERSION}. "
+            "Upgrade with: pip install -U stepscope"
+        )
