@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from benchmarks import environments, facts, own, processes, summary
+from benchmarks import environments, facts, own, processes, summary, workload
 from benchmarks.catalogue import BARE, BARE_PEER, BENCH, PEERS, SUBJECT
 from benchmarks.measurements import FULL, MEASUREMENTS, QUICK, Effort
 from benchmarks.report import Report
@@ -30,10 +30,10 @@ def main() -> int:
     wanted = own.MODULES if OWN in options.only and SUBJECT in sessions else ()
     own_figures = _run_own(wanted, own_failures, quick=options.quick)
     figures = {
-        name: summary.summarise(session, sessions[BARE])
-        for name, session in sessions.items()
-        if name != BARE
+        name: summary.summarise(session, sessions[BARE]) for name, session in sessions.items() if name != BARE
     }
+    if (per_point := figures.get(SUBJECT, summary.Figures()).bytes_per_point) is not None:
+        own_figures["bytes_per_1000_steps"] = per_point * workload.KEYS_PER_ROW * 1000
     report = Report(machine, sessions, figures, unavailable, own_figures, own_failures)
     print(report.text(markdown=options.markdown))
     report.save(BENCH / "results.json")
@@ -44,9 +44,7 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     measurements = [*MEASUREMENTS, OWN]
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument(
-        "--peers", type=_Among(list(PEERS)), default=list(PEERS), help=", ".join(PEERS)
-    )
+    parser.add_argument("--peers", type=_Among(list(PEERS)), default=list(PEERS), help=", ".join(PEERS))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="small sizes: a smoke test")
     parser.add_argument(
@@ -94,9 +92,7 @@ def _run_round(number: int, sessions: dict[str, Session], only: list[str], effor
                 measure(session, effort)
 
 
-def _run_own(
-    modules: tuple[str, ...], failures: dict[str, str], *, quick: bool
-) -> dict[str, float]:
+def _run_own(modules: tuple[str, ...], failures: dict[str, str], *, quick: bool) -> dict[str, float]:
     figures: dict[str, float] = {}
     for name in modules:
         with _saying(name), _noting_failure(failures, name):

@@ -7,7 +7,6 @@ import shlex
 import sys
 from pathlib import Path
 
-
 Facts = dict[str, str | int | float]
 
 

@@ -14,6 +14,7 @@ from benchmarks.processes import Tree
 from benchmarks.session import Session
 
 START_LIMIT_S = 60.0
+LEAST_ROOM, MOST_GROWTH = 4.0, 10.0
 RESCUE_S = 5.0
 """How long helpers may go on after the trainer was killed, to save what they hold."""
 
@@ -36,8 +37,8 @@ class Effort:
 FULL = Effort(
     paced_s=5.0,
     flat_s=6.0,
-    most_rows=200_000,
-    pilot_rows=500,
+    most_rows=500_000,
+    pilot_rows=1_000,
     read_points=1_000_000,
     pilot_points=10_000,
     read_s=8.0,
@@ -47,9 +48,9 @@ FULL = Effort(
 QUICK = Effort(
     paced_s=1.0,
     flat_s=1.0,
-    most_rows=10_000,
-    pilot_rows=100,
-    read_points=20_000,
+    most_rows=200_000,
+    pilot_rows=200,
+    read_points=1_000_000,
     pilot_points=2_000,
     read_s=2.0,
     crash_s=0.5,
@@ -67,16 +68,28 @@ def flat(session: Session, effort: Effort) -> None:
     """Points per second, CPU of the tree, bytes on disk."""
     fixed = session.run("flat", session.fresh("flat"), rows=1)
     if "flat" not in session.sizes:
-        pilot = session.run("flat", session.fresh("flat"), rows=effort.pilot_rows)
-        rows_s = max(pilot["wall_s"] - fixed["wall_s"], pilot["log_s"] / 2)
-        row_s = rows_s / effort.pilot_rows
-        session.sizes["flat"] = int(
-            min(max(effort.flat_s / row_s, effort.pilot_rows), effort.most_rows)
-        )
+        session.sizes["flat"] = _rows_within_budget(session, effort, fixed["wall_s"])
     sample = session.run("flat", session.fresh("flat"), rows=session.sizes["flat"])
     for name in ("cpu_s", "disk_bytes", "wall_s"):
         sample[f"fixed_{name}"] = fixed[name]
     session.add("flat", sample)
+
+
+def _rows_within_budget(session: Session, effort: Effort, fixed_s: float) -> int:
+    """Log ever more rows while that takes a small part of the budget."""
+    rows = 0
+    larger = effort.pilot_rows
+    while larger > rows:
+        rows = larger
+        pilot = session.run("flat", session.fresh("flat"), rows=rows)
+        spent_s = max(pilot["wall_s"] - fixed_s, pilot["log_s"] / 2)
+        larger = _grown(rows, effort.most_rows, effort.flat_s / spent_s)
+    return rows
+
+
+def _grown(size: int, most: int, room: float) -> int:
+    """Grow a size while there is room for several times as much."""
+    return size if room < LEAST_ROOM else min(int(size * min(room / 2, MOST_GROWTH)), most)
 
 
 def read(session: Session, effort: Effort) -> None:
@@ -88,13 +101,15 @@ def read(session: Session, effort: Effort) -> None:
 
 
 def _fill_for_read(session: Session, effort: Effort) -> int:
-    """Write as many points as can be written and read within the budget."""
-    pilot = effort.pilot_points
-    filled = session.run("fill", session.fresh("read"), points=pilot)
-    probed = session.run("read", session.folder("read"), points=pilot)
-    slowest_s = max(filled["wall_s"], probed["read_s"])
-    points = int(min(max(pilot * effort.read_s / slowest_s, pilot), effort.read_points))
-    session.run("fill", session.fresh("read"), points=points)
+    """Write ever more points while writing and reading them stays far within the budget."""
+    points = 0
+    larger = effort.pilot_points
+    while larger > points:
+        points = larger
+        filled = session.run("fill", session.fresh("read"), points=points)
+        probed = session.run("read", session.folder("read"), points=points)
+        spent_s = max(filled["wall_s"], probed["read_s"])
+        larger = _grown(points, effort.read_points, effort.read_s / spent_s)
     return points
 
 
@@ -114,9 +129,7 @@ def crash(session: Session, effort: Effort) -> None:
         session.add(f"crash_{kind}", sample)
 
 
-def _log_until_killed(
-    session: Session, kind: str, kill: Callable[[Tree], None], run_s: float
-) -> int:
+def _log_until_killed(session: Session, kind: str, kill: Callable[[Tree], None], run_s: float) -> int:
     reading, writing = os.pipe()
     folder = session.folder(f"crash-{kind}")
     tree = session.launch("crash", folder, pass_fds=(writing,), acknowledge=writing)
@@ -170,9 +183,7 @@ def import_time(session: Session, effort: Effort) -> None:
 
     if not session.samples.get("import"):
         interpreter_s(session.peer.imports)
-    pairs = [
-        (interpreter_s("pass"), interpreter_s(session.peer.imports)) for _ in range(effort.imports)
-    ]
+    pairs = [(interpreter_s("pass"), interpreter_s(session.peer.imports)) for _ in range(effort.imports)]
     bare_s, with_import_s = (statistics.median(column) for column in zip(*pairs, strict=True))
     session.add("import", {"import_ms": (with_import_s - bare_s) * 1000})
 

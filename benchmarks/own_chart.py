@@ -46,9 +46,7 @@ def _build(folder: Path, points: int) -> None:
     started_ns = time.time_ns()
     noise = np.random.default_rng(7)
     with store.transaction():
-        store.put_process(
-            Process(RUN, "run", "bench", "0", 0, "host", 1, "rank", started_ns=started_ns)
-        )
+        store.put_process(Process(RUN, "run", "bench", "0", 0, "host", 1, "rank", started_ns=started_ns))
     for first in range(0, points, ROWS_PER_APPEND):
         steps = np.arange(first, min(first + ROWS_PER_APPEND, points), dtype=np.int64)
         times_ns = started_ns + steps * 1_000_000 + noise.integers(0, 100_000, len(steps))

@@ -38,9 +38,7 @@ def measure(folder: Path, quick: bool) -> dict[str, float]:
 
 def _write_journal(folder: Path, rows: int) -> None:
     name = JournalName("bench", "0", 0, PID_OF_NOBODY)
-    supply = SegmentSupply(
-        folder, name, segment_bytes=SEGMENT_BYTES, unread_bytes=1 << 40, mapping="auto"
-    )
+    supply = SegmentSupply(folder, name, segment_bytes=SEGMENT_BYTES, unread_bytes=1 << 40, mapping="auto")
     opening = {"run": "run", "project": "bench", "host": "host", "role": "rank"}
     writer = JournalWriter(supply, {**opening, "started_ns": time.time_ns(), "facts": {}})
     pool = workload.float32_pool()

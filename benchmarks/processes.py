@@ -38,6 +38,7 @@ class Tree:
     ) -> None:
         self.log = folder / "log.txt"
         self.cpu_s = 0.0
+        self.processes = 0
         self.helpers_left = 0
         with self.log.open("w") as log:
             self._trainer = subprocess.Popen(
@@ -101,6 +102,7 @@ class Tree:
         if pid == 0:
             time.sleep(POLL_S)
             return
+        self.processes += 1
         self.cpu_s += usage.ru_utime + usage.ru_stime
         if pid == self._trainer.pid:
             self._trainer.returncode = os.waitstatus_to_exitcode(status)

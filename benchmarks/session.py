@@ -60,6 +60,7 @@ class Session:
             raise UnavailableError(_reason(measurement, tree))
         sample: Sample = json.loads(result.read_text())
         sample["cpu_s"] = tree.cpu_s
+        sample["processes"] = tree.processes
         sample["helpers_left"] = tree.helpers_left
         sample["disk_bytes"] = _bytes_below(folder / "data")
         return sample

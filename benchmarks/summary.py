@@ -8,6 +8,7 @@ from benchmarks.session import Sample, Session
 from benchmarks.workload import KEYS_PER_ROW
 
 READ_REFERENCE_POINTS = 1_000_000
+LEAST_RISE = 1.2
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ FIGURES = tuple(field.name for field in fields(Figures))
 
 def summarise(session: Session, bare: Session) -> Figures:
     """Take medians over the rounds; of lost steps the worst, of exactness the last."""
-    figures: dict[str, float | int | str] = {}
+    figures: dict[str, float | int | str | None] = {}
     if paced := session.samples.get("paced"):
         figures |= {
             "call_p50_us": _median(paced, "p50_us"),
@@ -49,7 +50,7 @@ def summarise(session: Session, bare: Session) -> Figures:
             "rss_growth_mb": _median(paced, "rss_growth_mb"),
         }
     if flat := session.samples.get("flat"):
-        figures |= _flat(flat, bare.samples.get("flat", []))
+        figures |= _flat(flat, bare.samples["flat"])
     if read := session.samples.get("read"):
         points = read[-1]["points"]
         figures["read_million_s"] = _median(read, "read_s") * READ_REFERENCE_POINTS / points
@@ -63,17 +64,22 @@ def summarise(session: Session, bare: Session) -> Figures:
     return Figures(**figures)  # type: ignore[arg-type]
 
 
-def _flat(samples: list[Sample], bare: list[Sample]) -> dict[str, float | int | str]:
-    loop_s = statistics.median(map(_cpu_s_per_million, bare)) if bare else 0.0
+def _flat(samples: list[Sample], bare: list[Sample]) -> dict[str, float | None]:
+    loop_s = statistics.median(map(_cpu_s_per_million, bare))
     cpu_s = statistics.median(map(_cpu_s_per_million, samples)) - loop_s
     return {
         "points_per_s": statistics.median(_points(s) / s["wall_s"] for s in samples),
-        "cpu_s_per_million": cpu_s,
+        "cpu_s_per_million": cpu_s if all(map(_is_resolved, samples)) else None,
         "cpu_s_per_run": _median(samples, "fixed_cpu_s"),
         "bytes_per_point": statistics.median(
             (s["disk_bytes"] - s["fixed_disk_bytes"]) / _points(s) for s in samples
         ),
     }
+
+
+def _is_resolved(sample: Sample) -> bool:
+    """Whether logging took enough CPU to stand out from the start and end of the run."""
+    return bool(sample["cpu_s"] > sample["fixed_cpu_s"] * LEAST_RISE)
 
 
 def _points(sample: Sample) -> int:

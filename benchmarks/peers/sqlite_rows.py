@@ -53,8 +53,7 @@ class Writer:
 def read_series(folder: str, key: str) -> tuple[list[int], list[float]]:
     """Select one series in the order of its steps."""
     rows = _open(folder).execute(
-        "SELECT step, value FROM point JOIN series ON series.id = point.series"
-        " WHERE key = ? ORDER BY step",
+        "SELECT step, value FROM point JOIN series ON series.id = point.series WHERE key = ? ORDER BY step",
         (key,),
     )
     steps: list[int] = []

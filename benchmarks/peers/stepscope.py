@@ -1,9 +1,15 @@
 """Logs through stepscope with its default settings."""
 
+from __future__ import annotations
+
 import os
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import stepscope
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class Writer:
@@ -23,7 +29,14 @@ class Writer:
         self._monitor.stop_monitoring()
 
 
-def read_series(folder: str, key: str) -> tuple[Sequence[int], Sequence[float]]:
+def import_reader() -> None:
+    """Load what reading needs and a training process does without; names load when first used."""
+    import numpy  # noqa: F401
+
+    _ = stepscope.open_store
+
+
+def read_series(folder: str, key: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Read the whole series by the public interface."""
     series = stepscope.open_store(folder).run("run").series(key)
     return series.steps, series.values

@@ -19,9 +19,13 @@ class Writer:
         self._writer.close()
 
 
+def import_reader() -> None:
+    """Load TensorBoard's reader, which a training process does without."""
+    from tensorboard.backend.event_processing import event_accumulator  # noqa: F401
+
+
 def read_series(folder: str, key: str) -> tuple[list[int], list[float]]:
     """Load the events with TensorBoard's own reader, without its sampling."""
-    # The writer must not pay for the reader's package.
     from tensorboard.backend.event_processing.event_accumulator import SCALARS, EventAccumulator
 
     events = EventAccumulator(folder, size_guidance={SCALARS: 0})

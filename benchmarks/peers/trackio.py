@@ -1,5 +1,7 @@
 """Logs through trackio into its local SQLite store."""
 
+import sqlite3
+
 import trackio
 from trackio.sqlite_storage import SQLiteStorage
 
@@ -22,6 +24,9 @@ class Writer:
 
 def read_series(folder: str, key: str) -> tuple[list[int], list[float]]:
     """Read as trackio's own command line does; it orders by time, so order by step here."""
-    rows = SQLiteStorage.get_metric_values("bench", "run", key)
+    try:
+        rows = SQLiteStorage.get_metric_values("bench", "run", key)
+    except sqlite3.OperationalError:  # killed before its first write, which makes the table
+        return [], []
     rows.sort(key=lambda row: row["step"])
     return [row["step"] for row in rows], [row["value"] for row in rows]

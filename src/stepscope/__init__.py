@@ -5,10 +5,10 @@ Importing this loads no torch, numpy, pydantic or sqlite3; each public name is l
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # as type checkers read it; importing typing would double the time this takes
 if TYPE_CHECKING:
+    from typing import Any
+
     from stepscope.errors import StepscopeError
     from stepscope.reading import open_store
     from stepscope.recorder.monitor import TrainingMonitor
@@ -29,6 +29,8 @@ __all__ = ["__version__", "open_store", "StepscopeError", "TrainingMetrics", "Tr
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'stepscope' has no attribute {name!r}")
+    import importlib
+
     value = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = value
     return value

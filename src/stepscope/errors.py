@@ -32,8 +32,7 @@ class MissingExtra(StepscopeError):
 
     def __init__(self, extra: str, needed_for: str) -> None:
         super().__init__(
-            f"{needed_for} needs an extra package. "
-            f"Install it with: pip install 'stepscope[{extra}]'"
+            f"{needed_for} needs an extra package. Install it with: pip install 'stepscope[{extra}]'"
         )
 
 

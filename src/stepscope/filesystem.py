@@ -3,15 +3,38 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 MOUNTS = Path("/proc/self/mountinfo")
 
 NETWORK = frozenset(
-    "9p afs beegfs ceph cifs cvmfs fuse.gcsfuse fuse.glusterfs fuse.s3fs fuse.sshfs gpfs lustre "
-    "ncpfs nfs nfs4 panfs pvfs2 smb3 smbfs wekafs".split()
+    [
+        "9p",
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "cvmfs",
+        "fuse.gcsfuse",
+        "fuse.glusterfs",
+        "fuse.s3fs",
+        "fuse.sshfs",
+        "gpfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs4",
+        "panfs",
+        "pvfs2",
+        "smb3",
+        "smbfs",
+        "wekafs",
+    ]
 )
-COPY_ON_WRITE = frozenset("bcachefs btrfs zfs".split())
+COPY_ON_WRITE = frozenset(["bcachefs", "btrfs", "zfs"])
+
+_ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 def kind_of(path: Path, mounts: Path = MOUNTS) -> str | None:
@@ -19,16 +42,21 @@ def kind_of(path: Path, mounts: Path = MOUNTS) -> str | None:
     target = os.path.realpath(path)
     best, kind = "", None
     try:
-        lines = mounts.read_text(errors="replace").splitlines()
+        lines = mounts.read_bytes().split(b"\n")
     except OSError:
         return None
-    for line in lines:
-        before, _, after = line.partition(" - ")
-        point = before.split(" ")[4].encode().decode("unicode_escape")
+    for line in filter(None, lines):
+        before, _, after = os.fsdecode(line).partition(" - ")
+        point = _ESCAPE.sub(_unescaped, before.split(" ")[4])
         inside = target == point or target.startswith(point.rstrip("/") + "/")
         if inside and len(point) >= len(best):
             best, kind = point, after.split(" ")[0]
     return kind
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    """A blank, tab, line break or backslash, which the system writes as its octal number."""
+    return chr(int(escape[1], 8))
 
 
 def is_network(kind: str | None) -> bool:

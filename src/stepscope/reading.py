@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,8 @@ from stepscope.store.place import database
 from stepscope.store.sqlite import SqliteReader
 
 if TYPE_CHECKING:
+    import os
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -107,7 +108,7 @@ class Run:
         """Its starts, oldest first."""
         return self.info.segments
 
-    def keys(self, *, limit: int | None = None, after: str = "") -> list[SeriesInfo]:
+    def keys(self, *, limit: int | None = None, after: str | None = None) -> list[SeriesInfo]:
         """What was logged, in alphabetical order, a page at a time where a limit is given."""
         return self._reader.keys(self.id, limit=limit, after=after)
 

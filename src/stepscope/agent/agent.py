@@ -43,9 +43,12 @@ class Agent:
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> None:
         """Ticks until no process has recorded anything for a while, or it is told to stop."""
-        while not (self.idle or should_stop()):
-            if not self.tick():
-                self._wait()
+        while True:
+            if self.tick():
+                continue
+            if self.idle or should_stop():
+                return
+            self._wait()
 
     def tick(self) -> bool:
         """One round; True when the next should follow at once."""
@@ -54,7 +57,7 @@ class Agent:
             more = self._ingest.tick()
         except (OSError, sqlite3.Error) as error:
             # A full or vanished disk: journals keep the records, and the next round tries again.
-            log.error("Cannot ingest for now: %s", error)
+            log.warning("Cannot ingest for now: %s", error)
             self._busy_at = now
             return False
         if self._ingest.live:

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stepscope import procfs
 from stepscope.agent.agent import Agent
 from stepscope.agent.election import AgentLock, agent_pid
 from stepscope.agent.ingest import Ingest
-from stepscope.errors import StoreLocked
-from stepscope.journal.folder import list_journals
+from stepscope.agent.wake import wake
+from stepscope.config.plain import from_dict
+from stepscope.errors import StoreError, StoreLocked
+from stepscope.journal.folder import list_journals, parse
+from stepscope.journal.reader import written_so_far
 from stepscope.store.place import database
-from stepscope.store.sqlite import SqliteStore
+from stepscope.store.sqlite import SqliteReader, SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from stepscope.config.sections import Settings
 
-CATCH_UP_S = 5.0
+CATCH_UP_S = 10.0
+ELECTION_S = 2.0
 
 
-def attend(
-    folder: Path, settings: Settings, should_stop: Callable[[], bool] = lambda: False
-) -> None:
+def attend(folder: Path, settings: Settings, should_stop: Callable[[], bool] = lambda: False) -> None:
     """Is the agent of a folder until its last run has ended."""
     with AgentLock(folder):
         store = SqliteStore(database(folder))
@@ -38,41 +43,87 @@ def attend(
             store.close()
 
 
-def catch_up(folder: Path, stall_after_s: float = 60.0) -> None:
-    """Ingests what no agent has: does nothing when an agent is there, or nothing may be written."""
-    if agent_pid(folder) is not None or not any(list_journals(folder)):
+def catch_up(folder: Path) -> None:
+    """Sees to it that what is in the journals now is in the store: waits for the agent, or does its work.
+
+    Where nothing may be written, or the agent does not answer, the reader sees what the store has.
+    """
+    if not any(list_journals(folder)):
         return
-    try:
-        lock = AgentLock(folder)
-    except (StoreLocked, OSError):
-        return
-    with lock:
-        store = SqliteStore(database(folder))
-        ingest = Ingest(folder, store, stall_after_s)
-        deadline = time.monotonic() + CATCH_UP_S
+    while agent_pid(folder) is None:
         try:
-            while ingest.tick() and time.monotonic() < deadline:
-                pass
-        finally:
-            ingest.close()
-            store.close()
+            lock = AgentLock(folder)
+        except StoreLocked:  # an agent has just begun; it says who it is in a moment
+            time.sleep(0.01)
+            continue
+        except OSError:
+            return
+        with lock:
+            _ingest_all(folder)
+        return
+    _wait_for_agent(folder)
+
+
+def _ingest_all(folder: Path) -> None:
+    store = SqliteStore(database(folder))
+    ingest = Ingest(folder, store)
+    deadline = time.monotonic() + CATCH_UP_S
+    rounds = 2  # the first learns who wrote a journal, the second whether that process still lives
+    try:
+        while rounds and time.monotonic() < deadline:
+            if not ingest.tick():
+                rounds -= 1
+    finally:
+        ingest.close()
+        store.close()
+
+
+def _wait_for_agent(folder: Path) -> None:
+    """Waits until the agent has read as far as each journal had been written when this began."""
+    goals = {path: written_so_far(path) for _, path in list_journals(folder)}
+    deadline = time.monotonic() + CATCH_UP_S
+    wake(folder)
+    while goals and time.monotonic() < deadline:
+        progress = _progress(folder)
+        goals = {
+            path: goal
+            for path, goal in goals.items()
+            if path.exists() and (progress.get(goal.file_id, 0) < goal.end or _is_orphan(path))
+        }
+        if goals:
+            time.sleep(0.01)
+
+
+def _progress(folder: Path) -> dict[int, int]:
+    try:
+        reader = SqliteReader(database(folder))
+    except StoreError:  # not made yet
+        return {}
+    try:
+        return reader.progress_of_all()
+    finally:
+        reader.close()
+
+
+def _is_orphan(path: Path) -> bool:
+    """Whether the process of a journal is gone, so that its file goes too once its end is known."""
+    name = parse(path)
+    return name is not None and procfs.start_ticks(name.pid) is None
 
 
 def main() -> int:
     """Runs an agent whose folder and settings come as JSON on standard input."""
-    import json
-    import os
-    from pathlib import Path
-
-    from stepscope.config.plain import from_dict
-
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     told = json.load(sys.stdin)
     os.nice(5)
-    try:
-        attend(Path(told["folder"]), from_dict(told["settings"]))
-    except StoreLocked:  # another was elected meanwhile
-        return 0
-    return 0
+    deadline = time.monotonic() + ELECTION_S
+    while True:
+        try:
+            attend(Path(told["folder"]), from_dict(told["settings"]))
+        except StoreLocked:
+            # Another agent, and then this one is not needed; or a reader that is done in a moment.
+            if time.monotonic() > deadline:
+                return 0
+            time.sleep(0.05)
+        else:
+            return 0

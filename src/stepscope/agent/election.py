@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import json
 import os
-import socket
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -35,7 +34,7 @@ class AgentLock:
                 f"The store {folder} is being written by {_describe(self._path)}; a store has one "
                 "writer. Wait until it ends, or use another folder with STEPSCOPE_DIR."
             ) from error
-        who = {"host": socket.gethostname(), **asdict(procfs.mark(os.getpid()))}
+        who = {"host": os.uname().nodename, **asdict(procfs.mark(os.getpid()))}
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, json.dumps(who).encode(), 0)
 
@@ -67,7 +66,7 @@ def agent_pid(folder: Path) -> int | None:
 def _holder(path: Path) -> procfs.ProcessMark | None:
     with contextlib.suppress(OSError, ValueError, TypeError):
         who = json.loads(path.read_text())
-        if who.pop("host") == socket.gethostname():
+        if who.pop("host") == os.uname().nodename:
             return procfs.ProcessMark(**who)
     return None
 

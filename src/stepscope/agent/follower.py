@@ -41,6 +41,8 @@ class Follower:
         self._lost: dict[Path, int] = {}
         self._batches: list[tuple[JournalReader, Batch]] = []
         self._done_with: list[Path] = []
+        self.files: list[Path] = []
+        """The files looked at last."""
         self._dead = False
         self.process = self._known() or self._stranger()
         self._pulse = pulse_for(self._mark())
@@ -52,7 +54,7 @@ class Follower:
 
     def gather(self, files: list[Path]) -> bool:
         """Reads what has come; True when there is something to tell the store."""
-        self._batches = []
+        self._batches, self.files = [], files
         self._dead = self._dead or self._pulse.is_dead()  # judged before reading: no record comes later
         self.caught_up = True
         for path in files:
@@ -143,12 +145,15 @@ class Follower:
         )
         records = len(batch.notes) + len(batch.arrays)
         for rows in batch.rows:
+            self._introduce(int(rows.times[0]))
             self._store.append(source, rows.keys, rows.steps, rows.times, rows.values)
             records += len(rows.steps)
             self.process.last_ns = max(self.process.last_ns, int(rows.times[-1]))
         for fields, raw in batch.arrays:
+            self._introduce(fields["time"])
             place = self._place()
-            self._store.put_array(place[0], place[1], place[2], fields, raw)
+            described = {**fields, "key": layout.clean(fields["key"])}
+            self._store.put_array(place[0], place[1], place[2], described, raw)
         return records
 
     def _take_note(self, kind: int, fields: dict[str, Any]) -> None:
@@ -158,18 +163,17 @@ class Follower:
             self._take_opening(fields)
         elif kind == layout.END:
             self.process.status = fields["status"]
-            self.process.reason = fields["reason"]
+            self.process.reason = layout.clean(fields["reason"])
             self.process.exit_code = fields.get("exit_code")
             self.process.dropped = fields["dropped"]
             self.process.ended_ns = time_ns
         else:
-            event_kind, step = fields.pop("kind"), fields.pop("step", None)
+            event_kind, step = layout.clean(fields.pop("kind")), fields.pop("step", None)
             if event_kind == "gap":
                 self.process.dropped += fields["dropped"]
             place = self._place()
             event = Event(event_kind, time_ns, step, place[2], place[1], fields)
-            # The run's row must exist before what refers to it.
-            self._store.put_process(self.process)
+            self._introduce(time_ns)
             self._store.put_event(place[0], event)
 
     def _take_opening(self, said: dict[str, Any]) -> None:
@@ -180,10 +184,11 @@ class Follower:
             project=said["project"],
             segment=self._name.segment,
             rank=self._name.rank,
-            host=said["host"],
+            # One that was taken for a stranger is already in the store under these two.
+            host=before.host if before.started_ns else said["host"],
             pid=self._name.pid,
             role=said["role"],
-            started_ns=said["started_ns"],
+            started_ns=before.started_ns or said["started_ns"],
             status=before.status,
             reason=before.reason,
             last_ns=before.last_ns,
@@ -192,8 +197,14 @@ class Follower:
             facts=said["facts"],
         )
         self._store.put_process(self.process)
-        if before.started_ns == 0:
+        if not before.facts:
             self._pulse = self._pulse_for(self._mark())
+
+    def _introduce(self, first_ns: int) -> None:
+        """Begins without the opening, where that was damaged: the run is known by its id alone."""
+        if self.process.started_ns == 0:
+            self.process.started_ns = first_ns
+            self._store.put_process(self.process)
 
     def _judge(self) -> None:
         """Says how the process fares, unless it has said so itself."""

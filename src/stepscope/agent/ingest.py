@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sqlite3
 import time
 from typing import TYPE_CHECKING
 
+from stepscope import procfs
 from stepscope.agent.follower import Follower
 from stepscope.agent.liveness import Pulse
 from stepscope.errors import JournalError
@@ -16,12 +18,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from stepscope import procfs
     from stepscope.store.base import Store
 
 log = logging.getLogger("stepscope.agent")
 
 Stem = tuple[str, str, int, int]
+
+
+class _Indigestible(Exception):
+    def __init__(self, follower: Follower) -> None:
+        self.follower = follower
 
 
 class Ingest:
@@ -33,9 +39,10 @@ class Ingest:
         store: Store,
         stall_after_s: float = 60.0,
         now: Callable[[], float] = time.monotonic,
+        is_alive: Callable[[procfs.ProcessMark], bool | None] = procfs.is_alive,
     ) -> None:
         self._folder, self._store = folder, store
-        self._stall_after_s, self._now = stall_after_s, now
+        self._stall_after_s, self._now, self._is_alive = stall_after_s, now, is_alive
         self._followers: dict[Stem, Follower] = {}
         self._unreadable: set[Path] = set()
         self._forgotten: list[int] = []
@@ -44,11 +51,13 @@ class Ingest:
         """Takes in what has come; True when more is waiting already."""
         try:
             return self._tick_or_fail()
+        except _Indigestible as error:
+            log.exception("Left alone: the journal of process %s", error.follower.process.pid)
+            self._unreadable.update(error.follower.files)
+            self._begin_again()
+            return True
         except BaseException:
-            # What the followers remember may be ahead of the store now: begin again from its offsets.
-            for follower in self._followers.values():
-                follower.close()
-            self._followers.clear()
+            self._begin_again()
             raise
 
     @property
@@ -80,13 +89,28 @@ class Ingest:
             with self._store.transaction():
                 self._store.forget_progress(self._forgotten)
                 for follower in telling:
-                    follower.tell()
+                    self._tell(follower)
             self._forgotten = []
         for follower in self._followers.values():
             self._forgotten += follower.let_go()
         more = not all(follower.caught_up for follower in self._followers.values())
         self._drop_ended()
         return more
+
+    def _begin_again(self) -> None:
+        """Forgets what the followers remember, which may be ahead of the store, for its offsets."""
+        for follower in self._followers.values():
+            follower.close()
+        self._followers.clear()
+
+    def _tell(self, follower: Follower) -> None:
+        try:
+            follower.tell()
+        except (OSError, sqlite3.Error, MemoryError):
+            raise
+        except Exception as error:
+            # One journal that cannot be understood must not keep all others from the store.
+            raise _Indigestible(follower) from error
 
     def _files(self) -> dict[Stem, list[Path]]:
         found: dict[Stem, list[Path]] = {}
@@ -99,7 +123,7 @@ class Ingest:
         try:
             return follower.gather(files)
         except JournalError as error:
-            log.error("Left alone: %s", error)
+            log.warning("Left alone: %s", error)
             self._unreadable.update(files)
             return False
 
@@ -108,7 +132,7 @@ class Ingest:
         return Follower(name, folder, self._store, self._pulse)
 
     def _pulse(self, marks: procfs.ProcessMark) -> Pulse:
-        return Pulse(marks, self._stall_after_s, self._now)
+        return Pulse(marks, self._stall_after_s, self._now, self._is_alive)
 
     def _drop_ended(self) -> None:
         for stem, follower in list(self._followers.items()):

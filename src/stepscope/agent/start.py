@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import subprocess
+import select
 import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from stepscope.agent.election import agent_pid
 from stepscope.config.plain import to_dict
+from stepscope.procfs import start_ticks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,6 +25,8 @@ LOG_NAME = "agent.log"
 MOST_LOG_BYTES = 1 << 20
 
 _threads: dict[Path, AgentThread] = {}
+_children: dict[Path, int] = {}
+"""The agent this process started last for each folder; it may still be on its way to the lock."""
 
 
 class AgentThread:
@@ -49,21 +52,18 @@ class AgentThread:
 
 
 def ensure_agent(folder: Path, settings: Settings) -> None:
-    """Starts an agent unless there is one, or none is wanted."""
-    if settings.agent.mode == "none" or agent_pid(folder) is not None:
+    """Starts an agent unless there is one, or none is wanted; raises OSError if the folder cannot be made."""
+    if settings.agent.mode == "none" or agent_pid(folder) is not None or _is_starting(folder):
         return
-    if settings.agent.mode == "process":
-        with contextlib.suppress(OSError):
-            _start_process(folder, settings)
-            return
+    folder.mkdir(parents=True, exist_ok=True)
+    if settings.agent.mode == "process" and _start_process(folder, settings):
+        return
     known = _threads.get(folder)
     if known is None or not known.is_alive():
         _threads[folder] = AgentThread(folder, settings)
 
 
-def wait_until_read(
-    paths: Callable[[], Sequence[Path]], seconds: float, nudge: Callable[[], None]
-) -> bool:
+def wait_until_read(paths: Callable[[], Sequence[Path]], seconds: float, nudge: Callable[[], None]) -> bool:
     """Waits until the agent has taken in and deleted files; False when the time is over first."""
     deadline = time.monotonic() + seconds
     pause = 0.002
@@ -71,32 +71,57 @@ def wait_until_read(
         if time.monotonic() > deadline:
             return False
         nudge()
-        time.sleep(pause)
+        select.select([], [], [], pause)  # unlike time.sleep, indifferent to a clock that jumps
         pause = min(pause * 1.5, 0.05)
     return True
 
 
-def _start_process(folder: Path, settings: Settings) -> None:
+def _start_process(folder: Path, settings: Settings) -> bool:
+    """Starts a process that outlives this one; False where none may be started."""
+    import subprocess  # lazy: the second monitor of a host starts none
+
     package = str(Path(__file__).parents[2])
     # The working directory may hold files named like modules we need: it is not searched.
     code = (
         f"import sys; sys.path[0] = {package!r}; "
         "from stepscope.agent.attend import main; sys.exit(main())"
     )
-    log = folder / LOG_NAME
-    fresh = log.exists() and log.stat().st_size > MOST_LOG_BYTES
-    with log.open("wb" if fresh else "ab") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-c", code],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=output,
-            start_new_session=True,  # a signal to the training's group must not take it along
-            env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-        )
+    with _open_log(folder) as log:
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-c", code],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,  # a signal to the training's group must not take it along
+                env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+            )
+        except (OSError, ValueError):
+            return False
     told = {"folder": str(folder.absolute()), "settings": to_dict(settings)}
     if process.stdin is not None:
-        with process.stdin as pipe:
+        with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
             pipe.write(json.dumps(told).encode())
     # Its end is nobody's business here; without this, Python warns of a child not waited for.
     process.returncode = 0
+    _children[folder] = process.pid
+    return True
+
+
+def _is_starting(folder: Path) -> bool:
+    pid = _children.get(folder)
+    if pid is None:
+        return False
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+    return start_ticks(pid) is not None
+
+
+def _open_log(folder: Path) -> IO[bytes]:
+    """The agent's log, begun anew when it has grown large; nowhere on a disk that takes no more files."""
+    path = folder / LOG_NAME
+    try:
+        too_large = path.exists() and path.stat().st_size > MOST_LOG_BYTES
+        return path.open("wb" if too_large else "ab")
+    except OSError:
+        return Path(os.devnull).open("wb")

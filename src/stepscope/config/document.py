@@ -51,9 +51,7 @@ def read(path: Path, name: str) -> Document:
     if document.data is None:
         document.data = {}
     if not isinstance(document.data, dict):
-        raise ConfigError(
-            f"{document.origin_of(())}: the file must hold settings as 'key: value' lines."
-        )
+        raise ConfigError(f"{document.origin_of(())}: the file must hold settings as 'key: value' lines.")
     return document
 
 

@@ -79,11 +79,7 @@ def plain(value: Any, origin_of: OriginOf, problems: list[Problem], key: Key = (
         value = os.fspath(value)
     if value is None or isinstance(value, bool | int | float) or _is_unicode(value):
         return value
-    kind = (
-        "text with half a character"
-        if isinstance(value, str)
-        else f"of type {type(value).__name__}"
-    )
+    kind = "text with half a character" if isinstance(value, str) else f"of type {type(value).__name__}"
     text = f"{dotted(key)} is {kind}; it must be text, a number, a list or a section."
     problems.append(Problem(origin_of(key), text))
     return None
@@ -118,10 +114,7 @@ def laid_over(below: Tree, above: Tree) -> Tree:
 
 def values_of(tree: Tree) -> dict[str, Any]:
     """Returns the tree as nested data."""
-    return {
-        name: node.value if isinstance(node, Entry) else values_of(node)
-        for name, node in tree.items()
-    }
+    return {name: node.value if isinstance(node, Entry) else values_of(node) for name, node in tree.items()}
 
 
 def entry_at(tree: Tree, key: Key) -> Entry:

@@ -16,9 +16,7 @@ from stepscope.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-LONG_NAMES = {
-    PREFIX + key.upper(): name for name, key in SHORT_NAMES.items() if key not in name.lower()
-}
+LONG_NAMES = {PREFIX + key.upper(): name for name, key in SHORT_NAMES.items() if key not in name.lower()}
 """What somebody might write who does not know the short name."""
 
 

@@ -58,9 +58,7 @@ def defaults(environment: Mapping[str, str] = os.environ) -> Settings:
     return Settings(**{key: value for key, value in given.items() if value})  # type: ignore[arg-type]  # three texts
 
 
-def settings_file(
-    source: Source, environment: Mapping[str, str], directory: Path | None
-) -> str | None:
+def settings_file(source: Source, environment: Mapping[str, str], directory: Path | None) -> str | None:
     """Returns the file to read: the one given, else the variable's, else the one lying here."""
     if isinstance(source, str | os.PathLike):
         return os.fspath(source)

@@ -96,9 +96,7 @@ def _sources(
     yield _entries_of(given, lambda _key: "argument", problems)
 
 
-def _entries_of(
-    data: Mapping[str, Any], origin_of: OriginOf, problems: list[Problem]
-) -> Iterator[Entry]:
+def _entries_of(data: Mapping[str, Any], origin_of: OriginOf, problems: list[Problem]) -> Iterator[Entry]:
     return older.modernised(flatten(plain(data, origin_of, problems), origin_of), problems)
 
 

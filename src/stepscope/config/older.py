@@ -68,9 +68,7 @@ SAMPLER_OF = {
 }
 """First word of an older metric name, and the sampler that reads it."""
 
-_BY_KEY: dict[Key, Key] = {
-    tuple(key.split(".")): tuple(today.split(".")) for key, today in TODAY.items()
-}
+_BY_KEY: dict[Key, Key] = {tuple(key.split(".")): tuple(today.split(".")) for key, today in TODAY.items()}
 ROOTS = frozenset(key[0] for key in _BY_KEY)
 _ABOVE = {key[:length] for key in _BY_KEY for length in range(1, len(key))}
 
@@ -98,17 +96,13 @@ def _complain(entry: Entry, problems: list[Problem]) -> None:
     if entry.key in _ABOVE:
         if entry.value not in (None, {}):
             names = sorted({key[len(entry.key)] for key in _BY_KEY if key[:-1] == entry.key})
-            text = (
-                f"{dotted(entry.key)} must be a section with settings such as {', '.join(names)}."
-            )
+            text = f"{dotted(entry.key)} must be a section with settings such as {', '.join(names)}."
             problems.append(Problem(entry.origin, text))
         return
     length = next(n for n in range(1, len(entry.key) + 1) if entry.key[:n] not in _ABOVE)
     unknown = entry.key[:length]
     meant = nearest(dotted(unknown), TODAY)
-    text = f"there is no setting {dotted(unknown)!r}" + (
-        f"; did you mean {meant!r}?" if meant else "."
-    )
+    text = f"there is no setting {dotted(unknown)!r}" + (f"; did you mean {meant!r}?" if meant else ".")
     problems.append(Problem(entry.origin_of(unknown), text))
 
 

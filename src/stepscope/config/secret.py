@@ -40,9 +40,7 @@ def is_secret(name: str) -> bool:
     words = [word for word in re.split(r"[^a-z0-9]+", CAMEL_HUMP.sub("_", name).lower()) if word]
     if words and words[-1] == "file":
         return False
-    return not SECRET_WORDS.isdisjoint(words) or not SECRET_PAIRS.isdisjoint(
-        itertools.pairwise(words)
-    )
+    return not SECRET_WORDS.isdisjoint(words) or not SECRET_PAIRS.isdisjoint(itertools.pairwise(words))
 
 
 def redacted(value: Any, key: Sequence[str] = ()) -> Any:
@@ -69,9 +67,7 @@ def is_reference(value: Any) -> bool:
     )
 
 
-def resolve_secret(
-    value: str | Mapping[str, str], environment: Mapping[str, str] = os.environ
-) -> str:
+def resolve_secret(value: str | Mapping[str, str], environment: Mapping[str, str] = os.environ) -> str:
     """Returns the secret itself, read from the variable or the file that the value refers to."""
     if isinstance(value, str):
         return value

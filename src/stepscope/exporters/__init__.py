@@ -1,0 +1,1 @@
+"""One file per system or format we feed (plug-ins)."""

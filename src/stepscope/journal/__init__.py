@@ -1,0 +1,1 @@
+"""The crash-safe file between training and agent: layout, writer, reader."""

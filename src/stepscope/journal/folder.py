@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 _NAME = re.compile(r"(?P<segment>[0-9a-z]+)-r(?P<rank>\d+)-(?P<pid>\d+)\.(?P<number>\d+)\Z")
 

@@ -49,6 +49,28 @@ class Batch:
     """Whether everything written so far has been read."""
 
 
+@dataclass(frozen=True)
+class Written:
+    """How far a journal file had been written at some moment."""
+
+    file_id: int
+    end: int
+
+
+def written_so_far(path: Path) -> Written:
+    """Looks at a file without following it; an end of 0 when it is gone or not begun."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(layout.HEADER_BYTES)
+        size = path.stat().st_size
+    except FileNotFoundError:
+        head, size = b"", 0
+    if len(head) < layout.HEADER_BYTES:
+        return Written(0, 0)
+    committed, file_id = layout.HEADER.unpack(head)[1], layout.HEADER.unpack(head)[7]
+    return Written(file_id, min(committed, size) or size)
+
+
 class JournalReader:
     """Reads one journal file, from the start or from an offset an earlier reader had reached."""
 
@@ -234,7 +256,7 @@ class _Scan:
 
     def _checks_out(self, start: int, length: int) -> bool:
         checksum, sequence = layout.TRAILER.unpack_from(self._data, start + length - 8)
-        return crc32(self._view[start : start + length - 8], sequence) == checksum
+        return bool(crc32(self._view[start : start + length - 8], sequence) == checksum)
 
     def _take_rows(self, set_id: int, length: int) -> None:
         """Takes the row at hand and every row of the same key set that follows on without a break."""

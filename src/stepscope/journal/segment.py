@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import mmap
 import os
-import secrets
 from typing import TYPE_CHECKING, Protocol
 
 from stepscope.journal import layout
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 class Segment(Protocol):
     """What the writer asks of a journal file."""
 
+    path: Path | None
     size: int
     sets: dict[tuple[object, ...], KeySet]
     next_sequence: Callable[[], int]
@@ -49,15 +49,16 @@ class Segment(Protocol):
 def header(clock_base_ns: int, committed: int = layout.HEADER_BYTES) -> bytes:
     """A fresh header; a committed length of 0 says to go by the file's size."""
     return layout.HEADER.pack(
-        layout.MAGIC, committed, 0, layout.VERSION, 0, 0, 0, secrets.randbits(63), clock_base_ns
+        layout.MAGIC, committed, 0, layout.VERSION, 0, 0, 0, int.from_bytes(os.urandom(8), "little") >> 1, clock_base_ns
     )
 
 
 class MappedSegment:
     """A pre-allocated file mapped into memory, or anonymous memory where there is no file."""
 
-    def __init__(self, mapping: mmap.mmap, clock_base_ns: int) -> None:
+    def __init__(self, mapping: mmap.mmap, clock_base_ns: int, path: Path | None = None) -> None:
         self._map = mapping
+        self.path = path
         mapping.write(header(clock_base_ns))
         self.size = len(mapping)
         self.sets: dict[tuple[object, ...], KeySet] = {}
@@ -79,7 +80,7 @@ class MappedSegment:
             raise
         finally:
             os.close(descriptor)
-        return cls(mapping, clock_base_ns)
+        return cls(mapping, clock_base_ns, path)
 
     def seal(self) -> None:
         """Moves the position to the end: from here on nobody can write, in any thread."""
@@ -113,6 +114,7 @@ class AppendedSegment:
     def __init__(self, path: Path, size: int, clock_base_ns: int) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         self._descriptor = os.open(path, flags, 0o600)
+        self.path: Path | None = path
         self.size = size
         self._used = 0
         self.sets: dict[tuple[object, ...], KeySet] = {}

@@ -34,9 +34,7 @@ class SegmentSupply:
     ) -> None:
         self._store, self._name = store, name
         self._segment_bytes, self._unread_bytes = segment_bytes, unread_bytes
-        self._mapped = mapping == "always" or (
-            mapping == "auto" and keeps_reserved_space(kind_of(store))
-        )
+        self._mapped = mapping == "always" or (mapping == "auto" and keeps_reserved_space(kind_of(store)))
         self._clock = clock
         self._clock_base_ns = wall_clock() - clock()
         self._retry_at_ns = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -100,12 +101,16 @@ class JournalWriter:
                 self._supply.prepare()
 
     def recover(self) -> None:
-        """Leaves memory for a file if one can be made by now, and a file the agent could not sync."""
+        """Leaves memory for a file if one can be made by now, and a file that cannot be synced or is gone."""
         with self._lock:
             if isinstance(self._segment, MemorySegment):
                 self._leave_memory(self._segment)
             elif self._segment.asked_to_retire():
                 self._complain("The journal could not be synced to disk; going on in a new file.")
+                self._advance(self._segment)
+            elif self._segment.path is not None and not self._segment.path.exists():
+                # The agent deletes only what is sealed, so this was somebody else.
+                self._complain(f"The journal {self._segment.path} was deleted; going on in a new file.")
                 self._advance(self._segment)
 
     @property
@@ -131,7 +136,7 @@ class JournalWriter:
             if self._segment is not segment:
                 self._append_first_row(metrics, step)
             return
-        segment.sets[keys] = _key_set(len(keys), set_id)
+        segment.sets[keys] = _key_set(metrics, set_id)
         self.append_row(metrics, step)
         if segment is self._segment:
             self._write(segment, layout.frame(layout.PAD, bytes(layout.PAD_BYTES)) + declaration)
@@ -211,8 +216,21 @@ class JournalWriter:
             self._segment.committed[1] = sequence + 1
 
 
-def _key_set(count: int, set_id: int) -> KeySet:
+def _key_set(metrics: Mapping[Any, Any], set_id: int) -> KeySet:
+    """Chooses how rows are packed by the kinds of the first: what was a tensor once will be one again."""
+    count = len(metrics)
     pack = _packers.get(count)
     if pack is None:
         pack = _packers[count] = layout.row_struct(count).pack
+    if any(_has_item(value) for value in metrics.values()):
+        pack = functools.partial(_pack_items, pack)
     return pack, layout.head_word(layout.ROW, layout.row_length(count), set_id)
+
+
+def _pack_items(pack: Callable[..., bytes], *fields: Any) -> bytes:
+    """Packs arrays and tensors of one element by their item, without the warning a conversion gives."""
+    return pack(*(field.item() if _has_item(field) else field for field in fields))
+
+
+def _has_item(value: object) -> bool:
+    return not isinstance(value, float) and hasattr(value, "item")

@@ -1,0 +1,1 @@
+"""Starts commands and trainings under observation."""

@@ -1,0 +1,1 @@
+"""Inside training: TrainingMonitor, steps and phases, how a process ended."""

@@ -16,13 +16,32 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 # Named one by one: an environment holds credentials under names nobody foresees.
-ENVIRONMENT = (
-    "CUDA_DEVICE_ORDER CUDA_LAUNCH_BLOCKING CUDA_VISIBLE_DEVICES HIP_VISIBLE_DEVICES LOCAL_RANK"
-    " LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT MKL_NUM_THREADS NCCL_DEBUG NCCL_IB_DISABLE"
-    " NCCL_SOCKET_IFNAME OMP_NUM_THREADS PYTORCH_CUDA_ALLOC_CONF RANK SLURM_ARRAY_TASK_ID"
-    " SLURM_JOB_ID SLURM_JOB_NODELIST SLURM_NTASKS SLURM_PROCID TORCH_LOGS"
-    " TORCHELASTIC_RESTART_COUNT TORCHELASTIC_RUN_ID WORLD_SIZE"
-).split()
+ENVIRONMENT = [
+    "CUDA_DEVICE_ORDER",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "MKL_NUM_THREADS",
+    "NCCL_DEBUG",
+    "NCCL_IB_DISABLE",
+    "NCCL_SOCKET_IFNAME",
+    "OMP_NUM_THREADS",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "RANK",
+    "SLURM_ARRAY_TASK_ID",
+    "SLURM_JOB_ID",
+    "SLURM_JOB_NODELIST",
+    "SLURM_NTASKS",
+    "SLURM_PROCID",
+    "TORCH_LOGS",
+    "TORCHELASTIC_RESTART_COUNT",
+    "TORCHELASTIC_RUN_ID",
+    "WORLD_SIZE",
+]
 
 _LIBRARIES = ("torch", "numpy", "lightning", "transformers", "accelerate", "jax", "ray")
 
@@ -39,9 +58,7 @@ def facts(
         "cpus": os.cpu_count(),
         "world_size": world_size,
         "libraries": _versions(),
-        "environment": {
-            name: redact_text(environment[name]) for name in ENVIRONMENT if name in environment
-        },
+        "environment": {name: redact_text(environment[name]) for name in ENVIRONMENT if name in environment},
         "commit": _commit(Path.cwd()),
     }
 

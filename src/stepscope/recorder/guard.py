@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
+from typing import Any
 
 from stepscope.errors import RecorderError
-
-log = logging.getLogger("stepscope")
 
 
 class Guard:
@@ -22,8 +20,14 @@ class Guard:
             raise RecorderError(message) from error
         if topic not in self._said:
             self._said.add(topic)
-            log.warning(message)
+            self.tell(message)
 
     def tell(self, message: str) -> None:
         """Says something every time: for what happens seldom and is not this process's fault."""
-        log.warning(message)
+        _logger().warning(message)
+
+
+def _logger() -> Any:
+    import logging  # lazy: most runs have nothing to say
+
+    return logging.getLogger("stepscope")

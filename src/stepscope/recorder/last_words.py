@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import faulthandler
-import os
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
@@ -47,7 +46,8 @@ class LastWords:
         if sys.excepthook == self._on_exception:
             sys.excepthook = self._previous_hook
         self.forget_signals()
-        self._path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
 
     def forget_signals(self) -> None:
         """Takes the handlers away; also in a forked child, whose signals say nothing of its parent."""
@@ -103,5 +103,3 @@ def outcome(error: BaseException | None) -> tuple[str, str]:
 def path_beside(journal: Path) -> Path:
     """Where the trace of a process is left, beside its journal."""
     return journal.with_name(f"{journal.name.rpartition('.')[0]}.words")
-
-

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stepscope.config.find import settings_for
+from stepscope.errors import RecorderError
 from stepscope.recorder.guard import Guard
 from stepscope.recorder.last_words import outcome
 from stepscope.recorder.phases import Batches, Phase
 from stepscope.recorder.recording import Recording, monitors
 from stepscope.recorder.stats import StepStats
-from stepscope.recorder.values import as_number
+from stepscope.recorder.values import as_number, as_step
 from stepscope.recorder.whoami import identify
 from stepscope.schema.identity import run_id
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Mapping
     from types import TracebackType
 
@@ -159,7 +159,10 @@ class TrainingMonitor:
     def record_metrics(self, step: int, loss: Any, learning_rate: Any, batch_size: Any) -> None:
         """Records the four numbers of a step."""
         self.log_training_step(
-            loss=loss, learning_rate=learning_rate, custom_metrics={"batch_size": batch_size}, step=step
+            loss=loss,
+            learning_rate=learning_rate,
+            custom_metrics={"batch_size": batch_size},
+            step=step,
         )
 
     def get_training_stats(self) -> dict[str, Any]:
@@ -213,16 +216,19 @@ class TrainingMonitor:
         """Keeps what can be kept of a call that could not be recorded as it came."""
         if self._recording is None:
             return
-        if not isinstance(step, int):
-            number = as_number(step)
-            if number is None or number != int(number):
-                self._guard.complain(
-                    "step", f"step is {step!r}; it must be a whole number. Counting on by itself.", error
-                )
-                number = self._step
-            step = int(number)
-        self._recording.append_with_care(metrics, step)
-        self._step = step + self._stride
+        whole = as_step(step)
+        if whole is None:
+            self._guard.complain(
+                "step", f"step is {step!r}; it must be a whole number. Counting on instead.", error
+            )
+            whole = self._step
+        try:
+            self._recording.append_with_care(metrics, whole)
+        except RecorderError:
+            raise
+        except Exception as failure:  # noqa: BLE001 - training goes on whatever happens here
+            self._guard.complain("log", f"A log call was not recorded: {failure!r}", failure)
+        self._step = whole + self._stride
 
     def _append_unstarted(self, metrics: Mapping[Any, Any], step: int) -> None:
         if self.settings.recorder.enabled:
@@ -263,9 +269,7 @@ class TrainingMonitor:
         self._recording = None
         self._append = self._append_unstarted
         if state["recording"]:
-            self._recording = Recording.of_worker(
-                self.identity, self._folder, self.settings, self._guard
-            )
+            self._recording = Recording.of_worker(self.identity, self._folder, self.settings, self._guard)
             self._append = self._append_in_child
 
 

@@ -9,8 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
-Batch = TypeVar("Batch")
-BatchOut = TypeVar("BatchOut", covariant=True)
+Batch_co = TypeVar("Batch_co", covariant=True)
 
 STEP_SECONDS = "step_seconds"
 
@@ -54,17 +53,17 @@ class StepClock(Protocol):
         """Records values of the step in hand."""
 
 
-class Batches(Generic[BatchOut]):
+class Batches(Generic[Batch_co]):
     """A data loader whose batches are steps; each pass over it is an epoch."""
 
-    def __init__(self, loader: Iterable[BatchOut], clock: StepClock) -> None:
+    def __init__(self, loader: Iterable[Batch_co], clock: StepClock) -> None:
         self._loader = loader
         self._clock = clock
 
     def __len__(self) -> int:
         return len(self._loader)  # type: ignore[arg-type]  # as the loader does, this raises if it must
 
-    def __iter__(self) -> Iterator[BatchOut]:
+    def __iter__(self) -> Iterator[Batch_co]:
         clock, data_key = self._clock, phase_key("data")
         clock.begin_epoch()
         source = iter(self._loader)

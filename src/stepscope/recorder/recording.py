@@ -55,9 +55,7 @@ class Recording:
         self._last_words: LastWords | None = None
 
     @classmethod
-    def of_worker(
-        cls, identity: Identity, folder: Path, settings: Settings, guard: Guard
-    ) -> Recording:
+    def of_worker(cls, identity: Identity, folder: Path, settings: Settings, guard: Guard) -> Recording:
         """The recording of a loader worker or another child, which opens its journal when it logs."""
         return cls(identity, folder, settings, guard, role="worker")
 
@@ -83,16 +81,16 @@ class Recording:
             self._last_words.forget_signals()
         return Recording.of_worker(self._identity, self._folder, self._settings, self._guard)
 
-    def end(self, status: str, reason: str) -> None:
-        """Closes the journal and waits until the store has it all."""
+    def end(self, status: str, reason: str, exit_code: int | None = None) -> None:
+        """Closes the journal and waits until the store has it all; a launcher knows an exit code too."""
         if self._keeper is not None:
             self._keeper.stop()
         if self._lazy_writer is None:
             return
-        self.writer.close({"status": status, "reason": reason})
+        self.writer.close({"status": status, "reason": reason, "exit_code": exit_code})
         if self._last_words is not None:
             self._last_words.uninstall()
-        if self._role == "rank":
+        if self._role != "worker":
             self._wait_for_store()
 
     def note(self, fields: Mapping[str, Any]) -> None:
@@ -160,9 +158,7 @@ class Recording:
             "started_ns": time.time_ns(),
             "facts": facts(self._identity.world_size),
         }
-        return JournalWriter(
-            supply, opening, max_keys=recorder.max_keys, complain=self._guard.tell
-        )
+        return JournalWriter(supply, opening, max_keys=recorder.max_keys, complain=self._guard.tell)
 
     def _journal_name(self) -> JournalName:
         one = self._identity
@@ -180,12 +176,15 @@ class Recording:
     def _wait_for_store(self) -> None:
         if self._settings.agent.mode == "none" or self.writer.trouble is not None:
             return
-        self._ensure_agent()
-        if not wait_until_read(self.writer.paths, READ_WITHIN_S, lambda: wake(self._folder)):
+        if not wait_until_read(self.writer.paths, READ_WITHIN_S, self._nudge_agent):
             self._guard.tell(
                 f"The agent has not taken in all records within {READ_WITHIN_S:.0f} s; they are safe in "
                 f"{journals_of(self._folder)}, and the next reader takes them in."
             )
+
+    def _nudge_agent(self) -> None:
+        self._ensure_agent()
+        wake(self._folder)
 
     def _keep_out_of_version_control(self) -> None:
         with contextlib.suppress(OSError):

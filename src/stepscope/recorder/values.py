@@ -10,6 +10,7 @@ from typing import Any
 
 MOST_ELEMENTS = 32_768
 MOST_TEXT = 1_000
+LARGEST_STEP = 2**62
 
 
 @dataclass
@@ -52,11 +53,22 @@ def as_number(value: Any) -> float | None:
     if isinstance(value, str | bytes | bytearray):
         return None
     try:
-        return float(value)
+        # An array or tensor of one element says so without a warning.
+        return float(value.item() if hasattr(value, "item") else value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
     except Exception:  # noqa: BLE001 - a value's own conversion may raise anything
         return None
+
+
+def as_step(value: Any) -> int | None:
+    """A whole number that a journal can hold, or None."""
+    if not isinstance(value, int):
+        number = as_number(value)
+        if number is None or not number.is_integer():
+            return None
+        value = int(number)
+    return value if -LARGEST_STEP <= value <= LARGEST_STEP else None
 
 
 def _as_array(value: Any) -> tuple[tuple[int, ...], bytes] | None:

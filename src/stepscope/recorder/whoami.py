@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-import secrets
-import socket
 import sys
 import time
 from pathlib import Path
@@ -41,7 +39,7 @@ def identify(
         segment=_segment(launch, environment),
         rank=_first_number(environment, _RANK, 0),
         world_size=_first_number(environment, _WORLD, 1),
-        host=socket.gethostname(),
+        host=os.uname().nodename,
     )
 
 
@@ -67,10 +65,8 @@ def _segment(launch: str | None, environment: Mapping[str, str]) -> str:
     if handed_on:
         return handed_on if start == 0 else f"{handed_on}n{start}"
     if launch is None:
-        return f"{time.time_ns() // 10**9:08x}{secrets.token_hex(3)}"
-    restarts = environment.get("TORCHELASTIC_RESTART_COUNT") or environment.get(
-        "SLURM_RESTART_COUNT", "0"
-    )
+        return f"{time.time_ns() // 10**9:08x}{os.urandom(3).hex()}"
+    restarts = environment.get("TORCHELASTIC_RESTART_COUNT") or environment.get("SLURM_RESTART_COUNT", "0")
     return hashlib.sha256(f"{launch} {restarts} {start}".encode()).hexdigest()[:14]
 
 
@@ -78,7 +74,7 @@ def _name_for(launch: str | None) -> str:
     script = Path(sys.argv[0]).stem if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "run"
     if launch is not None:
         return f"{script}-{hashlib.sha256(launch.encode()).hexdigest()[:6]}"
-    return f"{script}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+    return f"{script}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
 
 
 def _first_number(environment: Mapping[str, str], names: tuple[str, ...], otherwise: int) -> int:

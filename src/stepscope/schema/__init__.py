@@ -1,0 +1,1 @@
+"""The nouns: run, segment, record, series; standard library only."""

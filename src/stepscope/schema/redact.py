@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_SECRET_NAME = re.compile(
-    r"(?i)(passw|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential)"
-)
+_SECRET_NAME = re.compile(r"(?i)(passw|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential)")
 _SHAPES = (
     ("url", re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)")),
     ("jwt", re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+")),

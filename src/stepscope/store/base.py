@@ -29,7 +29,7 @@ class Reader(ABC):
         """Every process that recorded a run, in the order they were met."""
 
     @abstractmethod
-    def keys(self, run_id: str, *, limit: int | None = None, after: str = "") -> list[SeriesInfo]:
+    def keys(self, run_id: str, *, limit: int | None = None, after: str | None = None) -> list[SeriesInfo]:
         """The keys of a run in alphabetical order, a page of them where a limit is given."""
 
     @abstractmethod

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import zstandard
@@ -24,8 +25,18 @@ _TRIAL = 512
 _RANGE = struct.Struct("<qq")
 _LARGEST_WHOLE = 2.0**53
 
-_compress = zstandard.ZstdCompressor(level=_LEVEL).compress
-_decompress = zstandard.ZstdDecompressor().decompress
+_MOST_ROWS = 1 << 20
+
+
+class _Contexts(threading.local):
+    """A pair for each thread: two threads in one context end the process."""
+
+    def __init__(self) -> None:
+        self.compress = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress
+        self.decompress = zstandard.ZstdDecompressor().decompress
+
+
+_zstd = _Contexts()
 
 
 def pack_ints(values: Ints) -> bytes:
@@ -40,10 +51,12 @@ def pack_ints(values: Ints) -> bytes:
 
 
 def unpack_ints(data: bytes, count: int) -> Ints:
-    """Gives back what `pack_ints` packed."""
+    """Gives back what `pack_ints` packed; raises ValueError or ZstdError where it is damaged."""
+    _check_count(count)
     if data[0] == RANGE:
         start, stride = _RANGE.unpack_from(data, 1)
-        return start + stride * np.arange(count, dtype=np.int64)
+        values: Ints = start + stride * np.arange(count, dtype=np.int64)
+        return values
     return _summed(_unshuffled(data, "<i8", count))
 
 
@@ -67,8 +80,15 @@ def pack_floats(values: Floats) -> bytes:
 
 
 def unpack_floats(data: bytes, count: int) -> Floats:
-    """Gives back what `pack_floats` packed."""
+    """Gives back what `pack_floats` packed; raises ValueError or ZstdError where it is damaged."""
+    _check_count(count)
     return _UNPACKERS[data[0]](data, count)
+
+
+def _check_count(count: int) -> None:
+    """Refuses a length no block has, before a damaged file makes us reserve memory for it."""
+    if not 0 <= count <= _MOST_ROWS:
+        raise ValueError(f"a packed column cannot hold {count} numbers")
 
 
 def _as_whole(values: Floats, bits: Ints) -> Ints | None:
@@ -96,12 +116,15 @@ def _summed(deltas: Ints) -> Ints:
 def _shuffled(values: NDArray[np.generic]) -> bytes:
     """Puts all first bytes together, then all second bytes: alike bytes compress."""
     planes = values.view(np.uint8).reshape(len(values), values.itemsize).T
-    return _compress(np.ascontiguousarray(planes).tobytes())
+    return _zstd.compress(np.ascontiguousarray(planes).tobytes())
 
 
-def _unshuffled(data: bytes, kind: str, count: int) -> NDArray[np.generic]:
+def _unshuffled(data: bytes, kind: str, count: int) -> NDArray[Any]:
     width = np.dtype(kind).itemsize
-    planes = np.frombuffer(_decompress(data[1:]), np.uint8).reshape(width, count)
+    packed = data[1:]
+    if zstandard.frame_content_size(packed) != width * count:
+        raise ValueError(f"a packed column does not hold {count} numbers")
+    planes = np.frombuffer(_zstd.decompress(packed), np.uint8).reshape(width, count)
     return np.ascontiguousarray(planes.T).reshape(-1).view(kind)
 
 

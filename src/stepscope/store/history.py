@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -70,7 +71,7 @@ def read_buckets(
     exponent = rollup.exponent_for(low, high, most)
     # Whole buckets only: an edge bucket cut by the range would change as the range moves.
     span = (low >> exponent << exponent, ((high >> exponent) + 1 << exponent) - 1)
-    parts = []
+    parts: list[rollup.Rollup] = []
     for strand in strands:
         parts.extend(_rollups(connection, strand, span, exponent))
         parts.extend(_loose_rollups(connection, strand, span, exponent))
@@ -171,7 +172,11 @@ def _loose_rollups(
 def _rollups(
     connection: sqlite3.Connection, strand: _Strand, span: tuple[int, int], exponent: int
 ) -> Iterator[rollup.Rollup]:
-    """Walks the pyramid from the top: a node too coarse gives way to its children, a leaf to points."""
+    """Walks the pyramid from the top: a node too coarse gives way to its children, a leaf to points.
+
+    The parts come in the order they were logged in: it decides which value is the last of equal times.
+    """
+    found: list[tuple[int, rollup.Rollup]] = []
     level, wanted = _top(strand.blocks)
     while level > 0:
         below: set[int] = set()
@@ -179,15 +184,18 @@ def _rollups(
             if number not in wanted:
                 continue
             if node_exponent <= exponent:
-                yield rollup.unpack_column(node_exponent, buckets, axis, data)
+                part = rollup.unpack_column(node_exponent, buckets, axis, data)
+                found.append((number * rollup.FAN_OUT ** (level - 1), part))
             elif level == 1:
-                yield _block_rollup(connection, strand, number, exponent)
+                found.append((number, _block_rollup(connection, strand, number, exponent)))
             else:
                 first = number * rollup.FAN_OUT
                 below.update(range(first, first + rollup.FAN_OUT))
         level -= 1
         below.update(_remainder(strand.blocks, level))
         wanted = below
+    for _, part in sorted(found, key=itemgetter(0)):
+        yield part
 
 
 def _top(blocks: int) -> tuple[int, set[int]]:

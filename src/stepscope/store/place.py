@@ -18,7 +18,7 @@ def database(folder: Path, mounts: Path = MOUNTS) -> Path:
     """
     if not is_network(kind_of(folder, mounts)):
         return folder / FILE_NAME
-    digest = hashlib.sha256(os.fsencode(folder.absolute())).hexdigest()[:16]
+    digest = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]
     return _cache() / "stepscope" / digest / FILE_NAME
 
 

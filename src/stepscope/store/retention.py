@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from stepscope.schema.run import LIVE
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -19,10 +17,10 @@ DAY_NS = 86_400 * 10**9
 
 def apply(store: Store, limits: Retention, now_ns: Callable[[], int] = time.time_ns) -> list[str]:
     """Deletes what the limits ask for, oldest first, and returns the ids."""
-    ended = [run for run in store.runs() if run.status not in LIVE]
-    ended.sort(key=lambda run: run.last_ns)
+    runs = store.runs()
+    ended = sorted(filter(_has_ended, runs), key=_ended_ns)
     deleted = []
-    for run in _beyond(ended, limits, now_ns(), len(store.runs())):
+    for run in _beyond(ended, limits, now_ns(), len(runs)):
         store.delete_run(run.id)
         deleted.append(run.id)
     if limits.max_bytes is not None:
@@ -35,12 +33,21 @@ def apply(store: Store, limits: Retention, now_ns: Callable[[], int] = time.time
     return deleted
 
 
-def _beyond(
-    ended: list[RunInfo], limits: Retention, now_ns: int, total: int
-) -> Iterator[RunInfo]:
+def _beyond(ended: list[RunInfo], limits: Retention, now_ns: int, total: int) -> Iterator[RunInfo]:
     surplus = 0 if limits.max_runs is None else max(total - limits.max_runs, 0)
     for position, run in enumerate(ended):
-        age_ns = now_ns - run.last_ns
+        age_ns = now_ns - _ended_ns(run)
         too_old = limits.max_age_days is not None and age_ns > limits.max_age_days * DAY_NS
         if too_old or position < surplus:
             yield run
+
+
+def _has_ended(run: RunInfo) -> bool:
+    # Not by the status: a run whose one rank crashed shows that while the others still record.
+    return all(part.ended_ns is not None for part in run.segments)
+
+
+def _ended_ns(run: RunInfo) -> int:
+    """When anything last happened; a process that recorded nothing has only its start and its end."""
+    processes = [process for part in run.segments for process in part.processes]
+    return max(max(one.started_ns, one.last_ns, one.ended_ns or 0) for one in processes)

@@ -42,7 +42,11 @@ class Rollup:
 
 
 def exponent_for(low: int, high: int, buckets: int) -> int:
-    """The least width that covers low to high in at most so many buckets, as a power of two."""
+    """The least width that covers low to high in at most so many buckets, as a power of two.
+
+    An edge always lies at zero, so a range on both sides of it takes two buckets however few are asked for.
+    """
+    buckets = max(buckets, 2 if low < 0 <= high else 1)
     exponent = 0
     while (high >> exponent) - (low >> exponent) + 1 > buckets:
         exponent += 1
@@ -52,7 +56,7 @@ def exponent_for(low: int, high: int, buckets: int) -> int:
 def roll_up(x: Ints, times: Ints, values: Floats, exponent: int) -> Rollup:
     """Buckets raw rows; `values` has a row for each x. The last value is the one logged last."""
     index = x >> exponent
-    if len(index) > 1 and (np.diff(index) < 0).any():
+    if (index[1:] < index[:-1]).any():
         order = np.argsort(index, kind="stable")
         index, times, values = index[order], times[order], values[order]
     starts, ends = _groups(index)
@@ -65,7 +69,7 @@ def roll_up(x: Ints, times: Ints, values: Floats, exponent: int) -> Rollup:
         last_ns=times[ends - 1],
         minimum=_finite(np.minimum.reduceat(_without(values, finite, np.inf, clean), starts)),
         maximum=_finite(np.maximum.reduceat(_without(values, finite, -np.inf, clean), starts)),
-        total=np.add.reduceat(_without(values, finite, 0.0, clean), starts),
+        total=_sums(_without(values, finite, 0.0, clean), starts),
         last=values[ends - 1],
         nonfinite=np.add.reduceat((~finite).astype(np.int64), starts),
     )
@@ -88,7 +92,7 @@ def merge(parts: Sequence[Rollup], exponent: int) -> Rollup:
         last_ns=last_ns[order][ends - 1],
         minimum=np.fmin.reduceat(joined("minimum"), starts),
         maximum=np.fmax.reduceat(joined("maximum"), starts),
-        total=np.add.reduceat(joined("total"), starts),
+        total=_sums(joined("total"), starts),
         last=joined("last")[ends - 1],
         nonfinite=np.add.reduceat(joined("nonfinite"), starts).astype(np.int64),
     )
@@ -101,9 +105,7 @@ def pack_axis(rollup: Rollup) -> list[bytes]:
 
 def pack_column(rollup: Rollup, column: int) -> bytes:
     """One column of a rollup, packed."""
-    extremes = np.concatenate(
-        [rollup.minimum[:, column], rollup.maximum[:, column], rollup.last[:, column]]
-    )
+    extremes = np.concatenate([rollup.minimum[:, column], rollup.maximum[:, column], rollup.last[:, column]])
     parts = [
         pack_floats(extremes),
         pack_floats(rollup.total[:, column]),
@@ -147,6 +149,12 @@ def beside(columns: Sequence[Rollup]) -> Rollup:
 def _groups(index: Ints) -> tuple[Ints, Ints]:
     starts = np.flatnonzero(np.r_[True, index[1:] != index[:-1]])
     return starts, np.r_[starts[1:], len(index)]
+
+
+def _sums(values: Floats, starts: Ints) -> Floats:
+    # A sum beyond what float64 holds is infinite; a warning would reach whoever logged such numbers.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.add.reduceat(values, starts)
 
 
 def _without(values: Floats, finite: NDArray[np.bool_], instead: float, clean: np.bool_) -> Floats:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepscope.schema.series import Source
 from stepscope.store import rollup
 from stepscope.store.chunks import pack_floats, pack_ints
 
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
-
-    from stepscope.schema.series import Source
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
@@ -53,11 +52,12 @@ class Sealer:
         self._connection = connection
         self._sets: dict[tuple[Source, tuple[str, ...]], KeySet] = {}
 
-    def append(
-        self, source: Source, keys: Sequence[str], steps: Ints, times: Ints, values: Floats
-    ) -> None:
+    def append(self, source: Source, keys: Sequence[str], steps: Ints, times: Ints, values: Floats) -> None:
         """Adds rows: whole blocks are sealed at once, the rest goes to the tail."""
         if len(steps) == 0:
+            return
+        if len(set(keys)) < len(keys):
+            self._append_namesakes(source, keys, steps, times, values)
             return
         key_set = self._key_set(source, tuple(keys))
         rows = np.empty((len(steps), len(keys) + 2))
@@ -74,15 +74,30 @@ class Sealer:
     def seal(self, run_id: str, segment: str, rank: int, host: str) -> None:
         """Seals what a process that has ended left loose, and forgets its key sets."""
         place = (run_id, segment, rank, host)
-        for known, key_set in list(self._sets.items()):
-            source = known[0]
-            if (source.run_id, source.segment, source.rank, source.host) == place:
-                self._seal_blocks(key_set, least=1)
-                del self._sets[known]
+        # Asked of the file: an agent that came after another has never met some of these sets.
+        loose = self._connection.execute(
+            "SELECT device, axis, keys FROM key_set WHERE run_id = ? AND segment = ? AND rank = ?"
+            " AND host = ? AND EXISTS (SELECT 1 FROM tail WHERE key_set_id = key_set.id)",
+            place,
+        ).fetchall()
+        for device, axis, keys in loose:
+            key_set = self._key_set(Source(*place, device, axis), tuple(json.loads(keys)))
+            self._seal_blocks(key_set, least=1)
+        for known in [one for one in self._sets if _labels(one[0])[:4] == place]:
+            del self._sets[known]
 
     def forget(self) -> None:
-        """Drops what is remembered of loose rows, after a transaction that did not go through."""
+        """Drops what is remembered of the file, when a transaction failed or a run was deleted."""
         self._sets.clear()
+
+    def _append_namesakes(
+        self, source: Source, keys: Sequence[str], steps: Ints, times: Ints, values: Floats
+    ) -> None:
+        """Adds rows in which a key comes twice, as the keys 1 and "1" do: each column is kept."""
+        first = [at for at, key in enumerate(keys) if key not in keys[:at]]
+        again = [at for at in range(len(keys)) if at not in first]
+        for columns in (first, again):
+            self.append(source, [keys[at] for at in columns], steps, times, values[:, columns])
 
     def _key_set(self, source: Source, keys: tuple[str, ...]) -> KeySet:
         known = self._sets.get((source, keys))
@@ -93,8 +108,8 @@ class Sealer:
     def _load(self, source: Source, keys: tuple[str, ...]) -> KeySet | None:
         row = self._connection.execute(
             "SELECT id, blocks FROM key_set WHERE run_id = ? AND segment = ? AND rank = ? AND host = ?"
-            " AND device = ? AND keys = ?",
-            (*_labels(source), json.dumps(keys)),
+            " AND device = ? AND axis = ? AND keys = ?",
+            (*_labels(source), source.axis, json.dumps(keys)),
         ).fetchone()
         if row is None:
             return None
@@ -125,9 +140,7 @@ class Sealer:
                 (*_labels(source), key),
             ).fetchone()
             made.series_ids.append(series_id)
-            self._connection.execute(
-                "INSERT INTO member VALUES (?, ?, ?)", (series_id, made.id, position)
-            )
+            self._connection.execute("INSERT INTO member VALUES (?, ?, ?)", (series_id, made.id, position))
         return made
 
     def _put_tail(self, key_set: KeySet, rows: Floats) -> None:
@@ -142,8 +155,6 @@ class Sealer:
         key_set.pieces += 1
 
     def _seal_blocks(self, key_set: KeySet, least: int) -> None:
-        if not key_set.loose:
-            return
         rows = np.concatenate(key_set.loose)
         if key_set.pieces:
             self._connection.execute("DELETE FROM tail WHERE key_set_id = ?", (key_set.id,))
@@ -152,9 +163,7 @@ class Sealer:
         while len(rows) - at >= least:
             self._seal_block(key_set, rows[at : at + BLOCK_ROWS])
             at += BLOCK_ROWS
-        self._connection.execute(
-            "UPDATE key_set SET blocks = ? WHERE id = ?", (key_set.blocks, key_set.id)
-        )
+        self._connection.execute("UPDATE key_set SET blocks = ? WHERE id = ?", (key_set.blocks, key_set.id))
         if at < len(rows):
             rest = rows[at:].copy()
             key_set.loose = [rest]
@@ -171,15 +180,15 @@ class Sealer:
         )
         x = steps if key_set.source.axis == "step" else times // NS
         low, high = int(x.min()), int(x.max())
-        rolled = rollup.roll_up(
-            x, times, values, rollup.exponent_for(low, high, rollup.NODE_BUCKETS)
-        )
+        rolled = rollup.roll_up(x, times, values, rollup.exponent_for(low, high, rollup.NODE_BUCKETS))
         self._put_chunks(key_set, values, rolled)
         self._put_node(key_set, 1, number, (low, high), rolled)
         key_set.blocks += 1
         self._close_levels(key_set, number)
 
     def _put_chunks(self, key_set: KeySet, values: Floats, rolled: rollup.Rollup) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = rolled.total.sum(axis=0)
         self._connection.executemany(
             "INSERT INTO chunk VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
@@ -190,7 +199,7 @@ class Sealer:
                     len(values),
                     _least(rolled.minimum[:, column]),
                     _greatest(rolled.maximum[:, column]),
-                    float(rolled.total[:, column].sum()),
+                    float(total[column]),
                     float(values[0, column]),
                     float(values[-1, column]),
                     int(rolled.nonfinite[:, column].sum()),
@@ -208,14 +217,22 @@ class Sealer:
         reach: tuple[int, int],
         rolled: rollup.Rollup,
     ) -> None:
+        axis = rollup.pack_axis(rolled)
         cursor = self._connection.execute(
             "INSERT INTO node (key_set_id, level, number, low, high, exponent, buckets,"
             " starts, counts, times) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (key_set.id, level, number, *reach, rolled.exponent, len(rolled.index))
-            + tuple(rollup.pack_axis(rolled)),
+            (
+                key_set.id,
+                level,
+                number,
+                *reach,
+                rolled.exponent,
+                len(rolled.index),
+                *axis,
+            ),
         )
         self._connection.executemany(
-            "INSERT OR IGNORE INTO rollup VALUES (?, ?, ?)",
+            "INSERT INTO rollup VALUES (?, ?, ?)",
             [
                 (series_id, cursor.lastrowid, rollup.pack_column(rolled, column))
                 for column, series_id in enumerate(key_set.series_ids)
@@ -266,9 +283,7 @@ class Sealer:
 
 def loose_rows(connection: sqlite3.Connection, key_set_id: int, keys: int) -> list[Floats]:
     """The pieces of a key set's tail, in order."""
-    rows = connection.execute(
-        "SELECT data FROM tail WHERE key_set_id = ? ORDER BY id", (key_set_id,)
-    )
+    rows = connection.execute("SELECT data FROM tail WHERE key_set_id = ? ORDER BY id", (key_set_id,))
     return [np.frombuffer(data).reshape(-1, keys + 2) for (data,) in rows]
 
 

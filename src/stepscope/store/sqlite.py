@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
+import struct
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import zstandard
 
 from stepscope.errors import StoreError
 from stepscope.schema.record import Event
 from stepscope.schema.run import Process, RunInfo, segments_of
 from stepscope.schema.series import SeriesInfo
-from stepscope.store import history, tables
+from stepscope.store import history
 from stepscope.store.base import Reader, Store
+from stepscope.store.connecting import connect_to_read, connect_to_write
 from stepscope.store.sealing import Sealer
 
 if TYPE_CHECKING:
@@ -30,83 +33,107 @@ _PROCESS = (
     " dropped, lost, facts"
 )
 
+# What reading provokes in a file that is damaged, or forged.
+_DAMAGE = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    sqlite3.Error,
+    StopIteration,
+    struct.error,
+    TypeError,
+    ValueError,
+    zstandard.ZstdError,
+)
+
 
 class SqliteReader(Reader):
     """Reads a store somebody else may be writing at the moment."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._connection = _connect_read_only(path)
+        self._connection = connect_to_read(path)
 
     def runs(self) -> list[RunInfo]:
         """All runs, oldest first."""
-        processes: dict[str, list[Process]] = {}
-        for process in self._processes():
-            processes.setdefault(process.run_id, []).append(process)
-        rows = self._connection.execute(
-            "SELECT id, name, project, created_ns FROM run ORDER BY created_ns, id"
-        )
-        return [
-            RunInfo(*row, segments=segments_of(processes[row[0]]))
-            for row in rows
-            if row[0] in processes
-        ]
+        with self._view():
+            processes: dict[str, list[Process]] = {}
+            for process in self._processes():
+                processes.setdefault(process.run_id, []).append(process)
+            rows = self._connection.execute(
+                "SELECT id, name, project, created_ns FROM run ORDER BY created_ns, id"
+            )
+            return [
+                RunInfo(run_id, name, project, created_ns, segments_of(processes[run_id]))
+                for run_id, name, project, created_ns in rows
+                if run_id in processes
+            ]
 
     def processes(self, run_id: str) -> list[Process]:
         """Every process that recorded a run, in the order they were met."""
-        return self._processes(run_id)
+        with self._view():
+            return self._processes(run_id)
 
-    def keys(self, run_id: str, *, limit: int | None = None, after: str = "") -> list[SeriesInfo]:
+    def keys(self, run_id: str, *, limit: int | None = None, after: str | None = None) -> list[SeriesInfo]:
         """The keys of a run in alphabetical order, a page of them where a limit is given."""
-        rows = self._connection.execute(
-            "SELECT key, sum(points), group_concat(DISTINCT rank), last, max(last_ns) FROM series"
-            " WHERE run_id = ? AND key > ? GROUP BY key ORDER BY key LIMIT ?",
-            (run_id, after, -1 if limit is None else limit),
-        )
-        return [
-            SeriesInfo(key, points, tuple(sorted(int(rank) for rank in ranks.split(","))), last)
-            for key, points, ranks, last, _ in rows
-        ]
+        with self._view():
+            rows = self._connection.execute(
+                "SELECT key, sum(points), group_concat(DISTINCT rank), last, max(last_ns)"
+                " FROM series WHERE run_id = ? AND (? IS NULL OR key > ?)"
+                " GROUP BY key ORDER BY key LIMIT ?",
+                (run_id, after, after, -1 if limit is None else limit),
+            )
+            return [
+                SeriesInfo(key, points, tuple(sorted(int(rank) for rank in ranks.split(","))), last)
+                for key, points, ranks, last, _ in rows
+            ]
 
     def points(self, selection: Selection) -> Points:
         """Every point of a series, in the order it was logged."""
-        with self._snapshot():
+        with self._view():
             return history.read_points(self._connection, selection)
 
     def buckets(
         self, selection: Selection, most: int, low: int | None = None, high: int | None = None
     ) -> Buckets:
         """A series in at most so many buckets, between two steps (or seconds) where given."""
-        with self._snapshot():
+        with self._view():
             return history.read_buckets(self._connection, selection, most, low, high)
 
     def events(self, run_id: str, kind: str | None = None) -> list[Event]:
         """What happened in a run, oldest first."""
-        rows = self._connection.execute(
-            "SELECT kind, time_ns, step, rank, segment, fields FROM event"
-            " WHERE run_id = ? AND (? IS NULL OR kind = ?) ORDER BY time_ns, id",
-            (run_id, kind, kind),
-        )
-        return [Event(*row[:5], fields=json.loads(row[5])) for row in rows]
+        with self._view():
+            rows = self._connection.execute(
+                "SELECT kind, time_ns, step, rank, segment, fields FROM event"
+                " WHERE run_id = ? AND (? IS NULL OR kind = ?) ORDER BY time_ns, id",
+                (run_id, kind, kind),
+            )
+            return [
+                Event(found, time_ns, step, rank, segment, json.loads(fields))
+                for found, time_ns, step, rank, segment, fields in rows
+            ]
 
     def arrays(self, run_id: str, key: str) -> list[tuple[int | None, NDArray[np.generic]]]:
         """Steps and arrays logged under a key, oldest first."""
-        rows = self._connection.execute(
-            "SELECT step, fields, data FROM array WHERE run_id = ? AND key = ? ORDER BY id",
-            (run_id, key),
-        )
         found = []
-        for step, text, data in rows:
-            fields = json.loads(text)
-            shaped = np.frombuffer(data, fields["dtype"]).reshape(fields["shape"])
-            found.append((step, shaped))
+        with self._view():
+            rows = self._connection.execute(
+                "SELECT step, fields, data FROM array WHERE run_id = ? AND key = ? ORDER BY id",
+                (run_id, key),
+            )
+            for step, text, data in rows:
+                fields = json.loads(text)
+                shaped = np.frombuffer(data, fields["dtype"]).reshape(fields["shape"])
+                found.append((step, shaped))
         return found
 
     def alerts(self, run_id: str) -> list[dict[str, Any]]:
         """The alerts of a run, oldest first."""
         return self._documents(
             "SELECT rule, severity, message, fired_ns, resolved_ns, fields FROM alert"
-            " WHERE run_id = ? ORDER BY fired_ns",
+            " WHERE run_id = ? ORDER BY fired_ns, id",
             run_id,
         )
 
@@ -114,29 +141,36 @@ class SqliteReader(Reader):
         """The findings of a run, oldest first."""
         return self._documents(
             "SELECT problem, severity, opened_ns, closed_ns, fields FROM finding"
-            " WHERE run_id = ? ORDER BY opened_ns",
+            " WHERE run_id = ? ORDER BY opened_ns, id",
             run_id,
         )
 
+    def progress_of_all(self) -> dict[int, int]:
+        """How far each journal file was ingested."""
+        with self._view():
+            return dict(self._connection.execute("SELECT file_id, offset FROM journal").fetchall())
+
     def bytes_used(self) -> int:
         """What the store takes on disk: pages in use, free ones left out."""
-        (pages,) = self._connection.execute("PRAGMA page_count").fetchone()
-        (free,) = self._connection.execute("PRAGMA freelist_count").fetchone()
-        (size,) = self._connection.execute("PRAGMA page_size").fetchone()
-        return int((pages - free) * size)
+        with self._view():
+            (pages,) = self._connection.execute("PRAGMA page_count").fetchone()
+            (free,) = self._connection.execute("PRAGMA freelist_count").fetchone()
+            (size,) = self._connection.execute("PRAGMA page_size").fetchone()
+            return int((pages - free) * size)
 
     def close(self) -> None:
         """Closes the connection."""
         self._connection.close()
 
     def _documents(self, query: str, run_id: str) -> list[dict[str, Any]]:
-        cursor = self._connection.execute(query, (run_id,))
-        names = [column[0] for column in cursor.description]
         found = []
-        for row in cursor:
-            document = dict(zip(names, row, strict=True))
-            document.update(json.loads(document.pop("fields")))
-            found.append(document)
+        with self._view():
+            cursor = self._connection.execute(query, (run_id,))
+            names = [column[0] for column in cursor.description]
+            for row in cursor:
+                document = dict(zip(names, row, strict=True))
+                document.update(json.loads(document.pop("fields")))
+                found.append(document)
         return found
 
     def _processes(self, run_id: str | None = None) -> list[Process]:
@@ -148,38 +182,29 @@ class SqliteReader(Reader):
         return [_process(row) for row in rows]
 
     @contextlib.contextmanager
-    def _snapshot(self) -> Iterator[None]:
-        """Holds the view of one moment over several queries."""
-        if self._connection.in_transaction:
-            yield
-            return
-        self._connection.execute("BEGIN")
+    def _view(self) -> Iterator[None]:
+        """Holds the view of one moment over several queries; says so where the file is damaged."""
         try:
-            yield
-        finally:
-            self._connection.execute("COMMIT")
+            if self._connection.in_transaction:
+                yield
+            else:
+                with _read_transaction(self._connection):
+                    yield
+        except sqlite3.ProgrammingError:  # closed, or misused: no fault of the file
+            raise
+        except _DAMAGE as error:
+            raise StoreError(
+                f"{self.path} cannot be read, it seems to be damaged: {error}. "
+                "Restore it from a copy, or move it away to begin a new one."
+            ) from error
 
 
 class SqliteStore(SqliteReader, Store):
     """The store's one writer. The caller holds the agent's lock: SQLite's own is not enough for us."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
-        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        try:
-            # FULL: a journal is deleted once its rows are committed, so they must outlive a power cut.
-            self._connection.executescript(
-                "PRAGMA busy_timeout = 5000; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL;"
-                "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY;"
-            )
-            tables.migrate(self._connection, path)
-        except sqlite3.DatabaseError as error:
-            self._connection.close()
-            raise StoreError(f"{path} cannot be opened as a store: {error}.") from error
-        except StoreError:
-            self._connection.close()
-            raise
+        self._connection = connect_to_write(path)
         self._sealer = Sealer(self._connection)
 
     @contextlib.contextmanager
@@ -198,7 +223,9 @@ class SqliteStore(SqliteReader, Store):
     def put_process(self, process: Process) -> None:
         """Notes a process, or what has become of it."""
         self._connection.execute(
-            "INSERT OR IGNORE INTO run VALUES (?, ?, ?, ?)",
+            "INSERT INTO run VALUES (?, ?, ?, ?)"
+            # A run whose opening was damaged is named by its id until an opening is read.
+            " ON CONFLICT DO UPDATE SET name = excluded.name, project = excluded.project WHERE name = id",
             (process.run_id, process.name, process.project, process.started_ns),
         )
         self._connection.execute(
@@ -257,15 +284,12 @@ class SqliteStore(SqliteReader, Store):
             ),
         )
 
-    def put_array(
-        self, run_id: str, segment: str, rank: int, fields: dict[str, Any], raw: bytes
-    ) -> None:
+    def put_array(self, run_id: str, segment: str, rank: int, fields: dict[str, Any], raw: bytes) -> None:
         """Keeps an array; `fields` has key, step, time, dtype and shape."""
         self._connection.execute(
             "INSERT INTO array (run_id, segment, rank, key, time_ns, step, fields, data)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (run_id, segment, rank, fields["key"], fields["time"], fields["step"])
-            + (json.dumps(fields), raw),
+            (run_id, segment, rank, fields["key"], fields["time"], fields["step"], json.dumps(fields), raw),
         )
 
     def progress(self, file_id: int) -> tuple[int, int]:
@@ -277,59 +301,41 @@ class SqliteStore(SqliteReader, Store):
 
     def set_progress(self, file_id: int, offset: int, lost: int) -> None:
         """Notes how far a journal file is ingested, within the transaction that holds its rows."""
-        self._connection.execute(
-            "INSERT OR REPLACE INTO journal VALUES (?, ?, ?)", (file_id, offset, lost)
-        )
+        self._connection.execute("INSERT OR REPLACE INTO journal VALUES (?, ?, ?)", (file_id, offset, lost))
 
     def forget_progress(self, file_ids: Sequence[int]) -> None:
         """Drops the notes on files that no longer exist."""
-        self._connection.executemany(
-            "DELETE FROM journal WHERE file_id = ?", [(one,) for one in file_ids]
-        )
+        self._connection.executemany("DELETE FROM journal WHERE file_id = ?", [(one,) for one in file_ids])
 
     def delete_run(self, run_id: str) -> None:
         """Deletes a run and gives its space back."""
         with self.transaction():
             self._connection.execute("DELETE FROM run WHERE id = ?", (run_id,))
+        self._sealer.forget()
         self._connection.execute("PRAGMA incremental_vacuum").fetchall()
+        self._fold_log()
 
     def close(self) -> None:
         """Folds the write-ahead log into the file, so that it can be read where nothing may be written."""
         with contextlib.suppress(sqlite3.Error):
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._fold_log()
         super().close()
+
+    def _fold_log(self) -> None:
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+@contextlib.contextmanager
+def _read_transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:  # some errors have ended it already
+            connection.execute("COMMIT")
 
 
 def _process(row: tuple[Any, ...]) -> Process:
     names = ["run_id", "name", "project", *_PROCESS.split(", ")]
     fields = dict(zip(names, row, strict=True))
     return Process(**{**fields, "facts": json.loads(fields["facts"])})
-
-
-def _connect_read_only(path: Path) -> sqlite3.Connection:
-    if not path.exists():
-        raise StoreError(
-            f"There is no store at {path}. Record a run first, or name another folder with "
-            "STEPSCOPE_DIR."
-        )
-    last_error: sqlite3.Error | None = None
-    # A file on read-only media cannot have its shared-memory index made: read it as unchanging.
-    for mode in ("mode=ro", "mode=ro&immutable=1"):
-        connection = sqlite3.connect(
-            f"{path.absolute().as_uri()}?{mode}",
-            uri=True,
-            isolation_level=None,
-            check_same_thread=False,
-        )
-        try:
-            connection.executescript(
-                "PRAGMA busy_timeout = 5000; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;"
-                "PRAGMA query_only = ON;"
-            )
-            tables.check(tables.version_of(connection), path)
-        except sqlite3.Error as error:
-            connection.close()
-            last_error = error
-        else:
-            return connection
-    raise StoreError(f"{path} cannot be read as a store: {last_error}.") from last_error

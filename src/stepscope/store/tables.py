@@ -63,7 +63,7 @@ CREATE TABLE key_set (
     axis        TEXT NOT NULL,
     keys        TEXT NOT NULL,
     blocks      INTEGER NOT NULL DEFAULT 0,
-    UNIQUE (run_id, segment, rank, host, device, keys)
+    UNIQUE (run_id, segment, rank, host, device, axis, keys)
 );
 
 CREATE TABLE member (
@@ -190,24 +190,36 @@ MIGRATIONS = (_FIRST,)
 VERSION = len(MIGRATIONS)
 
 
-def migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Brings a file to this version, in one transaction; refuses one made by a newer stepscope."""
-    found = version_of(connection)
-    check(found, path)
-    for number in range(found, VERSION):
+def migrate(connection: sqlite3.Connection) -> None:
+    """Brings a file to this version, each version in one transaction."""
+    for number in range(_version_of(connection), VERSION):
         script = MIGRATIONS[number]
-        connection.executescript(
-            f"BEGIN IMMEDIATE; {script} PRAGMA user_version = {number + 1}; COMMIT;"
-        )
+        connection.executescript(f"BEGIN IMMEDIATE; {script} PRAGMA user_version = {number + 1}; COMMIT;")
 
 
-def version_of(connection: sqlite3.Connection) -> int:
+def check_before_writing(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuses a file made by a newer stepscope, and one made by another program."""
+    found = _version_of(connection)
+    _refuse_newer(found, path)
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if found == 0 and tables:
+        raise StoreError(f"{path} is a database of another program. Name another folder.")
+
+
+def check_before_reading(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuses a file made by a newer stepscope, and one that has no tables of ours."""
+    found = _version_of(connection)
+    _refuse_newer(found, path)
+    if found == 0:
+        raise StoreError(f"{path} is not a store of stepscope, or one that is only being made.")
+
+
+def _version_of(connection: sqlite3.Connection) -> int:
     """The version a file was written by; 0 for an empty one."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def check(found: int, path: Path) -> None:
-    """Refuses a file this stepscope does not understand."""
+def _refuse_newer(found: int, path: Path) -> None:
     if found > VERSION:
         raise StoreError(
             f"{path} has version {found}, this stepscope knows up to {VERSION}. "

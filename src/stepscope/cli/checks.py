@@ -1,0 +1,197 @@
+"""Checks of the place runs are recorded in, each a question with one answer."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from stepscope import filesystem
+from stepscope.agent.election import agent_pid
+from stepscope.cli.text import size
+from stepscope.errors import StoreError
+from stepscope.journal.folder import list_journals
+from stepscope.journal.reader import written_so_far
+from stepscope.store.place import database
+from stepscope.store.sqlite import SqliteReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from stepscope.config.sections import Settings
+
+Outcome = Literal["ok", "note", "problem"]
+
+OLDEST_SQLITE = (3, 35, 0)
+"""The first whose ON CONFLICT needs no list of columns."""
+
+COMFORTABLE_BYTES = 1 << 30
+START_WITHIN_S = 30.0
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was looked at, how it stands, and what to do about it."""
+
+    name: str
+    outcome: Outcome
+    found: str
+    remedy: str = ""
+    """Empty when there is nothing to do. A problem stops recording; a note does not."""
+
+
+def check_python() -> Check:
+    """Which Python this is, and whether the system is one that is supported."""
+    found = f"{platform.python_version()} at {sys.executable}"
+    if sys.platform != "linux":
+        return Check(
+            "python",
+            "note",
+            f"{found}, on {platform.system()}",
+            "stepscope is tested on Linux; what it learns from /proc is missing elsewhere.",
+        )
+    return Check("python", "ok", found)
+
+
+def check_folder(folder: Path) -> Check:
+    """Whether the store folder is there, or can be made, and takes files."""
+    place = _existing(folder)
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        return Check(
+            "store",
+            "problem",
+            f"{place} takes no files: {error.strerror}.",
+            "Give this user write access, or name another folder with STEPSCOPE_DIR.",
+        )
+    if place != folder:
+        return Check("store", "ok", f"{folder} will be made by the first run")
+    return Check("store", "ok", f"{folder} is there and takes files")
+
+
+def check_file_system(folder: Path, mounts: Path = filesystem.MOUNTS) -> Check:
+    """What kind of file system the folder is on, and where that puts the database."""
+    kind = filesystem.kind_of(folder, mounts)
+    if not filesystem.is_network(kind):
+        return Check("file system", "ok", f"{kind or 'of unknown kind'}, local")
+    return Check(
+        "file system",
+        "note",
+        f"{kind}, shared over the network; the database is {database(folder, mounts)}",
+        "Other hosts read this store through their own database. To have one place, name a folder on a "
+        "local disk with STEPSCOPE_DIR.",
+    )
+
+
+def check_space(folder: Path, settings: Settings) -> Check:
+    """Whether the disk has room."""
+    free = shutil.disk_usage(_existing(folder)).free
+    found = f"{size(free)} free"
+    remedy = "Free some space, or name a folder on another disk with STEPSCOPE_DIR."
+    if free < 4 * settings.recorder.segment_bytes:
+        return Check("space", "problem", found, remedy)
+    if free < COMFORTABLE_BYTES:
+        return Check("space", "note", found, remedy)
+    return Check("space", "ok", found)
+
+
+def check_journal(folder: Path, settings: Settings, mounts: Path = filesystem.MOUNTS) -> Check:
+    """Whether the journal is memory-mapped or written with write()."""
+    mapping = settings.recorder.mapping
+    if mapping == "never":
+        return Check("journal", "ok", "written with write(), as recorder.mapping asks")
+    kind = filesystem.kind_of(folder, mounts)
+    if mapping == "always" or filesystem.keeps_reserved_space(kind):
+        return Check("journal", "ok", "memory-mapped")
+    return Check(
+        "journal",
+        "note",
+        f"written with write(): on {kind} a mapped file may fail when the disk is full",
+        "For memory-mapped journals name a folder on a local ext4 or xfs disk with STEPSCOPE_DIR.",
+    )
+
+
+def check_unread(folder: Path) -> Check:
+    """How much of the journals no agent has taken in yet."""
+    waiting = sum(_unread(folder))
+    if waiting and agent_pid(folder) is None:
+        return Check(
+            "unread", "note", f"{size(waiting)} wait in journals", "Take them in with: stepscope runs"
+        )
+    return Check("unread", "ok", f"{size(waiting)} wait in journals" if waiting else "nothing waits")
+
+
+def _unread(folder: Path) -> Iterator[int]:
+    try:
+        reader = SqliteReader(database(folder))
+    except StoreError:
+        progress = {}
+    else:
+        progress = reader.progress_of_all()
+        reader.close()
+    for _, path in list_journals(folder):
+        written = written_so_far(path)
+        yield max(written.end - progress.get(written.file_id, 0), 0)
+
+
+def check_agent(folder: Path, settings: Settings) -> Check:
+    """Whether an agent attends to the folder, or one can be started."""
+    pid = agent_pid(folder)
+    if pid is not None:
+        return Check("agent", "ok", f"process {pid} attends to this folder")
+    if settings.agent.mode != "process":
+        return Check("agent", "ok", f"none now; agent.mode is {settings.agent.mode}")
+    try:
+        subprocess.run([sys.executable, "-c", ""], check=True, timeout=START_WITHIN_S)
+    except (OSError, subprocess.SubprocessError) as error:
+        return Check(
+            "agent",
+            "note",
+            f"no process can be started here: {error}",
+            "Set STEPSCOPE_AGENT__MODE=thread to have the agent inside the training process.",
+        )
+    return Check("agent", "ok", "none now; the first run starts one")
+
+
+def check_sqlite(folder: Path) -> Check:
+    """Whether the SQLite library is new enough, and the store's file one this stepscope reads."""
+    library = f"SQLite {sqlite3.sqlite_version}"
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        needed = ".".join(map(str, OLDEST_SQLITE))
+        return Check(
+            "database",
+            "problem",
+            f"{library} is too old; {needed} or newer is needed.",
+            "Use a Python built with a newer SQLite, such as the one conda installs.",
+        )
+    path = database(folder)
+    if not path.exists():
+        return Check("database", "ok", f"{library}; no store file yet")
+    try:
+        reader = SqliteReader(path)
+    except StoreError as error:
+        return Check("database", "problem", str(error), "Move the file away to begin a new store.")
+    taken = reader.bytes_used()
+    reader.close()
+    return Check("database", "ok", f"{library}; {path}, version {_version(path)}, {size(taken)}")
+
+
+def _version(path: Path) -> int:
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    try:
+        return int(connection.execute("PRAGMA user_version").fetchone()[0])
+    finally:
+        connection.close()
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest one above it that exists."""
+    return next(place for place in (folder, *folder.absolute().parents) if place.exists())

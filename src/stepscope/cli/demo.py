@@ -1,0 +1,121 @@
+"""Trains a small model and watches it."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import shlex
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from stepscope.cli.main import FINE
+from stepscope.cli.text import duration, emit, number, say
+from stepscope.config.find import settings_for
+from stepscope.reading import open_store
+from stepscope.recorder.monitor import TrainingMonitor
+from stepscope.recorder.phases import STEP_SECONDS, phase_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from stepscope.reading import Run
+
+INTERRUPTED = 130
+PHASES = ("data", "forward", "backward", "optimizer")
+REDRAW_S = 0.1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares how long to train, and where to keep it."""
+    parser.add_argument("--steps", type=_count, default=500, metavar="N", help="steps to train (500)")
+    parser.add_argument("--simulate", action="store_true", help="invent a run instead of training")
+    parser.add_argument(
+        "--simulate_steps", "--simulate-steps", type=_count, metavar="N", help="steps to invent"
+    )
+    parser.add_argument("--exit", action="store_true", help="end without waiting for Enter")
+    parser.add_argument(
+        "--directory", "--store", metavar="DIR", help="store folder (default: STEPSCOPE_DIR, else .stepscope)"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Records a run and prints what became of it."""
+    name = settings_for().run or f"demo-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+    monitor = TrainingMonitor(run=name, directory=options.directory)
+    segment = monitor.identity.segment
+    emit([f"run      {name}", f"folder   {monitor.directory}"])
+    sys.stdout.flush()
+    code = FINE
+    try:
+        with monitor:
+            _work(monitor, options)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    store = open_store(monitor.directory)
+    emit(_summary(store.run(monitor.run_id), segment))
+    emit(_next_commands(name, options.directory))
+    store.close()
+    if sys.stdin.isatty() and not options.exit and code == FINE:
+        input("Press Enter to end. ")
+    return code
+
+
+def _work(monitor: TrainingMonitor, options: argparse.Namespace) -> None:
+    from stepscope.launcher import demo, demo_simulated  # lazy: numpy is no part of a command's help
+
+    if options.simulate or options.simulate_steps is not None:
+        steps = options.simulate_steps or options.steps
+        demo_simulated.simulate(monitor, steps, _progress(steps))
+        return
+    model = demo.small_model()
+    say(f"Training a small network with {model.library} for {options.steps} steps.")
+    demo.train(monitor, model, options.steps, _progress(options.steps))
+
+
+def _progress(steps: int) -> Callable[[int, float], None]:
+    """Draws one line over itself on a terminal; elsewhere nothing."""
+    if not sys.stderr.isatty():
+        return lambda _done, _loss: None
+    drawn_at = 0.0
+
+    def draw(done: int, loss: float) -> None:
+        nonlocal drawn_at
+        now = time.monotonic()
+        if now - drawn_at >= REDRAW_S or done == steps:
+            drawn_at = now
+            end = "\n" if done == steps else ""
+            print(f"\r\x1b[Kstep {done}/{steps}  loss {number(loss)}", end=end, file=sys.stderr, flush=True)
+
+    return draw
+
+
+def _summary(one: Run, segment: str) -> Iterator[str]:
+    """What the store has of the run: read back, not remembered."""
+    yield f"status   {one.status}{f', {one.reason}' if one.reason else ''}"
+    keys = [known.key for known in one.keys()]  # noqa: SIM118 - a run is no dict
+    logged = {key: one.series(key, segment=segment).values for key in keys}
+    steps = len(logged.get(STEP_SECONDS, ()))
+    if steps == 0:
+        yield "steps    none"
+        return
+    total_s = float(logged[STEP_SECONDS].sum())
+    loss, accuracy = logged["loss"], logged["accuracy"]
+    yield f"steps    {len(loss)} in {duration(total_s)}, {number(steps / total_s)} steps/s"
+    yield f"loss     {number(loss[0])} at first, {number(loss[-1])} at last"
+    yield f"accuracy {number(accuracy[-1])} at last"
+    shares = {name: float(logged[phase_key(name)].sum()) / total_s for name in PHASES}
+    shares["other"] = max(0.0, 1 - sum(shares.values()))
+    yield "time     " + ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
+
+
+def _next_commands(name: str, folder: str | None) -> Iterator[str]:
+    where = "" if folder is None else f" --store {shlex.quote(folder)}"
+    yield f"next     stepscope show {shlex.quote(name)}{where}"
+    yield f"         stepscope export {shlex.quote(name)} --output demo.csv{where}"
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of steps; give 1 or more.")
+    return int(text)

@@ -1,0 +1,81 @@
+"""Says what will and will not work on this machine, and why."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stepscope.cli import checks, gpu_checks
+from stepscope.cli.find import add_store_argument
+from stepscope.cli.main import FAILED, FINE
+from stepscope.cli.text import emit, paint, safe, screen_width, to_json
+from stepscope.config.find import settings_for
+from stepscope.config.sections import Settings
+from stepscope.errors import ConfigError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Sequence
+
+    from stepscope.cli.checks import Check
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares how to print, and which store to look at."""
+    add_store_argument(parser)
+    parser.add_argument("--json", action="store_true", help="print a JSON array")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints each check; fails when one would stop recording."""
+    done = list(_checks(options.store))
+    if options.json:
+        emit([to_json([asdict(check) for check in done])])
+    else:
+        emit(_lines(done))
+    return FAILED if any(check.outcome == "problem" for check in done) else FINE
+
+
+def _checks(store: str | None) -> Iterator[Check]:
+    yield checks.check_python()
+    try:
+        settings = settings_for()
+    except ConfigError as error:
+        settings = Settings()
+        yield checks.Check("settings", "problem", str(error), "See: stepscope config show")
+    else:
+        yield checks.Check("settings", "ok", "no mistakes")
+    folder = Path(store or settings.directory or ".stepscope").absolute()
+    yield checks.check_folder(folder)
+    yield checks.check_file_system(folder)
+    yield checks.check_space(folder, settings)
+    yield checks.check_journal(folder, settings)
+    yield checks.check_unread(folder)
+    yield checks.check_agent(folder, settings)
+    yield checks.check_sqlite(folder)
+    yield gpu_checks.check_gpu()
+    yield gpu_checks.check_torch()
+    yield gpu_checks.check_extras()
+
+
+def _lines(done: Sequence[Check]) -> Iterator[str]:
+    room = max(len(check.name) for check in done)
+    indent = " " * (room + 11)
+    for check in done:
+        label = paint(f"{check.outcome:<7}", check.outcome)
+        first, *rest = _wrapped(check.found, room)
+        yield f"{label}  {check.name:<{room}}  {first}"
+        yield from (indent + line for line in rest)
+        if check.remedy:
+            remedy = _wrapped(f"-> {check.remedy}", room)
+            yield from (indent + paint(line, "faint") for line in remedy)
+    problems = sum(check.outcome == "problem" for check in done)
+    yield ""
+    yield f"{problems} of these stop recording." if problems else "Nothing here stops recording."
+
+
+def _wrapped(words: str, room: int) -> list[str]:
+    width = max(screen_width() - room - 11, 20)
+    return textwrap.wrap(safe(words), width, break_long_words=False, break_on_hyphens=False)

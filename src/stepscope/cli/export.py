@@ -1,0 +1,144 @@
+"""Writes a run as CSV, JSON, JSON lines or Parquet."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stepscope.cli.epochs import KEY, by_epoch
+from stepscope.cli.find import add_run_arguments, chosen_run, near
+from stepscope.cli.main import FINE, MISUSED
+from stepscope.cli.rows import long_rows, wide_rows
+from stepscope.cli.target import whole_file, whole_files
+from stepscope.cli.text import safe, say, size
+from stepscope.errors import NotFound, StepscopeError
+from stepscope.exporters.csv_file import CsvFile
+from stepscope.exporters.json_file import JsonFile
+from stepscope.exporters.jsonl import JsonLines
+from stepscope.exporters.parquet import Parquet
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import BinaryIO
+
+    from stepscope.exporters.base import Exporter, Rows
+    from stepscope.reading import Run
+
+FORMATS: dict[str, Callable[[BinaryIO], Exporter]] = {
+    "csv": CsvFile,
+    "json": JsonFile,
+    "jsonl": JsonLines,
+    "parquet": Parquet,
+}
+ENDINGS = {
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
+STDOUT = "-"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares which run, in which form, and where to."""
+    add_run_arguments(parser)
+    parser.add_argument("--format", choices=FORMATS, help="default: by the output's ending, else csv")
+    parser.add_argument(
+        "--output", metavar="PATH", default=STDOUT, help="file to write; - is standard output"
+    )
+    parser.add_argument("--keys", metavar="A,B", help="only these keys, in this order")
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("--long", action="store_true", help="a row for each value, with its key")
+    shape.add_argument("--per-epoch", action="store_true", help="a CSV file for each epoch")
+    parser.add_argument("--force", action="store_true", help="replace files that exist")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Writes the run and says on standard error what was written."""
+    try:
+        format_name = _format(options)
+    except ValueError as error:
+        say(str(error))
+        return MISUSED
+    store, one = chosen_run(options)
+    keys = _chosen_keys(one, options.keys)
+    if options.per_epoch:
+        _write_per_epoch(one, keys, options)
+    else:
+        batches = long_rows(one, keys) if options.long else wide_rows(one, keys)
+        _write(batches, FORMATS[format_name], options)
+    store.close()
+    return FINE
+
+
+def _format(options: argparse.Namespace) -> str:
+    """The format that is wanted; raises ValueError with what to do when that cannot be told."""
+    ending = Path(options.output).suffix.lower()
+    to_stdout = options.output == STDOUT
+    if not (options.format or to_stdout or ending in ENDINGS):
+        known = ", ".join(ENDINGS)
+        raise ValueError(f"{options.output} has none of the endings {known}. Name the format with --format.")
+    chosen: str = options.format or ENDINGS.get(ending, "csv")
+    if options.per_epoch and chosen != "csv":
+        raise ValueError(f"--per-epoch writes CSV files, not {chosen}.")
+    if chosen == "parquet" and to_stdout and sys.stdout.isatty():
+        raise ValueError("A terminal cannot show Parquet. Name a file with --output.")
+    return chosen
+
+
+def _chosen_keys(one: Run, wanted: str | None) -> list[str]:
+    every = one.keys()
+    known = [info.key for info in every]
+    if wanted is None:
+        return known
+    # A key may itself have a comma.
+    chosen = [wanted] if wanted in known else list(dict.fromkeys(wanted.split(",")))
+    for key in chosen:
+        if key not in known:
+            raise NotFound(f"Run {safe(one.name)!r} has no key {safe(key)!r}; {near(key, known)}")
+    return chosen
+
+
+def _write(
+    batches: Iterable[Rows], exporter: Callable[[BinaryIO], Exporter], options: argparse.Namespace
+) -> None:
+    if options.output == STDOUT:
+        _publish(batches, exporter(sys.stdout.buffer))
+        sys.stdout.flush()
+        return
+    path = Path(options.output)
+    with whole_file(path, force=options.force) as file:
+        count = _publish(batches, exporter(file))
+    say(f"Wrote {count:,} rows to {path} ({size(path.stat().st_size)}).")
+
+
+def _publish(batches: Iterable[Rows], exporter: Exporter) -> int:
+    count = 0
+    for rows in batches:
+        exporter.publish(rows)
+        count += len(rows)
+    exporter.close()
+    return count
+
+
+def _write_per_epoch(one: Run, keys: Sequence[str], options: argparse.Namespace) -> None:
+    base = Path(f"{one.id}.csv") if options.output == STDOUT else Path(options.output)
+    every = one.keys()
+    has_epochs = any(info.key == KEY for info in every)
+    read = [*keys, KEY] if has_epochs and KEY not in keys else keys
+    with whole_files(force=options.force) as files:
+        for epoch, rows in by_epoch(wide_rows(one, read), keep_key=KEY in keys):
+            name = "none" if epoch is None else f"{epoch:04d}"
+            path = base.with_name(f"{base.stem}.epoch-{name}.csv")
+            # Opened for each batch: a run may have more epochs than a process may have open files.
+            is_new = path not in files.paths
+            with files.open(path) as file:
+                CsvFile(file, heading=is_new).publish(rows)
+        written = files.paths
+    if not written:
+        raise StepscopeError(f"Run {safe(one.name)!r} has no rows to write.")
+    say(f"Wrote {len(written)} files, {written[0]} to {written[-1]}.")

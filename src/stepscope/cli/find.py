@@ -1,0 +1,56 @@
+"""Finds the store and the run a command is about."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+from stepscope.cli.text import safe
+from stepscope.errors import NotFound
+from stepscope.reading import open_store
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable
+
+    from stepscope.reading import Run, Runs
+
+
+def add_store_argument(parser: argparse.ArgumentParser) -> None:
+    """Declares `--store`."""
+    parser.add_argument(
+        "--store", metavar="DIR", help="store folder (default: STEPSCOPE_DIR, else .stepscope)"
+    )
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the run, and the store it is in."""
+    parser.add_argument("run", nargs="?", metavar="RUN", help="name or id of a run (default: the newest)")
+    add_store_argument(parser)
+
+
+def chosen_run(options: argparse.Namespace) -> tuple[Runs, Run]:
+    """The store, and the run that was named, or its newest."""
+    store = open_store(options.store)
+    every = store.runs()
+    if not every:
+        raise NotFound(f"The store {store.folder} has no run yet. Record one first.")
+    if options.run is None:
+        return store, every[-1]
+    if all(options.run not in (run.id, run.name) for run in every):
+        newest_first = [run.name for run in reversed(every)]
+        raise NotFound(
+            f"There is no run {safe(options.run)!r} in {store.folder}; {near(options.run, newest_first)}."
+        )
+    return store, store.run(options.run)
+
+
+def near(wanted: str, known: Iterable[str]) -> str:
+    """Ends a sentence with names that look like the one wanted, or the first few when none does."""
+    names = list(dict.fromkeys(known))
+    alike = difflib.get_close_matches(wanted, names, n=5, cutoff=0.5)
+    if alike:
+        return f"did you mean {' or '.join(repr(safe(name)) for name in alike)}?"
+    if not names:
+        return "there is none at all."
+    return f"there are: {', '.join(safe(name) for name in names[:5])}"

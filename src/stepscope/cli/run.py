@@ -1,0 +1,55 @@
+"""Gives any command a run, without editing it."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+from stepscope.cli.main import MISUSED
+from stepscope.cli.text import say
+from stepscope.config.find import settings_for
+from stepscope.launcher.command import CannotStart
+from stepscope.launcher.observe import Observed
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the run's name and place, and the command."""
+    parser.usage = (
+        "stepscope run [--name NAME] [--project PROJECT] [--directory DIR] -- COMMAND [ARGUMENT ...]"
+    )
+    parser.add_argument("--name", help="name of the run (default: the script's, and the time)")
+    parser.add_argument("--project", help="project the run belongs to")
+    parser.add_argument(
+        "--directory", "--store", metavar="DIR", help="store folder (default: STEPSCOPE_DIR, else .stepscope)"
+    )
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to run")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs the command and returns its exit code."""
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if not command:
+        say("Name a command to run, as in: stepscope run -- python train.py")
+        return MISUSED
+    settings = settings_for()
+    folder = Path(options.directory or settings.directory or ".stepscope").absolute()
+    settings = replace(
+        settings, run=options.name or settings.run, project=options.project or settings.project
+    )
+    try:
+        observed = Observed(command, folder, settings)
+    except CannotStart as error:
+        say(str(error))
+        return error.exit_code
+    return observed.run(recorded=_can_record(observed, folder, enabled=settings.recorder.enabled))
+
+
+def _can_record(observed: Observed, folder: Path, *, enabled: bool) -> bool:
+    """Says where the run is kept, or why it is not; the command runs in any case."""
+    trouble = observed.trouble() if enabled else "recorder.enabled is false"
+    if trouble is not None:
+        say(f"Nothing is recorded: {trouble}. The command runs all the same.")
+        return False
+    say(f"Run {observed.identity.name} in {folder}")
+    return True

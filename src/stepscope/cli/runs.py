@@ -1,0 +1,123 @@
+"""Lists the runs of a store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, get_args
+
+from stepscope.cli.described import run_in_short, seconds, segment_seconds
+from stepscope.cli.find import add_store_argument
+from stepscope.cli.main import FINE
+from stepscope.cli.table import Column, shorten, table
+from stepscope.cli.text import duration, emit, moment, number, paint, safe, say, screen_width, to_json
+from stepscope.reading import open_store
+from stepscope.schema.run import Status
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Sequence
+
+    from stepscope.reading import Run
+    from stepscope.schema.series import SeriesInfo
+
+LOSS_KEYS = ("loss", "train_loss", "train/loss", "training_loss")
+"""What people call the loss; the first that a run has is the one listed."""
+
+ROOMY = 120
+"""From so many columns on, the reason has a column."""
+
+_BUCKETS = 1024
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares what to list, and how."""
+    add_store_argument(parser)
+    parser.add_argument("--json", action="store_true", help="print a JSON array")
+    parser.add_argument("--project", metavar="P", help="only runs of this project")
+    parser.add_argument("--status", choices=get_args(Status), help="only runs of this status")
+    parser.add_argument("--limit", type=int, metavar="N", help="only the newest N runs")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints the runs, newest last."""
+    store = open_store(options.store)
+    every = store.runs()
+    listed = [
+        one
+        for one in every
+        if options.project in (None, one.project) and options.status in (None, one.status)
+    ]
+    if options.limit is not None:
+        listed = listed[max(len(listed) - options.limit, 0) :]
+    if not every:
+        say(f"The store {store.folder} has no run yet. Record one, or try: stepscope demo")
+    elif not listed:
+        say(f"None of the {len(every)} runs in {store.folder} is of that kind.")
+    if options.json:
+        emit([to_json([run_in_short(one, str(store.folder.absolute())) for one in listed])])
+    elif listed:
+        emit(_lines(listed, with_project=len({one.project for one in every}) > 1))
+    store.close()
+    return FINE
+
+
+def largest_step(one: Run, keys: Sequence[SeriesInfo]) -> int | None:
+    """The largest step of a run's loss, or of the first key that counts in steps.
+
+    Asks for ever finer buckets at the far end, so that no run is read whole.
+    """
+    by_name = {known.key: known for known in keys}
+    loss = [by_name[key] for key in LOSS_KEYS if key in by_name]
+    for known in [*loss, *keys]:
+        buckets = one.buckets(known.key, _BUCKETS)
+        while buckets.width > 1:
+            buckets = one.buckets(known.key, _BUCKETS, low=int(buckets.starts[-1]))
+        counts_seconds = len(buckets) and buckets.starts[-1] == int(buckets.times[-1])
+        if len(buckets) and not counts_seconds:
+            return int(buckets.starts[-1])
+    return None
+
+
+def last_loss(keys: Sequence[SeriesInfo]) -> str:
+    """The newest loss as text; a dash when none was logged."""
+    by_name = {known.key: known for known in keys}
+    for key in LOSS_KEYS:
+        if key in by_name:
+            last = by_name[key].last
+            return "nan" if last is None else number(last)
+    return "-"
+
+
+def _lines(listed: Sequence[Run], *, with_project: bool) -> Iterator[str]:
+    """A table; on a narrow screen each reason has a line of its own under its run."""
+    width = screen_width()
+    roomy = width >= ROOMY
+    columns = [
+        Column("RUN", elastic=True),
+        *([Column("PROJECT", elastic=True)] if with_project else []),
+        Column("STATUS", painted=True),
+        Column("STARTED"),
+        Column("DURATION", right=True),
+        Column("STEP", right=True),
+        Column("LOSS", right=True),
+        *([Column("REASON", elastic=True)] if roomy else []),
+    ]
+    rows = []
+    for one in listed:
+        keys = one.keys()
+        step = largest_step(one, keys)
+        cells = [
+            one.name,
+            *([one.project] if with_project else []),
+            one.status,
+            moment(seconds(one.info.created_ns)),
+            duration(sum(segment_seconds(part) for part in one.segments)),
+            "-" if step is None else f"{step:,}",
+            last_loss(keys),
+        ]
+        rows.append([*cells, one.reason] if roomy else cells)
+    heading, *lines = table(columns, rows, width)
+    yield heading
+    for one, line in zip(listed, lines, strict=True):
+        yield line
+        if one.reason and not roomy:
+            yield paint(shorten(f"  {safe(one.reason)}", width), "faint")

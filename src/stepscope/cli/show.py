@@ -1,0 +1,244 @@
+"""Shows one run: status, segments, facts, metrics, events."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from stepscope.cli import text
+from stepscope.cli.described import SPARKS, extremes, run_in_full, seconds, segment_seconds
+from stepscope.cli.find import add_run_arguments, chosen_run, near
+from stepscope.cli.main import FINE
+from stepscope.cli.table import Column, shorten, table
+from stepscope.errors import NotFound
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Sequence
+
+    from stepscope.reading import Run
+    from stepscope.schema.record import Event
+    from stepscope.schema.run import Process
+    from stepscope.schema.series import Buckets, SeriesInfo
+
+ROOMY = 100
+"""Fewer columns than this halve the trends."""
+MOST_PROCESSES = 24
+MOST_KEYS = 40
+MOST_EVENTS = 10
+CONSOLE_LINES = 10
+CONSOLE = "console"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares which run, and how much of it."""
+    add_run_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--keys", metavar="PATTERN", help="only keys that contain this, or match it as in 'val/*'"
+    )
+    parser.add_argument("--events", action="store_true", help="only the events, all of them")
+    parser.add_argument("--limit", type=int, metavar="N", help="at most N keys and N events")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints the run."""
+    store, one = chosen_run(options)
+    if options.json:
+        folder = str(store.folder.absolute())
+        keys = [] if options.events else _chosen_keys(one, options.keys)[: options.limit]
+        text.emit([text.to_json(run_in_full(one, folder, keys, _newest(one.events(), options.limit)))])
+    elif options.events:
+        text.emit([*_head(one), *_events(one.events(), options.limit)])
+    else:
+        text.emit(_page(one, options))
+    store.close()
+    return FINE
+
+
+def _page(one: Run, options: argparse.Namespace) -> Iterator[str]:
+    yield from _head(one)
+    yield from _segments(one)
+    yield from _facts(one)
+    yield from _metrics(one, options)
+    events = one.events()
+    others = [event for event in events if event.kind != CONSOLE]
+    yield from _events(others, MOST_EVENTS if options.limit is None else options.limit)
+    yield from _console([event for event in events if event.kind == CONSOLE])
+
+
+def _head(one: Run) -> Iterator[str]:
+    yield f"{text.paint(text.safe(one.name), 'heading')}  {text.paint(one.status, one.status)}"
+    for line in textwrap.wrap(text.safe(one.reason), text.screen_width() - 2):
+        yield f"  {line}"
+    took = text.duration(sum(segment_seconds(part) for part in one.segments))
+    yield f"  project {text.safe(one.project)}, id {text.safe(one.id)}"
+    yield f"  started {text.moment(seconds(one.info.created_ns))}, ran {took}"
+
+
+def _segments(one: Run) -> Iterator[str]:
+    processes = [process for part in one.segments for process in part.processes]
+    hidden = max(len(processes) - MOST_PROCESSES, 0)
+    with_role = any(process.role != "rank" for process in processes)
+    troubled = any(process.dropped or process.lost for process in processes)
+    columns = [
+        Column("SEGMENT"),
+        Column("RANK", right=True),
+        *([Column("ROLE")] if with_role else []),
+        Column("HOST", elastic=True),
+        Column("PID", right=True),
+        Column("STARTED"),
+        Column("STATUS", painted=True),
+        *([Column("DROPPED", right=True), Column("LOST", right=True)] if troubled else []),
+        *([Column("REASON", elastic=True)] if len(processes) > 1 else []),
+    ]
+    rows = []
+    shown = sorted(processes, key=_is_well)[:MOST_PROCESSES] if hidden else processes
+    for process in shown:
+        counts = [f"{process.dropped:,}", f"{process.lost:,}"] if troubled else []
+        rows.append(
+            [
+                process.segment,
+                process.rank,
+                *([process.role] if with_role else []),
+                process.host,
+                process.pid,
+                text.moment(seconds(process.started_ns)),
+                process.status,
+                *counts,
+                *([process.reason] if len(processes) > 1 else []),
+            ]
+        )
+    lines = table(columns, rows, text.screen_width() - 2)
+    if hidden:
+        lines.append(text.paint(f"{hidden:,} more processes: see --json", "faint"))
+    yield from _section("segments", lines)
+
+
+def _is_well(process: Process) -> bool:
+    return process.status in ("running", "finished") and not (process.dropped or process.lost)
+
+
+def _facts(one: Run) -> Iterator[str]:
+    processes = one.segments[-1].processes
+    facts = next((process for process in processes if process.role == "rank"), processes[0]).facts
+    lines = []
+    for name, value in _short_facts(facts).items():
+        lines.append(shorten(f"{name:<9}  {text.safe(value)}", text.screen_width() - 2))
+    if lines:
+        yield from _section("facts", lines)
+
+
+def _short_facts(facts: dict[str, Any]) -> dict[str, str]:
+    """What fits a line each; the rest is in `--json`."""
+    found = {
+        "command": shlex.join(facts.get("command", ())),
+        "python": facts.get("python"),
+        "commit": facts.get("commit"),
+        "libraries": ", ".join(f"{name} {version}" for name, version in facts.get("libraries", {}).items()),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _chosen_keys(one: Run, pattern: str | None) -> list[SeriesInfo]:
+    keys = one.keys()
+    if pattern is None:
+        return keys
+    glob = pattern if any(sign in pattern for sign in "*?[") else f"*{pattern}*"
+    chosen = [known for known in keys if fnmatchcase(known.key, glob) or known.key == pattern]
+    if not chosen:
+        names = [known.key for known in keys]
+        raise NotFound(
+            f"Run {text.safe(one.name)!r} has no key like {text.safe(pattern)!r}; {near(pattern, names)}."
+        )
+    return chosen
+
+
+def _metrics(one: Run, options: argparse.Namespace) -> Iterator[str]:
+    chosen = _chosen_keys(one, options.keys)
+    if not chosen:
+        yield from _section("metrics", ["nothing was logged"])
+        return
+    shown = chosen[: MOST_KEYS if options.limit is None else options.limit]
+    sparks = SPARKS if text.screen_width() >= ROOMY else SPARKS // 2
+    found = [(known, one.buckets(known.key, sparks)) for known in shown]
+    troubled = any(buckets.nonfinite.any() for _, buckets in found)
+    columns = [
+        Column("KEY", elastic=True),
+        Column("POINTS", right=True),
+        Column("LAST", right=True),
+        Column("MIN", right=True),
+        Column("MAX", right=True),
+        *([Column("NOT FINITE", right=True)] if troubled else []),
+        Column("TREND"),
+    ]
+    rows = []
+    for known, buckets in found:
+        low, high = extremes(buckets)
+        last = "nan" if known.last is None else text.number(known.last)
+        count = [f"{int(buckets.nonfinite.sum()):,}"] if troubled else []
+        cells = [known.key, f"{known.points:,}", last, text.number(low), text.number(high)]
+        rows.append([*cells, *count, text.sparkline(_heights(buckets))])
+    lines = table(columns, rows, text.screen_width() - 2)
+    if len(shown) < len(chosen):
+        more = f"{len(chosen) - len(shown):,} more keys: choose with --keys, or raise --limit"
+        lines.append(text.paint(more, "faint"))
+    yield from _section("metrics", lines)
+
+
+def _heights(buckets: Buckets) -> list[float | None]:
+    """The mean of each bucket from the first to the last; None where nothing was logged."""
+    if not len(buckets):
+        return []
+    places = (buckets.starts - buckets.starts[0]) // buckets.width
+    heights: list[float | None] = [None] * (int(places[-1]) + 1)
+    for place, mean in zip(places.tolist(), buckets.mean.tolist(), strict=True):
+        heights[place] = mean
+    return heights
+
+
+def _events(events: Sequence[Event], most: int | None) -> Iterator[str]:
+    if not events:
+        return
+    shown = _newest(events, most)
+    with_rank = len({event.rank for event in events}) > 1
+    columns = [
+        Column("TIME"),
+        Column("STEP", right=True),
+        *([Column("RANK", right=True)] if with_rank else []),
+        Column("EVENT"),
+        Column("FIELDS", elastic=True),
+    ]
+    rows = [
+        [
+            text.moment(event.time),
+            "-" if event.step is None else f"{event.step:,}",
+            *([event.rank] if with_rank else []),
+            event.kind,
+            " ".join(f"{name}={value}" for name, value in event.fields.items()),
+        ]
+        for event in shown
+    ]
+    title = "events" if len(shown) == len(events) else f"newest {len(shown)} of {len(events):,} events"
+    yield from _section(title, table(columns, rows, text.screen_width() - 2))
+
+
+def _newest(events: Sequence[Event], most: int | None) -> Sequence[Event]:
+    return events if most is None else events[max(len(events) - most, 0) :]
+
+
+def _console(events: Sequence[Event]) -> Iterator[str]:
+    """The last lines the run printed; each console event has the end of all that came before it."""
+    said = str(events[-1].fields.get("text", "")) if events else ""
+    lines = [text.safe(line) for line in said.splitlines()[-CONSOLE_LINES:]]
+    if lines:
+        width = text.screen_width() - 2
+        yield from _section("console", [shorten(line, width) for line in lines])
+
+
+def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
+    yield ""
+    yield text.paint(title, "heading")
+    yield from (f"  {line}" for line in lines)

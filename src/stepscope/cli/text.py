@@ -1,0 +1,156 @@
+"""Prints what came from data: harmless text, durations, sizes, bars, strict JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shutil
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+UNLIMITED = 100_000
+"""The width when nobody looks: what is piped is not shortened."""
+
+ROUNDING = 1e-12
+"""Values that differ by less, as a share of the largest, are drawn alike."""
+
+_SEQUENCES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+_BREAKS = re.compile(r"[\t\n\v\f\r\x1c-\x1f\x85\u2028\u2029]+")
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+_COLOURS = {
+    "finished": 32, "ok": 32,
+    "failed": 31, "crashed": 31, "problem": 31,
+    "stalled": 33, "note": 33,
+    "running": 36,
+    "heading": 1, "faint": 2,
+}  # fmt: skip
+_LEVELS = "▁▂▃▄▅▆▇█"
+_PLAIN_LEVELS = "_.-~=+*#"
+
+
+def safe(text: object) -> str:
+    """One line without anything a terminal would obey: control, escape and direction characters."""
+    without_sequences = _SEQUENCES.sub("", str(text))
+    return _UNSAFE.sub("", _BREAKS.sub(" ", without_sequences))
+
+
+def emit(lines: Iterable[str]) -> None:
+    """Prints lines that are safe already; what the terminal's encoding lacks becomes a question mark."""
+    encoding = sys.stdout.encoding or "utf-8"
+    for line in lines:
+        print(line.encode(encoding, "replace").decode(encoding))
+
+
+def say(text: str) -> None:
+    """Tells the person something that is not data, on standard error."""
+    print(f"stepscope: {safe(text)}", file=sys.stderr)
+
+
+def to_json(value: Any) -> str:
+    """Strict JSON, indented; numbers that are not finite become "NaN", "Infinity", "-Infinity"."""
+    return json.dumps(_strict(value), indent=2, allow_nan=False)
+
+
+def _strict(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return nonfinite(value)
+    if isinstance(value, dict):
+        return {key: _strict(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(part) for part in value]
+    return value
+
+
+def nonfinite(value: float) -> str:
+    """The name JSON users know a number by that is not finite."""
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"
+
+
+def screen_width() -> int:
+    """The columns to fill: COLUMNS, else the terminal's, else no limit."""
+    return shutil.get_terminal_size((UNLIMITED, 24)).columns
+
+
+def paint(text: str, style: str) -> str:
+    """Colours text where a terminal shows it and NO_COLOR is not set."""
+    wanted = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    if not wanted or os.environ.get("TERM") == "dumb" or style not in _COLOURS:
+        return text
+    return f"\x1b[{_COLOURS[style]}m{text}\x1b[0m"
+
+
+def number(value: float | None) -> str:
+    """A number as a table shows it; a dash when there is none."""
+    if value is None:
+        return "-"
+    return f"{value:.5g}"
+
+
+def duration(seconds: float) -> str:
+    """Two units at most: 31 ms, 4.2 s, 3 min 05 s, 1 h 12 min, 2 d 03 h."""
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    for unit, part, unit_name, part_name in (
+        (86_400, 3_600, "d", "h"),
+        (3_600, 60, "h", "min"),
+        (60, 1, "min", "s"),
+    ):
+        if whole >= unit:
+            return f"{whole // unit} {unit_name} {whole % unit // part:02d} {part_name}"
+    return f"{whole} s"
+
+
+def size(count: float) -> str:
+    """Bytes in the unit that suits them."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 999.5:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
+def moment(seconds: float | None) -> str:
+    """Local date and time; a dash when it is not known."""
+    if seconds is None:
+        return "-"
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def sparkline(heights: Sequence[float | None]) -> str:
+    """A line of bars; None leaves a gap, NaN is a cross."""
+    levels, cross = (_LEVELS, "×") if can_print(_LEVELS) else (_PLAIN_LEVELS, "x")
+    known = [height for height in heights if height is not None and math.isfinite(height)]
+    low, high = (min(known), max(known)) if known else (0.0, 0.0)
+    # Halved first: the distance between the two largest floats is itself no float.
+    span = high / 2 - low / 2
+    varies = span > ROUNDING * max(abs(low), abs(high))
+
+    def bar(height: float | None) -> str:
+        if height is None:
+            return " "
+        if not math.isfinite(height):
+            return cross
+        share = (height / 2 - low / 2) / span if varies else 0.0
+        return levels[min(int(share * len(levels)), len(levels) - 1)]
+
+    return "".join(bar(height) for height in heights)
+
+
+def can_print(text: str) -> bool:
+    """Whether standard output has these characters."""
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

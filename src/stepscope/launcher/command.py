@@ -1,0 +1,78 @@
+"""A command as it was typed: what to call its run, whether it can be started, how it ended."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stepscope.errors import StepscopeError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NOT_EXECUTABLE, NOT_FOUND = 126, 127
+
+_SCRIPTS = (".py", ".sh", ".ipynb")
+
+
+class CannotStart(StepscopeError):
+    """A command cannot be started; the exit code is the one a shell would give."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a command ended, in the words of a run."""
+
+    exit_code: int
+    status: str
+    reason: str
+
+
+def stem_of(command: Sequence[str]) -> str:
+    """What a run of the command is called after: its script, else its module, else the program."""
+    for word in command:
+        if word.endswith(_SCRIPTS):
+            return Path(word).stem
+    if "-m" in command[1:-1]:
+        return command[command.index("-m") + 1].rpartition(".")[2]
+    return Path(command[0]).stem
+
+
+def check(command: Sequence[str]) -> None:
+    """Raises CannotStart for a command that is not there or may not be executed."""
+    program = command[0]
+    if shutil.which(program) is not None:
+        return
+    if not Path(program).exists():
+        raise CannotStart(f"There is no command {program!r}.", NOT_FOUND)
+    if "/" not in program:
+        raise CannotStart(
+            f"There is no command {program!r}; the file here is called with ./{program}", NOT_FOUND
+        )
+    raise CannotStart(
+        f"{program} is not executable. Name its interpreter, or allow it with: chmod +x {program}",
+        NOT_EXECUTABLE,
+    )
+
+
+def ending_of(return_code: int) -> Ending:
+    """Reads a return code as Python gives it: negative for a signal."""
+    if return_code == 0:
+        return Ending(0, "finished", "")
+    if return_code > 0:
+        return Ending(return_code, "failed", f"exit code {return_code}")
+    return Ending(128 - return_code, "failed", f"killed by {_signal_name(-return_code)}")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

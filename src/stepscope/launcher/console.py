@@ -1,0 +1,82 @@
+"""Keeps the end of what a command prints, fit to be recorded: bounded, readable, without secrets."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import deque
+
+from stepscope.schema.redact import redact_text
+
+MOST_LINES = 200
+MOST_BYTES = 64 * 1024
+MOST_LINE_BYTES = 4096
+
+_CONTROL = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]?"  # colours and cursor movements
+    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # titles and links
+    r"|\x1b[ -/]*[0-~]?"
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+)
+_KEY_WITHOUT_BEGINNING = re.compile(r"\A(?:(?!-----BEGIN ).)*?-----END [A-Z ]*PRIVATE KEY-----", re.S)
+
+
+class ConsoleTail:
+    """The last lines of the streams of a command, each stream's lines kept whole.
+
+    A line is kept as a terminal would show it at last: of a progress bar that returns to the start of its
+    line, only the newest state counts.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lines: deque[bytes] = deque(maxlen=MOST_LINES)
+        self._unfinished: dict[str, bytes] = {}
+        self._lines_seen = 0
+        self.bytes_seen = 0
+
+    def add(self, stream: str, data: bytes) -> None:
+        """Takes in what a stream has printed."""
+        with self._lock:
+            self.bytes_seen += len(data)
+            self._lines_seen += data.count(b"\n")
+            # Only so many lines can stay: what lies before them is not looked at.
+            *finished, rest = (self._unfinished.get(stream, b"") + data).rsplit(b"\n", MOST_LINES)
+            self._lines.extend(_last_state(line) for line in finished)
+            self._unfinished[stream] = _last_state(rest) + (b"\r" if rest.endswith(b"\r") else b"")
+
+    def text(self, most_bytes: int = MOST_BYTES) -> tuple[str, bool]:
+        """The last lines, without control characters and secrets, and whether some were left out."""
+        with self._lock:
+            unfinished = [line for line in self._unfinished.values() if line]
+            lines = [*self._lines, *unfinished]
+            left_out = self._lines_seen > len(self._lines)
+        whole = redact_text(_without_rest_of_key("\n".join(map(_readable, lines))))
+        cut = _last_lines(whole, most_bytes)
+        return cut, left_out or len(cut) < len(whole)
+
+
+def _last_state(line: bytes) -> bytes:
+    """What is left of a line after its carriage returns, and little more of it than will be kept."""
+    state = line.rpartition(b"\n")[2].rstrip(b"\r").rpartition(b"\r")[2]
+    return state[: MOST_LINE_BYTES + 1]
+
+
+def _readable(line: bytes) -> str:
+    line = line.rstrip(b"\r")
+    if len(line) > MOST_LINE_BYTES:
+        # Cut at a blank: half a secret would not be recognised as one.
+        line = line[:MOST_LINE_BYTES].rpartition(b" ")[0] + b" [...]"
+    return _CONTROL.sub("", line.decode(errors="replace"))
+
+
+def _without_rest_of_key(text: str) -> str:
+    """Takes out the end of a private key whose beginning has scrolled away."""
+    return _KEY_WITHOUT_BEGINNING.sub("[redacted:pem]", text)
+
+
+def _last_lines(text: str, most_bytes: int) -> str:
+    encoded = text.encode()
+    if len(encoded) <= most_bytes:
+        return text
+    return encoded[-most_bytes:].partition(b"\n")[2].decode()

@@ -1,0 +1,43 @@
+"""Invents a plausible run, for people who want to see the tool and not a training."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import TYPE_CHECKING
+
+from stepscope.launcher.demo import BATCH_SIZE, BATCHES_PER_EPOCH, rate_at
+from stepscope.recorder.phases import STEP_SECONDS, phase_key
+
+if TYPE_CHECKING:
+    from stepscope.launcher.demo import Progress
+    from stepscope.recorder.monitor import TrainingMonitor
+
+USUAL_S = {"data": 0.004, "forward": 0.011, "backward": 0.021, "optimizer": 0.003}
+SLOW_BATCH_EVERY = 50
+
+
+def simulate(monitor: TrainingMonitor, steps: int, told: Progress, seed: int = 0) -> None:
+    """Records so many steps that never happened; the same ones for the same seed."""
+    dice = random.Random(seed)  # noqa: S311 - nothing here is secret
+    for step in range(steps):
+        seconds = {name: usual * dice.lognormvariate(0, 0.1) for name, usual in USUAL_S.items()}
+        if step % SLOW_BATCH_EVERY == SLOW_BATCH_EVERY - 1:
+            seconds["data"] *= 8
+        step_s = sum(seconds.values()) * 1.02
+        loss = (0.25 + 2.1 * math.exp(-step / 80)) * dice.lognormvariate(0, 0.06)
+        monitor.log_training_step(
+            loss=loss,
+            accuracy=min(1.0, 0.93 - 0.83 * math.exp(-step / 60) + dice.gauss(0, 0.01)),
+            learning_rate=rate_at(step, steps),
+            custom_metrics={
+                "samples_per_second": BATCH_SIZE / step_s,
+                STEP_SECONDS: step_s,
+                **{phase_key(name): taken for name, taken in seconds.items()},
+            },
+            step=step,
+            epoch=step // BATCHES_PER_EPOCH,
+        )
+        told(step + 1, loss)
+        if (step + 1) % BATCHES_PER_EPOCH == 0 or step + 1 == steps:
+            monitor.event("epoch", step=step, epoch=step // BATCHES_PER_EPOCH, loss=loss)

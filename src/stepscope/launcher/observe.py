@@ -1,0 +1,152 @@
+"""Runs a command to its end and records it from outside: status, exit code, console."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stepscope.config.sections import MIB
+from stepscope.launcher.command import NOT_EXECUTABLE, Ending, check, ending_of, stem_of
+from stepscope.launcher.console import MOST_BYTES, ConsoleTail
+from stepscope.launcher.passage import Passage
+from stepscope.launcher.signals import Signals
+from stepscope.recorder.guard import Guard
+from stepscope.recorder.recording import Recording
+from stepscope.recorder.whoami import SEGMENT_VARIABLE, identify
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from stepscope.config.sections import Settings
+    from stepscope.schema.identity import Identity
+
+NOTE_EVERY_S = 30.0
+NOTE_BYTES = 8 * 1024
+"""What is noted of the console while the command runs; at its end all of the tail is."""
+
+
+class Observed:
+    """A command that has a run."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        folder: Path,
+        settings: Settings,
+        note_every_s: float = NOTE_EVERY_S,
+    ) -> None:
+        check(command)
+        self._command = command
+        self._folder, self._settings = folder, settings
+        self._note_every_s = note_every_s
+        self.identity = _identity(command, settings)
+
+    def trouble(self) -> str | None:
+        """Why nothing can be recorded; None when it can."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self._folder):
+                return None
+        except OSError as error:
+            return f"{self._folder} cannot be written ({error.strerror})"
+
+    def run(self, *, recorded: bool) -> int:
+        """Runs the command and returns its exit code; 128 and the signal where one killed it."""
+        tail = ConsoleTail()
+        passage = Passage(tail)
+        signals = Signals(passage.resize)
+        note = self._begin_note(tail) if recorded else None
+        try:
+            ending = self._run(passage, signals)
+        finally:
+            signals.restore()
+        if note is not None:
+            note.end(ending)
+        return ending.exit_code
+
+    def _begin_note(self, tail: ConsoleTail) -> _Note:
+        recorder = self._settings.recorder
+        # The tail is one record, and a journal file must hold it.
+        roomy = replace(recorder, segment_bytes=max(recorder.segment_bytes, 4 * MIB))
+        recording = Recording(
+            self.identity,
+            self._folder,
+            replace(self._settings, recorder=roomy),
+            Guard(strict=False),
+            role="launcher",
+        )
+        return _Note(recording, tail, self._note_every_s)
+
+    def _run(self, passage: Passage, signals: Signals) -> Ending:
+        try:
+            process = subprocess.Popen(
+                self._command,
+                stdout=passage.stdout,
+                stderr=passage.stderr,
+                env=self._environment(os.environ),
+            )
+        except OSError as error:
+            sys.stderr.write(f"stepscope: {self._command[0]} cannot be started: {error.strerror}.\n")
+            return Ending(NOT_EXECUTABLE, "failed", f"it cannot be started: {error.strerror}")
+        signals.pass_on_to(process)
+        passage.open()
+        return_code = process.wait()
+        passage.close()
+        return ending_of(return_code)
+
+    def _environment(self, ours: Mapping[str, str]) -> dict[str, str]:
+        """What makes a monitor inside the command join this run and this segment of it."""
+        return {
+            **ours,
+            "STEPSCOPE_RUN": self.identity.name,
+            "STEPSCOPE_PROJECT": self.identity.project,
+            "STEPSCOPE_DIR": str(self._folder),
+            SEGMENT_VARIABLE: self.identity.segment,
+        }
+
+
+class _Note:
+    """The launcher's own journal: how the command ended, and at times the end of its console."""
+
+    def __init__(self, recording: Recording, tail: ConsoleTail, every_s: float) -> None:
+        self._recording = recording
+        self._every_s = every_s
+        self._recording.begin(on_end=self._recording.end)
+        self._tail = tail
+        self._noted_bytes = 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._note_at_times, name="stepscope-console", daemon=True)
+        self._thread.start()
+
+    def end(self, ending: Ending) -> None:
+        """Notes the console a last time and how the command ended."""
+        self._over.set()
+        self._thread.join()
+        self._note_console(MOST_BYTES)
+        self._recording.end(ending.status, ending.reason, ending.exit_code)
+
+    def _note_at_times(self) -> None:
+        while not self._over.wait(self._every_s):
+            if self._tail.bytes_seen > self._noted_bytes:
+                self._note_console(NOTE_BYTES)
+
+    def _note_console(self, most_bytes: int) -> None:
+        self._noted_bytes = self._tail.bytes_seen
+        text, left_out = self._tail.text(most_bytes)
+        if text:
+            self._recording.note({"kind": "console", "text": text, "left_out": left_out})
+
+
+def _identity(command: Sequence[str], settings: Settings) -> Identity:
+    found = identify(settings.run, settings.project)
+    if settings.run is not None:
+        return found
+    # A name made up begins with the program that runs, which is ours; people look for theirs.
+    rest = found.name.removeprefix(Path(sys.argv[0]).stem)
+    return replace(found, name=f"{stem_of(command)}{rest}")

@@ -1,0 +1,69 @@
+"""`RealTimeMetricsCollector`: a monitor under the names of an older interface."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stepscope.recorder.last_words import outcome
+from stepscope.recorder.monitor import TrainingMonitor
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+    from types import TracebackType
+
+BYTES_PER_ROW = 112
+"""What a row of ten values takes in a journal."""
+LEAST_BYTES = 64 * 1024
+
+
+class RealTimeMetricsCollector:
+    """Collects metrics in the background, as `TrainingMonitor` does; `monitor` is the one beneath.
+
+    `buffer_size` is the rows a journal file holds (recorder.segment_bytes), `flush_interval` the seconds
+    until they are in the store (agent.interval_s), `sample_interval` those between two looks at the machine
+    (samplers.default.interval_s). Whatever is collected survives the death of the process at once, however
+    long the intervals are.
+    """
+
+    def __init__(
+        self,
+        buffer_size: int | None = None,
+        flush_interval: float | None = None,
+        sample_interval: float | None = None,
+        *,
+        run: str | None = None,
+        directory: str | os.PathLike[str] | None = None,
+    ) -> None:
+        config: dict[str, Any] = {}
+        if buffer_size is not None:
+            config["recorder"] = {"segment_bytes": max(buffer_size * BYTES_PER_ROW, LEAST_BYTES)}
+        if flush_interval is not None:
+            config["flush_interval"] = flush_interval
+        if sample_interval is not None:
+            config["sample_interval"] = sample_interval
+        self.monitor = TrainingMonitor(config or None, run=run, directory=directory)
+
+    def start(self) -> None:
+        """Begins to collect."""
+        self.monitor.start_monitoring()
+
+    def stop(self) -> None:
+        """Ends; when it returns, everything collected is in the store."""
+        self.monitor.stop_monitoring()
+
+    def collect(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
+        """Takes the numbers of a step; without `step` a call counts as one."""
+        self.monitor.log(metrics, step)
+
+    def __enter__(self) -> RealTimeMetricsCollector:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.monitor.stop_monitoring(*outcome(error))

@@ -1,0 +1,85 @@
+"""Opens SQLite files as stores, to read or to write, and refuses what is not one."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+from stepscope.errors import StoreError
+from stepscope.store import tables
+
+_READING = (
+    "PRAGMA busy_timeout = 5000; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;"
+    "PRAGMA query_only = ON;"
+)
+# FULL: a journal is deleted once its rows are committed, so they must outlive a power cut.
+_WRITING = (
+    "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL;"
+    "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY;"
+)
+
+
+def connect_to_write(path: Path) -> sqlite3.Connection:
+    """Opens a store, made where there is none; one of a newer version is refused before it is touched."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    except (OSError, sqlite3.Error) as error:
+        raise StoreError(f"{path} cannot be opened as a store: {error}.") from error
+    try:
+        connection.execute("PRAGMA busy_timeout = 5000")
+        tables.check_before_writing(connection, path)
+        connection.executescript(_WRITING)
+        tables.migrate(connection)
+    except sqlite3.Error as error:
+        connection.close()
+        raise StoreError(f"{path} cannot be opened as a store: {error}.") from error
+    except StoreError:
+        connection.close()
+        raise
+    return connection
+
+
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """Opens a store somebody else may be writing, or one where nothing may be written."""
+    if not path.exists():
+        raise StoreError(
+            f"There is no store at {path}. Record a run first, or name another folder with STEPSCOPE_DIR."
+        )
+    try:
+        return _opened(path, "mode=ro")
+    except sqlite3.Error as error:
+        if os.access(path.parent, os.W_OK):
+            raise StoreError(f"{path} cannot be read as a store: {error}.") from error
+    # In a read-only folder the log's index cannot be made: the file is read as unchanging, without its log.
+    if _has_log(path):
+        raise StoreError(
+            f"{path} was not closed by its writer, and its newest rows cannot be read in a folder "
+            "where nothing may be written. Copy the folder to another place and open it there."
+        )
+    try:
+        return _opened(path, "mode=ro&immutable=1")
+    except sqlite3.Error as error:
+        raise StoreError(f"{path} cannot be read as a store: {error}.") from error
+
+
+def _opened(path: Path, mode: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?{mode}",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    try:
+        connection.executescript(_READING)
+        tables.check_before_reading(connection, path)
+    except (sqlite3.Error, StoreError):
+        connection.close()
+        raise
+    return connection
+
+
+def _has_log(path: Path) -> bool:
+    log = Path(f"{path}-wal")
+    return log.exists() and log.stat().st_size > 0

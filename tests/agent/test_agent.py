@@ -1,0 +1,209 @@
+"""The agent takes everything in, judges on evidence, and goes when there is nothing left."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stepscope import procfs
+from stepscope.agent.agent import Agent
+from stepscope.agent.attend import catch_up
+from stepscope.agent.election import AgentLock, agent_pid
+from stepscope.agent.ingest import Ingest
+from stepscope.agent.wake import wake
+from stepscope.config.plain import to_dict
+from stepscope.config.sections import Agent as AgentSettings
+from stepscope.config.sections import Retention, Settings
+from stepscope.config.sections import Store as StoreSettings
+from stepscope.journal import layout
+from stepscope.journal.folder import JournalName, list_journals
+from stepscope.schema.series import Selection
+from stepscope.store.sqlite import SqliteStore
+from tests.journal.writing import NAME, writer_for
+
+
+@pytest.fixture
+def store(folder: Path) -> Iterator[SqliteStore]:
+    opened = SqliteStore(folder / "store.sqlite")
+    yield opened
+    opened.close()
+
+
+class HandClock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_rows_events_and_arrays_reach_the_store_and_the_files_go(folder: Path, store: SqliteStore) -> None:
+    writer = writer_for(folder)
+    for step in range(3000):
+        writer.append_row({"loss": step * 0.5}, step)
+    writer.append_json(layout.EVENT, {"kind": "epoch", "step": 7, "number": 1})
+    writer.append_array({"key": "w", "step": 7, "dtype": "<f8", "shape": [2]}, bytes(16))
+    writer.close({"status": "finished", "reason": ""})
+    ingest = Ingest(folder, store, is_alive=lambda _: True)
+    while ingest.tick():
+        pass
+
+    assert store.points(Selection(NAME.run_id, "loss")).steps.tolist() == list(range(3000))
+    assert store.events(NAME.run_id)[0].fields == {"number": 1}
+    assert store.arrays(NAME.run_id, "w")[0][1].tolist() == [0.0, 0.0]
+    assert store.runs()[0].status == "finished"
+    assert not list(list_journals(folder))
+    assert not ingest.live
+
+
+def test_silence_becomes_a_stall_by_the_clock_and_a_record_ends_it(folder: Path, store: SqliteStore) -> None:
+    now = HandClock()
+    writer = writer_for(folder)
+    ingest = Ingest(folder, store, stall_after_s=60, now=now, is_alive=lambda _: None)
+    seen = []
+    for seconds, logs in [(0, True), (30, False), (61, False), (500_000, False), (1, True), (59, False)]:
+        now.now += seconds
+        if logs:
+            writer.append_row({"loss": 1.0}, 0)
+        ingest.tick()
+        seen.append(store.runs()[0].status)
+    assert seen == ["running", "running", "stalled", "stalled", "running", "running"]
+
+
+def test_a_slow_loop_is_given_ten_times_its_usual_pause(folder: Path, store: SqliteStore) -> None:
+    now = HandClock()
+    writer = writer_for(folder)
+    ingest = Ingest(folder, store, stall_after_s=60, now=now, is_alive=lambda _: True)
+    for step in range(20):
+        now.now += 30
+        writer.append_row({"loss": 1.0}, step)
+        ingest.tick()
+    now.now += 200
+    ingest.tick()
+    assert store.runs()[0].status == "running"
+    now.now += 200
+    ingest.tick()
+    assert store.runs()[0].status == "stalled"
+
+
+def test_a_journal_of_a_newer_version_is_left_alone_and_the_others_go_on(
+    folder: Path, store: SqliteStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    newer = writer_for(folder, JournalName("a-run", "seg2", 0, 1))
+    newer.append_row({"loss": 1.0}, 0)
+    newer.close(None)
+    ((_, path),) = list_journals(folder)
+    data = bytearray(path.read_bytes())
+    data[24:28] = (99).to_bytes(4, "little")
+    path.write_bytes(data)
+    writer = writer_for(folder)
+    writer.append_row({"loss": 1.0}, 0)
+    ingest = Ingest(folder, store, is_alive=lambda _: True)
+    for _ in range(3):
+        ingest.tick()
+
+    assert len(store.points(Selection("a-run", "loss"))) == 1
+    assert path.exists()
+    assert caplog.text.count("has version 99") == 1
+
+
+def test_a_journal_that_cannot_be_understood_does_not_keep_others_from_the_store(
+    folder: Path, store: SqliteStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    poisoned = writer_for(folder, JournalName("b-run", "seg2", 0, 1))
+    poisoned.append_json(layout.EVENT, {"no_kind": "at all"})
+    writer = writer_for(folder)
+    writer.append_row({"loss": 1.0}, 0)
+    ingest = Ingest(folder, store, is_alive=lambda _: True)
+    for _ in range(3):
+        ingest.tick()
+
+    assert len(store.points(Selection("a-run", "loss"))) == 1
+    assert "Left alone" in caplog.text
+
+
+def test_an_opening_lost_to_damage_costs_the_name_not_the_data(folder: Path, store: SqliteStore) -> None:
+    writer = writer_for(folder)
+    writer.append_row({"loss": 1.0}, 0)
+    writer.append_row({"loss": 2.0}, 1)
+    ((_, path),) = list_journals(folder)
+    with path.open("r+b") as file:
+        file.seek(layout.HEADER_BYTES + 20)
+        file.write(b"\xff" * 8)
+    ingest = Ingest(folder, store, is_alive=lambda _: False)
+    ingest.tick()
+    ingest.tick()
+
+    run = store.runs()[0]
+    assert (run.id, run.name, run.status) == ("a-run", "a-run", "crashed")
+    assert run.segments[0].processes[0].lost == 1
+    assert store.points(Selection("a-run", "loss")).values.tolist() == [1.0, 2.0]
+
+
+def test_an_agent_lingers_and_then_goes(folder: Path, store: SqliteStore) -> None:
+    now = HandClock()
+    agent = Agent(folder, store, Settings(agent=AgentSettings(linger_s=3.0)), now)
+    agent.tick()
+    now.now += 2.9
+    assert not agent.idle
+    now.now += 0.2
+    assert agent.idle
+    agent.close()
+
+
+def test_an_agent_applies_retention_when_it_begins(folder: Path, store: SqliteStore) -> None:
+    for number in range(3):
+        writer = writer_for(folder, JournalName(f"run{number}", f"s{number}", 0, number))
+        writer.close({"status": "finished", "reason": ""})
+    ingest = Ingest(folder, store, is_alive=lambda _: True)
+    ingest.tick()
+    assert len(store.runs()) == 3
+    agent = Agent(folder, store, Settings(store=StoreSettings(retention=Retention(max_runs=1))))
+    agent.tick()
+    agent.close()
+    assert len(store.runs()) == 1
+
+
+def test_an_agent_started_by_hand_ends_by_itself_and_frees_the_store(folder: Path) -> None:
+    writer_for(folder).close({"status": "finished", "reason": ""})
+    settings = Settings(agent=AgentSettings(linger_s=0))
+    result = subprocess.run(
+        [sys.executable, "-c", "from stepscope.agent.attend import main; main()"],
+        input=json.dumps({"folder": str(folder), "settings": to_dict(settings)}),
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert result.returncode == 0
+    assert agent_pid(folder) is None
+    assert not list(list_journals(folder))
+    AgentLock(folder).release()
+
+
+def test_waking_nobody_is_no_error(folder: Path) -> None:
+    wake(folder)
+    folder.mkdir()
+    (folder / "agent.wake").write_text("not a pipe")
+    wake(folder)
+    assert (folder / "agent.wake").exists()
+
+
+def test_catching_up_in_a_folder_that_may_not_be_written_changes_nothing(folder: Path, tmp_path: Path) -> None:
+    writer_for(folder).append_row({"loss": 1.0}, 0)
+    shutil.rmtree(folder / "journal" / "none", ignore_errors=True)
+    (folder / "agent.lock").mkdir()  # a lock that cannot be opened, even by root
+    catch_up(folder)
+    assert list(list_journals(folder))
+
+
+def test_a_process_elsewhere_is_never_called_dead(folder: Path, store: SqliteStore) -> None:
+    mark = procfs.mark(os.getpid())
+    stranger = dataclasses.replace(mark, namespace="pid:[1]", pid=2**22 + 1)
+    assert procfs.is_alive(stranger) is None

@@ -1,0 +1,137 @@
+"""`stepscope doctor`: what works here, what does not, and what to do about it."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from stepscope import TrainingMonitor
+from stepscope.cli import checks
+from stepscope.cli.checks import check_agent, check_file_system, check_folder, check_sqlite, check_unread
+from stepscope.cli.gpu_checks import check_extras, check_gpu, name_gpus
+from stepscope.cli.main import main
+from stepscope.config.sections import Settings
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("STEPSCOPE_")]:
+        monkeypatch.delenv(name)
+
+
+def test_every_check_has_an_outcome_and_nothing_is_made(capsys, tmp_path):
+    assert main(["doctor", "--json"]) == 0
+    found = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
+    assert found.keys() == {
+        "python", "settings", "store", "file system", "space", "journal", "unread", "agent",
+        "database", "gpu", "torch", "extras",
+    }  # fmt: skip
+    assert {check["outcome"] for check in found.values()} <= {"ok", "note"}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_page_fits_the_terminal():
+    done = subprocess.run(
+        [sys.executable, "-m", "stepscope", "doctor"],
+        capture_output=True,
+        text=True,
+        cwd=tempfile.gettempdir(),
+        env={**os.environ, "COLUMNS": "80"},
+        check=True,
+    )
+    assert "Nothing here stops recording." in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_a_place_that_takes_no_files_is_a_problem():
+    found = check_folder(Path("/proc/store"))
+    assert found.outcome == "problem"
+    assert "STEPSCOPE_DIR" in found.remedy
+
+
+def test_a_wrong_setting_is_a_problem(capsys, monkeypatch):
+    Path("stepscope.yaml").write_text("agent: {mode: nonsense}\n")
+    assert main(["doctor", "--json"]) == 1
+    problems = [one for one in json.loads(capsys.readouterr().out) if one["outcome"] == "problem"]
+    assert [one["name"] for one in problems] == ["settings"]
+    assert "nonsense" in problems[0]["found"]
+
+
+def test_journals_nobody_read_are_noted_until_somebody_does(tmp_path):
+    folder = tmp_path / "store"
+    with TrainingMonitor({"agent": {"mode": "none"}}, run="r", directory=folder) as monitor:
+        monitor.log({"loss": 1.0})
+    noted = check_unread(folder)
+    assert noted.outcome == "note"
+    assert noted.remedy.endswith("stepscope runs")
+    assert main(["runs", "--store", str(folder)]) == 0
+    assert check_unread(folder).found == "nothing waits"
+    assert check_folder(folder).found.endswith("is there and takes files")
+    assert "version" in check_sqlite(folder).found
+
+
+def test_a_running_agent_is_named(tmp_path):
+    from stepscope.agent.election import AgentLock
+
+    with AgentLock(tmp_path):
+        assert check_agent(tmp_path, Settings()).found.startswith(f"process {os.getpid()} ")
+    assert "first run starts one" in check_agent(tmp_path, Settings()).found
+
+
+def test_a_file_that_is_no_store_is_a_problem(tmp_path):
+    (tmp_path / "store.sqlite").write_bytes(b"something else entirely" * 100)
+    found = check_sqlite(tmp_path)
+    assert found.outcome == "problem"
+    assert found.remedy
+
+
+def test_a_network_folder_is_noted_with_the_place_of_its_database(tmp_path, monkeypatch):
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"1 0 0:1 / / rw - ext4 d rw\n2 1 0:2 / {tmp_path} rw - nfs4 host:/x rw\n")
+    found = check_file_system(tmp_path / "store", mounts)
+    assert found.outcome == "note"
+    assert "nfs4" in found.found
+    assert ".cache" in found.found
+    assert checks.check_journal(tmp_path, Settings(), mounts).outcome == "note"
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, "No NVIDIA driver is installed"),
+        (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, "not loaded"),
+        (pynvml.NVML_ERROR_NO_PERMISSION, "may not"),
+        (pynvml.NVML_ERROR_GPU_NOT_FOUND, "finds no GPU"),
+        (pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, "different versions"),
+        (pynvml.NVML_ERROR_UNKNOWN, "does not answer"),
+    ],
+)
+def test_each_reason_for_no_gpu_has_its_sentence_and_remedy(code, words):
+    def refuse():
+        raise pynvml.NVMLError(code)
+
+    found = check_gpu(refuse)
+    assert found.outcome == "note"
+    assert words in found.found
+    assert found.remedy
+
+
+def test_gpus_are_counted_by_name():
+    assert check_gpu(lambda: ["H200", "H200", "A100"]).found == "2 × H200, 1 × A100"
+    assert "shows no GPU" in check_gpu(list).found
+
+
+def test_a_missing_library_is_told_from_a_missing_driver(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert "nvidia-ml-py" in check_gpu(name_gpus).remedy
+
+
+def test_extras_are_told_apart_by_what_is_installed():
+    found = check_extras().found
+    assert "parquet" in found.partition("not installed")[0]

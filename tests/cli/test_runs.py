@@ -1,0 +1,134 @@
+"""`stepscope runs`: the list of runs, for people and for scripts."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from stepscope import TrainingMonitor
+from stepscope.cli.main import main
+
+NAMES = ["first", "second", "third \x1b[31m\u202e\nrun"]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "store"
+    with TrainingMonitor(run="first", directory=folder) as monitor:
+        for step in range(5000):
+            monitor.log({"loss": 5.0 - step / 1000, "accuracy": 0.5}, step=step)
+    with TrainingMonitor(run="second", project="other", directory=folder) as monitor:
+        monitor.log({"loss": float("nan")}, step=7)
+        monitor.stop_monitoring("failed", "out of memory " * 20)
+    with TrainingMonitor(run=NAMES[2], directory=folder):
+        pass
+    with TrainingMonitor(run="first", directory=folder) as monitor:
+        monitor.log({"loss": 0.25, "accuracy": 0.5}, step=5000)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _in_the_store(store, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STEPSCOPE_DIR", str(store))
+    monkeypatch.delenv("STEPSCOPE_CONFIG", raising=False)
+    monkeypatch.setenv("COLUMNS", "160")
+
+
+def listed(capsys, *arguments):
+    assert main(["runs", "--json", *arguments]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_table_lists_the_newest_run_last(capsys):
+    assert main(["runs"]) == 0
+    heading, *lines = capsys.readouterr().out.splitlines()
+    assert " ".join(heading.split()) == "RUN PROJECT STATUS STARTED DURATION STEP LOSS REASON"
+    assert [line.split()[0] for line in lines] == ["first", "second", "third"]
+    assert [" 5,000 " in line for line in lines] == [True, False, False]
+    assert [" 0.25" in line for line in lines] == [True, False, False]
+    assert " nan " in lines[1]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120, 160])
+def test_no_line_is_wider_than_the_terminal(capsys, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert main(["runs"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= max(columns, 80)
+    assert any("out of memory" in line and line.endswith("…") for line in lines)
+
+
+def test_what_is_piped_is_not_shortened(store):
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    done = subprocess.run(
+        [sys.executable, "-m", "stepscope", "runs", "--store", str(store)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=True,
+    )
+    assert ("out of memory " * 20).strip() in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_json_says_what_is_known_of_each_run(capsys, store):
+    first, second, third = listed(capsys)
+    assert " ".join(first) == (
+        "id name project status reason started ended duration_seconds segments dropped lost folder"
+    )
+    assert [one["name"] for one in (first, second, third)] == NAMES
+    assert [one["segments"] for one in (first, second, third)] == [2, 1, 1]
+    assert (second["status"], second["project"]) == ("failed", "other")
+    assert first["folder"] == str(store)
+    assert first["started"] < first["ended"]
+    assert 0 < first["duration_seconds"] <= first["ended"] - first["started"]
+
+
+def test_runs_are_chosen_by_project_status_and_number(capsys):
+    assert [one["name"] for one in listed(capsys, "--project", "other")] == ["second"]
+    assert [one["name"] for one in listed(capsys, "--status", "finished")] == ["first", NAMES[2]]
+    assert [one["name"] for one in listed(capsys, "--limit", "2")] == NAMES[1:]
+    assert listed(capsys, "--limit", "0") == []
+    assert listed(capsys, "--status", "crashed") == []
+
+
+def test_a_live_run_has_no_end(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("STEPSCOPE_DIR", str(tmp_path / "live"))
+    with TrainingMonitor(run="live") as monitor:
+        monitor.log({"loss": 1.0})
+        (live,) = listed(capsys)
+    assert live["status"] == "running"
+    assert live["ended"] is None
+    assert live["duration_seconds"] > 0
+
+
+def test_a_missing_store_fails_and_says_what_to_do(capsys, tmp_path):
+    assert main(["runs", "--json", "--store", str(tmp_path / "nowhere")]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "nowhere" in captured.err
+    assert "Record a run" in captured.err
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_an_empty_store_is_fine_and_says_what_to_do(capsys, tmp_path):
+    from stepscope.store.place import database
+    from stepscope.store.sqlite import SqliteStore
+
+    SqliteStore(database(tmp_path)).close()
+    assert main(["runs", "--json", "--store", str(tmp_path)]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out) == []
+    assert "stepscope demo" in captured.err
+    assert main(["runs", "--store", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_a_name_cannot_steer_the_terminal(capsys):
+    assert main(["runs"]) == 0
+    out = capsys.readouterr().out
+    assert "third  run" in out or "third run" in out
+    assert not set(out) & set("\x1b\u202e\r\t")

@@ -1,0 +1,196 @@
+"""`stepscope show`: one run on a page."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stepscope import TrainingMonitor
+from stepscope.cli.main import main
+from stepscope.cli.table import Column, cell_width, table
+from stepscope.cli.text import duration, safe, size, sparkline, to_json
+
+UNSAFE = {
+    *map(chr, range(0x20)),
+    *map(chr, range(0x7F, 0xA0)),
+    *"\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2028\u2029\u2066\u2067\u2068\u2069",
+}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("show") / "store"
+    with TrainingMonitor(run="baseline", directory=folder) as monitor:
+        for step in range(300):
+            monitor.log({"loss": 3.0 - step / 100, "val/loss": math.nan if step > 200 else 1.0})
+        for number in range(25):
+            monitor.event("checkpoint", path=f"/data/{number}.pt")
+        monitor.event("console", text="epoch 1\n\x1b[32mgreen\x1b[0m\nthe end")
+    with TrainingMonitor(run="newest", directory=folder) as monitor:
+        monitor.log({f"key {number:03d}": number for number in range(100)})
+        monitor.event("evil\x1b]0;title\x07", note="a\u202eb\nc")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _in_the_store(store, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STEPSCOPE_DIR", str(store))
+    monkeypatch.delenv("STEPSCOPE_CONFIG", raising=False)
+    monkeypatch.setenv("COLUMNS", "120")
+
+
+def shown(capsys, *arguments):
+    assert main(["show", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def shown_as_json(capsys, *arguments):
+    return json.loads(shown(capsys, "--json", *arguments), parse_constant=pytest.fail)
+
+
+def test_a_page_has_status_segments_facts_metrics_events_and_console(capsys):
+    lines = [line.split() for line in shown(capsys, "baseline").splitlines()]
+    assert lines[0] == ["baseline", "finished"]
+    for section in ("segments", "facts", "metrics", "events", "console"):
+        assert any(line[-1:] == [section] for line in lines)
+    (loss,) = [line for line in lines if line[:2] == ["loss", "300"]]
+    assert loss[2:5] == ["0.01", "0.01", "3"]
+    assert loss[-1][0] == "█"
+    assert loss[-1][-1] == "▁"
+    (val,) = [line for line in lines if line[:1] == ["val/loss"]]
+    assert val[1:6] == ["300", "nan", "1", "1", "99"]
+    assert val[-1].endswith("×")
+    assert lines[-3:] == [["epoch", "1"], ["green"], ["the", "end"]]
+
+
+def test_the_newest_events_are_shown_and_with_events_all(capsys):
+    page = shown(capsys, "baseline")
+    assert "newest 10 of 25 events" in page
+    assert page.count("checkpoint") == 10
+    assert "/data/24.pt" in page
+    every = shown(capsys, "baseline", "--events")
+    assert every.count("checkpoint") == 25
+    assert "metrics" not in every
+
+
+def test_without_a_name_the_newest_run_is_shown(capsys):
+    assert shown(capsys).startswith("newest  finished")
+
+
+def test_a_run_is_found_by_its_id(capsys):
+    found = shown_as_json(capsys, "baseline")
+    assert shown_as_json(capsys, found["id"]) == found
+
+
+def test_an_unknown_name_fails_with_names_like_it(capsys):
+    assert main(["show", "basline"]) == 1
+    assert "did you mean 'baseline'?" in capsys.readouterr().err
+    assert main(["show", "zzz"]) == 1
+    assert "newest, baseline" in capsys.readouterr().err
+
+
+def test_many_keys_are_cut_and_the_page_says_so(capsys):
+    page = shown(capsys, "newest")
+    assert "60 more keys" in page
+    assert "key 099" not in page
+    assert "key 099" in shown(capsys, "newest", "--limit", "100")
+
+
+def test_keys_are_chosen_by_a_part_of_their_name_or_a_pattern(capsys):
+    chosen = shown_as_json(capsys, "newest", "--keys", "09")["keys"]
+    assert [one["key"] for one in chosen] == ["key 009", *(f"key {n:03d}" for n in range(90, 100))]
+    chosen = shown_as_json(capsys, "newest", "--keys", "*00?")["keys"]
+    assert len(chosen) == 10
+    assert main(["show", "baseline", "--keys", "lss"]) == 1
+    assert "did you mean 'loss'" in capsys.readouterr().err
+
+
+def test_json_is_strict_and_has_everything(capsys):
+    found = shown_as_json(capsys, "baseline")
+    keys = {one["key"]: one for one in found["keys"]}
+    assert keys["val/loss"] == {
+        "key": "val/loss", "points": 300, "ranks": [0], "last": "NaN", "min": 1.0, "max": 1.0,
+        "nonfinite": 99,
+    }  # fmt: skip
+    (segment,) = found["segments"]
+    (process,) = segment["processes"]
+    assert process["status"] == "finished"
+    assert process["facts"]["python"]
+    assert len(found["events"]) == 26
+    assert found["events"][0]["fields"] == {"path": "/data/0.pt"}
+
+
+def test_the_page_has_no_character_a_terminal_obeys(capsys):
+    page = shown(capsys, "newest")
+    assert "evil" in page
+    assert not set(page) & (UNSAFE - {"\n"})
+
+
+def test_colour_is_for_terminals_without_no_color(monkeypatch, capsys):
+    from stepscope.cli.text import paint
+
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert paint("x", "failed") == "\x1b[31mx\x1b[0m"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert paint("x", "failed") == "x"
+
+
+texts = st.text() | st.text(st.sampled_from([*sorted(UNSAFE), *"a語\u0301[1m]"]))
+
+
+@given(st.lists(st.tuples(texts, texts, st.floats()), max_size=5), st.integers(20, 100))
+def test_a_table_never_has_control_characters_and_fits(rows, width):
+    columns = [Column("A", elastic=True), Column("B", elastic=True), Column("C", right=True)]
+    lines = table(columns, [[one, other, f"{number:.3g}"] for one, other, number in rows], width)
+    assert len(lines) == len(rows) + 1
+    assert not set("".join(lines)) & UNSAFE
+    assert max(map(cell_width, lines)) <= max(width, 8 + 8 + 10 + 4)
+
+
+@given(texts)
+def test_safe_text_is_printable_and_stays_so(text):
+    cleaned = safe(text)
+    assert not set(cleaned) & UNSAFE
+    assert safe(cleaned) == cleaned
+    cleaned.encode()
+
+
+@given(st.lists(st.none() | st.floats(), max_size=30))
+def test_a_sparkline_has_a_character_for_each_value(heights):
+    assert len(sparkline(heights)) == len(heights)
+
+
+@given(st.recursive(st.floats() | st.integers() | st.text(), st.lists))
+def test_json_is_always_strict(value):
+    json.loads(to_json(value), parse_constant=pytest.fail)
+
+
+def test_values_equal_but_for_rounding_are_drawn_level():
+    assert len(set(sparkline([0.42088, 0.42088 * (1 + 1e-15), 0.42088]))) == 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.0312, "31 ms"),
+        (0.99999, "1.0 s"),
+        (59.97, "1 min 00 s"),
+        (185, "3 min 05 s"),
+        (4320, "1 h 12 min"),
+        (183600, "2 d 03 h"),
+    ],
+)
+def test_a_duration_has_two_units_at_most(seconds, words):
+    assert duration(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(0, "0 B"), (999, "999 B"), (12_345, "12.3 kB"), (5e12, "5 TB")]
+)
+def test_a_size_has_a_unit_that_suits_it(count, words):
+    assert size(count) == words

@@ -1,0 +1,94 @@
+"""What all tests share: an environment of their own and helpers that start real processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import stepscope
+
+
+@pytest.fixture(autouse=True)
+def own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No test sees the settings of the person running it, or writes into their folder."""
+    for name in list(os.environ):
+        if name.startswith("STEPSCOPE_") or name in {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}:
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A store folder."""
+    return tmp_path / "store"
+
+
+Script = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(folder: Path) -> Iterator[Script]:
+    """Starts Python code as a process of its own that records into `folder`."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start_script(code: str, *arguments: object, **options: object) -> subprocess.Popen[str]:
+        environment = {**os.environ, "STEPSCOPE_DIR": str(folder), **options.pop("environment", {})}
+        process = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **options,
+        )
+        started.append(process)
+        return process
+
+    yield start_script
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def run_script(start: Script) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs Python code to its end."""
+
+    def run(code: str, *arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
+        process = start(code, *arguments, **options)
+        out, err = process.communicate(timeout=120)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    return run
+
+
+@pytest.fixture
+def until() -> Callable[[Callable[[], object]], None]:
+    """Waits for something another process brings about; fails after half a minute."""
+
+    def wait(condition: Callable[[], object], seconds: float = 30.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > deadline:
+                pytest.fail("it did not happen in time")
+            time.sleep(0.02)
+
+    return wait
+
+
+@pytest.fixture
+def read(folder: Path) -> Callable[[str], stepscope.reading.Run]:
+    """Reads a run back, by a store opened at this moment."""
+
+    def read_run(name: str) -> stepscope.reading.Run:
+        return stepscope.open_store(folder).run(name)
+
+    return read_run

@@ -1,0 +1,158 @@
+"""Whatever is published to a file comes back from it, bit for bit."""
+
+import csv
+import io
+import json
+import math
+import struct
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stepscope.errors import MissingExtra
+from stepscope.exporters.base import Rows
+from stepscope.exporters.csv_file import CsvFile, cell
+from stepscope.exporters.json_file import JsonFile
+from stepscope.exporters.jsonl import JsonLines
+from stepscope.exporters.parquet import Parquet
+
+TIME = "2026-01-02T03:04:05.678901"
+NONFINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+numbers = st.none() | st.floats() | st.sampled_from([-0.0, 5e-324, 1e308, 0.1, math.nan, math.inf])
+
+
+@st.composite
+def tables(draw):
+    """Keys, and rows of a number or None for each of them."""
+    keys = draw(st.lists(texts.filter(lambda key: key not in LABELS), unique=True, max_size=4))
+    rows = draw(st.lists(st.tuples(*[numbers for _ in keys]), max_size=5))
+    return draw(texts), keys, rows
+
+
+LABELS = ("run", "rank", "step", "time", "seconds")
+
+
+def as_rows(run, keys, rows):
+    cells = np.array(rows, object).reshape(len(rows), len(keys))
+    present = np.array([[cell is not None for cell in row] for row in cells], bool)
+    values = np.where(cells == None, 0.0, cells).astype(float)  # noqa: E711 - element by element
+    labels = {
+        "run": np.full(len(rows), run, object),
+        "rank": np.zeros(len(rows), np.int64),
+        "step": np.arange(len(rows), dtype=np.int64) - 2**62,
+        "time": np.full(len(rows), TIME, "datetime64[ns]"),
+        "seconds": np.full(len(rows), 0.1),
+    }
+    return Rows(labels, tuple(keys), values, present.reshape(values.shape))
+
+
+def written(exporter, rows):
+    target = io.BytesIO()
+    one = exporter(target)
+    half = len(rows) // 2
+    for part in (slice(0, half), slice(half, None)):
+        labels = {name: column[part] for name, column in rows.labels.items()}
+        one.publish(Rows(labels, rows.keys, rows.values[part], rows.present[part]))
+    one.close()
+    return target.getvalue()
+
+
+def same(found, expected):
+    """NaN is NaN; everything else is equal to the last bit."""
+    if expected is None or found is None:
+        return expected is found
+    if math.isnan(expected):
+        return math.isnan(found)
+    return struct.pack("d", found) == struct.pack("d", expected)
+
+
+def assert_same(found, rows):
+    assert len(found) == len(rows)
+    for one, other in zip(found, rows, strict=True):
+        assert len(one) == len(other)
+        assert all(map(same, one, other))
+
+
+@given(tables())
+def test_csv_gives_back_keys_and_values(table):
+    run, keys, rows = table
+    text = written(CsvFile, as_rows(run, keys, rows)).decode()
+    heading, *lines = csv.reader(io.StringIO(text, newline=""))
+    assert [unguarded(name) for name in heading] == [*LABELS, *keys]
+    assert all(unguarded(line[0]) == run for line in lines)
+    assert all(line[3:5] == [f"{TIME}Z", "0.1"] for line in lines)
+    found = [[float(cell) if cell else None for cell in line[len(LABELS) :]] for line in lines]
+    assert_same(found, rows)
+
+
+def unguarded(text):
+    return text.removeprefix("'")
+
+
+@given(tables())
+def test_json_lines_give_back_keys_and_values(table):
+    run, keys, rows = table
+    lines = written(JsonLines, as_rows(run, keys, rows)).decode().split("\n")[:-1]
+    assert_same_objects([json.loads(line, parse_constant=pytest.fail) for line in lines], table)
+
+
+@given(tables())
+def test_json_gives_back_keys_and_values(table):
+    run, keys, rows = table
+    text = written(JsonFile, as_rows(run, keys, rows))
+    assert_same_objects(json.loads(text, parse_constant=pytest.fail), table)
+
+
+def assert_same_objects(objects, table):
+    run, keys, rows = table
+    assert all(one["run"] == run and one["time"] == f"{TIME}Z" for one in objects)
+    assert all(one.keys() <= {*LABELS, *keys} for one in objects)
+    found = [[NONFINITE.get(one.get(key), one.get(key)) for key in keys] for one in objects]
+    assert_same(found, rows)
+
+
+@given(tables())
+def test_parquet_gives_back_keys_and_values(table):
+    import pyarrow.parquet
+
+    run, keys, rows = table
+    content = written(Parquet, as_rows(run, keys, rows))
+    read = pyarrow.parquet.read_table(io.BytesIO(content))
+    assert read.column_names == [*LABELS, *keys]
+    assert set(read.column("run").to_pylist()) <= {run}
+    assert str(read.schema.field("time").type) == "timestamp[ns, tz=UTC]"
+    found = [read.column(len(LABELS) + place).to_pylist() for place in range(len(keys))]
+    assert_same(list(zip(*found, strict=True)) if keys else rows, rows)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("loss", "loss"),
+        ("=1+2", "'=1+2"),
+        ("@cmd", "'@cmd"),
+        ("-x", "'-x"),
+        ("\tx", "'\tx"),
+        ("'x", "''x"),
+        ("a,b", '"a,b"'),
+        ('=a"b', '"\'=a""b"'),
+        ("", ""),
+    ],
+)
+def test_a_text_cell_is_guarded_and_quoted(text, expected):
+    assert cell(text) == expected
+
+
+def test_a_negative_number_is_not_guarded():
+    assert written(CsvFile, as_rows("r", ["a"], [(-1.5,)])).decode().endswith(",-1.5\n")
+
+
+def test_parquet_without_its_package_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(MissingExtra, match=r"stepscope\[parquet\]"):
+        Parquet(io.BytesIO())

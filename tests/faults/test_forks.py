@@ -1,0 +1,108 @@
+"""R8: forks never hang, and what a child logs is the child's."""
+
+from __future__ import annotations
+
+import pytest
+
+WORKERS = """
+    import sys, stepscope, torch
+    from torch.utils.data import DataLoader, Dataset
+
+    class Logging(Dataset):
+        def __init__(self, monitor): self.monitor = monitor
+        def __len__(self): return 64
+        def __getitem__(self, index):
+            self.monitor.log({"drawn": float(index)}, step=index)
+            return torch.tensor(float(index))
+
+    def main():
+        monitor = stepscope.TrainingMonitor(run="workers")
+        monitor.start_monitoring()
+        loader = DataLoader(
+            Logging(monitor), batch_size=4, num_workers=4, multiprocessing_context=sys.argv[1]
+        )
+        for epoch in range(2):
+            for batch in monitor.batches(loader):
+                monitor.log({"loss": float(batch.mean())})
+        monitor.stop_monitoring()
+
+    if __name__ == "__main__":
+        main()
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_r8_loader_workers_log_into_their_own_journals(method: str, tmp_path, start, read) -> None:
+    script = tmp_path / "train.py"
+    import textwrap
+
+    script.write_text(textwrap.dedent(WORKERS))
+    process = start("import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')", script, method)
+    out, err = process.communicate(timeout=100)
+    assert process.returncode == 0, err
+
+    run = read("workers")
+    assert run.status == "finished"
+    assert len(run.series("loss")) == 32
+    assert sorted(run.series("drawn").steps.tolist()) == sorted([*range(64)] * 2)
+    roles = [one.role for one in run.segments[0].processes]
+    assert roles.count("rank") == 1
+    assert roles.count("worker") == 8
+
+
+def test_r8_two_hundred_forks_while_threads_log_and_files_roll(run_script, read) -> None:
+    result = run_script(
+        """
+        import os, signal, threading, stepscope
+        monitor = stepscope.TrainingMonitor({"recorder": {"segment_bytes": 65536}}, run="forks")
+        monitor.start_monitoring()
+        stop = threading.Event()
+        counts = [0, 0]
+        def log_on(which):
+            while not stop.is_set():
+                monitor.log({f"thread{which}": 1.0}, step=counts[which])
+                counts[which] += 1
+                stop.wait(0.0005)
+        threads = [threading.Thread(target=log_on, args=(n,)) for n in range(2)]
+        for thread in threads: thread.start()
+        for number in range(200):
+            pid = os.fork()
+            if pid == 0:
+                signal.alarm(10)
+                monitor.log({"child": float(number)}, step=number)
+                os._exit(0)
+            _, status = os.waitpid(pid, 0)
+            assert status == 0, status
+        stop.set()
+        for thread in threads: thread.join()
+        monitor.stop_monitoring()
+        print(*counts)
+        """
+    )
+    assert result.returncode == 0, result.stderr
+    first, second = map(int, result.stdout.split())
+
+    run = read("forks")
+    assert run.series("thread0").steps.tolist() == list(range(first))
+    assert run.series("thread1").steps.tolist() == list(range(second))
+    assert sorted(run.series("child").steps.tolist()) == list(range(200))
+    assert run.status == "finished"
+
+
+def test_r8_a_child_that_logs_nothing_leaves_nothing(run_script, read) -> None:
+    result = run_script(
+        """
+        import os, sys, stepscope
+        with stepscope.TrainingMonitor(run="silent") as monitor:
+            monitor.log({"loss": 1.0})
+            if os.fork() == 0:
+                sys.exit(3)
+            os.wait()
+            monitor.log({"loss": 2.0})
+        """
+    )
+    assert result.returncode == 0, result.stderr
+    run = read("silent")
+    assert run.series("loss").values.tolist() == [1.0, 2.0]
+    assert run.status == "finished"
+    assert len(run.segments[0].processes) == 1

@@ -1,0 +1,46 @@
+"""What a command is called after, and how its end is put into words."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from stepscope.launcher.command import ending_of, stem_of
+
+
+@pytest.mark.parametrize(
+    ("command", "stem"),
+    [
+        (["python", "train.py", "--epochs", "3"], "train"),
+        (["torchrun", "--nproc-per-node", "2", "src/fit.py"], "fit"),
+        (["python", "-m", "torch.distributed.run", "fit.py"], "fit"),
+        (["python", "-m", "package.train"], "train"),
+        (["/usr/bin/make", "all"], "make"),
+        (["program", "-m"], "program"),
+    ],
+)
+def test_a_run_is_called_after_the_script(command: list[str], stem: str) -> None:
+    assert stem_of(command) == stem
+
+
+@pytest.mark.parametrize(
+    ("return_code", "exit_code", "status", "reason"),
+    [
+        (0, 0, "finished", ""),
+        (3, 3, "failed", "exit code 3"),
+        (-signal.SIGSEGV, 139, "failed", "killed by SIGSEGV"),
+        (-signal.SIGKILL, 137, "failed", "killed by SIGKILL"),
+        (
+            -(signal.SIGRTMIN + 3),
+            128 + signal.SIGRTMIN + 3,
+            "failed",
+            f"killed by signal {signal.SIGRTMIN + 3}",
+        ),
+    ],
+)
+def test_an_end_is_told_as_a_shell_tells_it(
+    return_code: int, exit_code: int, status: str, reason: str
+) -> None:
+    ending = ending_of(return_code)
+    assert (ending.exit_code, ending.status, ending.reason) == (exit_code, status, reason)

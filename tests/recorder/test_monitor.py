@@ -1,0 +1,249 @@
+"""What a person writing a training loop meets. Mission rows W1 to W4, W6, W13."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import stepscope
+from stepscope import TrainingMetrics, TrainingMonitor
+
+
+@pytest.fixture
+def monitor(folder: Path) -> TrainingMonitor:
+    return TrainingMonitor(run="a", directory=folder)
+
+
+def read(folder: Path, name: str = "a") -> stepscope.reading.Run:
+    return stepscope.open_store(folder).run(name)
+
+
+def test_w1_a_monitor_takes_the_dictionary_of_the_older_documents(folder: Path) -> None:
+    config = {"enable_dashboard": False, "dashboard_port": 8080, "enable_alerts": True, "directory": str(folder)}
+    monitor = TrainingMonitor(config)
+    monitor.start_monitoring()
+    monitor.log_training_step(loss=0.5)
+    monitor.stop_monitoring()
+
+    assert monitor.settings.dashboard.port == 8080
+    assert read(folder, monitor.run_id).series("loss").values.tolist() == [0.5]
+
+
+def test_w1_a_monitor_takes_the_path_of_a_yaml_file(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(f"run: from-yaml\ndirectory: {folder}\n")
+    with TrainingMonitor(str(path)) as monitor:
+        monitor.log({"loss": 1.0})
+    assert read(folder, "from-yaml").status == "finished"
+
+
+def test_w1_a_wrong_setting_is_named_before_training_begins(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("run: x\ndashboard:\n  port: many\n")
+    with pytest.raises(stepscope.StepscopeError, match=r'config.yaml:3: dashboard.port is "many"'):
+        TrainingMonitor(path)
+
+
+def test_w1_leaving_the_block_is_stopping_and_both_may_be_done_twice(monitor: TrainingMonitor, folder: Path) -> None:
+    with monitor:
+        monitor.start_monitoring()
+        monitor.log({"loss": 1.0})
+        monitor.stop_monitoring()
+        monitor.stop_monitoring()
+    assert len(read(folder).segments) == 1
+
+
+def test_w1_every_point_is_readable_when_stop_returns(monitor: TrainingMonitor, folder: Path) -> None:
+    monitor.start_monitoring()
+    for step in range(5000):
+        monitor.log({"loss": step * 0.1})
+    monitor.stop_monitoring()
+    series = read(folder).series("loss")
+    assert series.steps.tolist() == list(range(5000))
+    assert series.values.tolist() == [step * 0.1 for step in range(5000)]
+
+
+def test_w2_a_step_needs_nothing_but_a_loss_and_counts_itself(monitor: TrainingMonitor, folder: Path) -> None:
+    with monitor:
+        for epoch in range(2):
+            for _ in range(3):
+                monitor.log_training_step(loss=1.0, epoch=epoch)
+    run = read(folder)
+    assert run.series("loss").steps.tolist() == [0, 1, 2, 3, 4, 5]
+    assert run.series("epoch").values.tolist() == [0, 0, 0, 1, 1, 1]
+    assert [info.key for info in run.keys()] == ["epoch", "loss"]
+
+
+def test_w2_the_call_of_the_older_document_works_with_model_optimizer_and_custom_metrics(
+    monitor: TrainingMonitor, folder: Path
+) -> None:
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.25)
+    with monitor:
+        loss = model(torch.ones(1, 2)).sum()
+        monitor.log_training_step(
+            model=model,
+            optimizer=optimizer,
+            loss=loss,
+            accuracy=np.float32(0.5),
+            custom_metrics={"tokens_per_second": 10, "throughput": 2.5, "memory_efficiency": 0.1},
+        )
+        monitor.log_training_step(model=model, optimizer=optimizer, loss=0.1, accuracy=0.5, learning_rate=1e-3)
+    run = read(folder)
+    assert run.series("loss").values.tolist() == [loss.item(), 0.1]
+    assert run.series("learning_rate").values.tolist() == [0.25, 1e-3]
+    assert run.series("tokens_per_second").values.tolist() == [10.0]
+
+
+def test_w2_steps_continue_after_an_explicit_one(monitor: TrainingMonitor, folder: Path) -> None:
+    with monitor:
+        monitor.log_training_step(loss=1.0, step=100)
+        monitor.log_training_step(loss=2.0)
+    assert read(folder).series("loss").steps.tolist() == [100, 101]
+
+
+def test_w3_metrics_handed_over_as_one_object_and_the_summary(monitor: TrainingMonitor, folder: Path) -> None:
+    with monitor:
+        for step in range(3):
+            monitor.log_training_metrics(
+                TrainingMetrics(
+                    timestamp=1.5, epoch=2, step=step, loss=0.5 - step / 10, learning_rate=0.1, batch_size=32
+                )
+            )
+        summary = monitor.get_performance_summary()
+    run = read(folder)
+    assert run.series("batch_size").values.tolist() == [32.0] * 3
+    assert run.series("epoch").values.tolist() == [2.0] * 3
+    assert run.series("loss").steps.tolist() == [0, 1, 2]
+    assert summary["steps"] == 3
+    assert summary["loss"]["current_loss"] == 0.3
+    assert summary["dropped"] == 0
+
+
+def test_w4_recorded_metrics_and_their_statistics(monitor: TrainingMonitor, folder: Path) -> None:
+    assert monitor.get_training_stats() == {}
+    with monitor:
+        for step, loss in enumerate([3.0, 1.0, 2.0]):
+            monitor.record_metrics(step, torch.tensor(loss), learning_rate=0.1, batch_size=8)
+        stats = monitor.get_training_stats()
+    assert stats.pop("training_time") >= 0
+    assert stats == {"current_loss": 2.0, "avg_loss": 2.0, "min_loss": 1.0, "max_loss": 3.0, "total_steps": 3}
+    assert read(folder).series("loss").values.tolist() == [3.0, 1.0, 2.0]
+
+
+def test_w6_custom_metrics_may_have_any_name(monitor: TrainingMonitor, folder: Path) -> None:
+    with monitor:
+        monitor.log({"tokens per second / GPU": 5, "µ": 1e-6, "train.loss": 2})
+    assert [info.key for info in read(folder).keys()] == ["tokens per second / GPU", "train.loss", "µ"]
+
+
+def test_phases_and_batches_time_the_loop_and_count_its_steps(monitor: TrainingMonitor, folder: Path) -> None:
+    loader = [1, 2, 3]
+    with monitor:
+        for _ in range(2):
+            batches = monitor.batches(loader)
+            assert len(batches) == 3
+            for _ in batches:
+                with monitor.phase("forward"):
+                    pass
+                monitor.log({"loss": 1.0})
+                monitor.log({"accuracy": 1.0})
+        monitor.log_training_step(loss=0.5)
+    run = read(folder)
+    assert run.series("loss").steps.tolist() == [0, 1, 2, 3, 4, 5, 6]
+    assert run.series("accuracy").steps.tolist() == [0, 1, 2, 3, 4, 5]
+    assert run.series("phase/forward_seconds").steps.tolist() == [0, 1, 2, 3, 4, 5]
+    assert run.series("phase/data_seconds").steps.tolist() == [0, 1, 2, 3, 4, 5]
+    assert run.series("step_seconds").steps.tolist() == [0, 1, 2, 3, 4, 5]
+    assert (run.series("step_seconds").values > 0).all()
+    assert run.series("epoch").values.tolist() == [1.0]
+
+
+def test_an_exception_of_the_loader_passes_through_untouched(monitor: TrainingMonitor) -> None:
+    def broken() -> object:
+        yield 1
+        raise OSError("the disk of the data set")
+
+    with monitor, pytest.raises(OSError, match="the data set"):
+        list(monitor.batches(broken()))
+
+
+def test_events_mark_moments_with_their_step_and_fields(monitor: TrainingMonitor, folder: Path) -> None:
+    with monitor:
+        monitor.log({"loss": 1.0}, step=41)
+        monitor.event("checkpoint", path="x.pt", bytes=123, odd=object)
+    (event,) = read(folder).events("checkpoint")
+    assert event.step == 42
+    assert event.fields["path"] == "x.pt"
+    assert event.fields["bytes"] == 123
+
+
+def test_a_resumed_run_adds_a_segment_and_overwrites_nothing(folder: Path) -> None:
+    for start in (0, 5):
+        with TrainingMonitor(run="a", directory=folder) as monitor:
+            for step in range(start, start + 7):
+                monitor.log({"loss": float(step)}, step=step)
+    run = read(folder)
+    assert len(run.segments) == 2
+    assert run.series("loss").steps.tolist() == [*range(7), *range(5, 12)]
+    second = run.segments[1].id
+    assert run.series("loss", segment=second).steps.tolist() == [*range(5, 12)]
+
+
+def test_one_monitor_may_be_started_again_as_a_further_segment(monitor: TrainingMonitor, folder: Path) -> None:
+    for _ in range(3):
+        with monitor:
+            monitor.log({"loss": 1.0})
+    assert len(read(folder).segments) == 3
+
+
+def test_runs_of_one_name_in_two_projects_are_two_runs(folder: Path) -> None:
+    for project in ("vision", "speech"):
+        with TrainingMonitor(run="a", project=project, directory=folder) as monitor:
+            monitor.log({"loss": 1.0})
+    with pytest.raises(stepscope.StepscopeError, match="2 runs are named 'a'. Use one of the ids"):
+        read(folder)
+    assert read(folder, monitor.run_id).project == "speech"
+
+
+def test_a_log_call_outside_start_and_stop_is_mentioned_once(
+    monitor: TrainingMonitor, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        monitor.log({"loss": 1.0})
+        monitor.log({"loss": 1.0})
+    assert caplog.text.count("is not recorded") == 1
+
+
+def test_a_disabled_recorder_does_nothing_at_all(folder: Path) -> None:
+    with TrainingMonitor({"recorder": {"enabled": False}}, run="a", directory=folder) as monitor:
+        monitor.log({"loss": 1.0})
+        monitor.event("x")
+        with monitor.phase("data"):
+            pass
+    assert not folder.exists()
+
+
+def test_a_thread_attends_where_processes_may_not_be_started(folder: Path) -> None:
+    with TrainingMonitor({"agent": {"mode": "thread", "linger_s": 0}}, run="a", directory=folder) as monitor:
+        for _ in range(100):
+            monitor.log({"loss": 1.0})
+    assert len(read(folder).series("loss")) == 100
+
+
+def test_the_store_folder_comes_from_the_environment_else_from_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert TrainingMonitor(run="a").directory == tmp_path / ".stepscope"
+    monkeypatch.setenv("STEPSCOPE_DIR", str(tmp_path / "elsewhere"))
+    assert TrainingMonitor(run="a").directory == tmp_path / "elsewhere"
+
+
+def test_the_store_folder_keeps_itself_out_of_version_control(monitor: TrainingMonitor, folder: Path) -> None:
+    with monitor:
+        pass
+    assert (folder / ".gitignore").read_text() == "*\n"

@@ -1,0 +1,341 @@
+"""Buckets say the same as the points they stand for, however the points came in."""
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stepscope.schema.series import Buckets, Selection
+from stepscope.store.base import Store
+from stepscope.store.sqlite import SqliteStore
+from tests.store.telling import (
+    NS,
+    RUN,
+    append,
+    assert_tells,
+    bits,
+    points,
+    process,
+    seal,
+    source,
+    times,
+)
+
+LOSS = Selection(RUN, "loss")
+
+ordinary = settings(max_examples=40, deadline=None, database=None)
+thorough = settings(max_examples=1500, deadline=None, database=None)
+
+seeds = st.integers(0, 2**32)
+most = st.sampled_from([1, 2, 3, 10, 63, 64, 65, 500, 10**6])
+batches = st.lists(
+    st.sampled_from([1, 2, 7, 100, 1000, 4095, 4096, 4097, 9000]) | st.integers(1, 300),
+    min_size=1,
+    max_size=5,
+)
+
+
+@contextlib.contextmanager
+def new_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    store = SqliteStore(tmp_path_factory.mktemp("history") / "store.sqlite")
+    with store.transaction():
+        store.put_process(process())
+    yield store
+    store.close()
+
+
+def monotone(rng, count):
+    return np.cumsum(rng.integers(0, 4, count))
+
+
+def repeated(rng, count):
+    return np.repeat(np.arange(count), rng.integers(1, 5))[:count]
+
+
+def going_back(rng, count):
+    """Resumes from older checkpoints, a few times."""
+    back = np.zeros(count, np.int64)
+    back[rng.integers(0, count, 3)] = rng.integers(0, count + 1, 3)
+    return np.arange(count) - np.cumsum(back)
+
+
+def strided(rng, count):
+    return rng.integers(-(10**6), 10**6) + np.arange(count) * rng.integers(1, 1000)
+
+
+def negative(rng, count):
+    return np.arange(count) - rng.integers(0, 2 * count)
+
+
+def scattered(rng, count):
+    return rng.integers(-(2**63), 2**63 - 1, count)
+
+
+def with_gaps(rng, count):
+    return np.cumsum(np.where(rng.random(count) < 0.01, 10**7, 1))
+
+
+walks = st.sampled_from([monotone, repeated, going_back, strided, negative, scattered, with_gaps])
+
+
+def some_values(rng, count):
+    values = rng.normal(size=count) * 10.0 ** rng.integers(-3, 4)
+    spoiled = rng.random(count) < rng.choice([0, 0.02, 0.6])
+    values[spoiled] = rng.choice([np.nan, np.inf, -np.inf], spoiled.sum())
+    return values
+
+
+def tell_in_batches(store, steps, values, sizes, *, sealed=()):
+    begin = 0
+    for at, size in enumerate(sizes):
+        stop = begin + size
+        part = slice(begin, stop)
+        append(store, {"loss": values[part]}, steps[part], times(size, after=begin))
+        if at in sealed:
+            seal(store)
+        begin = stop
+
+
+def bounds(rng, steps):
+    """A range of steps: both ends open, one of them, or none; within what was logged or beyond it."""
+    low, high = int(steps.min()), int(steps.max())
+    first, last = sorted(low + int((high - low) * share) for share in rng.random(2))
+    return [(None, None), (None, last), (first, None), (first, last), (low - 5, high + 5)][rng.integers(5)]
+
+
+def assert_agrees(store, steps, values, wanted, low, high):
+    found = store.buckets(LOSS, wanted, low, high)
+    everything = (-(2**70), 2**70)
+    assert_tells(
+        found,
+        steps,
+        values,
+        wanted,
+        everything[0] if low is None else low,
+        everything[1] if high is None else high,
+    )
+
+
+def check_batches(tmp_path_factory, walk, seed, sizes, wanted):
+    rng = np.random.default_rng(seed)
+    count = sum(sizes)
+    steps, values = walk(rng, count).astype(np.int64), some_values(rng, count)
+    with new_store(tmp_path_factory) as store:
+        tell_in_batches(store, steps, values, sizes)
+        found = points(store)
+        assert found.steps.tolist() == steps.tolist()
+        assert found.times_ns.tolist() == times(count).tolist()
+        assert bits(found.values) == bits(values)
+        assert_agrees(store, steps, values, wanted, *bounds(rng, steps))
+
+
+def check_short_blocks(tmp_path_factory, walk, seed, parts, wanted):
+    """A process that ends and goes on makes short blocks: many of them make a tall pyramid."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, 12, parts).tolist()
+    count = sum(sizes)
+    steps, values = walk(rng, count).astype(np.int64), some_values(rng, count)
+    sealed = set(range(parts - int(rng.integers(0, 3))))
+    with new_store(tmp_path_factory) as store:
+        tell_in_batches(store, steps, values, sizes, sealed=sealed)
+        assert bits(points(store).values) == bits(values)
+        assert_agrees(store, steps, values, wanted, *bounds(rng, steps))
+        assert_agrees(store, steps, values, wanted, None, None)
+
+
+@ordinary
+@given(walks, seeds, batches, most)
+def test_points_and_buckets_of_any_batches_are_exact(tmp_path_factory, walk, seed, sizes, wanted):
+    check_batches(tmp_path_factory, walk, seed, sizes, wanted)
+
+
+@ordinary
+@given(walks, seeds, st.integers(1, 40), most)
+def test_points_and_buckets_of_any_blocks_are_exact(tmp_path_factory, walk, seed, parts, wanted):
+    check_short_blocks(tmp_path_factory, walk, seed, parts, wanted)
+
+
+@pytest.mark.slow
+@thorough
+@given(walks, seeds, batches, most)
+def test_points_and_buckets_of_any_batches_are_exact_in_a_long_search(
+    tmp_path_factory, walk, seed, sizes, wanted
+):
+    check_batches(tmp_path_factory, walk, seed, sizes, wanted)
+
+
+@pytest.mark.slow
+@settings(max_examples=100, deadline=None, database=None)
+@given(walks, seeds, st.integers(1, 300), most)
+def test_points_and_buckets_of_any_blocks_are_exact_in_a_long_search(
+    tmp_path_factory, walk, seed, parts, wanted
+):
+    check_short_blocks(tmp_path_factory, walk, seed, parts, wanted)
+
+
+@ordinary
+@given(seeds, st.integers(2, 6), most)
+def test_a_series_spread_over_key_sets_ranks_and_segments_is_bucketed_as_one(
+    tmp_path_factory, seed, parts, wanted
+):
+    rng = np.random.default_rng(seed)
+    steps, values = going_back(rng, 100 * parts), some_values(rng, 100 * parts)
+    with new_store(tmp_path_factory) as store:
+        for at in range(parts):
+            part = slice(100 * at, 100 * at + 100)
+            columns = {"loss": values[part]} | ({"extra": values[part]} if at % 2 else {})
+            place = source(segment=f"s{rng.integers(2)}", rank=int(rng.integers(2)))
+            append(store, columns, steps[part], times(100, after=100 * at), place)
+            if rng.random() < 0.5:
+                seal(store, place)
+        assert_agrees(store, steps, values, wanted, *bounds(rng, steps))
+
+
+ROWS = 4096 * 16 * 16 + 4096 * 17 + 1000
+
+
+@pytest.fixture(scope="module")
+def tall(tmp_path_factory):
+    """More than a million rows: three full levels of the pyramid, incomplete ones beside them, a tail."""
+    rng = np.random.default_rng(11)
+    values = np.cumsum(rng.normal(size=ROWS))
+    values[[5, 700_000, ROWS - 1]] = [np.nan, np.inf, -np.inf]
+    steps = np.arange(ROWS) * 3
+    with new_store(tmp_path_factory) as store:
+        append(store, {"loss": values}, steps)
+        yield store, steps, values
+
+
+@pytest.mark.parametrize(
+    ("wanted", "low", "high"),
+    [
+        (1, None, None),
+        (70, None, None),
+        (2000, None, None),
+        (2000, 0, 3 * 4096 * 16 - 1),
+        (500, 2_000_000, 2_400_000),
+        (100, 3 * (ROWS - 2000), None),
+        (50, 1_234_567, 1_234_667),
+        (5000, 30, 300),
+    ],
+)
+def test_a_million_points_are_thinned_at_every_zoom(tall, wanted, low, high):
+    store, steps, values = tall
+    found = store.buckets(LOSS, wanted, low, high)
+    first = 0 if low is None else low
+    last = int(steps[-1]) if high is None else high
+    width = found.width
+    inside = (steps // width >= first // width) & (steps // width <= last // width)
+    x, members = steps[inside] // width, values[inside]
+    edges = np.flatnonzero(np.r_[True, x[1:] != x[:-1]])
+    finite = np.isfinite(members)
+    assert len(found) <= wanted
+    assert (found.starts == x[edges] * width).all()
+    assert found.count.sum() == inside.sum()
+    assert (found.count == np.diff(np.r_[edges, len(x)])).all()
+    assert (found.minimum == np.minimum.reduceat(np.where(finite, members, np.inf), edges)).all()
+    assert (found.maximum == np.maximum.reduceat(np.where(finite, members, -np.inf), edges)).all()
+    assert (found.nonfinite == np.add.reduceat((~finite).astype(int), edges)).all()
+    totals = np.add.reduceat(np.where(finite, members, 0), edges)
+    np.testing.assert_allclose(found.mean, totals / (found.count - found.nonfinite), rtol=1e-9)
+    np.testing.assert_equal(found.last, members[np.r_[edges[1:], len(x)] - 1])
+
+
+def test_no_extreme_of_a_million_points_is_hidden(tall):
+    store, _, values = tall
+    finite = values[np.isfinite(values)]
+    for wanted in (1, 10, 1000):
+        found = store.buckets(LOSS, wanted)
+        assert (found.minimum.min(), found.maximum.max()) == (finite.min(), finite.max())
+        assert found.nonfinite.sum() == 3
+
+
+def test_a_million_points_come_back_bit_for_bit(tall):
+    store, steps, values = tall
+    found = points(store)
+    assert (found.steps == steps).all()
+    assert (found.values.view(np.int64) == values.view(np.int64)).all()
+    assert (found.times_ns == times(ROWS)).all()
+
+
+def as_lists(found: Buckets, count: int | None = None) -> list[list[float]]:
+    exact = (found.starts, found.count, found.minimum, found.maximum, found.last, found.nonfinite)
+    return [column[:count].tolist() for column in (*exact, found.times)]
+
+
+def test_history_does_not_change_while_points_come_in(tmp_path_factory):
+    rng = np.random.default_rng(13)
+    steps, values = np.arange(30_000) * 2, rng.normal(size=30_000)
+    sizes = [1500, 800, 1800, 4096, 5000, 1, 7000, 9803]
+    seen: dict[tuple[int, int], Buckets] = {}
+    with new_store(tmp_path_factory) as store:
+        begin = 0
+        for size in sizes:
+            part = slice(begin, begin + size)
+            append(store, {"loss": values[part]}, steps[part], times(size, after=begin))
+            begin += size
+            seen[begin, 0] = store.buckets(LOSS, 200)
+            finished = store.buckets(LOSS, 100, 100, 2500)
+            seen.setdefault((0, 0), finished)
+            assert as_lists(finished) == as_lists(seen[0, 0])
+            np.testing.assert_allclose(finished.mean, seen[0, 0].mean, rtol=1e-12)
+    live = [found for key, found in seen.items() if key[0]]
+    for earlier, later in itertools.pairwise(live):
+        if earlier.width == later.width:
+            done = len(earlier) - 1
+            assert as_lists(earlier, done) == as_lists(later, done)
+
+
+def test_wider_buckets_are_the_union_of_narrower_ones(tmp_path_factory):
+    rng = np.random.default_rng(17)
+    with new_store(tmp_path_factory) as store:
+        append(store, {"loss": rng.normal(size=20_000)}, monotone(rng, 20_000))
+        narrow, wide = store.buckets(LOSS, 4000), store.buckets(LOSS, 60)
+        home = narrow.starts // wide.width * wide.width
+        for at, start in enumerate(wide.starts):
+            members = home == start
+            assert narrow.count[members].sum() == wide.count[at]
+            assert narrow.minimum[members].min() == wide.minimum[at]
+            assert narrow.last[members][-1] == wide.last[at]
+
+
+def test_of_points_logged_in_one_moment_the_last_logged_is_the_last(tmp_path_factory):
+    """Across blocks too, of which some are read from the pyramid and some point by point."""
+    with new_store(tmp_path_factory) as store:
+        for at in range(40):
+            wide_then_narrow = [0, 10**6] if at < 3 else [5, 6]
+            append(store, {"loss": [2.0 * at, 2.0 * at + 1]}, wide_then_narrow, times(1)[[0, 0]])
+            seal(store)
+        found = store.buckets(LOSS, 2**18)
+        assert found.last[found.starts == 4].tolist() == [79]
+
+
+def test_seconds_are_walked_like_steps(tmp_path_factory):
+    rng = np.random.default_rng(19)
+    moments = 1_760_000_000 * NS + np.cumsum(rng.integers(0, 3 * NS, 20_000))
+    values = some_values(rng, 20_000)
+    place = source(device="gpu0", axis="seconds")
+    with new_store(tmp_path_factory) as store:
+        append(store, {"loss": values}, np.zeros(20_000), moments, place)
+        for wanted in (1, 300, 19_000):
+            assert_agrees(store, moments // NS, values, wanted, None, None)
+        low = int(moments[9000] // NS)
+        assert_agrees(store, moments // NS, values, 40, low, low + 100)
+
+
+def test_a_store_needs_few_bytes_for_each_point(tmp_path: Path):
+    rng = np.random.default_rng(23)
+    store = SqliteStore(tmp_path / "store.sqlite")
+    with store.transaction():
+        store.put_process(process())
+    rows = 4096 * 20
+    columns = {f"metric{at}": rng.normal(size=rows).astype(np.float32).astype(float) for at in range(10)}
+    jitter = np.cumsum(rng.integers(4_000_000, 6_000_000, rows))
+    append(store, columns, times_ns=times(1) + jitter)
+    assert store.bytes_used() / (10 * rows) < 6
+    store.close()
