@@ -52,7 +52,6 @@ def _training_thread(figures: Mapping[str, Figures]) -> list[Bound]:
         Bound("log of 10 floats, median over a JSON line's", ratio, 0.25, "×"),
         Bound("log of 10 floats, p99", subject.call_p99_us, 20, "µs"),
         Bound("memory over the bare script", subject.rss_mb, 40, "MB"),
-        Bound("import of TrainingMonitor", subject.import_ms, 30, "ms"),
     ]
 
 

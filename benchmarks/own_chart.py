@@ -54,7 +54,7 @@ def _build(folder: Path, points: int) -> None:
         with store.transaction():
             store.append(source, [KEY], steps, times_ns, values[:, None])
     with store.transaction():
-        store.seal(RUN, "0", 0, "host")
+        store.seal(Source(RUN, "0", 0, "host"))
     store.close()
 
 

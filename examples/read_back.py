@@ -25,7 +25,7 @@ def main() -> None:
     run = store.run("read-back")
     print(f"{run.name} in project {run.project}: {run.status}")
 
-    for series in run.keys():  # noqa: SIM118 - a run is no dict
+    for series in run.keys():
         print(f"  {series.key}: {series.points} points, last {series.last}")
 
     loss = run.series("loss")

@@ -10,20 +10,32 @@ if TYPE_CHECKING:
     from typing import Any
 
     from stepscope.errors import StepscopeError
+    from stepscope.metrics_database import MetricsDatabase
     from stepscope.reading import open_store
+    from stepscope.recorder.collector import RealTimeMetricsCollector
     from stepscope.recorder.monitor import TrainingMonitor
     from stepscope.schema.record import TrainingMetrics
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "MetricsDatabase": "stepscope.metrics_database",
     "open_store": "stepscope.reading",
+    "RealTimeMetricsCollector": "stepscope.recorder.collector",
     "StepscopeError": "stepscope.errors",
     "TrainingMetrics": "stepscope.schema.record",
     "TrainingMonitor": "stepscope.recorder.monitor",
 }
 
-__all__ = ["__version__", "open_store", "StepscopeError", "TrainingMetrics", "TrainingMonitor"]  # noqa: RUF022 - sorted as people read
+__all__ = [  # noqa: RUF022 - sorted as people read
+    "__version__",
+    "MetricsDatabase",
+    "open_store",
+    "RealTimeMetricsCollector",
+    "StepscopeError",
+    "TrainingMetrics",
+    "TrainingMonitor",
+]
 
 
 def __getattr__(name: str) -> Any:

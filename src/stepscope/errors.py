@@ -8,7 +8,7 @@ StepscopeError
 │   └── TooManyKeys  a run has reached its limit of metric names
 └── StoreError       the store cannot be opened, or was made by another version
     ├── StoreLocked  another process is the store's writer
-    └── NotFound     there is no such run or series
+    └── NotFound     there is no such store, run or series
 """
 
 from __future__ import annotations
@@ -64,4 +64,4 @@ class StoreLocked(StoreError):
 
 
 class NotFound(StoreError):
-    """There is no such run or series."""
+    """There is no such store, run or series."""

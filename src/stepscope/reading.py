@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from stepscope.schema.record import Event
     from stepscope.schema.run import RunInfo, SegmentInfo
-    from stepscope.schema.series import Buckets, Points, SeriesInfo
+    from stepscope.schema.series import Buckets, Points, SeriesInfo, Source
     from stepscope.store.base import Reader
 
 
@@ -112,10 +112,21 @@ class Run:
         """What was logged, in alphabetical order, a page at a time where a limit is given."""
         return self._reader.keys(self.id, limit=limit, after=after)
 
-    def series(self, key: str, rank: int | None = None, segment: str | None = None) -> Points:
+    def sources(self) -> dict[Source, list[str]]:
+        """Where its series come from (segment, rank, host, device), and the keys of each."""
+        return self._reader.sources(self.id)
+
+    def series(
+        self,
+        key: str,
+        rank: int | None = None,
+        segment: str | None = None,
+        host: str | None = None,
+        device: str | None = None,
+    ) -> Points:
         """Every point of a key, bit for bit: NumPy `steps`, `times`, `values`."""
-        points = self._reader.points(Selection(self.id, key, segment=segment, rank=rank))
-        if len(points) == 0 and all(known.key != key for known in self.keys()):
+        points = self._reader.points(Selection(self.id, key, segment, rank, host, device))
+        if len(points) == 0 and not self._has(key):
             names = ", ".join(known.key for known in self.keys(limit=10)) or "none at all"
             raise NotFound(f"Run {self.name!r} has no series {key!r}; it has: {names}")
         return points
@@ -131,6 +142,9 @@ class Run:
     ) -> Buckets:
         """A key in at most `n` buckets, for a chart; `low` and `high` bound the steps."""
         return self._reader.buckets(Selection(self.id, key, rank=rank), n, low, high)
+
+    def _has(self, key: str) -> bool:
+        return len(self._reader.points(Selection(self.id, key))) > 0
 
     def events(self, kind: str | None = None) -> list[Event]:
         """What happened, oldest first."""

@@ -49,7 +49,7 @@ def the_run(folder: Path) -> Run:
 
 
 def test_a_small_model_is_trained_and_the_summary_is_what_the_store_has(tmp_path: Path) -> None:
-    done = demo("--steps", "300", "--exit", "--directory", "here")
+    done = demo("--steps", "300", "--exit", "--store", "here")
     assert done.returncode == 0, done.stderr
     assert "numpy" in done.stderr
     assert "\r" not in done.stderr
@@ -70,7 +70,7 @@ def test_a_small_model_is_trained_and_the_summary_is_what_the_store_has(tmp_path
     loss = run.series("loss")
     assert loss.steps.tolist() == list(range(300))
     assert loss.values[-20:].mean() < 0.3 * loss.values[:20].mean()
-    assert {series.key for series in run.keys()} == KEYS | PHASES  # noqa: SIM118 - a run is no dict
+    assert {series.key for series in run.keys()} == KEYS | PHASES
     assert run.series("learning_rate").values.argmax() == 15
     assert [event.step for event in run.events("epoch")] == [99, 199, 299]
 
@@ -81,18 +81,18 @@ def test_torch_trains_the_same_model_where_it_is_installed(tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     assert "with torch" in done.stderr
     run = the_run(tmp_path / ".stepscope")
-    assert {series.key for series in run.keys()} == KEYS | PHASES  # noqa: SIM118 - a run is no dict
+    assert {series.key for series in run.keys()} == KEYS | PHASES
     assert run.series("loss").values[-1] < run.series("loss").values[0]
 
 
 def test_a_simulated_run_is_invented_and_the_same_each_time(tmp_path: Path) -> None:
     for place in ("a", "b"):
-        done = demo("--simulate", "--simulate_steps", "150", "--directory", place)
+        done = demo("--simulate", "--simulate_steps", "150", "--store", place)
         assert done.returncode == 0, done.stderr
         assert said(done.stdout)["steps"].startswith("150 in ")
     first, second = the_run(tmp_path / "a"), the_run(tmp_path / "b")
     assert first.series("loss").values.tolist() == second.series("loss").values.tolist()
-    assert {series.key for series in first.keys()} == KEYS | PHASES  # noqa: SIM118 - a run is no dict
+    assert {series.key for series in first.keys()} == KEYS | PHASES
 
 
 def test_the_list_of_runs_has_it_as_finished(tmp_path: Path) -> None:
@@ -152,6 +152,6 @@ def test_on_a_terminal_it_shows_progress_and_waits_for_enter() -> None:
 
 def test_where_nothing_can_be_written_it_says_so_and_fails(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    done = demo("--simulate_steps", "10", "--directory", "file/store")
+    done = demo("--simulate_steps", "10", "--store", "file/store")
     assert done.returncode == 1
     assert "Traceback" not in done.stderr

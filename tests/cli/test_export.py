@@ -18,7 +18,7 @@ from stepscope.cli.alignment import Calls, line_up
 from stepscope.cli.main import main
 from stepscope.cli.rows import column_names
 
-LABELS = ["run", "segment", "rank", "step", "time", "time_seconds"]
+LABELS = ["run", "segment", "rank", "host", "device", "step", "time", "time_seconds"]
 ODD_KEYS = {"=1+2": 1.0, "a,b": 2.0, 'q"u': 3.0, "step": 4.0, "step_": 5.0, "語\n": 6.0, "'x": 7.0, "": 8.0}
 
 
@@ -96,7 +96,7 @@ def test_repeated_steps_stay_separate_rows_in_the_order_logged(capsysbinary):
 
 def test_the_long_form_has_a_row_for_every_value(capsysbinary, store):
     rows = as_dicts(exported(capsysbinary, "train", "--long"))
-    assert list(rows[0]) == ["run", "segment", "rank", "step", "time", "key", "value"]
+    assert list(rows[0]) == ["run", "segment", "rank", "host", "device", "step", "time", "key", "value"]
     known = open_store(store).run("train").keys()
     assert Counter(row["key"] for row in rows) == {info.key: info.points for info in known}
 

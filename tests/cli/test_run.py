@@ -242,7 +242,7 @@ def test_where_nothing_can_be_recorded_the_command_runs_with_one_message(
     launch: Command, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
-    process = launch("--directory", str(tmp_path / "file" / "store"), "--", "sh", "-c", "echo out; exit 4")
+    process = launch("--store", str(tmp_path / "file" / "store"), "--", "sh", "-c", "echo out; exit 4")
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (4, b"out\n")
     assert err.decode().count("\n") == 1

@@ -2,6 +2,9 @@
 
 import json
 import math
+import os
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -138,6 +141,23 @@ def test_colour_is_for_terminals_without_no_color(monkeypatch, capsys):
     assert paint("x", "failed") == "\x1b[31mx\x1b[0m"
     monkeypatch.setenv("NO_COLOR", "1")
     assert paint("x", "failed") == "x"
+
+
+def test_a_limit_is_a_whole_number(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["show", "--limit", "-1"])
+    assert "give 0 or more" in capsys.readouterr().err
+
+
+def test_a_terminal_without_bars_gets_letters(store):
+    done = subprocess.run(
+        [sys.executable, "-m", "stepscope", "show", "baseline", "--store", str(store)],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        check=True,
+    )
+    assert done.stdout.isascii()
+    assert b"?" not in done.stdout
 
 
 texts = st.text() | st.text(st.sampled_from([*sorted(UNSAFE), *"a語\u0301[1m]"]))

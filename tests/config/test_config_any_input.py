@@ -22,15 +22,12 @@ scalars = (
     | st.integers(min_value=10**400)
     | st.floats()
     | st.text(st.characters(), max_size=12)
-    | st.sampled_from(
-        ["auto", "process", "html", "info", "https://a:b@c/d", b"bytes", 1j, object()]
-    )
+    | st.sampled_from(["auto", "process", "html", "info", "https://a:b@c/d", b"bytes", 1j, object()])
 )
 values = st.recursive(
     scalars,
     lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(names | st.integers() | st.none(), inner, max_size=4)
+        st.lists(inner, max_size=3) | st.dictionaries(names | st.integers() | st.none(), inner, max_size=4)
     ),
     max_leaves=12,
 )
@@ -62,9 +59,7 @@ def test_any_file_loads_or_is_refused(tmp_path_factory, text):
 @fast
 @given(
     st.dictionaries(
-        st.lists(names, min_size=1, max_size=5).map(
-            lambda path: "STEPSCOPE_" + "__".join(path).upper()
-        ),
+        st.lists(names, min_size=1, max_size=5).map(lambda path: "STEPSCOPE_" + "__".join(path).upper()),
         st.text(max_size=20),
         max_size=4,
     )

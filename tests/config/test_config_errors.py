@@ -58,10 +58,7 @@ def message_of(folder, content):
         ),
         (
             "recorder: {segment_bytes: 100}\n",
-            (
-                "train.yaml:1: recorder.segment_bytes is 100; "
-                "it must be a whole number, at least 65536."
-            ),
+            ("train.yaml:1: recorder.segment_bytes is 100; it must be a whole number, at least 65536."),
         ),
         (
             "store:\n  retention: {max_runs: none}\n",
@@ -95,10 +92,7 @@ def message_of(folder, content):
         ),
         (
             "dashboard:\n  port: {a: {b: 1}}\n",
-            (
-                'train.yaml:2: dashboard.port is {"a": {"b": 1}}; '
-                "it must be a whole number from 0 to 65535."
-            ),
+            ('train.yaml:2: dashboard.port is {"a": {"b": 1}}; it must be a whole number from 0 to 65535.'),
         ),
         (
             "run: a\nstore: &s\n  url: x\n",

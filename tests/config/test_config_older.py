@@ -216,10 +216,7 @@ def test_a_threshold_already_in_percent_is_left_alone(tmp_path):
         ),
         (
             "monitoring:\n  intervall: 5\n",
-            (
-                "old.yaml:2: there is no setting 'monitoring.intervall'; "
-                "did you mean 'monitoring.interval'?"
-            ),
+            ("old.yaml:2: there is no setting 'monitoring.intervall'; did you mean 'monitoring.interval'?"),
         ),
         (
             "monitoring:\n  visualization:\n    grafana: maybe\n",

@@ -277,6 +277,13 @@ class TestBuckets:
         for low, high in [(30, 40), (0, 5), (15, 12)]:
             assert len(store.buckets(Selection(RUN, "loss"), 10, low, high)) == 0
 
+    def test_a_gap_has_the_width_of_its_zoom_and_no_buckets(self, store):
+        append(store, {"loss": [1, 2]}, [0, 10_000])
+        for _ in range(2):
+            found = store.buckets(Selection(RUN, "loss"), 1, 4097, 8000)
+            assert (len(found), found.width) == (0, 4096)
+            seal(store)
+
     def test_one_bucket_holds_everything_logged_from_zero_on(self, store):
         append(store, {"loss": [3, 1, np.nan, 2]}, [0, 5, 6, 700])
         found = store.buckets(Selection(RUN, "loss"), 1)
@@ -401,6 +408,13 @@ class TestTransactions:
         assert points(store).values.tolist() == [1, 2]
         assert store.progress(1) == (0, 0)
 
+    def test_what_was_told_can_be_read_within_the_same_transaction(self, store):
+        with store.transaction():
+            store.append(source(), ["loss"], np.arange(2), times(2), np.ones((2, 1)))
+            store.set_progress(1, 99, 0)
+            assert points(store).values.tolist() == [1, 1]
+            assert store.progress(1) == (99, 0)
+
     def test_what_is_told_after_a_failed_transaction_follows_what_was_kept(self, store):
         append(store, {"loss": [1, 2]}, [0, 1])
         with pytest.raises(RuntimeError), store.transaction():  # noqa: PT012 - all of it is undone
@@ -428,7 +442,8 @@ class TestReopening:
             append(store, {f"metric{at}": values}, of=source(device=f"gpu{at}"))
         loose_bytes = store.bytes_used()
         again = reopen()
-        seal(again)
+        for at in range(4):
+            seal(again, source(device=f"gpu{at}"))
         assert again.bytes_used() < loose_bytes / 2
         assert points(again, "metric3").values.tolist() == values.tolist()
 

@@ -44,7 +44,7 @@ def example(folder: Path) -> Callable[[str], str]:
 
 
 def keys_of(run: Run) -> set[str]:
-    return {series.key for series in run.keys()}  # noqa: SIM118 - a run is no dict
+    return {series.key for series in run.keys()}
 
 
 def test_simple_records_two_epochs(example: Callable[[str], str], read: Callable[[str], Run]) -> None:

@@ -41,8 +41,10 @@ def as_rows(run, keys, rows):
     cells = np.array(rows, object).reshape(len(rows), len(keys))
     present = np.array([[cell is not None for cell in row] for row in cells], bool)
     values = np.where(cells == None, 0.0, cells).astype(float)  # noqa: E711 - element by element
+    names = np.empty(len(rows), object)
+    names.fill(run)
     labels = {
-        "run": np.full(len(rows), run, object),
+        "run": names,
         "rank": np.zeros(len(rows), np.int64),
         "step": np.arange(len(rows), dtype=np.int64) - 2**62,
         "time": np.full(len(rows), TIME, "datetime64[ns]"),

@@ -48,7 +48,9 @@ def bits(value: float) -> bytes:
 @settings(max_examples=40, deadline=None)
 @given(
     rows=st.lists(
-        st.dictionaries(st.text() | st.sampled_from(HOSTILE), st.floats(width=64) | st.integers(-(2**70), 2**70)),
+        st.dictionaries(
+            st.text() | st.sampled_from(HOSTILE), st.floats(width=64) | st.integers(-(2**70), 2**70)
+        ),
         max_size=8,
     ),
     name=st.text(max_size=50) | st.sampled_from(HOSTILE[1:]),
@@ -119,7 +121,9 @@ def test_r11_every_kind_of_number_is_taken(value: object, number: float, folder:
     assert run.series("beside").values.tolist() == [1.0]
 
 
-@pytest.mark.parametrize("value", ["text", b"bytes", object(), Stubborn(), 1j], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(
+    "value", ["text", b"bytes", object(), Stubborn(), 1j], ids=lambda one: type(one).__name__
+)
 def test_r11_what_is_no_number_is_kept_as_text_and_the_rest_of_the_row_as_numbers(
     value: object, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -135,7 +139,9 @@ def test_r11_what_is_no_number_is_kept_as_text_and_the_rest_of_the_row_as_number
 
 def test_r11_nested_metrics_get_names_with_a_slash_and_arrays_are_kept_whole(folder: Path) -> None:
     with stepscope.TrainingMonitor(NO_AGENT, run="n", directory=folder) as monitor:
-        monitor.log({"train": {"loss": 1.0, "by": {"head": 2}}, "weights": np.arange(6.0).reshape(2, 3)}, step=9)
+        monitor.log(
+            {"train": {"loss": 1.0, "by": {"head": 2}}, "weights": np.arange(6.0).reshape(2, 3)}, step=9
+        )
         monitor.log({"weights": torch.ones(4)}, step=10)
     run = stepscope.open_store(folder).run("n")
     assert [info.key for info in run.keys()] == ["train/by/head", "train/loss"]
@@ -169,7 +175,9 @@ def test_r11_with_strict_what_cannot_be_kept_raises(folder: Path) -> None:
     monitor.stop_monitoring()
 
 
-@pytest.mark.parametrize("step", [3.0, np.int64(3), torch.tensor(3), True, 2**62, -5, 2**64, "x", math.nan, None])
+@pytest.mark.parametrize(
+    "step", [3.0, np.int64(3), torch.tensor(3), True, 2**62, -5, 2**64, "x", math.nan, None]
+)
 def test_r11_any_step_is_kept_or_counted(step: object, folder: Path) -> None:
     with stepscope.TrainingMonitor(NO_AGENT, run="n", directory=folder) as monitor:
         monitor.log({"loss": 1.0}, step=step)
@@ -196,7 +204,7 @@ def test_r12_the_wall_clock_may_jump_but_recorded_time_does_not(folder: Path) ->
     for step in range(100):
         writer.append_row({"loss": 1.0}, step)
     writer.close(None)
-    ((rows,),) = ([rows for rows in batch.rows] for batch in read_all(folder))
+    ((rows,),) = (list(batch.rows) for batch in read_all(folder))
     assert (np.diff(rows.times) == 1000).all()
 
 

@@ -36,7 +36,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-def test_r5_a_full_disk_never_stops_training_and_logging_resumes_by_itself(small_disk: Path, run_script) -> None:
+def test_r5_a_full_disk_never_stops_training_and_logging_resumes_by_itself(
+    small_disk: Path, run_script
+) -> None:
     result = run_script(
         """
         import os, sys, time, stepscope
@@ -88,7 +90,8 @@ def test_r5_the_agent_waits_for_space_and_loses_nothing(small_disk: Path, run_sc
         import os, sys, time, stepscope
         store = os.path.join(sys.argv[1], "store")
         monitor = stepscope.TrainingMonitor(
-            {"recorder": {"segment_bytes": 262144}, "agent": {"interval_s": 0.01}}, run="tight", directory=store,
+            {"recorder": {"segment_bytes": 262144}, "agent": {"interval_s": 0.01}},
+            run="tight", directory=store,
         )
         monitor.start_monitoring()
         while not os.path.exists(os.path.join(store, "store.sqlite")):
@@ -182,11 +185,13 @@ def test_r7_a_store_folder_deleted_under_a_run_is_made_again(folder: Path, run_s
 
 @needs_strace
 @pytest.mark.parametrize("error", ["EROFS", "EDQUOT", "ESTALE", "EACCES", "EIO"])
-def test_r7_any_refusal_of_the_file_system_is_survived_and_named(error: str, folder: Path, tmp_path: Path) -> None:
+def test_r7_any_refusal_of_the_file_system_is_survived_and_named(
+    error: str, folder: Path, tmp_path: Path
+) -> None:
     script = tmp_path / "train.py"
     script.write_text(
         "import stepscope\n"
-        f"m = stepscope.TrainingMonitor({{'agent': {{'mode': 'none'}}}}, run='x', directory={str(folder)!r})\n"
+        f"m = stepscope.TrainingMonitor({{'agent': {{'mode': 'none'}}}}, directory={str(folder)!r})\n"
         "m.start_monitoring()\n"
         "for step in range(500): m.log({'loss': 1.0})\n"
         "m.stop_monitoring()\n"
@@ -224,10 +229,14 @@ def test_r6_a_sync_that_fails_closes_the_file_and_a_new_one_goes_on(start, until
     )
     trainer.stdout.readline()
     ((_, journal),) = list_journals(folder)
+    strace = f"{STRACE} -f -o {os.devnull} -P {journal} -e trace=fdatasync -e inject=fdatasync:error=EIO"
     agent = subprocess.Popen(
-        [STRACE, "-f", "-o", os.devnull, "-P", journal, "-e", "trace=fdatasync"]
-        + ["-e", "inject=fdatasync:error=EIO", sys.executable, "-c"]
-        + ["from stepscope.agent.attend import main; main()"],
+        [
+            *strace.split(),
+            sys.executable,
+            "-c",
+            "from stepscope.agent.attend import main; main()",
+        ],
         stdin=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -238,7 +247,7 @@ def test_r6_a_sync_that_fails_closes_the_file_and_a_new_one_goes_on(start, until
     until(lambda: len({path for _, path in list_journals(folder)} - {journal}) == 1)
     for _ in range(20):
         trainer.stdin.write("\n")
-    out, err = trainer.communicate(timeout=30)
+    _, err = trainer.communicate(timeout=30)
     agent.wait(timeout=30)
 
     assert trainer.returncode == 0

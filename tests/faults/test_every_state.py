@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -13,10 +14,16 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 import stepscope
-from stepscope import procfs
 from stepscope.agent.ingest import Ingest
 from stepscope.journal import layout
 from stepscope.journal.folder import JournalName, list_journals
@@ -40,45 +47,47 @@ class StoreAndJournals(RuleBasedStateMachine):
         self.clocks: dict[int, Clock] = {}
         self.logged: dict[int, list[int]] = {}
         self.next_pid = 100
-        self.deleted: set[int] = set()
+        for mapping in ("always", "never"):
+            self.start_process(mapping)
 
     def new_ingest(self) -> Ingest:
         return Ingest(self.folder, self.store, is_alive=lambda mark: mark.pid in self.writers)
 
-    @rule(segment_bytes=st.sampled_from([1 << 16, 1 << 17]), mapping=st.sampled_from(["always", "never"]))
-    def start_process(self, segment_bytes: int, mapping: str) -> None:
+    @rule(mapping=st.sampled_from(["always", "never"]))
+    def start_process(self, mapping: str) -> None:
         pid = self.next_pid
         self.next_pid += 1
         mark = {"pid": pid, "start_ticks": 1, "boot_id": "b", "namespace": "n"}
         name = JournalName("a-run", f"seg{pid}", 0, pid)
         opening = {**OPENING, "facts": {"mark": mark}, "started_ns": pid}
         self.clocks[pid] = Clock()
-        OPENING_BEFORE = dict(OPENING)
-        OPENING.update(opening)
-        try:
-            self.writers[pid] = writer_for(
-                self.folder, name, segment_bytes=segment_bytes, mapping=mapping, clock=self.clocks[pid]
-            )
-        finally:
-            OPENING.clear()
-            OPENING.update(OPENING_BEFORE)
+        self.writers[pid] = writer_for(
+            self.folder,
+            name,
+            opening=opening,
+            mapping=mapping,
+            clock=self.clocks[pid],
+        )
         self.logged[pid] = []
 
     @precondition(lambda self: self.writers)
-    @rule(count=st.integers(1, 900), data=st.data())
-    def log(self, count: int, data: st.DataObject) -> None:
-        pid = data.draw(st.sampled_from(sorted(self.writers)))
-        for _ in range(count):
-            step = len(self.logged[pid])
-            self.writers[pid].append_row({"loss": step * 0.5} if step % 3 else {"loss": step * 0.5, "x": 1}, step)
-            self.logged[pid].append(step)
+    @rule(count=st.sampled_from([1, 1000]), ingested_meanwhile=st.booleans())
+    def log(self, count: int, ingested_meanwhile: bool) -> None:
+        for pid, writer in self.writers.items():
+            for _ in range(count):
+                step = len(self.logged[pid])
+                row = {"loss": step * 0.5} if step % 3 else {"loss": step * 0.5, "x": 1}
+                writer.append_row(row, step)
+                self.logged[pid].append(step)
+            writer.prepare()
+        if ingested_meanwhile:
+            self.ingest.tick()
 
-    @precondition(lambda self: self.writers)
-    @rule(data=st.data())
-    def look_after(self, data: st.DataObject) -> None:
-        writer = self.writers[data.draw(st.sampled_from(sorted(self.writers)))]
-        writer.prepare()
-        writer.recover()
+    @rule()
+    def keepers_look_after_their_journals(self) -> None:
+        for writer in self.writers.values():
+            writer.prepare()
+            writer.recover()
 
     @precondition(lambda self: self.writers)
     @rule(data=st.data())
@@ -105,9 +114,8 @@ class StoreAndJournals(RuleBasedStateMachine):
 
         ingest = self.new_ingest()
         ingest._store = _DyingStore(self.store, die)
-        with pytest.raises(Dies):
+        with contextlib.suppress(Dies):  # with nothing to tell there is no transaction to die in
             ingest.tick()
-            raise Dies
         ingest.close()
 
     @rule()
@@ -162,9 +170,7 @@ class _DyingStore:
         return getattr(self._store, name)
 
     def transaction(self) -> object:
-        from contextlib import contextmanager
-
-        @contextmanager
+        @contextlib.contextmanager
         def dying() -> object:
             with self._store.transaction():
                 yield
@@ -173,7 +179,7 @@ class _DyingStore:
         return dying()
 
 
-def sweep(examples: int, steps: int) -> None:
+def assert_over_sequences(examples: int, steps: int) -> None:
     run_state_machine_as_test(
         StoreAndJournals,
         settings=settings(
@@ -186,14 +192,12 @@ def sweep(examples: int, steps: int) -> None:
 
 
 def test_r18_no_sequence_of_events_loses_or_repeats_a_record() -> None:
-    sweep(examples=25, steps=20)
-    assert StoreAndJournals.__doc__
+    assert_over_sequences(examples=40, steps=30)  # its invariants assert
 
 
 @pytest.mark.slow
 def test_r18_two_thousand_sequences_lose_and_repeat_nothing() -> None:
-    sweep(examples=2000, steps=50)
-    assert StoreAndJournals.__doc__
+    assert_over_sequences(examples=2000, steps=50)  # its invariants assert
 
 
 SESSION = """
@@ -217,8 +221,9 @@ SYSCALLS = "write,pwrite64,fsync,fdatasync,rename,renameat2,unlink,unlinkat,ftru
 def die_at(call: int, folder: Path) -> tuple[bool, str]:
     """Kills the session, whose agent is a thread of it, before the k-th durable system call."""
     result = subprocess.run(
-        [STRACE, "-f", "-o", os.devnull, "--seccomp-bpf", "-e", f"trace={SYSCALLS}"]
-        + ["-e", f"inject={SYSCALLS}:signal=KILL:when={call}", sys.executable, "-c", SESSION, folder],
+        f"{STRACE} -f -o {os.devnull} --seccomp-bpf -e trace={SYSCALLS}".split()
+        + f"-e inject={SYSCALLS}:signal=KILL:when={call}".split()
+        + [sys.executable, "-c", SESSION, str(folder)],
         capture_output=True,
         text=True,
         check=False,
@@ -270,7 +275,7 @@ def test_r2_a_kill_at_every_system_call_is_recovered_from(tmp_path: Path) -> Non
 PAGE = 4096
 
 
-def crash_states(count: int, folder: Path) -> None:
+def assert_of_crash_states(count: int, folder: Path) -> None:
     """Power fails: of the pages written since the last sync any may be old, and the file may be older."""
     dice = random.Random(5)
     clock = Clock()
@@ -306,11 +311,9 @@ def crash_states(count: int, folder: Path) -> None:
 
 
 def test_r3_after_a_power_cut_everything_synced_is_there_and_nothing_is_wrong(folder: Path) -> None:
-    crash_states(300, folder)
-    assert procfs.boot_id()
+    assert_of_crash_states(300, folder)  # asserts on each state
 
 
 @pytest.mark.slow
 def test_r3_ten_thousand_states_of_a_power_cut(folder: Path) -> None:
-    crash_states(10_000, folder)
-    assert procfs.boot_id()
+    assert_of_crash_states(10_000, folder)  # asserts on each state

@@ -37,8 +37,12 @@ def test_r8_loader_workers_log_into_their_own_journals(method: str, tmp_path, st
     import textwrap
 
     script.write_text(textwrap.dedent(WORKERS))
-    process = start("import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')", script, method)
-    out, err = process.communicate(timeout=100)
+    process = start(
+        "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')",
+        script,
+        method,
+    )
+    _, err = process.communicate(timeout=100)
     assert process.returncode == 0, err
 
     run = read("workers")

@@ -37,7 +37,9 @@ def rounds(few: int, many: int) -> pytest.MarkDecorator:
 
 
 @rounds(6, 500)
-def test_r1_no_acknowledged_record_is_lost_when_the_trainer_is_killed(times: int, start, folder: Path) -> None:
+def test_r1_no_acknowledged_record_is_lost_when_the_trainer_is_killed(
+    times: int, start, folder: Path
+) -> None:
     dice = random.Random(7)
     for number in range(times):
         process = start(ACKNOWLEDGING, f"run{number}", environment={"STEPSCOPE_AGENT__MODE": "none"})
@@ -56,7 +58,9 @@ def test_r1_no_acknowledged_record_is_lost_when_the_trainer_is_killed(times: int
 
 
 @pytest.mark.parametrize("victims", ["trainer", "trainer and agent", "whole group"])
-def test_r1_ten_thousand_steps_before_a_kill_are_all_read_back(victims: str, run_script, read, folder: Path) -> None:
+def test_r1_ten_thousand_steps_before_a_kill_are_all_read_back(
+    victims: str, run_script, read, folder: Path
+) -> None:
     result = run_script(
         """
         import os, signal, sys, stepscope
@@ -126,7 +130,9 @@ def test_r14_every_record_is_ingested_exactly_once_however_often_the_agent_dies(
     assert run.status == "finished"
 
 
-def test_r13_a_stopped_process_is_called_stalled_never_crashed_and_runs_again(start, until, folder: Path) -> None:
+def test_r13_a_stopped_process_is_called_stalled_never_crashed_and_runs_again(
+    start, until, folder: Path
+) -> None:
     process = start(
         """
         import time, stepscope

@@ -91,7 +91,7 @@ def make_store(path: Path) -> None:
             steps = range(at, at + 20)
             moments = [BEGUN_NS + 10**7 * step for step in steps]
             _append(store, source, {"lr": SCHEDULE[at : at + 20]}, steps, moments)
-            store.seal(RUN, "a1", 0, "node1")
+            store.seal(Source(RUN, "a1", 0, "node1"))
         resumed = Source(RUN, "b2", 0, "node1")
         _append(store, resumed, {"loss": LOOSE}, [7, 8], [BEGUN_NS + 3 * 10**9, BEGUN_NS + 4 * 10**9])
         store.set_progress(*PROGRESS)
@@ -129,7 +129,7 @@ def make_journal(path: Path) -> None:
         fields = {"key": "grads", "step": 3, "dtype": "<f4", "shape": [2, 3]}
         writer.append_array(fields, ARRAY.tobytes())
         writer.close(END)
-        shutil.copy(writer.paths()[0], path)
+        shutil.copyfile(writer.unread()[0], path)
 
 
 def _append(store, source, columns, steps, times_ns):

@@ -10,7 +10,7 @@ import stepscope
 from stepscope.errors import JournalError, StoreError
 from stepscope.journal import layout
 from stepscope.journal.reader import JournalReader
-from stepscope.schema.series import Selection
+from stepscope.schema.series import Selection, Source
 from stepscope.store.sqlite import SqliteReader, SqliteStore
 from tests.golden import make
 from tests.store.telling import append, bits, points, process, source
@@ -95,7 +95,7 @@ def test_an_old_store_goes_on_where_it_was(path):
     append(store, {"loss": [0.5]}, [9], np.array([make.BEGUN_NS + 5 * 10**9]), source(RUN, "b2"))
     with store.transaction():
         store.put_process(process())
-        store.seal(RUN, "b2", 0, "node1")
+        store.seal(Source(RUN, "b2", 0, "node1"))
     assert points(store, "loss", RUN).values.tolist()[-3:] == [*make.LOOSE, 0.5]
     store.close()
 

@@ -63,7 +63,9 @@ def damaged(data: bytes, used: int, kind: str, where: float, size: int, seed: in
         return data[:at] + noise + data[at:], at
     broken = bytearray(data)
     broken[at : at + size] = (
-        bytes(size) if kind == "zero" else bytes(a ^ (b | 1) for a, b in zip(data[at : at + size], noise, strict=False))
+        bytes(size)
+        if kind == "zero"
+        else bytes(a ^ (b | 1) for a, b in zip(data[at : at + size], noise, strict=False))
     )
     return bytes(broken), at
 
@@ -89,14 +91,18 @@ def check_damage(data: bytes, damage: tuple[str, float, int, int]) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(damage=damages)
-def test_r4_any_damage_costs_only_what_it_hits_and_is_counted(original: bytes, damage: tuple[str, float, int, int]) -> None:
+def test_r4_any_damage_costs_only_what_it_hits_and_is_counted(
+    original: bytes, damage: tuple[str, float, int, int]
+) -> None:
     check_damage(original, damage)
 
 
 @pytest.mark.slow
 @settings(max_examples=5000, deadline=None)
 @given(damage=damages)
-def test_r4_five_thousand_damages_cost_only_what_they_hit(original: bytes, damage: tuple[str, float, int, int]) -> None:
+def test_r4_five_thousand_damages_cost_only_what_they_hit(
+    original: bytes, damage: tuple[str, float, int, int]
+) -> None:
     check_damage(original, damage)
 
 

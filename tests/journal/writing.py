@@ -37,6 +37,7 @@ def writer_for(folder: Path, name: JournalName = NAME, **options: object) -> Jou
     complaints: list[str] = options.pop("complaints", [])
     clock = options.pop("clock", None) or Clock()
     max_keys = options.pop("max_keys", 50_000)
+    opening = options.pop("opening", OPENING)
     supply = SegmentSupply(
         folder,
         name,
@@ -44,7 +45,7 @@ def writer_for(folder: Path, name: JournalName = NAME, **options: object) -> Jou
         clock=clock,
         wall_clock=lambda: 1_700_000_000_000_000_000,
     )
-    return JournalWriter(supply, OPENING, max_keys=max_keys, clock=clock, complain=complaints.append)
+    return JournalWriter(supply, opening, max_keys=max_keys, clock=clock, complain=complaints.append)
 
 
 def read_all(folder: Path) -> list[Batch]:
@@ -63,7 +64,9 @@ def read_all(folder: Path) -> list[Batch]:
 
 def steps_of(batches: list[Batch]) -> list[int]:
     """The steps of all rows, in order of reading."""
-    return list(itertools.chain.from_iterable(rows.steps.tolist() for batch in batches for rows in batch.rows))
+    return list(
+        itertools.chain.from_iterable(rows.steps.tolist() for batch in batches for rows in batch.rows)
+    )
 
 
 def lost_in(batches: list[Batch]) -> int:

@@ -23,7 +23,12 @@ def read(folder: Path, name: str = "a") -> stepscope.reading.Run:
 
 
 def test_w1_a_monitor_takes_the_dictionary_of_the_older_documents(folder: Path) -> None:
-    config = {"enable_dashboard": False, "dashboard_port": 8080, "enable_alerts": True, "directory": str(folder)}
+    config = {
+        "enable_dashboard": False,
+        "dashboard_port": 8080,
+        "enable_alerts": True,
+        "directory": str(folder),
+    }
     monitor = TrainingMonitor(config)
     monitor.start_monitoring()
     monitor.log_training_step(loss=0.5)
@@ -48,7 +53,9 @@ def test_w1_a_wrong_setting_is_named_before_training_begins(tmp_path: Path) -> N
         TrainingMonitor(path)
 
 
-def test_w1_leaving_the_block_is_stopping_and_both_may_be_done_twice(monitor: TrainingMonitor, folder: Path) -> None:
+def test_w1_leaving_the_block_is_stopping_and_both_may_be_done_twice(
+    monitor: TrainingMonitor, folder: Path
+) -> None:
     with monitor:
         monitor.start_monitoring()
         monitor.log({"loss": 1.0})
@@ -92,7 +99,9 @@ def test_w2_the_call_of_the_older_document_works_with_model_optimizer_and_custom
             accuracy=np.float32(0.5),
             custom_metrics={"tokens_per_second": 10, "throughput": 2.5, "memory_efficiency": 0.1},
         )
-        monitor.log_training_step(model=model, optimizer=optimizer, loss=0.1, accuracy=0.5, learning_rate=1e-3)
+        monitor.log_training_step(
+            model=model, optimizer=optimizer, loss=0.1, accuracy=0.5, learning_rate=1e-3
+        )
     run = read(folder)
     assert run.series("loss").values.tolist() == [loss.item(), 0.1]
     assert run.series("learning_rate").values.tolist() == [0.25, 1e-3]
@@ -177,7 +186,7 @@ def test_events_mark_moments_with_their_step_and_fields(monitor: TrainingMonitor
         monitor.log({"loss": 1.0}, step=41)
         monitor.event("checkpoint", path="x.pt", bytes=123, odd=object)
     (event,) = read(folder).events("checkpoint")
-    assert event.step == 42
+    assert event.step == 41
     assert event.fields["path"] == "x.pt"
     assert event.fields["bytes"] == 123
 
@@ -194,7 +203,9 @@ def test_a_resumed_run_adds_a_segment_and_overwrites_nothing(folder: Path) -> No
     assert run.series("loss", segment=second).steps.tolist() == [*range(5, 12)]
 
 
-def test_one_monitor_may_be_started_again_as_a_further_segment(monitor: TrainingMonitor, folder: Path) -> None:
+def test_one_monitor_may_be_started_again_as_a_further_segment(
+    monitor: TrainingMonitor, folder: Path
+) -> None:
     for _ in range(3):
         with monitor:
             monitor.log({"loss": 1.0})

@@ -66,7 +66,7 @@ def append(
 def seal(store: Store, of: Source | None = None) -> None:
     of = of or source()
     with store.transaction():
-        store.seal(of.run_id, of.segment, of.rank, of.host)
+        store.seal(of)
 
 
 def points(store: Store, key: str = "loss", run_id: str = RUN, **labels: object) -> Points:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from stepscope.agent.ingest import Ingest
 from stepscope.agent.wake import open_wake
+from stepscope.errors import StoreError
 from stepscope.store import retention
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ class Agent:
         now = self._now()
         try:
             more = self._ingest.tick()
-        except (OSError, sqlite3.Error) as error:
+            self._tidy(now)
+        except (OSError, sqlite3.Error, StoreError) as error:
             # A full or vanished disk: journals keep the records, and the next round tries again.
             log.warning("Cannot ingest for now: %s", error)
             self._busy_at = now
@@ -65,10 +67,12 @@ class Agent:
         if now - self._synced_at >= self._settings.agent.sync_interval_s:
             self._ingest.sync()
             self._synced_at = now
-        if now - self._tidied_at >= TIDY_EVERY_S:
-            retention.apply(self._store, self._settings.store.retention)
-            self._tidied_at = now
         return more
+
+    def _tidy(self, now: float) -> None:
+        if now - self._tidied_at >= TIDY_EVERY_S:
+            self._tidied_at = now
+            retention.apply(self._store, self._settings.store.retention)
 
     @property
     def idle(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sqlite3
 import sys
 import time
 from pathlib import Path
@@ -50,10 +51,14 @@ def catch_up(folder: Path) -> None:
     """
     if not any(list_journals(folder)):
         return
+    deadline = time.monotonic() + ELECTION_S
     while agent_pid(folder) is None:
         try:
             lock = AgentLock(folder)
-        except StoreLocked:  # an agent has just begun; it says who it is in a moment
+        except StoreLocked:
+            # An agent that has just begun and says who it is in a moment, or one on another host.
+            if time.monotonic() > deadline:
+                break
             time.sleep(0.01)
             continue
         except OSError:
@@ -73,6 +78,8 @@ def _ingest_all(folder: Path) -> None:
         while rounds and time.monotonic() < deadline:
             if not ingest.tick():
                 rounds -= 1
+    except sqlite3.Error as error:
+        raise StoreError(f"The store in {folder} cannot take in the journals: {error}.") from error
     finally:
         ingest.close()
         store.close()

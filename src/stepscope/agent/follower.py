@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from stepscope.journal.reader import Batch
     from stepscope.store.base import Store
 
+LARGEST = 2**63
 MARK_FIELDS = ("pid", "start_ticks", "boot_id", "namespace")
 
 
@@ -59,6 +60,8 @@ class Follower:
         self.caught_up = True
         for path in files:
             reader = self._reader(path)
+            if reader is None:
+                continue
             final = self._is_final(reader, path, files)
             batch = reader.read(final=final)
             self._batches.append((reader, batch))
@@ -83,7 +86,7 @@ class Follower:
         self._judge()
         self._store.put_process(self.process)
         if self.ended:
-            self._store.seal(*self._place())
+            self._store.seal(self._source())
         return records
 
     def let_go(self) -> list[int]:
@@ -114,10 +117,14 @@ class Follower:
             reader.close()
         self._readers.clear()
 
-    def _reader(self, path: Path) -> JournalReader:
+    def _reader(self, path: Path) -> JournalReader | None:
+        """Opens a file at the offset the store has; None for one made this moment, without a header yet."""
         known = self._readers.get(path)
         if known is None:
             known = JournalReader(path)
+            if not (known.begun or self._dead):
+                known.close()
+                return None
             offset, self._lost[path] = self._store.progress(known.file_id)
             if offset:
                 known.close()
@@ -139,10 +146,7 @@ class Follower:
     def _tell_batch(self, batch: Batch) -> int:
         for kind, fields in batch.notes:
             self._take_note(kind, dict(fields))
-        source = Source(
-            *self._place(),
-            device=f"worker-{self.process.pid}" if self.process.role == "worker" else "",
-        )
+        source = self._source()
         records = len(batch.notes) + len(batch.arrays)
         for rows in batch.rows:
             self._introduce(int(rows.times[0]))
@@ -168,7 +172,7 @@ class Follower:
             self.process.dropped = fields["dropped"]
             self.process.ended_ns = time_ns
         else:
-            event_kind, step = layout.clean(fields.pop("kind")), fields.pop("step", None)
+            event_kind, step = layout.clean(fields.pop("kind")), _step_of(fields)
             if event_kind == "gap":
                 self.process.dropped += fields["dropped"]
             place = self._place()
@@ -228,6 +232,10 @@ class Follower:
         )
         process.status = "failed" if status == "failed" else "crashed"
 
+    def _source(self) -> Source:
+        is_worker = self.process.role == "worker"
+        return Source(*self._place(), device=f"worker-{self.process.pid}" if is_worker else "")
+
     def _place(self) -> tuple[str, str, int, str]:
         process = self.process
         return process.run_id, process.segment, process.rank, process.host
@@ -260,3 +268,12 @@ class Follower:
             role="rank",
             started_ns=0,
         )
+
+
+def _step_of(fields: dict[str, Any]) -> int | None:
+    """Takes the step out of an event; what a user gave as one and no database can hold stays a field."""
+    step = fields.get("step")
+    if isinstance(step, int) and abs(step) < LARGEST:
+        del fields["step"]
+        return step
+    return None

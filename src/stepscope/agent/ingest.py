@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from stepscope import procfs
 from stepscope.agent.follower import Follower
 from stepscope.agent.liveness import Pulse
-from stepscope.errors import JournalError
+from stepscope.errors import JournalError, StoreError
 from stepscope.journal.folder import JournalName, journals_of, list_journals
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Ingest:
     def _tell(self, follower: Follower) -> None:
         try:
             follower.tell()
-        except (OSError, sqlite3.Error, MemoryError):
+        except (OSError, sqlite3.Error, StoreError, MemoryError):
             raise
         except Exception as error:
             # One journal that cannot be understood must not keep all others from the store.

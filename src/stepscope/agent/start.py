@@ -63,11 +63,11 @@ def ensure_agent(folder: Path, settings: Settings) -> None:
         _threads[folder] = AgentThread(folder, settings)
 
 
-def wait_until_read(paths: Callable[[], Sequence[Path]], seconds: float, nudge: Callable[[], None]) -> bool:
+def wait_until_read(unread: Callable[[], Sequence[Path]], seconds: float, nudge: Callable[[], None]) -> bool:
     """Waits until the agent has taken in and deleted files; False when the time is over first."""
     deadline = time.monotonic() + seconds
     pause = 0.002
-    while any(path.exists() for path in paths()):
+    while unread():
         if time.monotonic() > deadline:
             return False
         nudge()
@@ -82,10 +82,7 @@ def _start_process(folder: Path, settings: Settings) -> bool:
 
     package = str(Path(__file__).parents[2])
     # The working directory may hold files named like modules we need: it is not searched.
-    code = (
-        f"import sys; sys.path[0] = {package!r}; "
-        "from stepscope.agent.attend import main; sys.exit(main())"
-    )
+    code = f"import sys; sys.path[0] = {package!r}; from stepscope.agent.attend import main; sys.exit(main())"
     with _open_log(folder) as log:
         try:
             process = subprocess.Popen(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import secrets
 import shlex
 import sys
 import time
@@ -15,6 +14,7 @@ from stepscope.config.find import settings_for
 from stepscope.reading import open_store
 from stepscope.recorder.monitor import TrainingMonitor
 from stepscope.recorder.phases import STEP_SECONDS, phase_key
+from stepscope.recorder.whoami import identify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,14 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--exit", action="store_true", help="end without waiting for Enter")
     parser.add_argument(
-        "--directory", "--store", metavar="DIR", help="store folder (default: STEPSCOPE_DIR, else .stepscope)"
+        "--store", metavar="DIR", help="store folder (default: STEPSCOPE_DIR, else .stepscope)"
     )
 
 
 def run(options: argparse.Namespace) -> int:
     """Records a run and prints what became of it."""
-    name = settings_for().run or f"demo-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
-    monitor = TrainingMonitor(run=name, directory=options.directory)
+    name = identify(settings_for().run, "", script="demo").name
+    monitor = TrainingMonitor(run=name, directory=options.store)
     segment = monitor.identity.segment
     emit([f"run      {name}", f"folder   {monitor.directory}"])
     sys.stdout.flush()
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
         code = INTERRUPTED
     store = open_store(monitor.directory)
     emit(_summary(store.run(monitor.run_id), segment))
-    emit(_next_commands(name, options.directory))
+    emit(_next_commands(name, options.store))
     store.close()
     if sys.stdin.isatty() and not options.exit and code == FINE:
         input("Press Enter to end. ")
@@ -93,7 +93,7 @@ def _progress(steps: int) -> Callable[[int, float], None]:
 def _summary(one: Run, segment: str) -> Iterator[str]:
     """What the store has of the run: read back, not remembered."""
     yield f"status   {one.status}{f', {one.reason}' if one.reason else ''}"
-    keys = [known.key for known in one.keys()]  # noqa: SIM118 - a run is no dict
+    keys = [known.key for known in one.keys()]
     logged = {key: one.series(key, segment=segment).values for key in keys}
     steps = len(logged.get(STEP_SECONDS, ()))
     if steps == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import difflib
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,6 @@ from stepscope.errors import NotFound
 from stepscope.reading import open_store
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterable
 
     from stepscope.reading import Run, Runs
@@ -27,6 +27,17 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the run, and the store it is in."""
     parser.add_argument("run", nargs="?", metavar="RUN", help="name or id of a run (default: the newest)")
     add_store_argument(parser)
+
+
+def add_limit_argument(parser: argparse.ArgumentParser, meaning: str) -> None:
+    """Declares `--limit`."""
+    parser.add_argument("--limit", type=_count, metavar="N", help=meaning)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number; give 0 or more.")
+    return int(text)
 
 
 def chosen_run(options: argparse.Namespace) -> tuple[Runs, Run]:

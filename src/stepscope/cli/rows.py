@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stepscope.cli.alignment import Calls, line_up
 from stepscope.exporters.base import Rows
+from stepscope.schema.series import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stepscope.reading import Run
-    from stepscope.schema.series import Points, SeriesInfo
+    from stepscope.schema.series import Points
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
@@ -26,8 +27,8 @@ BATCH_CELLS = 1 << 19
 
 MOST_BATCH_ROWS = 1 << 16
 
-WIDE_LABELS = ("run", "segment", "rank", "step", "time", "time_seconds")
-LONG_LABELS = ("run", "segment", "rank", "step", "time", "key")
+WIDE_LABELS = ("run", "segment", "rank", "host", "device", "step", "time", "time_seconds")
+LONG_LABELS = ("run", "segment", "rank", "host", "device", "step", "time", "key")
 
 
 @dataclass(frozen=True)
@@ -35,16 +36,22 @@ class _Place:
     """Whose points are lined up."""
 
     run: str
-    segment: str
-    rank: int
+    source: Source
+
+    def points(self, run: Run, key: str) -> Points:
+        """What this source has of a key."""
+        one = self.source
+        return run.series(key, one.rank, one.segment, one.host, one.device)
 
     def labels(self, steps: Ints, times_ns: Ints) -> dict[str, NDArray[Any]]:
         """The columns that say whose and when."""
         count = len(steps)
         return {
-            "run": np.full(count, self.run, object),
-            "segment": np.full(count, self.segment, object),
-            "rank": np.full(count, self.rank, np.int64),
+            "run": _repeated(self.run, count),
+            "segment": _repeated(self.source.segment, count),
+            "rank": np.full(count, self.source.rank, np.int64),
+            "host": _repeated(self.source.host, count),
+            "device": _repeated(self.source.device, count),
             "step": steps,
             "time": times_ns.view("datetime64[ns]"),
         }
@@ -69,8 +76,8 @@ def wide_rows(run: Run, keys: Sequence[str]) -> Iterator[Rows]:
     """A row for each step and rank; a key that comes again at a step begins a further row."""
     names = column_names(keys, WIDE_LABELS)
     batch = min(max(BATCH_CELLS // max(len(keys), 1), 1), MOST_BATCH_ROWS)
-    yield _wide(_Place(run.name, "", 0), names, _nothing(), {}, slice(0, 0))
-    for place in _places(run, run.keys()):
+    yield _wide(_Place(run.name, Source(run.id, "", 0, "")), names, _nothing(), {}, slice(0, 0))
+    for place in _places(run):
         calls, columns = _columns(run, place, keys)
         for first in range(0, len(calls.steps), batch):
             yield _wide(place, names, calls, columns, slice(first, first + batch))
@@ -78,10 +85,10 @@ def wide_rows(run: Run, keys: Sequence[str]) -> Iterator[Rows]:
 
 def long_rows(run: Run, keys: Sequence[str]) -> Iterator[Rows]:
     """A row for each point, a key after the other, each with the moment it was logged."""
-    yield _long(_Place(run.name, "", 0), "", _nothing(), np.empty(0), slice(0, 0))
-    for place in _places(run, run.keys()):
+    yield _long(_Place(run.name, Source(run.id, "", 0, "")), "", _nothing(), np.empty(0), slice(0, 0))
+    for place in _places(run):
         for key in keys:
-            points = run.series(key, place.rank, place.segment)
+            points = place.points(run, key)
             calls = Calls(points.steps, points.times_ns)
             for first in range(0, len(points), MOST_BATCH_ROWS):
                 stretch = slice(first, first + MOST_BATCH_ROWS)
@@ -101,11 +108,12 @@ def column_names(keys: Sequence[str], labels: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _places(run: Run, known: Sequence[SeriesInfo]) -> Iterator[_Place]:
-    ranks = sorted({rank for one in known for rank in one.ranks})
-    for part in run.segments:
-        for rank in ranks:
-            yield _Place(run.name, part.id, rank)
+def _places(run: Run) -> list[_Place]:
+    """Segments in their order; of a segment the ranks, and of a rank its devices."""
+    order = {part.id: number for number, part in enumerate(run.segments)}
+    known = dict.fromkeys(replace(source, axis="step") for source in run.sources())
+    ordered = sorted(known, key=lambda one: (order.get(one.segment, 0), one.rank, one.host, one.device))
+    return [_Place(run.name, source) for source in ordered]
 
 
 def _columns(run: Run, place: _Place, keys: Sequence[str]) -> tuple[Calls, dict[int, _Column]]:
@@ -113,7 +121,7 @@ def _columns(run: Run, place: _Place, keys: Sequence[str]) -> tuple[Calls, dict[
     distinct: list[Calls] = []
     found: dict[int, tuple[int, Floats]] = {}
     for number, key in enumerate(keys):
-        points = run.series(key, place.rank, place.segment)
+        points = place.points(run, key)
         if len(points):
             found[number] = (_index(distinct, points), points.values)
     calls, rows = line_up(distinct)
@@ -160,6 +168,13 @@ def _wide(
 def _long(place: _Place, key: str, calls: Calls, values: Floats, stretch: slice) -> Rows:
     steps = calls.steps[stretch]
     labels = place.labels(steps, calls.times_ns[stretch])
-    labels["key"] = np.full(len(steps), key, object)
+    labels["key"] = _repeated(key, len(steps))
     column = values[stretch, None]
     return Rows(labels, ("value",), column, np.ones(column.shape, bool))
+
+
+def _repeated(text: str, count: int) -> NDArray[Any]:
+    """A column of one text; `np.full` would lose a NUL at its end."""
+    column = np.empty(count, object)
+    column.fill(text)
+    return column

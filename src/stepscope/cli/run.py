@@ -15,13 +15,11 @@ from stepscope.launcher.observe import Observed
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the run's name and place, and the command."""
-    parser.usage = (
-        "stepscope run [--name NAME] [--project PROJECT] [--directory DIR] -- COMMAND [ARGUMENT ...]"
-    )
+    parser.usage = "stepscope run [--name NAME] [--project PROJECT] [--store DIR] -- COMMAND [ARGUMENT ...]"
     parser.add_argument("--name", help="name of the run (default: the script's, and the time)")
     parser.add_argument("--project", help="project the run belongs to")
     parser.add_argument(
-        "--directory", "--store", metavar="DIR", help="store folder (default: STEPSCOPE_DIR, else .stepscope)"
+        "--store", metavar="DIR", help="store folder (default: STEPSCOPE_DIR, else .stepscope)"
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to run")
 
@@ -33,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
         say("Name a command to run, as in: stepscope run -- python train.py")
         return MISUSED
     settings = settings_for()
-    folder = Path(options.directory or settings.directory or ".stepscope").absolute()
+    folder = Path(options.store or settings.directory or ".stepscope").absolute()
     settings = replace(
         settings, run=options.name or settings.run, project=options.project or settings.project
     )

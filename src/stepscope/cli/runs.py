@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, get_args
 
 from stepscope.cli.described import run_in_short, seconds, segment_seconds
-from stepscope.cli.find import add_store_argument
+from stepscope.cli.find import add_limit_argument, add_store_argument
 from stepscope.cli.main import FINE
 from stepscope.cli.table import Column, shorten, table
 from stepscope.cli.text import duration, emit, moment, number, paint, safe, say, screen_width, to_json
@@ -25,8 +25,6 @@ LOSS_KEYS = ("loss", "train_loss", "train/loss", "training_loss")
 ROOMY = 120
 """From so many columns on, the reason has a column."""
 
-_BUCKETS = 1024
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares what to list, and how."""
@@ -34,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print a JSON array")
     parser.add_argument("--project", metavar="P", help="only runs of this project")
     parser.add_argument("--status", choices=get_args(Status), help="only runs of this status")
-    parser.add_argument("--limit", type=int, metavar="N", help="only the newest N runs")
+    add_limit_argument(parser, "only the newest N runs")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -60,21 +58,11 @@ def run(options: argparse.Namespace) -> int:
     return FINE
 
 
-def largest_step(one: Run, keys: Sequence[SeriesInfo]) -> int | None:
-    """The largest step of a run's loss, or of the first key that counts in steps.
-
-    Asks for ever finer buckets at the far end, so that no run is read whole.
-    """
+def last_step(keys: Sequence[SeriesInfo]) -> int | None:
+    """The step the loss was last logged for, or else the first key."""
     by_name = {known.key: known for known in keys}
-    loss = [by_name[key] for key in LOSS_KEYS if key in by_name]
-    for known in [*loss, *keys]:
-        buckets = one.buckets(known.key, _BUCKETS)
-        while buckets.width > 1:
-            buckets = one.buckets(known.key, _BUCKETS, low=int(buckets.starts[-1]))
-        counts_seconds = len(buckets) and buckets.starts[-1] == int(buckets.times[-1])
-        if len(buckets) and not counts_seconds:
-            return int(buckets.starts[-1])
-    return None
+    listed = [by_name[key] for key in LOSS_KEYS if key in by_name] or keys
+    return listed[0].last_step if listed else None
 
 
 def last_loss(keys: Sequence[SeriesInfo]) -> str:
@@ -104,7 +92,7 @@ def _lines(listed: Sequence[Run], *, with_project: bool) -> Iterator[str]:
     rows = []
     for one in listed:
         keys = one.keys()
-        step = largest_step(one, keys)
+        step = last_step(keys)
         cells = [
             one.name,
             *([one.project] if with_project else []),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.cli import text
 from stepscope.cli.described import SPARKS, extremes, run_in_full, seconds, segment_seconds
-from stepscope.cli.find import add_run_arguments, chosen_run, near
+from stepscope.cli.find import add_limit_argument, add_run_arguments, chosen_run, near
 from stepscope.cli.main import FINE
 from stepscope.cli.table import Column, shorten, table
 from stepscope.errors import NotFound
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--keys", metavar="PATTERN", help="only keys that contain this, or match it as in 'val/*'"
     )
     parser.add_argument("--events", action="store_true", help="only the events, all of them")
-    parser.add_argument("--limit", type=int, metavar="N", help="at most N keys and N events")
+    add_limit_argument(parser, "at most N keys and N events")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -45,6 +45,7 @@ def emit(lines: Iterable[str]) -> None:
     encoding = sys.stdout.encoding or "utf-8"
     for line in lines:
         print(line.encode(encoding, "replace").decode(encoding))
+    sys.stdout.flush()  # a reader that has left is noticed here, where the command can still say so
 
 
 def say(text: str) -> None:

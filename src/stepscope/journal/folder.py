@@ -61,11 +61,16 @@ def list_journals(store: Path) -> Iterator[tuple[JournalName, Path]]:
     yield from sorted(found)
 
 
+def files_of(store: Path, name: JournalName) -> list[Path]:
+    """One process's files that have not been read to their end."""
+    pattern = f"{name.segment}-r{name.rank}-{name.pid}.[0-9]*"
+    return list((journals_of(store) / name.run_id).glob(pattern))
+
+
 def bytes_on_disk(store: Path, name: JournalName) -> int:
     """What one process's unread files take."""
     total = 0
-    pattern = f"{name.segment}-r{name.rank}-{name.pid}.*"
-    for path in (journals_of(store) / name.run_id).glob(pattern):
+    for path in files_of(store, name):
         try:
             total += path.stat().st_size
         except FileNotFoundError:  # the agent has read it and let it go

@@ -38,6 +38,7 @@ bytes; ``PAD`` nothing. JSON is padded with blanks.
 from __future__ import annotations
 
 import json
+import math
 import struct
 from typing import Any, Final
 from zlib import crc32
@@ -98,8 +99,22 @@ def frame(kind: int, payload: bytes, sequence: int = NO_SEQUENCE, set_id: int = 
 
 
 def to_json(value: Any) -> bytes:
-    """Packs a value as JSON; what JSON does not know becomes text."""
-    return json.dumps(value, separators=(",", ":"), default=str).encode()
+    """Packs a value as strict JSON; what JSON does not know, NaN included, becomes text."""
+    try:
+        return json.dumps(value, separators=(",", ":"), default=str, allow_nan=False).encode()
+    except ValueError:
+        return json.dumps(_spelled(value), separators=(",", ":"), default=str).encode()
+
+
+def _spelled(value: Any) -> Any:
+    """Spells out numbers that JSON has no word for."""
+    if isinstance(value, dict):
+        return {key: _spelled(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_spelled(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
 
 
 def clean(text: object) -> str:

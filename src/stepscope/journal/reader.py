@@ -87,6 +87,10 @@ class JournalReader:
                 "Upgrade with: pip install -U stepscope"
             )
         self._intact_header = magic == layout.MAGIC
+        self.begun = head != bytes(layout.HEADER_BYTES)
+        """Whether the writer has come to writing the header."""
+        # Offsets are kept by this id; a header lost with the power still needs one of its own.
+        self.file_id = self.file_id or crc32(path.name.encode())
         self._sets: dict[int, tuple[str, ...]] = {}
         self._orphans: dict[int, list[NDArray[np.uint64]]] = {}
         self._seen = 0

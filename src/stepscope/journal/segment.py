@@ -49,7 +49,15 @@ class Segment(Protocol):
 def header(clock_base_ns: int, committed: int = layout.HEADER_BYTES) -> bytes:
     """A fresh header; a committed length of 0 says to go by the file's size."""
     return layout.HEADER.pack(
-        layout.MAGIC, committed, 0, layout.VERSION, 0, 0, 0, int.from_bytes(os.urandom(8), "little") >> 1, clock_base_ns
+        layout.MAGIC,
+        committed,
+        0,
+        layout.VERSION,
+        0,
+        0,
+        0,
+        int.from_bytes(os.urandom(8), "little") >> 1,
+        clock_base_ns,
     )
 
 

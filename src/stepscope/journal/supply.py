@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from stepscope.filesystem import keeps_reserved_space, kind_of
-from stepscope.journal.folder import JournalName, bytes_on_disk, journals_of
+from stepscope.journal.folder import JournalName, bytes_on_disk, files_of, journals_of
 from stepscope.journal.segment import AppendedSegment, MappedSegment, MemorySegment, Segment
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ class SegmentSupply:
 
     def prepare(self) -> None:
         """Makes the next file ahead of need, so that the training thread does not have to."""
-        if self._prepared is None:
+        # Of files that grow by write(), the next one's existence tells readers that the last is done.
+        if self._mapped and self._prepared is None:
             self._prepared = self.make_file()
 
     def make_file(self, at_least: int = 0) -> Segment | None:
@@ -72,11 +73,9 @@ class SegmentSupply:
         if self._prepared is not None:
             self._prepared.seal()
 
-    def paths(self) -> list[Path]:
-        """Every file this process has made, whether or not it still exists."""
-        journals = journals_of(self._store)
-        numbers = range(self._name.number, self._next_number)
-        return [self._name.numbered(number).path(journals) for number in numbers]
+    def unread(self) -> list[Path]:
+        """The files of this process that no agent has taken in."""
+        return files_of(self._store, self._name)
 
     def _memory(self) -> Segment:
         return MemorySegment(self._segment_bytes, self._clock_base_ns)

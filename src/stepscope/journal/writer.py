@@ -118,9 +118,9 @@ class JournalWriter:
         """Why frames are not reaching a file; None when they are."""
         return self._supply.trouble
 
-    def paths(self) -> list[Path]:
-        """The files of this journal, read or not."""
-        return self._supply.paths()
+    def unread(self) -> list[Path]:
+        """The files of this journal that no agent has taken in."""
+        return self._supply.unread()
 
     def _append_first_row(self, metrics: Mapping[Any, Any], step: int) -> None:
         """Declares a key set twice, so that damage in one place never takes the names of all rows."""

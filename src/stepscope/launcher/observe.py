@@ -8,7 +8,6 @@ import sys
 import tempfile
 import threading
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepscope.config.sections import MIB
@@ -22,9 +21,9 @@ from stepscope.recorder.whoami import SEGMENT_VARIABLE, identify
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from stepscope.config.sections import Settings
-    from stepscope.schema.identity import Identity
 
 NOTE_EVERY_S = 30.0
 NOTE_BYTES = 8 * 1024
@@ -45,7 +44,7 @@ class Observed:
         self._command = command
         self._folder, self._settings = folder, settings
         self._note_every_s = note_every_s
-        self.identity = _identity(command, settings)
+        self.identity = identify(settings.run, settings.project, script=stem_of(command))
 
     def trouble(self) -> str | None:
         """Why nothing can be recorded; None when it can."""
@@ -64,10 +63,10 @@ class Observed:
         note = self._begin_note(tail) if recorded else None
         try:
             ending = self._run(passage, signals)
+            if note is not None:  # signals stay caught: an impatient second Ctrl-C must not change the ending
+                note.end(ending)
         finally:
             signals.restore()
-        if note is not None:
-            note.end(ending)
         return ending.exit_code
 
     def _begin_note(self, tail: ConsoleTail) -> _Note:
@@ -141,12 +140,3 @@ class _Note:
         text, left_out = self._tail.text(most_bytes)
         if text:
             self._recording.note({"kind": "console", "text": text, "left_out": left_out})
-
-
-def _identity(command: Sequence[str], settings: Settings) -> Identity:
-    found = identify(settings.run, settings.project)
-    if settings.run is not None:
-        return found
-    # A name made up begins with the program that runs, which is ours; people look for theirs.
-    rest = found.name.removeprefix(Path(sys.argv[0]).stem)
-    return replace(found, name=f"{stem_of(command)}{rest}")

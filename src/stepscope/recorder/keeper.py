@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stepscope.journal.writer import JournalWriter
+    from stepscope.recorder.guard import Guard
 
 PERIOD_S = 0.5
 AGENT_PERIOD_S = 5.0
@@ -18,8 +19,8 @@ AGENT_PERIOD_S = 5.0
 class Keeper:
     """A thread that wakes twice a second and is otherwise not there."""
 
-    def __init__(self, writer: JournalWriter, ensure_agent: Callable[[], None]) -> None:
-        self._writer = writer
+    def __init__(self, writer: JournalWriter, ensure_agent: Callable[[], None], guard: Guard) -> None:
+        self._writer, self._guard = writer, guard
         self._ensure_agent = ensure_agent
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stepscope-keeper", daemon=True)
@@ -33,8 +34,12 @@ class Keeper:
     def _run(self) -> None:
         checked_at = time.monotonic()
         while not self._stop.wait(PERIOD_S):
-            self._writer.prepare()
-            self._writer.recover()
-            if time.monotonic() - checked_at >= AGENT_PERIOD_S:
-                self._ensure_agent()
-                checked_at = time.monotonic()
+            try:
+                self._writer.prepare()
+                self._writer.recover()
+                if time.monotonic() - checked_at >= AGENT_PERIOD_S:
+                    self._ensure_agent()
+                    checked_at = time.monotonic()
+            except Exception as error:  # noqa: BLE001 - a thread of ours must not die in somebody's training
+                self._guard.tell(f"The journal is no longer looked after: {error!r}")
+                return

@@ -194,7 +194,9 @@ class TrainingMonitor:
     def event(self, kind: str, **fields: Any) -> None:
         """Marks a moment of the run."""
         if self._recording is not None:
-            self._recording.note({"kind": kind, "step": self._step, **fields})
+            # Between two calls of log(), the step that has just been logged.
+            step = max(self._step - self._stride, 0)
+            self._recording.note({"kind": kind, "step": step, **fields})
 
     def begin_epoch(self) -> None:
         """Counts a pass over the data; `batches` calls it."""

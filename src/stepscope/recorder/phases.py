@@ -67,16 +67,10 @@ class Batches(Generic[Batch_co]):
         clock, data_key = self._clock, phase_key("data")
         clock.begin_epoch()
         source = iter(self._loader)
-        step_began_at: float | None = None
-        while True:
-            asked_at = perf_counter()
-            if step_began_at is not None:
-                clock.record_now({STEP_SECONDS: asked_at - step_began_at})
-                clock.next_step()
-            step_began_at = asked_at
-            try:
-                batch = next(source)
-            except StopIteration:
-                return
-            clock.record_now({data_key: perf_counter() - asked_at})
+        asked_at = perf_counter()
+        for batch in source:
+            waited_s = perf_counter() - asked_at
             yield batch
+            began_at, asked_at = asked_at, perf_counter()
+            clock.record_now({data_key: waited_s, STEP_SECONDS: asked_at - began_at})
+            clock.next_step()

@@ -70,7 +70,7 @@ class Recording:
         """Starts what a rank has and a worker has not: an agent, a keeper, last words."""
         self._keep_out_of_version_control()
         self._ensure_agent()
-        self._keeper = Keeper(self.writer, self._ensure_agent)
+        self._keeper = Keeper(self.writer, self._ensure_agent, self._guard)
         name = self._journal_name().path(journals_of(self._folder))
         self._last_words = LastWords(path_beside(name), on_end)
         self._last_words.install()
@@ -97,7 +97,7 @@ class Recording:
         """Records an event."""
         try:
             self.writer.append_json(layout.EVENT, fields)
-        except (JournalError, TypeError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 - a field's own text may raise anything
             self._guard.complain("event", f"The event {fields['kind']!r} is lost: {error}", error)
 
     def append_with_care(self, metrics: Any, step: int) -> None:
@@ -165,8 +165,9 @@ class Recording:
         return JournalName(one.run_id, one.segment, one.rank, os.getpid())
 
     def _ensure_agent(self) -> None:
+        if self.writer.trouble is not None:
+            return  # the journal has said what is wrong, and there is nothing to read
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
             ensure_agent(self._folder, self._settings)
         except OSError as error:
             self._guard.complain(
@@ -176,7 +177,7 @@ class Recording:
     def _wait_for_store(self) -> None:
         if self._settings.agent.mode == "none" or self.writer.trouble is not None:
             return
-        if not wait_until_read(self.writer.paths, READ_WITHIN_S, self._nudge_agent):
+        if not wait_until_read(self.writer.unread, READ_WITHIN_S, self._nudge_agent):
             self._guard.tell(
                 f"The agent has not taken in all records within {READ_WITHIN_S:.0f} s; they are safe in "
                 f"{journals_of(self._folder)}, and the next reader takes them in."

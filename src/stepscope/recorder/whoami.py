@@ -30,11 +30,15 @@ def identify(
     project: str,
     environment: Mapping[str, str] = os.environ,
     parent: int | None = None,
+    script: str | None = None,
 ) -> Identity:
-    """The place of this process; a new segment unless its launcher began one for all its ranks."""
+    """The place of this process; a new segment unless its launcher began one for all its ranks.
+
+    A run without a name is called after the script, this process's own if none is given.
+    """
     launch = _launch(environment, os.getppid() if parent is None else parent)
     return Identity(
-        name=name or _name_for(launch),
+        name=name or _name_for(launch, script or _own_script()),
         project=project,
         segment=_segment(launch, environment),
         rank=_first_number(environment, _RANK, 0),
@@ -70,8 +74,11 @@ def _segment(launch: str | None, environment: Mapping[str, str]) -> str:
     return hashlib.sha256(f"{launch} {restarts} {start}".encode()).hexdigest()[:14]
 
 
-def _name_for(launch: str | None) -> str:
-    script = Path(sys.argv[0]).stem if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "run"
+def _own_script() -> str:
+    return Path(sys.argv[0]).stem if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "run"
+
+
+def _name_for(launch: str | None, script: str) -> str:
     if launch is not None:
         return f"{script}-{hashlib.sha256(launch.encode()).hexdigest()[:6]}"
     return f"{script}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"

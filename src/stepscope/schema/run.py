@@ -99,6 +99,8 @@ def segments_of(processes: Iterable[Process]) -> tuple[SegmentInfo, ...]:
 def _segment(segment: str, members: Sequence[Process]) -> SegmentInfo:
     # Loader workers come and go and are killed as a matter of course: they decide nothing.
     deciding = [one for one in members if one.role != "worker"] or list(members)
+    # A launcher knows the exit code, the process itself what led to it: the latter says more.
+    deciding.sort(key=lambda one: one.role == "launcher")
     status = next(known for known in PRECEDENCE if any(one.status == known for one in deciding))
     reasons = [one.reason for one in deciding if one.status == status and one.reason]
     ends = [one.ended_ns for one in deciding]

@@ -47,6 +47,8 @@ class SeriesInfo:
     ranks: tuple[int, ...]
     last: float | None
     """The newest value; None when it is not a number."""
+    last_step: int | None
+    """The step it was logged for."""
 
 
 @dataclass(frozen=True)

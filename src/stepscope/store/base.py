@@ -33,6 +33,10 @@ class Reader(ABC):
         """The keys of a run in alphabetical order, a page of them where a limit is given."""
 
     @abstractmethod
+    def sources(self, run_id: str) -> dict[Source, list[str]]:
+        """Where the series of a run come from, and the keys of each, in the order they were first met."""
+
+    @abstractmethod
     def points(self, selection: Selection) -> Points:
         """Every point of a series, in the order it was logged."""
 
@@ -90,8 +94,8 @@ class Store(Reader):
         """Adds rows of one key set; `values` has a row for each step and a column for each key."""
 
     @abstractmethod
-    def seal(self, run_id: str, segment: str, rank: int, host: str) -> None:
-        """Packs what is still loose of a process that has ended."""
+    def seal(self, source: Source) -> None:
+        """Packs what is still loose of a source that has ended, on either axis."""
 
     @abstractmethod
     def put_event(self, run_id: str, event: Event) -> None:

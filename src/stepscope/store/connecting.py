@@ -6,7 +6,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-from stepscope.errors import StoreError
+from stepscope.errors import NotFound, StoreError
 from stepscope.store import tables
 
 _READING = (
@@ -44,7 +44,7 @@ def connect_to_write(path: Path) -> sqlite3.Connection:
 def connect_to_read(path: Path) -> sqlite3.Connection:
     """Opens a store somebody else may be writing, or one where nothing may be written."""
     if not path.exists():
-        raise StoreError(
+        raise NotFound(
             f"There is no store at {path}. Record a run first, or name another folder with STEPSCOPE_DIR."
         )
     try:

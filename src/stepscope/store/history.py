@@ -250,7 +250,7 @@ def _within(found: rollup.Rollup | None, span: tuple[int, int]) -> rollup.Rollup
 def _as_buckets(found: rollup.Rollup | None, exponent: int) -> Buckets:
     if found is None:
         ints, floats = np.empty(0, np.int64), np.empty(0)
-        return Buckets(1, ints, ints, floats, floats, floats, floats, ints, floats)
+        return Buckets(1 << exponent, ints, ints, floats, floats, floats, floats, ints, floats)
     finite = found.count - found.nonfinite[:, 0]
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = np.where(finite > 0, found.total[:, 0] / finite, np.nan)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 BLOCK_ROWS = 4096
 MOST_TAIL_PIECES = 64
+FEWEST_ROWS = 256
+"""Fewer rows than this stay loose for good: packed, they would take more room and more time."""
 NS = 1_000_000_000
 
 
@@ -69,21 +71,24 @@ class Sealer:
             self._seal_blocks(key_set, least=BLOCK_ROWS)
         else:
             self._put_tail(key_set, rows)
-        self._count(key_set, times, values)
+        self._count(key_set, steps, times, values)
 
-    def seal(self, run_id: str, segment: str, rank: int, host: str) -> None:
-        """Seals what a process that has ended left loose, and forgets its key sets."""
-        place = (run_id, segment, rank, host)
+    def seal(self, source: Source) -> None:
+        """Seals what a source that has ended left loose, and forgets its key sets."""
+        place = _labels(source)
         # Asked of the file: an agent that came after another has never met some of these sets.
         loose = self._connection.execute(
-            "SELECT device, axis, keys FROM key_set WHERE run_id = ? AND segment = ? AND rank = ?"
-            " AND host = ? AND EXISTS (SELECT 1 FROM tail WHERE key_set_id = key_set.id)",
+            "SELECT axis, keys FROM key_set WHERE run_id = ? AND segment = ? AND rank = ?"
+            " AND host = ? AND device = ? AND EXISTS (SELECT 1 FROM tail WHERE key_set_id = key_set.id)",
             place,
         ).fetchall()
-        for device, axis, keys in loose:
-            key_set = self._key_set(Source(*place, device, axis), tuple(json.loads(keys)))
-            self._seal_blocks(key_set, least=1)
-        for known in [one for one in self._sets if _labels(one[0])[:4] == place]:
+        for axis, keys in loose:
+            key_set = self._key_set(Source(*place, axis), tuple(json.loads(keys)))
+            if key_set.rows >= FEWEST_ROWS:
+                self._seal_blocks(key_set, least=1)
+            else:
+                self._join_tail(key_set)
+        for known in [one for one in self._sets if _labels(one[0]) == place]:
             del self._sets[known]
 
     def forget(self) -> None:
@@ -144,15 +149,21 @@ class Sealer:
         return made
 
     def _put_tail(self, key_set: KeySet, rows: Floats) -> None:
-        if key_set.pieces >= MOST_TAIL_PIECES:
-            rows = np.concatenate(key_set.loose)
-            key_set.loose, key_set.pieces = [rows], 0
-            self._connection.execute("DELETE FROM tail WHERE key_set_id = ?", (key_set.id,))
         self._connection.execute(
             "INSERT INTO tail (key_set_id, rows, data) VALUES (?, ?, ?)",
             (key_set.id, len(rows), rows.tobytes()),
         )
         key_set.pieces += 1
+        if key_set.pieces > MOST_TAIL_PIECES:
+            self._join_tail(key_set)
+
+    def _join_tail(self, key_set: KeySet) -> None:
+        """Makes one piece of many."""
+        if key_set.pieces > 1:
+            rows = np.concatenate(key_set.loose)
+            self._connection.execute("DELETE FROM tail WHERE key_set_id = ?", (key_set.id,))
+            key_set.loose, key_set.pieces = [rows], 0
+            self._put_tail(key_set, rows)
 
     def _seal_blocks(self, key_set: KeySet, least: int) -> None:
         rows = np.concatenate(key_set.loose)
@@ -271,11 +282,11 @@ class Sealer:
         exponent = max(widest, rollup.exponent_for(low, high, rollup.NODE_BUCKETS))
         self._put_node(key_set, level, number, (low, high), rollup.merge(parts, exponent))
 
-    def _count(self, key_set: KeySet, times: Ints, values: Floats) -> None:
+    def _count(self, key_set: KeySet, steps: Ints, times: Ints, values: Floats) -> None:
         self._connection.executemany(
-            "UPDATE series SET points = points + ?, last = ?, last_ns = ? WHERE id = ?",
+            "UPDATE series SET points = points + ?, last = ?, last_step = ?, last_ns = ? WHERE id = ?",
             [
-                (len(values), float(values[-1, column]), int(times[-1]), series_id)
+                (len(values), float(values[-1, column]), int(steps[-1]), int(times[-1]), series_id)
                 for column, series_id in enumerate(key_set.series_ids)
             ],
         )

@@ -14,7 +14,7 @@ import zstandard
 from stepscope.errors import StoreError
 from stepscope.schema.record import Event
 from stepscope.schema.run import Process, RunInfo, segments_of
-from stepscope.schema.series import SeriesInfo
+from stepscope.schema.series import SeriesInfo, Source
 from stepscope.store import history
 from stepscope.store.base import Reader, Store
 from stepscope.store.connecting import connect_to_read, connect_to_write
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stepscope.schema.series import Buckets, Points, Selection, Source
+    from stepscope.schema.series import Buckets, Points, Selection
 
 _PROCESS = (
     "segment, rank, host, pid, role, status, reason, exit_code, started_ns, ended_ns, last_ns,"
@@ -80,15 +80,29 @@ class SqliteReader(Reader):
         """The keys of a run in alphabetical order, a page of them where a limit is given."""
         with self._view():
             rows = self._connection.execute(
-                "SELECT key, sum(points), group_concat(DISTINCT rank), last, max(last_ns)"
+                "SELECT key, sum(points), group_concat(DISTINCT rank), last, last_step, max(last_ns)"
                 " FROM series WHERE run_id = ? AND (? IS NULL OR key > ?)"
                 " GROUP BY key ORDER BY key LIMIT ?",
                 (run_id, after, after, -1 if limit is None else limit),
             )
             return [
-                SeriesInfo(key, points, tuple(sorted(int(rank) for rank in ranks.split(","))), last)
-                for key, points, ranks, last, _ in rows
+                SeriesInfo(key, points, tuple(sorted(map(int, ranks.split(",")))), last, last_step)
+                for key, points, ranks, last, last_step, _ in rows
             ]
+
+    def sources(self, run_id: str) -> dict[Source, list[str]]:
+        """Where the series of a run come from, and the keys of each, in the order they were first met."""
+        found: dict[Source, list[str]] = {}
+        with self._view():
+            rows = self._connection.execute(
+                "SELECT DISTINCT series.segment, series.rank, series.host, series.device, axis, key"
+                " FROM series JOIN member ON member.series_id = series.id"
+                " JOIN key_set ON key_set.id = key_set_id WHERE series.run_id = ? ORDER BY series.id",
+                (run_id,),
+            )
+            for segment, rank, host, device, axis, key in rows:
+                found.setdefault(Source(run_id, segment, rank, host, device, axis), []).append(key)
+        return found
 
     def points(self, selection: Selection) -> Points:
         """Every point of a series, in the order it was logged."""
@@ -264,9 +278,9 @@ class SqliteStore(SqliteReader, Store):
         """Adds rows of one key set; `values` has a row for each step and a column for each key."""
         self._sealer.append(source, keys, steps, times_ns, values)
 
-    def seal(self, run_id: str, segment: str, rank: int, host: str) -> None:
-        """Packs what is still loose of a process that has ended."""
-        self._sealer.seal(run_id, segment, rank, host)
+    def seal(self, source: Source) -> None:
+        """Packs what is still loose of a source that has ended, on either axis."""
+        self._sealer.seal(source)
 
     def put_event(self, run_id: str, event: Event) -> None:
         """Notes an event."""
@@ -312,7 +326,8 @@ class SqliteStore(SqliteReader, Store):
         with self.transaction():
             self._connection.execute("DELETE FROM run WHERE id = ?", (run_id,))
         self._sealer.forget()
-        self._connection.execute("PRAGMA incremental_vacuum").fetchall()
+        # As a script: it gives a page back with each row it is stepped to, and execute() steps once.
+        self._connection.executescript("PRAGMA incremental_vacuum")
         self._fold_log()
 
     def close(self) -> None:
@@ -331,8 +346,7 @@ def _read_transaction(connection: sqlite3.Connection) -> Iterator[None]:
     try:
         yield
     finally:
-        if connection.in_transaction:  # some errors have ended it already
-            connection.execute("COMMIT")
+        connection.execute("COMMIT")
 
 
 def _process(row: tuple[Any, ...]) -> Process:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepscope.errors import StoreError
+from stepscope.errors import NotFound, StoreError
 
 if TYPE_CHECKING:
     import sqlite3
@@ -49,6 +49,7 @@ CREATE TABLE series (
     device      TEXT NOT NULL,
     points      INTEGER NOT NULL DEFAULT 0,
     last        REAL,
+    last_step   INTEGER,
     last_ns     INTEGER NOT NULL DEFAULT 0,
     UNIQUE (run_id, key, segment, rank, host, device)
 );
@@ -211,7 +212,7 @@ def check_before_reading(connection: sqlite3.Connection, path: Path) -> None:
     found = _version_of(connection)
     _refuse_newer(found, path)
     if found == 0:
-        raise StoreError(f"{path} is not a store of stepscope, or one that is only being made.")
+        raise NotFound(f"{path} is not a store of stepscope, or one that is only being made.")
 
 
 def _version_of(connection: sqlite3.Connection) -> int:
