@@ -24,7 +24,7 @@ test: setup
 	$(VENV)/bin/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 test-all: setup
-	$(VENV)/bin/python -m pytest -n 2 --dist loadgroup -m '' $(ARGS)
+	HYPOTHESIS_PROFILE=fresh $(VENV)/bin/python -m pytest -n 2 --dist loadgroup -m '' $(ARGS)
 
 check: setup
 	$(VENV)/bin/ruff format --check .

@@ -25,6 +25,7 @@ from stepscope.config.sections import Retention, Settings
 from stepscope.config.sections import Store as StoreSettings
 from stepscope.journal import layout
 from stepscope.journal.folder import JournalName, list_journals
+from stepscope.journal.reader import written_so_far
 from stepscope.schema.series import Selection
 from stepscope.store.sqlite import SqliteStore
 from tests.journal.writing import NAME, writer_for
@@ -209,3 +210,17 @@ def test_a_process_elsewhere_is_never_called_dead(folder: Path, store: SqliteSto
     mark = procfs.mark(os.getpid())
     stranger = dataclasses.replace(mark, namespace="pid:[1]", pid=2**22 + 1)
     assert procfs.is_alive(stranger) is None
+
+
+def test_a_reader_never_waits_for_what_holds_no_record(folder: Path, store: SqliteStore) -> None:
+    """Names and padding after the last row, and a file made ahead of need, are waited for by nobody."""
+    writer = writer_for(folder)
+    ingest = Ingest(folder, store, is_alive=lambda _: True)
+    ((_, path),) = list_journals(folder)
+    ingest.tick()
+    row_only = written_so_far(path).end
+    writer.append_row({"loss": 1.0}, 0)
+    ingest.tick()
+    names_too = written_so_far(path)
+    assert names_too.end > row_only
+    assert store.progress(names_too.file_id)[0] == names_too.end

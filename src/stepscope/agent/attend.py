@@ -19,6 +19,7 @@ from stepscope.agent.wake import wake
 from stepscope.config.plain import from_dict
 from stepscope.errors import StoreError, StoreLocked
 from stepscope.journal.folder import list_journals, parse
+from stepscope.journal.layout import HEADER_BYTES
 from stepscope.journal.reader import written_so_far
 from stepscope.store.place import database
 from stepscope.store.sqlite import SqliteReader, SqliteStore
@@ -87,7 +88,8 @@ def _ingest_all(folder: Path) -> None:
 
 def _wait_for_agent(folder: Path) -> None:
     """Waits until the agent has read as far as each journal had been written when this began."""
-    goals = {path: written_so_far(path) for _, path in list_journals(folder)}
+    written = {path: written_so_far(path) for _, path in list_journals(folder)}
+    goals = {path: goal for path, goal in written.items() if goal.end > HEADER_BYTES}
     deadline = time.monotonic() + CATCH_UP_S
     wake(folder)
     while goals and time.monotonic() < deadline:

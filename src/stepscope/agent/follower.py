@@ -40,6 +40,7 @@ class Follower:
         self._pulse_for = pulse_for
         self._readers: dict[Path, JournalReader] = {}
         self._lost: dict[Path, int] = {}
+        self._told: dict[Path, int] = {}
         self._batches: list[tuple[JournalReader, Batch]] = []
         self._done_with: list[Path] = []
         self.files: list[Path] = []
@@ -80,6 +81,7 @@ class Follower:
             records += self._tell_batch(batch)
             self.process.lost += batch.lost - self._lost[reader.path]
             self._lost[reader.path] = batch.lost
+            self._told[reader.path] = batch.offset
             self._store.set_progress(reader.file_id, batch.offset, batch.lost)
         if records:
             self._pulse.grew(records)
@@ -130,6 +132,7 @@ class Follower:
                 known.close()
                 known = JournalReader(path, offset)
             self._readers[path] = known
+            self._told[path] = known.offset
         return known
 
     def _is_final(self, reader: JournalReader, path: Path, files: list[Path]) -> bool:
@@ -137,7 +140,8 @@ class Follower:
         return self._dead or followed_by_another or reader.closed_by_writer()
 
     def _has_news(self) -> bool:
-        return any(batch.rows or batch.notes or batch.arrays for _, batch in self._batches)
+        """Whether a reader got on, be it past nothing but names: who waits for the store goes by offsets."""
+        return any(batch.offset > self._told[reader.path] for reader, batch in self._batches)
 
     def _changes_status(self) -> bool:
         stalls = self._pulse.silent_for() is not None
