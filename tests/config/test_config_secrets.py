@@ -13,8 +13,6 @@ from stepscope.errors import ConfigError
 CANARY = "hunter2canary"
 
 HIDING_PLACES = f"""\
-store:
-  url: clickhouse://admin:{CANARY}@db.example/metrics
 alerts:
   rules:
     - {{name: high, api_key: {CANARY}}}
@@ -24,6 +22,7 @@ alerts:
     webhook: {{url: "https://user:{CANARY}@example.com/hook?key={CANARY}"}}
     pager: {{keys: [xoxb-{CANARY}-1234567890]}}
 exporters:
+  clickhouse: {{url: "clickhouse://admin:{CANARY}@db.example/metrics"}}
   wandb: {{api_key: {CANARY}, project: seen}}
   otel: {{headers: {{authorization: {CANARY}, secret: {{nested: {CANARY}}}}}}}
 """

@@ -75,7 +75,7 @@ def test_the_short_variables_set_folder_run_and_project(tmp_path):
         ("RECORDER__STRICT", "true", True),
         ("RECORDER__MAX_KEYS", "1_000", 1000),
         ("STORE__RETENTION__MAX_RUNS", "9", 9),
-        ("STORE__URL", "123", "123"),
+        ("PROJECT", "123", "123"),
         ("REPORTS__FORMATS", "[html, json]", ["html", "json"]),
         ("EXPORTERS__PROMETHEUS__PORT", "9464", 9464),
         ("EXPORTERS", "{wandb: {mode: offline}}", {"wandb": {"mode": "offline"}}),

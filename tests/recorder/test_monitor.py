@@ -258,3 +258,17 @@ def test_the_store_folder_keeps_itself_out_of_version_control(monitor: TrainingM
     with monitor:
         pass
     assert (folder / ".gitignore").read_text() == "*\n"
+
+
+def test_the_database_may_lie_elsewhere_and_every_reader_finds_it(folder: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "disk" / "runs.sqlite"
+    with TrainingMonitor({"store": {"url": f"sqlite:///{elsewhere}"}}, run="a", directory=folder) as monitor:
+        monitor.log({"loss": 1.0})
+    assert elsewhere.exists()
+    assert not (folder / "store.sqlite").exists()
+    assert len(read(folder).series("loss")) == 1
+
+
+def test_an_address_of_another_kind_is_refused_before_training_begins() -> None:
+    with pytest.raises(stepscope.StepscopeError, match=r"store.url .* must be an address such as sqlite:///"):
+        TrainingMonitor({"store": {"url": "postgres://somewhere"}})

@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING
 from stepscope.agent.election import agent_pid
 from stepscope.config.plain import to_dict
 from stepscope.procfs import start_ticks
+from stepscope.store.place import point_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,6 +54,8 @@ class AgentThread:
 
 def ensure_agent(folder: Path, settings: Settings) -> None:
     """Starts an agent unless there is one, or none is wanted; raises OSError if the folder cannot be made."""
+    if settings.store.url is not None:
+        point_to(folder, settings.store.url)
     if settings.agent.mode == "none" or agent_pid(folder) is not None or _is_starting(folder):
         return
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""States the range a number must lie in, beside its type."""
+"""States what a number or a text must be like, beside its type."""
 
 from __future__ import annotations
 
@@ -32,3 +32,16 @@ class Range:
         if schema["type"] == "float":
             schema["allow_inf_nan"] = False
         return schema
+
+
+@dataclass(frozen=True)
+class Form:
+    """A pattern a text must match, and the words for it."""
+
+    pattern: str
+    words: str
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: Callable[[Any], dict[str, Any]]
+    ) -> dict[str, Any]:
+        return {**handler(source), "pattern": self.pattern}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
-from stepscope.config.bounds import Range
+from stepscope.config.bounds import Form, Range
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -42,8 +42,8 @@ class Retention(Section):
 class Store(Section):
     """Where runs are kept."""
 
-    url: str | None = None
-    """Address of the store, such as `sqlite:///path`; null is a file in the store folder."""
+    url: Annotated[str, Form("^sqlite:///.+", "an address such as sqlite:///data/runs.sqlite")] | None = None
+    """Address of the database, as in `sqlite:///data/runs.sqlite`; null is a file in the store folder."""
 
     retention: Retention = field(default_factory=Retention)
     """How much of the past the store keeps."""

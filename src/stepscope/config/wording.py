@@ -7,6 +7,7 @@ import difflib
 import json
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
+from stepscope.config.bounds import Form
 from stepscope.config.secret import CHANNELS, HIDDEN, redacted
 from stepscope.config.shape import Key, dotted, leaves, names_in, without_none
 
@@ -61,7 +62,7 @@ def allowed(hint: Any) -> str:
     args = get_args(inner)
     kind = get_origin(inner) or inner
     if kind is Annotated:
-        return _allowed_number(*args)
+        return args[1].words if isinstance(args[1], Form) else _allowed_number(*args)
     words = {
         bool: "true or false",
         str: "text",

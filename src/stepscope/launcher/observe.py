@@ -79,6 +79,7 @@ class Observed:
             replace(self._settings, recorder=roomy),
             Guard(strict=False),
             role="launcher",
+            command=self._command,
         )
         return _Note(recording, tail, self._note_every_s)
 

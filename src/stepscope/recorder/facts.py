@@ -13,7 +13,7 @@ from stepscope import procfs
 from stepscope.schema.redact import redact_text, redact_words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 # Named one by one: an environment holds credentials under names nobody foresees.
 ENVIRONMENT = [
@@ -47,12 +47,12 @@ _LIBRARIES = ("torch", "numpy", "lightning", "transformers", "accelerate", "jax"
 
 
 def facts(
-    world_size: int, command: list[str] | None = None, environment: Mapping[str, str] = os.environ
+    world_size: int, command: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ
 ) -> dict[str, Any]:
     """Everything worth knowing about this process that is safe to write down."""
     return {
         "mark": asdict(procfs.mark(os.getpid())),
-        "command": redact_words([*sys.orig_argv] if command is None else command),
+        "command": redact_words(sys.orig_argv if command is None else command),
         "python": platform.python_version(),
         "platform": platform.platform(terse=True),
         "cpus": os.cpu_count(),

@@ -22,7 +22,7 @@ from stepscope.recorder.keeper import Keeper
 from stepscope.recorder.last_words import LastWords, path_beside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from stepscope.config.sections import Settings
@@ -47,9 +47,10 @@ class Recording:
         settings: Settings,
         guard: Guard,
         role: Role = "rank",
+        command: Sequence[str] | None = None,
     ) -> None:
         self._identity, self._folder, self._settings = identity, folder, settings
-        self._guard, self._role = guard, role
+        self._guard, self._role, self._command = guard, role, command
         self._lazy_writer: JournalWriter | None = None
         self._keeper: Keeper | None = None
         self._last_words: LastWords | None = None
@@ -156,7 +157,7 @@ class Recording:
             "host": self._identity.host,
             "role": self._role,
             "started_ns": time.time_ns(),
-            "facts": facts(self._identity.world_size),
+            "facts": facts(self._identity.world_size, self._command),
         }
         return JournalWriter(supply, opening, max_keys=recorder.max_keys, complain=self._guard.tell)
 

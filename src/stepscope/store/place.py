@@ -9,17 +9,34 @@ from pathlib import Path
 from stepscope.filesystem import MOUNTS, is_network, kind_of
 
 FILE_NAME = "store.sqlite"
+POINTER_NAME = "store.url"
+SCHEME = "sqlite:///"
 
 
 def database(folder: Path, mounts: Path = MOUNTS) -> Path:
-    """The database of a folder: inside it, or on the local disk when the folder is on a network.
+    """The database of a folder: where its pointer says, else inside it.
 
-    SQLite's write-ahead log needs memory shared between processes, which no network file system gives.
+    A folder on a network has it on the local disk: SQLite's write-ahead log needs memory shared between
+    processes, which no network file system gives.
     """
+    try:
+        return folder / (folder / POINTER_NAME).read_text().strip().removeprefix(SCHEME)
+    except OSError:
+        pass
     if not is_network(kind_of(folder, mounts)):
         return folder / FILE_NAME
     digest = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]
     return _cache() / "stepscope" / digest / FILE_NAME
+
+
+def point_to(folder: Path, url: str) -> None:
+    """Leaves word in a folder where its database is, so that every reader finds it; paths are made whole."""
+    path = Path(url.removeprefix(SCHEME)).absolute()
+    pointer = folder / POINTER_NAME
+    word = f"{SCHEME}{path}\n"
+    if not pointer.exists() or pointer.read_text() != word:
+        folder.mkdir(parents=True, exist_ok=True)
+        pointer.write_text(word)
 
 
 def _cache() -> Path:
