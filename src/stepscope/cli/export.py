@@ -6,10 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepscope.cli.epochs import KEY, by_epoch
 from stepscope.cli.find import add_run_arguments, chosen_run, near
 from stepscope.cli.main import FINE, MISUSED
-from stepscope.cli.rows import long_rows, wide_rows
 from stepscope.cli.target import whole_file, whole_files
 from stepscope.cli.text import safe, say, size
 from stepscope.errors import NotFound, StepscopeError
@@ -17,6 +15,8 @@ from stepscope.exporters.csv_file import CsvFile
 from stepscope.exporters.json_file import JsonFile
 from stepscope.exporters.jsonl import JsonLines
 from stepscope.exporters.parquet import Parquet
+from stepscope.views.epochs import KEY, by_epoch
+from stepscope.views.rows import long_rows, wide_rows
 
 if TYPE_CHECKING:
     import argparse

@@ -8,11 +8,11 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from stepscope.cli import text
-from stepscope.cli.described import SPARKS, extremes, run_in_full, seconds, segment_seconds
 from stepscope.cli.find import add_limit_argument, add_run_arguments, chosen_run, near
 from stepscope.cli.main import FINE
 from stepscope.cli.table import Column, shorten, table
 from stepscope.errors import NotFound
+from stepscope.views.described import SPARKS, extremes, run_in_full, seconds, segment_seconds
 
 if TYPE_CHECKING:
     import argparse

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stepscope.cli.alignment import Calls, line_up
 from stepscope.exporters.base import Rows
 from stepscope.schema.series import Source
+from stepscope.views.alignment import Calls, line_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,0 +1,1 @@
+"""What is shown, computed once: commands, pages and reports only draw it."""
