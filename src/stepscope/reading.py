@@ -144,7 +144,7 @@ class Run:
         return self._reader.buckets(Selection(self.id, key, rank=rank), n, low, high)
 
     def _has(self, key: str) -> bool:
-        return len(self._reader.points(Selection(self.id, key))) > 0
+        return len(self._reader.buckets(Selection(self.id, key), 1)) > 0
 
     def events(self, kind: str | None = None) -> list[Event]:
         """What happened, oldest first."""

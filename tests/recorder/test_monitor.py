@@ -221,13 +221,26 @@ def test_runs_of_one_name_in_two_projects_are_two_runs(folder: Path) -> None:
     assert read(folder, monitor.run_id).project == "speech"
 
 
-def test_a_log_call_outside_start_and_stop_is_mentioned_once(
-    monitor: TrainingMonitor, caplog: pytest.LogCaptureFixture
+def test_w4_the_first_call_starts_a_monitor_that_nobody_started(
+    monitor: TrainingMonitor, folder: Path
 ) -> None:
+    monitor.record_metrics(0, 0.5, 0.1, 8)
+    monitor.record_metrics(1, 0.4, 0.1, 8)
+    monitor.stop_monitoring()
+    assert read(folder).series("loss").values.tolist() == [0.5, 0.4]
+
+
+def test_a_log_call_after_the_end_is_mentioned_once(
+    monitor: TrainingMonitor, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monitor:
+        monitor.log({"loss": 1.0})
     with caplog.at_level(logging.WARNING):
         monitor.log({"loss": 1.0})
         monitor.log({"loss": 1.0})
+        monitor.event("late")
     assert caplog.text.count("is not recorded") == 1
+    assert len(read(folder).series("loss")) == 1
 
 
 def test_a_disabled_recorder_does_nothing_at_all(folder: Path) -> None:

@@ -58,12 +58,12 @@ class Written:
 
 
 def written_so_far(path: Path) -> Written:
-    """Looks at a file without following it; an end of 0 when it is gone or not begun."""
+    """Looks at a file without following it; an end of 0 when it is gone, not begun, or not ours to read."""
     try:
         with path.open("rb") as file:
             head = file.read(layout.HEADER_BYTES)
         size = path.stat().st_size
-    except FileNotFoundError:
+    except OSError:
         head, size = b"", 0
     if len(head) < layout.HEADER_BYTES:
         return Written(0, 0)

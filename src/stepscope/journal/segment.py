@@ -79,7 +79,7 @@ class MappedSegment:
     @classmethod
     def create(cls, path: Path, size: int, clock_base_ns: int) -> MappedSegment:
         """Reserves the whole file first, so that a full disk is an error here and never later."""
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
             os.posix_fallocate(descriptor, 0, size)
             mapping = mmap.mmap(descriptor, size)
@@ -121,7 +121,7 @@ class AppendedSegment:
 
     def __init__(self, path: Path, size: int, clock_base_ns: int) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-        self._descriptor = os.open(path, flags, 0o600)
+        self._descriptor = os.open(path, flags, 0o666)
         self.path: Path | None = path
         self.size = size
         self._used = 0

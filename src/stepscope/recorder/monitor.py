@@ -58,6 +58,7 @@ class TrainingMonitor:
         self.identity = identify(run or self.settings.run, project or self.settings.project)
         self._recording: Recording | None = None
         self._append = self._append_unstarted
+        self._was_stopped = False
         self._step: int = 0
         self._stride = 1
         self._epoch = 0
@@ -75,7 +76,7 @@ class TrainingMonitor:
         return self._folder
 
     def start_monitoring(self) -> None:
-        """Begins a segment of the run; does nothing when one is open."""
+        """Begins a segment of the run, as the first log call does by itself; nothing when one is open."""
         if self._recording is not None or not self.settings.recorder.enabled:
             return
         self._stats = StepStats()
@@ -90,6 +91,7 @@ class TrainingMonitor:
         if recording is None:
             return
         self._append = self._append_unstarted
+        self._was_stopped = True
         monitors.discard(self)
         recording.end(status, reason)
         # A further start is a further segment: nothing recorded so far is added to.
@@ -193,6 +195,8 @@ class TrainingMonitor:
 
     def event(self, kind: str, **fields: Any) -> None:
         """Marks a moment of the run."""
+        if not self._was_stopped:
+            self.start_monitoring()
         if self._recording is not None:
             # Between two calls of log(), the step that has just been logged.
             step = max(self._step - self._stride, 0)
@@ -233,11 +237,14 @@ class TrainingMonitor:
         self._step = whole + self._stride
 
     def _append_unstarted(self, metrics: Mapping[Any, Any], step: int) -> None:
-        if self.settings.recorder.enabled:
-            self._guard.complain(
-                "unstarted",
-                "A log call outside start_monitoring() and stop_monitoring() is not recorded.",
-            )
+        """Starts on the first call of a monitor nobody has started; after its end, says so once."""
+        if not self.settings.recorder.enabled:
+            return
+        if self._was_stopped:
+            self._guard.complain("stopped", "A log call after stop_monitoring() is not recorded.")
+            return
+        self.start_monitoring()
+        self._append(metrics, step)
 
     def continue_in_child(self) -> None:
         """Parts from the parent's journal after a fork; the first log call here opens an own one."""
@@ -268,7 +275,7 @@ class TrainingMonitor:
         self._step, self._stride = state["step"], 1
         self._epoch = self._epochs_begun = 0
         self._stats = StepStats()
-        self._recording = None
+        self._recording, self._was_stopped = None, not state["recording"]
         self._append = self._append_unstarted
         if state["recording"]:
             self._recording = Recording.of_worker(self.identity, self._folder, self.settings, self._guard)
