@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -56,10 +57,14 @@ class Points:
     """Every point of a series, bit for bit as logged."""
 
     steps: NDArray[np.int64]
-    times: NDArray[np.float64]
-    """Seconds since the epoch."""
     values: NDArray[np.float64]
     times_ns: NDArray[np.int64]
+
+    @functools.cached_property
+    def times(self) -> NDArray[np.float64]:
+        """Seconds since the epoch."""
+        seconds: NDArray[np.float64] = self.times_ns / 1e9
+        return seconds
 
     def __len__(self) -> int:
         return len(self.steps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import dataclass
 from operator import itemgetter
@@ -46,10 +47,10 @@ def read_points(connection: sqlite3.Connection, selection: Selection) -> Points:
     pieces: list[Piece] = []
     for segment in dict.fromkeys(strand.segment for strand in strands):
         members = [strand for strand in strands if strand.segment == segment]
-        found = [piece for strand in members for piece in _pieces(connection, strand)]
-        pieces.extend(found if len(members) == 1 else _by_time(found))
+        found = [_whole(connection, strand) for strand in members]
+        pieces.append(found[0] if len(found) == 1 else _by_time(found))
     steps, times, values = _joined(pieces)
-    return Points(steps=steps, times=times / 1e9, values=values, times_ns=times)
+    return Points(steps=steps, values=values, times_ns=times)
 
 
 def read_buckets(
@@ -103,16 +104,33 @@ def _strands(connection: sqlite3.Connection, selection: Selection) -> Iterator[_
         yield _Strand(row[0], row[1], row[2], len(json.loads(row[3])), row[4], row[5], row[6])
 
 
-def _pieces(connection: sqlite3.Connection, strand: _Strand) -> Iterator[Piece]:
+def _whole(connection: sqlite3.Connection, strand: _Strand) -> Piece:
+    """All points of a strand, each column unpacked into the place it stays in."""
+    place = (strand.series_id, strand.key_set_id)
+    (sealed,) = connection.execute(
+        "SELECT coalesce(sum(rows), 0) FROM chunk WHERE series_id = ? AND key_set_id = ?", place
+    ).fetchone()
+    loose = list(_loose(connection, strand))
+    total = sealed + sum(len(steps) for steps, _, _ in loose)
+    columns = np.empty(total, np.int64), np.empty(total, np.int64), np.empty(total)
+    at = 0
+    for piece in itertools.chain(_sealed(connection, place), loose):
+        end = at + len(piece[0])
+        for column, part in zip(columns, piece, strict=True):
+            column[at:end] = part
+        at = end
+    return columns
+
+
+def _sealed(connection: sqlite3.Connection, place: tuple[int, int]) -> Iterator[Piece]:
     rows = connection.execute(
         "SELECT block.rows, block.steps, block.times, chunk.data FROM chunk"
         " JOIN block ON block.key_set_id = chunk.key_set_id AND block.number = chunk.number"
         " WHERE chunk.series_id = ? AND chunk.key_set_id = ? ORDER BY chunk.number",
-        (strand.series_id, strand.key_set_id),
+        place,
     )
     for count, steps, times, data in rows:
         yield unpack_ints(steps, count), unpack_ints(times, count), unpack_floats(data, count)
-    yield from _loose(connection, strand)
 
 
 def _loose(connection: sqlite3.Connection, strand: _Strand) -> Iterator[Piece]:
@@ -124,31 +142,40 @@ def _loose(connection: sqlite3.Connection, strand: _Strand) -> Iterator[Piece]:
 def _joined(pieces: list[Piece]) -> Piece:
     if not pieces:
         return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
+    if len(pieces) == 1:
+        return pieces[0]
     steps, times, values = zip(*pieces, strict=True)
     return np.concatenate(steps), np.concatenate(times), np.concatenate(values)
 
 
-def _by_time(pieces: list[Piece]) -> list[Piece]:
+def _by_time(pieces: list[Piece]) -> Piece:
     """Puts points of several key sets, or ranks, into the order they were logged in."""
     steps, times, values = _joined(pieces)
     order = np.argsort(times, kind="stable")
-    return [(steps[order], times[order], values[order])]
+    return steps[order], times[order], values[order]
 
 
 def _reach(connection: sqlite3.Connection, strands: list[_Strand]) -> tuple[int, int] | None:
     lows, highs = [], []
     for strand in strands:
-        low, high = connection.execute(
-            "SELECT min(low), max(high) FROM node WHERE key_set_id = ? AND level = 1",
-            (strand.key_set_id,),
-        ).fetchone()
-        if low is not None:
+        for low, high in _covering(connection, strand):
             lows.append(low)
             highs.append(high)
         for x, _, _ in _loose_on_axis(connection, strand):
             lows.append(int(x.min()))
             highs.append(int(x.max()))
     return (min(lows), max(highs)) if lows else None
+
+
+def _covering(connection: sqlite3.Connection, strand: _Strand) -> Iterator[tuple[int, int]]:
+    """How far the fewest nodes reach that cover a strand."""
+    for level in range(_top(strand.blocks)[0], 0, -1):
+        numbers = _remainder(strand.blocks, level)
+        if numbers:
+            yield from connection.execute(
+                "SELECT low, high FROM node WHERE key_set_id = ? AND level = ? AND number BETWEEN ? AND ?",
+                (strand.key_set_id, level, min(numbers), max(numbers)),
+            )
 
 
 def _loose_on_axis(connection: sqlite3.Connection, strand: _Strand) -> Iterator[Piece]:
@@ -180,7 +207,7 @@ def _rollups(
     level, wanted = _top(strand.blocks)
     while level > 0:
         below: set[int] = set()
-        for number, node_exponent, buckets, axis, data in _nodes(connection, strand, span, level):
+        for number, node_exponent, buckets, axis, data in _nodes(connection, strand, span, level, wanted):
             if number not in wanted:
                 continue
             if node_exponent <= exponent:
@@ -212,13 +239,20 @@ def _remainder(blocks: int, level: int) -> set[int]:
 
 
 def _nodes(
-    connection: sqlite3.Connection, strand: _Strand, span: tuple[int, int], level: int
+    connection: sqlite3.Connection,
+    strand: _Strand,
+    span: tuple[int, int],
+    level: int,
+    wanted: set[int],
 ) -> Iterator[tuple[int, int, int, tuple[bytes, bytes, bytes], bytes]]:
+    if not wanted:
+        return
     rows = connection.execute(
         "SELECT number, exponent, buckets, starts, counts, times, data FROM node"
         " JOIN rollup ON rollup.node_id = node.id AND rollup.series_id = ?"
-        " WHERE key_set_id = ? AND level = ? AND high >= ? AND low <= ? ORDER BY number",
-        (strand.series_id, strand.key_set_id, level, *span),
+        " WHERE key_set_id = ? AND level = ? AND number BETWEEN ? AND ? AND high >= ? AND low <= ?"
+        " ORDER BY number",
+        (strand.series_id, strand.key_set_id, level, min(wanted), max(wanted), *span),
     )
     for number, exponent, buckets, starts, counts, times, data in rows:
         yield number, exponent, buckets, (starts, counts, times), data
