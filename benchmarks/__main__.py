@@ -50,7 +50,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--only", type=_Among(measurements), default=measurements, help=", ".join(measurements)
     )
-    parser.add_argument("--markdown", action="store_true", help="print tables as Markdown")
+    parser.add_argument(
+        "--markdown", action="store_true", help="print tables as Markdown, the columns of the README"
+    )
     parser.add_argument("--gate", action="store_true", help="exit 3 when a bound is missed")
     return parser.parse_args()
 

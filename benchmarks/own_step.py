@@ -8,9 +8,7 @@ from pathlib import Path
 import stepscope
 from benchmarks import own_entry, workload
 
-STEP_WORKS = 25
-"""Calls of 200 µs of work that make a step."""
-
+STEP_S = 0.005
 STEPS_PER_BLOCK = 40
 BLOCKS = 40
 QUICK_BLOCKS = 6
@@ -19,7 +17,7 @@ QUICK_BLOCKS = 6
 def measure(folder: Path, quick: bool) -> dict[str, float]:
     """Alternate blocks of monitored and plain steps and compare the median step."""
     os.environ["STEPSCOPE_DIR"] = str(folder)
-    rounds = workload.calibrate_work() * STEP_WORKS
+    rounds = _rounds_of_a_step()
     plain: list[float] = []
     monitored: list[float] = []
     with stepscope.TrainingMonitor(run="run", project="bench") as monitor:
@@ -28,6 +26,12 @@ def measure(folder: Path, quick: bool) -> dict[str, float]:
             monitored += _monitored_steps(monitor, rounds)
     plain_s, monitored_s = statistics.median(plain), statistics.median(monitored)
     return {"step_ms": plain_s * 1000, "step_overhead_percent": (monitored_s / plain_s - 1) * 100}
+
+
+def _rounds_of_a_step() -> int:
+    """How much work lasts as long as a step: sized by steps as they are measured, not by single calls."""
+    rounds = workload.calibrate_work() * 25
+    return round(rounds * STEP_S / statistics.median(_plain_steps(rounds)))
 
 
 def _plain_steps(rounds: int) -> list[float]:

@@ -29,7 +29,8 @@ class Report:
     def text(self, *, markdown: bool) -> str:
         """The table, what it was measured on, what is missing from it, own figures, the bounds."""
         rows = table.rows(self.figures, self.unavailable)
-        parts = [table.markdown(rows) if markdown else table.terminal(rows)]
+        drawn = table.markdown(table.for_readme(rows)) if markdown else table.terminal(rows)
+        parts = [drawn]
         parts.append(f"{self._measured_on()}\n{self._versions()}")
         if reasons := self._reasons():
             parts.append("\n".join(reasons))

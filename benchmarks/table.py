@@ -63,6 +63,22 @@ COLUMNS: dict[str, Draw] = {
 }
 
 
+README_COLUMNS = (
+    "call p50 µs",
+    "p99 µs",
+    "loop ×",
+    "points/s",
+    "CPU s/M",
+    "B/point",
+    "RSS MB",
+    "read 1M s",
+    "read back",
+    "lost",
+    "import ms",
+)
+"""What a page has room for; a terminal shows all."""
+
+
 def rows(figures: Mapping[str, Figures], failures: Mapping[str, str]) -> list[list[str]]:
     """Header, then one row per peer; a peer without figures gets its reason in the notes."""
     subject = figures.get(SUBJECT, Figures())
@@ -85,8 +101,14 @@ def terminal(table: Sequence[Sequence[str]]) -> str:
     )
 
 
+def for_readme(table: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Leave out the columns a page has no room for."""
+    kept = [0, *(table[0].index(name) for name in README_COLUMNS)]
+    return [[row[column] for column in kept] for row in table]
+
+
 def markdown(table: Sequence[Sequence[str]]) -> str:
-    """Make a table for the README."""
+    """Write a table as Markdown."""
     head, *body = table
     rule = ["---", *("---:" for _ in head[1:])]
     return "\n".join("| " + " | ".join(row) + " |" for row in [head, rule, *body])

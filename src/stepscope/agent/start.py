@@ -66,12 +66,17 @@ def ensure_agent(folder: Path, settings: Settings) -> None:
         _threads[folder] = AgentThread(folder, settings)
 
 
-def wait_until_read(unread: Callable[[], Sequence[Path]], seconds: float, nudge: Callable[[], None]) -> bool:
-    """Waits until the agent has taken in and deleted files; False when the time is over first."""
-    deadline = time.monotonic() + seconds
+def wait_until_read(
+    unread: Callable[[], Sequence[Path]], patience_s: float, nudge: Callable[[], None]
+) -> bool:
+    """Waits until an agent has taken in and deleted files; False when it gets on with none for so long."""
+    waiting: set[Path] = set()
+    deadline = 0.0
     pause = 0.002
-    while unread():
-        if time.monotonic() > deadline:
+    while left := set(unread()):
+        if left != waiting:
+            waiting, deadline = left, time.monotonic() + patience_s
+        elif time.monotonic() > deadline:
             return False
         nudge()
         select.select([], [], [], pause)  # unlike time.sleep, indifferent to a clock that jumps

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from stepscope.schema.identity import Identity
     from stepscope.schema.run import Role
 
-READ_WITHIN_S = 60.0
+PATIENCE_S = 15.0
 
 monitors: weakref.WeakSet[TrainingMonitor] = weakref.WeakSet()
 """Monitors that are recording; each parts from its journal when the process forks."""
@@ -178,9 +178,9 @@ class Recording:
     def _wait_for_store(self) -> None:
         if self._settings.agent.mode == "none" or self.writer.trouble is not None:
             return
-        if not wait_until_read(self.writer.unread, READ_WITHIN_S, self._nudge_agent):
+        if not wait_until_read(self.writer.unread, PATIENCE_S, self._nudge_agent):
             self._guard.tell(
-                f"The agent has not taken in all records within {READ_WITHIN_S:.0f} s; they are safe in "
+                f"The agent has taken in nothing for {PATIENCE_S:.0f} s; the records are safe in "
                 f"{journals_of(self._folder)}, and the next reader takes them in."
             )
 

@@ -176,6 +176,11 @@ class SqliteReader(Reader):
         """Closes the connection."""
         self._connection.close()
 
+    def __del__(self) -> None:
+        # People read a run in one line and let go of it; newer Pythons complain of what was not closed.
+        if hasattr(self, "_connection"):
+            self._connection.close()
+
     def _documents(self, query: str, run_id: str) -> list[dict[str, Any]]:
         found = []
         with self._view():
