@@ -213,6 +213,7 @@ def test_killing_the_launcher_leaves_the_command_running_and_the_run_crashed(
     until(lambda: read("orphaned").status == "crashed")
     (tmp_path / "go").touch()
     until((tmp_path / "done").exists)
+    assert read("orphaned").status == "crashed"
 
 
 def test_a_killed_launcher_leaves_the_console_as_it_was_noted_last(

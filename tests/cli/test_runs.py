@@ -30,10 +30,8 @@ def store(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def _in_the_store(store, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def _in_the_store(store, monkeypatch):
     monkeypatch.setenv("STEPSCOPE_DIR", str(store))
-    monkeypatch.delenv("STEPSCOPE_CONFIG", raising=False)
     monkeypatch.setenv("COLUMNS", "160")
 
 

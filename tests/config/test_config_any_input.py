@@ -74,4 +74,4 @@ def test_any_environment_loads_or_is_refused(tmp_path_factory, environment):
 @given(st.text(max_size=20))
 def test_any_file_name_loads_or_is_refused(tmp_path_factory, name):
     with contextlib.suppress(ConfigError):
-        load(name, environment={}, directory=tmp_path_factory.getbasetemp())
+        assert_travels(load(name, environment={}, directory=tmp_path_factory.getbasetemp()))

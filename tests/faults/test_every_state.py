@@ -219,7 +219,7 @@ SYSCALLS = "write,pwrite64,fsync,fdatasync,rename,renameat2,unlink,unlinkat,ftru
 
 
 def die_at(call: int, folder: Path) -> tuple[bool, str]:
-    """Kills the session, whose agent is a thread of it, before the k-th durable call of one of its threads."""
+    """Kills the session, whose agent is a thread of it, before the k-th durable call of a thread of it."""
     result = subprocess.run(
         f"{STRACE} -f -o {os.devnull} -e trace={SYSCALLS}".split()
         + f"-e inject={SYSCALLS}:signal=KILL:when={call}".split()

@@ -222,6 +222,7 @@ def test_an_agent_that_died_is_replaced_while_training_goes_on(start, until: Wai
     os.kill(first, signal.SIGKILL)
 
     until(lambda: agent_pid(folder) not in (None, first))
+    assert agent_pid(folder) != first
 
 
 def test_catching_up_without_an_agent_leaves_no_journal_behind(run_script, folder: Path) -> None:

@@ -204,7 +204,7 @@ def test_a_forged_store_is_read_or_refused(tmp_path, forgery):
     connection = sqlite3.connect(path, isolation_level=None)
     connection.executescript(f"PRAGMA journal_mode = DELETE; {forgery}")
     connection.close()
-    read_or_refused(path)
+    assert read_or_refused(path) != ""
 
 
 def test_deeply_nested_fields_are_refused(tmp_path):
