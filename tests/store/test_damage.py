@@ -36,7 +36,8 @@ def read_everything(path):
         reader.progress_of_all()
         reader.bytes_used()
         for known in reader.keys(RUN):
-            reader.points(Selection(RUN, known.key))
+            points = reader.points(Selection(RUN, known.key))
+            assert len(points.times) == len(points)
             for most in (1, 10, 10_000):
                 reader.buckets(Selection(RUN, known.key), most)
     finally:
@@ -205,6 +206,14 @@ def test_a_forged_store_is_read_or_refused(tmp_path, forgery):
     connection.executescript(f"PRAGMA journal_mode = DELETE; {forgery}")
     connection.close()
     assert read_or_refused(path) != ""
+
+
+def test_damaged_times_are_refused_when_they_are_asked_for(tmp_path):
+    path = shutil.copy(make.STORE, tmp_path / "store.sqlite")
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("UPDATE block SET times = zeroblob(40)")
+    connection.close()
+    assert "damaged" in read_or_refused(path)
 
 
 def test_deeply_nested_fields_are_refused(tmp_path):

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -58,7 +60,13 @@ class Points:
 
     steps: NDArray[np.int64]
     values: NDArray[np.float64]
-    times_ns: NDArray[np.int64]
+    unpack_times: Callable[[], NDArray[np.int64]]
+    """Times take as long to unpack as the rest, and most readers never look at them."""
+
+    @functools.cached_property
+    def times_ns(self) -> NDArray[np.int64]:
+        """Nanoseconds since the epoch."""
+        return self.unpack_times()
 
     @functools.cached_property
     def times(self) -> NDArray[np.float64]:

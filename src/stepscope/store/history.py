@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from dataclasses import dataclass
 from operator import itemgetter
@@ -44,13 +43,14 @@ class _Strand:
 def read_points(connection: sqlite3.Connection, selection: Selection) -> Points:
     """Every point, in the order logged; segments one after the other."""
     strands = list(_strands(connection, selection))
+    if len(strands) == 1:
+        return _alone(connection, strands[0])
     pieces: list[Piece] = []
     for segment in dict.fromkeys(strand.segment for strand in strands):
-        members = [strand for strand in strands if strand.segment == segment]
-        found = [_whole(connection, strand) for strand in members]
-        pieces.append(found[0] if len(found) == 1 else _by_time(found))
+        found = [_alone(connection, strand) for strand in strands if strand.segment == segment]
+        pieces.append(_by_time([(one.steps, one.times_ns, one.values) for one in found]))
     steps, times, values = _joined(pieces)
-    return Points(steps=steps, values=values, times_ns=times)
+    return Points(steps, values, lambda: times)
 
 
 def read_buckets(
@@ -104,33 +104,32 @@ def _strands(connection: sqlite3.Connection, selection: Selection) -> Iterator[_
         yield _Strand(row[0], row[1], row[2], len(json.loads(row[3])), row[4], row[5], row[6])
 
 
-def _whole(connection: sqlite3.Connection, strand: _Strand) -> Piece:
-    """All points of a strand, each column unpacked into the place it stays in."""
-    place = (strand.series_id, strand.key_set_id)
-    (sealed,) = connection.execute(
-        "SELECT coalesce(sum(rows), 0) FROM chunk WHERE series_id = ? AND key_set_id = ?", place
-    ).fetchone()
-    loose = list(_loose(connection, strand))
-    total = sealed + sum(len(steps) for steps, _, _ in loose)
-    columns = np.empty(total, np.int64), np.empty(total, np.int64), np.empty(total)
-    at = 0
-    for piece in itertools.chain(_sealed(connection, place), loose):
-        end = at + len(piece[0])
-        for column, part in zip(columns, piece, strict=True):
-            column[at:end] = part
-        at = end
-    return columns
-
-
-def _sealed(connection: sqlite3.Connection, place: tuple[int, int]) -> Iterator[Piece]:
-    rows = connection.execute(
+def _alone(connection: sqlite3.Connection, strand: _Strand) -> Points:
+    """All points of a strand, unpacked into the place they stay in; times wait until somebody asks."""
+    blocks = connection.execute(
         "SELECT block.rows, block.steps, block.times, chunk.data FROM chunk"
         " JOIN block ON block.key_set_id = chunk.key_set_id AND block.number = chunk.number"
         " WHERE chunk.series_id = ? AND chunk.key_set_id = ? ORDER BY chunk.number",
-        place,
-    )
-    for count, steps, times, data in rows:
-        yield unpack_ints(steps, count), unpack_ints(times, count), unpack_floats(data, count)
+        (strand.series_id, strand.key_set_id),
+    ).fetchall()
+    loose = list(_loose(connection, strand))
+    total = sum(count for count, *_ in blocks) + sum(len(steps) for steps, _, _ in loose)
+    steps, values = np.empty(total, np.int64), np.empty(total)
+    at = 0
+    for count, packed_steps, _, packed_values in blocks:
+        steps[at : at + count] = unpack_ints(packed_steps, count)
+        values[at : at + count] = unpack_floats(packed_values, count)
+        at += count
+    for some_steps, _, some_values in loose:
+        steps[at : at + len(some_steps)], values[at : at + len(some_steps)] = some_steps, some_values
+        at += len(some_steps)
+    packed_times = [(times, count) for count, _, times, _ in blocks]
+    return Points(steps, values, lambda: _times(packed_times, [times for _, times, _ in loose]))
+
+
+def _times(packed: list[tuple[bytes, int]], loose: list[Ints]) -> Ints:
+    parts = [unpack_ints(data, count) for data, count in packed]
+    return np.concatenate([np.empty(0, np.int64), *parts, *loose])
 
 
 def _loose(connection: sqlite3.Connection, strand: _Strand) -> Iterator[Piece]:

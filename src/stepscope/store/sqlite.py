@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import sqlite3
 import struct
@@ -107,7 +108,13 @@ class SqliteReader(Reader):
     def points(self, selection: Selection) -> Points:
         """Every point of a series, in the order it was logged."""
         with self._view():
-            return history.read_points(self._connection, selection)
+            found = history.read_points(self._connection, selection)
+
+        def unpack_times() -> NDArray[np.int64]:
+            with self._naming_damage():
+                return found.unpack_times()
+
+        return dataclasses.replace(found, unpack_times=unpack_times)
 
     def buckets(
         self, selection: Selection, most: int, low: int | None = None, high: int | None = None
@@ -203,12 +210,17 @@ class SqliteReader(Reader):
     @contextlib.contextmanager
     def _view(self) -> Iterator[None]:
         """Holds the view of one moment over several queries; says so where the file is damaged."""
-        try:
+        with self._naming_damage():
             if self._connection.in_transaction:
                 yield
             else:
                 with _read_transaction(self._connection):
                     yield
+
+    @contextlib.contextmanager
+    def _naming_damage(self) -> Iterator[None]:
+        try:
+            yield
         except sqlite3.ProgrammingError:  # closed, or misused: no fault of the file
             raise
         except _DAMAGE as error:
