@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 CATCH_UP_S = 10.0
 ELECTION_S = 2.0
+STAND_FOR_S = 30.0
+"""How long a new agent tries for the lock: readers that poll a store may hold it again and again."""
 
 
 def attend(folder: Path, settings: Settings, should_stop: Callable[[], bool] = lambda: False) -> None:
@@ -125,7 +127,7 @@ def main() -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     told = json.load(sys.stdin)
     os.nice(5)
-    deadline = time.monotonic() + ELECTION_S
+    deadline = time.monotonic() + STAND_FOR_S
     while True:
         try:
             attend(Path(told["folder"]), from_dict(told["settings"]))
