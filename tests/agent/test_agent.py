@@ -18,6 +18,7 @@ from stepscope.agent.agent import Agent
 from stepscope.agent.attend import catch_up
 from stepscope.agent.election import AgentLock, agent_pid
 from stepscope.agent.ingest import Ingest
+from stepscope.agent.start import ensure_agent
 from stepscope.agent.wake import wake
 from stepscope.config.plain import to_dict
 from stepscope.config.sections import Agent as AgentSettings
@@ -186,6 +187,13 @@ def test_an_agent_started_by_hand_ends_by_itself_and_frees_the_store(folder: Pat
     assert agent_pid(folder) is None
     assert not list(list_journals(folder))
     AgentLock(folder).release()
+
+
+def test_an_agent_is_started_while_a_reader_takes_in_the_journals_and_follows_it(folder: Path, until) -> None:
+    writer_for(folder).close({"status": "finished", "reason": ""})
+    with AgentLock(folder, attends=False):
+        ensure_agent(folder, Settings(agent=AgentSettings(linger_s=0)))
+    until(lambda: not list(list_journals(folder)))
 
 
 def test_waking_nobody_is_no_error(folder: Path) -> None:

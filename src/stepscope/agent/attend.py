@@ -57,9 +57,10 @@ def catch_up(folder: Path) -> None:
     deadline = time.monotonic() + ELECTION_S
     while agent_pid(folder) is None:
         try:
-            lock = AgentLock(folder)
+            # Not as its agent: a monitor that starts meanwhile must not take this for one.
+            lock = AgentLock(folder, attends=False)
         except StoreLocked:
-            # An agent that has just begun and says who it is in a moment, or one on another host.
+            # An agent that says who it is in a moment, another reader, or an agent on another host.
             if time.monotonic() > deadline:
                 break
             time.sleep(0.01)

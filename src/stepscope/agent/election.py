@@ -22,7 +22,8 @@ LOCK_NAME = "agent.lock"
 class AgentLock:
     """The right to write a store: the kernel's lock on a file, gone with the process that holds it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, attends: bool = True) -> None:
+        """Takes the lock; one who only passes by (`attends=False`) is not named as the folder's agent."""
         self._path = folder / LOCK_NAME
         folder.mkdir(parents=True, exist_ok=True)
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -34,9 +35,10 @@ class AgentLock:
                 f"The store {folder} is being written by {_describe(self._path)}; a store has one "
                 "writer. Wait until it ends, or use another folder with STEPSCOPE_DIR."
             ) from error
-        who = {"host": os.uname().nodename, **asdict(procfs.mark(os.getpid()))}
         os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, json.dumps(who).encode(), 0)
+        if attends:
+            who = {"host": os.uname().nodename, **asdict(procfs.mark(os.getpid()))}
+            os.pwrite(self._descriptor, json.dumps(who).encode(), 0)
 
     def release(self) -> None:
         """Lets another agent take over."""

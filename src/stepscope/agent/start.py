@@ -91,26 +91,35 @@ def _start_process(folder: Path, settings: Settings) -> bool:
     package = str(Path(__file__).parents[2])
     # The working directory may hold files named like modules we need: it is not searched.
     code = f"import sys; sys.path[0] = {package!r}; from stepscope.agent.attend import main; sys.exit(main())"
-    with _open_log(folder) as log:
-        try:
+    try:
+        with _open_log(folder) as log, _told(folder, settings) as told:
             process = subprocess.Popen(
                 [sys.executable, "-c", code],
-                stdin=subprocess.PIPE,
+                stdin=told,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 start_new_session=True,  # a signal to the training's group must not take it along
                 env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
             )
-        except (OSError, ValueError):
-            return False
-    told = {"folder": str(folder.absolute()), "settings": to_dict(settings)}
-    if process.stdin is not None:
-        with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
-            pipe.write(json.dumps(told).encode())
+    except (OSError, ValueError):
+        return False
     # Its end is nobody's business here; without this, Python warns of a child not waited for.
     process.returncode = 0
     _children[folder] = process.pid
     return True
+
+
+def _told(folder: Path, settings: Settings) -> IO[bytes]:
+    """What an agent reads first, written before it starts: this process may be stopped right after."""
+    if hasattr(os, "memfd_create"):
+        told: IO[bytes] = os.fdopen(os.memfd_create("stepscope-settings"), "w+b")  # works on a full disk
+    else:
+        import tempfile  # lazy: only where there is no memory file
+
+        told = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+    told.write(json.dumps({"folder": str(folder.absolute()), "settings": to_dict(settings)}).encode())
+    told.seek(0)
+    return told
 
 
 def _is_starting(folder: Path) -> bool:
