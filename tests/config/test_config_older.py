@@ -212,7 +212,7 @@ def test_a_threshold_already_in_percent_is_left_alone(tmp_path):
     [
         (
             "monitoring:\n  interval: 0.01\n",
-            "old.yaml:2: monitoring.interval is 0.01; it must be a number from 0.1 to 600.",
+            "old.yaml:2: monitoring.interval is 0.01; it must be a number from 0.1 to 600, or null.",
         ),
         (
             "monitoring:\n  intervall: 5\n",

@@ -8,7 +8,19 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[2] / "src" / "stepscope"
 
 # The order in which data travels; what is not listed comes before, by name.
-ROOMS = ["config", "schema", "journal", "recorder", "agent", "store", "exporters", "views", "launcher", "cli"]
+ROOMS = [
+    "config",
+    "schema",
+    "journal",
+    "recorder",
+    "devices",
+    "samplers",
+    "agent",
+    "store",
+    "exporters",
+    "views",
+]
+ROOMS += ["launcher", "cli"]
 
 
 def first_line(path: Path) -> str:

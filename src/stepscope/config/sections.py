@@ -102,8 +102,8 @@ class Sampler(Section):
     enabled: bool = True
     """Whether the sampler is polled."""
 
-    interval_s: Annotated[float, Range(0.1, 600)] = 1.0
-    """How often the sampler is polled."""
+    interval_s: Annotated[float, Range(0.1, 600)] | None = None
+    """How often the sampler is polled; null is its own pace, 1 s for most."""
 
     options: Options = field(default_factory=dict)
     """The sampler's own options; any other key written beside `interval_s` lands here."""

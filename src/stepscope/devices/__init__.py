@@ -1,0 +1,1 @@
+"""Typed access to GPUs and host; also a scripted device for demos and tests."""

@@ -1,0 +1,1 @@
+"""One file per thing we poll (plug-ins)."""
