@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -14,6 +15,9 @@ import pytest
 from hypothesis import settings
 
 import stepscope
+
+# A job that is started in the background ignores SIGINT, and so would all it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples each time here; make test-all draws fresh ones and prints how to repeat a failure.
 settings.register_profile("fixed", deadline=None, derandomize=True)

@@ -12,29 +12,35 @@ if TYPE_CHECKING:
     from stepscope.errors import StepscopeError
     from stepscope.metrics_database import MetricsDatabase
     from stepscope.reading import open_store
+    from stepscope.recorder.callback import TrainingMonitorCallback
     from stepscope.recorder.collector import RealTimeMetricsCollector
+    from stepscope.recorder.gpu_monitor import GPUMonitor
     from stepscope.recorder.monitor import TrainingMonitor
     from stepscope.schema.record import TrainingMetrics
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "GPUMonitor": "stepscope.recorder.gpu_monitor",
     "MetricsDatabase": "stepscope.metrics_database",
     "open_store": "stepscope.reading",
     "RealTimeMetricsCollector": "stepscope.recorder.collector",
     "StepscopeError": "stepscope.errors",
     "TrainingMetrics": "stepscope.schema.record",
     "TrainingMonitor": "stepscope.recorder.monitor",
+    "TrainingMonitorCallback": "stepscope.recorder.callback",
 }
 
 __all__ = [  # noqa: RUF022 - sorted as people read
     "__version__",
+    "GPUMonitor",
     "MetricsDatabase",
     "open_store",
     "RealTimeMetricsCollector",
     "StepscopeError",
     "TrainingMetrics",
     "TrainingMonitor",
+    "TrainingMonitorCallback",
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,9 +45,10 @@ def boot_id(proc: Path = PROC) -> str | None:
 
 def is_alive(one: ProcessMark, proc: Path = PROC) -> bool | None:
     """Whether that very process still runs; None where it cannot be told from here."""
-    if one.boot_id != boot_id(proc):
+    boot, namespace = _of_this_process() if proc is PROC else (boot_id(proc), _namespace(proc))
+    if one.boot_id != boot:
         return False
-    if one.start_ticks is None or one.namespace != _namespace(proc):
+    if one.start_ticks is None or one.namespace != namespace:
         return None
     return start_ticks(one.pid, proc) == one.start_ticks
 
@@ -59,6 +61,12 @@ def out_of_memory_kills(proc: Path = PROC) -> int | None:
         return None
     counts = dict(line.split() for line in lines)
     return int(counts["oom_kill"]) if "oom_kill" in counts else None
+
+
+@functools.cache
+def _of_this_process() -> tuple[str | None, str | None]:
+    """Boot and namespace, which do not change under a process that asks again and again."""
+    return boot_id(PROC), _namespace(PROC)
 
 
 def _namespace(proc: Path) -> str | None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from stepscope.agent.attend import catch_up
 from stepscope.config.find import settings_for
@@ -11,16 +14,16 @@ from stepscope.errors import MissingExtra, NotFound
 from stepscope.schema.series import Selection
 from stepscope.store.place import database
 from stepscope.store.sqlite import SqliteReader
+from stepscope.timeline import Timeline, bucket_by_step, read_timeline
 
 if TYPE_CHECKING:
     import os
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from stepscope.schema.record import Event
     from stepscope.schema.run import RunInfo, SegmentInfo
-    from stepscope.schema.series import Buckets, Points, SeriesInfo, Source
+    from stepscope.schema.series import Axis, Buckets, Points, SeriesInfo, Source
     from stepscope.store.base import Reader
 
 
@@ -74,6 +77,7 @@ class Run:
     def __init__(self, info: RunInfo, reader: Reader) -> None:
         self.info = info
         self._reader = reader
+        self._timelines: dict[str, Timeline] = {}
 
     def __repr__(self) -> str:
         return f"<Run {self.name!r} ({self.status})>"
@@ -112,6 +116,10 @@ class Run:
         """What was logged, in alphabetical order, a page at a time where a limit is given."""
         return self._reader.keys(self.id, limit=limit, after=after)
 
+    def machine_keys(self) -> list[SeriesInfo]:
+        """What was read from the machine and its GPUs while it ran, in alphabetical order."""
+        return self._reader.keys(self.id, "seconds")
+
     def sources(self) -> dict[Source, list[str]]:
         """Where its series come from (segment, rank, host, device), and the keys of each."""
         return self._reader.sources(self.id)
@@ -123,15 +131,21 @@ class Run:
         segment: str | None = None,
         host: str | None = None,
         device: str | None = None,
+        axis: Axis | None = None,
     ) -> Points:
-        """Every point of a key, bit for bit: NumPy `steps`, `times`, `values`."""
-        points = self._reader.points(Selection(self.id, key, segment, rank, host, device))
-        if len(points) == 0 and not self._has(key):
+        """Every point of a key, bit for bit: NumPy `steps`, `times`, `values`.
+
+        The steps of what was read from the machine are those in progress at the time. Where a key was both
+        logged and read, it is what was logged, unless `axis="seconds"` asks for the other.
+        """
+        axis = axis or self._reader.axis(self.id, key)
+        if axis is None:
             names = ", ".join(known.key for known in self.keys(limit=10)) or "none at all"
             raise NotFound(f"Run {self.name!r} has no series {key!r}; it has: {names}")
-        return points
+        points = self._reader.points(Selection(self.id, key, segment, rank, host, device, axis))
+        return points if axis == "step" else self._joined(points)
 
-    def buckets(
+    def buckets(  # noqa: PLR0913 - the labels of a series
         self,
         key: str,
         n: int = 1000,
@@ -139,12 +153,35 @@ class Run:
         low: int | None = None,
         high: int | None = None,
         rank: int | None = None,
+        host: str | None = None,
+        device: str | None = None,
+        axis: Axis | None = None,
     ) -> Buckets:
-        """A key in at most `n` buckets, for a chart; `low` and `high` bound the steps."""
-        return self._reader.buckets(Selection(self.id, key, rank=rank), n, low, high)
+        """A key in at most `n` buckets, for a chart; `low` and `high` bound the steps.
 
-    def _has(self, key: str) -> bool:
-        return len(self._reader.buckets(Selection(self.id, key), 1)) > 0
+        What was read from the machine comes in buckets of seconds, unless `axis="step"` asks for steps.
+        """
+        own = self._reader.axis(self.id, key) or "step"
+        if axis == "step" and own == "seconds":
+            return bucket_by_step(self.series(key, rank, None, host, device), n, low, high)
+        own = axis or own
+        selection = Selection(self.id, key, rank=rank, host=host, device=device, axis=own)
+        return self._reader.buckets(selection, n, low, high)
+
+    def _joined(self, points: Points) -> Points:
+        steps = np.zeros(len(points), np.int64)
+        begins = [part.started_ns for part in self.segments]
+        owners = np.searchsorted(begins, points.times_ns, side="right") - 1
+        for number, part in enumerate(self.segments):
+            here = owners == number
+            if here.any():
+                steps[here] = self._timeline(part.id).steps_at(points.times_ns[here])
+        return replace(points, steps=steps)
+
+    def _timeline(self, segment: str) -> Timeline:
+        if segment not in self._timelines:
+            self._timelines[segment] = read_timeline(self._reader, self.id, segment)
+        return self._timelines[segment]
 
     def events(self, kind: str | None = None) -> list[Event]:
         """What happened, oldest first."""

@@ -7,15 +7,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-import pynvml
 import pytest
 
-from stepscope import TrainingMonitor
-from stepscope.cli import checks
+from stepscope import TrainingMonitor, plugins
+from stepscope.cli import checks, machine_checks
 from stepscope.cli.checks import check_agent, check_file_system, check_folder, check_sqlite, check_unread
-from stepscope.cli.gpu_checks import check_extras, check_gpu, name_gpus
 from stepscope.cli.main import main
+from stepscope.cli.package_checks import check_extras
+from stepscope.config.sections import Sampler as SamplerSettings
 from stepscope.config.sections import Settings
+from stepscope.samplers.base import Sampler
+from stepscope.schema.sample import DeviceFacts, Metric, Notice, Sample
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +32,8 @@ def test_every_check_has_an_outcome_and_nothing_is_made(capsys, tmp_path):
     found = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
     assert found.keys() == {
         "python", "settings", "store", "file system", "space", "journal", "unread", "agent",
-        "database", "gpu", "torch", "extras",
+        "database", "cores", "cpu", "disk", "energy", "gpu", "memory", "network", "processes",
+        "torch", "extras",
     }  # fmt: skip
     assert {check["outcome"] for check in found.values()} <= {"ok", "note"}
     assert list(tmp_path.iterdir()) == []
@@ -101,35 +104,39 @@ def test_a_network_folder_is_noted_with_the_place_of_its_database(tmp_path, monk
     assert checks.check_journal(tmp_path, Settings(), mounts).outcome == "note"
 
 
+class Scripted(Sampler):
+    metrics = (Metric("gpu/power_watts", "Power."), Metric("gpu/fan_ratio", "Fan."))
+
+    def sample(self, watched):
+        yield DeviceFacts("GPU-1", {"name": "H200", "vendor": "NVIDIA"})
+        yield DeviceFacts("GPU-2", {"name": "H200", "vendor": "NVIDIA"})
+        yield Sample({"gpu/power_watts": 300.0}, "GPU-1")
+
+
+class Blind(Scripted):
+    def sample(self, watched):
+        return [Notice("gpu", "No NVIDIA driver is installed here.")]
+
+
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("sampler", "outcome", "found"),
     [
-        (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, "No NVIDIA driver is installed"),
-        (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, "not loaded"),
-        (pynvml.NVML_ERROR_NO_PERMISSION, "may not"),
-        (pynvml.NVML_ERROR_GPU_NOT_FOUND, "finds no GPU"),
-        (pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, "different versions"),
-        (pynvml.NVML_ERROR_UNKNOWN, "does not answer"),
+        (Scripted, "ok", "2 × H200, 1 figure; not here: fan_ratio"),
+        (Blind, "note", "No NVIDIA driver is installed here."),
     ],
 )
-def test_each_reason_for_no_gpu_has_its_sentence_and_remedy(code, words):
-    def refuse():
-        raise pynvml.NVMLError(code)
-
-    found = check_gpu(refuse)
-    assert found.outcome == "note"
-    assert words in found.found
-    assert found.remedy
+def test_what_can_and_cannot_be_read_of_a_machine_is_named(monkeypatch, sampler, outcome, found):
+    monkeypatch.setattr(plugins, "names", lambda _: ["gpu"])
+    monkeypatch.setattr(plugins, "make", lambda *_: sampler())
+    (check,) = machine_checks.check_samplers(Settings(), sleep=lambda _: None)
+    assert (check.name, check.outcome, check.found) == ("gpu", outcome, found)
 
 
-def test_gpus_are_counted_by_name():
-    assert check_gpu(lambda: ["H200", "H200", "A100"]).found == "2 × H200, 1 × A100"
-    assert "shows no GPU" in check_gpu(list).found
-
-
-def test_a_missing_library_is_told_from_a_missing_driver(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert "nvidia-ml-py" in check_gpu(name_gpus).remedy
+def test_a_sampler_that_is_off_or_wrongly_set_says_so(monkeypatch):
+    wrong = {"cpu": SamplerSettings(options={"colour": 1}), "disk": SamplerSettings(enabled=False)}
+    found = {check.name: check.found for check in machine_checks.check_samplers(Settings(samplers=wrong))}
+    assert found["cpu"].startswith("samplers.cpu has no option 'colour'")
+    assert found["disk"] == "switched off by samplers.disk.enabled"
 
 
 def test_extras_are_told_apart_by_what_is_installed():

@@ -208,7 +208,8 @@ def test_a_duration_has_two_units_at_most(seconds, words):
 
 
 @pytest.mark.parametrize(
-    ("count", "words"), [(0, "0 B"), (999, "999 B"), (12_345, "12.3 kB"), (5e12, "5 TB")]
+    ("count", "words"),
+    [(0, "0 B"), (1023, "1023 B"), (12_345, "12.1 KiB"), (1023 * 2**30, "1023 GiB"), (5 * 2**40, "5 TiB")],
 )
 def test_a_size_has_a_unit_that_suits_it(count, words):
     assert size(count) == words

@@ -49,6 +49,7 @@ def test_r1_no_acknowledged_record_is_lost_when_the_trainer_is_killed(
         except subprocess.TimeoutExpired:
             process.kill()
         acknowledged = [0] + [int(line) for line in process.stdout.read().splitlines()[:-1]]
+        process.wait()  # its pipes close before it is dead
 
         run = stepscope.open_store(folder).run(f"run{number}")
         steps = run.series("loss").steps.tolist()

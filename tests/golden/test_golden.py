@@ -50,8 +50,8 @@ def test_the_points_of_an_old_store_are_read_bit_for_bit(store):
         ("accuracy", 8),
         ("loss", 10),
         ("lr", 400),
-        ("watts", 60),
     ]
+    assert [(known.key, known.points) for known in store.keys(RUN, "seconds")] == [("watts", 60)]
 
 
 def test_the_buckets_of_an_old_store_are_read(store):

@@ -11,6 +11,7 @@ import pytest
 
 import stepscope
 from stepscope.cli.main import COMMANDS
+from tests.guards import metrics_page
 from tests.guards.tree import PACKAGE, ROOMS, drawn, first_line
 
 ROOT = PACKAGE.parents[1]
@@ -61,6 +62,11 @@ def test_a_module_is_short_has_a_first_line_and_a_name_that_says_something(path:
     assert len(path.relative_to(PACKAGE).parts) <= 2
     assert path.stem not in BAGS
     assert first_line(path).endswith("."), "the first line of the docstring is a sentence"
+
+
+def test_the_page_on_metrics_has_what_the_samplers_declare() -> None:
+    told = "write it anew: python -m tests.guards.metrics_page > docs/metrics.md"
+    assert (ROOT / "docs" / "metrics.md").read_text() == metrics_page.drawn(), told
 
 
 def test_every_folder_has_its_place_in_the_tree() -> None:

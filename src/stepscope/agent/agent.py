@@ -9,8 +9,11 @@ import sqlite3
 import time
 from typing import TYPE_CHECKING
 
+from stepscope.agent.feeds import Feeds, feeds_of
 from stepscope.agent.ingest import Ingest
+from stepscope.agent.sampling import Sampling
 from stepscope.agent.wake import open_wake
+from stepscope.agent.watching import Watching
 from stepscope.errors import StoreError
 from stepscope.store import retention
 
@@ -37,7 +40,9 @@ class Agent:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._folder, self._store, self._settings, self._now = folder, store, settings, now
-        self._ingest = Ingest(folder, store, settings.agent.stall_after_s, now)
+        self._feeds = Feeds(feeds_of(settings), now)
+        self._ingest = Ingest(folder, store, settings.agent.stall_after_s, now, feeds=self._feeds)
+        self._watching = Watching(store, settings, Sampling(folder=folder), self._feeds, now)
         self._busy_at = now()
         self._synced_at = self._tidied_at = float("-inf")
         self._wake = open_wake(folder)
@@ -56,6 +61,8 @@ class Agent:
         now = self._now()
         try:
             more = self._ingest.tick()
+            self._watching.look_after(self._ingest.processes_here())
+            self._watching.keep()
             self._tidy(now)
         except (OSError, sqlite3.Error, StoreError) as error:
             # A full or vanished disk: journals keep the records, and the next round tries again.
@@ -80,8 +87,10 @@ class Agent:
         return self._now() - self._busy_at > self._settings.agent.linger_s
 
     def close(self) -> None:
-        """Lets go of all files."""
+        """Ends the watching and lets go of all files."""
+        self._watching.close()
         self._ingest.close()
+        self._feeds.close()
         if self._wake is not None:
             os.close(self._wake)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope import procfs
 from stepscope.agent.liveness import Pulse, cause_of_death
+from stepscope.exporters.base import Table
 from stepscope.journal import layout
 from stepscope.journal.reader import JournalReader
 from stepscope.schema.record import Event
@@ -33,11 +34,13 @@ class Follower:
         folder: Path,
         store: Store,
         pulse_for: Callable[[procfs.ProcessMark], Pulse],
+        note_rows: Callable[[Table], None],
     ) -> None:
         self._name = name
         self._last_words = folder / f"{name.segment}-r{name.rank}-{name.pid}.words"
         self._store = store
         self._pulse_for = pulse_for
+        self._note_rows = note_rows
         self._readers: dict[Path, JournalReader] = {}
         self._lost: dict[Path, int] = {}
         self._told: dict[Path, int] = {}
@@ -48,6 +51,8 @@ class Follower:
         self._dead = False
         self.process = self._known() or self._stranger()
         self._pulse = pulse_for(self._mark())
+        self.is_here = False
+        """Whether the process runs on this host and can be watched."""
         self._end_is_known = self.process.ended_ns is not None
         self.ended = False
         """Whether everything it will ever write has been kept."""
@@ -57,7 +62,9 @@ class Follower:
     def gather(self, files: list[Path]) -> bool:
         """Reads what has come; True when there is something to tell the store."""
         self._batches, self.files = [], files
-        self._dead = self._dead or self._pulse.is_dead()  # judged before reading: no record comes later
+        alive = self._pulse.is_alive()  # judged before reading: no record comes later
+        self.is_here = alive is True
+        self._dead = self._dead or alive is False
         self.caught_up = True
         for path in files:
             reader = self._reader(path)
@@ -144,7 +151,7 @@ class Follower:
         return any(batch.offset > self._told[reader.path] for reader, batch in self._batches)
 
     def _changes_status(self) -> bool:
-        stalls = self._pulse.silent_for() is not None
+        stalls = self._silence() is not None
         return stalls != (self.process.status == "stalled") and not self._end_is_known
 
     def _tell_batch(self, batch: Batch) -> int:
@@ -155,6 +162,7 @@ class Follower:
         for rows in batch.rows:
             self._introduce(int(rows.times[0]))
             self._store.append(source, rows.keys, rows.steps, rows.times, rows.values)
+            self._note_rows(Table(source, rows.keys, rows.steps, rows.times, rows.values))
             records += len(rows.steps)
             self.process.last_ns = max(self.process.last_ns, int(rows.times[-1]))
         for fields, raw in batch.arrays:
@@ -221,9 +229,13 @@ class Follower:
         if self.ended:
             self._write_obituary()
             return
-        silence = self._pulse.silent_for()
+        silence = self._silence()
         self.process.status = "running" if silence is None else "stalled"
         self.process.reason = "" if silence is None else f"no record for {silence:.0f} s"
+
+    def _silence(self) -> float | None:
+        """Seconds of a silence that means a stall; who only has a machine watched has nothing to say."""
+        return None if self.process.role == "machine" else self._pulse.silent_for()
 
     def _write_obituary(self) -> None:
         process = self.process

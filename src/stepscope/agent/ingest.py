@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from stepscope import procfs
+from stepscope.agent.feeds import Feeds
 from stepscope.agent.follower import Follower
 from stepscope.agent.liveness import Pulse
 from stepscope.errors import JournalError, StoreError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from stepscope.schema.run import Process
     from stepscope.store.base import Store
 
 log = logging.getLogger("stepscope.agent")
@@ -40,8 +42,10 @@ class Ingest:
         stall_after_s: float = 60.0,
         now: Callable[[], float] = time.monotonic,
         is_alive: Callable[[procfs.ProcessMark], bool | None] = procfs.is_alive,
+        feeds: Feeds | None = None,
     ) -> None:
         self._folder, self._store = folder, store
+        self._feeds = feeds or Feeds({})
         self._stall_after_s, self._now, self._is_alive = stall_after_s, now, is_alive
         self._followers: dict[Stem, Follower] = {}
         self._unreadable: set[Path] = set()
@@ -64,6 +68,10 @@ class Ingest:
     def live(self) -> bool:
         """Whether any process may still write."""
         return bool(self._followers)
+
+    def processes_here(self) -> list[Process]:
+        """The processes of this host that may still write."""
+        return [follower.process for follower in self._followers.values() if follower.is_here]
 
     def sync(self) -> None:
         """Asks the disk to keep all journals."""
@@ -91,6 +99,7 @@ class Ingest:
                 for follower in telling:
                     self._tell(follower)
             self._forgotten = []
+            self._feeds.pass_on()
         for follower in self._followers.values():
             self._forgotten += follower.let_go()
         more = not all(follower.caught_up for follower in self._followers.values())
@@ -99,6 +108,7 @@ class Ingest:
 
     def _begin_again(self) -> None:
         """Forgets what the followers remember, which may be ahead of the store, for its offsets."""
+        self._feeds.forget()
         for follower in self._followers.values():
             follower.close()
         self._followers.clear()
@@ -129,7 +139,7 @@ class Ingest:
 
     def _follow(self, name: JournalName) -> Follower:
         folder = journals_of(self._folder) / name.run_id
-        return Follower(name, folder, self._store, self._pulse)
+        return Follower(name, folder, self._store, self._pulse, self._feeds.note)
 
     def _pulse(self, marks: procfs.ProcessMark) -> Pulse:
         return Pulse(marks, self._stall_after_s, self._now, self._is_alive)

@@ -42,9 +42,9 @@ class Pulse:
         self._usual_s = gap if self._usual_s == 0 else 0.9 * self._usual_s + 0.1 * gap
         self._grew_at = now
 
-    def is_dead(self) -> bool:
-        """Whether the process is gone beyond doubt; silence alone is never enough."""
-        return self._is_alive(self._marks) is False
+    def is_alive(self) -> bool | None:
+        """Whether the process lives; None where that cannot be told from here. Silence proves nothing."""
+        return self._is_alive(self._marks)
 
     def silent_for(self) -> float | None:
         """Seconds of a silence long enough to be called a stall; None when there is none."""

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepscope.cli import checks, gpu_checks
+from stepscope.cli import checks, machine_checks, package_checks
 from stepscope.cli.find import add_store_argument
 from stepscope.cli.main import FAILED, FINE
 from stepscope.cli.text import emit, paint, safe, screen_width, to_json
@@ -55,9 +55,9 @@ def _checks(store: str | None) -> Iterator[Check]:
     yield checks.check_unread(folder)
     yield checks.check_agent(folder, settings)
     yield checks.check_sqlite(folder)
-    yield gpu_checks.check_gpu()
-    yield gpu_checks.check_torch()
-    yield gpu_checks.check_extras()
+    yield from machine_checks.check_samplers(settings)
+    yield package_checks.check_torch()
+    yield package_checks.check_extras()
 
 
 def _lines(done: Sequence[Check]) -> Iterator[str]:

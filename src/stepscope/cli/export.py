@@ -51,6 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output", metavar="PATH", default=STDOUT, help="file to write; - is standard output"
     )
     parser.add_argument("--keys", metavar="A,B", help="only these keys, in this order")
+    parser.add_argument(
+        "--machine", action="store_true", help="what was read from the machine instead of what was logged"
+    )
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--long", action="store_true", help="a row for each value, with its key")
     shape.add_argument("--per-epoch", action="store_true", help="a CSV file for each epoch")
@@ -65,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
         say(str(error))
         return MISUSED
     store, one = chosen_run(options)
-    keys = _chosen_keys(one, options.keys)
+    keys = _chosen_keys(one, options.keys, machine=options.machine)
     if options.per_epoch:
         _write_per_epoch(one, keys, options)
     else:
@@ -90,11 +93,12 @@ def _format(options: argparse.Namespace) -> str:
     return chosen
 
 
-def _chosen_keys(one: Run, wanted: str | None) -> list[str]:
-    every = one.keys()
-    known = [info.key for info in every]
+def _chosen_keys(one: Run, wanted: str | None, *, machine: bool) -> list[str]:
+    logged = [info.key for info in one.keys()]
+    read = [info.key for info in one.machine_keys()]
     if wanted is None:
-        return known
+        return read if machine else logged
+    known = [*logged, *read]
     # A key may itself have a comma.
     chosen = [wanted] if wanted in known else list(dict.fromkeys(wanted.split(",")))
     for key in chosen:

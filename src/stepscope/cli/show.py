@@ -10,9 +10,14 @@ from typing import TYPE_CHECKING, Any
 from stepscope.cli import text
 from stepscope.cli.find import add_limit_argument, add_run_arguments, chosen_run, near
 from stepscope.cli.main import FINE
+from stepscope.cli.show_energy import energy_lines
+from stepscope.cli.show_machine import device_lines, machine_lines
 from stepscope.cli.table import Column, shorten, table
+from stepscope.config.find import settings_for
 from stepscope.errors import NotFound
 from stepscope.views.described import SPARKS, extremes, run_in_full, seconds, segment_seconds
+from stepscope.views.energy import energy_of
+from stepscope.views.machine_figures import described, machine_figures
 
 if TYPE_CHECKING:
     import argparse
@@ -21,7 +26,7 @@ if TYPE_CHECKING:
     from stepscope.reading import Run
     from stepscope.schema.record import Event
     from stepscope.schema.run import Process
-    from stepscope.schema.series import Buckets, SeriesInfo
+    from stepscope.schema.series import SeriesInfo
 
 ROOMY = 100
 """Fewer columns than this halve the trends."""
@@ -30,6 +35,8 @@ MOST_KEYS = 40
 MOST_EVENTS = 10
 CONSOLE_LINES = 10
 CONSOLE = "console"
+DEVICE = "device"
+"""Events of this kind say what hardware is there; they are shown beside its figures."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +56,11 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         folder = str(store.folder.absolute())
         keys = [] if options.events else _chosen_keys(one, options.keys)[: options.limit]
-        text.emit([text.to_json(run_in_full(one, folder, keys, _newest(one.events(), options.limit)))])
+        told = run_in_full(one, folder, keys, _newest(one.events(), options.limit))
+        if not options.events:
+            told["machine"] = [described(one) for one in machine_figures(one, options.keys, SPARKS)]
+            told["energy"] = energy_of(one, settings_for().energy).described()
+        text.emit([text.to_json(told)])
     elif options.events:
         text.emit([*_head(one), *_events(one.events(), options.limit)])
     else:
@@ -63,8 +74,9 @@ def _page(one: Run, options: argparse.Namespace) -> Iterator[str]:
     yield from _segments(one)
     yield from _facts(one)
     yield from _metrics(one, options)
+    yield from _machine(one, options)
     events = one.events()
-    others = [event for event in events if event.kind != CONSOLE]
+    others = [event for event in events if event.kind not in (CONSOLE, DEVICE)]
     yield from _events(others, MOST_EVENTS if options.limit is None else options.limit)
     yield from _console([event for event in events if event.kind == CONSOLE])
 
@@ -148,8 +160,9 @@ def _chosen_keys(one: Run, pattern: str | None) -> list[SeriesInfo]:
         return keys
     glob = pattern if any(sign in pattern for sign in "*?[") else f"*{pattern}*"
     chosen = [known for known in keys if fnmatchcase(known.key, glob) or known.key == pattern]
-    if not chosen:
-        names = [known.key for known in keys]
+    read = [known.key for known in one.machine_keys()]
+    if not chosen and not any(fnmatchcase(key, glob) for key in read):
+        names = [*(known.key for known in keys), *read]
         raise NotFound(
             f"Run {text.safe(one.name)!r} has no key like {text.safe(pattern)!r}; {near(pattern, names)}."
         )
@@ -159,7 +172,8 @@ def _chosen_keys(one: Run, pattern: str | None) -> list[SeriesInfo]:
 def _metrics(one: Run, options: argparse.Namespace) -> Iterator[str]:
     chosen = _chosen_keys(one, options.keys)
     if not chosen:
-        yield from _section("metrics", ["nothing was logged"])
+        if options.keys is None:
+            yield from _section("metrics", ["nothing was logged"])
         return
     shown = chosen[: MOST_KEYS if options.limit is None else options.limit]
     sparks = SPARKS if text.screen_width() >= ROOMY else SPARKS // 2
@@ -180,7 +194,7 @@ def _metrics(one: Run, options: argparse.Namespace) -> Iterator[str]:
         last = "nan" if known.last is None else text.number(known.last)
         count = [f"{int(buckets.nonfinite.sum()):,}"] if troubled else []
         cells = [known.key, f"{known.points:,}", last, text.number(low), text.number(high)]
-        rows.append([*cells, *count, text.sparkline(_heights(buckets))])
+        rows.append([*cells, *count, text.sparkline(text.bucket_heights(buckets))])
     lines = table(columns, rows, text.screen_width() - 2)
     if len(shown) < len(chosen):
         more = f"{len(chosen) - len(shown):,} more keys: choose with --keys, or raise --limit"
@@ -188,15 +202,14 @@ def _metrics(one: Run, options: argparse.Namespace) -> Iterator[str]:
     yield from _section("metrics", lines)
 
 
-def _heights(buckets: Buckets) -> list[float | None]:
-    """The mean of each bucket from the first to the last; None where nothing was logged."""
-    if not len(buckets):
-        return []
-    places = (buckets.starts - buckets.starts[0]) // buckets.width
-    heights: list[float | None] = [None] * (int(places[-1]) + 1)
-    for place, mean in zip(places.tolist(), buckets.mean.tolist(), strict=True):
-        heights[place] = mean
-    return heights
+def _machine(one: Run, options: argparse.Namespace) -> Iterator[str]:
+    sparks = SPARKS if text.screen_width() >= ROOMY else SPARKS // 2
+    lines = machine_lines(one, options.keys, options.limit, sparks)
+    if lines:
+        yield from _section("machine", [*device_lines(one), *lines])
+        used = energy_lines(energy_of(one, settings_for().energy))
+        if used:
+            yield from _section("energy", [shorten(line, text.screen_width() - 2) for line in used])
 
 
 def _events(events: Sequence[Event], most: int | None) -> Iterator[str]:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from stepscope.schema.series import Buckets
+
 UNLIMITED = 100_000
 """The width when nobody looks: what is piped is not shortened."""
 
@@ -113,12 +115,12 @@ def duration(seconds: float) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes in the unit that suits them."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 999.5:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"
+    """Bytes in the unit that suits them: 512 B, 1.5 KiB, 80.3 GiB."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1023.5:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 99.95 else f"{count:.3g} {unit}"
+        count /= 1024
+    return f"{count:.0f} TiB" if count >= 99.95 else f"{count:.3g} TiB"
 
 
 def moment(seconds: float | None) -> str:
@@ -126,6 +128,17 @@ def moment(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def bucket_heights(buckets: Buckets) -> list[float | None]:
+    """The mean of each bucket from the first to the last; None where nothing was logged."""
+    if not len(buckets):
+        return []
+    places = (buckets.starts - buckets.starts[0]) // buckets.width
+    heights: list[float | None] = [None] * (int(places[-1]) + 1)
+    for place, mean in zip(places.tolist(), buckets.mean.tolist(), strict=True):
+        heights[place] = mean
+    return heights
 
 
 def sparkline(heights: Sequence[float | None]) -> str:

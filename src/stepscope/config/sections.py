@@ -82,7 +82,7 @@ class Agent(Section):
     mode: Literal["process", "thread", "none"] = "process"
     """Whether the agent is a process of its own, a thread of the training process, or absent."""
 
-    interval_s: Annotated[float, Range(0.01, 60)] = 0.25
+    interval_s: Annotated[float, Range(0.01, 60)] = 0.5
     """How often journals are read into the store."""
 
     sync_interval_s: Annotated[float, Range(0.1, 1)] = 1.0
@@ -179,7 +179,7 @@ class Checkpoints(Section):
 
 @dataclass(frozen=True)
 class Logging(Section):
-    """What stepscope says about itself."""
+    """Log files of a run."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     """The least important message that is logged."""
@@ -189,6 +189,46 @@ class Logging(Section):
 
     jsonl: bool = False
     """Whether log files hold one JSON object per line instead of text."""
+
+
+@dataclass(frozen=True)
+class Energy(Section):
+    """What energy costs, in money and in carbon dioxide."""
+
+    region: str | None = None
+    """Where the power comes from, such as `DE` or `europe-west4`; null leaves carbon dioxide unknown."""
+
+    carbon_grams_per_kwh: Annotated[float, Range(0)] | None = None
+    """Carbon dioxide of a kilowatt-hour, in grams; null is the region's."""
+
+    electricity_price_per_kwh: Annotated[float, Range(0)] | None = None
+    """Price of a kilowatt-hour; null leaves the cost of electricity unknown."""
+
+    currency: str = "USD"
+    """Currency of the prices given here."""
+
+    pue: Annotated[float, Range(1, 10)] = 1.0
+    """What the building takes for each watt of the machine, cooling included."""
+
+    gpu_price_per_hour: dict[str, Annotated[float, Range(0)]] = field(default_factory=dict)
+    """Prices of rented GPUs by their name or a pattern of it, such as `NVIDIA H100*`."""
+
+    prices_file: str | None = None
+    """YAML file with prices and carbon figures of your own, laid over those that come along."""
+
+
+@dataclass(frozen=True)
+class Privacy(Section):
+    """What is made unreadable before it is recorded; secrets are in any case."""
+
+    salt_file: str | None = None
+    """File with a secret text by which names of hosts and users are hashed; null leaves them readable."""
+
+    shorten_home: bool = False
+    """Whether home directories are written as `~`."""
+
+    rules: dict[str, str] = field(default_factory=dict)
+    """Further secrets to take out: patterns by the name that is put in their place."""
 
 
 @dataclass(frozen=True)
@@ -234,8 +274,14 @@ class Settings(Section):
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
     """Checkpoints of the model."""
 
+    energy: Energy = field(default_factory=Energy)
+    """What energy costs, in money and in carbon dioxide."""
+
     logging: Logging = field(default_factory=Logging)
-    """What stepscope says about itself."""
+    """Log files of a run."""
+
+    privacy: Privacy = field(default_factory=Privacy)
+    """What is made unreadable before it is recorded; secrets are in any case."""
 
     def sampler(self, name: str) -> Sampler:
         """Returns the settings of one sampler: its own, else `default`, else the built-in ones."""

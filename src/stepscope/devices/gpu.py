@@ -1,9 +1,9 @@
-"""What a GPU tells of itself, whoever made it; each reading stands alone, and None is one it does not give."""
+"""What a GPU tells of itself, whoever made it; each reading stands alone, None is one it does not give."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,13 @@ class GpuFacts:
     pci_bus_id: str | None = None
     memory_total_bytes: int | None = None
     power_limit_watts: float | None = None
+    runtime_index: int | None = None
+    """Its place in the order programs count in, where the driver tells it (HIP); None: not told."""
     parent_uuid: str | None = None
-    """For a slice of a GPU (MIG): the GPU it is a part of."""
+    """For a slice of a GPU (MIG): the GPU it is a part of, whose index it shares."""
+    gpu_instance: int | None = None
+    compute_instance: int | None = None
+    """For a slice: the two numbers its driver calls it by."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +59,16 @@ class GpuReading:
     """Why clocks are held down: names of `gpu.THROTTLE_REASONS`; empty when nothing holds them."""
     ecc_corrected_total: int | None = None
     ecc_uncorrected_total: int | None = None
+    """Memory errors since the driver was loaded."""
+    ecc_corrected_lifetime_total: int | None = None
+    ecc_uncorrected_lifetime_total: int | None = None
+    """Memory errors since the board was made."""
     remapped_rows_total: int | None = None
     remap_pending: bool | None = None
     remap_failed: bool | None = None
+    retired_pages_total: int | None = None
+    retire_pending: bool | None = None
+    """What boards older than those that remap rows do with bad memory."""
     pcie_generation: int | None = None
     pcie_generation_most: int | None = None
     pcie_width: int | None = None
@@ -75,6 +87,8 @@ class GpuReading:
     dram_active_ratio: float | None = None
     processes: tuple[GpuProcess, ...] | None = None
 
+
+FIGURES = frozenset(field.name for field in fields(GpuReading))
 
 THROTTLE_REASONS = (
     "power_cap",
@@ -99,5 +113,12 @@ class Gpu(ABC):
     def read(self, *, thorough: bool) -> GpuReading:
         """Reads it; what changes slowly (errors, links, limits) only when asked to be thorough.
 
-        Raises GpuLost when it no longer answers at all.
+        Rates between two readings are None in the first one. Raises GpuLost when it no longer answers at all.
         """
+
+    def absent(self) -> frozenset[str]:
+        """The figures of a reading that it has refused to give; complete after one thorough reading."""
+        return frozenset()
+
+    def close(self) -> None:  # noqa: B027 - most have nothing to let go of
+        """Lets go of what it holds."""

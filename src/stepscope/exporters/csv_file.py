@@ -58,7 +58,9 @@ def _labels(column: NDArray[Any]) -> Iterable[str]:
         return map(str, np.datetime_as_string(column, unit="us", timezone="UTC"))
     if column.dtype.kind == "f":
         return map(repr, column.tolist())
-    return map(cell, column.tolist()) if column.dtype.kind == "O" else map(str, column.tolist())
+    if column.dtype.kind == "O":
+        return map(cell, column.tolist())
+    return ["" if value is None else str(value) for value in column.tolist()]
 
 
 def _numbers(values: NDArray[np.float64], present: NDArray[np.bool_]) -> Iterable[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 _NAME = re.compile(r"(?P<segment>[0-9a-z]+)-r(?P<rank>\d+)-(?P<pid>\d+)\.(?P<number>\d+)\Z")
 
@@ -54,11 +55,22 @@ def parse(path: Path) -> JournalName | None:
 def list_journals(store: Path) -> Iterator[tuple[JournalName, Path]]:
     """All journal files of a store, each process's in order."""
     found = []
-    for path in journals_of(store).glob("*/*"):
-        name = parse(path)
-        if name is not None:
-            found.append((name, path))
+    for run in _entries(journals_of(store)):
+        for file in _entries(run):
+            path = Path(file)
+            name = parse(path)
+            if name is not None:
+                found.append((name, path))
     yield from sorted(found)
+
+
+def _entries(folder: str | Path) -> list[str]:
+    """What a folder holds; the agent asks several times a second, and a pattern would cost far more."""
+    try:
+        with os.scandir(folder) as found:
+            return [entry.path for entry in found]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def files_of(store: Path, name: JournalName) -> list[Path]:

@@ -15,6 +15,8 @@ from stepscope.schema.redact import redact_text, redact_words
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from stepscope.schema.privacy import Privacy
+
 # Named one by one: an environment holds credentials under names nobody foresees.
 ENVIRONMENT = [
     "CUDA_DEVICE_ORDER",
@@ -32,6 +34,7 @@ ENVIRONMENT = [
     "OMP_NUM_THREADS",
     "PYTORCH_CUDA_ALLOC_CONF",
     "RANK",
+    "ROCR_VISIBLE_DEVICES",
     "SLURM_ARRAY_TASK_ID",
     "SLURM_JOB_ID",
     "SLURM_JOB_NODELIST",
@@ -47,18 +50,23 @@ _LIBRARIES = ("torch", "numpy", "lightning", "transformers", "accelerate", "jax"
 
 
 def facts(
-    world_size: int, command: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ
+    world_size: int,
+    privacy: Privacy,
+    command: Sequence[str] | None = None,
+    environment: Mapping[str, str] = os.environ,
 ) -> dict[str, Any]:
     """Everything worth knowing about this process that is safe to write down."""
     return {
         "mark": asdict(procfs.mark(os.getpid())),
-        "command": redact_words(sys.orig_argv if command is None else command),
+        "command": [privacy.text(word) for word in redact_words(command or sys.orig_argv)],
         "python": platform.python_version(),
         "platform": platform.platform(terse=True),
         "cpus": os.cpu_count(),
         "world_size": world_size,
         "libraries": _versions(),
-        "environment": {name: redact_text(environment[name]) for name in ENVIRONMENT if name in environment},
+        "environment": {
+            name: privacy.text(redact_text(environment[name])) for name in ENVIRONMENT if name in environment
+        },
         "commit": _commit(Path.cwd()),
     }
 

@@ -9,6 +9,8 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
+from stepscope.schema.redact import redact_text
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -85,7 +87,7 @@ def describe(error: BaseException) -> str:
     """One line for an exception, as a person would say it."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted by SIGINT"
-    text = str(error).strip().split("\n", 1)[0][:300]
+    text = redact_text(str(error)).strip().split("\n", 1)[0][:300]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from stepscope.config.find import settings_for
 from stepscope.errors import RecorderError
+from stepscope.recorder.anonymity import privacy_of
 from stepscope.recorder.guard import Guard
 from stepscope.recorder.last_words import outcome
 from stepscope.recorder.phases import Batches, Phase
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from stepscope.config.find import Source
+    from stepscope.recorder.logs import StructuredLogs
     from stepscope.schema.record import TrainingMetrics
 
 Batch = TypeVar("Batch")
@@ -53,6 +55,7 @@ class TrainingMonitor:
     ) -> None:
         self.settings = settings_for(config)
         recorder = self.settings.recorder
+        privacy_of(self.settings.privacy)  # raises here, where mistakes in the settings do
         self._guard = Guard(strict=recorder.strict if strict is None else strict)
         self._folder = Path(directory or self.settings.directory or STORE_FOLDER).absolute()
         self.identity = identify(run or self.settings.run, project or self.settings.project)
@@ -61,9 +64,10 @@ class TrainingMonitor:
         self._was_stopped = False
         self._step: int = 0
         self._stride = 1
-        self._epoch = 0
+        self._epoch: float = 0
         self._epochs_begun = 0
         self._stats = StepStats()
+        self._logs: StructuredLogs | None = None
 
     @property
     def run_id(self) -> str:
@@ -75,11 +79,28 @@ class TrainingMonitor:
         """The store folder."""
         return self._folder
 
+    @property
+    def logs(self) -> StructuredLogs:
+        """The log files of the run, written while it is recorded if `logging.directory` is set."""
+        if self._logs is None:
+            from stepscope.recorder.logs import StructuredLogs  # lazy: it brings `logging` into the process
+
+            self._logs = StructuredLogs(
+                self.identity,
+                self.settings.logging,
+                # Between two calls of log(), the step that has just been logged.
+                step=lambda: max(self._step - self._stride, 0),
+                privacy=privacy_of(self.settings.privacy),
+            )
+        return self._logs
+
     def start_monitoring(self) -> None:
         """Begins a segment of the run, as the first log call does by itself; nothing when one is open."""
         if self._recording is not None or not self.settings.recorder.enabled:
             return
         self._stats = StepStats()
+        if self.settings.logging.directory is not None:
+            self.logs.start(self.identity)
         self._recording = Recording(self.identity, self._folder, self.settings, self._guard)
         self._append = self._recording.writer.append_row
         self._recording.begin(on_end=self.stop_monitoring)
@@ -94,6 +115,8 @@ class TrainingMonitor:
         self._was_stopped = True
         monitors.discard(self)
         recording.end(status, reason)
+        if self._logs is not None:
+            self._logs.stop()
         # A further start is a further segment: nothing recorded so far is added to.
         self.identity = identify(self.identity.name, self.identity.project)
 
@@ -107,7 +130,10 @@ class TrainingMonitor:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.stop_monitoring(*outcome(error))
+        status, reason = outcome(error)
+        if error is not None and status == "failed" and self._logs is not None:
+            self._logs.failed(error)
+        self.stop_monitoring(status, reason)
 
     def log(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         """Records numbers of a step.
@@ -133,7 +159,7 @@ class TrainingMonitor:
         custom_metrics: Mapping[str, Any] | None = None,
         *,
         step: int | None = None,
-        epoch: int | None = None,
+        epoch: float | None = None,
     ) -> None:
         """Records a step; step and epoch are counted when not given, the rate read from the optimizer."""
         if epoch is not None:
@@ -272,6 +298,7 @@ class TrainingMonitor:
         self.settings, self._folder = state["settings"], state["folder"]
         self.identity = state["identity"]
         self._guard = Guard(strict=False)
+        self._logs = None
         self._step, self._stride = state["step"], 1
         self._epoch = self._epochs_begun = 0
         self._stats = StepStats()
@@ -280,6 +307,8 @@ class TrainingMonitor:
         if state["recording"]:
             self._recording = Recording.of_worker(self.identity, self._folder, self.settings, self._guard)
             self._append = self._append_in_child
+            if self.settings.logging.directory is not None:
+                self.logs.start()
 
 
 def _learning_rate(optimizer: object) -> float | None:

@@ -7,6 +7,7 @@ import os
 import time
 import weakref
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from stepscope.agent.start import ensure_agent, wait_until_read
@@ -17,9 +18,11 @@ from stepscope.journal.folder import JournalName, journals_of
 from stepscope.journal.supply import SegmentSupply
 from stepscope.journal.writer import JournalWriter
 from stepscope.recorder import values
+from stepscope.recorder.anonymity import privacy_of
 from stepscope.recorder.facts import facts
 from stepscope.recorder.keeper import Keeper
 from stepscope.recorder.last_words import LastWords, path_beside
+from stepscope.schema.redact import redact_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,6 +54,7 @@ class Recording:
     ) -> None:
         self._identity, self._folder, self._settings = identity, folder, settings
         self._guard, self._role, self._command = guard, role, command
+        self._privacy = privacy_of(settings.privacy)
         self._lazy_writer: JournalWriter | None = None
         self._keeper: Keeper | None = None
         self._last_words: LastWords | None = None
@@ -97,7 +101,7 @@ class Recording:
     def note(self, fields: Mapping[str, Any]) -> None:
         """Records an event."""
         try:
-            self.writer.append_json(layout.EVENT, fields)
+            self.writer.append_json(layout.EVENT, redact_mapping(fields))
         except Exception as error:  # noqa: BLE001 - a field's own text may raise anything
             self._guard.complain("event", f"The event {fields['kind']!r} is lost: {error}", error)
 
@@ -151,13 +155,17 @@ class Recording:
             unread_bytes=recorder.unread_bytes,
             mapping=recorder.mapping,
         )
+        described = facts(self._identity.world_size, self._privacy, self._command)
+        if self._settings.samplers:
+            # The agent may have been started by another run, with other settings.
+            described["samplers"] = {name: asdict(one) for name, one in self._settings.samplers.items()}
         opening = {
             "run": layout.clean(self._identity.name),
             "project": layout.clean(self._identity.project),
-            "host": self._identity.host,
+            "host": self._privacy.name(self._identity.host),
             "role": self._role,
             "started_ns": time.time_ns(),
-            "facts": facts(self._identity.world_size, self._command),
+            "facts": described,
         }
         return JournalWriter(supply, opening, max_keys=recorder.max_keys, complain=self._guard.tell)
 

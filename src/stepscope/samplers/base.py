@@ -28,5 +28,5 @@ class Sampler(ABC):
     def sample(self, watched: Sequence[Watched]) -> Iterable[Reading]:
         """Reads everything that can be read now; `watched` are the recording processes of this host."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most hold nothing
         """Lets go of what it holds."""

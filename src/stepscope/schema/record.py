@@ -30,7 +30,8 @@ class Event:
     kind: str
     time_ns: int
     step: int | None
-    rank: int
+    rank: int | None
+    """Whose it is; None for what concerns the whole host."""
     segment: str
     fields: dict[str, Any]
 

@@ -3,41 +3,217 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from stepscope.schema import secret_values
+from stepscope.schema.secret_names import hides_numbers, is_secret_name
+from stepscope.schema.secret_shapes import SHAPES_AFTER_NAMES, SHAPES_BEFORE_NAMES, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_SECRET_NAME = re.compile(r"(?i)(passw|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential)")
-_SHAPES = (
-    ("url", re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)")),
-    ("jwt", re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+")),
-    ("key", re.compile(r"\b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{16,}\b")),
-    ("hub", re.compile(r"\b(?:hf|gh[opsu]|glpat|xox[abps])[-_][A-Za-z0-9-]{16,}\b")),
-    ("cloud", re.compile(r"\bA(?:KIA|SIA)[A-Z0-9]{16}\b")),
-    ("pem", re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*-----|\Z)", re.S)),
-)
+MOST_ROUNDS = 10
+MOST_DEPTH = 32
+MOST_PARTS = 20_000
+LEFT_OUT = "[...]"
+
+_TAKEN_OUT = re.compile(r"(\[redacted:[a-z0-9_-]+\])")
+_RULE_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
+_LOGINS = ("-u", "--user", "--proxy-user")
+
+
+class _Assignments:
+    """The rule that goes by names; it looks like a shape to those who apply it."""
+
+    name = "name"
+    hints = secret_values.HINTS
+    spans = staticmethod(secret_values.spans)
+
+
+_BUILT_IN: tuple[Shape | _Assignments, ...] = (*SHAPES_BEFORE_NAMES, _Assignments(), *SHAPES_AFTER_NAMES)
+_HINTS = tuple((hint, place) for place, rule in enumerate(_BUILT_IN) for hint in rule.hints)
+_added: dict[str, Shape] = {}
+
+
+def add_rule(name: str, pattern: str) -> None:
+    """Takes out what a pattern of your own matches too, or its group `secret` if it has one.
+
+    It holds in this process for everything recorded from now on; a name given before is replaced. The pattern
+    sees every text: one that needs more than linear time is yours to avoid.
+    """
+    if not _RULE_NAME.fullmatch(name):
+        raise ValueError(f"A rule is called {name!r}; a name has small letters, digits, - and _ only.")
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"The pattern of the rule {name} cannot be read: {error}.") from error
+    if compiled.fullmatch(""):
+        raise ValueError(
+            f"The pattern of the rule {name} matches nothing at all, so it would match everywhere."
+        )
+    _added[name] = Shape(name, pattern)
+
+
+def remove_rule(name: str) -> None:
+    """Forgets a rule of your own; nothing if there is none."""
+    _added.pop(name, None)
 
 
 def redact_text(text: str) -> str:
-    """Replaces what has the shape of a secret."""
-    for rule, shape in _SHAPES:
-        text = shape.sub(f"[redacted:{rule}]", text)
-    return text
+    """Replaces what has the shape or the name of a secret.
+
+    Taking one secret out may uncover another, so it is done until nothing is found. A text in which that
+    never ends is taken out whole.
+    """
+    for _ in range(MOST_ROUNDS):
+        redacted = _redact_once(text)
+        if redacted == text:
+            return text
+        text = redacted
+    return text if _redact_once(text) == text else "[redacted:unclear]"
 
 
 def redact_words(words: Iterable[str]) -> list[str]:
     """A command line without the values of `--password`, `--api-key=…` and the like."""
     kept: list[str] = []
-    hide_next = False
+    before = ""
     for word in words:
-        flag, equals, _ = word.partition("=")
-        named = bool(_SECRET_NAME.search(flag))
-        if hide_next and not word.startswith("-"):
-            kept.append("[redacted:name]")
-        elif named and equals:
-            kept.append(f"{flag}=[redacted:name]")
+        name, equals, value = word.partition("=")
+        if before.startswith("-") and is_secret_name(before) and not word.startswith("-"):
+            kept.append(_under_secret_name(before, word))
+        elif before in _LOGINS and ":" in word and not word.replace(":", "").isdigit():
+            kept.append("[redacted:user]")
+        elif equals and " " not in name and is_secret_name(name):
+            kept.append(f"{name}={_under_secret_name(name, value)}")
         else:
             kept.append(redact_text(word))
-        hide_next = named and not equals and word.startswith("-")
+        before = "" if equals else word
     return kept
+
+
+def redact_mapping(mapping: Mapping[Any, Any]) -> dict[str, Any]:
+    """A configuration or an environment without its secrets, however deep they lie; keys become text."""
+    return _Walk().mapping(mapping)
+
+
+def redact_value(value: Any, name: str = "") -> Any:
+    """A value as it may be written down, given the name it stands under.
+
+    Mappings and sequences are copied; what is neither these nor text, number or None becomes its text.
+    """
+    return _Walk().value(value, name)
+
+
+def _redact_once(text: str) -> str:
+    folded = text.lower()
+    # One flat pass, because most lines hold no hint at all and must cost little.
+    wanted = {place for hint, place in _HINTS if hint in folded}
+    for place, rule in enumerate(_BUILT_IN):
+        if place in wanted or not rule.hints:
+            text = _apply(rule, text)
+    for added in tuple(_added.values()):  # another thread may add one meanwhile
+        text = _apply(added, text)
+    return text
+
+
+def _apply(rule: Shape | _Assignments, text: str) -> str:
+    """Applies a rule to what lies between secrets already taken out."""
+    if "[redacted:" not in text:
+        return _replaced(rule, text)
+    parts = _TAKEN_OUT.split(text)
+    parts[::2] = [_replaced(rule, part) if part else part for part in parts[::2]]
+    return "".join(parts)
+
+
+def _replaced(rule: Shape | _Assignments, text: str) -> str:
+    kept: list[str] = []
+    at = 0
+    for start, end in rule.spans(text):
+        kept += (text[at:start], f"[redacted:{rule.name}]")
+        at = end
+    return "".join((*kept, text[at:])) if kept else text
+
+
+def _under_secret_name(name: str, value: Any) -> Any:
+    """What is shown of a plain value whose name says that it is a secret."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        is_harmless = secret_values.is_nothing(value) or _TAKEN_OUT.fullmatch(value)
+        if is_harmless or (secret_values.is_number(value) and not hides_numbers(name)):
+            return value
+        if secret_values.is_working_directory(name, value):
+            return redact_text(value)
+    elif isinstance(value, int | float) and not hides_numbers(name):
+        return value
+    return "[redacted:name]"
+
+
+class _Walk:
+    """One pass over nested values; it ends whatever they contain, themselves included."""
+
+    def __init__(self) -> None:
+        self._parts_left = MOST_PARTS
+        self._inside: list[int] = []
+
+    def value(self, value: Any, name: str, *, hidden: bool = False) -> Any:
+        """A value of any kind; hidden if something around it has a secret name."""
+        self._parts_left -= 1
+        if self._parts_left < 0:
+            return LEFT_OUT
+        if isinstance(value, Mapping):
+            return self._within(value, lambda: self.mapping(value, hidden=hidden or is_secret_name(name)))
+        if isinstance(value, list | tuple | set | frozenset):
+            return self._within(value, lambda: [self.value(part, name, hidden=hidden) for part in value])
+        if hidden or is_secret_name(name):
+            return _under_secret_name(name or "secret", value)
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        return redact_text(_text_of(value))
+
+    def mapping(self, mapping: Mapping[Any, Any], *, hidden: bool = False) -> dict[str, Any]:
+        """A mapping; `{name: HF_TOKEN, value: …}` is read as the pair it is, `{env: NAME}` as a reference."""
+        if hidden and _is_reference(mapping):
+            return dict(mapping)
+        named = mapping.get("name", mapping.get("key"))
+        pair = named if isinstance(named, str) and "value" in mapping else None
+        copied: dict[str, Any] = {}
+        for key, part in mapping.items():
+            name = pair if pair is not None and key == "value" else _text_of(key)
+            copied[_redact_key(_text_of(key))] = self.value(part, name, hidden=hidden)
+            if self._parts_left < 0:
+                break
+        return copied
+
+    def _within(self, container: Any, walk: Any) -> Any:
+        if id(container) in self._inside or len(self._inside) >= MOST_DEPTH:
+            return LEFT_OUT
+        self._inside.append(id(container))
+        try:
+            return walk()
+        finally:
+            self._inside.pop()
+
+
+def _redact_key(key: str) -> str:
+    # Shorter than any key of any vendor, and assigning nothing: most names are, and each line has many.
+    is_plain = len(key) < 15 and key.isidentifier() and not _added
+    return key if is_plain else redact_text(key)
+
+
+def _is_reference(mapping: Mapping[Any, Any]) -> bool:
+    return len(mapping) == 1 and all(
+        key in {"env", "file"} and isinstance(at, str) for key, at in mapping.items()
+    )
+
+
+def _text_of(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes | bytearray):
+        return value.decode("utf-8", "replace")
+    try:
+        return str(value)
+    except Exception as error:  # noqa: BLE001 - a value's own text may raise anything
+        return f"<{type(value).__name__} that cannot be shown: {type(error).__name__}>"

@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 Status = Literal["running", "stalled", "finished", "failed", "crashed"]
-Role = Literal["rank", "worker", "launcher"]
+Role = Literal["rank", "worker", "launcher", "machine"]
+"""What a process does in a run; `machine` has one watched and trains nothing."""
 
 LIVE: frozenset[Status] = frozenset({"running", "stalled"})
 

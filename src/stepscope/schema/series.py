@@ -21,10 +21,11 @@ class Source:
 
     run_id: str
     segment: str
-    rank: int
+    rank: int | None
+    """None for what belongs to the host, and so to all ranks on it."""
     host: str
     device: str = ""
-    """What on the host: a GPU, a loader worker; empty for the rank itself."""
+    """What on the host: a GPU, a loader worker; empty for the rank, or the host, itself."""
     axis: Axis = "step"
     """What rollups count in: steps for training, seconds for what a sampler reads."""
 
@@ -39,6 +40,7 @@ class Selection:
     rank: int | None = None
     host: str | None = None
     device: str | None = None
+    axis: Axis | None = None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from stepscope.schema.record import Event
     from stepscope.schema.run import Process, RunInfo
-    from stepscope.schema.series import Buckets, Points, Selection, SeriesInfo, Source
+    from stepscope.schema.series import Axis, Buckets, Points, Selection, SeriesInfo, Source
 
 
 class Reader(ABC):
@@ -29,8 +29,14 @@ class Reader(ABC):
         """Every process that recorded a run, in the order they were met."""
 
     @abstractmethod
-    def keys(self, run_id: str, *, limit: int | None = None, after: str | None = None) -> list[SeriesInfo]:
-        """The keys of a run in alphabetical order, a page of them where a limit is given."""
+    def keys(
+        self, run_id: str, axis: Axis = "step", *, limit: int | None = None, after: str | None = None
+    ) -> list[SeriesInfo]:
+        """The keys of a run on an axis in alphabetical order, a page of them where a limit is given."""
+
+    @abstractmethod
+    def axis(self, run_id: str, key: str) -> Axis | None:
+        """What a key is counted in, what was logged before what was read; None when there is no such key."""
 
     @abstractmethod
     def sources(self, run_id: str) -> dict[Source, list[str]]:

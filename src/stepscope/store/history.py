@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepscope.schema.series import Buckets, Points
+from stepscope.schema.series import Points
 from stepscope.store import rollup
 from stepscope.store.chunks import unpack_floats, unpack_ints
 from stepscope.store.sealing import NS, loose_rows
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stepscope.schema.series import Selection
+    from stepscope.schema.series import Buckets, Selection
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
@@ -64,11 +64,11 @@ def read_buckets(
     strands = list(_strands(connection, selection))
     reach = _reach(connection, strands)
     if reach is None:
-        return _as_buckets(None, 0)
+        return rollup.as_buckets(None, 0)
     low = reach[0] if low is None else max(low, reach[0])
     high = reach[1] if high is None else min(high, reach[1])
     if low > high:
-        return _as_buckets(None, 0)
+        return rollup.as_buckets(None, 0)
     exponent = rollup.exponent_for(low, high, most)
     # Whole buckets only: an edge bucket cut by the range would change as the range moves.
     span = (low >> exponent << exponent, ((high >> exponent) + 1 << exponent) - 1)
@@ -77,7 +77,7 @@ def read_buckets(
         parts.extend(_rollups(connection, strand, span, exponent))
         parts.extend(_loose_rollups(connection, strand, span, exponent))
     merged = rollup.merge(parts, exponent) if parts else None
-    return _as_buckets(_within(merged, span), exponent)
+    return rollup.as_buckets(_within(merged, span), exponent)
 
 
 def _strands(connection: sqlite3.Connection, selection: Selection) -> Iterator[_Strand]:
@@ -88,7 +88,7 @@ def _strands(connection: sqlite3.Connection, selection: Selection) -> Iterator[_
         " WHERE series.run_id = ? AND series.key = ?"
     )
     values: list[object] = [selection.run_id, selection.key]
-    for label in ("segment", "rank", "host", "device"):
+    for label in ("segment", "rank", "host", "device", "axis"):
         wanted = getattr(selection, label)
         if wanted is not None:
             query += f" AND series.{label} = ?"
@@ -278,23 +278,3 @@ def _within(found: rollup.Rollup | None, span: tuple[int, int]) -> rollup.Rollup
     inside = (start >= span[0]) & (start <= span[1])
     columns = ("index", "count", "last_ns", "minimum", "maximum", "total", "last", "nonfinite")
     return rollup.Rollup(found.exponent, **{name: getattr(found, name)[inside] for name in columns})
-
-
-def _as_buckets(found: rollup.Rollup | None, exponent: int) -> Buckets:
-    if found is None:
-        ints, floats = np.empty(0, np.int64), np.empty(0)
-        return Buckets(1 << exponent, ints, ints, floats, floats, floats, floats, ints, floats)
-    finite = found.count - found.nonfinite[:, 0]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mean = np.where(finite > 0, found.total[:, 0] / finite, np.nan)
-    return Buckets(
-        width=1 << exponent,
-        starts=found.index << exponent,
-        count=found.count,
-        minimum=found.minimum[:, 0],
-        maximum=found.maximum[:, 0],
-        mean=mean,
-        last=found.last[:, 0],
-        nonfinite=found.nonfinite[:, 0],
-        times=found.last_ns / 1e9,
-    )

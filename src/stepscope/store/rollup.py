@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepscope.schema.series import Buckets
 from stepscope.store.chunks import pack_floats, pack_ints, unpack_floats, unpack_ints
 
 if TYPE_CHECKING:
@@ -95,6 +96,27 @@ def merge(parts: Sequence[Rollup], exponent: int) -> Rollup:
         total=_sums(joined("total"), starts),
         last=joined("last")[ends - 1],
         nonfinite=np.add.reduceat(joined("nonfinite"), starts).astype(np.int64),
+    )
+
+
+def as_buckets(found: Rollup | None, exponent: int) -> Buckets:
+    """The one column of a rollup as a reader is given it."""
+    if found is None:
+        ints, floats = np.empty(0, np.int64), np.empty(0)
+        return Buckets(1 << exponent, ints, ints, floats, floats, floats, floats, ints, floats)
+    finite = found.count - found.nonfinite[:, 0]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = np.where(finite > 0, found.total[:, 0] / finite, np.nan)
+    return Buckets(
+        width=1 << exponent,
+        starts=found.index << exponent,
+        count=found.count,
+        minimum=found.minimum[:, 0],
+        maximum=found.maximum[:, 0],
+        mean=mean,
+        last=found.last[:, 0],
+        nonfinite=found.nonfinite[:, 0],
+        times=found.last_ns / 1e9,
     )
 
 

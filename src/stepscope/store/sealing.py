@@ -27,6 +27,9 @@ FEWEST_ROWS = 256
 """Fewer rows than this stay loose for good: packed, they would take more room and more time."""
 NS = 1_000_000_000
 
+# As the unique indexes have it: a rank compared by IS would end the use of an index there.
+_OF_SOURCE = "run_id = ? AND segment = ? AND coalesce(rank, -1) = coalesce(?, -1) AND host = ? AND device = ?"
+
 
 @dataclass
 class KeySet:
@@ -38,13 +41,14 @@ class KeySet:
     blocks: int
     loose: list[NDArray[np.float64]] = field(default_factory=list)
     """Pieces of rows as float64 bits: step, time, values."""
+    rows: int = 0
+    """How many rows are loose."""
     pieces: int = 0
     """How many rows of the tail table hold them."""
 
-    @property
-    def rows(self) -> int:
-        """How many rows are loose."""
-        return sum(len(piece) for piece in self.loose)
+    def set_loose(self, pieces: list[NDArray[np.float64]]) -> None:
+        """Says which rows are loose."""
+        self.loose, self.rows = pieces, sum(map(len, pieces))
 
 
 class Sealer:
@@ -67,6 +71,7 @@ class Sealer:
         rows[:, 1] = times.view(np.float64)
         rows[:, 2:] = values
         key_set.loose.append(rows)
+        key_set.rows += len(rows)
         if key_set.rows >= BLOCK_ROWS:
             self._seal_blocks(key_set, least=BLOCK_ROWS)
         else:
@@ -78,8 +83,8 @@ class Sealer:
         place = _labels(source)
         # Asked of the file: an agent that came after another has never met some of these sets.
         loose = self._connection.execute(
-            "SELECT axis, keys FROM key_set WHERE run_id = ? AND segment = ? AND rank = ?"
-            " AND host = ? AND device = ? AND EXISTS (SELECT 1 FROM tail WHERE key_set_id = key_set.id)",
+            f"SELECT axis, keys FROM key_set WHERE {_OF_SOURCE}"  # noqa: S608 - no part of it comes from outside
+            " AND EXISTS (SELECT 1 FROM tail WHERE key_set_id = key_set.id)",
             place,
         ).fetchall()
         for axis, keys in loose:
@@ -112,8 +117,7 @@ class Sealer:
 
     def _load(self, source: Source, keys: tuple[str, ...]) -> KeySet | None:
         row = self._connection.execute(
-            "SELECT id, blocks FROM key_set WHERE run_id = ? AND segment = ? AND rank = ? AND host = ?"
-            " AND device = ? AND axis = ? AND keys = ?",
+            f"SELECT id, blocks FROM key_set WHERE {_OF_SOURCE} AND axis = ? AND keys = ?",  # noqa: S608 - nor here
             (*_labels(source), source.axis, json.dumps(keys)),
         ).fetchone()
         if row is None:
@@ -122,7 +126,7 @@ class Sealer:
             "SELECT series_id FROM member WHERE key_set_id = ? ORDER BY position", row[:1]
         )
         found = KeySet(row[0], source, [one for (one,) in members], row[1])
-        found.loose = loose_rows(self._connection, found.id, len(keys))
+        found.set_loose(loose_rows(self._connection, found.id, len(keys)))
         found.pieces = len(found.loose)
         return found
 
@@ -135,14 +139,13 @@ class Sealer:
         made = KeySet(int(cursor.lastrowid or 0), source, [], 0)
         for position, key in enumerate(keys):
             self._connection.execute(
-                "INSERT OR IGNORE INTO series (run_id, segment, rank, host, device, key)"
-                " VALUES (?, ?, ?, ?, ?, ?)",
-                (*_labels(source), key),
+                "INSERT OR IGNORE INTO series (run_id, segment, rank, host, device, axis, key)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (*_labels(source), source.axis, key),
             )
             (series_id,) = self._connection.execute(
-                "SELECT id FROM series WHERE run_id = ? AND segment = ? AND rank = ? AND host = ?"
-                " AND device = ? AND key = ?",
-                (*_labels(source), key),
+                f"SELECT id FROM series WHERE {_OF_SOURCE} AND axis = ? AND key = ?",  # noqa: S608 - nor here
+                (*_labels(source), source.axis, key),
             ).fetchone()
             made.series_ids.append(series_id)
             self._connection.execute("INSERT INTO member VALUES (?, ?, ?)", (series_id, made.id, position))
@@ -162,14 +165,16 @@ class Sealer:
         if key_set.pieces > 1:
             rows = np.concatenate(key_set.loose)
             self._connection.execute("DELETE FROM tail WHERE key_set_id = ?", (key_set.id,))
-            key_set.loose, key_set.pieces = [rows], 0
+            key_set.set_loose([rows])
+            key_set.pieces = 0
             self._put_tail(key_set, rows)
 
     def _seal_blocks(self, key_set: KeySet, least: int) -> None:
         rows = np.concatenate(key_set.loose)
         if key_set.pieces:
             self._connection.execute("DELETE FROM tail WHERE key_set_id = ?", (key_set.id,))
-        key_set.loose, key_set.pieces = [], 0
+        key_set.set_loose([])
+        key_set.pieces = 0
         at = 0
         while len(rows) - at >= least:
             self._seal_block(key_set, rows[at : at + BLOCK_ROWS])
@@ -177,7 +182,7 @@ class Sealer:
         self._connection.execute("UPDATE key_set SET blocks = ? WHERE id = ?", (key_set.blocks, key_set.id))
         if at < len(rows):
             rest = rows[at:].copy()
-            key_set.loose = [rest]
+            key_set.set_loose([rest])
             self._put_tail(key_set, rest)
 
     def _seal_block(self, key_set: KeySet, rows: Floats) -> None:
@@ -298,7 +303,7 @@ def loose_rows(connection: sqlite3.Connection, key_set_id: int, keys: int) -> li
     return [np.frombuffer(data).reshape(-1, keys + 2) for (data,) in rows]
 
 
-def _labels(source: Source) -> tuple[str, str, int, str, str]:
+def _labels(source: Source) -> tuple[str, str, int | None, str, str]:
     return source.run_id, source.segment, source.rank, source.host, source.device
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stepscope.schema.series import Buckets, Points, Selection
+    from stepscope.schema.series import Axis, Buckets, Points, Selection
 
 _PROCESS = (
     "segment, rank, host, pid, role, status, reason, exit_code, started_ns, ended_ns, last_ns,"
@@ -77,28 +77,37 @@ class SqliteReader(Reader):
         with self._view():
             return self._processes(run_id)
 
-    def keys(self, run_id: str, *, limit: int | None = None, after: str | None = None) -> list[SeriesInfo]:
-        """The keys of a run in alphabetical order, a page of them where a limit is given."""
+    def keys(
+        self, run_id: str, axis: Axis = "step", *, limit: int | None = None, after: str | None = None
+    ) -> list[SeriesInfo]:
+        """The keys of a run on an axis in alphabetical order, a page of them where a limit is given."""
         with self._view():
             rows = self._connection.execute(
                 "SELECT key, sum(points), group_concat(DISTINCT rank), last, last_step, max(last_ns)"
-                " FROM series WHERE run_id = ? AND (? IS NULL OR key > ?)"
+                " FROM series WHERE run_id = ? AND axis = ? AND (? IS NULL OR key > ?)"
                 " GROUP BY key ORDER BY key LIMIT ?",
-                (run_id, after, after, -1 if limit is None else limit),
+                (run_id, axis, after, after, -1 if limit is None else limit),
             )
             return [
-                SeriesInfo(key, points, tuple(sorted(map(int, ranks.split(",")))), last, last_step)
+                SeriesInfo(key, points, _ranks(ranks), last, last_step)
                 for key, points, ranks, last, last_step, _ in rows
             ]
+
+    def axis(self, run_id: str, key: str) -> Axis | None:
+        """What a key is counted in, what was logged before what was read; None when there is no such key."""
+        with self._view():
+            row = self._connection.execute(
+                "SELECT axis FROM series WHERE run_id = ? AND key = ? ORDER BY axis = 'seconds' LIMIT 1",
+                (run_id, key),
+            ).fetchone()
+            return row[0] if row else None
 
     def sources(self, run_id: str) -> dict[Source, list[str]]:
         """Where the series of a run come from, and the keys of each, in the order they were first met."""
         found: dict[Source, list[str]] = {}
         with self._view():
             rows = self._connection.execute(
-                "SELECT DISTINCT series.segment, series.rank, series.host, series.device, axis, key"
-                " FROM series JOIN member ON member.series_id = series.id"
-                " JOIN key_set ON key_set.id = key_set_id WHERE series.run_id = ? ORDER BY series.id",
+                "SELECT segment, rank, host, device, axis, key FROM series WHERE run_id = ? ORDER BY id",
                 (run_id,),
             )
             for segment, rank, host, device, axis, key in rows:
@@ -364,6 +373,11 @@ def _read_transaction(connection: sqlite3.Connection) -> Iterator[None]:
         yield
     finally:
         connection.execute("COMMIT")
+
+
+def _ranks(listed: str | None) -> tuple[int, ...]:
+    """The ranks SQLite lists; none for what belongs to the host."""
+    return tuple(sorted(map(int, listed.split(",")))) if listed else ()
 
 
 def _process(row: tuple[Any, ...]) -> Process:

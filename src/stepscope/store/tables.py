@@ -44,28 +44,29 @@ CREATE TABLE series (
     run_id      TEXT NOT NULL REFERENCES run (id) ON DELETE CASCADE,
     key         TEXT NOT NULL,
     segment     TEXT NOT NULL,
-    rank        INTEGER NOT NULL,
+    rank        INTEGER,
     host        TEXT NOT NULL,
     device      TEXT NOT NULL,
+    axis        TEXT NOT NULL,
     points      INTEGER NOT NULL DEFAULT 0,
     last        REAL,
     last_step   INTEGER,
-    last_ns     INTEGER NOT NULL DEFAULT 0,
-    UNIQUE (run_id, key, segment, rank, host, device)
+    last_ns     INTEGER NOT NULL DEFAULT 0
 );
+CREATE UNIQUE INDEX series_once ON series (run_id, key, segment, coalesce(rank, -1), host, device, axis);
 
 CREATE TABLE key_set (
     id          INTEGER PRIMARY KEY,
     run_id      TEXT NOT NULL REFERENCES run (id) ON DELETE CASCADE,
     segment     TEXT NOT NULL,
-    rank        INTEGER NOT NULL,
+    rank        INTEGER,
     host        TEXT NOT NULL,
     device      TEXT NOT NULL,
     axis        TEXT NOT NULL,
     keys        TEXT NOT NULL,
-    blocks      INTEGER NOT NULL DEFAULT 0,
-    UNIQUE (run_id, segment, rank, host, device, axis, keys)
+    blocks      INTEGER NOT NULL DEFAULT 0
 );
+CREATE UNIQUE INDEX key_set_once ON key_set (run_id, segment, coalesce(rank, -1), host, device, axis, keys);
 
 CREATE TABLE member (
     series_id   INTEGER NOT NULL REFERENCES series (id) ON DELETE CASCADE,
@@ -134,7 +135,7 @@ CREATE TABLE event (
     id          INTEGER PRIMARY KEY,
     run_id      TEXT NOT NULL REFERENCES run (id) ON DELETE CASCADE,
     segment     TEXT NOT NULL,
-    rank        INTEGER NOT NULL,
+    rank        INTEGER,
     kind        TEXT NOT NULL,
     time_ns     INTEGER NOT NULL,
     step        INTEGER,

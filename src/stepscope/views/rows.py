@@ -49,7 +49,7 @@ class _Place:
         return {
             "run": _repeated(self.run, count),
             "segment": _repeated(self.source.segment, count),
-            "rank": np.full(count, self.source.rank, np.int64),
+            "rank": _ranks(self.source.rank, count),
             "host": _repeated(self.source.host, count),
             "device": _repeated(self.source.device, count),
             "step": steps,
@@ -77,7 +77,7 @@ def wide_rows(run: Run, keys: Sequence[str]) -> Iterator[Rows]:
     names = column_names(keys, WIDE_LABELS)
     batch = min(max(BATCH_CELLS // max(len(keys), 1), 1), MOST_BATCH_ROWS)
     yield _wide(_Place(run.name, Source(run.id, "", 0, "")), names, _nothing(), {}, slice(0, 0))
-    for place in _places(run):
+    for place in _places(run, keys):
         calls, columns = _columns(run, place, keys)
         for first in range(0, len(calls.steps), batch):
             yield _wide(place, names, calls, columns, slice(first, first + batch))
@@ -86,7 +86,7 @@ def wide_rows(run: Run, keys: Sequence[str]) -> Iterator[Rows]:
 def long_rows(run: Run, keys: Sequence[str]) -> Iterator[Rows]:
     """A row for each point, a key after the other, each with the moment it was logged."""
     yield _long(_Place(run.name, Source(run.id, "", 0, "")), "", _nothing(), np.empty(0), slice(0, 0))
-    for place in _places(run):
+    for place in _places(run, keys):
         for key in keys:
             points = place.points(run, key)
             calls = Calls(points.steps, points.times_ns)
@@ -108,11 +108,15 @@ def column_names(keys: Sequence[str], labels: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _places(run: Run) -> list[_Place]:
-    """Segments in their order; of a segment the ranks, and of a rank its devices."""
+def _places(run: Run, keys: Sequence[str]) -> list[_Place]:
+    """Segments in their order; of a segment the ranks, then its hosts, and of each its devices."""
     order = {part.id: number for number, part in enumerate(run.segments)}
-    known = dict.fromkeys(replace(source, axis="step") for source in run.sources())
-    ordered = sorted(known, key=lambda one: (order.get(one.segment, 0), one.rank, one.host, one.device))
+    wanted = set(keys)
+    known = [source for source, logged in run.sources().items() if not wanted.isdisjoint(logged)]
+    ordered = sorted(
+        dict.fromkeys(replace(source, axis="step") for source in known),
+        key=lambda one: (order.get(one.segment, 0), one.rank is None, one.rank or 0, one.host, one.device),
+    )
     return [_Place(run.name, source) for source in ordered]
 
 
@@ -171,6 +175,13 @@ def _long(place: _Place, key: str, calls: Calls, values: Floats, stretch: slice)
     labels["key"] = _repeated(key, len(steps))
     column = values[stretch, None]
     return Rows(labels, ("value",), column, np.ones(column.shape, bool))
+
+
+def _ranks(rank: int | None, count: int) -> NDArray[Any]:
+    """A column of one rank; what belongs to a host has none."""
+    if rank is None:
+        return np.ma.array(np.zeros(count, np.int64), mask=True)
+    return np.full(count, rank, np.int64)
 
 
 def _repeated(text: str, count: int) -> NDArray[Any]:

@@ -1,0 +1,107 @@
+"""Keeps watch over the GPUs of a host: looks for them, reads them, notices which go and which come back."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from stepscope.devices.find_gpus import GpusFound, find_gpus
+from stepscope.devices.gpu import GpuLost
+from stepscope.devices.pace import Pace
+from stepscope.schema.sample import DeviceFacts, Notice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from stepscope.devices.gpu import Gpu, GpuFacts, GpuReading
+
+LOOK_AGAIN_S = 60.0
+"""How often GPUs that are gone are looked for."""
+
+
+SEE_WHY = "sudo dmesg | grep -i -e xid -e nvrm -e amdgpu"
+
+
+class GpuWatch:
+    """All GPUs of the host, whatever becomes of them."""
+
+    def __init__(
+        self,
+        thorough_every_s: float,
+        find: Callable[[], GpusFound] = find_gpus,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._find = find
+        self._thorough_due = Pace(thorough_every_s, now)
+        self._look_due = Pace(LOOK_AGAIN_S, now)
+        self._found = GpusFound((), ())
+        self._described: set[str] = set()
+        self._said: set[Notice] = set()
+        self._lost: set[str] = set()
+        self._losses: dict[str, int] = {}
+
+    def read(self) -> Iterator[tuple[GpuFacts, GpuReading] | DeviceFacts | Notice]:
+        """The reading of each GPU that answers, and what there is to say of them."""
+        gone = [gpu for gpu in self._found.gpus if gpu.facts.uuid in self._lost]
+        try_gone = bool(gone or not self._found.gpus) and self._look_due.is_due()
+        if try_gone and len(gone) == len(self._found.gpus):
+            # Only a library that lets go of every GPU sees those that have come since.
+            yield from self._look()
+        thorough = self._thorough_due.is_due()
+        for gpu in self._found.gpus:
+            if try_gone or gpu.facts.uuid not in self._lost:
+                yield from self._read_one(gpu, thorough=thorough)
+
+    def close(self) -> None:
+        """Closes the GPUs."""
+        self._found.close()
+        self._found = GpusFound((), ())
+
+    def _look(self) -> Iterator[Notice]:
+        """Finds the GPUs anew, and says once why there are none or why one cannot be watched."""
+        self._found.close()
+        self._found = self._find()
+        for notice in self._found.notices:
+            if notice not in self._said:
+                self._said.add(notice)
+                yield notice
+
+    def _read_one(
+        self, gpu: Gpu, *, thorough: bool
+    ) -> Iterator[tuple[GpuFacts, GpuReading] | DeviceFacts | Notice]:
+        """A GPU is described when it first answers, since only then it is known what it lacks."""
+        facts, is_new = gpu.facts, gpu.facts.uuid not in self._described
+        try:
+            reading = gpu.read(thorough=thorough or is_new)
+        except GpuLost as reason:
+            if facts.uuid not in self._lost:
+                yield self._note_loss(facts, reason)
+            return
+        if facts.uuid in self._lost:
+            self._lost.remove(facts.uuid)
+            yield Notice(
+                f"gpu/{facts.uuid}/back/{self._losses[facts.uuid]}", f"{_name(facts)} answers again."
+            )
+        if is_new:
+            self._described.add(facts.uuid)
+            yield _described(gpu)
+        yield facts, reading
+
+    def _note_loss(self, facts: GpuFacts, reason: GpuLost) -> Notice:
+        self._lost.add(facts.uuid)
+        self._losses[facts.uuid] = self._losses.get(facts.uuid, 0) + 1
+        return Notice(
+            f"gpu/{facts.uuid}/lost/{self._losses[facts.uuid]}",
+            f"{_name(facts)} no longer answers: {reason}. See why with: {SEE_WHY}",
+        )
+
+
+def _described(gpu: Gpu) -> DeviceFacts:
+    fields = {name: value for name, value in asdict(gpu.facts).items() if value is not None}
+    return DeviceFacts(gpu.facts.uuid, fields | {"absent": sorted(gpu.absent())})
+
+
+def _name(facts: GpuFacts) -> str:
+    part = "" if facts.gpu_instance is None else f", slice {facts.gpu_instance}"
+    return f"GPU {facts.index}{part} ({facts.name}, {facts.uuid})"

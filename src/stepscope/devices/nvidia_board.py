@@ -1,0 +1,100 @@
+"""Asks one NVIDIA board question by question: what it refuses costs no other figure, and is asked once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from stepscope.devices.gpu import GpuLost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable
+    from types import ModuleType
+
+Answer = TypeVar("Answer")
+
+Way = tuple[object, ...]
+"""A function of NVML by its name, and what it is given besides the board; a name there is NVML's constant."""
+
+REFUSALS = ("NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "NO_PERMISSION", "INVALID_ARGUMENT",
+            "ARGUMENT_VERSION_MISMATCH", "DEPRECATED")  # fmt: skip
+"""Errors after which the same question will have the same answer."""
+
+LOSSES = ("GPU_IS_LOST", "RESET_REQUIRED", "UNINITIALIZED", "DRIVER_NOT_LOADED", "GPU_NOT_FOUND",
+          "LIB_RM_VERSION_MISMATCH")  # fmt: skip
+"""Errors after which no question has an answer."""
+
+
+class Board:
+    """A handle of NVML, and what it has refused so far."""
+
+    def __init__(self, nvml: ModuleType, handle: Any) -> None:
+        self.nvml, self.handle = nvml, handle
+        self._refusals, self._losses = _codes(nvml, REFUSALS), _codes(nvml, LOSSES)
+        self._refused: set[Hashable] = set()
+        self._refused_now: set[Hashable] = set()
+        self._answers = 0
+        self._trouble = "it answers nothing"
+
+    def begin(self) -> None:
+        """Starts a reading."""
+        self._answers = 0
+        self._refused_now.clear()
+
+    def end(self) -> None:
+        """Remembers what was refused; raises GpuLost when the whole reading had no answer.
+
+        A board that fell off the bus may refuse everything in words that mean `not supported` on a sound
+        one, so refusals count only beside an answer.
+        """
+        if not self._answers:
+            raise GpuLost(self._trouble)
+        self._refused |= self._refused_now
+
+    def refuses(self, name: Hashable) -> bool:
+        """Whether that question has been refused, earlier or just now."""
+        return name in self._refused or name in self._refused_now
+
+    def ask(self, name: Hashable, question: Callable[[], Answer]) -> Answer | None:
+        """The answer; None when there is none, this time or ever. Raises GpuLost when the board is gone."""
+        if self.refuses(name):
+            return None
+        try:
+            answer = question()
+        except self.nvml.NVMLError as error:
+            self.note(name, error.value)
+            return None
+        self._answers += 1
+        return answer
+
+    def note(self, name: Hashable, code: int) -> None:
+        """Takes an error in: gone, refused for good, or failed this once."""
+        trouble = str(self.nvml.NVMLError(code))
+        if code in self._losses:
+            raise GpuLost(trouble)
+        self._trouble = trouble
+        if code in self._refusals:
+            self._refused_now.add(name)
+
+    def call(self, way: Way) -> Any | None:
+        """What one function of NVML says of the board; a function this NVML lacks is a refusal."""
+        name, *given = way
+        function = getattr(self.nvml, str(name), None)
+        if function is None:
+            self._refused_now.add(way)
+            return None
+        arguments = [getattr(self.nvml, one) if isinstance(one, str) else one for one in given]
+        return self.ask(way, lambda: function(self.handle, *arguments))
+
+    def call_first(self, ways: Iterable[Way]) -> Any | None:
+        """What the first way that is not refused says; one that fails this once is not gone round."""
+        for way in ways:
+            answer = self.call(way)
+            if not self.refuses(way):
+                return answer
+        return None
+
+
+def _codes(nvml: ModuleType, names: Iterable[str]) -> frozenset[int]:
+    """The numbers of errors; older versions of the library lack some."""
+    known = (f"NVML_ERROR_{name}" for name in names)
+    return frozenset(getattr(nvml, name) for name in known if hasattr(nvml, name))

@@ -1,0 +1,144 @@
+"""Energy counters of processors and memory (RAPL), which Intel and AMD both show under powercap."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from stepscope.procfs import PROC
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+POWERCAP = Path("/sys/class/powercap")
+
+# The same counters appear once more as intel-rapl-mmio:*; counting those too would double everything.
+ZONES = "intel-rapl:*"
+
+MOST_WATTS = 4_000.0
+"""More than any one package or its memory draws; a counter that seems to say so has begun again."""
+
+ALLOW_READING = f"sudo chmod a+r {POWERCAP}/{ZONES}/energy_uj"
+
+Kind = Literal["package", "dram", "psys"]
+
+
+class RaplUnavailable(Exception):
+    """No energy counter of this host can be read; the message says why, and what helps."""
+
+
+@dataclass(frozen=True)
+class Zone:
+    """One counter: a package, the memory of a package, or the whole board."""
+
+    kind: Kind
+    device: str
+    """The package it belongs to, such as `package-0`; `psys` for the whole board."""
+    folder: Path
+    range_joules: float
+    """Where the counter begins again at zero."""
+
+    def read_joules(self) -> float:
+        """What the counter shows; raises OSError where it may not be read."""
+        return _number(self.folder / "energy_uj") / 1e6
+
+
+class Meter:
+    """What a zone has used since this object was made, however often its counter wrapped."""
+
+    def __init__(self, zone: Zone, clock: Callable[[], float] = time.monotonic) -> None:
+        self.zone = zone
+        self._clock = clock
+        self._shown, self._looked_at = zone.read_joules(), clock()
+        self._joules = 0.0
+
+    def joules(self) -> float:
+        """Joules so far; raises OSError when the counter cannot be read at the moment."""
+        shown, now = self.zone.read_joules(), self._clock()
+        used = shown - self._shown
+        if used < 0:
+            used = self._used_since_zero(shown, now - self._looked_at)
+        self._joules += used
+        self._shown, self._looked_at = shown, now
+        return self._joules
+
+    def _used_since_zero(self, shown: float, elapsed_s: float) -> float:
+        """A counter that fell has wrapped; or it was set back, as after the machine slept."""
+        wrapped = self.zone.range_joules - self._shown + shown
+        return wrapped if 0 <= wrapped <= MOST_WATTS * max(elapsed_s, 1.0) else shown
+
+
+def find_zones(powercap: Path = POWERCAP, proc: Path = PROC) -> list[Zone]:
+    """The counters of this host that can be read; raises RaplUnavailable when there is none."""
+    folders = sorted(powercap.glob(ZONES))
+    zones = [zone for folder in folders if (zone := _zone(folder)) is not None]
+    if not zones:
+        raise RaplUnavailable(_why_absent(proc))
+    troubles = {zone: _trouble(zone) for zone in zones}
+    readable = [zone for zone, trouble in troubles.items() if trouble is None]
+    # Memory and board add to the packages; without those they would pass for the whole.
+    if not any(zone.kind == "package" for zone in readable):
+        raise RaplUnavailable(_why_unread([trouble for trouble in troubles.values() if trouble is not None]))
+    return readable
+
+
+def _zone(folder: Path) -> Zone | None:
+    """A zone that is counted; cores and graphics are part of their package already."""
+    try:
+        name = (folder / "name").read_text().strip()
+        range_joules = _number(folder / "max_energy_range_uj") / 1e6
+        if name.startswith("package"):
+            return Zone("package", name, folder, range_joules)
+        if name == "psys":
+            return Zone("psys", name, folder, range_joules)
+        if name == "dram":
+            return Zone("dram", (_parent(folder) / "name").read_text().strip(), folder, range_joules)
+    except (OSError, ValueError):
+        return None
+    return None
+
+
+def _parent(folder: Path) -> Path:
+    """The zone around: that of `intel-rapl:0:1` is `intel-rapl:0`."""
+    return folder.with_name(folder.name.rpartition(":")[0])
+
+
+def _number(path: Path) -> int:
+    return int(path.read_text())
+
+
+def _trouble(zone: Zone) -> Exception | None:
+    try:
+        zone.read_joules()
+    except (OSError, ValueError) as error:
+        return error
+    return None
+
+
+def _why_unread(troubles: list[Exception]) -> str:
+    if any(isinstance(trouble, PermissionError) for trouble in troubles):
+        return (
+            "The processor's energy counters may be read by root alone (so since 2020, CVE-2020-8694); "
+            f"the processor's energy is not recorded. Until the next boot this helps: {ALLOW_READING}"
+        )
+    reason = troubles[0] if troubles else "none of them is a processor's"
+    return f"The energy counters in {POWERCAP} cannot be used ({reason}); no energy is recorded from them."
+
+
+def _why_absent(proc: Path) -> str:
+    try:
+        virtual = "hypervisor" in (proc / "cpuinfo").read_text(errors="replace").split()
+    except OSError:
+        virtual = False
+    if virtual:
+        return (
+            "This is a virtual machine whose host does not pass the processor's energy counters (RAPL) on; "
+            "the processor's energy is not recorded."
+        )
+    return (
+        f"There are no energy counters (RAPL) in {POWERCAP}; the processor's energy is not recorded. "
+        "A container hides them, some processors have none, and elsewhere this may help: "
+        "sudo modprobe intel_rapl_msr"
+    )

@@ -1,0 +1,149 @@
+"""GPUs that play readings, invented or recorded: for demos, tests and pages, where there is no GPU."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from stepscope.devices.gpu import Gpu, GpuFacts, GpuLost, GpuProcess, GpuReading
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    Play = Callable[[float], GpuReading | None]
+    """What a GPU shows so many seconds after it was made; None while it is off the bus."""
+
+GIB = 1 << 30
+
+
+class ScriptedGpu(Gpu):
+    """Plays one reading after another, the last one for ever; or what a function says of the time.
+
+    A None among the readings is a GPU that has fallen off the bus, and comes back with the next reading.
+    """
+
+    def __init__(
+        self,
+        facts: GpuFacts,
+        play: Sequence[GpuReading | None] | Play,
+        *,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.facts = facts
+        self._play = play
+        self._now, self._began = now, now()
+        self._reads = 0
+        self._lacking: set[str] = set()
+
+    def lose(self, *figures: str) -> None:
+        """Stops giving these figures."""
+        self._lacking.update(figures)
+
+    def give_again(self, *figures: str) -> None:
+        """Gives these figures again."""
+        self._lacking.difference_update(figures)
+
+    def read(self, *, thorough: bool) -> GpuReading:
+        """The reading that is due; it is whole whether thorough or not."""
+        del thorough
+        reading = self._due()
+        self._reads += 1
+        if reading is None:
+            raise GpuLost("GPU is lost")
+        return replace(reading, **dict.fromkeys(self._lacking))
+
+    def absent(self) -> frozenset[str]:
+        """The figures it has been told not to give."""
+        return frozenset(self._lacking)
+
+    def _due(self) -> GpuReading | None:
+        if callable(self._play):
+            return self._play(self._now() - self._began)
+        return self._play[min(self._reads, len(self._play) - 1)]
+
+
+def h200(index: int) -> GpuFacts:
+    """A GPU such as those of an HGX H200, the `index`th of its host."""
+    return GpuFacts(
+        uuid=f"GPU-{index:08x}-5c0b-e5c0-be00-57e95c09e000",
+        index=index,
+        name="NVIDIA H200",
+        vendor="NVIDIA",
+        driver="580.95.05",
+        pci_bus_id=f"00000000:{0x18 + 0x10 * index:02X}:00.0",
+        memory_total_bytes=141 * GIB,
+        power_limit_watts=700.0,
+    )
+
+
+def working(facts: GpuFacts, pid: int | None = None) -> Play:
+    """A GPU that trains: busy with short dips, warming up over the first minutes."""
+
+    def play(seconds: float) -> GpuReading:
+        wave = math.sin(seconds / 7 + facts.index)
+        busy = 0.95 + 0.04 * wave
+        warm = 1 - math.exp(-seconds / 90)
+        used = round(0.72 * (facts.memory_total_bytes or 0))
+        return replace(
+            _at_rest(facts, seconds),
+            utilization_ratio=round(busy, 2),
+            memory_utilization_ratio=round(busy * 0.6, 2),
+            memory_used_bytes=used,
+            temperature_celsius=round(34 + 30 * warm + 2 * wave),
+            memory_temperature_celsius=round(42 + 34 * warm + 2 * wave),
+            power_watts=round(560 + 60 * wave, 1),
+            energy_joules_total=round(560 * seconds - 420 * (math.cos(seconds / 7 + facts.index) - 1), 1),
+            sm_clock_hertz=1.98e9 - 3e7 * round(2 + 2 * wave),
+            throttle_reasons=frozenset({"power_cap"}) if wave > 0.9 else frozenset(),
+            sm_active_ratio=round(busy * 0.9, 3),
+            sm_occupancy_ratio=round(busy * 0.4, 3),
+            tensor_active_ratio=round(busy * 0.55, 3),
+            dram_active_ratio=round(busy * 0.5, 3),
+            processes=None if pid is None else (GpuProcess(pid, used, round(busy, 2)),),
+        )
+
+    return play
+
+
+def idle(facts: GpuFacts) -> Play:
+    """A GPU on which nothing runs."""
+    return lambda seconds: _at_rest(facts, seconds)
+
+
+def scripted_host(
+    count: int = 8, *, idle_gpus: Collection[int] = (), now: Callable[[], float] = time.monotonic
+) -> list[ScriptedGpu]:
+    """So many GPUs that train, but for some that do nothing."""
+    plays = ((facts, idle if facts.index in idle_gpus else working) for facts in map(h200, range(count)))
+    return [ScriptedGpu(facts, play(facts), now=now) for facts, play in plays]
+
+
+def _at_rest(facts: GpuFacts, seconds: float) -> GpuReading:
+    return GpuReading(
+        utilization_ratio=0.0,
+        memory_utilization_ratio=0.0,
+        memory_used_bytes=4 << 20,
+        memory_total_bytes=facts.memory_total_bytes,
+        temperature_celsius=29.0,
+        memory_temperature_celsius=33.0,
+        power_watts=76.0,
+        power_limit_watts=facts.power_limit_watts,
+        energy_joules_total=round(76 * seconds, 1),
+        sm_clock_hertz=345e6,
+        memory_clock_hertz=3.201e9,
+        throttle_reasons=frozenset(),
+        ecc_corrected_total=0,
+        ecc_uncorrected_total=0,
+        pcie_generation=5,
+        pcie_generation_most=5,
+        pcie_width=16,
+        pcie_width_most=16,
+        pcie_replays_total=0,
+        sm_active_ratio=0.0,
+        sm_occupancy_ratio=0.0,
+        tensor_active_ratio=0.0,
+        dram_active_ratio=0.0,
+        processes=(),
+    )

@@ -1,0 +1,160 @@
+"""Tells which physical GPU a process means by cuda:0, cuda:1 …, from its environment."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from stepscope.devices.gpu import GpuFacts
+
+Visible = tuple[str | None, ...]
+"""The UUID of each GPU a process sees, in its own order; None where it cannot be told which one it is."""
+
+Entry = tuple[object, "GpuFacts | None"]
+"""What an entry of a list means: a key to know it by when it is repeated, and the GPU, if that is known."""
+
+_NUMBER = re.compile(r"[+-]?\d+")
+
+
+def visible_gpus(environment: Mapping[str, str], gpus: Sequence[GpuFacts]) -> Visible:
+    """What a process of that environment sees of these GPUs: NVIDIA's, and AMD's where there are none."""
+    if any(gpu.vendor == "NVIDIA" for gpu in gpus):
+        return cuda_devices(environment, gpus)
+    return hip_devices(environment, gpus)
+
+
+def cuda_devices(environment: Mapping[str, str], gpus: Sequence[GpuFacts]) -> Visible:
+    """What CUDA makes of CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER.
+
+    The list ends at its first entry that means no GPU, or that is not of the kind of the first: index, UUID
+    or slice. A GPU that is named twice leaves none visible.
+    """
+    of_nvidia = [gpu for gpu in gpus if gpu.vendor == "NVIDIA"]
+    boards = [gpu for gpu in of_nvidia if gpu.parent_uuid is None]
+    slices = [gpu for gpu in of_nvidia if gpu.parent_uuid is not None]
+    order = _cuda_order(environment.get("CUDA_DEVICE_ORDER"), boards)
+    wanted = environment.get("CUDA_VISIBLE_DEVICES")
+    if wanted is None:
+        return _shown_by_cuda(order, slices)
+    kinds: dict[str, Callable[[str], Entry | None]] = {
+        "index": lambda entry: _by_index(entry, order),
+        "GPU-": lambda entry: _by_uuid(entry, boards),
+        "MIG-": lambda entry: _slice_named(entry, boards, slices),
+    }
+    entries = wanted.split(",")
+    kind = _kind(entries[0])
+    chosen: dict[object, GpuFacts | None] = {}
+    for entry in entries:
+        found = kinds[kind](entry) if _kind(entry) == kind else None
+        if found is None:
+            break
+        if found[0] in chosen:
+            return ()
+        chosen[found[0]] = found[1]
+    return _shown_by_cuda(list(chosen.values()), slices)
+
+
+def hip_devices(environment: Mapping[str, str], gpus: Sequence[GpuFacts]) -> Visible:
+    """What ROCm makes of ROCR_VISIBLE_DEVICES, and HIP then of HIP_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES.
+
+    The second list counts what the first has left. Both end at their first entry that means no GPU; the first
+    one also at a GPU named before, which the second passes over.
+    """
+    of_amd = [gpu for gpu in gpus if gpu.vendor == "AMD"]
+    order = _hip_order(of_amd)
+    first = environment.get("ROCR_VISIBLE_DEVICES")
+    if first is not None:
+        order = _listed([entry.strip() for entry in first.split(",")], order, of_amd, repeats_end=True)
+    second = environment.get("HIP_VISIBLE_DEVICES", environment.get("CUDA_VISIBLE_DEVICES"))
+    if second is not None:
+        left = [gpu for gpu in order if gpu is not None]
+        order = _listed(second.split(","), order, left, repeats_end=False)
+    return tuple(None if gpu is None else gpu.uuid for gpu in order)
+
+
+def _kind(entry: str) -> str:
+    return entry[:4] if entry[:4] in ("GPU-", "MIG-") else "index"
+
+
+def _cuda_order(named: str | None, boards: Sequence[GpuFacts]) -> list[GpuFacts | None]:
+    """The order CUDA counts in: by bus, or the fastest first, which only CUDA knows unless all are alike."""
+    by_bus = sorted(boards, key=lambda gpu: ((gpu.pci_bus_id or "").casefold(), gpu.index))
+    if named == "PCI_BUS_ID" or len({(gpu.name, gpu.memory_total_bytes) for gpu in boards}) == 1:
+        return list(by_bus)
+    return [None] * len(boards)
+
+
+def _shown_by_cuda(chosen: Sequence[GpuFacts | None], slices: Sequence[GpuFacts]) -> Visible:
+    """A process sees one slice alone, or whole GPUs alone; which, in a mixture, is not documented."""
+    if not chosen or not slices:
+        return tuple(None if gpu is None else gpu.uuid for gpu in chosen)
+    first = chosen[0]
+    if first is not None and first.parent_uuid is not None:
+        return (first.uuid,)
+    sliced = {gpu.parent_uuid for gpu in slices}
+    if all(gpu is not None and gpu.uuid not in sliced for gpu in chosen):
+        return tuple(gpu.uuid for gpu in chosen if gpu is not None)
+    of_first = [gpu.uuid for gpu in slices if first is not None and gpu.parent_uuid == first.uuid]
+    return (of_first[0],) if len(of_first) == 1 else (None,)
+
+
+def _by_index(entry: str, order: Sequence[GpuFacts | None]) -> Entry | None:
+    """CUDA reads the number an entry begins with, and what follows it as nothing."""
+    number = _NUMBER.match(entry.strip())
+    return _at(str(int(number[0])), order) if number else None
+
+
+def _by_uuid(entry: str, gpus: Iterable[GpuFacts]) -> Entry | None:
+    """The one GPU whose UUID begins so; `GPU-` alone is no beginning."""
+    beginning = entry.casefold()
+    found = [gpu for gpu in gpus if len(entry) > 4 and gpu.uuid.casefold().startswith(beginning)]
+    return (found[0].uuid, found[0]) if len(found) == 1 else None
+
+
+def _slice_named(entry: str, boards: Iterable[GpuFacts], slices: Sequence[GpuFacts]) -> Entry | None:
+    """`MIG-<uuid>`, or as older drivers have it: `MIG-GPU-<uuid>/<GPU instance>/<compute instance>`."""
+    if not entry.startswith("MIG-GPU-"):
+        return _by_uuid(entry, slices)
+    uuid, *numbers = entry.removeprefix("MIG-").split("/")
+    board = _by_uuid(uuid, boards)
+    if board is None or len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
+        return None
+    instances = tuple(int(number) for number in numbers)
+    for gpu in slices:
+        if gpu.parent_uuid == board[0] and (gpu.gpu_instance, gpu.compute_instance) == instances:
+            return gpu.uuid, gpu
+    return None
+
+
+def _hip_order(gpus: Sequence[GpuFacts]) -> list[GpuFacts | None]:
+    """The order HIP counts in, where the driver tells it."""
+    places = {gpu.runtime_index: gpu for gpu in gpus}
+    if len(gpus) == 1:
+        return list(gpus)
+    if None in places or len(places) < len(gpus):
+        return [None] * len(gpus)
+    return [gpu for _, gpu in sorted(places.items(), key=lambda place: place[0] or 0)]
+
+
+def _listed(
+    entries: Iterable[str], order: Sequence[GpuFacts | None], gpus: Sequence[GpuFacts], *, repeats_end: bool
+) -> list[GpuFacts | None]:
+    """The GPUs of a list for ROCm, each an index or the beginning of a UUID."""
+    chosen: dict[object, GpuFacts | None] = {}
+    for entry in entries:
+        found = _by_uuid(entry, gpus) if entry.startswith("GPU-") else _at(entry, order)
+        if found is None or (repeats_end and found[0] in chosen):
+            break
+        chosen.setdefault(*found)
+    return list(chosen.values())
+
+
+def _at(entry: str, order: Sequence[GpuFacts | None]) -> Entry | None:
+    """The GPU of an index, which must be written as numbers are: HIP takes `01` for no number."""
+    if not entry.isdecimal() or entry != str(int(entry)) or int(entry) >= len(order):
+        return None
+    gpu = order[int(entry)]
+    return (entry if gpu is None else gpu.uuid), gpu

@@ -1,0 +1,75 @@
+"""Watches a machine on which nothing of ours trains: reads it, and has it recorded as a run."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from stepscope.agent.sampling import Sampling
+from stepscope.config.sections import Sampler as SamplerSettings
+from stepscope.errors import StepscopeError
+from stepscope.recorder.guard import Guard
+from stepscope.recorder.recording import Recording
+from stepscope.recorder.whoami import identify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from stepscope.agent.sampling import Taken
+    from stepscope.config.sections import Settings
+
+COLLECT_EVERY_S = 0.05
+
+
+class MachineWatch:
+    """Samplers polled here for whoever looks, and a run of the same figures that the agent records.
+
+    What is shown does not depend on what can be recorded: a store that cannot be written costs the record.
+    """
+
+    def __init__(self, folder: Path, settings: Settings, interval_s: float | None = None) -> None:
+        self._settings = settings if interval_s is None else _paced(settings, interval_s)
+        self.identity = identify(settings.run or "watch", settings.project)
+        self._recording = Recording(self.identity, folder, self._settings, Guard(strict=False), "machine")
+        self._sampling = Sampling(folder=folder)
+        self.trouble: list[str] = []
+        """Samplers that could not be made, and why."""
+
+    def begin(self, *, recorded: bool) -> None:
+        """Starts to read, and to record where that is wanted."""
+        if recorded:
+            self._recording.begin(on_end=self._recording.end)
+        intervals = {}
+        for name in self._sampling.names:
+            wish = self._settings.sampler(name)
+            if wish.enabled:
+                try:
+                    usual_s = self._sampling.usual_interval(name, wish.options)
+                except StepscopeError as error:
+                    self.trouble.append(str(error))
+                else:
+                    intervals[name] = wish.interval_s or usual_s
+        self._sampling.direct(intervals, ())
+
+    def readings(self, seconds: float | None, sleep: Callable[[float], None] = time.sleep) -> Iterator[Taken]:
+        """Everything that is read, as it is read, for so many seconds or without end."""
+        deadline = float("inf") if seconds is None else time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            yield from self._sampling.collect()
+            sleep(COLLECT_EVERY_S)
+        yield from self._sampling.collect()
+
+    def end(self) -> None:
+        """Stops; when it returns, the record is complete."""
+        self._sampling.close()
+        self._recording.end("finished", "")
+
+
+def _paced(settings: Settings, interval_s: float) -> Settings:
+    """The same settings with every sampler at one pace."""
+    known = {"default": SamplerSettings(), **settings.samplers}
+    return replace(
+        settings, samplers={name: replace(one, interval_s=interval_s) for name, one in known.items()}
+    )

@@ -1,0 +1,81 @@
+"""Finds the members of a plug-in folder: one file each, and what other packages add to it."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from importlib.metadata import EntryPoint, entry_points
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeVar
+
+from stepscope.errors import NotFound, StepscopeError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Member = TypeVar("Member")
+
+
+def names(folder: str) -> list[str]:
+    """The members of a folder such as `samplers`, in alphabetical order; none is imported."""
+    package = importlib.import_module(f"stepscope.{folder}")
+    own = {found.name for found in pkgutil.iter_modules(package.__path__)} - {"base"}
+    return sorted(own | {point.name for point in _foreign(folder)})
+
+
+def load(folder: str, name: str, base: type[Member]) -> type[Member]:
+    """The class a member defines; its own file comes before another package's of the same name."""
+    try:
+        module = importlib.import_module(f"stepscope.{folder}.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"stepscope.{folder}.{name}":
+            raise
+        return _load_foreign(folder, name, base)
+    found: list[type[Member]]
+    found = [one for one in vars(module).values() if _is_member(one, base, module.__name__)]
+    if len(found) != 1:
+        raise StepscopeError(
+            f"{module.__name__} defines {len(found)} classes of the kind {base.__name__}; a member has one."
+        )
+    return found[0]
+
+
+def make(
+    folder: str,
+    name: str,
+    base: type[Member],
+    options: Mapping[str, object],
+    told: Mapping[str, object] = MappingProxyType({}),
+) -> Member:
+    """A member made with options from the settings, and with what it asks for of that which it can be told.
+
+    Raises StepscopeError where it has no such option.
+    """
+    kind = load(folder, name, base)
+    parameters = inspect.signature(kind).parameters
+    known = [one for one in parameters if not one.startswith("_")]
+    for option in options:
+        if option not in known:
+            raise StepscopeError(
+                f"{folder}.{name} has no option {option!r}; it has: {', '.join(known) or 'none'}."
+            )
+    return kind(**options, **{one: value for one, value in told.items() if one in parameters})
+
+
+def _is_member(one: object, base: type, module: str) -> bool:
+    return inspect.isclass(one) and issubclass(one, base) and one.__module__ == module
+
+
+def _load_foreign(folder: str, name: str, base: type[Member]) -> type[Member]:
+    for point in _foreign(folder):
+        if point.name == name:
+            found: type[Member] = point.load()
+            if inspect.isclass(found) and issubclass(found, base):
+                return found
+            raise StepscopeError(f"{point.value} is no {base.__name__}; it was installed as {name!r}.")
+    raise NotFound(f"There is no {name!r} in {folder}; there are: {', '.join(names(folder))}")
+
+
+def _foreign(folder: str) -> list[EntryPoint]:
+    return list(entry_points(group=f"stepscope.{folder}"))

@@ -1,0 +1,177 @@
+"""`GPUMonitor`: one GPU watched from inside a process, with a short history and no run at all."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stepscope.agent.sampling import Poller
+from stepscope.devices.find_gpus import find_gpus
+from stepscope.devices.visible import visible_gpus
+from stepscope.errors import RecorderError
+from stepscope.exporters.metrics_files import GPU_FIELDS, RotatedLines, gpu_line
+from stepscope.samplers.gpu import GpuSampler
+from stepscope.schema.sample import Notice, Sample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+    from stepscope.agent.sampling import Taken
+    from stepscope.devices.find_gpus import GpusFound
+    from stepscope.devices.gpu import GpuFacts
+
+log = logging.getLogger("stepscope.gpu")
+
+FASTEST_S, SLOWEST_S = 0.1, 600.0
+
+
+@dataclass(frozen=True)
+class GPUMetrics:
+    """One look at the GPU; what it does not tell is None."""
+
+    timestamp: float
+    gpu_index: int
+    utilization_percent: float | None = None
+    memory_used_mb: float | None = None
+    memory_total_mb: float | None = None
+    memory_percent: float | None = None
+    temperature_celsius: float | None = None
+    power_draw_watts: float | None = None
+    fan_speed_percent: float | None = None
+    sm_clock_mhz: float | None = None
+    memory_clock_mhz: float | None = None
+
+
+class GPUMonitor:
+    """Samples a GPU in a thread of its own.
+
+        with GPUMonitor(gpu_index=0, sample_interval=1.0) as gpu:
+            train()
+        print(gpu.get_summary())
+
+    `gpu_index` counts as this process does: 0 is cuda:0, whatever CUDA_VISIBLE_DEVICES makes of it. With
+    `log_dir` each look is a line of `gpu_metrics_*.jsonl` there. Where there is no GPU, `reason` says why and
+    everything else is empty.
+    """
+
+    def __init__(
+        self,
+        gpu_index: int = 0,
+        sample_interval: float = 1.0,
+        history_size: int = 300,
+        log_dir: str | os.PathLike[str] | None = None,
+        *,
+        _find: Callable[..., GpusFound] = find_gpus,
+        _environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        if not FASTEST_S <= sample_interval <= SLOWEST_S:
+            raise RecorderError(
+                f"sample_interval is {sample_interval}; it must be a number of seconds from 0.1 to 600."
+            )
+        self.gpu_index, self.sample_interval = gpu_index, sample_interval
+        self.log_dir = None if log_dir is None else Path(log_dir)
+        self.reason: str | None = None
+        """Why nothing is read; None while something is, or may be."""
+        self._find, self._environment = _find, _environment
+        self._history: deque[GPUMetrics] = deque(maxlen=history_size)
+        self._lines = None if self.log_dir is None else RotatedLines(self.log_dir, "gpu_metrics")
+        self._uuid: str | None = None
+        self._poller: Poller | None = None
+
+    def start(self) -> None:
+        """Begins to sample; nothing when it does already."""
+        if self._poller is None:
+            # Counters of the SMs are the agent's: a second reader would take them from it.
+            sampler = GpuSampler(performance_counters=False, _find=self._find_and_choose)
+            self._poller = Poller("gpu", sampler, self.sample_interval, self._take)
+            self._poller.direct(self.sample_interval, ())
+
+    def stop(self) -> None:
+        """Ends the sampling; the history stays."""
+        poller, self._poller = self._poller, None
+        if poller is not None:
+            poller.ask_to_stop()
+            poller.join()
+
+    def __enter__(self) -> GPUMonitor:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def history(self) -> list[GPUMetrics]:
+        """The newest looks, oldest first; at most `history_size` of them."""
+        return list(self._history)
+
+    def get_current_metrics(self) -> GPUMetrics | None:
+        """The newest look; None before the first, and where there is no GPU."""
+        return self._history[-1] if self._history else None
+
+    def get_summary(self) -> dict[str, dict[str, float]]:
+        """Average, least and greatest of each figure over the history; a figure nobody gave is left out."""
+        found = {}
+        for field in (*GPU_FIELDS, "sm_clock_mhz", "memory_clock_mhz"):
+            values = [value for one in self._history if (value := getattr(one, field)) is not None]
+            if values:
+                found[field] = {
+                    "average": sum(values) / len(values),
+                    "min": min(values),
+                    "max": max(values),
+                }
+        return found
+
+    def _find_and_choose(self, **options: bool) -> GpusFound:
+        found = self._find(**options)
+        self._uuid = self._chosen([gpu.facts for gpu in found.gpus])
+        return found
+
+    def _chosen(self, gpus: list[GpuFacts]) -> str | None:
+        """The GPU this process calls by the index; the driver's own count where CUDA's order is not known."""
+        seen = visible_gpus(self._environment, gpus)
+        if 0 <= self.gpu_index < len(seen):
+            by_count = next((gpu.uuid for gpu in gpus if gpu.index == self.gpu_index), None)
+            return seen[self.gpu_index] or by_count
+        if gpus:
+            self._say(f"This process sees {len(seen)} GPUs, so there is no cuda:{self.gpu_index}.")
+        return None
+
+    def _take(self, taken: Taken) -> None:
+        for reading in taken.readings:
+            if isinstance(reading, Notice):
+                self._say(reading.text)
+            elif isinstance(reading, Sample) and reading.device == self._uuid and reading.owner is None:
+                self._keep(taken.time_ns, reading.values)
+
+    def _keep(self, time_ns: int, figures: Mapping[str, float]) -> None:
+        self.reason = None
+        line = gpu_line(time_ns, self.gpu_index, figures)
+        fields = {name: value for name, value in line.items() if name != "timestamp"}
+        for name in ("sm_clock", "memory_clock"):
+            hertz = figures.get(f"gpu/{name}_hertz")
+            fields[f"{name}_mhz"] = None if hertz is None else hertz / 1e6
+        self._history.append(GPUMetrics(timestamp=time_ns / 1e9, **fields))  # type: ignore[arg-type]  # numbers all
+        if self._lines is not None:
+            try:
+                self._lines.write([line])
+            except OSError as error:
+                self._lines = None
+                self._say(
+                    f"{self.log_dir} cannot be written ({error.strerror}); the GPU is watched all the same."
+                )
+
+    def _say(self, text: str) -> None:
+        if text != self.reason:
+            self.reason = text
+            log.warning("%s", text)

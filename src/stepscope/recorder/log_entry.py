@@ -1,0 +1,259 @@
+"""Takes from a log record, in the thread that logs, what a line will need: plain data and no references."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stepscope.recorder.values import as_number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+CATEGORIES = ("training", "performance", "errors", "system")
+OURS = "stepscope"
+
+MOST_TEXT = 32_768
+MOST_FIELDS_TEXT = 65_536
+MOST_PARTS = 2_000
+MOST_ITEMS = 200
+MOST_DEPTH = 8
+MOST_ELEMENTS = 32
+MOST_CAUSES = 8
+FIRST_FRAMES, LAST_FRAMES = 16, 48
+
+_BARE = len(vars(logging.makeLogRecord({})))
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+@dataclass(slots=True)
+class Entry:
+    """One log call, before secrets are taken out of it."""
+
+    created: float
+    level: int
+    level_name: str
+    category: str
+    logger: str
+    message: str
+    step: int | None
+    fields: dict[str, Any] | None
+    exception: dict[str, Any] | None
+    stack: str | None
+    size: int
+    """About how many characters it holds."""
+
+
+def capture(record: logging.LogRecord, step: Callable[[], int | None] | None) -> Entry:
+    """An entry of a record; reading a value never waits for a device."""
+    given = vars(record)
+    own_step = given.get("step")
+    if type(own_step) is not int:
+        own_step = None if step is None else step()
+    message = cut(_message(record))
+    fields, size = _fields(given)
+    error = record.exc_info[1] if record.exc_info else None
+    return Entry(
+        created=record.created,
+        level=record.levelno,
+        level_name=record.levelname,
+        category=category_of(record),
+        logger=record.name,
+        message=message,
+        step=own_step,
+        fields=fields,
+        exception=None if error is None else describe_exception(error),
+        stack=cut(record.stack_info) if record.stack_info else None,
+        size=200 + len(message) + size + (0 if error is None else 5_000),
+    )
+
+
+def _fields(given: dict[str, Any]) -> tuple[dict[str, Any] | None, int]:
+    """What was put into `extra`, as plain data, and about how many characters that has."""
+    if len(given) == _BARE:
+        return None, 0
+    names = given.keys() - _STANDARD
+    if type(given.get("step")) is int:
+        names.discard("step")  # it has its own place on the line, as a category has
+    if _is_category(given.get("category")):
+        names.discard("category")
+    if not names:
+        return None, 0
+    walk = _Plain()
+    plain = {name: walk.value(given[name], 0) for name in given if name in names}
+    return plain, MOST_FIELDS_TEXT - walk.characters_left + 50 * len(plain)
+
+
+def category_of(record: logging.LogRecord) -> str:
+    """What a record is about: its own word for it, else its logger's, else by how bad it is."""
+    own: object = vars(record).get("category")
+    if _is_category(own):
+        return str(own)
+    package, _, rest = record.name.partition(".")
+    if package == OURS:
+        return rest if rest in CATEGORIES else "system"
+    return "errors" if record.levelno >= logging.ERROR else "training"
+
+
+def _is_category(value: object) -> bool:
+    return isinstance(value, str) and value in CATEGORIES
+
+
+def cut(text: str, most: int = MOST_TEXT) -> str:
+    """The beginning of a long text, cut at a blank: half a secret would not be recognised as one."""
+    if len(text) <= most:
+        return text
+    kept = text[:most]
+    end = max(kept.rfind(" "), kept.rfind("\n"), kept.rfind("\t"), 0)
+    return f"{kept[:end]} [... {len(text) - end} characters left out]"
+
+
+def describe_exception(error: BaseException, depth: int = 0) -> dict[str, Any]:
+    """Type, message, frames and causes of an exception; the values of variables stay out."""
+    told: dict[str, Any] = {"type": _type_name(type(error)), "message": cut(_text_of(error))}
+    frames, left_out = _frames(error.__traceback__)
+    told["frames"] = frames
+    if left_out:
+        told["frames_left_out"] = left_out
+    notes = getattr(error, "__notes__", None)
+    if isinstance(notes, list) and notes:
+        told["notes"] = [cut(_text_of(note)) for note in notes[:MOST_CAUSES]]
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if cause is not None and depth < MOST_CAUSES:
+        told["cause" if error.__cause__ else "context"] = describe_exception(cause, depth + 1)
+    inner = getattr(error, "exceptions", None)  # of an exception group
+    if isinstance(inner, tuple) and depth < MOST_CAUSES:
+        told["exceptions"] = [
+            describe_exception(one, depth + 1 + len(inner) // 2)
+            for one in inner[:MOST_CAUSES]
+            if isinstance(one, BaseException)
+        ]
+    return told
+
+
+def _frames(trace: TracebackType | None) -> tuple[list[dict[str, Any]], int]:
+    """The frames at both ends of a traceback, and how many lie between them."""
+    first: list[TracebackType] = []
+    last: deque[TracebackType] = deque(maxlen=LAST_FRAMES)
+    count = 0
+    while trace is not None:
+        count += 1
+        (first if count <= FIRST_FRAMES else last).append(trace)
+        trace = trace.tb_next
+    frames = [
+        {"file": code.co_filename, "line": one.tb_lineno, "function": code.co_name}
+        for one in (*first, *last)
+        for code in (one.tb_frame.f_code,)
+    ]
+    return frames, count - len(frames)
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except Exception as error:  # noqa: BLE001 - arguments may not fit, or raise anything when they become text
+        return f"{_text_of(record.msg)} [arguments left out: {type(error).__name__}]"
+
+
+def _type_name(kind: type) -> str:
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _text_of(value: object) -> str:
+    try:
+        return str(value)
+    except Exception as error:  # noqa: BLE001 - a value's own text may raise anything
+        return f"<{type(value).__name__} that cannot be shown: {type(error).__name__}>"
+
+
+class _Plain:
+    """Makes plain data of what people put into `extra`, so much of it and no more."""
+
+    def __init__(self) -> None:
+        self._parts_left = MOST_PARTS
+        self.characters_left = MOST_FIELDS_TEXT
+
+    def value(self, value: Any, depth: int) -> Any:
+        """A value as JSON can hold it."""
+        kind = type(value)
+        if kind is str:
+            return self._text(value)
+        if kind is int or kind is float:
+            return _number(value)
+        if value is None or kind is bool:
+            return value
+        self._parts_left -= 1
+        if self._parts_left < 0 or depth > MOST_DEPTH:
+            return "[...]"
+        return self._of_other_kind(value, depth)
+
+    def _of_other_kind(self, value: Any, depth: int) -> Any:
+        if isinstance(value, Mapping):
+            return self._mapping(value, depth)
+        if isinstance(value, list | tuple | set | frozenset):
+            return self._items(value, depth)
+        if isinstance(value, int | float):
+            return _number(value)
+        if isinstance(value, BaseException):
+            return describe_exception(value)
+        return _array(value) if hasattr(value, "shape") else self._text(_path_or_text(value))
+
+    def _text(self, text: str) -> str:
+        kept = cut(text, max(min(MOST_TEXT, self.characters_left), 0))
+        self.characters_left -= len(kept)
+        return kept
+
+    def _mapping(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+        plain: dict[str, Any] = {}
+        for place, (key, part) in enumerate(value.items()):
+            if not self._has_room(place):
+                plain["[...]"] = f"{len(value) - place} more"
+                break
+            plain[self._text(_text_of(key))] = self.value(part, depth + 1)
+        return plain
+
+    def _items(self, value: Any, depth: int) -> list[Any]:
+        plain: list[Any] = []
+        for place, part in enumerate(value):
+            if not self._has_room(place):
+                plain.append(f"[... {len(value) - place} more]")
+                break
+            plain.append(self.value(part, depth + 1))
+        return plain
+
+    def _has_room(self, place: int) -> bool:
+        self._parts_left -= 1
+        return self._parts_left >= 0 and place < MOST_ITEMS
+
+
+def _number(value: float) -> int | float | str:
+    """A number that every reader of JSON takes; what is not finite is a string, as in the exports."""
+    if isinstance(value, int):
+        if value.bit_length() <= 64:
+            return int(value)
+        value = as_number(value) or 0.0
+    if math.isfinite(value):
+        return float(value)
+    return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+
+
+def _array(value: Any) -> Any:
+    """A small array of the host as numbers; any other is named only: reading it might wait for a device."""
+    try:
+        shape = tuple(int(size) for size in value.shape)
+        place = str(getattr(value, "device", "cpu"))
+        if place == "cpu" and math.prod(shape) <= MOST_ELEMENTS:
+            return _Plain().value(value.item() if math.prod(shape) == 1 else value.tolist(), 1)
+    except Exception:  # noqa: BLE001 - a value's own attributes may raise anything
+        return f"<{type(value).__name__}>"
+    return f"<{type(value).__name__} of shape {list(shape)} on {place}>"
+
+
+def _path_or_text(value: object) -> str:
+    return os.fsdecode(value) if isinstance(value, os.PathLike) else _text_of(value)

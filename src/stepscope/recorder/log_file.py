@@ -1,0 +1,135 @@
+"""Log files of one process: appended to, rotated by size, whole lines only whatever the disk does."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MIB = 1 << 20
+PIECE_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """How large the files of one category of one process may grow, and how many there may be."""
+
+    most_bytes: int = 16 * MIB
+    files: int = 5
+    """The one being written and the older ones, whose names end in `.1`, the youngest, to `.4`."""
+
+
+class LogFile:
+    """The file at a path, and its older ones beside it. Only one process ever writes to it."""
+
+    def __init__(self, path: Path, rotation: Rotation) -> None:
+        self._path, self._rotation = path, rotation
+        self._descriptor: int | None = None
+
+    def append(self, data: bytes) -> None:
+        """Writes whole lines, all or none of them; raises OSError where the disk refuses."""
+        try:
+            descriptor, size = self._open()
+            if size and size + len(data) > self._rotation.most_bytes:
+                self._rotate()
+                descriptor, size = self._open()
+            _write(descriptor, size, data)
+        except OSError:
+            self.close()  # what is wrong may lie with this descriptor: a disk that was mounted anew
+            raise
+
+    def close(self) -> None:
+        """Closes the file; the next line opens it again."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+
+    def _open(self) -> tuple[int, int]:
+        """Descriptor and size of the file at the path, also after somebody has moved or deleted it."""
+        if self._descriptor is not None:
+            here = os.fstat(self._descriptor)
+            with contextlib.suppress(FileNotFoundError):
+                there = self._path.stat()
+                if (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino):
+                    return self._descriptor, here.st_size
+            self.close()
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._descriptor = os.open(self._path, flags, 0o666)
+        return self._descriptor, os.fstat(self._descriptor).st_size
+
+    def _rotate(self) -> None:
+        self.close()
+        older = [self._older(number) for number in range(1, self._rotation.files)]
+        if not older:
+            self._path.unlink()
+        for target, source in reversed(list(zip(older, [self._path, *older], strict=False))):
+            with contextlib.suppress(FileNotFoundError):
+                source.replace(target)
+
+    def _older(self, number: int) -> Path:
+        return self._path.with_name(f"{self._path.stem}.{number}{self._path.suffix}")
+
+
+class LogFolder:
+    """A folder with one sub-folder for each category, and the lines that wait to be written there."""
+
+    def __init__(self, directory: Path, file_name: str, rotation: Rotation) -> None:
+        self._directory, self._file_name, self._rotation = directory, file_name, rotation
+        self._files: dict[str, LogFile] = {}
+        self._waiting: dict[str, list[bytes]] = {}
+
+    def add(self, category: str, line: bytes) -> None:
+        """Lets a line wait for the next `write`."""
+        self._waiting.setdefault(category, []).append(line)
+
+    def write(self) -> None:
+        """Writes what waits; raises OSError where the disk refuses, and what is not written waits on."""
+        for category, lines in self._waiting.items():
+            while lines:
+                count = _that_fit(lines)
+                self._file(category).append(b"".join(lines[:count]))
+                del lines[:count]
+
+    def forget(self) -> int:
+        """Gives up what waits, and says how many lines that were."""
+        count = sum(map(len, self._waiting.values()))
+        self._waiting.clear()
+        return count
+
+    def close(self) -> None:
+        """Closes all files."""
+        for file in self._files.values():
+            file.close()
+
+    def _file(self, category: str) -> LogFile:
+        if category not in self._files:
+            path = self._directory / category / self._file_name
+            self._files[category] = LogFile(path, self._rotation)
+        return self._files[category]
+
+
+def _that_fit(lines: list[bytes]) -> int:
+    """How many lines, at least one, make a piece."""
+    size = 0
+    for count, line in enumerate(lines):
+        size += len(line)
+        if size > PIECE_BYTES and count:
+            return count
+    return len(lines)
+
+
+def _write(descriptor: int, size: int, data: bytes) -> None:
+    rest = memoryview(data)
+    try:
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, size)  # half a line would spoil the next one too
+        raise

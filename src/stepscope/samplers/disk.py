@@ -1,0 +1,152 @@
+"""Polls what the disks do, and how much room is left where a run writes."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from stepscope.devices.disks import disk_counts, disk_facts, whole_disks
+from stepscope.devices.kernel_files import PROC, SYS, told
+from stepscope.devices.mounts import mount_point, mounts, space
+from stepscope.devices.pace import Pace
+from stepscope.devices.pressure import Pressure
+from stepscope.devices.rates import Rates
+from stepscope.errors import ConfigError
+from stepscope.samplers.base import Sampler
+from stepscope.schema.sample import DeviceFacts, Metric, Sample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from stepscope.schema.sample import Reading, Watched
+
+ROOM_EVERY_S = 10.0
+DISKS_EVERY_S = 60.0
+
+
+class DiskSampler(Sampler):
+    """Each disk by itself, and all of them together as the device without a name.
+
+    Also the file systems that hold the store, the working directories of the watched processes, and the
+    `paths` of the settings: each is a device with the name of its mount point.
+    """
+
+    metrics = (
+        Metric("disk/read_bytes_per_second", "Bytes read from a disk, or from all of them."),
+        Metric("disk/write_bytes_per_second", "Bytes written to a disk, or to all of them."),
+        Metric("disk/reads_per_second", "Read operations a disk, or all of them, completed."),
+        Metric("disk/writes_per_second", "Write operations a disk, or all of them, completed."),
+        Metric("disk/busy_ratio", "Share of time in which a disk had anything to do."),
+        Metric("disk/wait_seconds", "Time an operation took on average, waiting for its turn included."),
+        Metric("disk/read_wait_seconds", "The same for reads alone."),
+        Metric("disk/write_wait_seconds", "The same for writes alone."),
+        Metric("disk/pressure_some_ratio", "Share of time in which some thread waited for a disk."),
+        Metric("disk/pressure_full_ratio", "Share of time in which all threads waited for a disk."),
+        Metric("disk/free_bytes", "Room that is left in a file system for ordinary users."),
+        Metric("disk/total_bytes", "Size of a file system."),
+        Metric("disk/used_ratio", "How full a file system is for ordinary users, as `df` tells it."),
+    )
+
+    def __init__(
+        self,
+        paths: Sequence[str] = (),
+        *,
+        _folder: Path | None = None,
+        _proc: Path = PROC,
+        _sys: Path = SYS,
+        _now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if isinstance(paths, str):
+            raise ConfigError(f"samplers.disk.paths is {paths!r}; it must be a list, such as [{paths!r}].")
+        folders = [*paths, *([] if _folder is None else [str(_folder)])]
+        self._paths = [os.path.realpath(folder) for folder in folders]
+        self._proc, self._sys = _proc, _sys
+        self._rates: Rates[str] = Rates(_now)
+        self._pressure = Pressure("io", _proc, _now)
+        self._room_pace, self._disks_pace = Pace(ROOM_EVERY_S, _now), Pace(DISKS_EVERY_S, _now)
+        self._names: frozenset[str] = frozenset()
+        self._disks: list[str] = []
+
+    def sample(self, watched: Sequence[Watched]) -> Iterator[Reading]:
+        """Reads all disks, and now and then the room on the file systems in use."""
+        counts = disk_counts(self._proc)
+        yield from self._new_disks(frozenset(counts))
+        rates = self._rates.since_last({name: counts[name] for name in self._disks})
+        yield from (Sample(_disk_values(one), name) for name, one in rates.items() if one)
+        yield from (Sample(wait, name) for name, one in rates.items() for wait in _waits(one))
+        total = {**_total_values(rates), **self._pressed()}
+        if total:
+            yield Sample(total)
+        if self._room_pace.is_due():
+            yield from self._room(watched)
+
+    def _new_disks(self, names: frozenset[str]) -> Iterator[DeviceFacts]:
+        """Finds out anew which devices are disks when any comes or goes, and now and then."""
+        if self._disks_pace.is_due() or names != self._names:
+            before, self._names, self._disks = self._disks, names, whole_disks(names, self._sys)
+            for name in self._disks:
+                if name not in before:
+                    yield DeviceFacts(name, disk_facts(name, self._sys))
+
+    def _pressed(self) -> dict[str, float]:
+        stalled = self._pressure.since_last()
+        return told(
+            {
+                "disk/pressure_some_ratio": stalled.get("some"),
+                "disk/pressure_full_ratio": stalled.get("full"),
+            }
+        )
+
+    def _room(self, watched: Sequence[Watched]) -> Iterator[Sample]:
+        mounted = mounts(self._proc)
+        folders = [*self._paths, *(_working_directory(one.pid, self._proc) for one in watched)]
+        points = {mount_point(folder, mounted) for folder in folders if folder is not None}
+        for point in sorted(point for point in points if point is not None):
+            room = space(point)
+            if room is not None:
+                values = {
+                    "disk/free_bytes": float(room.free_bytes),
+                    "disk/total_bytes": float(room.total_bytes),
+                    "disk/used_ratio": room.used_ratio,
+                }
+                yield Sample(values, point)
+
+
+def _working_directory(pid: int, proc: Path) -> str | None:
+    try:
+        return str((proc / str(pid) / "cwd").readlink())
+    except OSError:
+        return None
+
+
+def _disk_values(rates: Mapping[str, float]) -> dict[str, float]:
+    busy = rates.get("busy_seconds")
+    return told(
+        {
+            "disk/read_bytes_per_second": rates.get("read_bytes"),
+            "disk/write_bytes_per_second": rates.get("write_bytes"),
+            "disk/reads_per_second": rates.get("reads"),
+            "disk/writes_per_second": rates.get("writes"),
+            "disk/busy_ratio": None if busy is None else min(busy, 1.0),
+        }
+    )
+
+
+def _waits(rates: Mapping[str, float]) -> Iterator[dict[str, float]]:
+    """What an operation took; each kind by itself, since a disk may do none of it for a while."""
+    kinds = {"disk/read_wait_seconds": ("read",), "disk/write_wait_seconds": ("write",)}
+    for key, names in {"disk/wait_seconds": ("read", "write"), **kinds}.items():
+        done = sum(rates.get(f"{name}s", 0.0) for name in names)
+        if done and all(f"{name}_seconds" in rates for name in names):
+            yield {key: sum(rates[f"{name}_seconds"] for name in names) / done}
+
+
+def _total_values(rates: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    names = ("read_bytes", "write_bytes", "reads", "writes")
+    return {
+        f"disk/{name}_per_second": sum(one.get(name, 0.0) for one in rates.values())
+        for name in names
+        if rates
+    }

@@ -1,0 +1,125 @@
+"""Reads every GPU of the host: how busy, how full, how hot, how fast, and for whom it works."""
+
+from __future__ import annotations
+
+import functools
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from stepscope.devices.ancestry import owners_of, parent_of
+from stepscope.devices.find_gpus import GpusFound, find_gpus
+from stepscope.devices.gpu_metrics import METRICS, figures_of
+from stepscope.devices.gpu_recording import play_lines
+from stepscope.devices.gpu_watch import GpuWatch
+from stepscope.samplers.base import Sampler
+from stepscope.schema.sample import Metric, Notice, Sample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from stepscope.devices.gpu import GpuFacts, GpuProcess, GpuReading
+    from stepscope.schema.sample import Reading, Watched
+
+
+class GpuSampler(Sampler):
+    """Samples each GPU under its UUID; what a recording process takes of it goes to that process as well."""
+
+    metrics: ClassVar[tuple[Metric, ...]] = METRICS
+
+    def __init__(
+        self,
+        thorough_every_s: float = 10.0,
+        *,
+        performance_counters: bool = True,
+        played: str | None = None,
+        _find: Callable[..., GpusFound] = find_gpus,
+        _now: Callable[[], float] = time.monotonic,
+        _parent_of: Callable[[int], int | None] = parent_of,
+    ) -> None:
+        """Reads errors, links and limits, which change slowly, every `thorough_every_s`.
+
+        Without `performance_counters` (SM, tensor and memory activity, on Hopper and newer) those counters
+        are left to another profiler of the host. `played` names a file of recorded readings to show in place
+        of the GPUs that are there.
+        """
+        find = functools.partial(_find, performance_counters=performance_counters)
+        if played is not None:
+            find = functools.partial(_find_played, Path(played))
+        self._watch = GpuWatch(thorough_every_s, find, _now)
+        self._parent_of = _parent_of
+
+    def sample(self, watched: Sequence[Watched]) -> Iterable[Reading]:
+        """Reads all GPUs; one that does not answer costs no other."""
+        return list(self._sample(watched))
+
+    def close(self) -> None:
+        """Closes the GPUs."""
+        self._watch.close()
+
+    def _sample(self, watched: Sequence[Watched]) -> Iterator[Reading]:
+        answered: list[tuple[GpuFacts, GpuReading]] = []
+        for one in self._watch.read():
+            if isinstance(one, tuple):
+                answered.append(one)
+            else:
+                yield one
+        find_parent = functools.cache(self._parent_of)
+        for facts, reading in answered:
+            yield Sample(figures_of(reading), device=facts.uuid)
+            for owner, processes in _by_owner(reading.processes or (), watched, find_parent):
+                if taken := _taken(processes):
+                    yield Sample(taken, device=facts.uuid, owner=owner)
+        if len(answered) > 1:
+            yield Sample(_together(answered))
+
+
+def _find_played(path: Path) -> GpusFound:
+    try:
+        with path.open(encoding="utf-8") as lines:
+            return GpusFound(play_lines(lines), ())
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return GpusFound((), [Notice("gpu/played", f"The recording {path} cannot be played: {error!r}.")])
+
+
+def _by_owner(
+    processes: Iterable[GpuProcess], watched: Sequence[Watched], find_parent: Callable[[int], int | None]
+) -> list[tuple[Watched, list[GpuProcess]]]:
+    """The processes of a GPU that work for each recording process."""
+    owned: dict[Watched, list[GpuProcess]] = {}
+    for process in processes if watched else ():
+        for owner in owners_of(process.pid, watched, find_parent):
+            owned.setdefault(owner, []).append(process)
+    return list(owned.items())
+
+
+def _taken(processes: Sequence[GpuProcess]) -> dict[str, float]:
+    """What processes take of a GPU together; a figure that one of them lacks is left out."""
+    memory = _sum([process.memory_bytes for process in processes])
+    busy = _sum([process.utilization_ratio for process in processes])
+    taken = {}
+    if memory is not None:
+        taken["gpu/process_memory_bytes"] = memory
+    if busy is not None:
+        taken["gpu/process_utilization_ratio"] = min(busy, 1.0)
+    return taken
+
+
+def _together(answered: Sequence[tuple[GpuFacts, GpuReading]]) -> dict[str, float]:
+    """Several GPUs as one. The mean would hide one that is idle, so the least busy stands beside it."""
+    # Power and memory of a slice are part of its whole GPU's.
+    whole = [reading for facts, reading in answered if facts.parent_uuid is None]
+    busy = [one.utilization_ratio for _, one in answered if one.utilization_ratio is not None]
+    together = {
+        "gpu/total_power_watts": _sum([one.power_watts for one in whole]),
+        "gpu/total_memory_used_bytes": _sum([one.memory_used_bytes for one in whole]),
+        "gpu/mean_utilization_ratio": sum(busy) / len(busy) if busy else None,
+        "gpu/least_utilization_ratio": min(busy, default=None),
+    }
+    return {key: figure for key, figure in together.items() if figure is not None}
+
+
+def _sum(parts: Sequence[float | None]) -> float | None:
+    """A sum; None when a part of it is not known."""
+    known = [float(part) for part in parts if part is not None]
+    return sum(known) if known and len(known) == len(parts) else None

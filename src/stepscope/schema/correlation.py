@@ -1,0 +1,106 @@
+"""Ties the log lines of a run together: one id for each process, one trace for all of them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stepscope.schema.identity import Identity
+
+TRACE_VARIABLE = "TRACEPARENT"
+"""The variable in which other tools hand a trace to the processes they start."""
+
+_TRACE_PARENT = re.compile(
+    r"(?P<version>[0-9a-f]{2})-(?P<trace>[0-9a-f]{32})-(?P<span>[0-9a-f]{16})-(?P<flags>[0-9a-f]{2})(?P<more>-.*)?",
+    re.ASCII,
+)
+_LONGEST = 512
+
+
+@dataclass(frozen=True)
+class TraceParent:
+    """A trace that began outside, as a W3C `traceparent` states it."""
+
+    trace_id: str
+    span_id: str
+    flags: str = "00"
+
+    @classmethod
+    def parse(cls, text: str | None) -> TraceParent | None:
+        """Reads a `traceparent`; None for one that the standard calls invalid, as for none at all."""
+        found = None if text is None or len(text) > _LONGEST else _TRACE_PARENT.fullmatch(text.strip())
+        if found is None or found["version"] == "ff":
+            return None
+        if found["more"] is not None and found["version"] == "00":
+            return None
+        if not found["trace"].strip("0") or not found["span"].strip("0"):
+            return None
+        return cls(found["trace"], found["span"], found["flags"])
+
+    def __str__(self) -> str:
+        return f"00-{self.trace_id}-{self.span_id}-{self.flags}"
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """What every log line of one process says about where it belongs."""
+
+    run_id: str
+    segment: str
+    rank: int
+    trace_id: str
+    """Shared by all processes of a segment, or by all that an outer trace covers."""
+    span_id: str
+    """This process's own."""
+    parent: TraceParent | None = None
+    """The trace that was handed over; None where there was none."""
+
+    @property
+    def id(self) -> str:
+        """Run, segment and rank in one word."""
+        return f"{self.run_id}/{self.segment}/{self.rank}"
+
+
+def correlate(identity: Identity, pid: int, environment: Mapping[str, str]) -> Correlation:
+    """The correlation of a process, worked out without talking to another one.
+
+    A valid `TRACEPARENT` gives the trace. Without one it follows from run and segment, which all ranks on all
+    hosts agree on. The span follows from trace, segment, rank, host and process id.
+    """
+    parent = TraceParent.parse(environment.get(TRACE_VARIABLE))
+    trace_id = parent.trace_id if parent else _digest(32, "trace", identity.run_id, identity.segment)
+    mine = (trace_id, identity.segment, str(identity.rank), identity.host, str(pid))
+    return Correlation(
+        run_id=identity.run_id,
+        segment=identity.segment,
+        rank=identity.rank,
+        trace_id=trace_id,
+        span_id=_digest(16, "span", *mine),
+        parent=parent,
+    )
+
+
+def hand_over(identity: Identity, correlation: Correlation) -> dict[str, str]:
+    """The variables by which a process started elsewhere joins run, segment and trace.
+
+    A child on this host inherits an outer trace by itself; one started by ssh or a scheduler does not. The
+    span handed on stays the outer one: ours is known to log files alone, and nobody else could look it up.
+    """
+    handed = {
+        "STEPSCOPE_RUN": identity.name,
+        "STEPSCOPE_PROJECT": identity.project,
+        "STEPSCOPE_SEGMENT": identity.segment,
+    }
+    if correlation.parent is not None:
+        handed[TRACE_VARIABLE] = str(correlation.parent)
+    return handed
+
+
+def _digest(length: int, *parts: str) -> str:
+    text = "\0".join(parts).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(text).hexdigest()[:length]

@@ -1,0 +1,93 @@
+"""Tells a secret by its name: `HF_TOKEN` is one, `pad_token` and `token_file` are not."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_BETWEEN_WORDS = re.compile(r"[^a-z0-9]+")
+
+_FRAGMENTS = ("passw", "passphrase", "secret", "credential")
+"""Inside any word, as in PGPASSWORD."""
+
+
+def _any_of(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_WORDS = _any_of(
+    "apikey apitoken authkey authtoken accesskey accesstoken privatekey authorization bearer jwt cookie "
+    "cookies pwd sshpass salt hmac"
+)
+_KINDS_OF_KEY = _any_of(
+    "access account admin aes api app application auth client deploy encryption license master private "
+    "rsa service session shared signing ssh storage subscription"
+)
+_KINDS_OF_PASS = _any_of("admin db ftp http https mail mysql pg postgres proxy redis root smtp user")
+_KINDS_OF_AUTH = _any_of("basic http proxy redis rediscli")
+_KINDS_OF_TOKENS = _any_of("access api auth refresh bot hub")
+_BEFORE_HARMLESS_TOKEN = _any_of(
+    "additional audio begin bos byte cls completion decoder draft each end eos first forced image input "
+    "last mask max min next num of output pad padding per prompt reasoning sep separator special speech "
+    "start stop target text thinking time total unk video vision"
+)
+_AFTER_HARMLESS_TOKEN = _any_of(
+    "accuracy budget choice count counts dim drop dropout embed embedding embeddings entropy id ids idx "
+    "index latency len length level limit logit logits loss merging mixing per position positions prob "
+    "probs rate shift size throughput times type types"
+)
+_HARMLESS_ENDS = _any_of(
+    "arn count dir directory enabled endpoint env expires expiry field file filename folder hint len "
+    "length limit max min mode name path policy required ttl type uri url version"
+)
+_LONGEST = 200
+_FOR_NUMBERS_TOO = ("passw", "passphrase", "secret", "pwd", "sshpass")
+
+
+def is_secret_name(name: str) -> bool:
+    """Says whether a key, flag or variable of this name holds a secret."""
+    return _is_secret_name(name[-_LONGEST:])
+
+
+def hides_numbers(name: str) -> bool:
+    """Says whether even a plain number under this name is a secret: one may be a password, never a token."""
+    return any(fragment in word for word in _words(name[-_LONGEST:]) for fragment in _FOR_NUMBERS_TOO)
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_secret_name(name: str) -> bool:
+    words = _words(name)
+    if not words or words[-1] in _HARMLESS_ENDS:
+        return False
+    return any(map(_is_secret_word, words)) or _holds_token(words) or _holds_pair(words)
+
+
+def _words(name: str) -> list[str]:
+    return [word for word in _BETWEEN_WORDS.split(_HUMP.sub("_", name).lower()) if word]
+
+
+def _is_secret_word(word: str) -> bool:
+    return word in _WORDS or any(fragment in word for fragment in _FRAGMENTS)
+
+
+def _holds_token(words: list[str]) -> bool:
+    """Whether one word is a token that opens something, not one a model reads."""
+    for place, word in enumerate(words):
+        before = words[place - 1] if place else ""
+        after = words[place + 1] if place + 1 < len(words) else ""
+        if word == "tokens" and before in _KINDS_OF_TOKENS and after not in _AFTER_HARMLESS_TOKEN:
+            return True
+        if word == "token" and before not in _BEFORE_HARMLESS_TOKEN and after not in _AFTER_HARMLESS_TOKEN:
+            return True
+    return False
+
+
+def _holds_pair(words: list[str]) -> bool:
+    return any(
+        (second in {"key", "keys"} and first in _KINDS_OF_KEY)
+        or (second == "pass" and first in _KINDS_OF_PASS)
+        or (second == "auth" and first in _KINDS_OF_AUTH)
+        for first, second in itertools.pairwise(words)
+    )

@@ -1,0 +1,173 @@
+"""Tables of what a GPU costs by the hour and what a kilowatt-hour emits: ours, and the user's own."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stepscope.config import document
+from stepscope.config.shape import dotted
+from stepscope.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from stepscope.config.document import Document
+    from stepscope.config.sections import Energy
+    from stepscope.config.shape import Key
+
+PRICES = Path(__file__).with_name("prices.yaml")
+CARBON = Path(__file__).with_name("carbon.yaml")
+
+SLICE = re.compile(r"\bMIG\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class GpuPrice:
+    """What an hour of a GPU costs, says who, and since when."""
+
+    patterns: tuple[str, ...]
+    per_hour: float
+    currency: str
+    provider: str
+    offer: str
+    date: str
+    source: str
+
+
+@dataclass(frozen=True)
+class CarbonIntensity:
+    """What a kilowatt-hour emits in a region."""
+
+    region: str
+    name: str
+    grams_per_kwh: float
+    year: int | None
+    source: str
+
+
+@dataclass(frozen=True)
+class Tables:
+    """All prices, those that come first before the others, and all regions."""
+
+    gpus: tuple[GpuPrice, ...]
+    regions: Mapping[str, CarbonIntensity]
+    """By their names in capitals."""
+    other_names: Mapping[str, str]
+
+    def price_of(self, gpu: str) -> GpuPrice | None:
+        """The price of a GPU by its name; None when no pattern fits it."""
+        return next((one for one in self.gpus if any(fits(pattern, gpu) for pattern in one.patterns)), None)
+
+    def carbon_of(self, region: str) -> CarbonIntensity | None:
+        """What a kilowatt-hour emits in a region; None when it is not in the table."""
+        name = region.upper()
+        return self.regions.get(self.other_names.get(name, name))
+
+
+def fits(pattern: str, gpu: str) -> bool:
+    """Whether a pattern means a GPU: the whole name where it has * ? or [, else whole words of it.
+
+    Capitals do not matter. A slice of a GPU costs less than all of it, so it must be meant: by the word MIG.
+    """
+    if SLICE.search(gpu) and not SLICE.search(pattern):
+        return False
+    wanted, name = pattern.lower(), gpu.lower()
+    if any(sign in pattern for sign in "*?["):
+        return fnmatchcase(name, wanted)
+    return re.search(rf"(?<![a-z0-9]){re.escape(wanted)}(?![a-z0-9])", name) is not None
+
+
+def load_tables(settings: Energy) -> Tables:
+    """The tables as the settings change them: prices given there first, then the user's file, then ours."""
+    files = [] if settings.prices_file is None else [Path(settings.prices_file)]
+    files += [PRICES] if settings.region is None else [PRICES, CARBON]  # the latter takes a while to read
+    gpus = [
+        GpuPrice((pattern,), per_hour, settings.currency, "settings", "", "", "energy.gpu_price_per_hour")
+        for pattern, per_hour in settings.gpu_price_per_hour.items()
+    ]
+    regions: dict[str, CarbonIntensity] = {}
+    other_names: dict[str, str] = {}
+    for path in files:
+        table = _Table(document.read(path, str(path)))
+        gpus.extend(table.gpus())
+        for carbon, others in table.regions():
+            name = carbon.region.upper()
+            regions.setdefault(name, carbon)
+            for other in others:
+                other_names.setdefault(other.upper(), name)
+    return Tables(tuple(gpus), regions, other_names)
+
+
+class _Table:
+    """One file of prices, of regions, or of both; what is wrong in it is said with its line."""
+
+    def __init__(self, read: Document) -> None:
+        self._read = read
+        if read.problems:
+            raise ConfigError("\n".join(map(str, read.problems)))
+        for name in read.data:
+            if name not in ("gpus", "carbon", "sources"):
+                raise self._wrong((name,), "is not a part of such a file; it has gpus, carbon and sources")
+
+    def gpus(self) -> Iterator[GpuPrice]:
+        """Its prices, in their order."""
+        entries = self._read.data.get("gpus") or []
+        if not isinstance(entries, list):
+            raise self._wrong(("gpus",), "must be a list")
+        for number, entry in enumerate(entries):
+            key: Key = ("gpus", number)
+            fields = self._section(key, entry)
+            patterns = fields.get("patterns")
+            if not isinstance(patterns, list) or not patterns:
+                raise self._wrong((*key, "patterns"), "must be a list of patterns of GPU names")
+            yield GpuPrice(
+                tuple(map(str, patterns)),
+                self._number((*key, "price_per_hour"), fields),
+                str(fields.get("currency", "USD")),
+                str(fields.get("provider", self._read.name)),
+                str(fields.get("offer", "")),
+                str(fields.get("date", "")),
+                self._source(fields),
+            )
+
+    def regions(self) -> Iterator[tuple[CarbonIntensity, list[str]]]:
+        """Its regions, and the other names of each."""
+        for region, entry in self._section(("carbon",), self._read.data.get("carbon") or {}).items():
+            key: Key = ("carbon", region)
+            fields = self._section(key, entry)
+            year = fields.get("year")
+            if year is not None and type(year) is not int:
+                raise self._wrong((*key, "year"), f"is {year!r}; it must be a year")
+            others = fields.get("also") or []
+            if not isinstance(others, list):
+                raise self._wrong((*key, "also"), "must be a list of names")
+            name, grams = str(fields.get("name", region)), self._number((*key, "grams_per_kwh"), fields)
+            yield (
+                CarbonIntensity(region, name, grams, year, self._source(fields)),
+                [str(one) for one in others],
+            )
+
+    def _section(self, key: Key, entry: Any) -> dict[str, Any]:
+        if not isinstance(entry, dict):
+            raise self._wrong(key, "must be a section")
+        return entry
+
+    def _number(self, key: Key, fields: Mapping[str, Any]) -> float:
+        value: Any = fields.get(key[-1])
+        if type(value) not in (int, float) or not math.isfinite(value) or value < 0:
+            given = "is missing" if value is None else f"is {value!r}"
+            raise self._wrong(key, f"{given}; it must be a number, at least 0")
+        return float(value)
+
+    def _source(self, fields: Mapping[str, Any]) -> str:
+        """Where a figure comes from; one named among the sources is written out."""
+        source = str(fields.get("source", self._read.name))
+        return str(self._section(("sources",), self._read.data.get("sources") or {}).get(source, source))
+
+    def _wrong(self, key: Key, what: str) -> ConfigError:
+        return ConfigError(f"{self._read.origin_of(key)}: {dotted(key)} {what}.")

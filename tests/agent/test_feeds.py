@@ -1,0 +1,85 @@
+"""Exporters that run along get what is safe, once; one that fails harms no other."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+
+from stepscope.agent.feeds import Feeds, feeds_of
+from stepscope.config.sections import Settings
+from stepscope.exporters.base import Feed, Table
+from stepscope.schema.series import Source
+
+
+class Listening(Feed):
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.broken = False
+        self.closed = False
+
+    def take(self, table: Table) -> None:
+        if self.broken:
+            raise OSError("the pipe is gone")
+        self.heard += table.keys
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def rows(key: str) -> Table:
+    one = np.zeros(1, np.int64)
+    return Table(Source("run", "s", 0, "h"), [key], one, one, np.zeros((1, 1)))
+
+
+def test_rows_are_passed_on_when_they_are_safe_and_forgotten_rows_never() -> None:
+    listening = Listening()
+    feeds = Feeds({"one": listening})
+    feeds.note(rows("lost"))
+    feeds.forget()
+    feeds.note(rows("kept"))
+    assert listening.heard == []
+    feeds.pass_on()
+    feeds.pass_on()
+    assert listening.heard == ["kept"]
+
+
+def test_one_that_fails_rests_for_a_minute_and_takes_nothing_from_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = 0.0
+    broken, sound = Listening(), Listening()
+    broken.broken = True
+    feeds = Feeds({"broken": broken, "sound": sound}, now=lambda: clock)
+    for key in ("first", "second"):
+        feeds.note(rows(key))
+        feeds.pass_on()
+    broken.broken, clock = False, 61.0
+    feeds.note(rows("third"))
+    feeds.pass_on()
+    feeds.close()
+    assert sound.heard == ["first", "second", "third"]
+    assert broken.heard == ["third"]
+    assert caplog.text.count("The exporter broken failed, and rests for a minute: the pipe is gone") == 1
+    assert broken.closed
+    assert sound.closed
+
+
+def test_an_exporter_that_is_not_there_or_wrongly_set_is_named_and_left_out(
+    caplog: pytest.LogCaptureFixture, tmp_path
+) -> None:
+    settings = Settings(
+        exporters={
+            "telegraph": {},
+            "metrics_files": {"directory": str(tmp_path), "colour": 1},
+            "off": {"enabled": False},
+        }
+    )
+    with caplog.at_level(logging.WARNING):
+        assert feeds_of(settings) == {}
+    assert "There is no 'telegraph' in exporters; there are: " in caplog.text
+    assert (
+        "exporters.metrics_files has no option 'colour'; it has: directory, max_bytes, keep." in caplog.text
+    )
+    assert "off" not in caplog.text.replace("left out", "")

@@ -1,0 +1,196 @@
+"""What is read of the machine belongs to the runs on it, for as long as they live."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from stepscope import plugins
+from stepscope.agent import watching
+from stepscope.agent.sampling import Sampling
+from stepscope.agent.watching import Watching
+from stepscope.config.plain import to_dict
+from stepscope.config.sections import Sampler as SamplerSettings
+from stepscope.config.sections import Settings
+from stepscope.errors import StepscopeError
+from stepscope.samplers.base import Sampler
+from stepscope.schema.run import Process
+from stepscope.schema.sample import DeviceFacts, Metric, Notice, Reading, Sample, Watched
+from stepscope.schema.series import Selection
+from stepscope.store.sqlite import SqliteStore
+
+
+class Machine(Sampler):
+    interval_s = 0.01
+    metrics = (
+        Metric("power_watts", "Power of a device."),
+        Metric("resident_bytes", "Memory of a process."),
+    )
+
+    def sample(self, watched: Sequence[Watched]) -> Iterable[Reading]:
+        yield DeviceFacts("gpu-a", {"name": "Scripted", "index": 0})
+        yield Notice("no fan", "gpu-a has no fan.")
+        yield Sample({"power_watts": 250.0}, "gpu-a")
+        yield Sample({})
+        for one in watched:
+            yield Sample({"resident_bytes": float(one.pid)}, owner=one)
+
+
+@pytest.fixture
+def store(folder: Path) -> Iterator[SqliteStore]:
+    opened = SqliteStore(folder / "store.sqlite")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def machine(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watching]:
+    monkeypatch.setattr(watching, "KEEP_EVERY_S", 0.0)
+    made = Watching(store, Settings(), Sampling(["machine"], lambda *_: Machine()))
+    yield made
+    made.close()
+
+
+def process(store: SqliteStore, run: str, rank: int = 0, pid: int = 100, **changes: object) -> Process:
+    fields = {"segment": "s1", "host": "node1", "role": "rank", **changes}
+    made = Process(run_id=run, name=run, project="p", rank=rank, pid=pid, started_ns=1, **fields)
+    with store.transaction():
+        store.put_process(made)
+    return made
+
+
+def watch_until(machine: Watching, until, done) -> None:
+    def step() -> bool:
+        machine.keep()
+        return bool(done())
+
+    until(step)
+
+
+def keys(store: SqliteStore, run: str) -> list[str]:
+    return [info.key for info in store.keys(run, "seconds")]
+
+
+def test_figures_of_the_host_are_kept_with_every_run_and_a_process_has_its_own(
+    machine: Watching, store: SqliteStore, until
+) -> None:
+    machine.look_after([process(store, "one"), process(store, "two", pid=7), process(store, "two", 1, 8)])
+    watch_until(machine, until, lambda: len(keys(store, "one")) == 2 and len(keys(store, "two")) == 2)
+    for run in ("one", "two"):
+        (power,) = [source for source, known in store.sources(run).items() if "power_watts" in known]
+        assert (power.rank, power.host, power.device, power.axis) == (None, "node1", "gpu-a", "seconds")
+    own = {rank: store.points(Selection("two", "resident_bytes", rank=rank)).values[0] for rank in (0, 1)}
+    assert own == {0: 7.0, 1: 8.0}
+
+
+def test_facts_and_notices_are_told_once_to_each_run_also_to_one_that_comes_later(
+    machine: Watching, store: SqliteStore, until
+) -> None:
+    first = process(store, "one")
+    machine.look_after([first])
+    watch_until(machine, until, lambda: store.events("one"))
+    machine.look_after([first, process(store, "two")])
+    watch_until(machine, until, lambda: store.events("two"))
+    for run in ("one", "two"):
+        told = {event.kind: (event.rank, event.fields) for event in store.events(run)}
+        assert len(store.events(run)) == 2
+        assert told["device"] == (None, {"host": "node1", "device": "gpu-a", "name": "Scripted", "index": 0})
+        assert told["notice"] == (None, {"host": "node1", "text": "gpu-a has no fan."})
+
+
+def test_a_run_that_has_ended_gets_no_more_and_sampling_rests(
+    machine: Watching, store: SqliteStore, until
+) -> None:
+    machine.look_after([process(store, "one")])
+    watch_until(machine, until, lambda: keys(store, "one"))
+    machine.look_after([])
+    (info, _) = store.keys("one", "seconds")
+    machine.keep()
+    assert store.keys("one", "seconds")[0] == info
+
+
+def test_each_run_says_how_often_it_wants_to_be_sampled_and_the_most_eager_wins(
+    store: SqliteStore, until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, float]] = []
+    monkeypatch.setattr(Sampling, "direct", lambda _, intervals, __: asked.append(dict(intervals)))
+    machine = Watching(store, Settings(), Sampling(["machine", "other"], lambda *_: Machine()))
+
+    def wish(**settings: SamplerSettings) -> dict[str, object]:
+        return {"samplers": to_dict(Settings(samplers=settings))["samplers"]}
+
+    plain = process(store, "plain")
+    eager = process(store, "eager", facts=wish(machine=SamplerSettings(interval_s=0.005)))
+    modest = process(store, "modest", facts=wish(default=SamplerSettings(enabled=False)))
+    newer = process(store, "newer", facts={"samplers": {"machine": {"colour": "blue"}}})
+    machine.look_after([modest])
+    machine.look_after([modest, plain])
+    machine.look_after([modest, plain, eager, newer])
+    assert asked == [{}, {"machine": 0.01, "other": 0.01}, {"machine": 0.005, "other": 0.01}]
+
+
+def test_a_launcher_is_watched_only_until_its_rank_speaks_for_itself(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched: list[list[int]] = []
+    monkeypatch.setattr(Sampling, "direct", lambda _, __, found: watched.append([one.pid for one in found]))
+    machine = Watching(store, Settings(), Sampling([]))
+    launcher = process(store, "one", pid=10, role="launcher")
+    worker = process(store, "one", pid=12, role="worker")
+    machine.look_after([launcher, worker])
+    machine.look_after([launcher, worker, process(store, "one", pid=11)])
+    assert watched == [[10], [11]]
+
+
+def test_an_option_the_sampler_does_not_have_is_named_and_the_others_go_on(
+    store: SqliteStore, until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "KEEP_EVERY_S", 0.0)
+
+    def make(name: str, options: Mapping[str, object]) -> Sampler:
+        return Machine() if name == "machine" else plugins.make("samplers", name, Sampler, options)
+
+    wrong = {"cpu": SamplerSettings(options={"colour": "blue"})}
+    machine = Watching(store, Settings(samplers=wrong), Sampling(["cpu", "machine"], make))
+    machine.look_after([process(store, "one")])
+    watch_until(machine, until, lambda: keys(store, "one") and store.events("one"))
+    machine.close()
+    texts = [event.fields["text"] for event in store.events("one", "notice")]
+    assert any(text.startswith("samplers.cpu has no option 'colour'; it has: ") for text in texts)
+
+
+def test_an_unknown_sampler_is_an_error_that_names_the_known_ones() -> None:
+    with pytest.raises(StepscopeError, match="There is no 'telepathy' in samplers; there are: .*cpu"):
+        plugins.make("samplers", "telepathy", Sampler, {})
+
+
+def test_what_a_full_disk_refuses_is_kept_when_it_has_room_again(
+    machine: Watching, store: SqliteStore, until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.look_after([process(store, "one")])
+    full = True
+    append = store.append
+
+    def refuse(*arguments: object) -> None:
+        if full:
+            raise StepscopeError("no space left")
+        append(*arguments)
+
+    monkeypatch.setattr(store, "append", refuse)
+    refused = 0
+
+    def is_refused_often() -> bool:
+        nonlocal refused
+        try:
+            machine.keep()
+        except StepscopeError:
+            refused += 1
+        return refused > 5
+
+    until(is_refused_often)
+    full = False
+    machine.keep()
+    points = store.points(Selection("one", "power_watts"))
+    assert len(points) >= 3

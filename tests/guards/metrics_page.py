@@ -1,0 +1,32 @@
+"""Draws docs/metrics.md from what the samplers declare, with `python -m tests.guards.metrics_page`."""
+
+from __future__ import annotations
+
+from stepscope import plugins
+from stepscope.agent.own_cost import METRICS
+from stepscope.samplers.base import Sampler
+
+HEAD = """# Metrics
+
+What is read of a machine while a run is live, by sampler. A figure that a machine or a device does not give
+is absent, never zero. The unit stands at the end of the name: ratios are from 0 to 1, bytes are bytes, and
+what ends in `_total` counts up. How to read, export and set them: [Watching the machine](machine.md).
+
+Names are added, never changed.
+"""
+
+
+def drawn() -> str:
+    """The whole page."""
+    parts = [HEAD]
+    for name in plugins.names("samplers"):
+        metrics = plugins.load("samplers", name, Sampler).metrics
+        parts.append(f"\n## {name}\n\n| metric | meaning |\n|---|---|\n")
+        parts += [f"| `{metric.key}` | {metric.sentence} |\n" for metric in metrics]
+    parts.append("\n## What watching costs\n\n| metric | meaning |\n|---|---|\n")
+    parts += [f"| `{metric.key}` | {metric.sentence} |\n" for metric in METRICS]
+    return "".join(parts)
+
+
+if __name__ == "__main__":
+    print(drawn(), end="")
