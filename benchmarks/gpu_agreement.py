@@ -233,7 +233,7 @@ def watch(gpu: Gpu, figures: Sequence[Figure], seconds: float, record: Path | No
                 raise SystemExit("nvidia-smi failed in the middle of it.")
             for figure, value in zip(figures, shown, strict=True):
                 compare(figure, before, None if value is None else figure.theirs(value), after)
-            lines.append(to_line(round(time.monotonic() - began, 3), gpu.facts, after))
+            lines.append(to_line(round(time.monotonic() - began, 3), gpu.facts, before))
             time.sleep(max(0.0, due - time.monotonic()))
     finally:
         load.terminate()

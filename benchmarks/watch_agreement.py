@@ -52,7 +52,14 @@ COMPARED = (
     Compared("gpu/pcie_generation", "pcie.link.gen.current", 1),
     Compared("gpu/pcie_width", "pcie.link.width.current", 1),
 )
-MUST_SHOW = ("gpu/throttled_power_cap", "gpu/pcie_received_bytes_per_second", "gpu/energy_joules_total")
+MUST_SHOW = (
+    "gpu/throttled_power_cap",
+    "gpu/pcie_received_bytes_per_second",
+    "gpu/energy_joules_total",
+    "gpu/sm_active_ratio",
+    "gpu/tensor_active_ratio",
+    "gpu/dram_active_ratio",
+)
 MUST_LACK = ("gpu/fan_ratio",)
 
 

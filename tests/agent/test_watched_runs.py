@@ -129,3 +129,19 @@ def test_a_recording_that_cannot_be_played_is_named_and_costs_the_gpus_alone(
     (told,) = [event.fields["text"] for event in run.events("notice") if "recording" in event.fields["text"]]
     assert "nowhere.jsonl cannot be played: FileNotFoundError" in told
     assert any(info.key == "memory/used_bytes" for info in run.machine_keys())
+
+
+def test_many_ranks_are_watched_once_by_one_agent(start, until, folder: Path) -> None:
+    played = {"interval_s": 0.1, "played": str(RECORDING)}
+    config = {"samplers": {"default": {"interval_s": 0.1}, "gpu": played}}
+    launch = {"MASTER_ADDR": "here", "MASTER_PORT": "1", "WORLD_SIZE": "4"}
+    ranks = [start(TRAIN, json.dumps(config), 200, environment={**launch, "RANK": str(n)}) for n in range(4)]
+    for rank in ranks:
+        assert rank.wait(60) == 0
+    run = stepscope.open_store(folder).run("watched")
+    places = [source for source, keys in run.sources().items() if "gpu/power_watts" in keys]
+    assert [(place.rank, place.device) for place in places] == [(None, H200)]
+    pauses = run.series("gpu/power_watts").times
+    assert len(pauses) < 10 * (pauses[-1] - pauses[0]) + 5
+    of_processes = {source.rank for source, keys in run.sources().items() if "process/rss_bytes" in keys}
+    assert of_processes == {0, 1, 2, 3}

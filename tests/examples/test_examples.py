@@ -132,3 +132,37 @@ def test_every_example_is_named_in_the_overview() -> None:
     overview = (EXAMPLES / "README.md").read_text()
     for path in EXAMPLES.glob("*.py"):
         assert f"[{path.name}]({path.name})" in overview
+
+
+def test_machine_reads_the_machine_against_training_steps(
+    example: Callable[[str], str], read: Callable[[str], Run]
+) -> None:
+    printed = example("machine")
+    assert "memory of the training: " in printed
+    assert "  steps 0 to 63: processors " in printed
+    run = read("machine")
+    assert len(run.series("process/rss_bytes", rank=0, device="")) > 5
+
+
+def test_gpu_callback_records_its_steps_with_or_without_a_gpu(
+    folder: Path, read: Callable[[str], Run]
+) -> None:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "gpu_callback.py")],
+        env={**os.environ, "STEPSCOPE_DIR": str(folder)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert "steps: 200, files: " in done.stdout
+    run = read("gpu-callback")
+    assert len(run.series("loss")) == 200
+    assert {"gradient_norm", "throughput", "epoch"} <= keys_of(run)
+
+
+def test_structured_logs_tell_the_step_and_no_secret(example: Callable[[str], str]) -> None:
+    printed = example("structured_logs")
+    assert "training 0 29 epoch 2 done {'val_loss':" in printed
+    assert "https://[redacted:url]@data.example.com/set" in printed
+    assert "hunter2" not in printed

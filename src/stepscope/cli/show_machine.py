@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MOST_FIGURES = 40
 
 _UNITS: dict[str, Callable[[float], str]] = {
-    "_ratio": lambda value: f"{value:.0%}",
+    "_ratio": lambda value: f"{value:.0%}" if value >= 0.0995 or value == 0 else f"{value:.1%}",
     "_bytes_per_second": lambda value: f"{text.size(value)}/s",
     "_bytes": text.size,
     "_celsius": lambda value: f"{value:.0f} °C",
