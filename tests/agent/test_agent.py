@@ -24,6 +24,7 @@ from stepscope.config.plain import to_dict
 from stepscope.config.sections import Agent as AgentSettings
 from stepscope.config.sections import Retention, Settings
 from stepscope.config.sections import Store as StoreSettings
+from stepscope.errors import StoreError
 from stepscope.journal import layout
 from stepscope.journal.folder import JournalName, list_journals
 from stepscope.journal.reader import written_so_far
@@ -158,6 +159,36 @@ def test_an_agent_lingers_and_then_goes(folder: Path, store: SqliteStore) -> Non
     now.now += 0.2
     assert agent.idle
     agent.close()
+
+
+def test_a_process_is_watched_once_the_store_knows_it(folder: Path, store: SqliteStore) -> None:
+    name = JournalName("a-run", "seg", 0, os.getpid())
+    path = name.path(folder / "journal")
+    path.parent.mkdir(parents=True)
+    path.touch()
+    ingest = Ingest(folder, store)
+    ingest.tick()
+    assert ingest.processes_here() == []
+    path.unlink()
+    writer_for(folder, name).append_row({"loss": 1.0}, 0)
+    ingest.tick()
+    assert [process.pid for process in ingest.processes_here()] == [os.getpid()]
+
+
+def test_figures_that_cannot_be_kept_at_the_end_are_told_and_everything_is_let_go(
+    folder: Path, store: SqliteStore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = writer_for(folder, JournalName("a-run", "seg", 0, os.getpid()))
+    agent = Agent(folder, store, Settings())
+    agent.tick()
+
+    def refuse() -> None:
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(store, "transaction", refuse)
+    agent.close()
+    assert "The last figures of the machine are lost: the disk is full" in caplog.text
+    writer.close(None)
 
 
 def test_an_agent_applies_retention_when_it_begins(folder: Path, store: SqliteStore) -> None:

@@ -88,7 +88,10 @@ class Agent:
 
     def close(self) -> None:
         """Ends the watching and lets go of all files."""
-        self._watching.close()
+        try:
+            self._watching.close()
+        except (OSError, sqlite3.Error, StoreError) as error:
+            log.warning("The last figures of the machine are lost: %s", error)
         self._ingest.close()
         self._feeds.close()
         if self._wake is not None:

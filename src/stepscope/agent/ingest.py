@@ -70,8 +70,9 @@ class Ingest:
         return bool(self._followers)
 
     def processes_here(self) -> list[Process]:
-        """The processes of this host that may still write."""
-        return [follower.process for follower in self._followers.values() if follower.is_here]
+        """The processes of this host that may still write and that the store knows."""
+        here = [follower.process for follower in self._followers.values() if follower.is_here]
+        return [process for process in here if process.started_ns]
 
     def sync(self) -> None:
         """Asks the disk to keep all journals."""
