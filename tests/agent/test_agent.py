@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import shutil
@@ -27,7 +28,7 @@ from stepscope.config.sections import Store as StoreSettings
 from stepscope.errors import StoreError
 from stepscope.journal import layout
 from stepscope.journal.folder import JournalName, list_journals
-from stepscope.journal.reader import written_so_far
+from stepscope.journal.reader import JournalReader, written_so_far
 from stepscope.schema.series import Selection
 from stepscope.store.sqlite import SqliteStore
 from tests.journal.writing import NAME, writer_for
@@ -130,6 +131,36 @@ def test_a_journal_that_cannot_be_understood_does_not_keep_others_from_the_store
 
     assert len(store.points(Selection("a-run", "loss"))) == 1
     assert "Left alone" in caplog.text
+
+
+def test_what_is_written_while_a_file_is_read_is_never_kept_after_what_came_later(
+    folder: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = writer_for(folder, segment_bytes=65536)
+    read, steps = JournalReader.read, iter(range(100_000))
+
+    def log(rows: int) -> None:
+        for step in itertools.islice(steps, rows):
+            writer.append_row({"loss": 1.0}, step)
+            writer.prepare()  # the next file is there before this one is full
+
+    def read_and_go_on(reader: JournalReader, **options: bool) -> object:
+        found = read(reader, **options)
+        log(700)  # a file holds about 1,600 of them
+        return found
+
+    log(1000)
+    ingest = Ingest(folder, store, is_alive=lambda _: True)
+    monkeypatch.setattr(JournalReader, "read", read_and_go_on)
+    for _ in range(12):
+        ingest.tick()
+    monkeypatch.undo()
+    writer.close({"status": "finished", "reason": ""})
+    while ingest.tick() or ingest.live:
+        pass
+    kept = store.points(Selection(NAME.run_id, "loss")).steps.tolist()
+    assert len(kept) > 8000
+    assert kept == list(range(len(kept)))
 
 
 def test_an_opening_lost_to_damage_costs_the_name_not_the_data(folder: Path, store: SqliteStore) -> None:

@@ -75,8 +75,11 @@ class Follower:
             self._batches.append((reader, batch))
             self._end_is_known |= any(kind == layout.END for kind, _ in batch.notes)
             self.caught_up = self.caught_up and batch.last
-            if final and batch.last:
-                self._done_with.append(path)
+            if not (final and batch.last):
+                # What comes later in time lies in the files after this one, which may have begun meanwhile.
+                self.caught_up = self.caught_up and (final or not reader.closed_by_writer())
+                break
+            self._done_with.append(path)
         finished = self._dead or self._end_is_known
         self.ended = finished and len(self._done_with) == len(files)
         return self.ended or self._has_news() or self._changes_status()
