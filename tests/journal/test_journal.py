@@ -15,7 +15,7 @@ import pytest
 
 from stepscope.errors import JournalError, TooManyKeys
 from stepscope.journal import layout
-from stepscope.journal.folder import bytes_on_disk, list_journals, parse
+from stepscope.journal.folder import bytes_on_disk, files_of, list_journals, parse
 from stepscope.journal.reader import JournalReader
 from tests.journal.writing import NAME, Clock, lost_in, read_all, steps_of, writer_for
 
@@ -278,3 +278,8 @@ def test_a_leftover_file_of_a_process_with_the_same_number_is_not_touched(folder
 
     assert steps_of(read_all(folder)) == [1, 2]
     assert os.listdir(folder / "journal" / NAME.run_id).__len__() == 2
+
+
+def test_a_folder_that_the_agent_has_just_removed_holds_no_files(folder: Path) -> None:
+    assert files_of(folder, NAME) == []
+    assert list(list_journals(folder)) == []

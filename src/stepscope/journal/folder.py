@@ -75,8 +75,8 @@ def _entries(folder: str | Path) -> list[str]:
 
 def files_of(store: Path, name: JournalName) -> list[Path]:
     """One process's files that have not been read to their end."""
-    pattern = f"{name.segment}-r{name.rank}-{name.pid}.[0-9]*"
-    return list((journals_of(store) / name.run_id).glob(pattern))
+    found = [Path(entry) for entry in _entries(journals_of(store) / name.run_id)]
+    return [path for path in found if (one := parse(path)) is not None and one.stem == name.stem]
 
 
 def bytes_on_disk(store: Path, name: JournalName) -> int:
