@@ -11,10 +11,12 @@ if TYPE_CHECKING:
 
     from stepscope.errors import StepscopeError
     from stepscope.metrics_database import MetricsDatabase
+    from stepscope.profiling.model import ModelProfiler
     from stepscope.reading import open_store
     from stepscope.recorder.callback import TrainingMonitorCallback
     from stepscope.recorder.collector import RealTimeMetricsCollector
     from stepscope.recorder.gpu_monitor import GPUMonitor
+    from stepscope.recorder.gradient_monitor import GradientMonitor
     from stepscope.recorder.monitor import TrainingMonitor
     from stepscope.schema.record import TrainingMetrics
 
@@ -22,7 +24,9 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "GPUMonitor": "stepscope.recorder.gpu_monitor",
+    "GradientMonitor": "stepscope.recorder.gradient_monitor",
     "MetricsDatabase": "stepscope.metrics_database",
+    "ModelProfiler": "stepscope.profiling.model",
     "open_store": "stepscope.reading",
     "RealTimeMetricsCollector": "stepscope.recorder.collector",
     "StepscopeError": "stepscope.errors",
@@ -34,7 +38,9 @@ _HOMES = {
 __all__ = [  # noqa: RUF022 - sorted as people read
     "__version__",
     "GPUMonitor",
+    "GradientMonitor",
     "MetricsDatabase",
+    "ModelProfiler",
     "open_store",
     "RealTimeMetricsCollector",
     "StepscopeError",

@@ -44,6 +44,10 @@ class JournalError(StepscopeError):
     """A journal cannot be written, or is not one of ours."""
 
 
+class ValuesOnDevice(JournalError):
+    """A row has numbers that lie on a GPU; packing them would wait for it."""
+
+
 class TooManyKeys(JournalError):
     """A run has reached its limit of metric names."""
 

@@ -167,3 +167,15 @@ def test_structured_logs_tell_the_step_and_no_secret(example: Callable[[str], st
     assert "training 0 29 epoch 2 done {'val_loss':" in printed
     assert "https://[redacted:url]@data.example.com/set" in printed
     assert "hunter2" not in printed
+
+
+@needs_torch
+def test_gradients_names_the_network_whose_first_layers_hardly_learn(example: Callable[[str], str]) -> None:
+    printed = example("gradients")
+    assert "relu: gradient of the first layer" in printed
+    assert "  vanishing: " in printed.partition("sigmoid:")[2]
+
+
+@needs_torch
+def test_profile_model_measures_a_model(example: Callable[[str], str]) -> None:
+    assert len(example("profile_model").splitlines()) > 3

@@ -20,7 +20,7 @@ ROOMS = [
     "exporters",
     "views",
 ]
-ROOMS += ["launcher", "cli"]
+ROOMS += ["profiling", "launcher", "cli"]
 
 
 def first_line(path: Path) -> str:

@@ -12,8 +12,8 @@ from stepscope.cli.main import FINE
 from stepscope.cli.text import duration, emit, number, say
 from stepscope.config.find import settings_for
 from stepscope.reading import open_store
+from stepscope.recorder.chain import STEP_SECONDS, phase_key
 from stepscope.recorder.monitor import TrainingMonitor
-from stepscope.recorder.phases import STEP_SECONDS, phase_key
 from stepscope.recorder.whoami import identify
 
 if TYPE_CHECKING:

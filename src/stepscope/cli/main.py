@@ -19,6 +19,7 @@ COMMANDS = {
     "demo": "Train a small model and watch it.",
     "run": "Give any command a run, without editing it.",
     "watch": "Watch a machine, with or without a training on it.",
+    "profile": "Say where the time of a Python command goes, operation by operation.",
     "runs": "List the runs of a store.",
     "show": "Show one run: status, metrics, events.",
     "export": "Write a run as CSV, JSON, JSONL or Parquet.",

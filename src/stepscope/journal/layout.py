@@ -32,7 +32,8 @@ offset size    meaning
 
 Payloads: ``KEYS`` a JSON list of names; ``ROW`` monotonic time in ns, step, one float64 a key;
 ``EVENT``, ``OPEN`` and ``END`` a JSON object; ``ARRAY`` the length of a JSON object, that object, raw
-bytes; ``PAD`` nothing. JSON is padded with blanks.
+bytes; ``PAD`` nothing; ``VOID`` nothing either, in the place of a frame that went to the next file with a
+number of its own there. JSON is padded with blanks.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ JSON_LENGTH: Final = struct.Struct("<Q")
 MIN_FRAME: Final = HEAD.size + TRAILER.size
 MAX_FRAME: Final = 0xFFFF * 8
 
-KEYS, ROW, EVENT, ARRAY, OPEN, END, PAD = range(1, 8)
+KEYS, ROW, EVENT, ARRAY, OPEN, END, PAD, VOID = range(1, 9)
 CARRY_DATA: Final = frozenset({ROW, EVENT, ARRAY, OPEN, END})
 NO_SEQUENCE: Final = 0xFFFFFFFF
 

@@ -293,7 +293,7 @@ class _Scan:
             self.arrays.append(payload)
         elif kind in layout.CARRY_DATA:
             self.notes.append((kind, payload))
-        if kind in layout.CARRY_DATA:
+        if kind in layout.CARRY_DATA or kind == layout.VOID:
             self._count(self.at)
 
     def _count(self, end: int) -> None:

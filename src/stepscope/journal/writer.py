@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from stepscope.errors import JournalError, TooManyKeys
+from stepscope.errors import JournalError, TooManyKeys, ValuesOnDevice
 from stepscope.journal import layout
 from stepscope.journal.segment import MemorySegment
 
@@ -68,6 +69,7 @@ class JournalWriter:
             sequence = segment.next_sequence()
             segment.write(row + _pack_trailer(crc32(row, sequence), sequence))
         except (ValueError, OSError):
+            self._void(segment, sequence)
             if self._advance(segment):
                 self.append_row(metrics, step)
             return
@@ -152,8 +154,17 @@ class JournalWriter:
         sequence = segment.next_sequence()
         if self._write(segment, layout.frame(kind, payload, sequence)):
             segment.committed[1] = sequence + 1
-        elif self._segment is not segment:
-            self._append_numbered(kind, payload)
+        else:
+            self._void(segment, sequence)
+            if self._segment is not segment:
+                self._append_numbered(kind, payload)
+
+    def _void(self, segment: Segment, sequence: int) -> None:
+        """Says that a number was taken in vain: a shorter frame of another thread may still find room."""
+        with contextlib.suppress(ValueError, OSError):
+            segment.write(layout.frame(layout.VOID, b"", sequence))
+            segment.committed[0] = segment.tell()
+            segment.committed[1] = sequence + 1
 
     def _write(self, segment: Segment, frames: bytes) -> bool:
         if len(frames) > segment.size - layout.HEADER_BYTES:
@@ -222,7 +233,9 @@ def _key_set(metrics: Mapping[Any, Any], set_id: int) -> KeySet:
     pack = _packers.get(count)
     if pack is None:
         pack = _packers[count] = layout.row_struct(count).pack
-    if any(_has_item(value) for value in metrics.values()):
+    if any(getattr(value, "is_cuda", False) is True for value in metrics.values()):
+        pack = functools.partial(_pack_unless_on_device, pack)
+    elif any(_has_item(value) for value in metrics.values()):
         pack = functools.partial(_pack_items, pack)
     return pack, layout.head_word(layout.ROW, layout.row_length(count), set_id)
 
@@ -230,6 +243,13 @@ def _key_set(metrics: Mapping[Any, Any], set_id: int) -> KeySet:
 def _pack_items(pack: Callable[..., bytes], *fields: Any) -> bytes:
     """Packs arrays and tensors of one element by their item, without the warning a conversion gives."""
     return pack(*(field.item() if _has_item(field) else field for field in fields))
+
+
+def _pack_unless_on_device(pack: Callable[..., bytes], *fields: Any) -> bytes:
+    """Packs what is at hand; refuses what would have to be waited for, and comes again as plain numbers."""
+    if any(getattr(field, "is_cuda", False) is True for field in fields):
+        raise ValuesOnDevice("these numbers lie on a GPU")
+    return _pack_items(pack, *fields)
 
 
 def _has_item(value: object) -> bool:

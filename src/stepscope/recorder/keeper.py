@@ -1,4 +1,4 @@
-"""Looks after the journal beside the training: next file, return of the disk, a dead agent."""
+"""Looks after the journal beside the training: next file, late numbers, return of the disk, a dead agent."""
 
 from __future__ import annotations
 
@@ -19,9 +19,15 @@ AGENT_PERIOD_S = 5.0
 class Keeper:
     """A thread that wakes twice a second and is otherwise not there."""
 
-    def __init__(self, writer: JournalWriter, ensure_agent: Callable[[], None], guard: Guard) -> None:
+    def __init__(
+        self,
+        writer: JournalWriter,
+        ensure_agent: Callable[[], None],
+        drain: Callable[[], None],
+        guard: Guard,
+    ) -> None:
         self._writer, self._guard = writer, guard
-        self._ensure_agent = ensure_agent
+        self._ensure_agent, self._drain = ensure_agent, drain
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stepscope-keeper", daemon=True)
         self._thread.start()
@@ -37,6 +43,7 @@ class Keeper:
             try:
                 self._writer.prepare()
                 self._writer.recover()
+                self._drain()
                 if time.monotonic() - checked_at >= AGENT_PERIOD_S:
                     self._ensure_agent()
                     checked_at = time.monotonic()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stepscope.config.find import settings_for
-from stepscope.errors import RecorderError
+from stepscope.errors import RecorderError, ValuesOnDevice
 from stepscope.recorder.anonymity import privacy_of
 from stepscope.recorder.guard import Guard
 from stepscope.recorder.last_words import outcome
@@ -19,16 +19,20 @@ from stepscope.schema.identity import run_id
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from types import TracebackType
 
     from stepscope.config.find import Source
+    from stepscope.profiling.window import ProfilerWindow
+    from stepscope.recorder.anatomy import Anatomy
     from stepscope.recorder.logs import StructuredLogs
     from stepscope.schema.record import TrainingMetrics
 
 Batch = TypeVar("Batch")
 
 STORE_FOLDER = ".stepscope"
+
+_ON_DEVICE = ValuesOnDevice("the loss lies on a GPU")
 
 
 class TrainingMonitor:
@@ -68,6 +72,9 @@ class TrainingMonitor:
         self._epochs_begun = 0
         self._stats = StepStats()
         self._logs: StructuredLogs | None = None
+        self._anatomy: Anatomy | None = None
+        self._windows: list[ProfilerWindow] = []
+        self._follows_late_losses = False
 
     @property
     def run_id(self) -> str:
@@ -103,6 +110,7 @@ class TrainingMonitor:
             self.logs.start(self.identity)
         self._recording = Recording(self.identity, self._folder, self.settings, self._guard)
         self._append = self._recording.writer.append_row
+        self._recording.on_resolved = self._follow_late_loss
         self._recording.begin(on_end=self.stop_monitoring)
         monitors.add(self)
 
@@ -111,6 +119,9 @@ class TrainingMonitor:
         recording, self._recording = self._recording, None
         if recording is None:
             return
+        self.unwatch()
+        while self._windows:
+            self._windows.pop().close()
         self._append = self._append_unstarted
         self._was_stopped = True
         monitors.discard(self)
@@ -131,9 +142,19 @@ class TrainingMonitor:
         trace: TracebackType | None,
     ) -> None:
         status, reason = outcome(error)
-        if error is not None and status == "failed" and self._logs is not None:
-            self._logs.failed(error)
+        if error is not None and status == "failed":
+            self._tell_of_failure(error)
         self.stop_monitoring(status, reason)
+
+    def _tell_of_failure(self, error: BaseException) -> None:
+        if self._logs is not None:
+            self._logs.failed(error)
+        if self._anatomy is not None:
+            from stepscope.recorder.out_of_memory import describe_out_of_memory  # lazy: few come here
+
+            told = describe_out_of_memory(error, self._anatomy.witness)
+            if told is not None:
+                self.event("out_of_memory", **told)
 
     def log(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         """Records numbers of a step.
@@ -173,7 +194,14 @@ class TrainingMonitor:
             metrics["learning_rate"] = learning_rate
         if custom_metrics:
             metrics.update(custom_metrics)
-        self._stats.add(loss if type(loss) is float else as_number(loss))
+        if getattr(loss, "is_cuda", False) is True:
+            self._stats.add(None)  # followed when it has come from the GPU
+            self._follows_late_losses = True
+            if self._recording is not None:
+                self._log_with_care(metrics, self._step if step is None else step, _ON_DEVICE)
+                return
+        else:
+            self._stats.add(loss if type(loss) is float else as_number(loss))
         self.log(metrics, step)
 
     def log_training_metrics(self, metrics: TrainingMetrics) -> None:
@@ -199,16 +227,8 @@ class TrainingMonitor:
 
     def get_performance_summary(self) -> dict[str, Any]:
         """How the run fares, for people and scripts to print."""
-        elapsed_s = self._stats.elapsed_s
-        return {
-            "run": self.identity.name,
-            "run_id": self.run_id,
-            "steps": self._stats.steps,
-            "elapsed_seconds": elapsed_s,
-            "steps_per_second": self._stats.steps / elapsed_s if elapsed_s > 0 else 0.0,
-            "loss": self._stats.as_dict(),
-            "dropped": 0 if self._recording is None else self._recording.writer.dropped,
-        }
+        dropped = 0 if self._recording is None else self._recording.writer.dropped
+        return {"run": self.identity.name, "run_id": self.run_id, **self._stats.summary(), "dropped": dropped}
 
     def phase(self, name: str) -> Phase:
         """Times a block as a named part of the step in hand."""
@@ -217,7 +237,39 @@ class TrainingMonitor:
     def batches(self, loader: Iterable[Batch]) -> Batches[Batch]:
         """Wraps a data loader: its batches become the steps, its passes the epochs."""
         self._stride = 0
-        return Batches(loader, self)
+        return Batches(loader, self, self._anatomy)
+
+    def watch(self, model: Any, optimizer: Any = None) -> None:
+        """Times every step phase by phase: data, transfer, forward, backward, optimizer and the rest.
+
+        Hooks go on the model, its inner modules left alone, and on the optimizer (or several, in a list;
+        without one, on whichever steps). `unwatch`, or the end of the run, takes them away again.
+        """
+        try:
+            from stepscope.recorder.anatomy import Anatomy  # lazy: it needs torch, which a model brings along
+
+            if self._anatomy is None:
+                self._anatomy = Anatomy(
+                    self.record_now, self._record_late, self.event, lambda: self._step, self._guard
+                )
+            self._anatomy.watch(model, optimizer)
+        except Exception as error:  # noqa: BLE001 - a model of any kind may be handed over, training goes on
+            self._guard.complain("watch", f"The model cannot be watched: {error!r}", error)
+
+    def profile(self, **options: Any) -> ProfilerWindow:
+        """A `ProfilerWindow` on chosen epochs and steps, with its options: call its `step` once a step."""
+        from stepscope.profiling.window import ProfilerWindow, WindowOptions  # lazy: few profile
+
+        usual = {"directory": self._folder / "profiles", "options": WindowOptions(rank=self.identity.rank)}
+        window = ProfilerWindow(**{**usual, **options})
+        self._windows.append(window)
+        return window
+
+    def unwatch(self) -> None:
+        """Takes all hooks away: model and optimizer are as they were."""
+        anatomy, self._anatomy = self._anatomy, None
+        if anatomy is not None:
+            anatomy.close()
 
     def event(self, kind: str, **fields: Any) -> None:
         """Marks a moment of the run."""
@@ -244,6 +296,30 @@ class TrainingMonitor:
         except Exception as error:  # noqa: BLE001 - training goes on whatever happens here
             self._log_with_care(metrics, self._step, error)
 
+    def _record_late(self, metrics: Mapping[str, Any], step: int) -> None:
+        try:
+            self._append(metrics, step)
+        except Exception as error:  # noqa: BLE001 - training goes on whatever happens here
+            self._guard.complain("late", f"Figures of step {step} were not recorded: {error!r}", error)
+
+    def record_tensor(self, keys: Sequence[str], values: Any) -> None:
+        """Records the elements of a tensor under these keys for the step in hand.
+
+        One on a GPU is copied aside now and read steps later; nothing waits for it.
+        """
+        try:
+            if getattr(values, "is_cuda", False) is True:
+                if self._recording is not None:
+                    self._recording.defer_vector(keys, values, self._step)
+            else:
+                self.record_now(dict(zip(keys, values.detach().reshape(-1).tolist(), strict=True)))
+        except Exception as error:  # noqa: BLE001 - training goes on whatever happens here
+            self._guard.complain("tensor", f"A tensor was not recorded: {error!r}", error)
+
+    def _follow_late_loss(self, metrics: Mapping[Any, Any]) -> None:
+        if self._follows_late_losses and "loss" in metrics:
+            self._stats.follow(metrics["loss"])
+
     def _log_with_care(self, metrics: Any, step: Any, error: Exception) -> None:
         """Keeps what can be kept of a call that could not be recorded as it came."""
         if self._recording is None:
@@ -255,7 +331,10 @@ class TrainingMonitor:
             )
             whole = self._step
         try:
-            self._recording.append_with_care(metrics, whole)
+            if isinstance(error, ValuesOnDevice):
+                self._recording.defer(metrics, whole)
+            else:
+                self._recording.append_with_care(metrics, whole)
         except RecorderError:
             raise
         except Exception as failure:  # noqa: BLE001 - training goes on whatever happens here
@@ -299,6 +378,9 @@ class TrainingMonitor:
         self.identity = state["identity"]
         self._guard = Guard(strict=False)
         self._logs = None
+        self._anatomy = None
+        self._windows = []
+        self._follows_late_losses = False
         self._step, self._stride = state["step"], 1
         self._epoch = self._epochs_begun = 0
         self._stats = StepStats()

@@ -5,18 +5,15 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from stepscope.recorder.chain import DATA, OTHER, STEP_SECONDS, phase_key
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
+    from stepscope.recorder.anatomy import Anatomy
+
 Batch_co = TypeVar("Batch_co", covariant=True)
-
-STEP_SECONDS = "step_seconds"
-
-
-def phase_key(name: str) -> str:
-    """The key under which a phase's seconds are recorded."""
-    return f"phase/{name}_seconds"
 
 
 class Phase:
@@ -56,14 +53,38 @@ class StepClock(Protocol):
 class Batches(Generic[Batch_co]):
     """A data loader whose batches are steps; each pass over it is an epoch."""
 
-    def __init__(self, loader: Iterable[Batch_co], clock: StepClock) -> None:
+    def __init__(self, loader: Iterable[Batch_co], clock: StepClock, anatomy: Anatomy | None = None) -> None:
         self._loader = loader
         self._clock = clock
+        self._anatomy = anatomy
 
     def __len__(self) -> int:
         return len(self._loader)  # type: ignore[arg-type]  # as the loader does, this raises if it must
 
     def __iter__(self) -> Iterator[Batch_co]:
+        return self._timed() if self._anatomy is None else self._taken_apart(self._anatomy)
+
+    def _taken_apart(self, anatomy: Anatomy) -> Iterator[Batch_co]:
+        """Batches whose steps are timed phase by phase; several may make one step."""
+        self._clock.begin_epoch()
+        source = iter(self._loader)
+        anatomy.begin_pass(source)
+        enter, end_batch, next_step = anatomy.chain.enter, anatomy.end_batch, self._clock.next_step
+        in_hand = anatomy.witness.batch
+        try:
+            enter(DATA)
+            for batch in source:
+                in_hand.held = batch
+                enter(OTHER)
+                yield batch
+                in_hand.held = None
+                if end_batch():
+                    next_step()
+                enter(DATA)
+        finally:
+            anatomy.end_pass()
+
+    def _timed(self) -> Iterator[Batch_co]:
         clock, data_key = self._clock, phase_key("data")
         clock.begin_epoch()
         source = iter(self._loader)

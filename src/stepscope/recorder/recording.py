@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stepscope.config.sections import Settings
+    from stepscope.recorder.deferred import Deferred
     from stepscope.recorder.guard import Guard
     from stepscope.recorder.monitor import TrainingMonitor
     from stepscope.schema.identity import Identity
@@ -56,6 +57,9 @@ class Recording:
         self._guard, self._role, self._command = guard, role, command
         self._privacy = privacy_of(settings.privacy)
         self._lazy_writer: JournalWriter | None = None
+        self._deferred: dict[Any, Deferred] = {}
+        self.on_resolved: Callable[[Mapping[Any, Any]], None] = lambda _: None
+        """Told of rows that came late from a GPU."""
         self._keeper: Keeper | None = None
         self._last_words: LastWords | None = None
 
@@ -75,7 +79,7 @@ class Recording:
         """Starts what a rank has and a worker has not: an agent, a keeper, last words."""
         self._keep_out_of_version_control()
         self._ensure_agent()
-        self._keeper = Keeper(self.writer, self._ensure_agent, self._guard)
+        self._keeper = Keeper(self.writer, self._ensure_agent, self._drain, self._guard)
         name = self._journal_name().path(journals_of(self._folder))
         self._last_words = LastWords(path_beside(name), on_end)
         self._last_words.install()
@@ -92,11 +96,19 @@ class Recording:
             self._keeper.stop()
         if self._lazy_writer is None:
             return
+        self._flush()
         self.writer.close({"status": status, "reason": reason, "exit_code": exit_code})
         if self._last_words is not None:
             self._last_words.uninstall()
         if self._role != "worker":
             self._wait_for_store()
+
+    def _flush(self) -> None:
+        try:
+            for deferred in self._deferred.values():
+                deferred.flush()
+        except Exception as error:  # noqa: BLE001 - a GPU that has failed tells so in its own way
+            self._guard.complain("deferred", f"The last numbers on the GPU are lost: {error!r}", error)
 
     def note(self, fields: Mapping[str, Any]) -> None:
         """Records an event."""
@@ -104,6 +116,30 @@ class Recording:
             self.writer.append_json(layout.EVENT, redact_mapping(fields))
         except Exception as error:  # noqa: BLE001 - a field's own text may raise anything
             self._guard.complain("event", f"The event {fields['kind']!r} is lost: {error}", error)
+
+    def defer(self, metrics: Mapping[Any, Any], step: int) -> None:
+        """Records a row of which some numbers lie on a GPU, when they have come from there."""
+        device = next(value.device for value in metrics.values() if getattr(value, "is_cuda", False))
+        self._deferral(device).put(metrics, step)
+
+    def defer_vector(self, keys: Sequence[str], values: Any, step: int) -> None:
+        """The same for the elements of one tensor."""
+        self._deferral(values.device).put_vector(keys, values, step)
+
+    def _deferral(self, device: Any) -> Deferred:
+        if device not in self._deferred:
+            from stepscope.recorder.deferred import Deferred  # lazy: only where there is a GPU
+
+            self._deferred[device] = Deferred(device, self._append_resolved)
+        return self._deferred[device]
+
+    def _drain(self) -> None:
+        for deferred in list(self._deferred.values()):
+            deferred.drain()
+
+    def _append_resolved(self, metrics: Mapping[Any, Any], step: int) -> None:
+        self.writer.append_row(metrics, step)
+        self.on_resolved(metrics)
 
     def append_with_care(self, metrics: Any, step: int) -> None:
         """Records numbers, arrays and texts each in their way, and says what cannot be kept."""

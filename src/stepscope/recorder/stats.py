@@ -23,8 +23,11 @@ class StepStats:
     def add(self, loss: float | None) -> None:
         """Counts a step."""
         self.steps += 1
-        if loss is None:
-            return
+        if loss is not None:
+            self.follow(loss)
+
+    def follow(self, loss: float) -> None:
+        """Takes in the loss of a step that was counted."""
         self._current = loss
         if self._losses == 0:
             self._least = self._greatest = loss
@@ -46,6 +49,16 @@ class StepStats:
             "max_loss": self._greatest,
             "total_steps": self.steps,
             "training_time": self.elapsed_s,
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """Steps, their pace, and the figures of the loss."""
+        elapsed_s = self.elapsed_s
+        return {
+            "steps": self.steps,
+            "elapsed_seconds": elapsed_s,
+            "steps_per_second": self.steps / elapsed_s if elapsed_s > 0 else 0.0,
+            "loss": self.as_dict(),
         }
 
     @property

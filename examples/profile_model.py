@@ -1,0 +1,84 @@
+"""Profiles a small model four ways: a training window, inference, smaller numbers, its data loader.
+
+Needs torch: pip install 'stepscope[torch]'
+"""
+
+import sys
+from typing import Any
+
+from stepscope.profiling.batches_taken import Limits
+from stepscope.profiling.loader import loader_throughput
+from stepscope.profiling.model import ModelProfiler
+from stepscope.profiling.quantisation import quantisation_impact
+from stepscope.profiling.timings import Repeats
+from stepscope.profiling.window import ProfilerWindow
+
+
+def train(torch: Any, model: Any, loader: Any) -> None:
+    """Trains two epochs and profiles ten steps of the second."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    step = 0
+    with ProfilerWindow(epochs=(1,), active=10, warmup=2) as window:
+        for epoch in range(2):
+            for batch, target in loader:
+                loss = torch.nn.functional.cross_entropy(model(batch), target)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                window.step(epoch, step)
+                step += 1
+    (profile,) = window.profiles
+    shares = ", ".join(f"{name} {share:.0%}" for name, share in profile.breakdown.shares().items())
+    print(f"window: {profile.steps} steps in {profile.window_seconds * 1000:.0f} ms: {shares}")
+    for operation in profile.operations[:3]:
+        print(f"  {operation.name}: {operation.share_ratio:.0%} of operator time, {operation.calls} calls")
+    print(f"  {profile.bottleneck}")
+
+
+def infer(model: Any) -> None:
+    """Prints latency and throughput at three batch sizes."""
+    profile = ModelProfiler(model, input_shape=(64,), repeats=Repeats(50, 5)).profile(
+        batch_sizes=(1, 16, 256)
+    )
+    print(f"model: {profile.footprint.parameters} parameters, {profile.flops.per_sample} operations a sample")
+    for one in profile.batches:
+        p95_ms = one.latency.p95_seconds * 1000
+        print(f"  batch {one.batch_size}: p95 {p95_ms:.3f} ms, {one.samples_per_second:.0f} samples/s")
+
+
+def shrink(torch: Any, model: Any) -> None:
+    """Prints what smaller numbers would bring and cost."""
+    for one in quantisation_impact(model, torch.randn(128, 64)).variants:
+        if one.reason is not None or one.difference is None:
+            print(f"  {one.name}: {one.reason}")
+            continue
+        print(
+            f"  {one.name}: {one.size_ratio:.0%} of the size, {one.speedup_ratio:.2f} times as fast, "
+            f"same class for {one.difference.top1_agreement_ratio:.0%} of inputs"
+        )
+
+
+def main() -> None:
+    """Makes a model and data, and looks at them from four sides."""
+    try:
+        import torch
+        from torch.utils.data import DataLoader, TensorDataset
+    except ImportError:
+        sys.exit("This example needs torch. Install it with: pip install 'stepscope[torch]'")
+
+    torch.manual_seed(0)
+    x = torch.randn(4096, 64)
+    loader = DataLoader(TensorDataset(x, (x.sum(dim=1) > 0).long()), batch_size=64)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 2))
+
+    train(torch, model, loader)
+    infer(model)
+    print("smaller numbers:")
+    shrink(torch, model)
+    found = loader_throughput(loader, Limits(batches=50, seconds=2))
+    p95_ms = found.batch_load.p95_seconds * 1000
+    print(f"loader: {found.samples_per_second:.0f} samples/s, p95 {p95_ms:.2f} ms a batch")
+
+
+if __name__ == "__main__":
+    main()

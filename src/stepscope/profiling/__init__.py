@@ -1,0 +1,1 @@
+"""PyTorch profiler windows, model profile, quantisation impact, loader throughput."""

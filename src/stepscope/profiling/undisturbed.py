@@ -1,0 +1,47 @@
+"""Uses a model or a loader and leaves all as it was: modes, gradients, random numbers."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def device_of(torch: Any, model: Any) -> Any:
+    """The device of a model's first parameter or buffer; the processor where it has neither."""
+    for tensor in (*model.parameters(), *model.buffers()):
+        return tensor.device
+    return torch.device("cpu")
+
+
+@contextlib.contextmanager
+def inferring(torch: Any, model: Any) -> Iterator[None]:
+    """Puts a model into evaluation mode without gradients, and every part back into the mode it had."""
+    modes = [(part, part.training) for part in model.modules()]
+    # Not torch.inference_mode: what a model caches there could not be used in training afterwards.
+    with same_random_numbers(device_of(torch, model)), torch.no_grad():
+        model.eval()
+        try:
+            yield
+        finally:
+            for part, was_training in modes:
+                part.training = was_training
+
+
+@contextlib.contextmanager
+def same_random_numbers(device: Any | None = None) -> Iterator[None]:
+    """Gives the generators of Python, and of numpy and torch where they are loaded, back their state."""
+    with contextlib.ExitStack() as stack:
+        stack.callback(random.setstate, random.getstate())
+        numpy_random = sys.modules.get("numpy.random")
+        if numpy_random is not None:
+            stack.callback(numpy_random.set_state, numpy_random.get_state())
+        torch = sys.modules.get("torch")
+        if torch is not None:
+            has_own = device is not None and device.type == "cuda"
+            stack.enter_context(torch.random.fork_rng(devices=[device] if has_own else []))
+        yield

@@ -1,0 +1,161 @@
+"""Looks into a batch of any make: how many samples and tokens it has, and which tensors it consists of."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+TOKENS = "input_ids"
+"""The name under which text models are given their tokens."""
+
+MOST_TENSORS = 16
+MOST_DEPTH = 4
+
+_SEQUENCES = (list, tuple)
+
+
+@dataclass(frozen=True)
+class Contained:
+    """One tensor or array of a batch: where it lies in it, and what it is."""
+
+    place: str
+    shape: tuple[int, ...]
+    dtype: str
+    device: str
+
+
+class BatchInHand:
+    """The batch the loop is working on, for those who ask what it was when something goes wrong.
+
+    It is held only while the loop's own iterator holds it too; of one that was left in the middle, by `break`
+    or an exception, a description stays and the memory goes.
+    """
+
+    def __init__(self) -> None:
+        self.held: Any = None
+        """The batch, from when the loop gets it until it is done with it; set for every one."""
+        self._left: list[Contained] = []
+
+    def leave(self) -> None:
+        """The pass over the data is over, perhaps in the middle of a batch."""
+        self._left = describe_batch(self.held)
+        self.held = None
+
+    def described(self) -> list[Contained]:
+        """Its tensors; empty when there is none."""
+        return describe_batch(self.held) if self.held is not None else self._left
+
+
+def count_samples(batch: Any, depth: int = MOST_DEPTH) -> tuple[int | None, int | None]:
+    """Samples and tokens of a batch; None for what cannot be told.
+
+    Samples are the first dimension of the first tensor. Tokens are the elements of `input_ids`, padding
+    included, or of two whole-number tensors of one shape in two dimensions, as language models are given
+    inputs and targets.
+    """
+    if isinstance(batch, _SEQUENCES):
+        return _count_in_sequence(batch, depth)
+    if isinstance(batch, dict):
+        return _count_in_mapping(batch, depth)
+    shape = getattr(batch, "shape", None)
+    if shape is not None:
+        return (int(shape[0]) if len(shape) else None), None
+    if isinstance(batch, Mapping):
+        return _count_in_mapping(batch, depth)
+    return _count_in_object(batch, depth)
+
+
+def describe_batch(batch: Any) -> list[Contained]:
+    """The first tensors of a batch, wherever they lie in it."""
+    found: list[Contained] = []
+    for place, tensor in _tensors(batch, "", MOST_DEPTH):
+        shape = tuple(int(size) for size in tensor.shape)
+        found.append(Contained(place, shape, _short(tensor.dtype), str(getattr(tensor, "device", "cpu"))))
+        if len(found) == MOST_TENSORS:
+            break
+    return found
+
+
+def _count_in_sequence(batch: Sequence[Any], depth: int) -> tuple[int | None, int | None]:
+    if not batch or depth == 0:
+        return None, None
+    first = batch[0]
+    shape = getattr(first, "shape", None)
+    if shape is None:
+        if _is_list_of_samples(batch):
+            return len(first), None
+        return count_samples(first, depth - 1)
+    if not len(shape):
+        return len(batch), None  # numbers that nobody has stacked
+    tokens = None
+    if len(shape) == 2 and len(batch) > 1 and _is_whole(first.dtype):
+        targets = batch[1]
+        if getattr(targets, "shape", None) == shape and _is_whole(targets.dtype):
+            tokens = int(shape[0]) * int(shape[1])
+    return int(shape[0]), tokens
+
+
+def _is_list_of_samples(batch: Sequence[Any]) -> bool:
+    """Whether a batch is lists side by side, such as images of different sizes and their boxes."""
+    lengths = {len(part) if isinstance(part, list | tuple) else None for part in batch}
+    return len(batch) > 1 and len(lengths) == 1 and None not in lengths
+
+
+@functools.lru_cache(maxsize=64)
+def _is_whole(dtype: Any) -> bool:
+    return _short(dtype) in ("int64", "int32", "uint16")
+
+
+def _count_in_mapping(batch: Mapping[Any, Any], depth: int) -> tuple[int | None, int | None]:
+    ids = batch.get(TOKENS)
+    shape = getattr(ids, "shape", None)
+    if shape is not None and len(shape):
+        tokens = 1
+        for size in shape:
+            tokens *= int(size)
+        return int(shape[0]) if len(shape) > 1 else 1, tokens
+    return _first_counted(batch.values(), depth)
+
+
+def _count_in_object(batch: Any, depth: int) -> tuple[int | None, int | None]:
+    """Counts in the fields of an object, such as a dataclass."""
+    if isinstance(batch, str | bytes):
+        return None, None
+    fields = getattr(batch, "__dict__", None)
+    return _count_in_mapping(fields, depth) if fields else (None, None)
+
+
+def _first_counted(parts: Iterable[Any], depth: int) -> tuple[int | None, int | None]:
+    for part in parts:
+        shape = getattr(part, "shape", None)
+        if shape is not None and len(shape):
+            return int(shape[0]), None
+    for part in parts:
+        if depth and isinstance(part, Mapping | list | tuple):
+            samples, tokens = count_samples(part, depth - 1)
+            if samples is not None:
+                return samples, tokens
+    return None, None
+
+
+def _tensors(part: Any, place: str, depth: int) -> Iterator[tuple[str, Any]]:
+    if hasattr(part, "shape") and hasattr(part, "dtype"):
+        yield place, part
+        return
+    if depth == 0 or isinstance(part, str | bytes):
+        return
+    inner: Iterable[tuple[Any, Any]] = ()
+    if isinstance(part, Mapping):
+        inner = part.items()
+    elif isinstance(part, list | tuple):
+        inner = enumerate(part[:MOST_TENSORS])
+    elif hasattr(part, "__dict__"):
+        inner = vars(part).items()
+    for name, value in inner:
+        yield from _tensors(value, f"{place}.{name}" if place else str(name), depth - 1)
+
+
+def _short(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,83 @@
+"""Tells how the training thread spends its time: at work, waiting for a core, waiting for a disk."""
+
+from __future__ import annotations
+
+import os
+import resource
+import threading
+from time import perf_counter_ns, thread_time_ns
+from typing import TYPE_CHECKING
+
+from stepscope.procfs import PROC
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+
+class ThreadTime:
+    """Looks at the thread that calls it; what it tells is of all the time since the last look.
+
+    Time in the queue for a processor is told as the mean of the steps; switches and faults are counted up.
+    """
+
+    def __init__(
+        self,
+        proc: Path = PROC,
+        now_ns: Callable[[], int] = perf_counter_ns,
+        busy_ns: Callable[[], int] = thread_time_ns,
+        usage: Callable[[], tuple[int, int]] | None = None,
+    ) -> None:
+        self._proc, self._now_ns, self._busy_ns = proc, now_ns, busy_ns
+        self._usage = usage or _switches_and_faults
+        self._thread = 0
+        self._file: int | None = None
+        self._at_ns = self._was_busy_ns = 0
+        self._was_queued_ns: int | None = None
+
+    def look(self, steps: int) -> Mapping[str, float]:
+        """How the time of these steps was spent; nothing where they were in another thread."""
+        if threading.get_ident() != self._thread:
+            self._meet_thread()
+            return {}
+        now, busy, queued = self._now_ns(), self._busy_ns(), self._queued_ns()
+        switches, faults = self._usage()
+        found = {
+            "host/cpu_ratio": (busy - self._was_busy_ns) / (now - self._at_ns),
+            "host/involuntary_switches_total": float(switches),
+            "host/major_faults_total": float(faults),
+        }
+        if queued is not None and self._was_queued_ns is not None:
+            found["host/queued_seconds"] = (queued - self._was_queued_ns) * 1e-9 / steps
+        self._at_ns, self._was_busy_ns, self._was_queued_ns = now, busy, queued
+        return found
+
+    def close(self) -> None:
+        """Lets go of the kernel's file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _meet_thread(self) -> None:
+        self.close()
+        self._thread = threading.get_ident()
+        try:
+            path = self._proc / f"self/task/{threading.get_native_id()}/schedstat"
+            self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:  # not every kernel keeps these accounts
+            self._file = None
+        self._at_ns, self._was_busy_ns = self._now_ns(), self._busy_ns()
+        self._was_queued_ns = self._queued_ns()
+
+    def _queued_ns(self) -> int | None:
+        """Nanoseconds the thread could run and did not, since it began; None where nobody counts them."""
+        if self._file is None:
+            return None
+        busy, queued, turns = os.pread(self._file, 96, 0).split()
+        return int(queued) if turns != b"0" or busy != b"0" else None
+
+
+def _switches_and_faults() -> tuple[int, int]:
+    """How often this thread was stopped for another to run, and pages it waited for a disk to read."""
+    used = resource.getrusage(resource.RUSAGE_THREAD)
+    return used.ru_nivcsw, used.ru_majflt

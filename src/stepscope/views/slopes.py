@@ -1,0 +1,124 @@
+"""Finds how fast a series grows, and between which bounds that is certain, whatever its noise is like."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+CONFIDENCE = 0.99
+
+MOST_BLOCKS = 200
+"""A longer series is cut into so many blocks: each pair of points is looked at, and pairs grow as squares."""
+
+
+@dataclass(frozen=True)
+class Slope:
+    """Growth for each unit of the axis, with the interval it lies in; infinite where nothing is certain."""
+
+    value: float
+    low: float
+    high: float
+
+    def times(self, factor: float) -> Slope:
+        """The same for another unit."""
+        return Slope(self.value * factor, self.low * factor, self.high * factor)
+
+    def agrees_with(self, other: Slope) -> bool:
+        """Whether one truth could be behind both."""
+        slack = 0.05 * max(abs(self.value), abs(other.value))
+        return max(self.low, other.low) <= min(self.high, other.high) + slack
+
+
+def slope_of(x: Floats, y: Floats, confidence: float = CONFIDENCE) -> Slope | None:
+    """The median of the slopes between all pairs of points (Theil and Sen); None where x does not rise.
+
+    The interval is that of Kendall's rank correlation. What follows another reading closely tells little that
+    is new, so readings count as fewer the more alike neighbours are.
+    """
+    first, second = np.triu_indices(len(x), 1)
+    run = x[second] - x[first]
+    rises = run > 0
+    if not rises.any():
+        return None
+    slopes = np.sort((y[second] - y[first])[rises] / run[rises])
+    middle = float(np.median(slopes))
+    spread = _spread(_worth(y - middle * x), confidence)
+    if spread >= 1:
+        return Slope(middle, -np.inf, np.inf)
+    low, high = np.quantile(slopes, [(1 - spread) / 2, (1 + spread) / 2])
+    return Slope(middle, float(low), float(high))
+
+
+def low_levels(y: Floats, *axes: Floats, most: int = MOST_BLOCKS) -> tuple[Floats, ...]:
+    """The lower quartile of each block, and its middle on each axis: spikes and teeth count for little."""
+    if len(y) <= most:
+        return (y, *axes)
+    width = -(-len(y) // most)
+    # Blocks are of one size, because the quartile of a smaller one is a higher one: the first few are left.
+    spare = len(y) % width
+    levels = np.quantile(y[spare:].reshape(-1, width), 0.25, axis=1)
+    return (levels, *(axis[spare:].reshape(-1, width).mean(axis=1) for axis in axes))
+
+
+def is_line(x: Floats, y: Floats) -> bool:
+    """Whether a straight line tells the series better than one or two jumps between level stretches.
+
+    Each is weighed by what it leaves unexplained, and by how much it had to be told (Schwarz's criterion).
+    """
+    count = len(y)
+    line = np.polynomial.Polynomial.fit(x, y, 1)
+    # A remainder below the rounding of the values says no more than none.
+    least = count * float(np.finfo(np.float64).eps * np.abs(y).max()) ** 2 + np.finfo(np.float64).tiny
+    one, two = _best_jumps(y)
+    unexplained = {2: float(((y - line(x)) ** 2).sum()), 3: one, 5: two}
+    weights = {
+        told: count * np.log(max(rest, least) / count) + told * np.log(count)
+        for told, rest in unexplained.items()
+    }
+    return bool(weights[2] <= min(weights[3], weights[5]))
+
+
+def _best_jumps(y: Floats) -> tuple[float, float]:
+    """What one jump, and two, leave unexplained at their best places."""
+    costs = _level_costs(y)
+    one = costs[0, :-1] + costs[1:, -1]
+    two = costs[0, :-2, None] + costs[1:-1, 1:-1] + costs[None, 2:, -1]
+    return float(one.min()), float(two[np.triu_indices(len(two))].min())
+
+
+def _level_costs(y: Floats) -> Floats:
+    """For each first and last place, the squares that are left when the stretch between is called level."""
+    centred = y - y.mean()
+    sums, squares = np.r_[0.0, centred.cumsum()], np.r_[0.0, (centred**2).cumsum()]
+    first, last = np.arange(len(y))[:, None], np.arange(len(y))[None, :] + 1
+    length = np.maximum(last - first, 1)
+    costs: Floats = squares[last] - squares[first] - (sums[last] - sums[first]) ** 2 / length
+    return np.maximum(costs, 0.0)
+
+
+def _worth(residuals: Floats) -> float:
+    """How many independent readings the series is worth, by the likeness of neighbours."""
+    count = len(residuals)
+    centred = residuals - residuals.mean()
+    power = float(centred @ centred)
+    # Rounding is all that is left of a straight line.
+    if power <= count * (1e-12 * max(1.0, float(np.abs(residuals).max()))) ** 2:
+        return float(count)
+    alike = max(float(centred[:-1] @ centred[1:]) / power, 0.0)
+    return count * (1 - alike) / (1 + alike)
+
+
+def _spread(worth: float, confidence: float) -> float:
+    """The share of all pairs that lies within the interval."""
+    if worth <= 2:
+        return 1.0
+    certain = NormalDist().inv_cdf((1 + confidence) / 2)
+    return float(certain * np.sqrt(2 * (2 * worth + 5) / (9 * worth * (worth - 1))))

@@ -1,0 +1,98 @@
+"""Memory on a real GPU: figures agree with PyTorch's own, nothing is reset, and a refusal is explained."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from stepscope.recorder import memory_scene
+from stepscope.recorder.allocator import AllocatorFigures, cuda_counters
+from stepscope.recorder.census import Census
+from stepscope.recorder.out_of_memory import Witness, describe_out_of_memory
+
+torch = pytest.importorskip("torch")
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+MIB = 1 << 20
+
+
+def looking() -> AllocatorFigures:
+    return AllocatorFigures(cuda_counters(torch))
+
+
+def test_figures_agree_with_pytorchs_own_and_the_peak_is_left_alone() -> None:
+    torch.cuda.init()
+    kept = torch.zeros(64 * MIB, dtype=torch.uint8, device="cuda")
+    peak = torch.zeros(256 * MIB, dtype=torch.uint8, device="cuda")
+    del peak
+    before = torch.cuda.max_memory_allocated()
+    found = looking().look(1)
+    assert found["memory/allocated_bytes"] == torch.cuda.memory_allocated() >= kept.nbytes
+    assert found["memory/reserved_bytes"] == torch.cuda.memory_reserved()
+    assert found["memory/peak_bytes"] == before == torch.cuda.max_memory_allocated()
+    assert found["memory/alloc_retries_total"] == torch.cuda.memory_stats()["num_alloc_retries"]
+    assert "memory/inactive_split_bytes" in found
+
+
+def test_a_refusal_is_described_as_it_was_when_it_happened() -> None:
+    torch.cuda.init()
+    model = torch.nn.Linear(2000, 1000, device="cuda")
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.ones(8, 2000, device="cuda")).sum().backward()
+    optimizer.step()
+    witness = Witness()
+    witness.know(model, [optimizer])
+    witness.batch.held = torch.zeros(8, 2000)
+    memory_scene.attend(torch)
+
+    def train() -> None:
+        activations = torch.zeros(512 * MIB, dtype=torch.uint8, device="cuda")
+        torch.empty(10**12, dtype=torch.uint8, device="cuda")
+        del activations
+
+    with pytest.raises(torch.cuda.OutOfMemoryError) as caught:
+        train()
+    found = describe_out_of_memory(caught.value, witness)
+    assert found is not None
+    assert "not_told" not in found
+    assert found["where"] == "cuda:0"
+    assert 10**12 <= found["asked_bytes"] < 10**12 + 4 * MIB
+    assert found["allocated_bytes"] >= 512 * MIB
+    assert 0 < found["free_bytes"] < found["total_bytes"]
+    assert found["total_bytes"] == torch.cuda.get_device_properties(0).total_memory
+    assert found["raised_at"].endswith(" in train")
+    assert found["largest_tensors"][0]["held_bytes"] == 512 * MIB
+    assert found["largest_parameters"][0]["name"] == "weight"
+    assert found["batch"][0]["shape"] == (8, 2000)
+    assert looking().look(1)["memory/ooms_total"] >= 1
+    assert len(json.dumps(found)) < 16_000
+
+
+def test_with_a_history_the_lines_that_allocated_are_named() -> None:
+    torch.cuda.memory._record_memory_history(max_entries=1000)
+    try:
+        kept = torch.zeros(128 * MIB, dtype=torch.uint8, device="cuda")
+        with pytest.raises(torch.cuda.OutOfMemoryError) as caught:
+            torch.empty(10**12, dtype=torch.uint8, device="cuda")
+        found = describe_out_of_memory(caught.value)
+    finally:
+        torch.cuda.memory._record_memory_history(enabled=None)
+    assert found is not None
+    sites = {one["site"]: one["held_bytes"] for one in found["allocation_sites"]}
+    assert any("test_memory_figures.py" in site and held >= kept.nbytes for site, held in sites.items())
+
+
+def test_the_census_names_the_gpu() -> None:
+    told: list[dict] = []
+    model = torch.nn.Linear(2, 2, device="cuda")
+    witness = Witness()
+    witness.know(model)
+    Census(torch, witness, lambda _, **fields: told.append(fields), {}).look(1)
+    assert told[0]["parameter_devices"] == {"cuda:0": 6}
+    assert told[0]["devices"][0]["total_bytes"] == torch.cuda.get_device_properties(0).total_memory
+    assert told[0]["sync_debug_mode"] == 0

@@ -1,0 +1,260 @@
+"""Leaks are found, and what only looks like one is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import stepscope
+from stepscope.schema.record import Event
+from stepscope.schema.series import Source
+from stepscope.store.sqlite import SqliteStore
+from stepscope.views.leaks import Growth, LeakVerdict, growth_of, leaks_of
+from tests.store.telling import BEGUN_NS, NS, RUN, process
+
+GB = 1e9
+HOUR = 3600
+
+
+def series(count: int = 1000, growth: float = 0.0, noise: float = 0.05 * GB, seed: int = 0) -> np.ndarray:
+    """Memory read once a second, which grows by so much in all."""
+    drawn = np.random.default_rng(seed).normal(0.0, noise, count)
+    return 8 * GB + np.linspace(0.0, growth, count) + drawn
+
+
+def grown(values: np.ndarray) -> Growth:
+    return growth_of(np.arange(float(len(values))), values)
+
+
+class TestWhatIsALeak:
+    @pytest.mark.parametrize("seed", range(5))
+    def test_growth_under_noise_is_found_with_its_rate(self, seed: int) -> None:
+        found = grown(series(3600, growth=GB, noise=0.5 * GB, seed=seed))
+        assert found.goes_on
+        assert found.per_hour is not None
+        assert found.per_hour.low < GB < found.per_hour.high
+        assert found.per_hour.value == pytest.approx(GB, rel=0.2)
+
+    def test_growth_under_the_teeth_of_a_collector_is_found(self) -> None:
+        teeth = 0.5 * GB * ((np.arange(2000) / 130) % 1)
+        found = grown(series(2000, growth=4 * GB) + teeth)
+        assert found.goes_on
+
+    def test_growth_by_many_steps_is_found(self) -> None:
+        epochs = np.floor(np.linspace(0, 19.99, 2000)) * 0.2 * GB
+        assert grown(series(2000) + epochs).goes_on
+
+    def test_growth_is_told_for_each_thousand_steps_too(self) -> None:
+        times = np.arange(1000.0)
+        found = growth_of(times, series(1000, growth=GB), steps=times * 4)
+        assert found.per_thousand_steps is not None
+        assert found.per_thousand_steps.value == pytest.approx(0.25 * GB, rel=0.1)
+
+    def test_a_reading_that_is_not_a_number_is_passed_over(self) -> None:
+        values = series(1000, growth=4 * GB)
+        values[::50] = np.nan
+        assert grown(values).goes_on
+
+
+class TestWhatIsNone:
+    @pytest.mark.parametrize("seed", range(20))
+    def test_noise_alone(self, seed: int) -> None:
+        assert not grown(series(300, seed=seed)).goes_on
+
+    @pytest.mark.parametrize("teeth", [1.5, 3, 7.5, 40])
+    @pytest.mark.parametrize("count", [100, 1000, 5000])
+    def test_the_teeth_of_a_collector(self, teeth: float, count: int) -> None:
+        tooth = GB * ((np.arange(count) / count * teeth + 0.3) % 1)
+        assert not grown(series(count) + tooth).goes_on
+
+    @pytest.mark.parametrize("place", [0.05, 0.3, 0.5, 0.62, 0.7, 0.9])
+    @pytest.mark.parametrize("noise", [0.0, 0.05 * GB, 1.5 * GB])
+    def test_a_single_step(self, place: float, noise: float) -> None:
+        values = series(1000, noise=noise)
+        values[int(1000 * place) :] += 2 * GB
+        assert not grown(values).goes_on
+
+    @pytest.mark.parametrize("noise", [0.05 * GB, 0.8 * GB])
+    def test_two_steps(self, noise: float) -> None:
+        values = series(1000, noise=noise)
+        values[400:] += GB
+        values[700:] += GB
+        assert not grown(values).goes_on
+
+    @pytest.mark.parametrize("lasts", [0.05, 0.15, 0.3])
+    def test_a_warm_up_that_comes_to_rest(self, lasts: float) -> None:
+        filling = 3 * GB * (1 - np.exp(-np.arange(1000) / (1000 * lasts)))
+        assert not grown(series(1000) + filling).goes_on
+
+    def test_a_constant(self) -> None:
+        assert not grown(np.full(500, 8 * GB)).goes_on
+
+    def test_memory_that_shrinks(self) -> None:
+        found = grown(series(1000, growth=-4 * GB))
+        assert not found.goes_on
+        assert found.per_hour is not None
+        assert found.per_hour.high < 0
+
+    @pytest.mark.parametrize("count", [0, 1, 5, 25])
+    def test_too_few_readings_to_say(self, count: int) -> None:
+        found = grown(series(count, growth=4 * GB))
+        assert found.per_hour is None
+        assert not found.goes_on
+
+    def test_growth_before_a_warm_up_ends_does_not_raise_the_rate_after_it(self) -> None:
+        values = series(2000, growth=2 * GB, noise=0.01 * GB)
+        values += 5 * GB * np.minimum(np.arange(2000) / 300, 1.0)
+        found = grown(values)
+        assert found.goes_on
+        assert found.per_hour is not None
+        assert found.per_hour.value == pytest.approx(2 * GB * HOUR / 2000, rel=0.1)
+
+
+class Telling:
+    """A store being told about one run of two hours."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._store = SqliteStore(folder / "store.sqlite")
+        self._opened: list = []
+
+    def segment(self, name: str = "a1", start: int = 0, **fields: object) -> None:
+        with self._store.transaction():
+            self._store.put_process(process(segment=name, started_ns=BEGUN_NS + start * NS, **fields))
+
+    def read(self, key: str, values: np.ndarray | float, device: str = "", **labels: object) -> None:
+        column = np.atleast_1d(np.asarray(values, float))[:, None]
+        times_ns = BEGUN_NS + np.arange(1, len(column) + 1) * NS
+        of = Source(
+            **{
+                "run_id": RUN,
+                "segment": "a1",
+                "rank": 0,
+                "host": "node1",
+                "device": device,
+                "axis": "seconds",
+                **labels,
+            }
+        )
+        with self._store.transaction():
+            self._store.append(of, [key], np.arange(len(column)), times_ns, column)
+
+    def census(self, total_bytes: float) -> None:
+        fields = {"devices": [{"index": 0, "name": "NVIDIA H200", "total_bytes": total_bytes}]}
+        with self._store.transaction():
+            self._store.put_event(RUN, Event("census", BEGUN_NS, 0, 0, "a1", fields))
+
+    def judged(self, **options: float) -> list[LeakVerdict]:
+        store = stepscope.open_store(self._folder)
+        try:
+            return leaks_of(store.run(RUN), now_ns=BEGUN_NS + 2 * HOUR * NS, **options)
+        finally:
+            store.close()
+
+    def close(self) -> None:
+        self._store.close()
+
+
+@pytest.fixture
+def tell(folder: Path) -> Iterator[Telling]:
+    folder.mkdir()
+    telling = Telling(folder)
+    yield telling
+    telling.close()
+
+
+ONE_AN_HOUR = series(2 * HOUR, growth=2 * GB)
+
+
+class TestTheVerdict:
+    def test_memory_that_will_not_last_the_run_is_a_leak(self, tell: Telling) -> None:
+        tell.segment()
+        tell.read("process/rss_bytes", ONE_AN_HOUR)
+        tell.read("memory/total_bytes", 16 * GB, rank=None)
+        [verdict] = tell.judged(remaining_seconds=5.0 * HOUR)
+        assert verdict.is_leak
+        assert verdict.limit is not None
+        assert (verdict.limit.whose, verdict.limit.limit_bytes) == ("host", 16 * GB)
+        assert verdict.seconds_to_limit == pytest.approx(6 * HOUR, rel=0.05)
+        assert verdict.projected_ratio == pytest.approx(15 / 16, rel=0.02)
+        assert "over 80%" in verdict.why
+
+    def test_growth_that_fits_until_the_end_is_no_leak(self, tell: Telling) -> None:
+        tell.segment()
+        tell.read("process/rss_bytes", ONE_AN_HOUR)
+        tell.read("memory/total_bytes", 500 * GB, rank=None)
+        [verdict] = tell.judged(remaining_seconds=5.0 * HOUR)
+        assert verdict.is_leak is False
+        assert verdict.growth.goes_on
+        assert verdict.seconds_to_limit is not None
+
+    def test_a_run_of_unknown_length_is_taken_to_last_another_day(self, tell: Telling) -> None:
+        tell.segment()
+        tell.read("process/rss_bytes", ONE_AN_HOUR)
+        tell.read("memory/total_bytes", 40 * GB, rank=None)
+        [verdict] = tell.judged()
+        assert verdict.is_leak
+        assert verdict.horizon_seconds == 24 * HOUR
+
+    def test_the_limit_of_a_container_counts_where_it_is_tighter(self, tell: Telling) -> None:
+        tell.segment()
+        tell.read("process/uss_bytes", ONE_AN_HOUR)
+        tell.read("memory/total_bytes", 500 * GB, rank=None)
+        tell.read("memory/cgroup_limit_bytes", 12 * GB, rank=None)
+        [verdict] = tell.judged(remaining_seconds=1.0 * HOUR)
+        assert verdict.limit is not None
+        assert verdict.limit.whose == "container"
+        assert verdict.is_leak
+
+    def test_a_gpus_memory_is_judged_by_the_size_of_the_gpu(self, tell: Telling) -> None:
+        tell.segment()
+        tell.read("memory/allocated_bytes", ONE_AN_HOUR, axis="step")
+        tell.census(12 * GB)
+        [verdict] = tell.judged(remaining_seconds=3600.0)
+        assert verdict.limit is not None
+        assert (verdict.limit.whose, verdict.limit.limit_bytes) == ("device", 12 * GB)
+        assert verdict.is_leak
+        assert verdict.growth.per_thousand_steps is not None
+        assert verdict.growth.per_thousand_steps.value == pytest.approx(GB / 3.6, rel=0.05)
+
+    def test_the_gpus_own_reading_is_taken_where_there_was_no_census(self, tell: Telling) -> None:
+        tell.segment()
+        tell.read("memory/allocated_bytes", ONE_AN_HOUR, axis="step")
+        tell.read("gpu/memory_total_bytes", 24 * GB, device="GPU-a", rank=None)
+        [verdict] = tell.judged()
+        assert verdict.limit is not None
+        assert verdict.limit.limit_bytes == 24 * GB
+
+    def test_growth_without_a_known_limit_is_neither_called_a_leak_nor_cleared(self, tell: Telling) -> None:
+        tell.segment()
+        tell.read("process/rss_bytes", ONE_AN_HOUR)
+        [verdict] = tell.judged()
+        assert verdict.growth.goes_on
+        assert verdict.is_leak is None
+        assert verdict.projected_ratio is None
+
+    def test_a_run_that_has_ended_is_judged_by_what_it_came_to(self, tell: Telling) -> None:
+        tell.segment(status="finished", ended_ns=BEGUN_NS + 2 * HOUR * NS)
+        tell.read("process/rss_bytes", ONE_AN_HOUR)
+        tell.read("memory/total_bytes", 16 * GB, rank=None)
+        [verdict] = tell.judged()
+        assert verdict.is_leak is False
+        assert verdict.horizon_seconds == 0
+        assert verdict.projected_ratio == pytest.approx(10 / 16, rel=0.02)
+
+    def test_processes_are_judged_one_by_one_and_leaks_come_first(self, tell: Telling) -> None:
+        tell.segment()
+        tell.read("memory/total_bytes", 16 * GB, rank=None)
+        tell.read("process/rss_bytes", series(2 * HOUR))
+        tell.read("process/rss_bytes", ONE_AN_HOUR, device="loader-1")
+        verdicts = tell.judged()
+        assert [(one.device, one.is_leak) for one in verdicts] == [("loader-1", True), ("", False)]
+
+    def test_only_the_newest_segment_is_judged(self, tell: Telling) -> None:
+        tell.segment("a0", status="crashed", ended_ns=BEGUN_NS)
+        tell.segment("a1")
+        tell.read("process/rss_bytes", ONE_AN_HOUR, segment="a0")
+        assert tell.judged() == []

@@ -1,0 +1,85 @@
+"""Growth is found between the bounds that are certain."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stepscope.views.slopes import is_line, low_levels, slope_of
+
+
+def noise(count: int, seed: int, size: float = 1.0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(0.0, size, count)
+
+
+def test_a_straight_line_has_its_slope_exactly() -> None:
+    x = np.arange(50.0)
+    slope = slope_of(x, 8e9 + 3.0 * x)
+    assert slope is not None
+    assert (slope.value, slope.low, slope.high) == pytest.approx((3.0, 3.0, 3.0))
+
+
+def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
+    x = np.arange(80.0)
+    held = 0
+    for seed in range(400):
+        slope = slope_of(x, 0.5 * x + noise(80, seed, 4.0))
+        assert slope is not None
+        held += slope.low <= 0.5 <= slope.high
+    assert held >= 388  # 99 %, less what chance allows
+
+
+def test_outliers_hardly_move_it() -> None:
+    x = np.arange(100.0)
+    y = 2.0 * x + noise(100, 1)
+    y[::10] += 1e6
+    slope = slope_of(x, y)
+    assert slope is not None
+    assert slope.value == pytest.approx(2.0, rel=0.05)
+
+
+def test_readings_that_follow_each_other_closely_are_worth_less() -> None:
+    x = np.arange(200.0)
+    independent = slope_of(x, noise(200, 3))
+    wandering = slope_of(x, np.convolve(noise(219, 3), np.ones(20), "valid") / np.sqrt(20))
+    assert independent is not None
+    assert wandering is not None
+    assert wandering.high - wandering.low > 2 * (independent.high - independent.low)
+
+
+def test_without_an_axis_that_rises_there_is_no_slope() -> None:
+    assert slope_of(np.zeros(10), np.arange(10.0)) is None
+
+
+def test_a_step_axis_that_goes_back_is_no_trouble() -> None:
+    steps = np.r_[np.arange(50.0), np.arange(30.0, 80.0)]
+    slope = slope_of(steps, 2.0 * steps)
+    assert slope is not None
+    assert slope.value == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("count", [10, 200, 201, 999, 36_000])
+def test_a_long_series_is_told_in_blocks_that_grow_alike(count: int) -> None:
+    x = np.arange(float(count))
+    levels, places = low_levels(5.0 * x, x)
+    assert len(levels) == len(places) <= 200
+    assert len(levels) >= min(count, 100)
+    slope = slope_of(places, levels)
+    assert slope is not None
+    assert slope.value == pytest.approx(5.0)
+
+
+def test_a_level_series_in_blocks_shows_no_slope_of_their_making() -> None:
+    for count in (201, 300, 399, 5000):
+        levels, places = low_levels(noise(count, count), np.arange(float(count)))
+        slope = slope_of(places, levels)
+        assert slope is not None
+        assert slope.low <= 0 <= slope.high
+
+
+def test_jumps_are_told_from_a_line() -> None:
+    x = np.arange(150.0)
+    assert is_line(x, x + noise(150, 5, 20.0))
+    assert is_line(x, x)
+    assert not is_line(x, np.where(x > 60, 100.0, 0.0) + noise(150, 5))
+    assert not is_line(x, np.where(x > 50, 100.0, 0.0) + np.where(x > 100, 60.0, 0.0) + noise(150, 5))
