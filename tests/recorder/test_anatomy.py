@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import statistics
 import time
 from pathlib import Path
 
 import pytest
 
 import stepscope
+from stepscope.recorder import patches
 from stepscope.recorder.chain import BACKWARD, DATA, FORWARD, OTHER, PHASES, Chain, phase_key
 from stepscope.views.ranks import lateness, phase_medians
 
 torch = pytest.importorskip("torch")
 
-SPENT: dict[str, float] = {}
+SPENT: dict[str, list[float]] = {}
 
 
 def work(seconds: float) -> None:
@@ -30,7 +32,7 @@ def taking(phase: str):
     """Notes how long something really took: this machine has other things to do."""
     began = time.perf_counter()
     yield
-    SPENT[phase] = SPENT.get(phase, 0.0) + time.perf_counter() - began
+    SPENT.setdefault(phase, []).append(time.perf_counter() - began)
 
 
 class Busy(torch.autograd.Function):
@@ -68,7 +70,8 @@ class Data(torch.utils.data.Dataset):
         return self.length
 
     def __getitem__(self, index: int):
-        work(0.03)
+        with taking("data"):
+            work(0.03)
         return torch.randn(4)
 
 
@@ -93,8 +96,14 @@ def train(folder: Path, model, *, accumulate: int = 1, batches: bool = True):
     return stepscope.open_store(folder).run("taken apart")
 
 
-def totals(run) -> dict[str, float]:
-    return {phase: float(run.series(phase_key(phase)).values.sum()) for phase in PHASES}
+def each_step(run, phase: str) -> list[float]:
+    return run.series(phase_key(phase)).values.tolist()
+
+
+def in_steps(took: list[float], steps: int) -> list[float]:
+    """What several calls to a step took together."""
+    calls = len(took) // steps
+    return [sum(took[step * calls : (step + 1) * calls]) for step in range(steps)]
 
 
 @pytest.mark.filterwarnings("ignore::Warning")
@@ -110,17 +119,19 @@ def test_each_phase_is_what_was_done_in_it_and_the_parts_add_up(
     if compiled:
         model(torch.randn(1, 4))  # compiled before it is timed
     run = train(folder, model, accumulate=accumulate, batches=batches)
-    found = totals(run)
     steps = run.series("step_seconds")
     assert len(steps) == 12 // accumulate
     assert steps.steps.tolist() == list(range(12 // accumulate))
-    assert sum(found.values()) == pytest.approx(steps.values.sum(), rel=1e-9)
-    assert found["data"] == pytest.approx(12 * 0.03, rel=0.5)  # asked for outside of the loop's body
-    for phase, spent in SPENT.items():
+    whole = sum(run.series(phase_key(phase)).values for phase in PHASES)
+    assert whole.tolist() == pytest.approx(steps.values.tolist(), rel=1e-9)
+    for phase, took in SPENT.items():
+        # Of medians, because now and then the machine does something else in the middle of a step.
+        really = statistics.median(in_steps(took, len(steps)))
         # Without `batches` a step ends in the optimizer's last hook, so what we do then is in what it took.
-        ours = 0.0 if batches else 0.04
-        assert found[phase] == pytest.approx(spent, rel=0.05, abs=ours), phase
-    assert (found["eval"], found["checkpoint"], found["transfer"]) == (0, 0, 0)
+        ours = 0.001 * accumulate if batches else 0.002
+        assert statistics.median(each_step(run, phase)) == pytest.approx(really, rel=0.05, abs=ours), phase
+    for phase in ("eval", "checkpoint", "transfer"):
+        assert set(each_step(run, phase)) == {0.0}
     if accumulate > 1:
         assert set(run.series("micro_steps").values) == {4.0}
 
@@ -315,3 +326,21 @@ def test_a_chain_is_cut_without_a_gap_and_phases_come_back_to_what_was_before() 
         "step_seconds": 40,
     }
     assert sum(chain.cut().values()) == pytest.approx(2 * 10e-9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "is_transfer"),
+    [
+        (("cuda",), {}, True),
+        (("cuda:1", torch.float16), {"non_blocking": True}, True),
+        ((torch.device("cuda"),), {}, True),
+        ((0,), {}, True),
+        ((), {"device": "cuda"}, True),
+        (("cpu",), {}, False),
+        ((torch.float32,), {}, False),
+        ((torch.zeros(1),), {}, False),
+        ((), {"dtype": torch.float64}, False),
+    ],
+)
+def test_only_a_move_to_a_gpu_is_a_transfer(arguments: tuple, options: dict, is_transfer: bool) -> None:
+    assert patches._is_cuda(torch.device, *arguments, **options) is is_transfer

@@ -7,35 +7,16 @@ import random
 
 import pytest
 
-from stepscope.recorder.gradient_monitor import GradientMonitor
-from stepscope.recorder.gradient_watch import Pace
-from tests.recorder.outlet_stand_in import Taken, always
+from tests.recorder.outlet_stand_in import Taken
+from tests.recorder.small_models import loss_of, norm_of, small_model, watched
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
 
 
-def small_model():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
-
-
-def loss_of(model, x=None):
-    return model(torch.randn(4, 8) if x is None else x).square().mean()
-
-
-def norm_of(parameters) -> float:
-    return torch.cat([one.grad.reshape(-1) for one in parameters]).norm().item()
-
-
 @pytest.fixture
 def taken() -> Taken:
     return Taken()
-
-
-def watched(taken: Taken, model, optimizer=None, draw=always, **options) -> GradientMonitor:
-    pace = Pace(budget_ratio=1e9, draw=draw)
-    return GradientMonitor(model, optimizer, pace=pace, outlets=taken.outlets, **options)
 
 
 def test_the_norm_of_every_step_looked_at_is_recorded(taken: Taken) -> None:

@@ -48,8 +48,9 @@ def _install_all(torch: ModuleType) -> None:
     iterators = torch.utils.data.dataloader._BaseDataLoaderIter  # noqa: SLF001 - it has no public name
     _install(iterators, "__next__", lambda original: _phased(original, DATA))
     if torch.cuda.is_available():
-        _install(torch.Tensor, "to", functools.partial(_moving, torch))
-        _install(torch.Tensor, "cuda", _moving_always)
+        is_cuda = functools.partial(_is_cuda, torch.device)
+        _install(torch.Tensor, "to", lambda original: _moving(original, is_cuda))
+        _install(torch.Tensor, "cuda", lambda original: _moving(original, lambda *_, **__: True))
 
 
 def _install(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
@@ -86,17 +87,15 @@ def _phased(original: Callable[..., Any], phase: int) -> Callable[..., Any]:
     return call
 
 
-def _moving(torch: ModuleType, original: Callable[..., Any]) -> Callable[..., Any]:
-    """`Tensor.to`, which is a transfer when it leads from the host to a GPU outside of the model."""
-    device_type = torch.device
+def _moving(original: Callable[..., Any], leads_to_gpu: Callable[..., bool]) -> Callable[..., Any]:
+    """A method of tensors that is a transfer when it leads from the host to a GPU outside of the model."""
 
     @functools.wraps(original)
-    def to(self: Any, *arguments: Any, **options: Any) -> Any:
+    def move(self: Any, *arguments: Any, **options: Any) -> Any:
         chain = _chains.get(threading.get_ident())
         if chain is None or chain.phase not in (OTHER, DATA) or self.is_cuda:
             return original(self, *arguments, **options)
-        target = arguments[0] if arguments else options.get("device")
-        if not _is_cuda(target, device_type):
+        if not leads_to_gpu(*arguments, **options):
             return original(self, *arguments, **options)
         before = chain.enter(TRANSFER)
         try:
@@ -104,27 +103,12 @@ def _moving(torch: ModuleType, original: Callable[..., Any]) -> Callable[..., An
         finally:
             chain.enter(before)
 
-    return to
+    return move
 
 
-def _moving_always(original: Callable[..., Any]) -> Callable[..., Any]:
-    """`Tensor.cuda`, which is always a transfer."""
-
-    @functools.wraps(original)
-    def cuda(self: Any, *arguments: Any, **options: Any) -> Any:
-        chain = _chains.get(threading.get_ident())
-        if chain is None or chain.phase not in (OTHER, DATA) or self.is_cuda:
-            return original(self, *arguments, **options)
-        before = chain.enter(TRANSFER)
-        try:
-            return original(self, *arguments, **options)
-        finally:
-            chain.enter(before)
-
-    return cuda
-
-
-def _is_cuda(target: Any, device_type: type) -> bool:
+def _is_cuda(device_type: type, target: Any = None, *_: Any, device: Any = None, **__: Any) -> bool:
+    """Whether the arguments of `Tensor.to` name a GPU."""
+    target = device if target is None else target
     if isinstance(target, str):
         return target.startswith("cuda")
     if isinstance(target, device_type):
