@@ -37,8 +37,12 @@ def run(window: ProfilerWindow, work, steps: int = 8, epoch: int = 0) -> None:
         window.step(epoch, step)
 
 
+SIDE = 512
+"""Large enough that nothing else this machine does meanwhile takes longer."""
+
+
 def multiply() -> None:
-    left = torch.ones(256, 256)
+    left = torch.ones(SIDE, SIDE)
     for _ in range(10):
         left @ left
 
@@ -84,10 +88,10 @@ def product(profile):
 def test_shapes_places_and_memory_are_recorded_where_wanted() -> None:
     detail = Detail(shapes=True, stacks=True, memory=True)
     first = product(profiled(multiply, detail))
-    assert first.shapes == "[[256, 256], [256, 256]]"
+    assert first.shapes == f"[[{SIDE}, {SIDE}], [{SIDE}, {SIDE}]]"
     assert first.place is not None
     assert first.place.endswith(": multiply")
-    assert first.memory_bytes == 40 * 256 * 256 * 4
+    assert first.memory_bytes == 40 * SIDE * SIDE * 4
     plain = product(profiled(multiply))
     assert (plain.shapes, plain.place, plain.memory_bytes) == (None, None, None)
 
