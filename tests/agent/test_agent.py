@@ -256,6 +256,10 @@ def test_an_agent_is_started_while_a_reader_takes_in_the_journals_and_follows_it
     with AgentLock(folder, attends=False):
         ensure_agent(folder, Settings(agent=AgentSettings(linger_s=0)))
     until(lambda: not list(list_journals(folder)))
+    until(lambda: agent_pid(folder) is None)
+    reader = SqliteStore(folder / "store.sqlite")
+    assert [run.status for run in reader.runs()] == ["finished"]
+    reader.close()
 
 
 def test_waking_nobody_is_no_error(folder: Path) -> None:

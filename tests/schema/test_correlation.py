@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -79,7 +80,9 @@ def test_a_later_version_of_the_standard_may_say_more() -> None:
 
 @given(st.text(st.characters(exclude_categories=[])))
 def test_no_text_is_fatal(text: str) -> None:
-    correlate(ME, 1, {"TRACEPARENT": text})
+    found = correlate(ME, 1, {"TRACEPARENT": text})
+    assert re.fullmatch("[0-9a-f]{32}", found.trace_id)
+    assert found.id == correlate(ME, 1, {}).id
 
 
 @pytest.mark.parametrize("environment", [{}, {"TRACEPARENT": GIVEN}], ids=["of its own", "from outside"])
@@ -97,4 +100,6 @@ def test_a_process_started_elsewhere_joins_run_segment_and_trace(environment: di
 
 
 def test_any_name_of_a_run_can_be_correlated() -> None:
-    correlate(replace(ME, name="\ud800", segment="\ud800", host="\udcff"), 1, {})
+    found = correlate(replace(ME, name="\ud800", segment="\ud800", host="\udcff"), 1, {})
+    assert re.fullmatch("[0-9a-f]{32}", found.trace_id)
+    assert re.fullmatch("[0-9a-f]{16}", found.span_id)
