@@ -7,9 +7,9 @@ import sys
 from typing import Any
 
 import stepscope
-from stepscope.recorder.activations import Activations
-from stepscope.recorder.gradient_monitor import GradientMonitor
-from stepscope.recorder.histograms import Histograms
+from stepscope.insides.activations import Activations
+from stepscope.insides.gradient_monitor import GradientMonitor
+from stepscope.insides.histograms import Histograms
 
 
 def main() -> None:

@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from stepscope.errors import StepscopeError
+    from stepscope.insides.gradient_monitor import GradientMonitor
     from stepscope.metrics_database import MetricsDatabase
     from stepscope.profiling.model import ModelProfiler
     from stepscope.reading import open_store
     from stepscope.recorder.callback import TrainingMonitorCallback
     from stepscope.recorder.collector import RealTimeMetricsCollector
     from stepscope.recorder.gpu_monitor import GPUMonitor
-    from stepscope.recorder.gradient_monitor import GradientMonitor
     from stepscope.recorder.monitor import TrainingMonitor
     from stepscope.schema.record import TrainingMetrics
 
@@ -24,7 +24,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "GPUMonitor": "stepscope.recorder.gpu_monitor",
-    "GradientMonitor": "stepscope.recorder.gradient_monitor",
+    "GradientMonitor": "stepscope.insides.gradient_monitor",
     "MetricsDatabase": "stepscope.metrics_database",
     "ModelProfiler": "stepscope.profiling.model",
     "open_store": "stepscope.reading",

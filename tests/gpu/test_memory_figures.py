@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from stepscope.recorder import memory_scene
-from stepscope.recorder.allocator import AllocatorFigures, cuda_counters
-from stepscope.recorder.census import Census
-from stepscope.recorder.out_of_memory import Witness, describe_out_of_memory
+from stepscope.steps import memory_scene
+from stepscope.steps.allocator import AllocatorFigures, cuda_counters
+from stepscope.steps.census import Census
+from stepscope.steps.out_of_memory import Witness, describe_out_of_memory
 
 torch = pytest.importorskip("torch")
 

@@ -6,14 +6,14 @@ import math
 
 import pytest
 
-from stepscope.recorder.activations import Activations
-from stepscope.recorder.attention import Attention
-from stepscope.recorder.bursts import WARM_UP
-from stepscope.recorder.gradient_monitor import GradientMonitor
-from stepscope.recorder.gradient_watch import Pace
-from stepscope.recorder.histogram_format import Histogram
-from stepscope.recorder.histograms import Histograms
-from stepscope.recorder.outlets import Outlets
+from stepscope.insides.activations import Activations
+from stepscope.insides.attention import Attention
+from stepscope.insides.bursts import WARM_UP
+from stepscope.insides.gradient_monitor import GradientMonitor
+from stepscope.insides.gradient_watch import Pace
+from stepscope.insides.histogram_format import Histogram
+from stepscope.insides.histograms import Histograms
+from stepscope.insides.outlets import Outlets
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -113,7 +113,7 @@ def test_gradients_and_histograms_of_any_kind_are_right_without_waiting() -> Non
 
 
 def test_histograms_are_the_same_when_determinism_is_asked_for() -> None:
-    from stepscope.recorder.histograms import histogram
+    from stepscope.insides.histograms import histogram
 
     x = torch.randn(100_000, device="cuda")
     x[:3] = torch.tensor([math.nan, math.inf, -math.inf])

@@ -13,6 +13,8 @@ ROOMS = [
     "schema",
     "journal",
     "recorder",
+    "steps",
+    "insides",
     "devices",
     "samplers",
     "agent",

@@ -12,9 +12,9 @@ from stepscope.cli.main import FINE
 from stepscope.cli.text import duration, emit, number, say
 from stepscope.config.find import settings_for
 from stepscope.reading import open_store
-from stepscope.recorder.chain import STEP_SECONDS, phase_key
 from stepscope.recorder.monitor import TrainingMonitor
 from stepscope.recorder.whoami import identify
+from stepscope.steps.chain import STEP_SECONDS, phase_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from stepscope.agent.sampling import Sampling
 from stepscope.config.sections import Sampler as SamplerSettings
 from stepscope.errors import StepscopeError
-from stepscope.recorder.guard import Guard
+from stepscope.guard import Guard
 from stepscope.recorder.recording import Recording
 from stepscope.recorder.whoami import identify
 

@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stepscope.config.sections import MIB
+from stepscope.guard import Guard
 from stepscope.launcher.command import NOT_EXECUTABLE, Ending, check, ending_of, stem_of
 from stepscope.launcher.console import MOST_BYTES, ConsoleTail
 from stepscope.launcher.passage import Passage
 from stepscope.launcher.signals import Signals
-from stepscope.recorder.guard import Guard
 from stepscope.recorder.recording import Recording
 from stepscope.recorder.whoami import SEGMENT_VARIABLE, identify
 

@@ -1,1 +1,1 @@
-"""Inside training: TrainingMonitor, steps and phases, how a process ended."""
+"""Inside training: TrainingMonitor, what it records and where, how a process ended."""

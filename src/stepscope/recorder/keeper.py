@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from stepscope.guard import Guard
     from stepscope.journal.writer import JournalWriter
-    from stepscope.recorder.guard import Guard
 
 PERIOD_S = 0.5
 AGENT_PERIOD_S = 5.0

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepscope.recorder.guard import Guard
+from stepscope.guard import Guard
 from stepscope.recorder.log_entry import CATEGORIES, OURS, Entry, capture
 from stepscope.recorder.log_file import LogFolder, Rotation
 from stepscope.recorder.log_line import JsonForm, TextForm

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from stepscope.config.find import settings_for
 from stepscope.errors import RecorderError, ValuesOnDevice
+from stepscope.guard import Guard
 from stepscope.recorder.anonymity import privacy_of
-from stepscope.recorder.guard import Guard
 from stepscope.recorder.last_words import outcome
 from stepscope.recorder.phases import Batches, Phase
 from stepscope.recorder.recording import Recording, monitors
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from stepscope.config.find import Source
     from stepscope.profiling.window import ProfilerWindow
-    from stepscope.recorder.anatomy import Anatomy
     from stepscope.recorder.logs import StructuredLogs
     from stepscope.schema.record import TrainingMetrics
+    from stepscope.steps.anatomy import Anatomy
 
 Batch = TypeVar("Batch")
 
@@ -150,7 +150,7 @@ class TrainingMonitor:
         if self._logs is not None:
             self._logs.failed(error)
         if self._anatomy is not None:
-            from stepscope.recorder.out_of_memory import describe_out_of_memory  # lazy: few come here
+            from stepscope.steps.out_of_memory import describe_out_of_memory  # lazy: few come here
 
             told = describe_out_of_memory(error, self._anatomy.witness)
             if told is not None:
@@ -246,7 +246,7 @@ class TrainingMonitor:
         without one, on whichever steps). `unwatch`, or the end of the run, takes them away again.
         """
         try:
-            from stepscope.recorder.anatomy import Anatomy  # lazy: it needs torch, which a model brings along
+            from stepscope.steps.anatomy import Anatomy  # lazy: it needs torch, which a model brings along
 
             if self._anatomy is None:
                 self._anatomy = Anatomy(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from stepscope.recorder.chain import DATA, OTHER, STEP_SECONDS, phase_key
+from stepscope.steps.chain import DATA, OTHER, STEP_SECONDS, phase_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
-    from stepscope.recorder.anatomy import Anatomy
+    from stepscope.steps.anatomy import Anatomy
 
 Batch_co = TypeVar("Batch_co", covariant=True)
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stepscope.config.sections import Settings
+    from stepscope.guard import Guard
     from stepscope.recorder.deferred import Deferred
-    from stepscope.recorder.guard import Guard
     from stepscope.recorder.monitor import TrainingMonitor
     from stepscope.schema.identity import Identity
     from stepscope.schema.run import Role

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepscope.recorder.chain import PHASES, phase_key
-from stepscope.recorder.gradients_ready import WAIT_SECONDS
+from stepscope.steps.chain import PHASES, phase_key
+from stepscope.steps.gradients_ready import WAIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

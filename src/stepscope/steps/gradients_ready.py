@@ -1,0 +1,51 @@
+"""Notes when the last gradient of a rank is ready, to tell its own work from waiting for other ranks."""
+
+from __future__ import annotations
+
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+from stepscope.steps.chain import BACKWARD
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stepscope.steps.chain import Chain
+
+WAIT_SECONDS = "ranks/wait_seconds"
+"""What is left of the backward pass after a rank's own last gradient: it waits for the others' to arrive.
+
+Ranks leave that wait together, so the one that comes last waits least. No clocks need to agree for that.
+"""
+
+
+class GradientsReady:
+    """Watches the first parameters of a model, whose gradients are the last to be computed."""
+
+    def __init__(self, model: Any, chain: Chain) -> None:
+        self._chain = chain
+        self._ready_ns = 0
+        inner = getattr(model, "module", model)
+        first = [one for one in inner.parameters() if one.requires_grad][:2]
+        self._handles = [one.register_hook(self._note) for one in first]
+
+    def after_step(self, step: int) -> Mapping[str, Any]:
+        """How long the backward pass went on after the last gradient was ready."""
+        del step
+        ended_ns, ready_ns, self._ready_ns = self._chain.left_ns(BACKWARD), self._ready_ns, 0
+        if not ready_ns or ended_ns < ready_ns:
+            return {}
+        return {WAIT_SECONDS: (ended_ns - ready_ns) * 1e-9}
+
+    def close(self) -> None:
+        """Takes the hooks away."""
+        for handle in self._handles:
+            handle.remove()
+
+    def _note(self, _: Any) -> None:
+        self._ready_ns = perf_counter_ns()
+
+
+def is_distributed(model: Any) -> bool:
+    """Whether a model exchanges gradients with other ranks within its backward pass."""
+    return type(model).__name__ == "DistributedDataParallel"

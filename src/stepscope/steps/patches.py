@@ -1,0 +1,116 @@
+"""Puts itself before the few functions of PyTorch that begin or end a phase, and takes itself away again.
+
+Only while something is watched, and only for the thread that trains: for all others a call passes through.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import TYPE_CHECKING, Any
+
+from stepscope.steps.chain import BACKWARD, CHECKPOINT, DATA, OTHER, TRANSFER, Chain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+_chains: dict[int, Chain] = {}
+"""The chain of each thread that trains under watch."""
+
+_installed: list[tuple[Any, str, Any, Any]] = []
+"""What was put in place: its owner, its name there, the original (None where it was inherited), and ours."""
+
+_lock = threading.Lock()
+
+
+def follow(chain: Chain, torch: ModuleType) -> None:
+    """From now on what this thread does in PyTorch moves its chain on."""
+    with _lock:
+        _chains[threading.get_ident()] = chain
+        if not _installed:
+            _install_all(torch)
+
+
+def unfollow(chain: Chain) -> None:
+    """Undoes `follow`; the last one to leave puts everything back as it was."""
+    with _lock:
+        for thread in [thread for thread, one in _chains.items() if one is chain]:
+            del _chains[thread]
+        if not _chains:
+            while _installed:
+                _put_back(*_installed.pop())
+
+
+def _install_all(torch: ModuleType) -> None:
+    _install(torch.autograd, "backward", lambda original: _phased(original, BACKWARD))
+    _install(torch, "save", lambda original: _phased(original, CHECKPOINT))
+    iterators = torch.utils.data.dataloader._BaseDataLoaderIter  # noqa: SLF001 - it has no public name
+    _install(iterators, "__next__", lambda original: _phased(original, DATA))
+    if torch.cuda.is_available():
+        is_cuda = functools.partial(_is_cuda, torch.device)
+        _install(torch.Tensor, "to", lambda original: _moving(original, is_cuda))
+        _install(torch.Tensor, "cuda", lambda original: _moving(original, lambda *_, **__: True))
+
+
+def _install(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
+    original = getattr(owner, name)
+    ours = wrap(original)
+    own = vars(owner).get(name)
+    setattr(owner, name, ours)
+    _installed.append((owner, name, own, ours))
+
+
+def _put_back(owner: Any, name: str, own: Any, ours: Any) -> None:
+    if vars(owner).get(name) is not ours:
+        return  # somebody has put themselves in front of us: ours stays behind them, and passes calls through
+    if own is None:
+        delattr(owner, name)
+    else:
+        setattr(owner, name, own)
+
+
+def _phased(original: Callable[..., Any], phase: int) -> Callable[..., Any]:
+    """A function that is a phase, unless it is called within that phase already."""
+
+    @functools.wraps(original)
+    def call(*arguments: Any, **options: Any) -> Any:
+        chain = _chains.get(threading.get_ident())
+        if chain is None or chain.phase == phase:
+            return original(*arguments, **options)
+        before = chain.enter(phase)
+        try:
+            return original(*arguments, **options)
+        finally:
+            chain.enter(before)
+
+    return call
+
+
+def _moving(original: Callable[..., Any], leads_to_gpu: Callable[..., bool]) -> Callable[..., Any]:
+    """A method of tensors that is a transfer when it leads from the host to a GPU outside of the model."""
+
+    @functools.wraps(original)
+    def move(self: Any, *arguments: Any, **options: Any) -> Any:
+        chain = _chains.get(threading.get_ident())
+        if chain is None or chain.phase not in (OTHER, DATA) or self.is_cuda:
+            return original(self, *arguments, **options)
+        if not leads_to_gpu(*arguments, **options):
+            return original(self, *arguments, **options)
+        before = chain.enter(TRANSFER)
+        try:
+            return original(self, *arguments, **options)
+        finally:
+            chain.enter(before)
+
+    return move
+
+
+def _is_cuda(device_type: type, target: Any = None, *_: Any, device: Any = None, **__: Any) -> bool:
+    """Whether the arguments of `Tensor.to` name a GPU."""
+    target = device if target is None else target
+    if isinstance(target, str):
+        return target.startswith("cuda")
+    if isinstance(target, device_type):
+        return bool(target.type == "cuda")  # type: ignore[attr-defined]  # a torch.device
+    return isinstance(target, int) or bool(getattr(target, "is_cuda", False))

@@ -1,0 +1,346 @@
+"""A step is taken apart into phases that add up, whatever the loop looks like."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import statistics
+import time
+from pathlib import Path
+
+import pytest
+
+import stepscope
+from stepscope.steps import patches
+from stepscope.steps.chain import BACKWARD, DATA, FORWARD, OTHER, PHASES, Chain, phase_key
+from stepscope.views.ranks import lateness, phase_medians
+
+torch = pytest.importorskip("torch")
+
+SPENT: dict[str, list[float]] = {}
+
+
+def work(seconds: float) -> None:
+    """Keeps the processor busy."""
+    began = time.perf_counter()
+    while time.perf_counter() < began + seconds:
+        pass
+
+
+@contextlib.contextmanager
+def taking(phase: str):
+    """Notes how long something really took: this machine has other things to do."""
+    began = time.perf_counter()
+    yield
+    SPENT.setdefault(phase, []).append(time.perf_counter() - began)
+
+
+class Busy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        work(0.02)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        work(0.04)
+        return gradient
+
+
+class Model(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 1)
+
+    def forward(self, x):
+        return Busy.apply(self.linear(x))
+
+
+class Optimizer(torch.optim.SGD):
+    def step(self, closure=None):
+        work(0.01)
+        return super().step(closure)
+
+
+class Data(torch.utils.data.Dataset):
+    def __init__(self, length: int = 12) -> None:
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int):
+        with taking("data"):
+            work(0.03)
+        return torch.randn(4)
+
+
+def train(folder: Path, model, *, accumulate: int = 1, batches: bool = True):
+    SPENT.clear()
+    optimizer = Optimizer(model.parameters(), lr=0.01)
+    with stepscope.TrainingMonitor(run="taken apart", directory=folder) as monitor:
+        monitor.watch(model, optimizer)
+        loader = torch.utils.data.DataLoader(Data(), batch_size=1)
+        for number, x in enumerate(monitor.batches(loader) if batches else loader):
+            with taking("forward"):
+                found = model(x)
+            loss = found.mean() / accumulate
+            with taking("backward"):
+                loss.backward()
+            if (number + 1) % accumulate == 0:
+                with taking("optimizer"):
+                    optimizer.step()
+                optimizer.zero_grad()
+                if not batches:
+                    monitor.log({"loss": 1.0})
+    return stepscope.open_store(folder).run("taken apart")
+
+
+def each_step(run, phase: str) -> list[float]:
+    return run.series(phase_key(phase)).values.tolist()
+
+
+def in_steps(took: list[float], steps: int) -> list[float]:
+    """What several calls to a step took together."""
+    calls = len(took) // steps
+    return [sum(took[step * calls : (step + 1) * calls]) for step in range(steps)]
+
+
+@pytest.mark.filterwarnings("ignore::Warning")
+@pytest.mark.parametrize(
+    ("accumulate", "compiled", "batches"),
+    [(1, False, True), (4, False, True), (1, True, True), (1, False, False)],
+    ids=["plain", "accumulated", "compiled", "a loader of its own"],
+)
+def test_each_phase_is_what_was_done_in_it_and_the_parts_add_up(
+    accumulate: int, compiled: bool, batches: bool, folder: Path
+) -> None:
+    model = torch.compile(Model(), backend="eager") if compiled else Model()
+    if compiled:
+        model(torch.randn(1, 4))  # compiled before it is timed
+    run = train(folder, model, accumulate=accumulate, batches=batches)
+    steps = run.series("step_seconds")
+    assert len(steps) == 12 // accumulate
+    assert steps.steps.tolist() == list(range(12 // accumulate))
+    whole = sum(run.series(phase_key(phase)).values for phase in PHASES)
+    assert whole.tolist() == pytest.approx(steps.values.tolist(), rel=1e-9)
+    for phase, took in SPENT.items():
+        # Of medians, because now and then the machine does something else in the middle of a step.
+        really = statistics.median(in_steps(took, len(steps)))
+        # Without `batches` a step ends in the optimizer's last hook, so what we do then is in what it took.
+        ours = 0.001 * accumulate if batches else 0.002
+        assert statistics.median(each_step(run, phase)) == pytest.approx(really, rel=0.05, abs=ours), phase
+    for phase in ("eval", "checkpoint", "transfer"):
+        assert set(each_step(run, phase)) == {0.0}
+    if accumulate > 1:
+        assert set(run.series("micro_steps").values) == {4.0}
+
+
+def test_watching_leaves_the_model_the_optimizer_and_torch_as_they_were(folder: Path) -> None:
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def state() -> list[object]:
+        loader = torch.utils.data.dataloader._BaseDataLoaderIter
+        return [
+            dict(model._forward_hooks),
+            dict(model._forward_pre_hooks),
+            dict(optimizer._optimizer_step_pre_hooks),
+            dict(optimizer._optimizer_step_post_hooks),
+            torch.autograd.backward,
+            torch.save,
+            loader.__next__,
+            torch.Tensor.to,
+        ]
+
+    before = copy.copy(state())
+    with stepscope.TrainingMonitor(run="a", directory=folder) as monitor:
+        monitor.watch(model, optimizer)
+        assert state() != before
+        monitor.unwatch()
+        assert state() == before
+        monitor.watch(model)
+    assert state() == before
+
+
+def test_an_evaluation_is_kept_by_itself_and_counts_no_step(folder: Path) -> None:
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    data = [torch.randn(2, 4)] * 3
+    with stepscope.TrainingMonitor(run="evaluated", directory=folder) as monitor:
+        monitor.watch(model, optimizer)
+        for _ in range(2):
+            model.train()
+            for x in monitor.batches(data):
+                model(x).mean().backward()
+                optimizer.step()
+            model.eval()
+            for x in monitor.batches(data):
+                with torch.no_grad():
+                    model(x)
+    run = stepscope.open_store(folder).run("evaluated")
+    assert run.series("step_seconds").steps.tolist() == list(range(6))
+    evaluated = run.series(phase_key("eval")).values
+    assert (evaluated > 0).sum() == 6
+    assert run.series(phase_key("forward")).values.min() > 0
+
+
+def test_a_checkpoint_is_a_phase_of_its_own(folder: Path, tmp_path: Path) -> None:
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with stepscope.TrainingMonitor(run="saved", directory=folder) as monitor:
+        monitor.watch(model, optimizer)
+        for x in monitor.batches([torch.randn(2, 4)] * 2):
+            model(x).mean().backward()
+            optimizer.step()
+            torch.save(model.state_dict(), tmp_path / "model.pt")
+    saved = stepscope.open_store(folder).run("saved").series(phase_key("checkpoint"))
+    assert saved.values.min() > 0
+
+
+def test_batches_without_any_optimizer_are_steps_after_a_while(folder: Path) -> None:
+    model = torch.nn.Linear(4, 1)
+    with stepscope.TrainingMonitor(run="bare", directory=folder) as monitor:
+        monitor.watch(model)
+        for x in monitor.batches([torch.randn(2, 4)] * 200):
+            model(x).mean().backward()
+    assert len(stepscope.open_store(folder).run("bare").series("step_seconds")) == 3
+
+
+def test_the_compiler_makes_as_many_graphs_with_a_watch_as_without(folder: Path) -> None:
+    counts = []
+
+    def backend(graph, _):
+        counts.append(graph)
+        return graph.forward
+
+    def graphs(watched: bool) -> int:
+        torch._dynamo.reset()
+        counts.clear()
+        model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+        with stepscope.TrainingMonitor(run=f"compiled {watched}", directory=folder) as monitor:
+            if watched:
+                monitor.watch(model)
+            torch.compile(model, backend=backend, fullgraph=True)(torch.randn(2, 4)).mean().backward()
+        return len(counts)
+
+    assert graphs(watched=True) == graphs(watched=False) == 1
+
+
+def test_what_fails_in_an_observer_never_reaches_the_loop(folder: Path, caplog) -> None:
+    class Broken:
+        def after_step(self, step: int):
+            raise RuntimeError("out of order")
+
+        def close(self) -> None:
+            """Nothing to undo."""
+
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with stepscope.TrainingMonitor(run="broken", directory=folder) as monitor:
+        monitor.watch(model, optimizer)
+        monitor._anatomy.observe(Broken())
+        for x in monitor.batches([torch.randn(2, 4)] * 3):
+            model(x).mean().backward()
+            optimizer.step()
+    assert len(stepscope.open_store(folder).run("broken").series("step_seconds")) == 3
+    assert "Broken rests" in caplog.text
+
+
+def test_something_that_is_no_model_is_said_so_and_training_goes_on(folder: Path, caplog) -> None:
+    with stepscope.TrainingMonitor(run="odd", directory=folder) as monitor:
+        monitor.watch(object())
+        monitor.log({"loss": 1.0})
+    assert "cannot be watched" in caplog.text
+
+
+RANKS = """
+import os, sys, time, torch, stepscope
+from torch.nn.parallel import DistributedDataParallel
+rank = int(os.environ["RANK"])
+torch.distributed.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=rank, world_size=2)
+
+class Late(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+    @staticmethod
+    def backward(ctx, gradient):
+        time.sleep(0.06 if rank == 1 else 0.01)
+        return gradient
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
+    def forward(self, x):
+        return self.second(Late.apply(self.first(x)))
+
+model = DistributedDataParallel(Model())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+with stepscope.TrainingMonitor(run="ranks") as monitor:
+    monitor.watch(model, optimizer)
+    for x in monitor.batches([torch.randn(2, 4)] * 15):
+        time.sleep(0.005)
+        model(x).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+torch.distributed.destroy_process_group()
+"""
+
+
+def test_the_rank_that_is_late_is_named_and_what_it_is_late_with(start, folder: Path, tmp_path: Path) -> None:
+    launch = {"MASTER_ADDR": "here", "MASTER_PORT": "1", "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
+    ranks = [
+        start(RANKS, tmp_path / "meeting", environment={**launch, "RANK": str(rank)}) for rank in range(2)
+    ]
+    for process in ranks:
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 0, said
+    late = lateness(phase_medians(stepscope.open_store(folder).run("ranks")))
+    assert late is not None
+    assert (late.rank, late.phase) == (1, "backward")
+    assert 0.03 < late.seconds < 0.08
+    assert 0.03 < late.phase_seconds < 0.08
+
+
+class HandClock:
+    now = 0
+
+    def __call__(self) -> int:
+        self.now += 10
+        return self.now
+
+
+def test_a_chain_is_cut_without_a_gap_and_phases_come_back_to_what_was_before() -> None:
+    chain = Chain(HandClock())
+    assert chain.enter(DATA) == OTHER
+    assert chain.enter(FORWARD) == DATA
+    assert chain.enter(BACKWARD) == FORWARD
+    row = chain.cut()
+    assert {key: round(value * 1e9) for key, value in row.items() if value} == {
+        "phase/other_seconds": 10,
+        "phase/data_seconds": 10,
+        "phase/forward_seconds": 10,
+        "phase/backward_seconds": 10,
+        "step_seconds": 40,
+    }
+    assert sum(chain.cut().values()) == pytest.approx(2 * 10e-9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "is_transfer"),
+    [
+        (("cuda",), {}, True),
+        (("cuda:1", torch.float16), {"non_blocking": True}, True),
+        ((torch.device("cuda"),), {}, True),
+        ((0,), {}, True),
+        ((), {"device": "cuda"}, True),
+        (("cpu",), {}, False),
+        ((torch.float32,), {}, False),
+        ((torch.zeros(1),), {}, False),
+        ((), {"dtype": torch.float64}, False),
+    ],
+)
+def test_only_a_move_to_a_gpu_is_a_transfer(arguments: tuple, options: dict, is_transfer: bool) -> None:
+    assert patches._is_cuda(torch.device, *arguments, **options) is is_transfer

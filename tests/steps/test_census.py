@@ -1,0 +1,149 @@
+"""How a training is set up is told after its first step, and again when it changes."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from stepscope.steps.census import Census, is_compiled, parameters, switches
+from stepscope.steps.out_of_memory import Witness
+
+
+class Told:
+    def __init__(self) -> None:
+        self.events: list[tuple[str, dict[str, Any]]] = []
+
+    def __call__(self, kind: str, **fields: Any) -> None:
+        self.events.append((kind, fields))
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+def census_of(told: Told, model: nn.Module, *optimizers: Any, **environment: str) -> Census:
+    witness = Witness()
+    witness.know(model, optimizers)
+    return Census(torch, witness, told, environment, now=itertools.count(0, 3600).__next__)
+
+
+def test_the_first_step_is_followed_by_a_census(told: Told) -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 2).to(torch.bfloat16))
+    model[0].requires_grad_(requires_grad=False)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, foreach=True)
+    census = census_of(told, model, optimizer, CUDA_LAUNCH_BLOCKING="1", HF_TOKEN="hf_not_told")
+    assert census.look(1) == {}
+    [(kind, fields)] = told.events
+    assert kind == "census"
+    assert fields["parameter_dtypes"] == {"float32": 40, "bfloat16": 18}
+    assert fields["parameter_devices"] == {"cpu": 58}
+    assert (fields["parameters"], fields["trainable_parameters"]) == (58, 18)
+    assert fields["environment"] == {"CUDA_LAUNCH_BLOCKING": "1"}
+    assert fields["optimizers"] == [
+        {"name": "AdamW", "groups": 1, "fused": None, "foreach": True, "capturable": False}
+    ]
+    assert (fields["compiled"], fields["wrappers"]) == (False, [])
+    assert fields["threads"] == torch.get_num_threads()
+    assert fields["default_dtype"] == "float32"
+
+
+def test_what_has_not_changed_is_not_told_again(told: Told) -> None:
+    census = census_of(told, nn.Linear(2, 2))
+    census.look(1)
+    census.look(1)
+    assert len(told.events) == 1
+
+
+def test_a_switch_that_is_thrown_is_told_with_its_name(told: Told) -> None:
+    census = census_of(told, nn.Linear(2, 2))
+    census.look(1)
+    with torch.autograd.set_detect_anomaly(mode=True):
+        census.look(1)
+    assert told.events[1][1]["changed"] == ["detect_anomaly"]
+    assert told.events[1][1]["detect_anomaly"] is True
+    census.look(1)
+    assert told.events[2][1]["detect_anomaly"] is False
+
+
+def test_a_model_that_changes_its_number_format_is_told(told: Told) -> None:
+    model = nn.Linear(2, 2)
+    census = census_of(told, model)
+    census.look(1)
+    model.to(torch.bfloat16)
+    census.look(1)
+    assert "parameter_dtypes" in told.events[1][1]["changed"]
+
+
+def test_autocast_is_seen_in_the_forward_pass_alone(told: Told) -> None:
+    model = nn.Linear(2, 2)
+    census = census_of(told, model)
+    census.look(1)
+    assert "autocast" not in told.events[0][1]
+    assert census.wants_forward
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        census.in_forward()
+    assert not census.wants_forward
+    census.look(1)
+    assert told.events[1][1]["autocast"] == "cpu bfloat16"
+
+
+def test_a_compiled_model_is_known_by_either_way_of_compiling() -> None:
+    assert not is_compiled(nn.Linear(2, 2))
+    assert is_compiled(torch.compile(nn.Linear(2, 2), backend="eager"))
+    inner = nn.Sequential(nn.Linear(2, 2))
+    inner[0].compile(backend="eager")
+    assert is_compiled(inner)
+
+
+def test_a_wrapper_is_known_by_its_name_with_the_options_that_are_on() -> None:
+    class DistributedDataParallel(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = nn.Linear(2, 2)
+            self.find_unused_parameters = True
+            self.static_graph = False
+
+    assert parameters([DistributedDataParallel()])["wrappers"] == [
+        "DistributedDataParallel(find_unused_parameters)"
+    ]
+    assert parameters([nn.DataParallel(nn.Linear(2, 2))])["wrappers"] == ["DataParallel"]
+
+
+def test_a_switch_set_by_its_newer_name_is_read_all_the_same() -> None:
+    matmul = torch.backends.cuda.matmul
+    if not hasattr(matmul, "fp32_precision"):
+        pytest.skip("this PyTorch has the older name alone")
+    before = matmul.fp32_precision
+    try:
+        matmul.fp32_precision = "tf32"
+        found = switches(torch)
+    finally:
+        matmul.fp32_precision = before
+    assert found["tf32_matmul"] is True
+    assert "cudnn_benchmark" in found
+
+
+def test_without_models_the_switches_are_told() -> None:
+    told = Told()
+    Census(torch, Witness(), told, {}).look(1)
+    assert told.events[0][1]["parameters"] == 0
+    assert told.events[0][1]["deterministic_algorithms"] is False
+
+
+def test_it_is_looked_for_changes_seldom(told: Told) -> None:
+    now = [1.0]
+    witness = Witness()
+    census = Census(torch, witness, told, {}, now=lambda: now[0])
+    census.look(1)
+    model = nn.Linear(2, 2)
+    witness.know(model)
+    census.look(1)
+    assert len(told.events) == 1
+    now[0] += 100
+    census.look(1)
+    assert told.events[1][1]["parameters"] == 6

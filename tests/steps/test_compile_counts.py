@@ -1,0 +1,204 @@
+"""What the compiler does is told in the step it did it, by the real compiler."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import torch._dynamo
+import torch._dynamo.callback
+
+from stepscope.steps.compile_counts import CompileCounts
+
+
+class Told:
+    def __init__(self) -> None:
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self.news: list[Any] = []
+
+    def __call__(self, kind: str, **fields: Any) -> None:
+        self.events.append((kind, fields))
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [fields for one, fields in self.events if one == kind]
+
+
+@pytest.fixture
+def told() -> Told:
+    torch._dynamo.reset()
+    return Told()
+
+
+def test_a_compilation_is_told_once_and_only_in_its_step(told: Told) -> None:
+    counts = CompileCounts(told, told.news.append)
+    assert counts.look(1) == {}
+    double = torch.compile(lambda x: x * 2, backend="eager")
+    double(torch.ones(3))
+    found = counts.look(1)
+    assert 0 < found["compile/seconds"] < 60
+    assert (found["compile/frames"], found["compile/graph_breaks"]) == (1.0, 0.0)
+    assert (found["compile/recompiles"], found["compile/limit_hits"]) == (0.0, 0.0)
+    double(torch.ones(3))
+    assert counts.look(1) == {}
+
+
+def test_what_was_compiled_before_the_watching_is_not_told(told: Told) -> None:
+    torch.compile(lambda x: x * 3, backend="eager")(torch.ones(3))
+    counts = CompileCounts(told, told.news.append)
+    assert counts.look(1) == {}
+
+
+def test_a_graph_break_is_told_with_its_reason_and_line(told: Told) -> None:
+    counts = CompileCounts(told, told.news.append)
+
+    def noisy(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        torch._dynamo.graph_break()
+        return y + 1
+
+    torch.compile(noisy, backend="eager")(torch.ones(3))
+    assert counts.look(1)["compile/graph_breaks"] >= 1
+    [event] = told.of("graph_break")
+    assert event["place"].startswith("test_compile_counts.py:")
+    assert event["place"].endswith(" in noisy")
+    assert "graph_break" in event["reason"] or "graph break" in event["reason"].lower()
+
+
+def test_a_recompilation_is_told_with_its_reason(told: Told) -> None:
+    counts = CompileCounts(told, told.news.append)
+
+    @torch.compile(backend="eager", dynamic=False)
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    scaled(torch.ones(3))
+    assert counts.look(1)["compile/recompiles"] == 0
+    scaled(torch.ones(4))
+    assert counts.look(1)["compile/recompiles"] == 1
+    [event] = told.of("recompile")
+    assert "size mismatch" in event["reason"]
+    assert event["function"] == "scaled"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_giving_up_for_too_many_recompilations_is_told(told: Told) -> None:
+    counts = CompileCounts(told, told.news.append)
+
+    @torch.compile(backend="eager", dynamic=False)
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    with torch._dynamo.config.patch(recompile_limit=2):
+        for size in range(2, 7):
+            scaled(torch.ones(size))
+    assert counts.look(1)["compile/limit_hits"] == 1
+    assert len(told.of("compile_limit")) == 1
+
+
+def test_a_compilation_is_news_of_its_step_until_nobody_listens(told: Told) -> None:
+    handler = torch._dynamo.callback.callback_handler
+    before = len(handler.end_callbacks)
+    counts = CompileCounts(told, told.news.append)
+    counts.look(1)
+    torch.compile(lambda x: x * 5, backend="eager")(torch.ones(3))
+    assert told.news[0] is counts
+    counts.close()
+    counts.close()
+    assert len(handler.end_callbacks) == before
+    told.news.clear()
+    torch.compile(lambda x: x * 7, backend="eager")(torch.ones(3))
+    assert told.news == []
+
+
+def test_where_the_compiler_is_not_loaded_it_is_not_loaded_for_this(told: Told) -> None:
+    loaded: dict[str, Any] = {}
+    counts = CompileCounts(told, told.news.append, loaded)
+    assert counts.look(1) == {}
+    assert loaded == {}
+
+
+def test_looking_makes_no_entry_in_the_compilers_counters(told: Told) -> None:
+    before = set(torch._dynamo.utils.counters)
+    counts = CompileCounts(told, told.news.append)
+    counts.look(1)
+    counts.close()
+    assert set(torch._dynamo.utils.counters) == before
+
+
+class Compiler(SimpleNamespace):
+    """The accounts of a compiler, as a test has them."""
+
+    def compile(self, reason: str | None = None, took_us: int = 1000) -> None:
+        self.counters.setdefault("frames", Counter())["ok"] += 1
+        self.cumulative_time_spent_ns["entire_frame_compile"] += took_us * 1000
+        record = SimpleNamespace(
+            co_name="step",
+            co_filename="/home/me/train.py",
+            co_firstlineno=3,
+            recompile_reason=reason,
+            fail_reason=None,
+            duration_us=took_us,
+        )
+        self._compilation_metrics.append(record)
+
+
+def compiler(kept: int = 64) -> Compiler:
+    return Compiler(
+        counters={},
+        graph_break_reasons=[],
+        _compilation_metrics=deque(maxlen=kept),
+        cumulative_time_spent_ns={"entire_frame_compile": 0},
+    )
+
+
+def test_ever_new_reasons_are_counted_and_no_longer_told(told: Told) -> None:
+    dynamo = compiler()
+    counts = CompileCounts(told, told.news.append, {"torch._dynamo.utils": dynamo})
+    counted = 0.0
+    for step in range(50):
+        dynamo.compile(reason=f"size {step}")
+        counted += counts.look(1)["compile/recompiles"]
+    assert counted == 50
+    assert len(told.of("recompile")) == 20
+
+
+def test_a_step_with_more_compilations_than_are_kept_has_its_whole_time(told: Told) -> None:
+    dynamo = compiler(kept=4)
+    counts = CompileCounts(told, told.news.append, {"torch._dynamo.utils": dynamo})
+    for _ in range(10):
+        dynamo.compile()
+    found = counts.look(1)
+    assert found["compile/frames"] == 10
+    assert found["compile/seconds"] == pytest.approx(0.01)
+
+
+def test_counters_that_were_cleared_start_from_nothing(told: Told) -> None:
+    dynamo = compiler()
+    for _ in range(5):
+        dynamo.compile()
+    counts = CompileCounts(told, told.news.append, {"torch._dynamo.utils": dynamo})
+    dynamo.counters.clear()
+    dynamo.cumulative_time_spent_ns["entire_frame_compile"] = 0
+    dynamo.compile()
+    found = counts.look(1)
+    assert (found["compile/frames"], found["compile/seconds"]) == (1.0, pytest.approx(0.001))
+
+
+def test_paths_are_told_without_their_folders(told: Told) -> None:
+    dynamo = compiler()
+    counts = CompileCounts(told, told.news.append, {"torch._dynamo.utils": dynamo})
+    dynamo.compile(reason="size")
+    counts.look(1)
+    assert told.of("recompile")[0]["place"] == "train.py:3"
+
+
+def test_a_compiled_training_step_is_told_forward_and_backward(told: Told) -> None:
+    counts = CompileCounts(told, told.news.append)
+    model = torch.compile(torch.nn.Linear(4, 2), backend="aot_eager")
+    model(torch.ones(3, 4)).sum().backward()
+    assert counts.look(1)["compile/frames"] >= 1
+    model(torch.ones(3, 4)).sum().backward()
+    assert counts.look(1) == {}

@@ -1,0 +1,183 @@
+"""Looks keep to their share of the time, and news come with their own step."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from stepscope.guard import Guard
+from stepscope.steps.free_evidence import SHARE, FreeEvidence, gather
+from stepscope.steps.out_of_memory import Witness
+
+MS = 1_000_000
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.ns = MS
+
+    def __call__(self) -> int:
+        return self.ns
+
+
+class Costly:
+    """A looker that takes time on a clock."""
+
+    def __init__(self, clock: Clock, cost_ns: int, key: str = "seen") -> None:
+        self.clock, self.cost_ns, self.key = clock, cost_ns, key
+        self.steps: list[int] = []
+        self.closed = False
+
+    def look(self, steps: int) -> Mapping[str, float]:
+        self.clock.ns += self.cost_ns
+        self.steps.append(steps)
+        return {self.key: 1.0}
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Broken:
+    def look(self, steps: int) -> Mapping[str, float]:
+        raise RuntimeError("no figures today")
+
+    def close(self) -> None:
+        """Nothing to undo."""
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def evidence(clock: Clock) -> FreeEvidence:
+    return FreeEvidence(Guard(strict=False), clock)
+
+
+def train(evidence: FreeEvidence, clock: Clock, steps: int, step_ns: int) -> list[Mapping[str, float]]:
+    rows = []
+    for step in range(steps):
+        clock.ns += step_ns
+        rows.append(evidence.after_step(step))
+    return rows
+
+
+@pytest.mark.parametrize("step_ns", [100_000, MS, 5 * MS])
+@pytest.mark.parametrize("cost_ns", [2_000, 50_000, 400_000])
+def test_looking_takes_its_share_of_the_time_and_no_more(
+    evidence: FreeEvidence, clock: Clock, step_ns: int, cost_ns: int
+) -> None:
+    costly = Costly(clock, cost_ns)
+    evidence.add(costly)
+    train(evidence, clock, 100_000, step_ns)
+    began, looks = clock.ns, len(costly.steps)
+    train(evidence, clock, 200_000, step_ns)
+    share = (len(costly.steps) - looks) * cost_ns / (clock.ns - began)
+    assert share <= 1.1 * SHARE
+    assert len(costly.steps) > looks
+
+
+def test_long_steps_are_each_looked_at(evidence: FreeEvidence, clock: Clock) -> None:
+    evidence.add(Costly(clock, 20_000))
+    assert all(train(evidence, clock, 50, 1000 * MS))
+
+
+def test_the_first_two_steps_are_looked_at_because_one_has_nothing_to_compare_with(
+    evidence: FreeEvidence, clock: Clock
+) -> None:
+    evidence.add(Costly(clock, 50_000))
+    assert [bool(row) for row in train(evidence, clock, 4, MS)] == [True, True, False, False]
+
+
+def test_a_look_knows_how_many_steps_it_stands_for(evidence: FreeEvidence, clock: Clock) -> None:
+    costly = Costly(clock, 50_000)
+    evidence.add(costly)
+    rows = train(evidence, clock, 5000, MS)
+    last = max(place for place, row in enumerate(rows) if row)
+    assert sum(costly.steps) == last + 1
+
+
+def test_pauses_are_not_even(evidence: FreeEvidence, clock: Clock) -> None:
+    costly = Costly(clock, 50_000)
+    evidence.add(costly)
+    train(evidence, clock, 20_000, MS)
+    assert len(set(costly.steps[3:])) > 10
+
+
+def test_a_single_slow_look_does_not_end_the_looking(evidence: FreeEvidence, clock: Clock) -> None:
+    costly = Costly(clock, 50_000)
+    evidence.add(costly)
+    train(evidence, clock, 2000, MS)
+    costly.cost_ns = 500 * MS  # the machine was busy with something else
+    while costly.steps[-1:] and not train(evidence, clock, 1, MS)[0]:
+        pass
+    costly.cost_ns = 50_000
+    before = len(costly.steps)
+    train(evidence, clock, 5000, MS)
+    assert len(costly.steps) - before >= 10
+
+
+def test_the_training_draws_the_same_random_numbers_as_without_it(
+    evidence: FreeEvidence, clock: Clock
+) -> None:
+    random.seed(7)
+    expected = random.random()
+    random.seed(7)
+    evidence.add(Costly(clock, 10))
+    train(evidence, clock, 100, MS)
+    assert random.random() == expected
+
+
+def test_news_are_told_with_the_step_they_came_in(evidence: FreeEvidence, clock: Clock) -> None:
+    quiet, noisy = Costly(clock, 50_000, "quiet"), Costly(clock, 50_000, "noisy")
+    evidence.add(quiet)
+    evidence.add(noisy)
+    train(evidence, clock, 10, MS)
+    evidence.notice(noisy)
+    evidence.notice(noisy)
+    assert train(evidence, clock, 2, MS) == [{"noisy": 1.0}, {}]
+
+
+def test_one_that_fails_rests_and_the_others_go_on(
+    evidence: FreeEvidence, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    evidence.add(Broken())
+    evidence.add(Costly(clock, 10))
+    assert train(evidence, clock, 2, MS) == [{"seen": 1.0}, {"seen": 1.0}]
+    assert [record.message for record in caplog.records] == ["Broken rests: RuntimeError('no figures today')"]
+
+
+def test_closing_closes_all(evidence: FreeEvidence, clock: Clock) -> None:
+    costly = Costly(clock, 10)
+    evidence.add(costly)
+    evidence.close()
+    assert costly.closed
+    assert evidence.after_step(0) == {}
+
+
+def test_a_real_training_has_its_figures_and_events() -> None:
+    events: list[tuple[str, dict[str, Any]]] = []
+    model = nn.Linear(8, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    witness = Witness()
+    witness.know(model, [optimizer])
+    gathered = gather(
+        torch, witness, lambda kind, **fields: events.append((kind, fields)), Guard(strict=True)
+    )
+    rows = []
+    for step in range(3):
+        if gathered.census.wants_forward:
+            gathered.census.in_forward()
+        model(torch.ones(4, 8)).sum().backward()
+        optimizer.step()
+        rows.append(gathered.observer.after_step(step))
+    gathered.observer.close()
+    assert rows[1].keys() >= {"host/cpu_ratio", "gc/pause_seconds", "gc/collections", "gc/full_collections"}
+    [(kind, fields)] = events
+    assert (kind, fields["autocast"], fields["parameters"]) == ("census", "off", 18)

@@ -1,0 +1,67 @@
+"""Pauses of the garbage collector are counted, and a long one is told with its own step."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+
+from stepscope.steps.garbage_pauses import GarbagePauses
+
+
+class Collector:
+    """A collector whose pauses take as long as a test says."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+        self.callbacks: list[Any] = []
+        self.noticed: list[GarbagePauses] = []
+        self.listening = GarbagePauses(self.noticed.append, lambda: self.now_ns, self.callbacks)
+
+    def collect(self, generation: int, took_ns: int) -> None:
+        self.callbacks[0]("start", {"generation": generation})
+        self.now_ns += took_ns
+        self.callbacks[0]("stop", {"generation": generation, "collected": 0, "uncollectable": 0})
+
+
+def test_pauses_are_added_up_from_look_to_look() -> None:
+    collector = Collector()
+    collector.collect(0, 1_000)
+    collector.collect(2, 30_000_000)
+    found = collector.listening.look(1)
+    assert found["gc/pause_seconds"] == pytest.approx(0.030001)
+    assert (found["gc/collections"], found["gc/full_collections"]) == (2.0, 1.0)
+    collector.collect(1, 5_000)
+    found = collector.listening.look(1)
+    assert (found["gc/collections"], found["gc/full_collections"]) == (1.0, 0.0)
+
+
+def test_a_long_pause_is_news_and_a_short_one_is_not() -> None:
+    collector = Collector()
+    collector.collect(0, 20_000)
+    assert collector.noticed == []
+    collector.collect(2, 3_000_000)
+    assert collector.noticed == [collector.listening]
+
+
+def test_the_real_collector_is_heard_and_then_no_longer() -> None:
+    before = len(gc.callbacks)
+    listening = GarbagePauses(lambda _: None)
+    listening.look(1)
+    gc.collect()
+    found = listening.look(1)
+    assert found["gc/full_collections"] >= 1
+    assert 0 < found["gc/pause_seconds"] < 60
+    listening.close()
+    assert len(gc.callbacks) == before
+    gc.collect()
+    assert listening.look(1)["gc/collections"] == 0
+
+
+def test_closing_twice_leaves_the_callbacks_of_others_alone() -> None:
+    others: list[Any] = [print]
+    listening = GarbagePauses(lambda _: None, callbacks=others)
+    listening.close()
+    listening.close()
+    assert others == [print]

@@ -1,0 +1,127 @@
+"""The queue of a data loader is counted at the end of steps, and its settings are told once."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+from stepscope.steps.loader_queue import LoaderQueue
+
+DATA = TensorDataset(torch.zeros(64, 4))
+
+
+class Told:
+    def __init__(self) -> None:
+        self.events: list[tuple[str, dict[str, Any]]] = []
+
+    def __call__(self, kind: str, **fields: Any) -> None:
+        self.events.append((kind, fields))
+
+
+class Numbers(IterableDataset):
+    def __iter__(self):
+        return iter(torch.arange(12))
+
+
+def test_ready_batches_are_counted_when_workers_have_them(until: Callable[..., None]) -> None:
+    told = Told()
+    queue = LoaderQueue(told)
+    iterator = iter(DataLoader(DATA, batch_size=4, num_workers=2, prefetch_factor=3))
+    next(iterator)
+
+    queue.meet(iterator)
+    until(lambda: queue.look(1) == {"loader/ready_batches": 6.0})
+    for _ in range(15):
+        next(iterator)
+    assert queue.look(1) == {"loader/ready_batches": 0.0}
+
+
+def test_a_batch_that_came_before_its_turn_is_ready_too() -> None:
+    class Waiting:
+        def qsize(self) -> int:
+            return 4
+
+    class Iterator:
+        _num_workers, _index_sampler, _tasks_outstanding = 2, None, 5
+        _task_info: dict = dict.fromkeys(range(6))
+        _data_queue = Waiting()
+
+    queue = LoaderQueue(Told())
+    iterator = Iterator()
+    queue.meet(iterator)
+    assert queue.look(1) == {"loader/ready_batches": 5.0}
+
+
+def test_the_settings_of_a_loader_are_told_once_for_all_its_epochs() -> None:
+    told = Told()
+    queue = LoaderQueue(told)
+    loader = DataLoader(DATA, batch_size=16, num_workers=1, shuffle=True, drop_last=True)
+    for _ in range(2):
+        iterator = iter(loader)
+        queue.meet(iterator)
+        del iterator
+    assert len(told.events) == 1
+    kind, fields = told.events[0]
+    assert kind == "loader"
+    assert fields["num_workers"] == 1
+    assert (fields["prefetch_factor"], fields["batch_size"], fields["drop_last"]) == (2, 16, True)
+    assert (fields["pin_memory"], fields["persistent_workers"]) == (False, False)
+    assert (fields["dataset"], fields["sampler"]) == ("TensorDataset", "RandomSampler")
+    assert fields["start_method"] in ("fork", "forkserver", "spawn")
+
+
+def test_a_second_loader_is_told_too() -> None:
+    told = Told()
+    queue = LoaderQueue(told)
+    queue.meet(iter(DataLoader(DATA, batch_size=16)))
+    queue.meet(iter(DataLoader(DATA, batch_size=32)))
+    assert [fields["batch_size"] for _, fields in told.events] == [16, 32]
+
+
+def test_a_loader_without_workers_is_described_and_has_no_queue() -> None:
+    told = Told()
+    queue = LoaderQueue(told)
+    queue.meet(iter(DataLoader(DATA, batch_size=16)))
+    assert told.events[0][1]["num_workers"] == 0
+    assert told.events[0][1]["start_method"] is None
+    assert queue.look(1) == {}
+
+
+def test_an_iterable_dataset_is_described_without_asking_its_length() -> None:
+    told = Told()
+    queue = LoaderQueue(told)
+    iterator = iter(DataLoader(Numbers(), batch_size=3, num_workers=1))
+    queue.meet(iterator)
+    assert told.events[0][1]["dataset"] == "Numbers"
+    assert len(list(iterator)) == 4
+    assert queue.look(1)["loader/ready_batches"] >= 0
+
+
+@pytest.mark.parametrize(
+    "source", [[1, 2], (n for n in range(3)), {"a": 1}], ids=["list", "generator", "dict"]
+)
+def test_other_sources_of_batches_have_nothing_to_tell(source: Any) -> None:
+    told = Told()
+    queue = LoaderQueue(told)
+    iterator = iter(source)
+    queue.meet(iterator)
+    queue.meet(iterator)
+    assert queue.look(1) == {}
+    assert told.events == []
+
+
+def test_an_iterator_is_not_kept_alive() -> None:
+    queue = LoaderQueue(Told())
+    iterator = iter(DataLoader(DATA, batch_size=16, num_workers=1))
+    queue.meet(iterator)
+    kept = weakref.ref(iterator)
+    del iterator
+    gc.collect()
+    assert kept() is None
+    queue.close()

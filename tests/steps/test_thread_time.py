@@ -1,0 +1,134 @@
+"""How the training thread spends its time on the host."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from stepscope.steps.thread_time import ThreadTime
+
+MS = 1_000_000
+
+
+class Host:
+    """A kernel that says what a test makes it say."""
+
+    def __init__(self, proc: Path) -> None:
+        self.now_ns = self.busy_ns = 1
+        self.switches, self.faults = 10, 3
+        folder = proc / "self" / "task" / str(threading.get_native_id())
+        folder.mkdir(parents=True)
+        self.schedstat = folder / "schedstat"
+        self.tell(queued_ns=0)
+
+    def tell(self, queued_ns: int) -> None:
+        self.schedstat.write_text(f"{self.busy_ns} {queued_ns} 5\n")
+
+    def pass_time(self, ms: int, busy_ms: int) -> None:
+        self.now_ns += ms * MS
+        self.busy_ns += busy_ms * MS
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def thread_of(host: Host, proc: Path) -> ThreadTime:
+    return ThreadTime(
+        proc,
+        now_ns=lambda: host.now_ns,
+        busy_ns=lambda: host.busy_ns,
+        usage=lambda: (host.switches, host.faults),
+    )
+
+
+def test_the_first_look_has_nothing_to_count_from(host: Host, tmp_path: Path) -> None:
+    thread = thread_of(host, tmp_path)
+    assert thread.look(1) == {}
+    thread.close()
+
+
+def test_the_share_of_time_at_work_is_that_since_the_last_look(host: Host, tmp_path: Path) -> None:
+    thread = thread_of(host, tmp_path)
+    thread.look(1)
+    host.pass_time(10, busy_ms=4)
+    assert thread.look(1)["host/cpu_ratio"] == pytest.approx(0.4)
+    host.pass_time(5, busy_ms=5)
+    assert thread.look(1)["host/cpu_ratio"] == pytest.approx(1.0)
+    thread.close()
+
+
+def test_waiting_for_a_core_is_shared_out_over_the_steps_since_the_last_look(
+    host: Host, tmp_path: Path
+) -> None:
+    thread = thread_of(host, tmp_path)
+    thread.look(1)
+    host.pass_time(40, busy_ms=32)
+    host.tell(queued_ns=8 * MS)
+    assert thread.look(4)["host/queued_seconds"] == pytest.approx(0.002)
+    host.pass_time(10, busy_ms=10)
+    assert thread.look(1)["host/queued_seconds"] == 0
+    thread.close()
+
+
+def test_switches_and_faults_are_counted_up(host: Host, tmp_path: Path) -> None:
+    thread = thread_of(host, tmp_path)
+    thread.look(1)
+    host.pass_time(10, busy_ms=8)
+    host.switches += 4
+    found = thread.look(1)
+    assert (found["host/involuntary_switches_total"], found["host/major_faults_total"]) == (14.0, 3.0)
+    thread.close()
+
+
+@pytest.mark.parametrize("kept", [None, "0 0 0\n"], ids=["no file", "no accounts"])
+def test_a_kernel_that_keeps_no_accounts_costs_one_figure_alone(
+    kept: str | None, host: Host, tmp_path: Path
+) -> None:
+    if kept is None:
+        host.schedstat.unlink()
+    else:
+        host.schedstat.write_text(kept)
+    thread = thread_of(host, tmp_path)
+    thread.look(1)
+    host.pass_time(10, busy_ms=8)
+    found = thread.look(1)
+    assert "host/queued_seconds" not in found
+    assert found["host/cpu_ratio"] == pytest.approx(0.8)
+    assert "host/major_faults_total" in found
+    thread.close()
+
+
+def test_a_training_that_moves_to_another_thread_is_counted_anew() -> None:
+    thread = ThreadTime()
+    thread.look(1)
+    rows: list = []
+
+    def train() -> None:
+        rows.append(thread.look(1))
+        rows.append(thread.look(1))
+
+    other = threading.Thread(target=train)
+    other.start()
+    other.join()
+    assert rows[0] == {}
+    assert "host/cpu_ratio" in rows[1]
+    thread.close()
+
+
+def test_a_busy_thread_and_a_sleeping_one_are_told_apart_by_the_real_kernel() -> None:
+    thread = ThreadTime()
+    thread.look(1)
+    until = time.thread_time() + 0.05
+    while time.thread_time() < until:
+        pass
+    busy = thread.look(1)
+    threading.Event().wait(0.05)
+    waiting = thread.look(1)
+    assert busy["host/cpu_ratio"] > 5 * waiting["host/cpu_ratio"]
+    assert busy["host/queued_seconds"] >= 0
+    thread.close()
