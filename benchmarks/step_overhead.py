@@ -1,53 +1,54 @@
-"""What full default watching adds to a training step of about five milliseconds, on the CPU and on a GPU.
+"""What watching adds to a training step of about five milliseconds, on the CPU and on a GPU.
 
-    PYTHONPATH=src python -m benchmarks.step_overhead [--device cuda] [--blocks 60] [--steps 100]
+    PYTHONPATH=src python -m benchmarks.step_overhead [--device cuda] [--rounds 300] [--steps 50]
+        [--with stepscope,nothing]
 
-Blocks with and without stepscope alternate in one process, in an order drawn by chance within each pair. Of a
-block the median step counts, so that what the machine does now and then does not; of the pairs' ratios the
-median, with an interval of 95 % by drawing pairs again and again.
+In each round every contender has a block of steps, in an order drawn by chance, in one process; each is
+compared with the plain loop of its own round. Of a block the first fifth is left out, in which whatever is
+set up for a block is set up, and so are steps that took three times the median: the machine did something
+else. Of the rounds' ratios the median counts, with an interval of 95 % by drawing rounds again and again. The
+loop against itself, `nothing`, shows the noise.
 """
 
 import argparse
+import gc
 import random
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from typing import Any
 
 import torch  # noqa: TID253 - it is what is measured
 from torch import nn  # noqa: TID253 - nor without this
 
-import stepscope
+from benchmarks.step_contenders import CONTENDERS, Contender, Plain
 
 STEP_S = 0.005
 WIDTH = 256
+LEFT_OUT = 0.2
+OUTLIER = 3.0
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description="What watching adds to a training step.")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--blocks", type=int, default=60)
-    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=300)
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--with", dest="names", default="stepscope,nothing")
     options = parser.parse_args()
     torch.set_num_threads(1)
     training = Training(options.device)
-    print(f"{options.device}: {training.layers} layers, a step takes {training.step_s * 1e3:.2f} ms")
+    print(
+        f"{options.device}, torch {torch.__version__}: {training.layers} layers, "
+        f"a step takes {training.step_s * 1e3:.2f} ms; {options.rounds} rounds of {options.steps} steps"
+    )
     with tempfile.TemporaryDirectory() as folder:
-        monitor = stepscope.TrainingMonitor(run="overhead", directory=folder)
-        monitor.start_monitoring()
-        ratios = compare(
-            lambda: training.plain(options.steps),
-            lambda: training.watched(options.steps, monitor),
-            options.blocks,
-        )
-        noise = compare(
-            lambda: training.plain(options.steps), lambda: training.plain(options.steps), options.blocks // 2
-        )
-        monitor.stop_monitoring()
-    print(f"stepscope    {described(ratios)}")
-    print(f"nothing      {described(noise)}   (the same loop against itself: the noise of this machine)")
+        contenders = [CONTENDERS[name](folder) for name in options.names.split(",")]
+        ratios = compare(training, contenders, options.rounds, options.steps)
+        for contender in contenders:
+            contender.finish()
+    for contender in contenders:
+        print(f"{contender.name:12} {described(ratios[contender.name])}")
     return 0
 
 
@@ -57,14 +58,15 @@ class Training:
     def __init__(self, device: str) -> None:
         self.device = device
         self.layers = 4
-        self._build()
-        self.plain(20)
-        for _ in range(4):
-            self.step_s = self.plain(50)
-            self.layers = max(1, round(self.layers * STEP_S / self.step_s))
+        self.step_s = STEP_S
+        for _ in range(5):
             self._build()
-            self.plain(20)
-        self.step_s = self.plain(100)
+            self.block(Plain(""), 40)
+            self.step_s = self.block(Plain(""), 80)
+            wanted = max(1, round(self.layers * STEP_S / self.step_s))
+            if abs(wanted - self.layers) <= 0.03 * self.layers:
+                break
+            self.layers = wanted
 
     def _build(self) -> None:
         parts = [part for _ in range(self.layers) for part in (nn.Linear(WIDTH, WIDTH), nn.ReLU())]
@@ -73,54 +75,51 @@ class Training:
         batches = [torch.randn(64, WIDTH) for _ in range(8)]
         self._batches = [batch.pin_memory() for batch in batches] if self.device == "cuda" else batches
 
-    def plain(self, steps: int) -> float:
-        """Seconds of the median of so many steps without stepscope."""
-        return self._median(lambda: self._loop(self._data(steps), None))
+    def block(self, contender: Contender, steps: int) -> float:
+        """Seconds a step takes, watched by somebody: the mean of those in which nothing else happened."""
+        contender.begin(self._model, self._optimizer)
+        gc.collect()
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+        took = self._train(contender, [self._batches[step % len(self._batches)] for step in range(steps)])
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+        contender.end()
+        counted = took[int(LEFT_OUT * steps) :]
+        limit = OUTLIER * statistics.median(counted)
+        return statistics.mean(one for one in counted if one < limit)
 
-    def watched(self, steps: int, monitor: stepscope.TrainingMonitor) -> float:
-        """The same under full watching."""
-        monitor.watch(self._model, self._optimizer)
-        took = self._median(lambda: self._loop(monitor.batches(self._data(steps)), monitor))
-        monitor.unwatch()
+    def _train(self, contender: Contender, data: list[torch.Tensor]) -> list[float]:
+        took: list[float] = []
+        model, optimizer, device, log = self._model, self._optimizer, self.device, contender.log
+        at = time.perf_counter()
+        for batch in contender.batches(data):
+            x = batch.to(device, non_blocking=True)
+            loss = model(x).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            if log is not None:
+                log(loss.detach())
+            now = time.perf_counter()
+            took.append(now - at)
+            at = now
         return took
 
-    def _data(self, steps: int) -> list[Any]:
-        return [self._batches[step % len(self._batches)] for step in range(steps)]
 
-    def _loop(self, data: Any, monitor: stepscope.TrainingMonitor | None) -> None:
-        at = time.perf_counter()
-        self._took = []
-        for batch in data:
-            x = batch.to(self.device, non_blocking=True)
-            loss = self._model(x).square().mean()
-            self._optimizer.zero_grad()
-            loss.backward()
-            self._optimizer.step()
-            if monitor is not None:
-                monitor.log_training_step(loss=loss.detach(), learning_rate=1e-3)
-            now = time.perf_counter()
-            self._took.append(now - at)
-            at = now
-
-    def _median(self, work: Callable[[], None]) -> float:
-        if self.device == "cuda":
-            torch.cuda.synchronize()
-        work()
-        if self.device == "cuda":
-            torch.cuda.synchronize()
-        return statistics.median(self._took[len(self._took) // 10 :])
-
-
-def compare(first: Callable[[], float], second: Callable[[], float], pairs: int) -> list[float]:
-    """How much longer the second takes than the first, pair by pair."""
-    first(), second()
-    ratios = []
-    for _ in range(pairs):
-        if random.random() < 0.5:
-            one, other = first(), second()
-        else:
-            other, one = second(), first()
-        ratios.append(other / one - 1)
+def compare(
+    training: Training, contenders: list[Contender], rounds: int, steps: int
+) -> dict[str, list[float]]:
+    """By what share of the plain step each makes it longer, round by round."""
+    ratios: dict[str, list[float]] = {contender.name: [] for contender in contenders}
+    plain = Plain("")
+    for number in range(rounds + 1):
+        order = [plain, *contenders]
+        random.shuffle(order)
+        took = {id(contender): training.block(contender, steps) for contender in order}
+        if number:  # the first one warms up
+            for contender in contenders:
+                ratios[contender.name].append(took[id(contender)] / took[id(plain)] - 1)
     return ratios
 
 
@@ -128,9 +127,8 @@ def described(ratios: list[float]) -> str:
     """The median and where it lies, in percent."""
     drawn = sorted(statistics.median(random.choices(ratios, k=len(ratios))) for _ in range(2000))
     low, high = drawn[50], drawn[-50]
-    return (
-        f"{statistics.median(ratios):+.2%}, 95 % between {low:+.2%} and {high:+.2%}, of {len(ratios)} pairs"
-    )
+    middle = statistics.median(ratios)
+    return f"{middle:+.2%}, 95 % between {low:+.2%} and {high:+.2%}, of {len(ratios)} rounds"
 
 
 if __name__ == "__main__":

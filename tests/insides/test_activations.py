@@ -13,7 +13,7 @@ import pytest
 from stepscope.insides import activations as module
 from stepscope.insides.activations import Activations
 from stepscope.insides.bursts import WARM_UP
-from tests.insides.outlet_stand_in import Taken, always, never
+from tests.insides.outlet_stand_in import Taken, always, end_step, never
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -34,7 +34,7 @@ def hooks_of(model) -> list[dict]:
 def burst(watch: Activations, model, x, steps: int = WARM_UP + 1) -> None:
     for step in range(steps):
         model(x)
-        watch.after_step(step)
+        end_step(watch, step)
 
 
 def test_figures_are_those_of_the_output() -> None:
@@ -128,10 +128,10 @@ def test_a_burst_is_one_step_and_leaves_no_hook_behind() -> None:
     for step in range(WARM_UP):
         assert hooks_of(model) == before
         model(torch.randn(2, 4))
-        watch.after_step(step)
+        end_step(watch, step)
     assert hooks_of(model) != before
     model(torch.randn(2, 4))
-    watch.after_step(WARM_UP)
+    end_step(watch, WARM_UP)
     assert hooks_of(model) == before
     (row,) = taken.rows
     assert set(row) >= {"activation_mean/0", "activation_dead_ratio/1"}
@@ -142,7 +142,7 @@ def test_closing_within_a_burst_leaves_no_hook_behind() -> None:
     watch = Activations(model, outlets=Taken().outlets, _draw=always)
     before = hooks_of(model)
     for step in range(WARM_UP):
-        watch.after_step(step)
+        end_step(watch, step)
     assert watch.is_open
     watch.close()
     assert hooks_of(model) == before
@@ -152,7 +152,7 @@ def test_steps_that_are_not_chosen_have_no_hooks() -> None:
     model = nn.Linear(4, 4)
     watch = Activations(model, outlets=Taken().outlets, _draw=never)
     for step in range(100):
-        watch.after_step(step)
+        end_step(watch, step)
         assert not watch.is_open
 
 
@@ -197,7 +197,7 @@ def test_a_model_saved_or_copied_in_a_burst_does_not_take_us_along() -> None:
     model = nn.Sequential(nn.Linear(4, 4))
     watch = Activations(model, outlets=taken.outlets, _draw=always)
     for step in range(WARM_UP):
-        watch.after_step(step)
+        end_step(watch, step)
     assert watch.is_open
     saved = pickle.dumps(model)
     assert b"stepscope" not in saved
@@ -217,7 +217,7 @@ def test_gradients_flow_as_without() -> None:
         watch = Activations(model, outlets=Taken().outlets, _draw=draw)
         for step in range(WARM_UP + 2):
             model(torch.randn(2, 4)).sum().backward()
-            watch.after_step(step)
+            end_step(watch, step)
         watch.close()
         results.append(model[0].weight.grad)
     assert torch.equal(*results)
@@ -231,7 +231,7 @@ def test_recomputed_layers_count_once() -> None:
     watch = Activations(layer, outlets=taken.outlets, _draw=always)
     for step in range(WARM_UP + 1):
         checkpoint(layer, torch.randn(2, 4, requires_grad=True), use_reentrant=False).sum().backward()
-        watch.after_step(step)
+        end_step(watch, step)
     assert len(taken.rows) == 1
     assert math.isfinite(taken.rows[0]["activation_mean/0"])
 
@@ -262,7 +262,7 @@ def test_a_compiled_model_has_as_many_graphs_as_without(make, hides: bool) -> No
     watch = Activations(model if hides else compiled, outlets=taken.outlets, _draw=always)
     for step in range(2 * WARM_UP):
         compiled(torch.ones(2, 4)).sum().backward()
-        watch.after_step(step)
+        end_step(watch, step)
     watch.close()
     assert counter.frame_count == 1
 

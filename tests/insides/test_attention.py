@@ -11,7 +11,7 @@ import pytest
 from stepscope.insides.attention import Attention
 from stepscope.insides.attention_weights import Question, head_figures
 from stepscope.insides.bursts import WARM_UP
-from tests.insides.outlet_stand_in import Taken, always
+from tests.insides.outlet_stand_in import Taken, always, end_step
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -103,7 +103,7 @@ def test_a_transformer_is_measured_layer_by_layer() -> None:
     watch = Attention(model, outlets=taken.outlets, _draw=always)
     for step in range(WARM_UP + 1):
         model(torch.randn(2, 6, 8)).sum().backward()
-        watch.after_step(step)
+        end_step(watch, step)
     (row,) = taken.rows
     assert set(row) == {
         f"attention_{figure}/layers.{layer}.self_attn"
@@ -190,7 +190,7 @@ def test_functions_are_put_back_after_a_burst() -> None:
     watch = Attention(nn.Linear(1, 1), recompute=True, outlets=Taken().outlets, _draw=always)
     for step in range(WARM_UP):
         assert functional.scaled_dot_product_attention is original
-        watch.after_step(step)
+        end_step(watch, step)
     assert functional.scaled_dot_product_attention is not original
     watch.close()
     assert functional.scaled_dot_product_attention is original
@@ -210,7 +210,7 @@ def test_a_failure_of_ours_never_reaches_the_loop(caplog: pytest.LogCaptureFixtu
     with caplog.at_level(logging.WARNING, logger="stepscope"):
         for step in range(WARM_UP + 4):
             layer(torch.ones(1))
-            watch.after_step(step)
+            end_step(watch, step)
     said = [record.message for record in caplog.records if record.name == "stepscope"]
     assert said == ["Watching attention rests: ValueError('no')"]
     assert not layer._forward_hooks

@@ -11,6 +11,7 @@ from stepscope.cli.text import duration, emit, moment, number, paint, safe, say,
 from stepscope.reading import open_store
 from stepscope.schema.run import Status
 from stepscope.views.described import run_in_short, seconds, segment_seconds
+from stepscope.views.workload import LOSS_KEYS
 
 if TYPE_CHECKING:
     import argparse
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
 
     from stepscope.reading import Run
     from stepscope.schema.series import SeriesInfo
-
-LOSS_KEYS = ("loss", "train_loss", "train/loss", "training_loss")
-"""What people call the loss; the first that a run has is the one listed."""
 
 ROOMY = 120
 """From so many columns on, the reason has a column."""

@@ -12,12 +12,14 @@ from stepscope.cli.find import add_limit_argument, add_run_arguments, chosen_run
 from stepscope.cli.main import FINE
 from stepscope.cli.show_energy import energy_lines
 from stepscope.cli.show_machine import device_lines, machine_lines
+from stepscope.cli.show_schedule import schedule_lines
 from stepscope.cli.table import Column, shorten, table
 from stepscope.config.find import settings_for
 from stepscope.errors import NotFound
 from stepscope.views.described import SPARKS, extremes, run_in_full, seconds, segment_seconds
 from stepscope.views.energy import energy_of
 from stepscope.views.machine_figures import described, machine_figures
+from stepscope.views.schedule import schedule_of
 
 if TYPE_CHECKING:
     import argparse
@@ -46,7 +48,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keys", metavar="PATTERN", help="only keys that contain this, or match it as in 'val/*'"
     )
-    parser.add_argument("--events", action="store_true", help="only the events, all of them")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--events", action="store_true", help="only the events, all of them")
+    only.add_argument(
+        "--schedule",
+        action="store_true",
+        help="only the phases of the learning rate, and what each did for the loss",
+    )
     add_limit_argument(parser, "at most N keys and N events")
 
 
@@ -54,19 +62,28 @@ def run(options: argparse.Namespace) -> int:
     """Prints the run."""
     store, one = chosen_run(options)
     if options.json:
-        folder = str(store.folder.absolute())
-        keys = [] if options.events else _chosen_keys(one, options.keys)[: options.limit]
-        told = run_in_full(one, folder, keys, _newest(one.events(), options.limit))
-        if not options.events:
-            told["machine"] = [described(one) for one in machine_figures(one, options.keys, SPARKS)]
-            told["energy"] = energy_of(one, settings_for().energy).described()
-        text.emit([text.to_json(told)])
+        text.emit([text.to_json(_told(one, str(store.folder.absolute()), options))])
     elif options.events:
         text.emit([*_head(one), *_events(one.events(), options.limit)])
+    elif options.schedule:
+        lines = schedule_lines(schedule_of(one), text.screen_width() - 2)
+        text.emit([*_head(one), *_section("schedule", lines)])
     else:
         text.emit(_page(one, options))
     store.close()
     return FINE
+
+
+def _told(one: Run, folder: str, options: argparse.Namespace) -> dict[str, Any]:
+    """What `--json` prints."""
+    if options.schedule:
+        return {**run_in_full(one, folder, [], []), "schedule": schedule_of(one).described()}
+    keys = [] if options.events else _chosen_keys(one, options.keys)[: options.limit]
+    told = run_in_full(one, folder, keys, _newest(one.events(), options.limit))
+    if not options.events:
+        told["machine"] = [described(one) for one in machine_figures(one, options.keys, SPARKS)]
+        told["energy"] = energy_of(one, settings_for().energy).described()
+    return told
 
 
 def _page(one: Run, options: argparse.Namespace) -> Iterator[str]:

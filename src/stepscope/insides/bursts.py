@@ -6,7 +6,7 @@ import sys
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from stepscope.insides.chance import Chance, own_draw
+from stepscope.insides.chance import FAR, Chance, own_draw
 from stepscope.insides.gradients import to_device
 from stepscope.insides.hooking import Hooks
 from stepscope.insides.layers import plain_paths
@@ -46,18 +46,24 @@ class Bursts(ABC):
         self._draw = _draw or own_draw()
         self._chance = Chance(1.0, every_steps, self._draw)
         self._hooks = Hooks(torch, self.name, self._outlets.guard)
-        self._steps = 0
+        self.due = WARM_UP
+        """After so many further steps it is to be asked by `after_step`."""
         self._compiled_before = compiled_frames()
         self.is_open = False
         self._is_measuring = False
 
     def after_step(self, step: int) -> Mapping[str, float]:
-        """Ends a burst and records what it saw, or begins one."""
-        self._steps += 1
+        """Ends a burst and records what it saw, or begins one; called when that is due."""
+        self.due = 1
         if self.is_open:
             self._hooks.run(self._record)
             self._close()
-        elif self._steps >= WARM_UP and self._chance.is_due(None) and not self._has_compiled_since():
+            return {}
+        quiet = FAR if self._hooks.rests else self._chance.quiet_steps(None)
+        self.due = max(quiet, 1)
+        if quiet:
+            self._chance.skip(quiet)
+        elif self._chance.is_due(None) and not self._has_compiled_since():
             self._hooks.run(self._open)
         return {}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,9 @@ if TYPE_CHECKING:
 
 OUTLIER = 4.0
 """A time counts as at most so many times the usual one: a pause of the process says nothing about us."""
+
+FAR = 1 << 30
+"""So many steps are not counted to the end."""
 
 
 def own_draw() -> Callable[[], float]:
@@ -20,8 +24,8 @@ def own_draw() -> Callable[[], float]:
 class Usual:
     """A time as it usually is; the first one, which pays for what is done once, does not count."""
 
-    def __init__(self) -> None:
-        self.ns: float | None = None
+    def __init__(self, guess_ns: float | None = None) -> None:
+        self.ns = guess_ns
         self._began = False
 
     def add(self, ns: float) -> None:
@@ -35,15 +39,24 @@ class Usual:
 
 
 class Chance:
-    """How likely a step is to be looked at.
+    """How likely a step is to be looked at, and which one is next.
 
-    A fixed stride would fall in step with what a loop does every so many steps, and show that alone.
+    A fixed stride would fall in step with what a loop does every so many steps, and show that alone. What is
+    drawn is the number of steps until the next look, not anew for every step: so most of them cost nothing.
     """
 
-    def __init__(self, share: float, every: int = 1, draw: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self,
+        share: float,
+        every: int = 1,
+        draw: Callable[[], float] | None = None,
+        guess_ns: float | None = None,
+    ) -> None:
+        """Until two looks have told their cost the guess holds; without one, as many as there may be."""
         self._share, self._every = share, every
         self._draw = draw or own_draw()
-        self._cost = Usual()
+        self._cost = Usual(guess_ns)
+        self._left = 0
 
     def rate(self, step_ns: float | None) -> float:
         """The probability, given how long a step usually takes."""
@@ -53,9 +66,30 @@ class Chance:
         return min(most, self._share * step_ns / max(self._cost.ns, 1.0))
 
     def is_due(self, step_ns: float | None) -> bool:
-        """Whether to look at this step."""
-        return self._draw() < self.rate(step_ns)
+        """Whether to look at this step; each is asked about once, but for those that are skipped."""
+        self.quiet_steps(step_ns)
+        self._left -= 1
+        return self._left == 0
+
+    def quiet_steps(self, step_ns: float | None) -> int:
+        """How many steps come before the next one to look at."""
+        if self._left == 0:
+            self._left = steps_until(self.rate(step_ns), self._draw())
+        return self._left - 1
+
+    def skip(self, steps: int) -> None:
+        """Counts quiet steps that are not asked about."""
+        self._left -= steps
 
     def spent(self, ns: float) -> None:
         """Tells what a look has cost."""
         self._cost.add(ns)
+
+
+def steps_until(rate: float, draw: float) -> int:
+    """How many steps on the first one is that comes about with this probability; 1 for the very next."""
+    if draw >= 1.0 or rate <= 0.0:
+        return FAR
+    if rate >= 1.0:
+        return 1
+    return min(1 + int(math.log(1.0 - draw) / math.log(1.0 - rate)), FAR)

@@ -60,6 +60,9 @@ class GradientMonitor:
         self.findings: list[GradientFinding] = []
         """What was wrong with the gradients at the last call of `measure`."""
 
+        self.due = 1
+        """After so many further steps it is to be asked by `after_step`."""
+
         self._watch: GradientWatch | None = None
         if outlets is not None:
             self._watch = GradientWatch(
@@ -111,7 +114,11 @@ class GradientMonitor:
 
     def after_step(self, step: int) -> Mapping[str, float]:
         """How likely this step was to be looked at, if it was."""
-        return {} if self._watch is None else self._watch.after_step()
+        if self._watch is None:
+            return {}
+        row, pause = self._watch.after_step()
+        self.due = max(pause, 1)
+        return row
 
     def close(self) -> None:
         """Takes all hooks away."""

@@ -8,7 +8,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from stepscope.insides import clipping
-from stepscope.insides.chance import Chance, Usual, own_draw
+from stepscope.insides.chance import FAR, Chance, Usual, own_draw
 from stepscope.insides.gradient_health import GRADIENT_NORM, WEIGHT_NORM
 from stepscope.insides.gradient_look import GradientLook, Subjects
 from stepscope.insides.hooking import Hooks
@@ -32,6 +32,9 @@ LAYERS_EVERY = 10
 
 UPDATES_EVERY = 100
 """Weights are compared at one step in so many at most: it takes two passes over a sample of them."""
+
+COMPARISON_NS = 5e6
+"""What a comparison is taken to cost until that is known."""
 
 DEVICE_BYTES_PER_SECOND = 1e12
 """How fast a device is taken to read gradients, to count what it spends on them beside the host."""
@@ -71,37 +74,70 @@ class GradientWatch:
 
         self._torch, self._optimizers, self._read_model = torch, optimizers, read_model
         self._outlets, self._verdicts, self._with_layers = outlets, verdicts, with_layers
-        self._hooks = Hooks(torch, "The gradient monitor", outlets.guard)
+        self._hooks = Hooks(torch, "The gradient monitor", outlets.guard, outlets.optimizer_steps)
         self._draw = pace.draw
         self._looks = Chance(LOOKS * pace.budget_ratio, pace.every, self._draw)
         self._totals = Chance(TOTALS * pace.budget_ratio, pace.every, self._draw)
-        self._comparisons = Chance(UPDATES * pace.budget_ratio, max(pace.every, UPDATES_EVERY), self._draw)
+        self._comparisons = Chance(
+            UPDATES * pace.budget_ratio, max(pace.every, UPDATES_EVERY), self._draw, COMPARISON_NS
+        )
         self._step_time = Usual()
         self._last_step_ns = self._spent_ns = self._sampling_ns = 0
-        self._has_begun = self._has_looked = self._compares = False
+        self._is_attending = self._has_begun = self._has_looked = self._compares = False
+        self._has_clipped = False
+        self._pause = 0
         self._clipped: set[int] = set()
         self._look: GradientLook | None = None
         self._sample: WeightSample | None = None
         self._row: dict[str, float] = {}
-        self._hooks.before_step(optimizers, self._optimizer_begins, self._is_due)
-        self._hooks.after_step(optimizers, self._optimizer_ends, self._is_to_compare)
-        clipping.listen(torch, self._hear_clipping)
+        self._attend()
 
     @property
     def rests(self) -> bool:
         """Whether something of ours has failed, and nothing is looked at any more."""
         return self._hooks.rests
 
-    def after_step(self) -> Mapping[str, float]:
-        """How likely this step was to be looked at, if it was."""
+    def after_step(self) -> tuple[Mapping[str, float], int]:
+        """How likely this step was to be looked at, if it was; and the number of steps to pass unseen."""
+        now_ns, steps = perf_counter_ns(), self._pause or 1
+        if self._last_step_ns:
+            self._step_time.add((now_ns - self._last_step_ns) / steps)
+        self._last_step_ns = now_ns
         row, self._row = self._row, {}
-        return row
+        self._rest_for_quiet_steps()
+        return row, self._pause
 
     def close(self) -> None:
         """Takes all hooks away."""
+        self._ignore()
+        self._look = self._sample = None
+
+    def _rest_for_quiet_steps(self) -> None:
+        """Takes the hooks away until the next step to look at: the others should cost nothing."""
+        if self.rests:
+            self._ignore()
+            self._pause = FAR
+            return
+        chances = (self._looks, self._comparisons, *([self._totals] if self._has_clipped else []))
+        self._pause = min(one.quiet_steps(self._step_time.ns) for one in chances)
+        for one in chances:
+            one.skip(self._pause)
+        if self._pause:
+            self._ignore()
+        else:
+            self._attend()
+
+    def _attend(self) -> None:
+        if not self._is_attending:
+            self._is_attending = True
+            self._hooks.before_step(self._optimizers, self._optimizer_begins, self._is_due)
+            self._hooks.after_step(self._optimizers, self._optimizer_ends, self._is_to_compare)
+            clipping.listen(self._torch, self._hear_clipping)
+
+    def _ignore(self) -> None:
+        self._is_attending = self._has_begun = False
         self._hooks.remove()
         clipping.unlisten(self._hear_clipping)
-        self._look = self._sample = None
 
     @functools.cached_property
     def _sums(self) -> LayerSums:
@@ -125,6 +161,7 @@ class GradientWatch:
         places, is_whole = self._subjects.of_clipping(parameters)
         if not places:
             return False
+        self._has_clipped = True
         if places[0] in self._clipped:
             self._has_begun = False  # a step that a loss scaler skipped has ended without its optimizer
         self._begin()
@@ -153,10 +190,7 @@ class GradientWatch:
             return False
         self._begin()
         if self._is_last(optimizer):
-            now_ns = perf_counter_ns()
-            if self._last_step_ns:
-                self._step_time.add(now_ns - self._last_step_ns)
-            self._last_step_ns, self._has_begun = now_ns, False
+            self._has_begun = False
         return self._look is not None or self._compares
 
     def _begin(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from stepscope.insides.chance import Chance
+from stepscope.insides.chance import FAR, Chance
 from stepscope.insides.gradient_look import Subjects
 from stepscope.insides.gradients import plain, to_device, widest
 from stepscope.insides.histogram_format import BUCKETS, Histogram
@@ -41,10 +41,13 @@ class Histograms:
 
         self._torch, self._model = torch, model
         self._outlets = outlets or Outlets()
-        self._hooks = Hooks(torch, "The histograms", self._outlets.guard)
+        self._hooks = Hooks(torch, "The histograms", self._outlets.guard, self._outlets.optimizer_steps)
         self._chance = Chance(1.0, every_steps, _draw)
+        self._optimizers = as_list(optimizer)
+        self.due = 1
+        """After so many further steps it is to be asked by `after_step`."""
         if outlets is not None:
-            self._hooks.before_step(as_list(optimizer), self._optimizer_begins, self._is_due)
+            self._attend_or_pause()
 
     def measure(self) -> dict[str, Histogram]:
         """Histograms as of now, under the keys they are recorded by; waits for the device to have them."""
@@ -53,7 +56,8 @@ class Histograms:
             return {key: Histogram.read(array.tolist()) for key, array in found.items()}
 
     def after_step(self, step: int) -> Mapping[str, float]:
-        """Nothing: arrays are no figures of a row."""
+        """Nothing: arrays are no figures of a row. Gets ready for the next step, or waits for a later one."""
+        self._attend_or_pause()
         return {}
 
     def close(self) -> None:
@@ -68,8 +72,14 @@ class Histograms:
     def _subjects(self) -> Subjects:
         return Subjects(self._layers)
 
-    def _is_due(self, _optimizer: Any) -> bool:
-        return self._chance.is_due(None)
+    def _attend_or_pause(self) -> None:
+        self._hooks.remove()
+        quiet = FAR if self._hooks.rests else self._chance.quiet_steps(None)
+        self.due = max(quiet, 1)
+        if quiet:
+            self._chance.skip(quiet)
+        elif self._chance.is_due(None):
+            self._hooks.before_step(self._optimizers, self._optimizer_begins)
 
     def _optimizer_begins(self, optimizer: Any) -> None:
         places = self._subjects.of_optimizer(optimizer)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import functools
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -14,11 +15,26 @@ if TYPE_CHECKING:
     Wanted = Callable[..., bool]
 
 
+class OptimizerSteps(Protocol):
+    """Somebody who has hooks on the optimizers already, and passes on when they step.
+
+    An optimizer must not get or lose hooks while it calls them, which is when a step ends.
+    """
+
+    def before_step(self, hook: Work) -> Any:
+        """Calls with the optimizer; what is given back takes the hook away by `remove`."""
+
+    def after_step(self, hook: Work) -> Any:
+        """The same after it has stepped."""
+
+
 class Hooks:
     """The hooks of one watch: each failure ends in the guard, and the first one puts the watch to rest."""
 
-    def __init__(self, torch: ModuleType, name: str, guard: Guard) -> None:
-        self._torch, self._name, self._guard = torch, name, guard
+    def __init__(
+        self, torch: ModuleType, name: str, guard: Guard, steps: OptimizerSteps | None = None
+    ) -> None:
+        self._torch, self._name, self._guard, self._steps = torch, name, guard, steps
         self._handles: list[Any] = []
         # Without a GPU, asking whether one captures a graph raises.
         self._may_capture = torch.cuda.is_available()
@@ -33,6 +49,8 @@ class Hooks:
         from torch.optim.optimizer import register_optimizer_step_pre_hook  # lazy: as torch is
 
         registers = [one.register_step_pre_hook for one in optimizers] or [register_optimizer_step_pre_hook]
+        if self._steps is not None:
+            registers = [functools.partial(_of_these, self._steps.before_step, optimizers)]
         hook = Hook(self, _with_optimizer(work), wanted and _with_optimizer(wanted))
         self._handles += [register(hook) for register in registers]
 
@@ -41,6 +59,8 @@ class Hooks:
         from torch.optim.optimizer import register_optimizer_step_post_hook  # lazy: as torch is
 
         registers = [one.register_step_post_hook for one in optimizers] or [register_optimizer_step_post_hook]
+        if self._steps is not None:
+            registers = [functools.partial(_of_these, self._steps.after_step, optimizers)]
         hook = Hook(self, _with_optimizer(work), wanted and _with_optimizer(wanted))
         self._handles += [register(hook) for register in registers]
 
@@ -90,6 +110,13 @@ class Hook:
         # A model saved or copied while it is looked at must not take us along: what is found in our place is
         # the one thing Python has that takes any arguments, does nothing and returns None.
         return getattr, (None, "__init__")
+
+
+def _of_these(register: Callable[[Work], Any], optimizers: Sequence[Any], hook: Work) -> Any:
+    """Registers a hook that is called for these optimizers alone; without any, for whichever steps."""
+    if not optimizers:
+        return register(hook)
+    return register(lambda one: hook(one) if any(one is known for known in optimizers) else None)
 
 
 def _with_optimizer(call: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,6 +10,8 @@ from stepscope.guard import Guard
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from stepscope.insides.hooking import OptimizerSteps
+
 
 class Events(Protocol):
     """Takes a moment of the run, as `TrainingMonitor.event` does."""
@@ -46,6 +48,9 @@ class Outlets:
 
     read_later: Callable[[Any, Callable[[list[float]], None]], None] | None = None
     """Calls back with the elements of a tensor on a GPU once they have come from there."""
+
+    optimizer_steps: OptimizerSteps | None = None
+    """Who tells when an optimizer steps; else it is given hooks of its own."""
 
     step_in_hand: Callable[[], int] = _no_step
     guard: Guard = field(default_factory=lambda: Guard(strict=False))

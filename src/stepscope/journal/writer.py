@@ -56,22 +56,25 @@ class JournalWriter:
         self._announce()
         self.append_json(layout.OPEN, self._opening)
 
-    def append_row(self, metrics: Mapping[Any, Any], step: int) -> None:
-        """Appends the values of a step; raises what converting a value to float raises."""
+    def append_row(self, metrics: Mapping[Any, Any], step: int, at_ns: int | None = None) -> None:
+        """Appends the values of a step, of now or of an earlier moment of `time.monotonic_ns`.
+
+        Raises what converting a value to float raises.
+        """
         segment = self._segment
         try:
             pack, head = segment.sets[tuple(metrics)]
         except KeyError:
-            self._append_first_row(metrics, step)
+            self._append_first_row(metrics, step, at_ns)
             return
-        row = pack(head, self._clock(), step, *metrics.values())
+        row = pack(head, self._clock() if at_ns is None else at_ns, step, *metrics.values())
         try:
             sequence = segment.next_sequence()
             segment.write(row + _pack_trailer(crc32(row, sequence), sequence))
         except (ValueError, OSError):
             self._void(segment, sequence)
             if self._advance(segment):
-                self.append_row(metrics, step)
+                self.append_row(metrics, step, at_ns)
             return
         committed = segment.committed
         committed[0] = segment.tell()
@@ -124,7 +127,7 @@ class JournalWriter:
         """The files of this journal that no agent has taken in."""
         return self._supply.unread()
 
-    def _append_first_row(self, metrics: Mapping[Any, Any], step: int) -> None:
+    def _append_first_row(self, metrics: Mapping[Any, Any], step: int, at_ns: int | None) -> None:
         """Declares a key set twice, so that damage in one place never takes the names of all rows."""
         keys = tuple(metrics)
         self._admit(keys)
@@ -136,10 +139,10 @@ class JournalWriter:
         declaration = layout.frame(layout.KEYS, names, set_id=set_id)
         if not self._write(segment, declaration):
             if self._segment is not segment:
-                self._append_first_row(metrics, step)
+                self._append_first_row(metrics, step, at_ns)
             return
         segment.sets[keys] = _key_set(metrics, set_id)
-        self.append_row(metrics, step)
+        self.append_row(metrics, step, at_ns)
         if segment is self._segment:
             self._write(segment, layout.frame(layout.PAD, bytes(layout.PAD_BYTES)) + declaration)
 

@@ -1,4 +1,4 @@
-"""Reads numbers that lie on a GPU without waiting for it: copied aside now, read when they have arrived."""
+"""Reads numbers that lie on a GPU without waiting for it: it sends them when it gets there."""
 
 from __future__ import annotations
 
@@ -6,127 +6,149 @@ import sys
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stepscope.errors import ValuesOnDevice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
+
+    Arrived = Callable[[list[float]], None]
+    """Takes the numbers, in the training thread or beside it; it must not raise."""
 
 SLOTS = 16_384
 MOST_ON_THEIR_WAY = SLOTS // 4
 """A GPU cannot fall so far behind, its own queue is shorter. The rest is room to begin anew at the front."""
 
 TOGETHER = 16
-"""So many rows are sent at once: a copy to the host costs more than one beside it on the GPU."""
+"""So many times numbers are sent before it is marked, by an event, how far the GPU has to come."""
 
-SEND_AFTER_S = 0.2
-"""A row waits no longer than this for others to be sent with."""
+MARK_AFTER_S = 0.2
+"""Nothing waits longer than this for the mark."""
 
 
-@dataclass
-class _Row:
-    """A row of which some values are on their way."""
+class _Ring:
+    """Memory of the host for numbers of one type, which a GPU writes from front to end and from the front."""
 
-    step: int
-    values: dict[Any, Any]
-    keys: Sequence[Any]
-    """Those that are awaited, in the order of their places."""
+    def __init__(self, torch: Any, dtype: Any) -> None:
+        self._host = torch.empty(SLOTS, dtype=dtype, pin_memory=True)
+        self.cells = self._host.unbind()
+        self._next = 0
+
+    def room_for(self, several: int) -> int:
+        """The first of so many places in a row."""
+        first = self._next if self._next + several <= SLOTS else 0
+        self._next = first + several
+        return first
+
+    def part(self, first: int, several: int) -> Any:
+        """So many places from the first."""
+        return self._host[first : first + several]
+
+
+class _Awaited(NamedTuple):
+    """Numbers on their way, where they will lie, and who wants them."""
+
+    ring: _Ring
     first: int
+    several: int
+    then: Arrived
 
 
 class Deferred:
-    """Rows wait in the order they came; each is recorded with its own step, whole, when its values are there.
+    """Numbers of one device; they arrive in the order they were put in.
 
-    A number is put aside on the GPU at once, because the loop may change it; many are then sent together into
-    memory the GPU can write by itself. They travel as float64: what is read is what `.item()` would have
-    given, bit for bit.
+    A copy of each is queued at once, behind the work that makes the number and before any that changes it,
+    into memory that the GPU can write by itself. Nothing is converted on the way: what is read is what
+    `.item()` would have given, bit for bit.
     """
 
-    def __init__(self, device: Any, record: Callable[[Mapping[Any, Any], int], None]) -> None:
+    def __init__(self, device: Any) -> None:
         self._torch = torch = sys.modules["torch"]
-        self._record = record
         self._device = device
-        self._aside = torch.empty(SLOTS, dtype=torch.float64, device=device)
-        self._cells = self._aside.unbind()
-        self._host = torch.empty(SLOTS, dtype=torch.float64, pin_memory=True)
-        self._unsent: list[_Row] = []
-        self._sent: deque[tuple[Any, list[_Row]]] = deque()
-        self._next = 0
+        self._rings: dict[Any, _Ring] = {}
+        self._unmarked: list[_Awaited] = []
+        self._marked: deque[tuple[Any, list[_Awaited]]] = deque()
         self._on_their_way = 0
         self._events: list[Any] = []
-        self._sent_at = time.monotonic()
+        self._marked_at = time.monotonic()
+        # The public way to ask for the stream makes an object, which takes as long as all the rest together.
+        self._raw_stream = torch._C._cuda_getCurrentRawStream  # noqa: SLF001 - as torch's own compiler does
+        self._is_capturing = torch._C._cuda_isCurrentStreamCapturing  # noqa: SLF001 - likewise
+        self._stream = torch.cuda.current_stream(device)
         self._lock = threading.RLock()
 
-    def put(self, metrics: Mapping[Any, Any], step: int) -> None:
-        """Takes a row in which some values lie on a GPU; raises RuntimeError for one of several elements."""
+    def put(self, tensors: Sequence[Any], then: Arrived) -> None:
+        """Takes tensors of one element and of one type; raises RuntimeError for one of several elements."""
         with self._lock:
-            values = dict(metrics)
-            keys = [key for key, value in values.items() if getattr(value, "is_cuda", False) is True]
-            first = self._room_for(len(keys))
-            for place, key in enumerate(keys, first):
-                tensor = values[key].detach()
-                self._cells[place].copy_(tensor if tensor.dim() == 0 else tensor.reshape(()))
-            self._keep(_Row(step, values, keys, first))
+            ring, first = self._room_for(tensors[0].dtype, len(tensors))
+            for place, tensor in enumerate(tensors, first):
+                number = tensor.detach() if tensor.requires_grad else tensor
+                ring.cells[place].copy_(
+                    number if number.dim() == 0 else number.reshape(()), non_blocking=True
+                )
+            self._keep(_Awaited(ring, first, len(tensors), then))
 
-    def put_vector(self, keys: Sequence[str], values: Any, step: int) -> None:
-        """Takes a row whose values are the elements of one tensor."""
+    def put_vector(self, values: Any, then: Arrived) -> None:
+        """Takes the elements of one tensor."""
         with self._lock:
-            first = self._room_for(len(keys))
-            self._aside[first : first + len(keys)].copy_(values.detach().reshape(len(keys)))
-            self._keep(_Row(step, {}, keys, first))
+            several = values.numel()
+            ring, first = self._room_for(values.dtype, several)
+            ring.part(first, several).copy_(values.detach().reshape(several), non_blocking=True)
+            self._keep(_Awaited(ring, first, several, then))
 
     def drain(self) -> None:
-        """Records what has arrived; never waits."""
+        """Hands over what has arrived; never waits."""
         with self._lock:
-            if self._unsent and time.monotonic() - self._sent_at > SEND_AFTER_S:
-                self._send()
-            while self._sent and self._sent[0][0].query():
+            if self._unmarked and time.monotonic() - self._marked_at > MARK_AFTER_S:
+                self._mark()
+            while self._marked and self._marked[0][0].query():
                 self._take()
 
     def flush(self) -> None:
-        """Waits for everything on its way and records it: the end of a run."""
+        """Waits for everything on its way and hands it over: the end of a run."""
         with self._lock:
-            self._send()
-            while self._sent:
-                self._sent[0][0].synchronize()
+            self._mark()
+            while self._marked:
+                self._marked[0][0].synchronize()
                 self._take()
 
-    def _room_for(self, count: int) -> int:
-        if count > MOST_ON_THEIR_WAY:
-            raise ValueError(f"{count} numbers at once; at most {MOST_ON_THEIR_WAY} can be on their way")
-        if self._on_their_way + count > MOST_ON_THEIR_WAY:
+    def _room_for(self, dtype: Any, several: int) -> tuple[_Ring, int]:
+        if self._is_capturing():
+            # The copy would become part of the graph, and write here again with every replay.
+            raise ValuesOnDevice("a CUDA graph is being captured; log its numbers after a replay")
+        if self._raw_stream(self._device.index) != self._stream.cuda_stream:
+            # What was queued in one stream is marked in it: others do not wait for it.
+            self._mark()
+            self._stream = self._torch.cuda.current_stream(self._device)
+        if several > MOST_ON_THEIR_WAY:
+            raise ValueError(f"{several} numbers at once; at most {MOST_ON_THEIR_WAY} can be on their way")
+        if self._on_their_way + several > MOST_ON_THEIR_WAY:
             self.flush()
-        if self._next + count > SLOTS:
-            self._send()  # what is sent together lies together
-            self._next = 0
-        first, self._next = self._next, self._next + count
-        self._on_their_way += count
-        return first
+        self._on_their_way += several
+        ring = self._rings.get(dtype)
+        if ring is None:
+            ring = self._rings[dtype] = _Ring(self._torch, dtype)
+        return ring, ring.room_for(several)
 
-    def _keep(self, row: _Row) -> None:
-        self._unsent.append(row)
-        if len(self._unsent) >= TOGETHER:
-            self._send()
-        self.drain()
+    def _keep(self, awaited: _Awaited) -> None:
+        self._unmarked.append(awaited)
+        if len(self._unmarked) >= TOGETHER:
+            self._mark()
+            self.drain()
 
-    def _send(self) -> None:
-        self._sent_at = time.monotonic()
-        if not self._unsent:
+    def _mark(self) -> None:
+        self._marked_at = time.monotonic()
+        if not self._unmarked:
             return
-        rows, self._unsent = self._unsent, []
-        low, high = rows[0].first, rows[-1].first + len(rows[-1].keys)
-        self._host[low:high].copy_(self._aside[low:high], non_blocking=True)
+        together, self._unmarked = self._unmarked, []
         arrived = self._events.pop() if self._events else self._torch.cuda.Event()
-        arrived.record(self._torch.cuda.current_stream(self._device))
-        self._sent.append((arrived, rows))
+        arrived.record(self._stream)
+        self._marked.append((arrived, together))
 
     def _take(self) -> None:
-        arrived, rows = self._sent.popleft()
+        arrived, together = self._marked.popleft()
         self._events.append(arrived)
-        low = rows[0].first
-        numbers = self._host[low : rows[-1].first + len(rows[-1].keys)].tolist()
-        for row in rows:
-            begin = row.first - low
-            row.values.update(zip(row.keys, numbers[begin : begin + len(row.keys)], strict=True))
-            self._on_their_way -= len(row.keys)
-            self._record(row.values, row.step)
+        for one in together:
+            self._on_their_way -= one.several
+            one.then(one.ring.part(one.first, one.several).tolist())

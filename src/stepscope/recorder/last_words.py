@@ -25,9 +25,14 @@ class LastWords:
     set before or after, is left to decide.
     """
 
-    def __init__(self, path: Path, ended: Callable[[str, str], None]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        ended: Callable[[str, str], None],
+        failed: Callable[[BaseException], None] = lambda _: None,
+    ) -> None:
         self._path = path
-        self._ended = ended
+        self._ended, self._failed = ended, failed
         self._status, self._reason = "finished", ""
         self._previous_hook = sys.excepthook
         self._file: Any = None
@@ -77,7 +82,10 @@ class LastWords:
         trace: TracebackType | None,
     ) -> None:
         self._status, self._reason = "failed", describe(error)
-        self._previous_hook(kind, error, trace)
+        try:
+            self._failed(error)
+        finally:
+            self._previous_hook(kind, error, trace)
 
     def _at_exit(self) -> None:
         self._ended(self._status, self._reason)

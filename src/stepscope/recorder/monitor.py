@@ -13,20 +13,20 @@ from stepscope.recorder.last_words import outcome
 from stepscope.recorder.phases import Batches, Phase
 from stepscope.recorder.recording import Recording, monitors
 from stepscope.recorder.stats import StepStats
-from stepscope.recorder.values import as_number, as_step
+from stepscope.recorder.values import as_number, as_step, learning_rate_of
 from stepscope.recorder.whoami import identify
 from stepscope.schema.identity import run_id
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
     from types import TracebackType
 
     from stepscope.config.find import Source
     from stepscope.profiling.window import ProfilerWindow
     from stepscope.recorder.logs import StructuredLogs
+    from stepscope.recorder.watched import Watched
     from stepscope.schema.record import TrainingMetrics
-    from stepscope.steps.anatomy import Anatomy
 
 Batch = TypeVar("Batch")
 
@@ -63,6 +63,10 @@ class TrainingMonitor:
         self._guard = Guard(strict=recorder.strict if strict is None else strict)
         self._folder = Path(directory or self.settings.directory or STORE_FOLDER).absolute()
         self.identity = identify(run or self.settings.run, project or self.settings.project)
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Nothing is recorded yet, in this process."""
         self._recording: Recording | None = None
         self._append = self._append_unstarted
         self._was_stopped = False
@@ -72,7 +76,7 @@ class TrainingMonitor:
         self._epochs_begun = 0
         self._stats = StepStats()
         self._logs: StructuredLogs | None = None
-        self._anatomy: Anatomy | None = None
+        self._watched: Watched | None = None
         self._windows: list[ProfilerWindow] = []
         self._follows_late_losses = False
 
@@ -111,7 +115,7 @@ class TrainingMonitor:
         self._recording = Recording(self.identity, self._folder, self.settings, self._guard)
         self._append = self._recording.writer.append_row
         self._recording.on_resolved = self._follow_late_loss
-        self._recording.begin(on_end=self.stop_monitoring)
+        self._recording.begin(on_end=self.stop_monitoring, on_failure=self._tell_of_failure)
         monitors.add(self)
 
     def stop_monitoring(self, status: str = "finished", reason: str = "") -> None:
@@ -149,12 +153,9 @@ class TrainingMonitor:
     def _tell_of_failure(self, error: BaseException) -> None:
         if self._logs is not None:
             self._logs.failed(error)
-        if self._anatomy is not None:
-            from stepscope.steps.out_of_memory import describe_out_of_memory  # lazy: few come here
-
-            told = describe_out_of_memory(error, self._anatomy.witness)
-            if told is not None:
-                self.event("out_of_memory", **told)
+        told = None if self._watched is None else self._watched.describe_failure(error)
+        if told is not None:
+            self.event("out_of_memory", **told)
 
     def log(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         """Records numbers of a step.
@@ -186,7 +187,14 @@ class TrainingMonitor:
         if epoch is not None:
             self._epoch = epoch
         if learning_rate is None and optimizer is not None:
-            learning_rate = _learning_rate(optimizer)
+            learning_rate = learning_rate_of(optimizer)
+        is_late = False
+        if type(loss) is not float:
+            is_late = getattr(loss, "is_cuda", False) is True
+            number = None if is_late else as_number(loss)
+            loss = loss if number is None else number
+        # A loss that comes late from a GPU is counted now, and followed when it is here.
+        self._stats.add(loss if type(loss) is float else None)
         metrics = {"loss": loss, "epoch": self._epoch}
         if accuracy is not None:
             metrics["accuracy"] = accuracy
@@ -194,15 +202,11 @@ class TrainingMonitor:
             metrics["learning_rate"] = learning_rate
         if custom_metrics:
             metrics.update(custom_metrics)
-        if getattr(loss, "is_cuda", False) is True:
-            self._stats.add(None)  # followed when it has come from the GPU
+        if is_late and self.open_recording() is not None:
             self._follows_late_losses = True
-            if self._recording is not None:
-                self._log_with_care(metrics, self._step if step is None else step, _ON_DEVICE)
-                return
+            self._log_with_care(metrics, self._step if step is None else step, _ON_DEVICE)
         else:
-            self._stats.add(loss if type(loss) is float else as_number(loss))
-        self.log(metrics, step)
+            self.log(metrics, step)
 
     def log_training_metrics(self, metrics: TrainingMetrics) -> None:
         """Records the metrics of a step handed over as one object."""
@@ -237,22 +241,30 @@ class TrainingMonitor:
     def batches(self, loader: Iterable[Batch]) -> Batches[Batch]:
         """Wraps a data loader: its batches become the steps, its passes the epochs."""
         self._stride = 0
-        return Batches(loader, self, self._anatomy)
+        return Batches(loader, self, None if self._watched is None else self._watched.anatomy)
 
-    def watch(self, model: Any, optimizer: Any = None) -> None:
-        """Times every step phase by phase: data, transfer, forward, backward, optimizer and the rest.
+    def watch(
+        self,
+        model: Any,
+        optimizer: Any = None,
+        *,
+        gradients: bool = True,
+        histograms: int | None = None,
+        activations: int | None = None,
+        attention: int | None = None,
+    ) -> None:
+        """Times every step phase by phase, and looks at the gradients of some.
 
         Hooks go on the model, its inner modules left alone, and on the optimizer (or several, in a list;
-        without one, on whichever steps). `unwatch`, or the end of the run, takes them away again.
+        without one, on whichever steps). `unwatch`, or the end of the run, takes them away again. The last
+        three cost more and are asked for by the number of steps between two looks, such as 1000.
         """
         try:
-            from stepscope.steps.anatomy import Anatomy  # lazy: it needs torch, which a model brings along
+            from stepscope.recorder.watched import Looks, Watched  # lazy: it needs torch, as a model does
 
-            if self._anatomy is None:
-                self._anatomy = Anatomy(
-                    self.record_now, self._record_late, self.event, lambda: self._step, self._guard
-                )
-            self._anatomy.watch(model, optimizer)
+            if self._watched is None:
+                self._watched = Watched(self, self._guard)
+            self._watched.add(model, optimizer, Looks(gradients, histograms, activations, attention))
         except Exception as error:  # noqa: BLE001 - a model of any kind may be handed over, training goes on
             self._guard.complain("watch", f"The model cannot be watched: {error!r}", error)
 
@@ -267,18 +279,27 @@ class TrainingMonitor:
 
     def unwatch(self) -> None:
         """Takes all hooks away: model and optimizer are as they were."""
-        anatomy, self._anatomy = self._anatomy, None
-        if anatomy is not None:
-            anatomy.close()
+        watched, self._watched = self._watched, None
+        if watched is not None:
+            watched.anatomy.close()
 
     def event(self, kind: str, **fields: Any) -> None:
         """Marks a moment of the run."""
-        if not self._was_stopped:
-            self.start_monitoring()
-        if self._recording is not None:
+        recording = self.open_recording()
+        if recording is not None:
             # Between two calls of log(), the step that has just been logged.
             step = max(self._step - self._stride, 0)
-            self._recording.note({"kind": kind, "step": step, **fields})
+            recording.note({"kind": kind, "step": step, **fields})
+
+    def open_recording(self) -> Recording | None:
+        """What records now, begun by this call where nobody has done so; None after the end."""
+        if self._recording is None and not self._was_stopped:
+            self.start_monitoring()
+        return self._recording
+
+    def step_in_hand(self) -> int:
+        """The number of the step that is being done."""
+        return self._step
 
     def begin_epoch(self) -> None:
         """Counts a pass over the data; `batches` calls it."""
@@ -296,25 +317,12 @@ class TrainingMonitor:
         except Exception as error:  # noqa: BLE001 - training goes on whatever happens here
             self._log_with_care(metrics, self._step, error)
 
-    def _record_late(self, metrics: Mapping[str, Any], step: int) -> None:
+    def record_late(self, metrics: Mapping[str, Any], step: int, at_ns: int | None = None) -> None:
+        """Records figures of an earlier step and moment."""
         try:
-            self._append(metrics, step)
+            self._append(metrics, step, at_ns)
         except Exception as error:  # noqa: BLE001 - training goes on whatever happens here
             self._guard.complain("late", f"Figures of step {step} were not recorded: {error!r}", error)
-
-    def record_tensor(self, keys: Sequence[str], values: Any) -> None:
-        """Records the elements of a tensor under these keys for the step in hand.
-
-        One on a GPU is copied aside now and read steps later; nothing waits for it.
-        """
-        try:
-            if getattr(values, "is_cuda", False) is True:
-                if self._recording is not None:
-                    self._recording.defer_vector(keys, values, self._step)
-            else:
-                self.record_now(dict(zip(keys, values.detach().reshape(-1).tolist(), strict=True)))
-        except Exception as error:  # noqa: BLE001 - training goes on whatever happens here
-            self._guard.complain("tensor", f"A tensor was not recorded: {error!r}", error)
 
     def _follow_late_loss(self, metrics: Mapping[Any, Any]) -> None:
         if self._follows_late_losses and "loss" in metrics:
@@ -341,7 +349,7 @@ class TrainingMonitor:
             self._guard.complain("log", f"A log call was not recorded: {failure!r}", failure)
         self._step = whole + self._stride
 
-    def _append_unstarted(self, metrics: Mapping[Any, Any], step: int) -> None:
+    def _append_unstarted(self, metrics: Mapping[Any, Any], step: int, at_ns: int | None = None) -> None:
         """Starts on the first call of a monitor nobody has started; after its end, says so once."""
         if not self.settings.recorder.enabled:
             return
@@ -349,7 +357,7 @@ class TrainingMonitor:
             self._guard.complain("stopped", "A log call after stop_monitoring() is not recorded.")
             return
         self.start_monitoring()
-        self._append(metrics, step)
+        self._append(metrics, step, at_ns)
 
     def continue_in_child(self) -> None:
         """Parts from the parent's journal after a fork; the first log call here opens an own one."""
@@ -357,11 +365,13 @@ class TrainingMonitor:
             return
         self._recording = self._recording.child()
         self._append = self._append_in_child
+        if self._watched is not None:
+            self._watched.anatomy.forget()
 
-    def _append_in_child(self, metrics: Mapping[Any, Any], step: int) -> None:
+    def _append_in_child(self, metrics: Mapping[Any, Any], step: int, at_ns: int | None = None) -> None:
         if self._recording is not None:
             self._append = self._recording.writer.append_row
-            self._append(metrics, step)
+            self._append(metrics, step, at_ns)
 
     def __getstate__(self) -> dict[str, Any]:
         """What a spawned worker needs to record into the same segment."""
@@ -377,23 +387,10 @@ class TrainingMonitor:
         self.settings, self._folder = state["settings"], state["folder"]
         self.identity = state["identity"]
         self._guard = Guard(strict=False)
-        self._logs = None
-        self._anatomy = None
-        self._windows = []
-        self._follows_late_losses = False
-        self._step, self._stride = state["step"], 1
-        self._epoch = self._epochs_begun = 0
-        self._stats = StepStats()
-        self._recording, self._was_stopped = None, not state["recording"]
-        self._append = self._append_unstarted
+        self._begin_anew()
+        self._step, self._was_stopped = state["step"], not state["recording"]
         if state["recording"]:
             self._recording = Recording.of_worker(self.identity, self._folder, self.settings, self._guard)
             self._append = self._append_in_child
             if self.settings.logging.directory is not None:
                 self.logs.start()
-
-
-def _learning_rate(optimizer: object) -> float | None:
-    """The rate of the first parameter group."""
-    groups = getattr(optimizer, "param_groups", None)
-    return groups[0].get("lr") if groups else None

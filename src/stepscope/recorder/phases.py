@@ -77,9 +77,9 @@ class Batches(Generic[Batch_co]):
                 in_hand.held = batch
                 enter(OTHER)
                 yield batch
-                in_hand.held = None
                 if end_batch():
                     next_step()
+                in_hand.held = None
                 enter(DATA)
         finally:
             anatomy.end_pass()

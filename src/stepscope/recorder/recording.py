@@ -6,6 +6,7 @@ import contextlib
 import os
 import time
 import weakref
+from array import array
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -75,13 +76,15 @@ class Recording:
             self._lazy_writer = self._open()
         return self._lazy_writer
 
-    def begin(self, on_end: Callable[[str, str], None]) -> None:
+    def begin(
+        self, on_end: Callable[[str, str], None], on_failure: Callable[[BaseException], None] = lambda _: None
+    ) -> None:
         """Starts what a rank has and a worker has not: an agent, a keeper, last words."""
         self._keep_out_of_version_control()
         self._ensure_agent()
         self._keeper = Keeper(self.writer, self._ensure_agent, self._drain, self._guard)
         name = self._journal_name().path(journals_of(self._folder))
-        self._last_words = LastWords(path_beside(name), on_end)
+        self._last_words = LastWords(path_beside(name), on_end, on_failure)
         self._last_words.install()
 
     def child(self) -> Recording:
@@ -119,27 +122,61 @@ class Recording:
 
     def defer(self, metrics: Mapping[Any, Any], step: int) -> None:
         """Records a row of which some numbers lie on a GPU, when they have come from there."""
-        device = next(value.device for value in metrics.values() if getattr(value, "is_cuda", False))
-        self._deferral(device).put(metrics, step)
+        at_ns = time.monotonic_ns()
+        values = dict(metrics)
+        keys = [key for key, value in values.items() if getattr(value, "is_cuda", False) is True]
+        tensors = [values[key] for key in keys]
+        # Each keeps its place; the tensor, which may hold a whole graph in memory, is not kept for that.
+        values.update(dict.fromkeys(keys))
 
-    def defer_vector(self, keys: Sequence[str], values: Any, step: int) -> None:
-        """The same for the elements of one tensor."""
-        self._deferral(values.device).put_vector(keys, values, step)
+        def arrived(numbers: list[float]) -> None:
+            values.update(zip(keys, numbers, strict=True))
+            self._append_late(values, step, at_ns)
+
+        dtype = tensors[0].dtype
+        if any(one.dtype != dtype for one in tensors):
+            tensors = [one.double() for one in tensors]
+        self._deferral(tensors[0].device).put(tensors, arrived)
+
+    def read_later(self, values: Any, then: Callable[[list[float]], None]) -> None:
+        """Hands over the elements of a tensor: at once from the host, later from a GPU."""
+        if getattr(values, "is_cuda", False) is True:
+            self._deferral(values.device).put_vector(values, then)
+        else:
+            then(values.detach().reshape(-1).tolist())
+
+    def record_tensor(self, keys: Sequence[str], values: Any, step: int) -> None:
+        """Records the elements of a tensor under these keys."""
+        at_ns = time.monotonic_ns()
+        self.read_later(
+            values, lambda numbers: self._append_late(dict(zip(keys, numbers, strict=True)), step, at_ns)
+        )
+
+    def record_array(self, key: str, values: Any, step: int) -> None:
+        """Records a tensor whole, under one key."""
+        described = {"key": key, "step": step, "dtype": "<f8", "shape": tuple(values.shape)}
+        self.read_later(
+            values, lambda numbers: self.writer.append_array(described, array("d", numbers).tobytes())
+        )
 
     def _deferral(self, device: Any) -> Deferred:
         if device not in self._deferred:
             from stepscope.recorder.deferred import Deferred  # lazy: only where there is a GPU
 
-            self._deferred[device] = Deferred(device, self._append_resolved)
+            self._deferred[device] = Deferred(device)
         return self._deferred[device]
 
     def _drain(self) -> None:
         for deferred in list(self._deferred.values()):
             deferred.drain()
 
-    def _append_resolved(self, metrics: Mapping[Any, Any], step: int) -> None:
-        self.writer.append_row(metrics, step)
-        self.on_resolved(metrics)
+    def _append_late(self, metrics: Mapping[Any, Any], step: int, at_ns: int) -> None:
+        """Records numbers of an earlier moment; whoever logged them can no longer be told of a failure."""
+        try:
+            self.writer.append_row(metrics, step, at_ns)
+            self.on_resolved(metrics)
+        except Exception as error:  # noqa: BLE001 - what is logged beside a tensor may be anything
+            self._guard.complain("late", f"Figures of step {step} were not recorded: {error!r}", error)
 
     def append_with_care(self, metrics: Any, step: int) -> None:
         """Records numbers, arrays and texts each in their way, and says what cannot be kept."""

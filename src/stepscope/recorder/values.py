@@ -61,6 +61,12 @@ def as_number(value: Any) -> float | None:
         return None
 
 
+def learning_rate_of(optimizer: object) -> Any:
+    """The rate of an optimizer's first parameter group; None where there is none."""
+    groups = getattr(optimizer, "param_groups", None)
+    return groups[0].get("lr") if groups else None
+
+
 def as_step(value: Any) -> int | None:
     """A whole number that a journal can hold, or None."""
     if not isinstance(value, int):

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-TOKENS = "input_ids"
+SAMPLES, TOKENS = "batch/samples", "batch/tokens"
+
+INPUT_IDS = "input_ids"
 """The name under which text models are given their tokens."""
 
 MOST_TENSORS = 16
@@ -36,6 +38,8 @@ class BatchInHand:
     def __init__(self) -> None:
         self.held: Any = None
         """The batch, from when the loop gets it until it is done with it; set for every one."""
+        self.micro_steps = 1
+        """How many such batches make the step in hand."""
         self._left: list[Contained] = []
 
     def leave(self) -> None:
@@ -46,6 +50,23 @@ class BatchInHand:
     def described(self) -> list[Contained]:
         """Its tensors; empty when there is none."""
         return describe_batch(self.held) if self.held is not None else self._left
+
+
+class BatchSize:
+    """How many samples and tokens the step that has just ended had, by the size of its last batch."""
+
+    def __init__(self, batch: BatchInHand) -> None:
+        self._batch = batch
+
+    def look(self, steps: int) -> Mapping[str, float]:
+        """Those of the last step, whatever the number of steps; nothing where they cannot be told."""
+        del steps
+        samples, tokens = count_samples(self._batch.held)
+        found = {SAMPLES: samples, TOKENS: tokens}
+        return {key: float(one * self._batch.micro_steps) for key, one in found.items() if one is not None}
+
+    def close(self) -> None:
+        """Nothing was done to be able to look."""
 
 
 def count_samples(batch: Any, depth: int = MOST_DEPTH) -> tuple[int | None, int | None]:
@@ -109,7 +130,7 @@ def _is_whole(dtype: Any) -> bool:
 
 
 def _count_in_mapping(batch: Mapping[Any, Any], depth: int) -> tuple[int | None, int | None]:
-    ids = batch.get(TOKENS)
+    ids = batch.get(INPUT_IDS)
     shape = getattr(ids, "shape", None)
     if shape is not None and len(shape):
         tokens = 1

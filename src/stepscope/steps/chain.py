@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from time import perf_counter_ns
-from typing import TYPE_CHECKING, Protocol
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +30,21 @@ class Stamps(Protocol):
         """A phase begins."""
 
 
+class Cut(NamedTuple):
+    """A step that is over, in nanoseconds."""
+
+    ended: int
+    took: int
+    spent: list[int]
+    """By phase."""
+
+    def row(self) -> dict[str, float]:
+        """Its seconds by phase and together, by the keys they are recorded under."""
+        row = dict(zip(_KEYS, [took * _NS for took in self.spent], strict=True))
+        row[STEP_SECONDS] = self.took * _NS
+        return row
+
+
 class Chain:
     """The phase in hand, and how long each has taken in this step.
 
@@ -37,19 +52,17 @@ class Chain:
     pair of start and end that could be missed or counted twice.
     """
 
-    def __init__(self, now_ns: Callable[[], int] = perf_counter_ns) -> None:
+    def __init__(self, now_ns: Callable[[], int] = monotonic_ns) -> None:
         self._now_ns = now_ns
         self._spent = [0] * len(PHASES)
         self._left = [0] * len(PHASES)
-        self._phase = OTHER
+        self.phase = OTHER
+        """The phase in hand; to be read only."""
         self._since = self._began = now_ns()
         self.device: Stamps | None = None
         """The clock of a device, while this step is timed on it too."""
-
-    @property
-    def phase(self) -> int:
-        """The phase in hand."""
-        return self._phase
+        self.after_scaled_step: Callable[[Any], None] = lambda _: None
+        """Told of the optimizer that a loss scaler has stepped, or has not."""
 
     @property
     def began_ns(self) -> int:
@@ -63,10 +76,10 @@ class Chain:
     def enter(self, phase: int) -> int:
         """Begins a phase; returns the one it ends."""
         now = self._now_ns()
-        before = self._phase
+        before = self.phase
         self._spent[before] += now - self._since
         self._left[before] = self._since = now
-        self._phase = phase
+        self.phase = phase
         if self.device is not None:
             self.device.stamp(phase, now)
         return before
@@ -76,12 +89,11 @@ class Chain:
         self._spent = [0] * len(PHASES)
         self._since = self._began = self._now_ns()
 
-    def cut(self) -> dict[str, float]:
-        """Ends the step; returns its seconds by phase and together. The next begins at the same moment."""
+    def cut(self) -> Cut:
+        """Ends the step; the next begins at the same moment."""
         now = self._now_ns()
         spent, self._spent = self._spent, [0] * len(PHASES)
-        spent[self._phase] += now - self._since
-        row = dict(zip(_KEYS, [took * _NS for took in spent], strict=True))
-        row[STEP_SECONDS] = (now - self._began) * _NS
+        spent[self.phase] += now - self._since
+        cut = Cut(now, now - self._began, spent)
         self._since = self._began = now
-        return row
+        return cut

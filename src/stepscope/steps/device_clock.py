@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from time import perf_counter_ns
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
-from stepscope.insides.chance import own_draw
+from stepscope.insides.chance import own_draw, steps_until
 from stepscope.steps.chain import PHASES
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from stepscope.guard import Guard
 
-BUDGET = 0.002
+BUDGET = 0.001
 """The share of step time that timing on the device may take in the training thread."""
 
 DEPTH = 64
@@ -62,7 +62,6 @@ class DeviceClock:
         self._torch, self._record, self._guard = torch, record, guard
         self._chance = chance or own_draw()
         self._free: list[Any] = []
-        self._made = 0
         self._unread: deque[_Step] = deque()
         self._step: _Step | None = None
         self._stream: Any = None
@@ -70,21 +69,20 @@ class DeviceClock:
         self._base: Any = None
         self._base_ns = 0
         self._base_at_ms = 0.0
-        self._usual_cost_ns = 40_000.0
-        self._usual_step_ns = 0.0
-        self._began_ns = 0
+        self._spent_ns = 0
+        self._usual_cost_ns = 100_000.0
+        self._chosen_ns = 0
+        self._stride = 0
         self._rate = 1.0
         self._rests = False
+        self.left = 1
+        """Steps until the next one to be timed, 1 for the very next; whoever ends steps counts it down."""
 
     def begin_step(self, phase: int, host_ns: int) -> bool:
-        """Whether the step that begins is timed on the device."""
-        if self._began_ns:
-            took = host_ns - self._began_ns
-            self._usual_step_ns = took if not self._usual_step_ns else 0.9 * self._usual_step_ns + 0.1 * took
-            self._rate = min(1.0, BUDGET * self._usual_step_ns / self._usual_cost_ns)
-        self._began_ns = host_ns
+        """Whether the step that begins, whose turn it is, can be timed; chooses the next one."""
         self.abandon()
-        if self._rests or len(self._unread) >= DEPTH or self._chance() >= self._rate:
+        self._choose(host_ns)
+        if self._rests or len(self._unread) >= DEPTH:
             return False
         try:
             if self._torch.cuda.is_current_stream_capturing():
@@ -95,6 +93,15 @@ class DeviceClock:
         except RuntimeError as error:
             self._rest(error)
         return self._step is not None
+
+    def _choose(self, now_ns: int) -> None:
+        if self._stride:
+            step_ns = (now_ns - self._chosen_ns) / self._stride
+            self._rate = min(1.0, BUDGET * step_ns / self._usual_cost_ns)
+        else:
+            self._rate = 1.0
+        self._chosen_ns = now_ns
+        self.left = self._stride = steps_until(self._rate, self._chance())
 
     def stamp(self, phase: int, host_ns: int) -> None:
         """A phase begins: leaves an event in the stream."""
@@ -113,9 +120,10 @@ class DeviceClock:
         step.phases.append(phase)
         step.host_ns.append(host_ns)
         step.events.append(event)
+        self._spent_ns += monotonic_ns() - host_ns
 
     def end_step(self, number: int, host_ns: int) -> None:
-        """The step in hand is over; whatever older ones have told by now is recorded."""
+        """The step in hand, which was timed, is over."""
         step = self._step
         if step is not None:
             self.stamp(-1, host_ns)
@@ -123,7 +131,6 @@ class DeviceClock:
             step.number = number
             self._unread.append(step)
         self._step = None
-        self.read()
 
     def abandon(self) -> None:
         """Forgets the step in hand: something came between that is no part of it."""
@@ -131,20 +138,19 @@ class DeviceClock:
             self._drop(self._step)
 
     def read(self) -> None:
-        """Records the oldest step, if the GPU is past its last boundary."""
-        if not self._unread or self._rests:
-            return
-        began = perf_counter_ns()
+        """Records those steps whose last boundary the GPU has passed."""
+        told = 0
+        began = monotonic_ns()
         try:
-            step = self._unread[0]
-            if step.events[-1].query():
-                self._unread.popleft()
-                self._tell(step, perf_counter_ns())
-                # What was spent here and at each boundary, which costs about as much, is what a step costs.
-                cost = 2.0 * (perf_counter_ns() - began)
-                self._usual_cost_ns = 0.95 * self._usual_cost_ns + 0.05 * cost
+            while self._unread and not self._rests and self._unread[0].events[-1].query():
+                self._tell(self._unread.popleft(), monotonic_ns())
+                told += 1
         except RuntimeError as error:
             self._rest(error)
+        self._spent_ns += monotonic_ns() - began
+        if told:
+            self._usual_cost_ns += 0.1 * (self._spent_ns / told - self._usual_cost_ns)
+            self._spent_ns = 0
 
     def flush(self) -> None:
         """Waits for what is unread and records it: the end of a run."""
@@ -152,7 +158,7 @@ class DeviceClock:
             while self._unread and not self._rests:
                 step = self._unread.popleft()
                 step.events[-1].synchronize()
-                self._tell(step, perf_counter_ns())
+                self._tell(step, monotonic_ns())
         except RuntimeError as error:
             self._rest(error)
 

@@ -7,6 +7,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from stepscope.steps.allocator import AllocatorFigures, cuda_counters
+from stepscope.steps.batch_contents import BatchSize
 from stepscope.steps.census import Census
 from stepscope.steps.compile_counts import CompileCounts
 from stepscope.steps.garbage_pauses import GarbagePauses
@@ -27,7 +28,6 @@ USUAL_S = 50e-6
 """What a look is taken to cost until that is known: caches are cold after a step, and so it is no less."""
 
 _GOLDEN = 0.6180339887498949
-_NOTHING: Mapping[str, float] = {}
 
 
 class Looker(Protocol):
@@ -43,20 +43,23 @@ class Looker(Protocol):
 class FreeEvidence:
     """An observer of steps that looks only so often that it takes its share of the time.
 
-    On most steps it counts down and no more: after a step, with cold caches, even looking at a clock costs a
-    microsecond. Pauses between looks vary by half in either direction: even ones would fall in step with
-    what a loop does every so many steps. They are not drawn by chance, because the draws of a training must
-    stay its own.
+    Pauses between looks vary by half in either direction: even ones would fall in step with what a loop does
+    every so many steps.
 
     Who has news that belong to the step in hand says so by `notice`, and is looked at when that step ends.
     """
 
-    def __init__(self, guard: Guard, now_ns: Callable[[], int] = perf_counter_ns) -> None:
-        self._guard, self._now_ns = guard, now_ns
+    def __init__(
+        self,
+        guard: Guard,
+        now_ns: Callable[[], int] = perf_counter_ns,
+        hurry: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._guard, self._now_ns, self._hurry = guard, now_ns, hurry
         self._lookers: list[Looker] = []
         self._news: list[Looker] = []
-        self._left = self._stride = 1
-        self._postponed = 0
+        self.due = 1
+        self._stride = 1
         self._looked_ns: int | None = None
         self._usual_ns = USUAL_S * 1e9
         self._turn = 0.0
@@ -69,17 +72,14 @@ class FreeEvidence:
         """Has it looked at when the step in hand ends; it may be called in any thread."""
         if looker not in self._news:
             self._news.append(looker)
-        if self._left > 1:
-            self._left, self._postponed = 1, self._left - 1
+        self._hurry()
+
+    def news(self) -> Mapping[str, float]:
+        """Figures of those that have something new."""
+        return self._look(self._news, 1)
 
     def after_step(self, step: int) -> Mapping[str, float]:
-        """Figures of all, if it is time; of those with news, if there are any; else none."""
-        self._left -= 1
-        if self._left > 0:
-            return _NOTHING
-        if self._postponed:
-            self._left, self._postponed = self._postponed, 0
-            return self._look(self._news, self._stride - self._left)
+        """Figures of all; called when it is due, it says how many steps on it is so again."""
         began = self._now_ns()
         found = self._look(self._lookers, self._stride)
         self._plan(began, self._now_ns())
@@ -114,7 +114,7 @@ class FreeEvidence:
             step_ns = max(began_ns - self._looked_ns, 1) / self._stride
             wanted = self._usual_ns / SHARE / step_ns * (0.5 + self._turn)
         self._looked_ns = ended_ns
-        self._left = self._stride = max(ceil(wanted), 1)
+        self.due = self._stride = max(ceil(wanted), 1)
 
 
 class Gathered(NamedTuple):
@@ -125,12 +125,19 @@ class Gathered(NamedTuple):
     census: Census
 
 
-def gather(torch: ModuleType, witness: Witness, note: Callable[..., None], guard: Guard) -> Gathered:
-    """Everything there is to look at in a training; `note` records an event."""
-    evidence = FreeEvidence(guard)
+def gather(
+    torch: ModuleType,
+    witness: Witness,
+    note: Callable[..., None],
+    guard: Guard,
+    hurry: Callable[[], None] = lambda: None,
+) -> Gathered:
+    """Everything there is to look at in a training; `note` records an event, `hurry` is called at news."""
+    evidence = FreeEvidence(guard, hurry=hurry)
     loader, census = LoaderQueue(note), Census(torch, witness, note)
     evidence.add(ThreadTime())
     evidence.add(loader)
+    evidence.add(BatchSize(witness.batch))
     evidence.add(GarbagePauses(evidence.notice))
     evidence.add(CompileCounts(note, evidence.notice))
     if torch.cuda.is_available():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from time import perf_counter_ns
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from stepscope.steps.chain import BACKWARD
@@ -21,6 +21,8 @@ Ranks leave that wait together, so the one that comes last waits least. No clock
 
 class GradientsReady:
     """Watches the first parameters of a model, whose gradients are the last to be computed."""
+
+    due = 1
 
     def __init__(self, model: Any, chain: Chain) -> None:
         self._chain = chain
@@ -43,7 +45,7 @@ class GradientsReady:
             handle.remove()
 
     def _note(self, _: Any) -> None:
-        self._ready_ns = perf_counter_ns()
+        self._ready_ns = monotonic_ns()
 
 
 def is_distributed(model: Any) -> bool:

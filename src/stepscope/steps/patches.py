@@ -9,7 +9,7 @@ import functools
 import threading
 from typing import TYPE_CHECKING, Any
 
-from stepscope.steps.chain import BACKWARD, CHECKPOINT, DATA, OTHER, TRANSFER, Chain
+from stepscope.steps.chain import BACKWARD, CHECKPOINT, DATA, OPTIMIZER, OTHER, TRANSFER, Chain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +47,7 @@ def _install_all(torch: ModuleType) -> None:
     _install(torch, "save", lambda original: _phased(original, CHECKPOINT))
     iterators = torch.utils.data.dataloader._BaseDataLoaderIter  # noqa: SLF001 - it has no public name
     _install(iterators, "__next__", lambda original: _phased(original, DATA))
+    _install(torch.amp.grad_scaler.GradScaler, "step", _scaled)
     if torch.cuda.is_available():
         is_cuda = functools.partial(_is_cuda, torch.device)
         _install(torch.Tensor, "to", lambda original: _moving(original, is_cuda))
@@ -85,6 +86,21 @@ def _phased(original: Callable[..., Any], phase: int) -> Callable[..., Any]:
             chain.enter(before)
 
     return call
+
+
+def _scaled(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The step of a loss scaler, which leaves out that of the optimizer when gradients have overflown."""
+    phased = _phased(original, OPTIMIZER)
+
+    @functools.wraps(original)
+    def step(self: Any, optimizer: Any, *arguments: Any, **options: Any) -> Any:
+        result = phased(self, optimizer, *arguments, **options)
+        chain = _chains.get(threading.get_ident())
+        if chain is not None:
+            chain.after_scaled_step(optimizer)
+        return result
+
+    return step
 
 
 def _moving(original: Callable[..., Any], leads_to_gpu: Callable[..., bool]) -> Callable[..., Any]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from stepscope.steps.chain import PHASES, phase_key
 from stepscope.steps.gradients_ready import WAIT_SECONDS
+from stepscope.steps.sharded import wait_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +22,7 @@ WARM_UP = 3
 
 @dataclass(frozen=True)
 class RankLateness:
-    """The rank that comes last to the exchange of gradients."""
+    """The rank that comes last to where ranks exchange something."""
 
     rank: int
     seconds: float
@@ -33,18 +34,20 @@ class RankLateness:
 
 
 def phase_medians(run: Run) -> dict[int, dict[str, float]]:
-    """The median seconds of each phase, rank by rank; of the backward pass, a rank's own part."""
-    ranks = sorted({rank for info in run.keys() if info.key == phase_key("forward") for rank in info.ranks})
-    keys = {info.key for info in run.keys()}
-    found = {}
-    for rank in ranks:
-        medians = {
-            phase: _median(run, phase_key(phase), rank) for phase in PHASES if phase_key(phase) in keys
+    """The median seconds of each phase, rank by rank, less what a rank waits for others within it."""
+    infos = {info.key: info for info in run.keys()}
+    waits = {phase: wait_key(phase) for phase in PHASES if wait_key(phase) in infos}
+    if WAIT_SECONDS in infos and not waits:
+        waits = {"backward": WAIT_SECONDS}
+    found: dict[int, dict[str, float]] = {}
+    for rank in sorted(infos[phase_key("forward")].ranks) if phase_key("forward") in infos else ():
+        found[rank] = {
+            phase: _median(run, rank, phase_key(phase), waits.get(phase))
+            for phase in PHASES
+            if phase_key(phase) in infos
         }
-        if WAIT_SECONDS in keys:
-            medians["wait"] = _median(run, WAIT_SECONDS, rank)
-            medians["backward"] -= medians["wait"]
-        found[rank] = medians
+        if WAIT_SECONDS in infos:
+            found[rank]["wait"] = _median(run, rank, WAIT_SECONDS)
     return found
 
 
@@ -65,6 +68,12 @@ def lateness(medians: Mapping[int, Mapping[str, float]]) -> RankLateness | None:
     return RankLateness(late, seconds, phase, excess[phase])
 
 
-def _median(run: Run, key: str, rank: int) -> float:
-    values = run.series(key, rank, device="").values[WARM_UP:]
-    return float(np.median(values)) if len(values) else 0.0
+def _median(run: Run, rank: int, key: str, wait: str | None = None) -> float:
+    """The median of a key; where a rank waits in it, of what is left of each step without that."""
+    points = run.series(key, rank, device="")
+    values = points.values
+    if wait is not None:
+        waited = run.series(wait, rank, device="")
+        by_step = dict(zip(waited.steps.tolist(), waited.values.tolist(), strict=True))
+        values = values - [by_step.get(step, 0.0) for step in points.steps.tolist()]
+    return float(np.median(values[WARM_UP:])) if len(points) > WARM_UP else 0.0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepscope.steps.batch_contents import SAMPLES
 from stepscope.views.metering import Stretch, from_rate
 
 if TYPE_CHECKING:
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
     from stepscope.reading import Run
     from stepscope.schema.series import Points, Source
 
-STEP_KEYS = ("step_seconds", "loss", "train_loss", "train/loss", "training_loss")
+LOSS_KEYS = ("loss", "train_loss", "train/loss", "training_loss")
+"""What people call the loss; the first that a run has is meant."""
+
+STEP_KEYS = ("step_seconds", *LOSS_KEYS)
 """What is logged once a step, if anything is; the first that a run has tells its steps."""
 
 BATCH_SIZE = "batch_size"
@@ -69,6 +73,9 @@ def _samples(run: Run, logged: Mapping[str, int], steps: Mapping[str, int]) -> C
     if SAMPLES_PER_STEP in logged:
         every = [_per_step(run, SAMPLES_PER_STEP, one, steps) for one in _first_ranks(run, SAMPLES_PER_STEP)]
         return Counted(sum(every), f"{SAMPLES_PER_STEP}, over all steps")
+    if SAMPLES in logged:
+        every = [_per_step(run, SAMPLES, source, steps) for source in _places(run, SAMPLES)]
+        return Counted(sum(every), "the batches that were looked at, on every rank, over all steps")
     if THROUGHPUT in logged:
         every = [_over_time(_points(run, THROUGHPUT, source)) for source in _first_ranks(run, THROUGHPUT)]
         return Counted(sum(every), f"{THROUGHPUT}, taken as samples a second, over the time it was logged")

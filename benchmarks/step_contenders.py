@@ -1,0 +1,99 @@
+"""Those who watch the same training loop, each in the way its own documentation shows first."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import stepscope
+
+Log = Callable[[Any], None]
+
+
+class Contender:
+    """Begins and ends to watch, block by block; the base watches nothing."""
+
+    name = ""
+    log: Log | None = None
+    """Takes the loss of each step; None where it is not handed over."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def begin(self, model: Any, optimizer: Any) -> None:
+        """A block begins, in a moment."""
+
+    def batches(self, data: list[Any]) -> Iterable[Any]:
+        """The data as the loop gets it."""
+        return data
+
+    def end(self) -> None:
+        """The block is over: the model is as it was."""
+
+    def finish(self) -> None:
+        """All blocks are over."""
+
+
+class Plain(Contender):
+    """The loop as it is."""
+
+    name = "nothing"
+
+
+class Stepscope(Contender):
+    """All that `watch` does unasked, the batches and the loss of every step."""
+
+    name = "stepscope"
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(folder)
+        self._monitor = stepscope.TrainingMonitor(run="overhead", directory=folder)
+        self._monitor.start_monitoring()
+        self.log = self._log
+
+    def begin(self, model: Any, optimizer: Any) -> None:
+        """Puts the hooks on."""
+        self._monitor.watch(model, optimizer)
+
+    def batches(self, data: list[Any]) -> Iterable[Any]:
+        """Times the wait for each."""
+        return self._monitor.batches(data)
+
+    def end(self) -> None:
+        """Takes the hooks off."""
+        self._monitor.unwatch()
+
+    def finish(self) -> None:
+        """Ends the run."""
+        self._monitor.stop_monitoring()
+
+    def _log(self, loss: Any) -> None:
+        self._monitor.log_training_step(loss=loss, learning_rate=1e-3)
+
+
+class Logging(Stepscope):
+    """Only the loss of every step and the time of batches, without `watch`."""
+
+    name = "log alone"
+
+    def begin(self, model: Any, optimizer: Any) -> None:
+        """Nothing to put on."""
+
+    def end(self) -> None:
+        """Nothing to take off."""
+
+
+class WithoutGradients(Stepscope):
+    """The same without looks at gradients."""
+
+    name = "no gradients"
+
+    def begin(self, model: Any, optimizer: Any) -> None:
+        """Puts the other hooks on."""
+        self._monitor.watch(model, optimizer, gradients=False)
+
+
+CONTENDERS: dict[str, type[Contender]] = {
+    "nothing": Plain,
+    "stepscope": Stepscope,
+    "log": Logging,
+    "nograd": WithoutGradients,
+}

@@ -1,0 +1,323 @@
+"""Splits the course of a learning rate into phases in which it rises, stays level or falls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+Kind = Literal["warm-up", "rise", "constant", "decay"]
+Shape = Literal["linear", "cosine", "exponential"]
+
+MOST_READINGS = 4096
+"""A longer series is thinned to so many readings; where a phase begins is then looked up in all of them."""
+
+ALIKE = 1e-5
+"""Readings that differ by this share are one level: it is rounding. No schedule moves so little for long."""
+
+MOST_JITTER = 0.01
+"""Readings may go up and down by chance as far as this, and still be one level."""
+FLAT = 0.02
+"""A stretch that moves by less in all is called constant."""
+TURN = 0.05
+"""It has turned when it has gone back by this much; less is no phase of its own."""
+SUDDEN = 0.2
+"""From one reading to the next, this is no course of a curve but a jump."""
+LONG = 0.02
+"""A level is a phase of its own if it lasts for this share of all steps."""
+
+FEWEST_STAIRS, MOST_STAIRS, HIGHEST_STAIR = 5, 12, 0.3
+"""So many levels in a row, none of which takes more than this share of the way, are a curve in steps."""
+
+FEWEST_OF_A_CURVE, FITS = 5, 0.02
+"""A shape needs so many points, none further from it than this share of all the way it goes."""
+
+FLOOR = 1e-6
+"""Rates are compared by their ratio; below this share of the greatest they are all called zero."""
+
+
+@dataclass(frozen=True)
+class RatePhase:
+    """A part of a schedule: readings from the first to the last, counted from zero."""
+
+    kind: Kind
+    shape: Shape | None
+    """None where none of the shapes fits, or more than one."""
+    cycle: int | None
+    """Counted from one; None where the rate is not raised again."""
+    first: int
+    last: int
+
+
+class _Course(NamedTuple):
+    """Levels: readings that follow each other and are alike. A rate that moves has one for each reading."""
+
+    firsts: Ints
+    """The first reading of each."""
+    begins: Floats
+    """Its step; the last entry of all is where the last level ends."""
+    middles: Floats
+    rates: Floats
+    logs: Floats
+    counts: Ints
+
+    def lasts(self, piece: _Piece) -> float:
+        """For how many steps a piece goes on."""
+        return float(self.begins[piece.last + 1] - self.begins[piece.first])
+
+
+class _Piece(NamedTuple):
+    """Levels from the first to the last, and whether the rate falls (-1), stays (0) or rises (1) in them."""
+
+    first: int
+    last: int
+    direction: int
+
+
+def rate_phases(steps: Floats, rates: Floats) -> list[RatePhase]:
+    """The phases of a rate, of which the steps rise and all readings are finite."""
+    if not len(rates):
+        return []
+    thin = np.unique(np.linspace(0, len(rates) - 1, min(len(rates), MOST_READINGS)).astype(np.int64))
+    course = _levels(steps[thin], rates[thin])
+    pieces = _pieces(course)
+    begins = [0, *(_begin(course, pair, thin, rates) for pair in pairwise(pieces))]
+    kinds, cycles = _kinds(course, pieces), _cycles(course, pieces)
+    lasts = [*(begin - 1 for begin in begins[1:]), len(rates) - 1]
+    shapes = [_shape(course, pieces, place) for place in range(len(pieces))]
+    return [RatePhase(*fields) for fields in zip(kinds, shapes, cycles, begins, lasts, strict=True)]
+
+
+def _levels(steps: Floats, rates: Floats) -> _Course:
+    logs = np.log(np.maximum(rates, max(FLOOR * float(rates.max()), np.finfo(np.float64).tiny)))
+    slack = max(ALIKE, _jitter(logs))
+    firsts = [0]
+    for reading, log in enumerate(logs.tolist()):
+        if abs(log - logs[firsts[-1]]) > slack:
+            firsts.append(reading)
+    first = np.array(firsts)
+    last = np.r_[first[1:], len(logs)] - 1
+    return _Course(
+        firsts=first,
+        begins=np.r_[steps[first], steps[-1]],
+        middles=(steps[first] + steps[last]) / 2,
+        rates=rates[first],
+        logs=logs[first],
+        counts=last - first + 1,
+    )
+
+
+def _jitter(logs: Floats) -> float:
+    """How far readings stray by chance: up and down in turn, which no schedule does."""
+    moves = np.diff(logs)
+    moves = moves[moves != 0]
+    back = moves[1:] * moves[:-1] < 0
+    if len(moves) < 10 or back.mean() < 0.1:
+        return 0.0
+    return min(3.0 * float(np.median(np.abs(moves[1:][back]))), MOST_JITTER)
+
+
+def _pieces(course: _Course) -> list[_Piece]:
+    lengths = np.diff(course.begins)
+    stays = (lengths >= LONG * (course.begins[-1] - course.begins[0])) & (course.counts > 1)
+    pieces: list[_Piece] = []
+    begin = 0
+    for level in [*np.flatnonzero(stays).tolist(), len(course.logs)]:
+        if begin < level:
+            pieces += _monotone(course.logs, begin, level - 1)
+        if level < len(course.logs):
+            pieces.append(_Piece(level, level, 0))
+        begin = level + 1
+    pieces = _without_jumps(course, pieces)
+    pieces = _with_stairs_as_curves(course, pieces)
+    pieces = [part for piece in pieces for part in _split_at_drops(course, piece)]
+    return _with_levels_joined(course, pieces)
+
+
+def _monotone(logs: Floats, first: int, last: int) -> list[_Piece]:
+    """Parts between one turn and the next."""
+    found = []
+    begin = low = high = first
+    direction = 0
+    for level in range(first + 1, last + 1):
+        high = level if logs[level] >= logs[high] else high
+        low = level if logs[level] <= logs[low] else low
+        if direction >= 0 and logs[high] - logs[level] > TURN:
+            if direction > 0:
+                found.append(_Piece(begin, high, 1))
+                begin = high + 1
+            direction, low = -1, level
+        elif direction <= 0 and logs[level] - logs[low] > TURN:
+            if direction < 0:
+                found.append(_Piece(begin, low, -1))
+                begin = low + 1
+            direction, high = 1, level
+    moved = logs[last] - logs[begin]
+    if direction == 0 and abs(moved) > FLAT:
+        direction = int(np.sign(moved))
+    return [*found, _Piece(begin, last, direction)]
+
+
+def _without_jumps(course: _Course, pieces: list[_Piece]) -> list[_Piece]:
+    """What happens from one reading to the next is no phase: it is how the phase after it begins."""
+    found = []
+    begin: int | None = None
+    for piece in pieces[:-1]:
+        begin = piece.first if begin is None else begin
+        if piece.first < piece.last or course.counts[piece.first] > 1:
+            found.append(piece._replace(first=begin))
+            begin = None
+    last = pieces[-1]
+    if last.first == last.last:
+        last = last._replace(direction=0)
+    return [*found, last if begin is None else last._replace(first=begin)]
+
+
+def _with_stairs_as_curves(course: _Course, pieces: list[_Piece]) -> list[_Piece]:
+    """Many levels in a row, each below the one before, are a decay that is taken in steps, as by epochs."""
+    found: list[_Piece] = []
+    place = 0
+    while place < len(pieces):
+        end = _end_of_stairs(course, pieces, place)
+        stairs = pieces[place:end]
+        if _is_curve(course, stairs):
+            direction = int(np.sign(course.logs[stairs[-1].last] - course.logs[stairs[0].first]))
+            found.append(_Piece(stairs[0].first, stairs[-1].last, direction))
+            place = end
+        else:
+            found.append(pieces[place])
+            place += 1
+    return found
+
+
+def _end_of_stairs(course: _Course, pieces: list[_Piece], begin: int) -> int:
+    """Where levels that begin here stop going the same way, or one is far longer than those before it."""
+    direction, lengths = 0, [course.lasts(pieces[begin])]
+    for place in range(begin + 1, len(pieces)):
+        before, piece = pieces[place - 1], pieces[place]
+        way = int(np.sign(course.logs[piece.first] - course.logs[before.last]))
+        ways = {way, direction, piece.direction, before.direction} - {0}
+        length = course.lasts(piece)
+        if len(ways) != 1 or length > 3 * float(np.median(lengths)) or 3 * length < min(lengths[:1]):
+            return place
+        direction = ways.pop()
+        lengths.append(length)
+    return len(pieces)
+
+
+def _is_curve(course: _Course, stairs: list[_Piece]) -> bool:
+    rates = course.rates[[piece.last for piece in stairs if piece.direction == 0]]
+    if len(rates) < FEWEST_STAIRS:
+        return False
+    highest = float(np.abs(np.diff(rates)).max())
+    return len(rates) > MOST_STAIRS or highest <= HIGHEST_STAIR * abs(float(rates[0] - rates[-1]))
+
+
+def _split_at_drops(course: _Course, piece: _Piece) -> list[_Piece]:
+    """Parts a decay where the rate falls at once, by far more than before, after and otherwise."""
+    moves = np.abs(np.diff(course.logs[piece.first : piece.last + 1]))
+    if piece.direction == 0 or len(moves) < 8:
+        return [piece]
+    around = np.maximum(np.r_[0.0, moves[:-1]], np.r_[moves[1:], 0.0])
+    usual = float(np.median(moves))
+    begins = course.begins[piece.first + 1 : piece.last + 1]
+    least = LONG * (course.begins[-1] - course.begins[0])
+    inside = (begins - course.begins[piece.first] > least) & (course.begins[piece.last + 1] - begins > least)
+    sudden = inside & (moves > 2 * SUDDEN) & (moves > 5 * around) & (moves > 5 * usual)
+    if not sudden.any():
+        return [piece]
+    cut = piece.first + int(np.argmax(np.where(sudden, moves, 0.0)))
+    halves = (piece._replace(last=cut), piece._replace(first=cut + 1))
+    return [part for half in halves for part in _split_at_drops(course, half)]
+
+
+def _with_levels_joined(course: _Course, pieces: list[_Piece]) -> list[_Piece]:
+    found = pieces[:1]
+    for piece in pieces[1:]:
+        before = found[-1]
+        near = abs(course.logs[piece.last] - course.logs[before.last]) < FLAT
+        if before.direction == piece.direction == 0 and near:
+            found[-1] = before._replace(last=piece.last)
+        else:
+            found.append(piece)
+    return found
+
+
+def _begin(course: _Course, pair: tuple[_Piece, _Piece], thin: Ints, rates: Floats) -> int:
+    """The first reading, of all there are, of the second of two pieces."""
+    before, piece = pair
+    if _turns(course, before, piece):
+        top = int(course.firsts[before.last])
+        low, high = int(thin[max(top - 1, 0)]), int(thin[course.firsts[piece.first]])
+        return low + 1 + int(np.argmax(before.direction * rates[low : high + 1]))
+    after = int(course.firsts[piece.first])
+    low, high = int(thin[after - 1]), int(thin[after])
+    return low + 1 + int(np.argmax(np.abs(np.diff(rates[low : high + 1]))))
+
+
+def _turns(course: _Course, before: _Piece, piece: _Piece) -> bool:
+    """Whether a rate that was moving goes back from here without a jump."""
+    return before.direction * piece.direction < 0 and abs(_jump(course, before, piece)) < SUDDEN
+
+
+def _kinds(course: _Course, pieces: list[_Piece]) -> list[Kind]:
+    kinds: list[Kind] = []
+    for place, piece in enumerate(pieces):
+        begins_low = place == 0 or _jump(course, pieces[place - 1], piece) < -SUDDEN
+        rising: Kind = "warm-up" if begins_low else "rise"
+        kinds.append("constant" if piece.direction == 0 else "decay" if piece.direction < 0 else rising)
+    return kinds
+
+
+def _cycles(course: _Course, pieces: list[_Piece]) -> list[int | None]:
+    """Numbers that go up where a rate is raised again after a decay, at once or in the course of steps."""
+    numbers = [1]
+    for before, piece in pairwise(pieces):
+        restarts = piece.direction < 0 and _jump(course, before, piece) > SUDDEN
+        rises_again = piece.direction > 0 > before.direction
+        numbers.append(numbers[-1] + (restarts or rises_again))
+    return [
+        number if piece.direction and numbers[-1] > 1 else None
+        for piece, number in zip(pieces, numbers, strict=True)
+    ]
+
+
+def _jump(course: _Course, before: _Piece, piece: _Piece) -> float:
+    return float(course.logs[piece.first] - course.logs[before.last])
+
+
+def _shape(course: _Course, pieces: list[_Piece], place: int) -> Shape | None:
+    before, piece, after = pieces[max(place - 1, 0)], pieces[place], pieces[min(place + 1, len(pieces) - 1)]
+    if piece.direction == 0:
+        return None
+    # The turn itself belongs to the curve on both of its sides, and not all that is nearly as high as it.
+    begins_turning = _turns(course, before, piece)
+    levels = np.arange(piece.first - begins_turning, piece.last + 1)
+    steps = course.middles[levels]
+    if begins_turning:
+        steps[0] = course.begins[levels[0]]
+    if _turns(course, piece, after):
+        steps[-1] = course.begins[levels[-1]]
+    return shape_of(steps, course.rates[levels])
+
+
+def shape_of(x: Floats, y: Floats) -> Shape | None:
+    """The one shape that leads from the first point to the last by all others; None for none or several."""
+    if len(x) < FEWEST_OF_A_CURVE or x[-1] == x[0] or y[-1] == y[0]:
+        return None
+    way = (x - x[0]) / (x[-1] - x[0])
+    left = (y - y[-1]) / (y[0] - y[-1])
+    curves: dict[Shape, Floats] = {"linear": 1 - way, "cosine": (1 + np.cos(np.pi * way)) / 2}
+    if min(y[0], y[-1]) > FLOOR * max(y[0], y[-1]):
+        ratio = y[-1] / y[0]
+        curves["exponential"] = (ratio**way - ratio) / (1 - ratio)
+    fitting = [shape for shape, curve in curves.items() if float(np.abs(left - curve).max()) < FITS]
+    return fitting[0] if len(fitting) == 1 else None

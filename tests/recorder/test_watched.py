@@ -1,0 +1,175 @@
+"""`watch` looks inside the model too, and what it finds is in the store, in the row of its own step."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import stepscope
+from stepscope.insides.histogram_format import Histogram
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+
+def small_model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+
+
+def norm(model) -> float:
+    return float(torch.cat([one.grad.reshape(-1) for one in model.parameters()]).norm())
+
+
+def train(folder: Path, steps: int, model=None, **looks) -> tuple[stepscope.reading.Run, list[float]]:
+    """Trains under watch; gives the run and the norm of the gradients of each step."""
+    model = model or small_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    norms = []
+    with stepscope.TrainingMonitor(run="inside", directory=folder) as monitor:
+        monitor.watch(model, optimizer, **looks)
+        for x in monitor.batches([torch.randn(4, 8) for _ in range(steps)]):
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            norms.append(norm(model))
+            optimizer.step()
+    return stepscope.open_store(folder).run("inside"), norms
+
+
+def keys_of(run: stepscope.reading.Run) -> set[str]:
+    return {info.key for info in run.keys()}
+
+
+def test_gradient_norms_of_some_steps_are_recorded_unasked_with_the_step_they_are_of(folder: Path) -> None:
+    run, norms = train(folder, 200)
+    points = run.series("gradient_norm")
+    assert 2 <= len(points) <= 200
+    assert points.values == pytest.approx([norms[step] for step in points.steps], rel=1e-6)
+    assert {"gradient_norm/0", "gradient_norm/2"} <= keys_of(run)
+
+
+def test_without_gradients_none_is_recorded(folder: Path) -> None:
+    run, _ = train(folder, 5, gradients=False)
+    assert len(run.series("step_seconds")) == 5
+    assert not [key for key in keys_of(run) if key.startswith(("gradient", "update", "weight"))]
+
+
+def test_histograms_that_are_asked_for_are_kept_as_arrays(folder: Path) -> None:
+    run, _ = train(folder, 3, histograms=1)
+    [(first, array), *others] = run.arrays("histogram/gradient/0")
+    assert [first, *(step for step, _ in others)] == [0, 1, 2]
+    assert Histogram.read(array.tolist()).elements == 8 * 16 + 16
+
+
+def test_activations_that_are_asked_for_are_recorded(folder: Path) -> None:
+    run, _ = train(folder, 30, activations=1)
+    dead = run.series("activation_dead_ratio/1").values
+    assert len(dead) >= 5
+    assert ((dead >= 0) & (dead <= 1)).all()
+
+
+def test_attention_that_is_asked_for_is_recorded_by_layer_and_by_head(folder: Path) -> None:
+    class Attending(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+        def forward(self, x):
+            tokens = x.unsqueeze(1).expand(-1, 5, -1)
+            return self.attention(tokens, tokens, tokens)[0]
+
+    run, _ = train(folder, 30, Attending(), attention=1)
+    # All five tokens are the same, so each head looks at all of them alike.
+    assert run.series("attention_entropy/attention").values == pytest.approx(np.log(5), rel=1e-4)
+    [(_, heads), *_] = run.arrays("attention_heads/attention")
+    assert np.asarray(heads).shape == (2, 3)
+
+
+def test_the_size_of_batches_is_recorded(folder: Path) -> None:
+    run, _ = train(folder, 3)
+    assert set(run.series("batch/samples").values) == {4.0}
+
+
+def test_a_step_that_a_loss_scaler_leaves_out_is_a_step_and_is_marked(folder: Path) -> None:
+    model = small_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
+    batches = [torch.randn(4, 8) for _ in range(6)]
+    batches[3][:] = torch.inf
+    with stepscope.TrainingMonitor(run="scaled", directory=folder) as monitor:
+        monitor.watch(model, optimizer)
+        for x in monitor.batches(batches):
+            optimizer.zero_grad()
+            scaler.scale(model(x).square().mean()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+    run = stepscope.open_store(folder).run("scaled")
+    assert list(run.series("step_seconds").steps) == [0, 1, 2, 3, 4, 5]
+    assert "micro_steps" not in keys_of(run)
+    assert list(run.series("optimizer_skipped").steps) == [3]
+
+
+def test_a_loss_scaler_in_a_loop_without_batches_ends_each_step_once(folder: Path) -> None:
+    model = small_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
+    with stepscope.TrainingMonitor(run="scaled", directory=folder) as monitor:
+        monitor.watch(model, optimizer)
+        for step in range(6):
+            x = torch.full((4, 8), torch.inf if step == 3 else 1.0)
+            optimizer.zero_grad()
+            scaler.scale(model(x).square().mean()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            monitor.log({"loss": 1.0})
+    run = stepscope.open_store(folder).run("scaled")
+    assert list(run.series("step_seconds").steps) == [0, 1, 2, 3, 4, 5]
+
+
+def test_phases_of_steps_that_end_close_together_all_have_their_own_time(folder: Path) -> None:
+    run, _ = train(folder, 200)
+    points = run.series("step_seconds")
+    assert list(points.steps) == list(range(200))
+    gaps = np.diff(points.times)
+    assert (gaps > 0).all()
+    assert gaps == pytest.approx(points.values[1:], abs=5e-6)
+
+
+def test_a_child_does_not_write_what_its_parent_has_yet_to_write(folder: Path) -> None:
+    model = small_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with stepscope.TrainingMonitor(run="forked", directory=folder) as monitor:
+        monitor.watch(model, optimizer)
+        for step, x in enumerate(monitor.batches([torch.randn(4, 8)] * 6)):
+            model(x).square().mean().backward()
+            optimizer.step()
+            if step == 3 and not (child := os.fork()):
+                monitor._watched.anatomy.close()
+                os._exit(0)
+        os.waitpid(child, 0)
+    assert len(stepscope.open_store(folder).run("forked").series("step_seconds")) == 6
+
+
+OUT_OF_MEMORY = """
+import sys, torch, stepscope
+model = torch.nn.Linear(8, 2)
+monitor = stepscope.TrainingMonitor(run="starved", directory=sys.argv[1])
+monitor.start_monitoring()
+monitor.watch(model)
+for x in monitor.batches([torch.randn(4, 8)] * 3):
+    model(x).sum().backward()
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+"""
+
+
+def test_running_out_of_memory_is_told_when_nothing_catches_it(folder: Path, run_script) -> None:
+    ended = run_script(OUT_OF_MEMORY, folder)
+    assert ended.returncode == 1
+    assert "OutOfMemoryError" in ended.stderr
+    run = stepscope.open_store(folder).run("starved")
+    assert run.status == "failed"
+    [event] = run.events("out_of_memory")
+    assert event.fields["asked_bytes"] == 2 << 30
