@@ -1,5 +1,7 @@
 """Those who watch the same training loop, each in the way its own documentation shows first."""
 
+import importlib
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -12,6 +14,10 @@ class Contender:
     """Begins and ends to watch, block by block; the base watches nothing."""
 
     name = ""
+    base = "nothing"
+    """Name of the contender it is compared with: the same loop with nobody watching."""
+    package = ""
+    """What pip calls it; empty for what comes with this project."""
     log: Log | None = None
     """Takes the loss of each step; None where it is not handed over."""
 
@@ -24,6 +30,24 @@ class Contender:
     def batches(self, data: list[Any]) -> Iterable[Any]:
         """The data as the loop gets it."""
         return data
+
+    def train(self, model: Any, optimizer: Any, data: list[Any], device: str) -> list[float]:
+        """Runs the block and returns the seconds each step took."""
+        took: list[float] = []
+        log = self.log
+        at = time.perf_counter()
+        for batch in self.batches(data):
+            x = batch.to(device, non_blocking=True)
+            loss = model(x).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            if log is not None:
+                log(loss.detach())
+            now = time.perf_counter()
+            took.append(now - at)
+            at = now
+        return took
 
     def end(self) -> None:
         """The block is over: the model is as it was."""
@@ -91,9 +115,33 @@ class WithoutGradients(Stepscope):
         self._monitor.watch(model, optimizer, gradients=False)
 
 
-CONTENDERS: dict[str, type[Contender]] = {
+def _peer(place: str, package: str) -> Callable[[str], Contender]:
+    """Makes the class at `module:Class` of `step_peers`, importing it only then."""
+
+    def make(folder: str) -> Contender:
+        module, kind = place.split(":")
+        try:
+            found = importlib.import_module(f"benchmarks.step_peers.{module}")
+        except ModuleNotFoundError as error:
+            raise SystemExit(
+                f"The contender needs the package {package}: {error}. "
+                f"Install it with: python -m pip install {package}"
+            ) from error
+        contender: Contender = getattr(found, kind)(folder)
+        return contender
+
+    return make
+
+
+CONTENDERS: dict[str, Callable[[str], Contender]] = {
     "nothing": Plain,
     "stepscope": Stepscope,
     "log": Logging,
     "nograd": WithoutGradients,
+    "wandb_watch": _peer("wandb_watch:WandbWatch", "wandb"),
+    "traceml": _peer("traceml:TraceML", "traceml-ai"),
+    "lightning": _peer("lightning_trainer:LightningTrainer", "lightning"),
+    "lightning_monitors": _peer("lightning_monitors:LightningMonitors", "lightning"),
+    "lightning_every_step": _peer("lightning_monitors:LightningEveryStep", "lightning"),
+    "lightning_with_loss": _peer("lightning_monitors:LightningWithLoss", "lightning"),
 }

@@ -1,13 +1,21 @@
 """What watching adds to a training step of about five milliseconds, on the CPU and on a GPU.
 
     PYTHONPATH=src python -m benchmarks.step_overhead [--device cuda] [--rounds 300] [--steps 50]
-        [--with stepscope,nothing]
+        [--step-ms 5] [--with stepscope,nothing]
+
+Beside others who watch, in an environment of their own:
+
+    python -m venv .bench/step_peers
+    .bench/step_peers/bin/pip install -c constraints.txt -e '.[torch]' wandb traceml-ai lightning
+    peers=wandb_watch,traceml,lightning,lightning_monitors,lightning_every_step,lightning_with_loss
+    .bench/step_peers/bin/python -m benchmarks.step_overhead --with stepscope,nothing,$peers
 
 In each round every contender has a block of steps, in an order drawn by chance, in one process; each is
-compared with the plain loop of its own round. Of a block the first fifth is left out, in which whatever is
-set up for a block is set up, and so are steps that took three times the median: the machine did something
-else. Of the rounds' ratios the median counts, with an interval of 95 % by drawing rounds again and again. The
-loop against itself, `nothing`, shows the noise.
+compared with the unwatched loop of its own round: the plain one or, for Lightning's monitors, that of its
+Trainer. Of a block the first fifth is left out, in which whatever is set up for a block is set up, and so are
+steps that took three times the median: the machine did something else. Of the rounds' ratios the median
+counts, with an interval of 95 % by drawing rounds again and again. A loop against itself, `nothing` and
+`lightning`, shows the noise.
 """
 
 import argparse
@@ -16,14 +24,13 @@ import random
 import statistics
 import sys
 import tempfile
-import time
+from importlib.metadata import version
 
 import torch  # noqa: TID253 - it is what is measured
 from torch import nn  # noqa: TID253 - nor without this
 
 from benchmarks.step_contenders import CONTENDERS, Contender, Plain
 
-STEP_S = 0.005
 WIDTH = 256
 LEFT_OUT = 0.2
 OUTLIER = 3.0
@@ -34,36 +41,38 @@ def main() -> int:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--rounds", type=int, default=300)
     parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--step-ms", type=float, default=5.0)
     parser.add_argument("--with", dest="names", default="stepscope,nothing")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    training = Training(options.device)
+    training = Training(options.device, options.step_ms / 1e3)
     print(
         f"{options.device}, torch {torch.__version__}: {training.layers} layers, "
         f"a step takes {training.step_s * 1e3:.2f} ms; {options.rounds} rounds of {options.steps} steps"
     )
     with tempfile.TemporaryDirectory() as folder:
         contenders = [CONTENDERS[name](folder) for name in options.names.split(",")]
-        ratios = compare(training, contenders, options.rounds, options.steps)
-        for contender in contenders:
+        bases = {name: CONTENDERS[name](folder) for name in {contender.base for contender in contenders}}
+        ratios = compare(training, contenders, bases, options.rounds, options.steps)
+        for contender in (*contenders, *bases.values()):
             contender.finish()
     for contender in contenders:
-        print(f"{contender.name:12} {described(ratios[contender.name])}")
+        print(f"{label(contender):30} {described(ratios[contender.name])}")
     return 0
 
 
 class Training:
-    """A model sized so that a step takes about five milliseconds."""
+    """A model sized so that a step takes about so long."""
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, wanted_s: float) -> None:
         self.device = device
         self.layers = 4
-        self.step_s = STEP_S
+        self.step_s = wanted_s
         for _ in range(5):
             self._build()
             self.block(Plain(""), 40)
             self.step_s = self.block(Plain(""), 80)
-            wanted = max(1, round(self.layers * STEP_S / self.step_s))
+            wanted = max(1, round(self.layers * wanted_s / self.step_s))
             if abs(wanted - self.layers) <= 0.03 * self.layers:
                 break
             self.layers = wanted
@@ -81,7 +90,8 @@ class Training:
         gc.collect()
         if self.device == "cuda":
             torch.cuda.synchronize()
-        took = self._train(contender, [self._batches[step % len(self._batches)] for step in range(steps)])
+        data = [self._batches[step % len(self._batches)] for step in range(steps)]
+        took = contender.train(self._model, self._optimizer, data, self.device)
         if self.device == "cuda":
             torch.cuda.synchronize()
         contender.end()
@@ -89,38 +99,26 @@ class Training:
         limit = OUTLIER * statistics.median(counted)
         return statistics.mean(one for one in counted if one < limit)
 
-    def _train(self, contender: Contender, data: list[torch.Tensor]) -> list[float]:
-        took: list[float] = []
-        model, optimizer, device, log = self._model, self._optimizer, self.device, contender.log
-        at = time.perf_counter()
-        for batch in contender.batches(data):
-            x = batch.to(device, non_blocking=True)
-            loss = model(x).square().mean()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            if log is not None:
-                log(loss.detach())
-            now = time.perf_counter()
-            took.append(now - at)
-            at = now
-        return took
-
 
 def compare(
-    training: Training, contenders: list[Contender], rounds: int, steps: int
+    training: Training, contenders: list[Contender], bases: dict[str, Contender], rounds: int, steps: int
 ) -> dict[str, list[float]]:
-    """By what share of the plain step each makes it longer, round by round."""
+    """By what share of the unwatched step each makes it longer, round by round."""
     ratios: dict[str, list[float]] = {contender.name: [] for contender in contenders}
-    plain = Plain("")
     for number in range(rounds + 1):
-        order = [plain, *contenders]
+        order = [*bases.values(), *contenders]
         random.shuffle(order)
         took = {id(contender): training.block(contender, steps) for contender in order}
         if number:  # the first one warms up
             for contender in contenders:
-                ratios[contender.name].append(took[id(contender)] / took[id(plain)] - 1)
+                base = took[id(bases[contender.base])]
+                ratios[contender.name].append(took[id(contender)] / base - 1)
     return ratios
+
+
+def label(contender: Contender) -> str:
+    """The name, and the version of what is watching where it is somebody else's."""
+    return f"{contender.name} {version(contender.package)}" if contender.package else contender.name
 
 
 def described(ratios: list[float]) -> str:

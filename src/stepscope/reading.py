@@ -195,6 +195,10 @@ class Run:
         """Its alerts, oldest first."""
         return self._reader.alerts(self.id)
 
+    def notices(self) -> list[dict[str, Any]]:
+        """What people were told of its alerts, by which channel, and whether it arrived; oldest first."""
+        return self._reader.notices(self.id)
+
     def findings(self) -> list[dict[str, Any]]:
         """Its findings, oldest first."""
         return self._reader.findings(self.id)

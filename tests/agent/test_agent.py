@@ -81,7 +81,7 @@ def test_silence_becomes_a_stall_by_the_clock_and_a_record_ends_it(folder: Path,
     assert seen == ["running", "running", "stalled", "stalled", "running", "running"]
 
 
-def test_a_slow_loop_is_given_ten_times_its_usual_pause(folder: Path, store: SqliteStore) -> None:
+def test_a_slow_loop_is_given_three_times_its_usual_pause(folder: Path, store: SqliteStore) -> None:
     now = HandClock()
     writer = writer_for(folder)
     ingest = Ingest(folder, store, stall_after_s=60, now=now, is_alive=lambda _: True)
@@ -89,10 +89,26 @@ def test_a_slow_loop_is_given_ten_times_its_usual_pause(folder: Path, store: Sql
         now.now += 30
         writer.append_row({"loss": 1.0}, step)
         ingest.tick()
-    now.now += 200
+    now.now += 85
     ingest.tick()
     assert store.runs()[0].status == "running"
-    now.now += 200
+    now.now += 10
+    ingest.tick()
+    assert store.runs()[0].status == "stalled"
+
+
+def test_a_pause_like_one_it_has_made_before_is_no_stall(folder: Path, store: SqliteStore) -> None:
+    now = HandClock()
+    writer = writer_for(folder)
+    ingest = Ingest(folder, store, stall_after_s=10, now=now, is_alive=lambda _: True)
+    for step in range(100):
+        now.now += 300 if step == 50 else 1  # an evaluation in between
+        writer.append_row({"loss": 1.0}, step)
+        ingest.tick()
+    now.now += 400
+    ingest.tick()
+    assert store.runs()[0].status == "running"
+    now.now += 100
     ingest.tick()
     assert store.runs()[0].status == "stalled"
 

@@ -135,6 +135,13 @@ def test_every_example_is_named_in_the_overview() -> None:
         assert f"[{path.name}]({path.name})" in overview
 
 
+def test_custom_alert_tells_of_both_rules(example: Callable[[str], str]) -> None:
+    assert sorted(example("custom_alert").splitlines()) == [
+        "critical: Accuracy is 30%.",
+        "warning: High validation loss: 2.50",
+    ]
+
+
 def test_machine_reads_the_machine_against_training_steps(
     example: Callable[[str], str], read: Callable[[str], Run]
 ) -> None:

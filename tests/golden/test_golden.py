@@ -70,6 +70,7 @@ def test_events_arrays_alerts_and_findings_of_an_old_store_are_read(store):
     assert (step, array.dtype, array.tolist()) == (3, make.ARRAY.dtype, make.ARRAY.tolist())
     assert store.alerts(RUN) == [
         {
+            "id": 1,
             "rule": "gpu_hot",
             "severity": "warning",
             "message": "GPU 0 is hot",

@@ -20,6 +20,8 @@ ROOMS = [
     "agent",
     "store",
     "exporters",
+    "alerts",
+    "channels",
     "views",
 ]
 ROOMS += ["profiling", "launcher", "cli"]

@@ -9,6 +9,7 @@ import sqlite3
 import time
 from typing import TYPE_CHECKING
 
+from stepscope.agent.alerting import Alerting
 from stepscope.agent.feeds import Feeds, feeds_of
 from stepscope.agent.ingest import Ingest
 from stepscope.agent.sampling import Sampling
@@ -28,6 +29,9 @@ log = logging.getLogger("stepscope.agent")
 
 TIDY_EVERY_S = 3600.0
 
+DELIVERY_S = 600.0
+"""How long an agent stays after the last run for notices that do not get through; the next one goes on."""
+
 
 class Agent:
     """Attends to one store folder until its last run has ended."""
@@ -40,10 +44,11 @@ class Agent:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._folder, self._store, self._settings, self._now = folder, store, settings, now
-        self._feeds = Feeds(feeds_of(settings), now)
+        self._alerting = Alerting(folder, store, settings)
+        self._feeds = Feeds(feeds_of(settings), now, self._alerting.engine)
         self._ingest = Ingest(folder, store, settings.agent.stall_after_s, now, feeds=self._feeds)
         self._watching = Watching(store, settings, Sampling(folder=folder), self._feeds, now)
-        self._busy_at = now()
+        self._busy_at = self._live_at = now()
         self._synced_at = self._tidied_at = float("-inf")
         self._wake = open_wake(folder)
 
@@ -63,6 +68,7 @@ class Agent:
             more = self._ingest.tick()
             self._watching.look_after(self._ingest.processes_here())
             self._watching.keep()
+            self._alerting.tick()
             self._tidy(now)
         except (OSError, sqlite3.Error, StoreError) as error:
             # A full or vanished disk: journals keep the records, and the next round tries again.
@@ -70,6 +76,8 @@ class Agent:
             self._busy_at = now
             return False
         if self._ingest.live:
+            self._busy_at = self._live_at = now
+        elif self._alerting.is_waiting and now - self._live_at < DELIVERY_S:
             self._busy_at = now
         if now - self._synced_at >= self._settings.agent.sync_interval_s:
             self._ingest.sync()
@@ -92,6 +100,10 @@ class Agent:
             self._watching.close()
         except (OSError, sqlite3.Error, StoreError) as error:
             log.warning("The last figures of the machine are lost: %s", error)
+        try:
+            self._alerting.close()
+        except (OSError, sqlite3.Error, StoreError) as error:
+            log.warning("What became of the last notices is not known: %s", error)
         self._ingest.close()
         self._feeds.close()
         if self._wake is not None:

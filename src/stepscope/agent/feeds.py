@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
 
 from stepscope import plugins
 from stepscope.errors import StepscopeError
 from stepscope.exporters.base import Feed
+from stepscope.schema.run import Process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from stepscope.config.sections import Settings
     from stepscope.exporters.base import Table
+    from stepscope.schema.record import Event
     from stepscope.schema.sample import DeviceFacts
 
 log = logging.getLogger("stepscope.agent")
@@ -22,22 +25,56 @@ log = logging.getLogger("stepscope.agent")
 RETRY_S = 60.0
 
 
+class Listener(Protocol):
+    """Somebody in the agent who wants to know all that is kept."""
+
+    def take(self, table: Table) -> None:
+        """Rows of a run."""
+
+    def follow(self, process: Process) -> None:
+        """What has become of a process."""
+
+    def hear(self, run_id: str, event: Event) -> None:
+        """What happened in a run."""
+
+    def settle(self) -> None:
+        """All that was kept has been told."""
+
+
 class Feeds:
     """The exporters of an agent. One that fails rests for a minute and takes nothing from the others."""
 
-    def __init__(self, feeds: Mapping[str, Feed], now: Callable[[], float] = time.monotonic) -> None:
-        self._feeds, self._now = feeds, now
+    def __init__(
+        self,
+        feeds: Mapping[str, Feed],
+        now: Callable[[], float] = time.monotonic,
+        listener: Listener | None = None,
+    ) -> None:
+        self._feeds, self._now, self._listener = feeds, now, listener
         self._pending: list[Table] = []
+        self._news: list[Process | tuple[str, Event]] = []
         self._rests_until: dict[str, float] = {}
 
     def note(self, table: Table) -> None:
         """Remembers rows until they are safe."""
-        if self._feeds:
+        if self._feeds or self._listener is not None:
             self._pending.append(table)
+
+    def note_process(self, process: Process) -> None:
+        """Remembers what has become of a process until that is safe."""
+        if self._listener is not None:
+            self._news.append(replace(process))
+
+    def note_event(self, run_id: str, event: Event) -> None:
+        """Remembers an event until it is safe."""
+        if self._listener is not None:
+            self._news.append((run_id, event))
 
     def pass_on(self) -> None:
         """Hands over what was noted: it is safe now."""
         pending, self._pending = self._pending, []
+        if self._listener is not None:
+            self._tell(self._listener, pending)
         for name, feed in self._feeds.items():
             if pending and self._now() >= self._rests_until.get(name, float("-inf")):
                 try:
@@ -47,6 +84,23 @@ class Feeds:
                     log.warning("The exporter %s failed, and rests for a minute: %s", name, error)
                     self._rests_until[name] = self._now() + RETRY_S
 
+    def settle(self) -> None:
+        """Has the listener come to its conclusions before journals are let go, and those who wait go on."""
+        if self._listener is not None:
+            self._listener.settle()
+
+    def _tell(self, listener: Listener, tables: list[Table]) -> None:
+        news, self._news = self._news, []
+        # Processes come first: rows and events are of those that are known.
+        for one in news:
+            if isinstance(one, Process):
+                listener.follow(one)
+        for table in tables:
+            listener.take(table)
+        for one in news:
+            if not isinstance(one, Process):
+                listener.hear(*one)
+
     def describe(self, facts: DeviceFacts) -> None:
         """Tells all what a device is, before its figures come."""
         for feed in self._feeds.values():
@@ -54,7 +108,7 @@ class Feeds:
 
     def forget(self) -> None:
         """Drops what was noted: it was not kept, and will be told again."""
-        self._pending = []
+        self._pending, self._news = [], []
 
     def close(self) -> None:
         """Completes all of them."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from stepscope.agent.feeds import Feeds
     from stepscope.journal.folder import JournalName
     from stepscope.journal.reader import Batch
     from stepscope.store.base import Store
@@ -34,13 +35,13 @@ class Follower:
         folder: Path,
         store: Store,
         pulse_for: Callable[[procfs.ProcessMark], Pulse],
-        note_rows: Callable[[Table], None],
+        feeds: Feeds,
     ) -> None:
         self._name = name
         self._last_words = folder / f"{name.segment}-r{name.rank}-{name.pid}.words"
         self._store = store
         self._pulse_for = pulse_for
-        self._note_rows = note_rows
+        self._feeds = feeds
         self._readers: dict[Path, JournalReader] = {}
         self._lost: dict[Path, int] = {}
         self._told: dict[Path, int] = {}
@@ -97,6 +98,7 @@ class Follower:
             self._pulse.grew(records)
         self._judge()
         self._store.put_process(self.process)
+        self._feeds.note_process(self.process)
         if self.ended:
             self._store.seal(self._source())
         return records
@@ -165,7 +167,7 @@ class Follower:
         for rows in batch.rows:
             self._introduce(int(rows.times[0]))
             self._store.append(source, rows.keys, rows.steps, rows.times, rows.values)
-            self._note_rows(Table(source, rows.keys, rows.steps, rows.times, rows.values))
+            self._feeds.note(Table(source, rows.keys, rows.steps, rows.times, rows.values))
             records += len(rows.steps)
             self.process.last_ns = max(self.process.last_ns, int(rows.times[-1]))
         for fields, raw in batch.arrays:
@@ -194,6 +196,7 @@ class Follower:
             event = Event(event_kind, time_ns, step, place[2], place[1], fields)
             self._introduce(time_ns)
             self._store.put_event(place[0], event)
+            self._feeds.note_event(place[0], event)
 
     def _take_opening(self, said: dict[str, Any]) -> None:
         before = self.process

@@ -86,9 +86,12 @@ class Ingest:
 
     def _tick_or_fail(self) -> bool:
         files = self._files()
-        for stem in files:
-            if stem not in self._followers:
-                self._followers[stem] = self._follow(JournalName(*stem))
+        met = [stem for stem in files if stem not in self._followers]
+        for stem in met:
+            follower = self._followers[stem] = self._follow(JournalName(*stem))
+            if follower.process.started_ns:
+                # Somebody else has taken in what it wrote so far.
+                self._feeds.note_process(follower.process)
         telling = [
             follower
             for stem, follower in self._followers.items()
@@ -100,7 +103,9 @@ class Ingest:
                 for follower in telling:
                     self._tell(follower)
             self._forgotten = []
+        if telling or met:
             self._feeds.pass_on()
+            self._feeds.settle()
         for follower in self._followers.values():
             self._forgotten += follower.let_go()
         more = not all(follower.caught_up for follower in self._followers.values())
@@ -140,7 +145,7 @@ class Ingest:
 
     def _follow(self, name: JournalName) -> Follower:
         folder = journals_of(self._folder) / name.run_id
-        return Follower(name, folder, self._store, self._pulse, self._feeds.note)
+        return Follower(name, folder, self._store, self._pulse, self._feeds)
 
     def _pulse(self, marks: procfs.ProcessMark) -> Pulse:
         return Pulse(marks, self._stall_after_s, self._now, self._is_alive)

@@ -13,8 +13,11 @@ if TYPE_CHECKING:
 
     from stepscope.schema.run import Process
 
-USUAL_GAPS = 10
+USUAL_GAPS = 3
 """A process is stalled after so many times its usual pause between records."""
+
+LONGEST_GAPS = 1.5
+"""And not before so many times the longest pause it has made, as for an evaluation; its start is none."""
 
 
 class Pulse:
@@ -32,13 +35,16 @@ class Pulse:
         self._now = now
         self._is_alive = is_alive
         self._grew_at = now()
-        self._usual_s = 0.0
+        self._usual_s = self._longest_s = 0.0
         self._oom_kills = procfs.out_of_memory_kills()
 
     def grew(self, records: int) -> None:
         """Notes that records came; their usual distance is what a stall is measured by."""
         now = self._now()
-        gap = (now - self._grew_at) / max(records, 1)
+        silence = now - self._grew_at
+        gap = silence / max(records, 1)
+        if self._usual_s:
+            self._longest_s = max(self._longest_s, silence)
         self._usual_s = gap if self._usual_s == 0 else 0.9 * self._usual_s + 0.1 * gap
         self._grew_at = now
 
@@ -49,7 +55,7 @@ class Pulse:
     def silent_for(self) -> float | None:
         """Seconds of a silence long enough to be called a stall; None when there is none."""
         silence = self._now() - self._grew_at
-        limit = max(self._stall_after_s, USUAL_GAPS * self._usual_s)
+        limit = max(self._stall_after_s, USUAL_GAPS * self._usual_s, LONGEST_GAPS * self._longest_s)
         return silence if silence > limit else None
 
     def memory_ran_out(self) -> bool:

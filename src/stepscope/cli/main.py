@@ -13,7 +13,7 @@ from stepscope.errors import StepscopeError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FINE, FAILED, MISUSED = 0, 1, 2
+FINE, FAILED, MISUSED, ALERTED = 0, 1, 2, 3
 
 COMMANDS = {
     "demo": "Train a small model and watch it.",
@@ -22,6 +22,7 @@ COMMANDS = {
     "profile": "Say where the time of a Python command goes, operation by operation.",
     "runs": "List the runs of a store.",
     "show": "Show one run: status, metrics, events.",
+    "alert": "List alerts, try channels, silence rules, check rule files.",
     "export": "Write a run as CSV, JSON, JSONL or Parquet.",
     "config": "Show, check or write settings.",
     "doctor": "Say what will and will not work on this machine, and why.",
@@ -29,7 +30,7 @@ COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit code: 0 fine, 1 failed, 2 misused."""
+    """Runs one command and returns its exit code: 0 fine, 1 failed, 2 misused, 3 an alert fired."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     parser = _parser(words[0] if words else None)
     options = parser.parse_args(words)

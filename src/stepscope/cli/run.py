@@ -6,20 +6,30 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from stepscope.cli.main import MISUSED
-from stepscope.cli.text import say
+from stepscope.cli.main import ALERTED, FINE, MISUSED
+from stepscope.cli.text import safe, say
 from stepscope.config.find import settings_for
 from stepscope.launcher.command import CannotStart
 from stepscope.launcher.observe import Observed
+from stepscope.reading import open_store
+from stepscope.schema.alert import SEVERITIES, Severity
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the run's name and place, and the command."""
-    parser.usage = "stepscope run [--name NAME] [--project PROJECT] [--store DIR] -- COMMAND [ARGUMENT ...]"
+    parser.usage = (
+        "stepscope run [--name NAME] [--project PROJECT] [--store DIR] [--fail-on SEVERITY]"
+        " -- COMMAND [ARGUMENT ...]"
+    )
     parser.add_argument("--name", help="name of the run (default: the script's, and the time)")
     parser.add_argument("--project", help="project the run belongs to")
     parser.add_argument(
         "--store", metavar="DIR", help="store folder (default: STEPSCOPE_DIR, else .stepscope)"
+    )
+    parser.add_argument(
+        "--fail-on",
+        choices=SEVERITIES,
+        help="exit with 3 when the command succeeds but an alert this bad, or worse, has fired",
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to run")
 
@@ -40,7 +50,22 @@ def run(options: argparse.Namespace) -> int:
     except CannotStart as error:
         say(str(error))
         return error.exit_code
-    return observed.run(recorded=_can_record(observed, folder, enabled=settings.recorder.enabled))
+    recorded = _can_record(observed, folder, enabled=settings.recorder.enabled)
+    code = observed.run(recorded=recorded)
+    if code != FINE or options.fail_on is None or not recorded:
+        return code
+    return _judged(observed, folder, options.fail_on)
+
+
+def _judged(observed: Observed, folder: Path, limit: Severity) -> int:
+    """Whether the run is fine by its alerts, too."""
+    bad = SEVERITIES[: SEVERITIES.index(limit) + 1]
+    alerts = [
+        one for one in open_store(folder).run(observed.identity.run_id).alerts() if one["severity"] in bad
+    ]
+    for alert in alerts:
+        say(f"{alert['severity']}: {safe(alert['rule'])}: {safe(alert['message'])}")
+    return ALERTED if alerts else FINE
 
 
 def _can_record(observed: Observed, folder: Path, *, enabled: bool) -> bool:

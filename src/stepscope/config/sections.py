@@ -122,8 +122,17 @@ class Alerts(Section):
     thresholds: dict[str, Annotated[float, Range()]] = field(default_factory=dict)
     """Limits by metric name; passing one raises an alert."""
 
+    disabled: list[str] = field(default_factory=list)
+    """Names of rules that are switched off, such as `input_bound`."""
+
     channels: dict[str, Options] = field(default_factory=dict)
     """Ways to tell a person, by channel name, such as `webhook: {url: ...}`."""
+
+    quiet_hours: str | None = None
+    """Hours in which only what is critical is told, such as `22:00-07:00`; null has none."""
+
+    link: str | None = None
+    """Address of the web page, for links in notices; null leaves them out."""
 
 
 @dataclass(frozen=True)

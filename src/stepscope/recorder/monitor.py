@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stepscope.config.find import settings_for
-from stepscope.errors import RecorderError, ValuesOnDevice
 from stepscope.guard import Guard
+from stepscope.recorder.alert_system import check_alerts
 from stepscope.recorder.anonymity import privacy_of
 from stepscope.recorder.last_words import outcome
 from stepscope.recorder.phases import Batches, Phase
 from stepscope.recorder.recording import Recording, monitors
 from stepscope.recorder.stats import StepStats
-from stepscope.recorder.values import as_number, as_step, learning_rate_of
+from stepscope.recorder.step_log import StepLog
 from stepscope.recorder.whoami import identify
 from stepscope.schema.identity import run_id
 
@@ -24,18 +24,16 @@ if TYPE_CHECKING:
 
     from stepscope.config.find import Source
     from stepscope.profiling.window import ProfilerWindow
+    from stepscope.recorder.alert_system import AlertSystem
     from stepscope.recorder.logs import StructuredLogs
     from stepscope.recorder.watched import Watched
-    from stepscope.schema.record import TrainingMetrics
 
 Batch = TypeVar("Batch")
 
 STORE_FOLDER = ".stepscope"
 
-_ON_DEVICE = ValuesOnDevice("the loss lies on a GPU")
 
-
-class TrainingMonitor:
+class TrainingMonitor(StepLog):
     """Records a training run: metrics, phases, events, how it ended.
 
         with TrainingMonitor(run="mnist") as monitor:
@@ -60,6 +58,7 @@ class TrainingMonitor:
         self.settings = settings_for(config)
         recorder = self.settings.recorder
         privacy_of(self.settings.privacy)  # raises here, where mistakes in the settings do
+        check_alerts(self.settings.alerts)
         self._guard = Guard(strict=recorder.strict if strict is None else strict)
         self._folder = Path(directory or self.settings.directory or STORE_FOLDER).absolute()
         self.identity = identify(run or self.settings.run, project or self.settings.project)
@@ -67,18 +66,13 @@ class TrainingMonitor:
 
     def _begin_anew(self) -> None:
         """Nothing is recorded yet, in this process."""
-        self._recording: Recording | None = None
+        StepLog.__init__(self)
         self._append = self._append_unstarted
         self._was_stopped = False
-        self._step: int = 0
-        self._stride = 1
-        self._epoch: float = 0
-        self._epochs_begun = 0
-        self._stats = StepStats()
         self._logs: StructuredLogs | None = None
+        self._alerts: AlertSystem | None = None
         self._watched: Watched | None = None
         self._windows: list[ProfilerWindow] = []
-        self._follows_late_losses = False
 
     @property
     def run_id(self) -> str:
@@ -89,6 +83,21 @@ class TrainingMonitor:
     def directory(self) -> Path:
         """The store folder."""
         return self._folder
+
+    @property
+    def alert_system(self) -> AlertSystem:
+        """Takes alert rules written in Python; those of the settings need nobody to ask for them."""
+        if self._alerts is None:
+            from stepscope.recorder.alert_system import AlertSystem  # lazy: few have rules of their own
+
+            self._alerts = AlertSystem(self.event, self._guard, self._judge_alerts)
+        return self._alerts
+
+    def _judge_alerts(self, system: AlertSystem) -> None:
+        """From now on each row is judged by rules of the user's own."""
+        recording = self.open_recording()
+        if recording is not None:
+            self._append = recording.judge_by(system)
 
     @property
     def logs(self) -> StructuredLogs:
@@ -114,6 +123,8 @@ class TrainingMonitor:
             self.logs.start(self.identity)
         self._recording = Recording(self.identity, self._folder, self.settings, self._guard)
         self._append = self._recording.writer.append_row
+        if self._alerts is not None:
+            self._alerts.begin_anew()
         self._recording.on_resolved = self._follow_late_loss
         self._recording.begin(on_end=self.stop_monitoring, on_failure=self._tell_of_failure)
         monitors.add(self)
@@ -156,78 +167,6 @@ class TrainingMonitor:
         told = None if self._watched is None else self._watched.describe_failure(error)
         if told is not None:
             self.event("out_of_memory", **told)
-
-    def log(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
-        """Records numbers of a step.
-
-        Without `step` a call counts as one step; while `batches` counts the steps, it belongs to the one in
-        hand. Steps may repeat, go back or leave gaps: all are kept.
-        """
-        try:
-            if step is None:
-                step = self._step
-            self._append(metrics, step)
-            self._step = step + self._stride
-        except Exception as error:  # noqa: BLE001 - a user's value may raise anything, training goes on
-            self._log_with_care(metrics, step, error)
-
-    def log_training_step(  # noqa: PLR0913 - the names people know
-        self,
-        model: object = None,
-        optimizer: object = None,
-        loss: Any = None,
-        accuracy: Any = None,
-        learning_rate: Any = None,
-        custom_metrics: Mapping[str, Any] | None = None,
-        *,
-        step: int | None = None,
-        epoch: float | None = None,
-    ) -> None:
-        """Records a step; step and epoch are counted when not given, the rate read from the optimizer."""
-        if epoch is not None:
-            self._epoch = epoch
-        if learning_rate is None and optimizer is not None:
-            learning_rate = learning_rate_of(optimizer)
-        is_late = False
-        if type(loss) is not float:
-            is_late = getattr(loss, "is_cuda", False) is True
-            number = None if is_late else as_number(loss)
-            loss = loss if number is None else number
-        # A loss that comes late from a GPU is counted now, and followed when it is here.
-        self._stats.add(loss if type(loss) is float else None)
-        metrics = {"loss": loss, "epoch": self._epoch}
-        if accuracy is not None:
-            metrics["accuracy"] = accuracy
-        if learning_rate is not None:
-            metrics["learning_rate"] = learning_rate
-        if custom_metrics:
-            metrics.update(custom_metrics)
-        if is_late and self.open_recording() is not None:
-            self._follows_late_losses = True
-            self._log_with_care(metrics, self._step if step is None else step, _ON_DEVICE)
-        else:
-            self.log(metrics, step)
-
-    def log_training_metrics(self, metrics: TrainingMetrics) -> None:
-        """Records the metrics of a step handed over as one object."""
-        fields = {**vars(metrics)}
-        custom = fields.pop("custom_metrics")
-        step, loss, epoch = fields.pop("step"), fields.pop("loss"), fields.pop("epoch")
-        given = {name: value for name, value in fields.items() if value is not None}
-        self.log_training_step(loss=loss, custom_metrics={**given, **custom}, step=step, epoch=epoch)
-
-    def record_metrics(self, step: int, loss: Any, learning_rate: Any, batch_size: Any) -> None:
-        """Records the four numbers of a step."""
-        self.log_training_step(
-            loss=loss,
-            learning_rate=learning_rate,
-            custom_metrics={"batch_size": batch_size},
-            step=step,
-        )
-
-    def get_training_stats(self) -> dict[str, Any]:
-        """Current, average, least and greatest loss, steps and seconds, of the steps logged so far."""
-        return self._stats.as_dict()
 
     def get_performance_summary(self) -> dict[str, Any]:
         """How the run fares, for people and scripts to print."""
@@ -296,58 +235,6 @@ class TrainingMonitor:
         if self._recording is None and not self._was_stopped:
             self.start_monitoring()
         return self._recording
-
-    def step_in_hand(self) -> int:
-        """The number of the step that is being done."""
-        return self._step
-
-    def begin_epoch(self) -> None:
-        """Counts a pass over the data; `batches` calls it."""
-        self._epoch = self._epochs_begun
-        self._epochs_begun += 1
-
-    def next_step(self) -> None:
-        """Counts a step; `batches` calls it."""
-        self._step += 1
-
-    def record_now(self, metrics: Mapping[str, Any]) -> None:
-        """Records values of the step in hand without counting a step."""
-        try:
-            self._append(metrics, self._step)
-        except Exception as error:  # noqa: BLE001 - training goes on whatever happens here
-            self._log_with_care(metrics, self._step, error)
-
-    def record_late(self, metrics: Mapping[str, Any], step: int, at_ns: int | None = None) -> None:
-        """Records figures of an earlier step and moment."""
-        try:
-            self._append(metrics, step, at_ns)
-        except Exception as error:  # noqa: BLE001 - training goes on whatever happens here
-            self._guard.complain("late", f"Figures of step {step} were not recorded: {error!r}", error)
-
-    def _follow_late_loss(self, metrics: Mapping[Any, Any]) -> None:
-        if self._follows_late_losses and "loss" in metrics:
-            self._stats.follow(metrics["loss"])
-
-    def _log_with_care(self, metrics: Any, step: Any, error: Exception) -> None:
-        """Keeps what can be kept of a call that could not be recorded as it came."""
-        if self._recording is None:
-            return
-        whole = as_step(step)
-        if whole is None:
-            self._guard.complain(
-                "step", f"step is {step!r}; it must be a whole number. Counting on instead.", error
-            )
-            whole = self._step
-        try:
-            if isinstance(error, ValuesOnDevice):
-                self._recording.defer(metrics, whole)
-            else:
-                self._recording.append_with_care(metrics, whole)
-        except RecorderError:
-            raise
-        except Exception as failure:  # noqa: BLE001 - training goes on whatever happens here
-            self._guard.complain("log", f"A log call was not recorded: {failure!r}", failure)
-        self._step = whole + self._stride
 
     def _append_unstarted(self, metrics: Mapping[Any, Any], step: int, at_ns: int | None = None) -> None:
         """Starts on the first call of a monitor nobody has started; after its end, says so once."""

@@ -8,11 +8,12 @@ import time
 import weakref
 from array import array
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from stepscope.agent.start import ensure_agent, wait_until_read
 from stepscope.agent.wake import wake
+from stepscope.config.sections import Alerts
 from stepscope.errors import JournalError, TooManyKeys
 from stepscope.journal import layout
 from stepscope.journal.folder import JournalName, journals_of
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from stepscope.config.sections import Settings
     from stepscope.guard import Guard
+    from stepscope.recorder.alert_system import AlertSystem
     from stepscope.recorder.deferred import Deferred
     from stepscope.recorder.monitor import TrainingMonitor
     from stepscope.schema.identity import Identity
@@ -59,6 +61,7 @@ class Recording:
         self._privacy = privacy_of(settings.privacy)
         self._lazy_writer: JournalWriter | None = None
         self._deferred: dict[Any, Deferred] = {}
+        self._alerts: AlertSystem | None = None
         self.on_resolved: Callable[[Mapping[Any, Any]], None] = lambda _: None
         """Told of rows that came late from a GPU."""
         self._keeper: Keeper | None = None
@@ -100,6 +103,8 @@ class Recording:
         if self._lazy_writer is None:
             return
         self._flush()
+        if self._alerts is not None:
+            self._alerts.judge()
         self.writer.close({"status": status, "reason": reason, "exit_code": exit_code})
         if self._last_words is not None:
             self._last_words.uninstall()
@@ -169,12 +174,27 @@ class Recording:
     def _drain(self) -> None:
         for deferred in list(self._deferred.values()):
             deferred.drain()
+        if self._alerts is not None:
+            self._alerts.judge()
+
+    def judge_by(self, alerts: AlertSystem) -> Callable[..., None]:
+        """Has rows judged by rules of the training's own; gives what appends a row from now on."""
+        self._alerts = alerts
+        append, take = self.writer.append_row, alerts.take
+
+        def append_and_judge(metrics: Mapping[Any, Any], step: int, at_ns: int | None = None) -> None:
+            append(metrics, step, at_ns)
+            take(metrics, step)
+
+        return append_and_judge
 
     def _append_late(self, metrics: Mapping[Any, Any], step: int, at_ns: int) -> None:
         """Records numbers of an earlier moment; whoever logged them can no longer be told of a failure."""
         try:
             self.writer.append_row(metrics, step, at_ns)
             self.on_resolved(metrics)
+            if self._alerts is not None:
+                self._alerts.take(metrics, step)
         except Exception as error:  # noqa: BLE001 - what is logged beside a tensor may be anything
             self._guard.complain("late", f"Figures of step {step} were not recorded: {error!r}", error)
 
@@ -232,6 +252,9 @@ class Recording:
         if self._settings.samplers:
             # The agent may have been started by another run, with other settings.
             described["samplers"] = {name: asdict(one) for name, one in self._settings.samplers.items()}
+        if self._settings.alerts != Alerts():
+            # Channels are the agent's own: what they hold may be secret, and this is kept in the store.
+            described["alerts"] = asdict(replace(self._settings.alerts, channels={}))
         opening = {
             "run": layout.clean(self._identity.name),
             "project": layout.clean(self._identity.project),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from stepscope.schema.alert import Notice, Severity
     from stepscope.schema.record import Event
     from stepscope.schema.run import Process, RunInfo
     from stepscope.schema.series import Axis, Buckets, Points, Selection, SeriesInfo, Source
@@ -65,6 +67,10 @@ class Reader(ABC):
         """The alerts of a run, oldest first."""
 
     @abstractmethod
+    def notices(self, run_id: str | None = None) -> list[dict[str, Any]]:
+        """What people were told of a run, or of all, and by which channels; oldest first."""
+
+    @abstractmethod
     def findings(self, run_id: str) -> list[dict[str, Any]]:
         """The findings of a run, oldest first."""
 
@@ -77,8 +83,82 @@ class Reader(ABC):
         """Lets go of files and connections."""
 
 
+@dataclass(frozen=True)
+class OpenAlert:
+    """An alert that fires."""
+
+    run_id: str
+    rule: str
+    severity: Severity
+    message: str
+    fired_ns: int
+    fields: dict[str, Any]
+    """Whom it is about (`rank`, `host`, `device`), its numbers, and what was done about it."""
+    id: int = 0
+
+
+@dataclass(frozen=True)
+class Posted:
+    """A notice in the outbox of a channel."""
+
+    id: int
+    channel: str
+    notice: Notice
+    due_ns: int
+    attempts: int
+
+
+class AlertBook(ABC):
+    """What the agent keeps of alerts and of notices on their way, within the store's transactions."""
+
+    @abstractmethod
+    def fire(self, alert: OpenAlert) -> int:
+        """Notes that an alert fires; gives its number."""
+
+    @abstractmethod
+    def resolve(self, alert_id: int, at_ns: int) -> None:
+        """Notes that an alert is over."""
+
+    @abstractmethod
+    def add_fields(self, alert_id: int, fields: dict[str, Any]) -> None:
+        """Adds to what is known of an alert."""
+
+    @abstractmethod
+    def open_alerts(self) -> list[OpenAlert]:
+        """Those that are not over."""
+
+    @abstractmethod
+    def notified_ns(self, run_id: str, rule: str) -> int | None:
+        """When a person was last told of a rule in a run."""
+
+    @abstractmethod
+    def post(self, channel: str, notice: Notice) -> None:
+        """Puts a notice into the outbox of a channel, once."""
+
+    @abstractmethod
+    def undelivered(self) -> list[Posted]:
+        """What is in the outboxes, oldest first."""
+
+    @abstractmethod
+    def delivered(self, posted_id: int, at_ns: int) -> None:
+        """Notes that a notice has arrived."""
+
+    @abstractmethod
+    def postpone(self, posted_id: int, due_ns: int, trouble: str) -> None:
+        """Notes a failed attempt, and when to try again."""
+
+    @abstractmethod
+    def give_up(self, posted_id: int, at_ns: int, trouble: str) -> None:
+        """Notes that a notice will never arrive."""
+
+
 class Store(Reader):
     """Takes what the agent has read. There is one writer; its transactions are all or nothing."""
+
+    @property
+    @abstractmethod
+    def alert_book(self) -> AlertBook:
+        """Its alerts and notices."""
 
     @abstractmethod
     def transaction(self) -> AbstractContextManager[None]:

@@ -17,6 +17,7 @@ from stepscope.schema.record import Event
 from stepscope.schema.run import Process, RunInfo, segments_of
 from stepscope.schema.series import SeriesInfo, Source
 from stepscope.store import history
+from stepscope.store.alert_book import SqliteAlertBook, read_notices
 from stepscope.store.base import Reader, Store
 from stepscope.store.connecting import connect_to_read, connect_to_write
 from stepscope.store.sealing import Sealer
@@ -162,10 +163,15 @@ class SqliteReader(Reader):
     def alerts(self, run_id: str) -> list[dict[str, Any]]:
         """The alerts of a run, oldest first."""
         return self._documents(
-            "SELECT rule, severity, message, fired_ns, resolved_ns, fields FROM alert"
+            "SELECT id, rule, severity, message, fired_ns, resolved_ns, fields FROM alert"
             " WHERE run_id = ? ORDER BY fired_ns, id",
             run_id,
         )
+
+    def notices(self, run_id: str | None = None) -> list[dict[str, Any]]:
+        """What people were told of a run, or of all, and by which channels; oldest first."""
+        with self._view():
+            return read_notices(self._connection, run_id)
 
     def findings(self, run_id: str) -> list[dict[str, Any]]:
         """The findings of a run, oldest first."""
@@ -246,6 +252,12 @@ class SqliteStore(SqliteReader, Store):
         self.path = path
         self._connection = connect_to_write(path)
         self._sealer = Sealer(self._connection)
+        self._alert_book = SqliteAlertBook(self._connection)
+
+    @property
+    def alert_book(self) -> SqliteAlertBook:
+        """Its alerts and notices."""
+        return self._alert_book
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:

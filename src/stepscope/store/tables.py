@@ -186,7 +186,26 @@ CREATE TABLE journal (
 );
 """
 
-MIGRATIONS = (_FIRST,)
+_NOTICES = """
+CREATE TABLE notice (
+    id          INTEGER PRIMARY KEY,
+    notice_id   TEXT NOT NULL,
+    channel     TEXT NOT NULL,
+    run_id      TEXT NOT NULL,
+    made_ns     INTEGER NOT NULL,
+    due_ns      INTEGER NOT NULL,
+    attempts    INTEGER NOT NULL,
+    trouble     TEXT NOT NULL,
+    sent_ns     INTEGER,
+    given_up_ns INTEGER,
+    told        TEXT NOT NULL,
+    UNIQUE (notice_id, channel)
+);
+CREATE INDEX notice_by_run ON notice (run_id, made_ns);
+CREATE INDEX alert_open ON alert (run_id) WHERE resolved_ns IS NULL;
+"""
+
+MIGRATIONS = (_FIRST, _NOTICES)
 """The statements that lead from each version to the next; a released one is never edited."""
 
 VERSION = len(MIGRATIONS)

@@ -1,0 +1,1 @@
+"""Decides when a person is told, what, and by which channel."""

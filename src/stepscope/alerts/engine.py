@@ -1,0 +1,271 @@
+"""Evaluates the rules of all runs, keeps what fires, and posts what people are to be told."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stepscope.alerts.rule import Rule, rule_said
+from stepscope.alerts.run_watch import RunWatch, Said
+from stepscope.alerts.telling import Telling
+from stepscope.errors import ConfigError
+from stepscope.schema.alert import SEVERITIES, Notice
+from stepscope.schema.run import LIVE, PRECEDENCE
+from stepscope.schema.series import Selection
+from stepscope.store.base import OpenAlert
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from stepscope.alerts.quiet_hours import QuietHours
+    from stepscope.alerts.run_watch import Change
+    from stepscope.alerts.silences import Silences
+    from stepscope.exporters.base import Table
+    from stepscope.schema.alert import Kind, Told
+    from stepscope.schema.record import Event
+    from stepscope.schema.run import Process
+    from stepscope.store.base import Store
+
+log = logging.getLogger("stepscope.agent")
+
+PAUSE_NS = 400_000_000
+"""Without news there is a look at most this often, for what time alone brings about."""
+
+RULE_EVENT, CONDITION_EVENT = "alert_rule", "alert_condition"
+"""What a training says of rules of its own, and of conditions that only it can judge."""
+
+
+@dataclass(frozen=True)
+class Routing:
+    """By which channels people are told, and when not."""
+
+    channels: tuple[str, ...]
+    silences: Silences
+    quiet_hours: QuietHours | None = None
+    link: str = ""
+    """Address of the web page; empty where none is served."""
+
+    def is_to_wait(self, run: RunWatch, rule: Rule, now_ns: int) -> bool:
+        """Whether nobody is to be told of a rule for now."""
+        if self.silences.read().silence_for(rule.name, (run.name, run.run_id), now_ns) is not None:
+            return True
+        is_quiet = self.quiet_hours is not None and self.quiet_hours.hold(now_ns)
+        return is_quiet and rule.severity != "critical"
+
+    def link_to(self, run_id: str) -> str:
+        """The page of a run."""
+        return f"{self.link.rstrip('/')}/runs/{run_id}" if self.link else ""
+
+
+class Engine:
+    """The alerts of one agent. Whatever it decides is in the store before anybody is told."""
+
+    def __init__(
+        self,
+        store: Store,
+        rules_of: Callable[[Process], list[Rule]],
+        routing: Routing,
+        now_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._store, self._rules_of, self._routing, self._now_ns = store, rules_of, routing, now_ns
+        self._runs: dict[str, RunWatch] = {}
+        self._processes: dict[str, dict[tuple[str, int, int], Process]] = {}
+        self._unheard = store.alert_book.open_alerts()
+        self._just_begun: set[str] = set()
+        """Runs whose rows of this round were read from the store already."""
+        self._has_news, self._looked_ns = True, 0
+        self.has_posted = False
+        """Whether something was posted since this was last set to False."""
+
+    def follow(self, process: Process) -> None:
+        """Learns of a process of a run, or what has become of it."""
+        if process.role in ("worker", "machine") or not process.started_ns:
+            return
+        run = self._runs.get(process.run_id)
+        if run is None:
+            run = self._begin(process)
+        run.name, run.project = process.name, process.project
+        run.host = run.host or process.host
+        known = self._processes.setdefault(process.run_id, {})
+        known[process.segment, process.rank, process.pid] = process
+        newest = max(one.segment for one in known.values())
+        several = [one for one in known.values() if one.segment == newest]
+        worst = min(several, key=lambda one: PRECEDENCE.index(one.status))
+        run.status, run.reason = worst.status, worst.reason
+
+    def take(self, table: Table) -> None:
+        """Takes rows that are safe in the store."""
+        run = self._runs.get(table.source.run_id)
+        if run is not None and run.run_id not in self._just_begun:
+            run.history.add(table.source, table.keys, table.steps, table.times_ns, table.values)
+
+    def hear(self, run_id: str, event: Event) -> None:
+        """Takes what a training says of its own rules."""
+        run = self._runs.get(run_id)
+        if run is None:
+            return
+        if event.kind == RULE_EVENT:
+            self._learn_rule(run, event.fields)
+        elif event.kind == CONDITION_EVENT:
+            name = str(event.fields.get("rule", ""))
+            fields = {**event.fields, "step": event.step, "rank": event.rank}
+            run.said[name] = Said(bool(event.fields.get("is_true")), fields)
+
+    def settle(self) -> None:
+        """All that was kept has been told. Who waits for the end of a run then finds its alerts."""
+        self._just_begun.clear()
+        self._has_news = True
+        self.tick()
+
+    def tick(self) -> None:
+        """Looks at all runs; those that have ended are looked at once more, and left."""
+        now_ns = self._now_ns()
+        if not self._has_news and now_ns - self._looked_ns < PAUSE_NS:
+            return
+        self._has_news, self._looked_ns = False, now_ns
+        for run in list(self._runs.values()):
+            changes = list(run.changes(now_ns))
+            has_ended = run.status not in LIVE
+            if changes or has_ended or run.open or run.tellings:
+                with self._store.transaction():
+                    for change in changes:
+                        self._note(run, change, now_ns)
+                    if not has_ended:
+                        self._tell(run, now_ns)
+                    else:
+                        self._tell_of_end(run, now_ns)
+            if has_ended:
+                del self._runs[run.run_id]
+                self._processes.pop(run.run_id, None)
+
+    def _begin(self, process: Process) -> RunWatch:
+        rules = {rule.name: rule for rule in self._rules_of(process) if rule.enabled}
+        run = self._runs[process.run_id] = RunWatch(process.run_id, rules)
+        for event in self._store.events(process.run_id):
+            self.hear(process.run_id, event)
+        self._remember(run, process.segment)
+        for alert in self._unheard:
+            if alert.run_id == process.run_id:
+                run.take_up(alert)
+                notified_ns = alert.fields.get("notified_ns")
+                if notified_ns is not None:
+                    run.tellings[alert.rule] = Telling(as_firing=True, last_ns=notified_ns)
+                    run.last_told[alert.rule] = run.open[alert.id][1]
+        self._unheard = [alert for alert in self._unheard if alert.run_id != process.run_id]
+        for name in run.rules:
+            last_ns = self._store.alert_book.notified_ns(process.run_id, name)
+            if last_ns is not None and name not in run.tellings:
+                run.tellings[name] = Telling(last_ns=last_ns)
+        return run
+
+    def _remember(self, run: RunWatch, segment: str) -> None:
+        """Reads what an earlier agent, or a reader that did its work, has taken in."""
+        self._just_begun.add(run.run_id)
+        wanted = {key for rule in run.rules.values() for key in rule.keys}
+        for source, keys in self._store.sources(run.run_id).items():
+            for key in wanted.intersection(keys) if source.segment == segment else ():
+                points = self._store.points(
+                    Selection(run.run_id, key, segment, source.rank, source.host, source.device)
+                )
+                run.history.add(source, [key], points.steps, points.times_ns, points.values[:, None])
+
+    def _learn_rule(self, run: RunWatch, fields: Mapping[str, Any]) -> None:
+        try:
+            rule = rule_said(fields)
+        except ConfigError as error:
+            log.warning("A rule of %s is left out: %s", run.name or run.run_id, error)
+            return
+        run.learn(rule)
+
+    def _note(self, run: RunWatch, change: Change, now_ns: int) -> None:
+        book = self._store.alert_book
+        if change.turn == "resolves":
+            book.resolve(run.resolved(change), now_ns)
+            return
+        told = change.told
+        fields = {
+            "rank": change.subject.rank,
+            "host": change.subject.host,
+            "device": change.subject.device,
+            "key": told.key,
+            "value": _json_number(told.value),
+            "threshold": _json_number(told.threshold),
+            "step": told.step,
+            "since_ns": told.since_ns,
+            "recent": [_json_number(one) for one in told.recent],
+            "advice": told.advice,
+        }
+        alert = OpenAlert(run.run_id, told.rule, told.severity, told.message, now_ns, fields)
+        run.fired(change, book.fire(alert))
+
+    def _tell(self, run: RunWatch, now_ns: int) -> None:
+        """Posts one notice for all that is new, one for all that is over, and one of what still fires."""
+        said = self._routing.silences.read()
+        news: dict[Kind, list[tuple[Rule, Told, list[int]]]] = {}
+        for rule in run.rules.values():
+            ids = [number for number, (name, _) in run.open.items() if name == rule.name]
+            telling = run.tellings.get(rule.name)
+            if not ids and telling is None:
+                continue
+            telling = run.tellings.setdefault(rule.name, Telling())
+            is_due = telling.is_due(fires=bool(ids), cooldown_s=rule.cooldown_s, now_ns=now_ns)
+            reminds = telling.is_to_remind(rule.remind_s, now_ns) and not said.acknowledged.issuperset(ids)
+            if not (is_due or reminds) or self._routing.is_to_wait(run, rule, now_ns):
+                continue
+            telling.told(fires=bool(ids), cooldown_s=rule.cooldown_s, now_ns=now_ns)
+            if ids:
+                kind: Kind = "firing" if is_due else "reminder"
+                news.setdefault(kind, []).extend((rule, run.open[number][1], [number]) for number in ids)
+                run.last_told[rule.name] = run.open[ids[0]][1]
+            elif rule.resolve and rule.name in run.last_told:
+                news.setdefault("resolved", []).append((rule, run.last_told.pop(rule.name), []))
+        for kind, several in news.items():
+            self._post(run, kind, several, now_ns)
+
+    def _tell_of_end(self, run: RunWatch, now_ns: int) -> None:
+        """A run that has ended: what is new is told, and nothing of it goes on."""
+        self._tell(run, now_ns)
+        for number in list(run.open):
+            self._store.alert_book.resolve(number, now_ns)
+            self._store.alert_book.add_fields(number, {"ended_with_run": True})
+
+    def _post(
+        self, run: RunWatch, kind: Kind, several: list[tuple[Rule, Told, list[int]]], now_ns: int
+    ) -> None:
+        book = self._store.alert_book
+        several.sort(key=lambda one: SEVERITIES.index(one[0].severity))
+        for channel in self._routing.channels:
+            told = tuple(one for rule, one, _ in several if rule.channels is None or channel in rule.channels)
+            if told:
+                book.post(channel, self._notice(run, kind, told, now_ns))
+                self.has_posted = True
+        for _, _, numbers in several:
+            for number in numbers:
+                book.add_fields(number, {"notified_ns": now_ns})
+
+    def _pid_of(self, run: RunWatch) -> int | None:
+        several = self._processes.get(run.run_id, {}).values()
+        return min(several, key=lambda one: one.rank).pid if several else None
+
+    def _notice(self, run: RunWatch, kind: Kind, told: tuple[Told, ...], now_ns: int) -> Notice:
+        return Notice(
+            id=f"{run.run_id}-{kind}-{told[0].rule}-{now_ns}",
+            kind=kind,
+            run=run.name or run.run_id,
+            run_id=run.run_id,
+            project=run.project,
+            host=run.host,
+            at_ns=now_ns,
+            alerts=told,
+            link=self._routing.link_to(run.run_id),
+            # A training that has ended has said so on its own console.
+            pid=self._pid_of(run) if run.status in LIVE else None,
+        )
+
+
+def _json_number(value: float | None) -> float | None:
+    """What JSON has a number for; databases refuse the rest."""
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,191 @@
+"""Watches one run by all of its rules: which fire, for whom, and since when."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from stepscope.alerts.evaluation import Outcome, evaluate
+from stepscope.alerts.history import History, Subject
+from stepscope.alerts.rule import render
+from stepscope.alerts.state import State
+from stepscope.schema.alert import Told
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from stepscope.alerts.rule import Rule
+    from stepscope.alerts.state import Turn
+    from stepscope.alerts.telling import Telling
+    from stepscope.schema.run import Status
+    from stepscope.store.base import OpenAlert
+
+
+INTERRUPTED = "interrupted by SIGINT"
+"""The reason of a run that a person stopped."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A rule that begins to fire, or resolves, for a subject."""
+
+    rule: Rule
+    subject: Subject
+    turn: Turn
+    told: Told
+
+
+@dataclass
+class Said:
+    """What the training itself says of a condition that only it can judge."""
+
+    is_true: bool
+    fields: dict[str, Any]
+
+
+@dataclass
+class RunWatch:
+    """One run: its points, its rules, and where each of them stands."""
+
+    run_id: str
+    rules: dict[str, Rule]
+    name: str = ""
+    project: str = ""
+    host: str = ""
+    status: Status = "running"
+    reason: str = ""
+    _keys: set[str] = field(default_factory=set)
+    """The metrics that any rule looks at."""
+    history: History = field(init=False)
+    said: dict[str, Said] = field(default_factory=dict)
+    """By rule, for those whose condition is a function of the training's."""
+    tellings: dict[str, Telling] = field(default_factory=dict)
+    """By rule."""
+    last_told: dict[str, Told] = field(default_factory=dict)
+    """What people were last told of a rule that fires, to tell that it is over."""
+    open: dict[int, tuple[str, Told]] = field(default_factory=dict)
+    """Alerts that fire: their rule and what there is to tell, by number."""
+    _states: dict[tuple[str, Subject], State] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.history = History(keys=self._keys)
+        for rule in tuple(self.rules.values()):
+            self.learn(rule)
+
+    def learn(self, rule: Rule) -> None:
+        """Goes by one rule more, or by another in its place."""
+        self.rules[rule.name] = rule
+        self._keys.update(rule.keys)
+        self.history.widen(rule.reach())
+
+    def changes(self, now_ns: int) -> Iterator[Change]:
+        """What has changed since the last look."""
+        for rule in tuple(self.rules.values()):
+            for outcome in self._outcomes(rule, now_ns):
+                subject = Subject(outcome.rank, outcome.host, outcome.device)
+                state = self._states.setdefault((rule.name, subject), State())
+                turn = state.advance(
+                    rule,
+                    is_true=outcome.is_true,
+                    is_clear=self._is_clear(rule, outcome, now_ns) if state.is_firing else None,
+                    now_ns=now_ns,
+                    points=outcome.points,
+                )
+                if turn is not None:
+                    since_ns = state.true_since_ns or now_ns
+                    yield Change(rule, subject, turn, self._told(rule, outcome, since_ns))
+
+    def fired(self, change: Change, alert_id: int) -> None:
+        """A change has become an alert."""
+        self._states[change.rule.name, change.subject].fired(alert_id)
+        self.open[alert_id] = (change.rule.name, change.told)
+
+    def resolved(self, change: Change) -> int:
+        """An alert is over; gives its number."""
+        state = self._states[change.rule.name, change.subject]
+        alert_id = state.alert_id or 0
+        state.resolved()
+        self.open.pop(alert_id, None)
+        return alert_id
+
+    def take_up(self, alert: OpenAlert) -> None:
+        """Goes on with an alert that an earlier agent has fired."""
+        fields = alert.fields
+        subject = Subject(fields.get("rank"), fields.get("host", ""), fields.get("device", ""))
+        self._states[alert.rule, subject] = State(true_since_ns=alert.fired_ns, alert_id=alert.id)
+        known = ("key", "value", "threshold", "step", "advice")
+        told = {name: fields[name] for name in known if name in fields}
+        self.open[alert.id] = (
+            alert.rule,
+            Told(
+                alert.rule,
+                alert.severity,
+                alert.message,
+                alert.fired_ns,
+                rank=subject.rank,
+                device=subject.device,
+                recent=tuple(math.nan if one is None else one for one in fields.get("recent", ())),
+                **told,
+            ),
+        )
+
+    def _outcomes(self, rule: Rule, now_ns: int) -> list[Outcome]:
+        said = self.said.get(rule.name)
+        if rule.condition is None:
+            if said is None:
+                return []
+            return [Outcome(is_true=said.is_true, rank=said.fields.get("rank"), step=said.fields.get("step"))]
+        return evaluate(rule.condition, self.history, now_ns, self._judged_status())
+
+    def _judged_status(self) -> str:
+        """The status that rules see: who stops a training by hand knows about it."""
+        return "interrupted" if self.reason == INTERRUPTED else self.status
+
+    def _is_clear(self, rule: Rule, outcome: Outcome, now_ns: int) -> bool | None:
+        if rule.clear is None:
+            return None if outcome.is_true is None else not outcome.is_true
+        for one in evaluate(rule.clear, self.history, now_ns, self._judged_status()):
+            if (one.rank, one.host, one.device) == (outcome.rank, outcome.host, outcome.device):
+                return one.is_true
+        return None
+
+    def _told(self, rule: Rule, outcome: Outcome, since_ns: int) -> Told:
+        said = self.said.get(rule.name)
+        values: dict[str, Any] = {**self.history.latest(outcome.rank, outcome.device)}
+        if said is not None:
+            values.update(said.fields.get("values", {}))
+        values.update(self._labels(outcome))
+        return Told(
+            rule=rule.name,
+            severity=rule.severity,
+            message=render(rule.message, values) if rule.message else _usual_message(rule, outcome),
+            since_ns=since_ns,
+            key=outcome.key,
+            value=outcome.value,
+            threshold=outcome.threshold,
+            step=outcome.step,
+            rank=outcome.rank,
+            device=outcome.device,
+            recent=tuple(outcome.recent),
+            advice=rule.advice,
+        )
+
+    def _labels(self, outcome: Outcome) -> Mapping[str, Any]:
+        return {
+            "value": outcome.value,
+            "threshold": outcome.threshold,
+            "rank": outcome.rank,
+            "device": outcome.device,
+            "step": outcome.step,
+            "run": self.name,
+            "status": self.status,
+            "reason": self.reason,
+        }
+
+
+def _usual_message(rule: Rule, outcome: Outcome) -> str:
+    if outcome.value is None:
+        return f"{rule.name}: {rule.condition}" if rule.condition is not None else rule.name
+    limit = "" if outcome.threshold is None else f", the limit {outcome.threshold:.6g}"
+    return f"{outcome.key or rule.name} is {outcome.value:.6g}{limit}."

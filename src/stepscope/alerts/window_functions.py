@@ -1,0 +1,76 @@
+"""What the functions of conditions make of the points in a window."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stepscope.alerts.recent import Floats, Whole
+
+MOST_BLOCKS = 50
+"""A slope looks at each pair of points; a longer window is first cut into the medians of so many blocks."""
+
+
+def over_window(function: str, times_ns: Whole, values: Floats) -> float | None:
+    """A function of some points; None where they do not tell.
+
+    All but `last`, `first`, `count` and `nonfinite` leave out what is not finite: one bad point should not
+    silence a rule, and there is a function to count them.
+    """
+    if function in ("count", "nonfinite"):
+        return float(len(values) if function == "count" else np.count_nonzero(~np.isfinite(values)))
+    if function in ("last", "first"):
+        return float(values[-1 if function == "last" else 0]) if len(values) else None
+    is_finite = np.isfinite(values)
+    if not is_finite.all():
+        times_ns, values = times_ns[is_finite], values[is_finite]
+    if function in _OF_TIMES:
+        return _OF_TIMES[function]((times_ns - times_ns[0]) / 1e9, values) if len(values) > 1 else None
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(_OF_VALUES[function](values)) if len(values) else None
+
+
+def _delta(_: Floats, values: Floats) -> float:
+    return float(values[-1] - values[0])
+
+
+def _rate(seconds: Floats, values: Floats) -> float | None:
+    return float(values[-1] - values[0]) / float(seconds[-1]) if seconds[-1] > 0 else None
+
+
+def _slope(seconds: Floats, values: Floats) -> float | None:
+    """The median of the slopes between all pairs of points (Theil and Sen)."""
+    if len(values) > MOST_BLOCKS:
+        size = len(values) // MOST_BLOCKS
+        blocks = slice(len(values) - size * MOST_BLOCKS, None)
+        seconds = np.median(seconds[blocks].reshape(MOST_BLOCKS, size), axis=1)
+        values = np.median(values[blocks].reshape(MOST_BLOCKS, size), axis=1)
+    first, second = np.triu_indices(len(values), 1)
+    run = seconds[second] - seconds[first]
+    rises = run > 0
+    if not rises.any():
+        return None
+    return float(np.median((values[second] - values[first])[rises] / run[rises]))
+
+
+_OF_TIMES: dict[str, Callable[[Floats, Floats], float | None]] = {
+    "delta": _delta,
+    "rate": _rate,
+    "slope": _slope,
+}
+_OF_VALUES: dict[str, Callable[[Floats], float]] = {
+    "mean": np.mean,
+    "min": np.min,
+    "max": np.max,
+    "median": np.median,
+    "p90": partial(np.percentile, q=90),
+    "p95": partial(np.percentile, q=95),
+    "p99": partial(np.percentile, q=99),
+    "sum": np.sum,
+    "std": np.std,
+}

@@ -1,0 +1,94 @@
+"""Tells by any of the services that the package apprise knows: push, chat, text messages."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from stepscope.alerts import message
+from stepscope.alerts.channel_options import Options
+from stepscope.alerts.unreached import Unreached
+from stepscope.channels.base import Channel, DeliveryError
+from stepscope.errors import ConfigError, MissingExtra
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stepscope.alerts.channel_options import Secret
+    from stepscope.schema.alert import Notice
+
+TYPES = {"critical": "failure", "warning": "warning", "info": "info"}
+LOGGERS = ("apprise", "urllib3.connectionpool")
+
+
+class AppriseChannel(Channel):
+    """Hands each notice to apprise.
+
+    Options: `urls`, needed, a list of addresses as apprise writes them, each text or a secret. It comes with
+    `pip install 'stepscope[notify]'`.
+    """
+
+    def __init__(self, *, urls: Sequence[Secret] = ()) -> None:
+        options = Options("apprise", "apprise: {urls: [{env: PUSH_URL}]}")
+        if not urls:
+            raise options.missing("urls")
+        if not isinstance(urls, list | tuple):
+            raise ConfigError(f"{options.name('urls')} must be a list, such as [{{env: PUSH_URL}}].")
+        try:
+            import apprise  # with its extra only
+        except ImportError as error:
+            raise MissingExtra("notify", needed_for="The channel apprise") from error
+        asset = apprise.AppriseAsset(async_mode=False, interpret_escapes=False, interpret_emojis=False)
+        asset.app_id, asset.app_desc = "stepscope", "stepscope"
+        asset.http_redirects = False
+        self._names: list[str] = []
+        self._services: list[apprise.Apprise] = []
+        for place, url in enumerate(urls):
+            text = options.text(f"urls[{place}]", url)
+            service = apprise.Apprise(asset=asset)
+            with _silent():
+                is_known = service.add(text)
+            if not is_known:
+                raise ConfigError(f"{options.name(f'urls[{place}]')} is no address that apprise knows.")
+            self._services.append(service)
+            self._names.append(_service_names(service))
+        self._unreached = Unreached(range(len(self._services)))
+
+    @property
+    def target(self) -> str:
+        """The names of the services."""
+        return ", ".join(self._names)
+
+    def send(self, notice: Notice) -> None:
+        """Hands a notice to each service that has not taken it yet."""
+        kind = "success" if notice.kind == "resolved" else TYPES[notice.severity]
+        title, body = message.subject(notice), message.text(notice)
+        left = []
+        for place in self._unreached.by(notice.id):
+            with _silent():
+                is_taken = self._services[place].notify(body, title, notify_type=kind, body_format="text")
+            if not is_taken:
+                left.append(place)
+        self._unreached.keep(notice.id, left)
+        if left:
+            failed = ", ".join(f"urls[{place}] ({self._names[place]})" for place in left)
+            raise DeliveryError(f"apprise could not deliver to {failed}.")
+
+
+def _service_names(service: Any) -> str:
+    return ", ".join(str(one.service_name) for one in service)
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Keeps apprise from logging, because it would log addresses, and these hold passwords."""
+    loggers = [logging.getLogger(name) for name in LOGGERS]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, was_disabled in zip(loggers, before, strict=True):
+            logger.disabled = was_disabled

@@ -1,0 +1,75 @@
+"""Tells by writing to the standard error of the training, in colour where that is a terminal."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stepscope.alerts import message
+from stepscope.channels.base import Channel, DeliveryError
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+    from stepscope.schema.alert import Notice
+
+PROC = Path("/proc")
+COLOURS = {"critical": "1;31", "warning": "33", "info": "36"}
+RESOLVED = "32"
+
+
+class ConsoleChannel(Channel):
+    """Writes each notice to standard error. It has no options.
+
+    The agent's own is a log that few people read, so it is that of the training as long as that runs here.
+    """
+
+    def __init__(self, *, _stream: TextIO | None = None, _proc: Path = PROC) -> None:
+        self._stream, self._proc = _stream, _proc
+
+    @property
+    def target(self) -> str:
+        """The stream, as people call it."""
+        return "standard error"
+
+    def send(self, notice: Notice) -> None:
+        """Writes the text of a notice, its first line coloured, and a blank line after it."""
+        try:
+            with self._training_console(notice) or nullcontext(self._stream or sys.stderr) as stream:
+                if stream is None:
+                    raise DeliveryError("This process has no standard error to write to.", is_final=True)
+                stream.write(_written(notice, stream))
+                stream.flush()
+        except (OSError, ValueError) as error:  # ValueError: it is closed
+            raise DeliveryError(f"Standard error cannot be written to: {error}.") from error
+
+    def _training_console(self, notice: Notice) -> TextIO | None:
+        """The standard error of the training; None where it cannot be had."""
+        if self._stream is not None or notice.pid is None:
+            return None
+        flags = os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK  # a pipe that nobody reads is not waited for
+        try:
+            file = os.open(self._proc / str(notice.pid) / "fd" / "2", flags)
+        except OSError:
+            return None
+        if stat.S_ISREG(os.fstat(file).st_mode):
+            os.close(file)  # a file that the training goes on writing where it was: it would write over ours
+            return None
+        return os.fdopen(file, "w", encoding="utf-8", errors="replace")
+
+
+def _written(notice: Notice, stream: TextIO) -> str:
+    first, _, rest = message.text(notice).partition("\n")
+    if _shows_colour(stream):
+        colour = RESOLVED if notice.kind == "resolved" else COLOURS[notice.severity]
+        first = f"\x1b[{colour}m{first}\x1b[0m"
+    encoding = stream.encoding or "utf-8"
+    return f"{first}\n{rest}\n".encode(encoding, "replace").decode(encoding)
+
+
+def _shows_colour(stream: TextIO) -> bool:
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -1,0 +1,85 @@
+"""Tells by posting to an incoming webhook of Slack, or of what takes the same: Mattermost, Discord."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from stepscope.alerts import message
+from stepscope.alerts.channel_options import Options
+from stepscope.alerts.pinned_http import TIMEOUT_S, Poster
+from stepscope.alerts.safe_text import one_line
+from stepscope.alerts.web_address import read_address
+from stepscope.channels.base import Channel
+
+if TYPE_CHECKING:
+    from stepscope.alerts.channel_options import Secret
+    from stepscope.schema.alert import Notice, Told
+
+COLOURS = {"critical": "#d32f2f", "warning": "#f9a825", "info": "#1976d2"}
+RESOLVED = "#2e7d32"
+MOST_CHARACTERS = 5_000
+"""Of all attachments together; Discord refuses a message with 6,000."""
+
+# They would wake a whole channel in Mattermost and Discord, which show text as it is.
+_CALLS = re.compile(r"@(?=everyone|here|channel|all)", re.IGNORECASE)
+
+
+class SlackChannel(Channel):
+    """Posts each notice to an incoming webhook.
+
+    Options: `url`, needed, the address Slack shows when a webhook is added (for Discord with `/slack` at its
+    end); `timeout_s`, for the whole of it.
+    """
+
+    def __init__(self, *, url: Secret = "", timeout_s: float = TIMEOUT_S) -> None:
+        options = Options("slack", "slack: {url: {env: SLACK_WEBHOOK}}")
+        address = read_address(options.text("url", url), options.name("url"))
+        self._poster = Poster(address, options.seconds("timeout_s", timeout_s))
+
+    @property
+    def target(self) -> str:
+        """Scheme and host; the path is a password."""
+        return self._poster.target
+
+    def send(self, notice: Notice) -> None:
+        """Posts a notice: one line of text, and an attachment with a coloured bar for each alert."""
+        body = json.dumps(payload(notice)).encode()
+        self._poster.post(body, {"Content-Type": "application/json", "User-Agent": "stepscope"})
+
+
+def payload(notice: Notice) -> dict[str, Any]:
+    """A notice as Slack takes it; what does not fit is counted."""
+    alerts = message.worst_first(notice)
+    attachments: list[dict[str, Any]] = []
+    size = 0
+    for told in alerts[: message.MOST_TOLD]:
+        attachment = _attachment(told, notice)
+        size += len(attachment["text"])
+        if size > MOST_CHARACTERS:
+            break
+        attachments.append(attachment)
+    lines = [f"{message.subject(notice)}", message.heading(notice)]
+    if len(alerts) > len(attachments):
+        lines.append(f"and {len(alerts) - len(attachments)} more")
+    if notice.link:
+        lines.append(one_line(notice.link, message.MOST_LINK))
+    return {"text": escaped("\n".join(lines)), "mrkdwn": False, "attachments": attachments}
+
+
+def escaped(text: str) -> str:
+    """Text that Slack shows as it is: no links, no mentions."""
+    plain = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _CALLS.sub("@\N{ZERO WIDTH SPACE}", plain)
+
+
+def _attachment(told: Told, notice: Notice) -> dict[str, Any]:
+    headline = message.headline(told, notice.kind)
+    lines = [headline, *(f"{name}: {fact}" for name, fact in message.facts(told, notice))]
+    return {
+        "color": RESOLVED if notice.kind == "resolved" else COLOURS[told.severity],
+        "fallback": escaped(headline),
+        "text": escaped("\n".join(lines)),
+        "mrkdwn_in": [],
+    }

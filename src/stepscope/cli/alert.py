@@ -1,0 +1,237 @@
+"""Lists alerts, tries channels, silences rules and checks rule files."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stepscope.alerts.defaults import check_rules, rules_of
+from stepscope.alerts.delivery import make_channel
+from stepscope.alerts.silences import Silences
+from stepscope.cli import text
+from stepscope.cli.find import add_limit_argument, add_store_argument, near
+from stepscope.cli.main import FAILED, FINE
+from stepscope.cli.table import Column, table
+from stepscope.config.find import settings_for
+from stepscope.config.load import load
+from stepscope.errors import ConfigError, NotFound
+from stepscope.reading import default_folder, open_store
+from stepscope.schema.alert import Notice, Told
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from stepscope.alerts.silences import Silence
+    from stepscope.reading import Run
+
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+USUAL_HISTORY = 50
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares list, history, test, silence, unsilence, ack and check."""
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+
+    listing = actions.add_parser("list", help="Alerts that fire now, silences, and the rules that hold here.")
+    listing.add_argument("--rules", action="store_true", help="list the rules instead")
+    _add_reading(listing, _list)
+
+    history = actions.add_parser("history", help="Alerts of the past, and who was told of them.")
+    history.add_argument("run", nargs="?", metavar="RUN", help="name or id of a run (default: all)")
+    add_limit_argument(history, f"show the newest N (default: {USUAL_HISTORY})")
+    _add_reading(history, _history)
+
+    test = actions.add_parser("test", help="Send a test notice by a channel of the settings, now.")
+    test.add_argument("channel", metavar="CHANNEL", help="name of the channel in the settings")
+    test.set_defaults(act=_test)
+
+    silence = actions.add_parser("silence", help="Have nobody told of a rule for a while.")
+    silence.add_argument("rule", metavar="RULE", help="name of a rule, or a pattern such as 'gpu_*'")
+    silence.add_argument("--run", default="*", metavar="RUN", help="name, id or pattern (default: all runs)")
+    silence.add_argument("--for", dest="seconds", type=_duration, default=3600.0, metavar="TIME", help="1h")
+    silence.add_argument("--reason", default="", help="why, for others to read")
+    add_store_argument(silence)
+    silence.set_defaults(act=_silence)
+
+    end = actions.add_parser("unsilence", help="End a silence.")
+    end.add_argument("id", metavar="ID", help="id of the silence, as `alert list` shows it")
+    add_store_argument(end)
+    end.set_defaults(act=_unsilence)
+
+    acknowledge = actions.add_parser("ack", help="Say that you look after an alert: no more reminders.")
+    acknowledge.add_argument("alert", type=int, metavar="NUMBER", help="number of the alert")
+    add_store_argument(acknowledge)
+    acknowledge.set_defaults(act=_acknowledge)
+
+    check = actions.add_parser("check", help="Check the alert rules of a settings file.")
+    check.add_argument("file", metavar="RULES.yaml", help="settings file with a section `alerts`")
+    check.set_defaults(act=_check)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs the chosen action and returns its exit code."""
+    return int(options.act(options))
+
+
+def _add_reading(parser: argparse.ArgumentParser, act: Any) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_store_argument(parser)
+    parser.set_defaults(act=act)
+
+
+def _list(options: argparse.Namespace) -> int:
+    if options.rules:
+        return _list_rules(as_json=options.json)
+    store = open_store(options.store)
+    firing = [one for one in _alerts(store.runs()) if one["resolved_ns"] is None]
+    now_ns = time.time_ns()
+    silences = [one for one in Silences(store.folder).read().silences if one.until_ns > now_ns]
+    if options.json:
+        text.emit([text.to_json({"alerts": firing, "silences": [vars(one) for one in silences]})])
+        return FINE
+    if not firing:
+        text.say("No alert fires.")
+    text.emit([*_lines(firing), *(_silence_line(one) for one in silences)])
+    return FINE
+
+
+def _list_rules(*, as_json: bool) -> int:
+    rules = rules_of(settings_for().alerts)
+    if as_json:
+        described = [
+            {"name": one.name, "severity": one.severity, "when": str(one.condition), "advice": one.advice}
+            for one in rules
+        ]
+        text.emit([text.to_json(described)])
+        return FINE
+    columns = [Column("RULE"), Column("SEVERITY"), Column("WHEN", elastic=True)]
+    cells = [[one.name, one.severity, text.safe(str(one.condition))] for one in rules]
+    text.emit(table(columns, cells, text.screen_width()))
+    return FINE
+
+
+def _history(options: argparse.Namespace) -> int:
+    store = open_store(options.store)
+    runs = store.runs() if options.run is None else [store.run(options.run)]
+    found = _alerts(runs)[-(USUAL_HISTORY if options.limit is None else options.limit) :]
+    notices = [one for run in runs for one in run.notices()]
+    if options.json:
+        text.emit([text.to_json({"alerts": found, "notices": notices})])
+        return FINE
+    if not found:
+        text.say("No alert has fired.")
+    text.emit([*_lines(found), *(_trouble_line(one) for one in notices if one["sent_ns"] is None)])
+    return FINE
+
+
+def _alerts(runs: Iterable[Run]) -> list[dict[str, Any]]:
+    found = [{"run": run.name, "run_id": run.id, **alert} for run in runs for alert in run.alerts()]
+    return sorted(found, key=lambda one: one["fired_ns"])
+
+
+def _lines(alerts: list[dict[str, Any]]) -> list[str]:
+    if not alerts:
+        return []
+    columns = [
+        Column("NO", right=True),
+        Column("FIRED"),
+        Column("FOR", right=True),
+        Column("SEVERITY"),
+        Column("RUN"),
+        Column("WHAT", elastic=True),
+    ]
+    return table(columns, [_cells(one) for one in alerts], text.screen_width())
+
+
+def _cells(alert: dict[str, Any]) -> list[str]:
+    ended_ns = alert["resolved_ns"]
+    lasted = "firing" if ended_ns is None else text.duration((ended_ns - alert["fired_ns"]) / 1e9)
+    return [
+        str(alert["id"]),
+        text.moment(alert["fired_ns"] / 1e9),
+        lasted,
+        alert["severity"],
+        text.safe(alert["run"]),
+        text.safe(f"{alert['rule']}: {alert['message']}"),
+    ]
+
+
+def _silence_line(one: Silence) -> str:
+    until = text.moment(one.until_ns / 1e9)
+    return text.safe(f"silence {one.id}: {one.rule} in {one.run} until {until} {one.reason}").rstrip()
+
+
+def _trouble_line(notice: dict[str, Any]) -> str:
+    state = "given up" if notice["given_up_ns"] else f"not delivered yet, {notice['attempts']} attempts"
+    return text.safe(f"{notice['channel']}: {state}: {notice['trouble'] or 'not tried yet'}")
+
+
+def _test(options: argparse.Namespace) -> int:
+    alerts = settings_for().alerts
+    names = list({**alerts.channels, "console": {}})
+    if options.channel not in names:
+        raise NotFound(
+            f"The settings have no channel {options.channel!r} under alerts.channels; "
+            f"{near(options.channel, names)}"
+        )
+    channel = make_channel(options.channel, alerts.channels.get(options.channel, {}))
+    now_ns = time.time_ns()
+    told = Told("test", "info", "This is a test of stepscope: nothing is wrong.", now_ns)
+    notice = Notice(f"test-{now_ns}", "test", "test", "test", "", "", now_ns, (told,))
+    channel.send(notice)
+    text.say(f"Sent to {channel.target}.")
+    return FINE
+
+
+def _silence(options: argparse.Namespace) -> int:
+    now_ns = time.time_ns()
+    until_ns = now_ns + int(options.seconds * 1e9)
+    silences = Silences(_folder(options))
+    made = silences.silence(
+        options.rule, options.run, now_ns=now_ns, until_ns=until_ns, reason=options.reason
+    )
+    text.say(f"Silence {made.id}: nobody is told of {made.rule} until {text.moment(until_ns / 1e9)}.")
+    return FINE
+
+
+def _unsilence(options: argparse.Namespace) -> int:
+    if not Silences(_folder(options)).end_silence(options.id):
+        raise NotFound(f"There is no silence {options.id!r}. List them with: stepscope alert list")
+    return FINE
+
+
+def _acknowledge(options: argparse.Namespace) -> int:
+    store = open_store(options.store)
+    if all(one["id"] != options.alert for one in _alerts(store.runs())):
+        raise NotFound(f"There is no alert {options.alert}. List them with: stepscope alert history")
+    Silences(store.folder).acknowledge(options.alert)
+    return FINE
+
+
+def _check(options: argparse.Namespace) -> int:
+    alerts = load(options.file, environment={}).settings.alerts
+    try:
+        check_rules(alerts)
+        rules = rules_of(alerts)
+        for name, settings in alerts.channels.items():
+            make_channel(name, settings)
+    except ConfigError as error:
+        text.say(f"{options.file}: {error}")
+        return FAILED
+    own = len(alerts.rules) + len(alerts.thresholds)
+    text.emit([f"{options.file}: fine, {own} rules of its own and {len(rules) - own} usual ones"])
+    return FINE
+
+
+def _folder(options: argparse.Namespace) -> Path:
+    return Path(options.store) if options.store else default_folder()
+
+
+def _duration(given: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd])", given.strip())
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{given!r} is no time; give one such as 30m, 2h or 1d.")
+    return float(found[1]) * UNITS[found[2]]

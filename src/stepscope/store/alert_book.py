@@ -1,0 +1,135 @@
+"""The alerts of a SQLite store, and the notices that are to be delivered."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from stepscope.schema.alert import Notice
+from stepscope.store.base import AlertBook, OpenAlert, Posted
+
+if TYPE_CHECKING:
+    import sqlite3
+
+FIRST_VERSION = 2
+"""A file of an earlier version, which nobody has written to since, has no notices."""
+
+KEPT_NOTICES = 5_000
+"""Notices that were delivered, or given up, are kept up to this many."""
+
+
+def read_notices(connection: sqlite3.Connection, run_id: str | None) -> list[dict[str, Any]]:
+    """What people were told of a run, or of all, and by which channels; oldest first."""
+    if connection.execute("PRAGMA user_version").fetchone()[0] < FIRST_VERSION:
+        return []
+    rows = connection.execute(
+        "SELECT channel, attempts, trouble, sent_ns, given_up_ns, told FROM notice"
+        " WHERE ?1 IS NULL OR run_id = ?1 ORDER BY id",
+        (run_id,),
+    )
+    return [
+        {
+            **json.loads(told),
+            "channel": channel,
+            "attempts": attempts,
+            "trouble": trouble,
+            "sent_ns": sent_ns,
+            "given_up_ns": given_up_ns,
+        }
+        for channel, attempts, trouble, sent_ns, given_up_ns, told in rows
+    ]
+
+
+class SqliteAlertBook(AlertBook):
+    """Writes by the connection of the store's one writer, within the caller's transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def fire(self, alert: OpenAlert) -> int:
+        """Notes that an alert fires; gives its number."""
+        cursor = self._connection.execute(
+            "INSERT INTO alert (run_id, rule, severity, message, fired_ns, resolved_ns, fields)"
+            " VALUES (?, ?, ?, ?, ?, NULL, ?)",
+            (
+                alert.run_id,
+                alert.rule,
+                alert.severity,
+                alert.message,
+                alert.fired_ns,
+                json.dumps(alert.fields),
+            ),
+        )
+        return int(cursor.lastrowid or 0)
+
+    def resolve(self, alert_id: int, at_ns: int) -> None:
+        """Notes that an alert is over."""
+        self._connection.execute("UPDATE alert SET resolved_ns = ? WHERE id = ?", (at_ns, alert_id))
+
+    def add_fields(self, alert_id: int, fields: dict[str, Any]) -> None:
+        """Adds to what is known of an alert."""
+        self._connection.execute(
+            "UPDATE alert SET fields = json_patch(fields, ?) WHERE id = ?", (json.dumps(fields), alert_id)
+        )
+
+    def open_alerts(self) -> list[OpenAlert]:
+        """Those that are not over."""
+        rows = self._connection.execute(
+            "SELECT id, run_id, rule, severity, message, fired_ns, fields FROM alert"
+            " WHERE resolved_ns IS NULL ORDER BY id"
+        )
+        return [
+            OpenAlert(run_id, rule, severity, message, fired_ns, json.loads(fields), number)
+            for number, run_id, rule, severity, message, fired_ns, fields in rows
+        ]
+
+    def notified_ns(self, run_id: str, rule: str) -> int | None:
+        """When a person was last told of a rule in a run."""
+        (found,) = self._connection.execute(
+            "SELECT max(json_extract(fields, '$.notified_ns')) FROM alert WHERE run_id = ? AND rule = ?",
+            (run_id, rule),
+        ).fetchone()
+        return None if found is None else int(found)
+
+    def post(self, channel: str, notice: Notice) -> None:
+        """Puts a notice into the outbox of a channel, once."""
+        self._connection.execute(
+            "INSERT OR IGNORE INTO notice"
+            " (notice_id, channel, run_id, made_ns, due_ns, attempts, trouble, told)"
+            " VALUES (?, ?, ?, ?, ?, 0, '', ?)",
+            (notice.id, channel, notice.run_id, notice.at_ns, notice.at_ns, json.dumps(notice.to_dict())),
+        )
+
+    def undelivered(self) -> list[Posted]:
+        """What is in the outboxes, oldest first."""
+        rows = self._connection.execute(
+            "SELECT id, channel, due_ns, attempts, told FROM notice"
+            " WHERE sent_ns IS NULL AND given_up_ns IS NULL ORDER BY id"
+        )
+        return [
+            Posted(number, channel, Notice.from_dict(json.loads(told)), due_ns, attempts)
+            for number, channel, due_ns, attempts, told in rows
+        ]
+
+    def delivered(self, posted_id: int, at_ns: int) -> None:
+        """Notes that a notice has arrived; the oldest of those kept go."""
+        self._connection.execute("UPDATE notice SET sent_ns = ? WHERE id = ?", (at_ns, posted_id))
+        self._connection.execute(
+            "DELETE FROM notice WHERE id <= (SELECT max(id) FROM notice) - ?"
+            " AND (sent_ns IS NOT NULL OR given_up_ns IS NOT NULL)",
+            (KEPT_NOTICES,),
+        )
+
+    def postpone(self, posted_id: int, due_ns: int, trouble: str) -> None:
+        """Notes a failed attempt, and when to try again."""
+        self._connection.execute(
+            "UPDATE notice SET due_ns = ?, attempts = attempts + 1, trouble = ? WHERE id = ?",
+            (due_ns, trouble, posted_id),
+        )
+
+    def give_up(self, posted_id: int, at_ns: int, trouble: str) -> None:
+        """Notes that a notice will never arrive."""
+        self._connection.execute(
+            "UPDATE notice SET given_up_ns = ?, attempts = attempts + 1, trouble = ? WHERE id = ?",
+            (at_ns, trouble, posted_id),
+        )

@@ -1,0 +1,255 @@
+"""From a training that goes wrong to the person who hears of it: real processes, a real agent, real HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+import stepscope
+from stepscope.agent.election import agent_pid
+
+SETTINGS = """
+agent: {{interval_s: 0.1, stall_after_s: {stall}}}
+alerts:
+  channels:
+    console: {{enabled: false}}
+    webhook: {{url: "{url}"}}
+"""
+
+
+class Receiver:
+    """An HTTP server that keeps what it is sent; `status` is what it answers."""
+
+    def __init__(self) -> None:
+        self.notices: list[dict] = []
+        self.status = 200
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if receiver.status == 200:
+                    receiver.notices.append(json.loads(body))
+                self.send_response(receiver.status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_) -> None:
+                """Says nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/hook"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def told(self, kind: str = "firing") -> list[str]:
+        """The rules it was told of, notice by notice."""
+        return [
+            alert["rule"] for notice in self.notices if notice["kind"] == kind for alert in notice["alerts"]
+        ]
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    receiver = Receiver()
+    yield receiver
+    receiver.close()
+
+
+@pytest.fixture
+def settings(tmp_path: Path, receiver: Receiver) -> Path:
+    path = tmp_path / "stepscope.yaml"
+    path.write_text(SETTINGS.format(url=receiver.url, stall=1))
+    return path
+
+
+TRAINING = """
+import sys, time, stepscope
+with stepscope.TrainingMonitor(sys.argv[1], run="r") as monitor:
+    for step in range(100_000):
+        monitor.log_training_step(loss=1.0 / (step + 1))
+        print("step", flush=True)
+        time.sleep(0.05)
+"""
+
+
+def test_a_loss_that_is_no_number_is_told_within_a_second_of_being_logged(
+    folder: Path, settings: Path, receiver: Receiver, until
+) -> None:
+    with stepscope.TrainingMonitor(str(settings), run="r", directory=folder) as monitor:
+        for _ in range(20):
+            monitor.log_training_step(loss=1.0)
+        monitor.log_training_step(loss=float("nan"))
+        logged_ns = time.time_ns()
+        until(lambda: "nonfinite_loss" in receiver.told())
+        [alert] = stepscope.open_store(folder).run("r").alerts()
+        # What it takes is the agent's business, so its own clock is read, not that of this busy machine.
+        assert alert["fired_ns"] - logged_ns < 1e9
+    assert (alert["rule"], alert["severity"]) == ("nonfinite_loss", "critical")
+
+
+def test_a_training_that_is_stopped_is_told_as_stalled_and_resolved_when_it_goes_on(
+    start, folder: Path, settings: Path, receiver: Receiver, until
+) -> None:
+    training = start(TRAINING, settings)
+    for _ in range(40):
+        training.stdout.readline()
+    training.send_signal(signal.SIGSTOP)
+    until(lambda: "stalled" in receiver.told())
+    training.send_signal(signal.SIGCONT)
+    until(lambda: "stalled" in receiver.told("resolved"))
+    assert receiver.told().count("stalled") == 1
+
+
+def test_a_training_that_is_killed_is_told_as_crashed_with_the_reason(
+    start, folder: Path, settings: Path, receiver: Receiver, until
+) -> None:
+    training = start(TRAINING, settings)
+    for _ in range(10):
+        training.stdout.readline()
+    training.kill()
+    until(lambda: "crashed" in receiver.told())
+    [alert] = [one for notice in receiver.notices for one in notice["alerts"] if one["rule"] == "crashed"]
+    assert "without a word" in alert["message"]
+    assert stepscope.open_store(folder).run("r").alerts()[-1]["resolved_ns"] is not None
+
+
+def test_a_storm_of_breaches_is_one_notice_for_all_rules_of_a_moment(
+    tmp_path: Path, folder: Path, receiver: Receiver, until
+) -> None:
+    settings = tmp_path / "storm.yaml"
+    settings.write_text(
+        SETTINGS.format(url=receiver.url, stall=60)
+        + """
+  rules:
+    - {name: one, when: "a > 1"}
+    - {name: other, when: "b > 1", severity: critical}
+"""
+    )
+    with stepscope.TrainingMonitor(str(settings), run="r", directory=folder) as monitor:
+        for step in range(10_000):
+            monitor.log({"a": 2.0 + step, "b": 3.0})
+        until(lambda: len(receiver.told()) >= 2)
+    assert sorted(receiver.told()) == ["one", "other"]
+    [notice] = [one for one in receiver.notices if one["kind"] == "firing"]
+    assert notice["severity"] == "critical"
+
+
+def test_an_agent_killed_before_the_notice_arrived_leaves_it_to_the_next_which_sends_it_once(
+    folder: Path, settings: Path, receiver: Receiver, until
+) -> None:
+    receiver.status = 503
+    monitor = stepscope.TrainingMonitor(str(settings), run="r", directory=folder)
+    monitor.start_monitoring()
+    monitor.log_training_step(loss=float("nan"))
+    until(lambda: _attempts(folder) >= 1)
+    os.kill(agent_pid(folder), signal.SIGKILL)
+    until(lambda: agent_pid(folder) is None)
+    receiver.status = 200
+    monitor.log_training_step(loss=1.0)
+    until(lambda: "nonfinite_loss" in receiver.told())
+    monitor.stop_monitoring()
+    assert receiver.told().count("nonfinite_loss") == 1
+    rules = [alert["rule"] for alert in stepscope.open_store(folder).run("r").alerts()]
+    assert rules.count("nonfinite_loss") == 1
+
+
+def _attempts(folder: Path) -> int:
+    return max((one["attempts"] for one in stepscope.open_store(folder).run("r").notices()), default=0)
+
+
+def test_the_rule_with_a_function_of_the_older_document_works_as_written(
+    folder: Path, settings: Path, receiver: Receiver, until
+) -> None:
+    with stepscope.TrainingMonitor(str(settings), run="r", directory=folder) as monitor:
+        monitor.alert_system.add_alert_rule(
+            name="high_loss",
+            condition=lambda metrics: metrics.loss > 2,
+            severity="warning",
+            message="High validation loss: {loss:.2f}",
+            cooldown_seconds=300,
+        )
+        for loss in (1.0, 2.5, 3.0):
+            monitor.log_training_step(loss=loss)
+        until(lambda: "high_loss" in receiver.told())
+    [alert] = [one for notice in receiver.notices for one in notice["alerts"] if one["rule"] == "high_loss"]
+    assert alert["message"] == "High validation loss: 2.50"
+
+
+def test_an_expression_in_python_is_a_rule_like_any_other(
+    folder: Path, settings: Path, receiver: Receiver, until
+) -> None:
+    with stepscope.TrainingMonitor(str(settings), run="r", directory=folder) as monitor:
+        monitor.alert_system.add_alert_rule("low", "accuracy < 0.5", message="{accuracy:.0%}")
+        monitor.log_training_step(loss=1.0, accuracy=0.25)
+        until(lambda: "low" in receiver.told())
+    assert receiver.notices[0]["alerts"][0]["message"] == "25%"
+
+
+@pytest.mark.parametrize(
+    ("written", "rule", "row"),
+    [
+        ("alert_system: {thresholds: {gradient_norm: 100}}", "gradient_norm", {"gradient_norm": 150.0}),
+        (
+            "alerts: {thresholds: {training_time_per_step: 10}}",
+            "training_time_per_step",
+            {"step_seconds": 11.0},
+        ),
+    ],
+)
+def test_thresholds_of_the_older_documents_work_as_written(
+    tmp_path: Path, folder: Path, written: str, rule: str, row: dict, until
+) -> None:
+    path = tmp_path / "older.yaml"
+    path.write_text(f"agent: {{interval_s: 0.1}}\n{written}\n")
+    with stepscope.TrainingMonitor(str(path), run="r", directory=folder) as monitor:
+        monitor.log(row)
+        until(lambda: stepscope.open_store(folder).run("r").alerts())
+    assert rule in {one["rule"] for one in stepscope.open_store(folder).run("r").alerts()}
+
+
+def test_thresholds_against_the_runs_own_baseline_work_as_written(
+    tmp_path: Path, folder: Path, until
+) -> None:
+    path = tmp_path / "older.yaml"
+    path.write_text(
+        "agent: {interval_s: 0.1}\n"
+        "monitoring: {alerting: {thresholds: {loss_increase: 0.1, training_speed: 0.5}}}\n"
+    )
+    with stepscope.TrainingMonitor(str(path), run="r", directory=folder) as monitor:
+        for _ in range(150):
+            monitor.log({"loss": 1.0, "step_seconds": 0.1})
+        until(lambda: len(stepscope.open_store(folder).run("r").series("loss")) == 150)
+        for _ in range(200):
+            monitor.log({"loss": 1.3, "step_seconds": 0.4})
+        until(lambda: len(stepscope.open_store(folder).run("r").alerts()) >= 2)
+    assert {"loss_increase", "training_speed"} <= {
+        one["rule"] for one in stepscope.open_store(folder).run("r").alerts()
+    }
+
+
+def test_alerts_of_a_run_are_in_the_store_when_it_has_ended(folder: Path, settings: Path) -> None:
+    with stepscope.TrainingMonitor(str(settings), run="r", directory=folder) as monitor:
+        monitor.log_training_step(loss=float("inf"))
+    [alert] = stepscope.open_store(folder).run("r").alerts()
+    assert alert["rule"] == "nonfinite_loss"
+    assert alert["resolved_ns"] is not None
+
+
+def test_alerts_that_are_switched_off_stay_silent(tmp_path: Path, folder: Path) -> None:
+    path = tmp_path / "off.yaml"
+    path.write_text("alerts: {disabled: [nonfinite_loss]}\n")
+    with stepscope.TrainingMonitor(str(path), run="r", directory=folder) as monitor:
+        monitor.log_training_step(loss=float("nan"))
+    assert stepscope.open_store(folder).run("r").alerts() == []

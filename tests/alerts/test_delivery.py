@@ -1,0 +1,169 @@
+"""Notices arrive once, in order, however often a channel fails; one dead channel delays no other."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from stepscope.alerts.delivery import Delivery
+from stepscope.channels.base import Channel, DeliveryError
+from stepscope.schema.alert import Notice, Told
+from stepscope.store.sqlite import SqliteStore
+
+S = 10**9
+
+
+class Mailbox(Channel):
+    """Keeps what arrives; fails as often as it is told to."""
+
+    target = "a mailbox"
+
+    def __init__(self, *failures: DeliveryError) -> None:
+        self.failures = list(failures)
+        self.arrived: list[str] = []
+        self.opened = threading.Event()
+        self.opened.set()
+
+    def send(self, notice: Notice) -> None:
+        self.opened.wait(30)
+        if self.failures:
+            raise self.failures.pop(0)
+        self.arrived.append(notice.id)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.ns = 1_000 * S
+
+    def __call__(self) -> int:
+        return self.ns
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    store = SqliteStore(tmp_path / "runs.sqlite")
+    yield store
+    store.close()
+
+
+def post(store: SqliteStore, notice_id: str, *channels: str, at_ns: int = 1_000 * S) -> None:
+    told = Told("hot", "warning", "It is hot.", at_ns, recent=(1.0, float("nan")))
+    with store.transaction():
+        for channel in channels:
+            store.alert_book.post(channel, Notice(notice_id, "firing", "r", "r-1", "p", "h", at_ns, (told,)))
+
+
+def work(delivery: Delivery, done: Callable[[], bool]) -> None:
+    """Ticks until something is so; the clock of the delivery stands still."""
+    deadline = time.monotonic() + 20
+    while not done():
+        delivery.tick()
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.002)
+    delivery.tick()
+
+
+def test_a_notice_arrives_at_each_of_its_channels_once(store: SqliteStore, clock: Clock) -> None:
+    one, other = Mailbox(), Mailbox()
+    delivery = Delivery(store, {"one": one, "other": other}, clock)
+    post(store, "a", "one", "other")
+    post(store, "b", "one")
+    work(delivery, lambda: not delivery.is_waiting)
+    delivery.tick()
+    assert (one.arrived, other.arrived) == (["a", "b"], ["a"])
+    assert [note["sent_ns"] is not None for note in store.notices()] == [True] * 3
+
+
+def test_the_same_notice_posted_twice_is_sent_once(store: SqliteStore, clock: Clock) -> None:
+    box = Mailbox()
+    delivery = Delivery(store, {"one": box}, clock)
+    post(store, "a", "one")
+    post(store, "a", "one")
+    work(delivery, lambda: not delivery.is_waiting)
+    assert box.arrived == ["a"]
+
+
+def test_a_failure_is_tried_again_later_and_later(store: SqliteStore, clock: Clock) -> None:
+    box = Mailbox(*[DeliveryError("down")] * 3)
+    delivery = Delivery(store, {"one": box}, clock, chance=lambda: 0.5)
+    post(store, "a", "one")
+    waits = []
+    for attempt in (1, 2, 3):
+        work(delivery, lambda count=attempt: store.notices()[0]["attempts"] == count)
+        [waiting] = store.alert_book.undelivered()
+        waits.append((waiting.due_ns - clock.ns) / S)
+        clock.ns = waiting.due_ns - 1
+        delivery.tick()
+        assert box.arrived == []
+        clock.ns = waiting.due_ns
+    assert waits == [2, 4, 8]
+    work(delivery, lambda: box.arrived == ["a"])
+
+
+def test_what_can_never_arrive_is_given_up_and_the_next_one_sent(store: SqliteStore, clock: Clock) -> None:
+    box = Mailbox(DeliveryError("no such address", is_final=True))
+    delivery = Delivery(store, {"one": box}, clock)
+    post(store, "a", "one")
+    post(store, "b", "one")
+    work(delivery, lambda: box.arrived == ["b"])
+    first, second = store.notices()
+    assert (first["given_up_ns"], first["trouble"]) == (clock.ns, "no such address")
+    assert second["sent_ns"] == clock.ns
+
+
+def test_a_channel_that_hangs_delays_no_other(store: SqliteStore, clock: Clock) -> None:
+    hanging, quick = Mailbox(), Mailbox()
+    hanging.opened.clear()
+    delivery = Delivery(store, {"hanging": hanging, "quick": quick}, clock)
+    post(store, "a", "hanging", "quick")
+    work(delivery, lambda: quick.arrived == ["a"])
+    post(store, "b", "hanging", "quick")
+    delivery.has_news = True
+    work(delivery, lambda: quick.arrived == ["a", "b"])
+    assert hanging.arrived == []
+    hanging.opened.set()
+    work(delivery, lambda: hanging.arrived == ["a", "b"])
+
+
+def test_the_next_agent_sends_what_the_last_one_could_not(store: SqliteStore, clock: Clock) -> None:
+    post(store, "a", "one")
+    Delivery(store, {"one": Mailbox(DeliveryError("down"))}, clock)  # ends before it sent anything
+    box = Mailbox()
+    heir = Delivery(store, {"one": box}, clock)
+    work(heir, lambda: not heir.is_waiting)
+    assert box.arrived == ["a"]
+
+
+def test_notices_of_a_channel_that_is_gone_are_given_up_after_an_hour(
+    store: SqliteStore, clock: Clock
+) -> None:
+    delivery = Delivery(store, {}, clock)
+    post(store, "a", "gone")
+    delivery.tick()
+    assert store.notices()[0]["given_up_ns"] is None
+    assert not delivery.is_waiting
+    clock.ns += 3601 * S
+    delivery.tick()
+    assert store.notices()[0]["trouble"] == "there is no such channel"
+
+
+def test_a_library_that_raises_anything_is_a_failure_without_its_text(
+    store: SqliteStore, clock: Clock
+) -> None:
+    class Odd(Mailbox):
+        def send(self, notice: Notice) -> None:
+            raise LookupError("https://secret@example.org")
+
+    delivery = Delivery(store, {"one": Odd()}, clock)
+    post(store, "a", "one")
+    work(delivery, lambda: store.notices()[0]["attempts"] == 1)
+    assert store.notices()[0]["trouble"] == "LookupError"

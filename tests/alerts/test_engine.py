@@ -1,0 +1,218 @@
+"""The engine keeps what fires and posts what people are to hear: once, grouped, and not in quiet hours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stepscope.alerts.engine import Engine, Routing
+from stepscope.alerts.quiet_hours import QuietHours
+from stepscope.alerts.rule import rules_from
+from stepscope.alerts.silences import Silences
+from stepscope.exporters.base import Table
+from stepscope.schema.record import Event
+from stepscope.schema.run import Process
+from stepscope.schema.series import Source
+from stepscope.store.sqlite import SqliteStore
+
+S = 10**9
+NOON = 12 * 3600 * S
+
+
+class Bench:
+    """An engine over a real store, with a clock that is set by hand."""
+
+    def __init__(self, folder: Path, rules: list[dict], quiet_hours: str | None = None) -> None:
+        self.now_ns = NOON
+        self.folder, self.rules, self.quiet_hours = folder, rules, quiet_hours
+        self.store = SqliteStore(folder / "runs.sqlite")
+        self.silences = Silences(folder)
+        self.process = Process("r-1", "r", "p", "s1", 0, "h", 7, "rank", started_ns=NOON)
+        self.begin()
+
+    def begin(self) -> None:
+        """Begins as an agent does that was started anew."""
+        hours = None if self.quiet_hours is None else QuietHours.parse(self.quiet_hours)
+        routing = Routing(("one", "other"), self.silences, hours, "http://page")
+        self.engine = Engine(self.store, lambda _: rules_from(self.rules), routing, lambda: self.now_ns)
+        with self.store.transaction():
+            self.store.put_process(self.process)
+        self.engine.follow(self.process)
+        self.engine.settle()
+
+    def log(self, after_s: float = 1.0, device: str = "", **values: float) -> None:
+        """Logs a row after a while, and has the engine look at it."""
+        self.now_ns += int(after_s * S)
+        source = Source("r-1", "s1", 0, "h", device)
+        row = np.array([list(values.values())])
+        steps, times = np.array([1]), np.array([self.now_ns])
+        with self.store.transaction():
+            self.store.append(source, list(values), steps, times, row)
+        self.engine.take(Table(source, list(values), steps, times, row))
+        self.engine.settle()
+
+    def told(self, channel: str = "one") -> list[tuple[str, list[str]]]:
+        """Kind and rules of each notice of a channel."""
+        return [
+            (notice["kind"], [alert["rule"] for alert in notice["alerts"]])
+            for notice in self.store.notices()
+            if notice["channel"] == channel
+        ]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator:
+    made: list[Bench] = []
+
+    def make(*rules: dict, quiet_hours: str | None = None) -> Bench:
+        made.append(Bench(tmp_path, list(rules), quiet_hours))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.store.close()
+
+
+HIGH = {"name": "high", "when": "loss > 2"}
+
+
+def test_what_fires_at_the_same_moment_is_one_notice_with_the_worst_first(bench) -> None:
+    one = bench(HIGH, {"name": "worse", "when": "loss > 3", "severity": "critical"})
+    one.log(loss=5.0)
+    assert one.told() == one.told("other") == [("firing", ["worse", "high"])]
+    assert one.store.notices()[0]["link"] == "http://page/runs/r-1"
+
+
+def test_an_alert_that_stays_is_told_once_and_its_end_is_told(bench) -> None:
+    one = bench(HIGH)
+    for loss in (5.0, 6.0, 7.0, 1.0, 1.0):
+        one.log(loss=loss)
+    assert one.told() == [("firing", ["high"]), ("resolved", ["high"])]
+    [alert] = one.store.alerts("r-1")
+    assert alert["resolved_ns"] == NOON + 4 * S
+
+
+def test_breaches_without_end_are_few_notices(bench) -> None:
+    one = bench(HIGH)
+    for at in range(1200):
+        one.log(0.05, loss=5.0 if at % 2 else 1.0)
+    assert one.told() == [("firing", ["high"]), ("resolved", ["high"])]
+
+
+def test_each_device_has_its_own_alert_in_one_notice(bench) -> None:
+    one = bench({"name": "hot", "when": "gpu/temperature_celsius > 80"})
+    one.log(device="GPU-a", **{"gpu/temperature_celsius": 50.0})
+    one.log(device="GPU-b", **{"gpu/temperature_celsius": 90.0})
+    assert [alert["device"] for alert in one.store.alerts("r-1")] == ["GPU-b"]
+    one.log(device="GPU-a", **{"gpu/temperature_celsius": 90.0})
+    assert [alert["device"] for alert in one.store.alerts("r-1")] == ["GPU-b", "GPU-a"]
+    assert one.told() == [("firing", ["hot"])]
+
+
+def test_a_rule_goes_to_its_own_channels_only(bench) -> None:
+    one = bench({**HIGH, "channels": ["other"]})
+    one.log(loss=5.0)
+    assert (one.told("one"), one.told("other")) == ([], [("firing", ["high"])])
+
+
+def test_hysteresis_holds_an_alert_until_it_is_clear(bench) -> None:
+    one = bench({**HIGH, "clear": "loss < 1"})
+    for loss in (3.0, 1.5):
+        one.log(loss=loss)
+    assert one.store.alerts("r-1")[0]["resolved_ns"] is None
+    one.log(loss=0.5)
+    assert one.told()[-1] == ("resolved", ["high"])
+
+
+def test_a_silenced_rule_is_kept_but_not_told_until_the_silence_is_over(bench) -> None:
+    one = bench(HIGH)
+    one.silences.silence("hi*", "r", now_ns=one.now_ns, until_ns=one.now_ns + 60 * S)
+    one.log(loss=5.0)
+    assert one.told() == []
+    assert [alert["rule"] for alert in one.store.alerts("r-1")] == ["high"]
+    one.log(61, loss=5.0)
+    assert one.told() == [("firing", ["high"])]
+
+
+def test_in_quiet_hours_only_what_is_critical_is_told(bench) -> None:
+    one = bench(
+        HIGH, {"name": "worse", "when": "loss > 3", "severity": "critical"}, quiet_hours="11:00-13:00 UTC"
+    )
+    one.log(loss=5.0)
+    assert one.told() == [("firing", ["worse"])]
+    one.log(3601, loss=5.0)
+    assert one.told() == [("firing", ["worse"]), ("firing", ["high"])]
+
+
+def test_reminders_come_until_somebody_looks_after_it(bench) -> None:
+    one = bench({**HIGH, "remind": "10m"})
+    one.log(loss=5.0)
+    one.log(601, loss=5.0)
+    assert one.told() == [("firing", ["high"]), ("reminder", ["high"])]
+    one.silences.acknowledge(one.store.alerts("r-1")[0]["id"])
+    one.log(601, loss=5.0)
+    assert len(one.told()) == 2
+
+
+def test_an_agent_that_is_started_anew_fires_nothing_twice_and_still_tells_the_end(bench) -> None:
+    one = bench(HIGH)
+    one.log(loss=5.0)
+    one.begin()
+    one.log(loss=6.0)
+    assert one.told() == [("firing", ["high"])]
+    assert len(one.store.alerts("r-1")) == 1
+    one.begin()
+    one.log(loss=1.0)
+    assert one.told() == [("firing", ["high"]), ("resolved", ["high"])]
+
+
+def test_an_agent_that_is_started_anew_knows_the_points_of_before(bench) -> None:
+    one = bench({"name": "slow", "when": "median(step_seconds, 20 points) > 1.5 * baseline"})
+    for _ in range(120):
+        one.log(step_seconds=1.0)
+    one.begin()
+    for _ in range(20):
+        one.log(step_seconds=2.0)
+    assert one.told() == [("firing", ["slow"])]
+
+
+def test_a_run_that_ends_ends_its_alerts_without_a_word(bench) -> None:
+    one = bench(HIGH)
+    one.log(loss=5.0)
+    one.process.status, one.process.ended_ns = "finished", one.now_ns
+    one.engine.follow(one.process)
+    one.engine.settle()
+    assert one.store.alerts("r-1")[0]["resolved_ns"] == one.now_ns
+    assert one.told() == [("firing", ["high"])]
+
+
+def test_a_run_stopped_by_hand_has_not_crashed(bench) -> None:
+    one = bench({"name": "crashed", "when": 'status == "crashed" or status == "failed"'})
+    one.process.status, one.process.reason = "failed", "interrupted by SIGINT"
+    one.engine.follow(one.process)
+    one.engine.settle()
+    assert one.told() == []
+
+
+def test_a_condition_that_the_training_judges_fires_and_resolves(bench) -> None:
+    one = bench()
+    said = {"name": "own", "severity": "critical", "message": "Loss {loss:.1f}", "cooldown": 300.0}
+    one.engine.hear("r-1", Event("alert_rule", NOON, 0, 0, "s1", said))
+    for is_true in (True, False):
+        fields = {"rule": "own", "is_true": is_true, "values": {"loss": 2.25}}
+        one.engine.hear("r-1", Event("alert_condition", NOON, 5, 0, "s1", fields))
+        one.now_ns += S
+        one.engine.settle()
+    assert one.told() == [("firing", ["own"]), ("resolved", ["own"])]
+    assert one.store.alerts("r-1")[0]["message"] == "Loss 2.2"
+
+
+def test_a_loss_that_is_no_number_can_be_kept_and_changed_later(bench) -> None:
+    one = bench({"name": "nonfinite", "when": "nonfinite(loss, 20 points) > 0"})
+    one.log(loss=float("nan"))
+    [alert] = one.store.alerts("r-1")
+    assert alert["recent"] == [None]
+    assert alert["notified_ns"] == one.now_ns

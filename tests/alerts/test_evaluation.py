@@ -1,0 +1,226 @@
+"""Conditions judged by made-up points."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stepscope.alerts.evaluation import evaluate
+from stepscope.alerts.expression import OVER_A_WINDOW, parse
+from stepscope.alerts.history import History
+from tests.alerts.made_up import BEGAN, SECOND, feed, gpu, machine, source
+
+
+def judged(text, history, now_ns, status=None):
+    [outcome] = evaluate(parse(text), history, now_ns, status)
+    return outcome
+
+
+def truth(text, history, now_ns, status=None):
+    return judged(text, history, now_ns, status).is_true
+
+
+@pytest.fixture
+def history():
+    """`x` counts from 0 to 99, a second apart; `bad` has one value in four that is not finite."""
+    made = History()
+    feed(made, "x", np.arange(100))
+    bad = np.arange(20.0)
+    bad[::4] = [np.nan, np.inf, -np.inf, np.nan, np.nan]
+    feed(made, "bad", bad, begin_s=80)
+    feed(made, "zero", np.zeros(50), begin_s=50)
+    return made
+
+
+NOW = BEGAN + 99 * SECOND
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x == 99",
+        "last(x) == 99 and last(x, 10 points) == 99",
+        "first(x, 10 points) == 90 and first(x, 10s) == 89",
+        "mean(x, 3 points) == 98 and avg(x, 2s) == 98",
+        "min(x, 5 points) == 95 and max(x, 5 points) == 99 and median(x, 5 points) == 97",
+        "p90(x, 1h) > 89 and p95(x, 1h) > 94 and p99(x, 1h) > 98",
+        "sum(x, 2 points) == 197 and count(x, 10s) == 11",
+        "std(x, 1 points) == 0 and std(x, 1h) > 28",
+        "delta(x, 11 points) == 10 and rate(x, 11 points) == 1",
+        "abs(slope(x, 1h) - 1) < 1e-9",
+        "nonfinite(bad, 8 points) == 2 and count(bad, 8 points) == 8 and nonfinite(x, 1h) == 0",
+        "max(bad, 1h) == 19 and mean(bad, 4 points) == 18",
+        "age(x) == 0",
+        "min(x, 5, 7) == 5 and max(x, 100) == 100 and abs(-x) == 99",
+        "baseline(x) == 54.5 and x > baseline and x < 2 * baseline",
+        "x - 9 == 90 and x / 3 == 33 and 2 * x + 1 == 199 and -x < 0",
+        "missing|x == 99",
+        "not (x < 5) and (x < 5 or x > 5)",
+        "count(x, 1ms) == 1",
+    ],
+)
+def test_it_is_true(text, history):
+    assert truth(text, history, NOW) is True
+
+
+@pytest.mark.parametrize(
+    "text", ["x < 99", "x != 99", "x > 5 and x < 6", "not (x > 5)", "mean(x, 3 points) > 98"]
+)
+def test_it_is_false(text, history):
+    assert truth(text, history, NOW) is False
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "first(bad, 20 points) < 5",
+        "first(bad, 20 points) != 5",
+        "x / zero > 1",
+        "x + missing > 1",
+        "delta(x, 1 points) >= 0",
+        "median(x, 1m) > 0 and missing > 1",
+        "missing > 1 or x < 5",
+        "not (missing > x)",
+        "max(x, missing) > 1",
+        'x > 5 and status == "running"',
+        "baseline(bad) > 0",
+    ],
+)
+def test_it_is_not_known(text, history):
+    assert truth(text, history, NOW) is None
+
+
+def test_what_is_known_decides_without_the_rest(history):
+    assert truth("missing > 1 and x < 5", history, NOW) is False
+    assert truth("x < 5 and missing > 1", history, NOW) is False
+    assert truth("missing > 1 or x > 5", history, NOW) is True
+
+
+def test_a_last_value_that_is_not_a_number_is_neither_above_nor_below(history):
+    feed(history, "loss", [1.0, math.nan])
+    assert truth("loss > 5", history, NOW) is None
+    assert truth("loss <= 5", history, NOW) is None
+    assert truth("max(loss, 0, 3) > 2", history, NOW) is None
+    assert truth("nonfinite(loss, 20 points) > 0", history, NOW) is True
+
+
+def test_a_last_value_that_is_infinite_is_above(history):
+    feed(history, "loss", [1.0, math.inf])
+    assert truth("loss > 5", history, NOW) is True
+
+
+def test_an_empty_window_is_not_known_but_has_no_points(history):
+    later = NOW + 3600 * SECOND
+    assert truth("mean(x, 1m) > 1", history, later) is None
+    assert truth("count(x, 1m) == 0 and nonfinite(x, 1m) == 0", history, later) is True
+    assert truth("age(x) == 3600 and x == 99", history, later) is True
+
+
+def test_a_slope_is_hardly_moved_by_outliers():
+    history = History()
+    values = 3.0 * np.arange(500.0)
+    values[::5] += 10_000
+    now_ns = feed(history, "x", values, every_s=0.5)
+    assert truth("abs(slope(x, 1h) - 6) < 0.5", history, now_ns) is True
+
+
+def test_the_status_of_the_run_is_compared(history):
+    condition = parse('status == "crashed" or status == "failed"')
+    [outcome] = evaluate(condition, History(), NOW, "crashed")
+    assert (outcome.is_true, outcome.rank, outcome.device, outcome.key) == (True, None, "", "")
+    assert evaluate(condition, History(), NOW, "running")[0].is_true is False
+    assert evaluate(condition, History(), NOW)[0].is_true is None
+    assert truth('status != "crashed"', history, NOW, "running") is True
+
+
+def test_nobody_is_judged_by_what_nobody_has_logged(history):
+    assert evaluate(parse("missing > 1"), history, NOW) == []
+
+
+def test_an_outcome_shows_what_decided(history):
+    outcome = judged("missing > 3 or mean(x, 3 points) > 90 or x < 5", history, NOW)
+    assert (outcome.value, outcome.threshold, outcome.key) == (98.0, 90.0, "x")
+    assert outcome.recent == tuple(range(80, 100))
+    assert (outcome.step, outcome.points, outcome.rank, outcome.host) == (100, 100, 0, "node")
+
+
+def test_the_metric_is_the_value_on_whichever_side_it_stands(history):
+    outcome = judged("5 < x", history, NOW)
+    assert (outcome.value, outcome.threshold, outcome.key) == (99.0, 5.0, "x")
+
+
+def test_each_rank_and_device_is_judged_by_itself():
+    history = History()
+    for rank, loss in enumerate([1.0, 9.0, 1.0]):
+        now_ns = feed(history, "loss", [loss], of=source(rank))
+    outcomes = evaluate(parse("loss > 5"), history, now_ns)
+    assert [(one.rank, one.is_true) for one in outcomes] == [(0, False), (1, True), (2, False)]
+
+
+def test_what_is_told_of_a_host_counts_for_each_of_its_gpus():
+    history = History()
+    for host, cpu in (("a", 0.2), ("b", 0.99)):
+        feed(history, "cpu/utilization_ratio", [cpu], of=machine(host))
+        for number in (0, 1):
+            now_ns = feed(history, "gpu/utilization_ratio", [0.1 * number], of=gpu(number, host))
+    outcomes = evaluate(
+        parse("cpu/utilization_ratio > 0.9 and gpu/utilization_ratio < 0.05"), history, now_ns
+    )
+    found = {(one.host, one.device): one.is_true for one in outcomes}
+    assert found == {
+        ("a", "GPU-0"): False,
+        ("a", "GPU-1"): False,
+        ("b", "GPU-0"): True,
+        ("b", "GPU-1"): False,
+    }
+
+
+def test_ranks_are_paired_with_the_gpus_they_use():
+    history = History()
+    for number in (0, 1):
+        feed(history, "step_seconds", [1.0 + number], of=source(number))
+        now_ns = feed(history, "gpu/utilization_ratio", [0.5], of=gpu(number))
+    condition = parse("gpu/utilization_ratio < 0.9 and step_seconds > 1.5")
+    pairs = {(one.rank, one.device): one.is_true for one in evaluate(condition, history, now_ns)}
+    assert pairs == {(0, "GPU-0"): False, (0, "GPU-1"): False, (1, "GPU-0"): True, (1, "GPU-1"): True}
+    for number in (0, 1):
+        feed(history, "gpu/process_memory_bytes", [1.0], of=source(number, device=f"GPU-{number}"))
+    pairs = {(one.rank, one.device): one.is_true for one in evaluate(condition, history, now_ns)}
+    assert pairs == {(0, "GPU-0"): False, (1, "GPU-1"): True}
+
+
+def test_a_rank_that_lacks_a_metric_is_not_judged_by_that_of_another():
+    history = History()
+    feed(history, "a", [1.0], of=source(0))
+    feed(history, "a", [1.0], of=source(1))
+    now_ns = feed(history, "b", [1.0], of=source(0))
+    outcomes = evaluate(parse("a == 1 and b == 1"), history, now_ns)
+    assert [(one.rank, one.is_true) for one in outcomes] == [(0, True), (1, None)]
+
+
+def test_hundreds_of_ranks_and_gpus_are_judged_in_no_time():
+    import time
+
+    history = History()
+    for host in range(64):
+        for number in range(8):
+            feed(history, "step_seconds", np.ones(100), of=source(host * 8 + number, f"h{host}"))
+            now_ns = feed(history, "gpu/utilization_ratio", np.ones(100), of=gpu(number, f"h{host}"))
+    began = time.perf_counter()
+    outcomes = evaluate(parse("step_seconds > 2 and mean(gpu/utilization_ratio, 1m) < 0.5"), history, now_ns)
+    assert len(outcomes) == 64 * 8 * 8
+    assert time.perf_counter() - began < 2.0
+
+
+@given(
+    st.sampled_from(OVER_A_WINDOW),
+    st.lists(st.floats(), min_size=1, max_size=300),
+    st.sampled_from(["10 points", "1m", "1h"]),
+)
+def test_no_values_whatever_make_a_function_fail(function, values, window):
+    history = History()
+    now_ns = feed(history, "x", values)
+    [outcome] = evaluate(parse(f"{function}(x, {window}) > 1"), history, now_ns)
+    assert outcome.is_true in (True, False, None)

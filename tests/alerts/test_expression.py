@@ -1,0 +1,252 @@
+"""The language of conditions: what can be written, what it means, and what is said of mistakes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stepscope.alerts.expression import FUNCTIONS, OVER_A_WINDOW, STATUSES, doubts, parse, parse_window
+from stepscope.alerts.tree import (
+    Arithmetic,
+    Baseline,
+    Comparison,
+    Logic,
+    Name,
+    Negative,
+    Not,
+    Number,
+    Of,
+    Reach,
+    StatusIs,
+    Window,
+    Windowed,
+)
+from stepscope.errors import ConfigError
+
+KEYS = [
+    "loss",
+    "gpu/temperature_celsius",
+    "val.loss",
+    "or",
+    "status",
+    "top-1 acc",
+    "a`b",
+    "layer/0",
+    "max",
+    "é",
+]
+
+
+def complaint_about(text):
+    with pytest.raises(ConfigError) as caught:
+        parse(text)
+    return str(caught.value)
+
+
+def pointed_at(text):
+    """What is said of a condition, and the part of it the caret is under."""
+    said, line, caret = complaint_about(text).splitlines()
+    return said, line[caret.index("^") :]
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("p50(step_seconds, 2m) > 1.5 * baseline", "median(step_seconds, 2m) > 1.5 * baseline(step_seconds)"),
+        ("1.5 * baseline < avg(loss, 100 steps)", "1.5 * baseline(loss) < mean(loss, 100 points)"),
+        ("not a>1 and b>2 or c>3", "not (a > 1) and b > 2 or c > 3"),
+        ("not (a > 1 and b > 2)", "not (a > 1 and b > 2)"),
+        ("a > 1 and (b > 2 or c > 3)", "a > 1 and (b > 2 or c > 3)"),
+        ("a - (b - c) == -d", "a - (b - c) == -d"),
+        ("(a + b) * c / (d / e) != 0", "(a + b) * c / (d / e) != 0"),
+        ("`top-1 acc` < 90%", "`top-1 acc` < 0.9"),
+        ("memory/used_bytes > 16GiB", "memory/used_bytes > 17179869184"),
+        ("phase/data_seconds >= 2ms", "phase/data_seconds >= 0.002"),
+        ("val.loss > 1e-3", "val.loss > 0.001"),
+        ("loss|train/loss > 5", "loss|train/loss > 5"),
+        ("'crashed' != status", 'status != "crashed"'),
+        ("max(a, 2, -b) > min(c, 30s)", "max(a, 2, -b) > min(c, 30s)"),
+        ("age(loss) > 90s and last(loss) > 1", "age(loss) > 90 and last(loss) > 1"),
+        ("loss / 2 > 1 and loss /2 > 1 and (loss)/2 > 1", "loss / 2 > 1 and loss / 2 > 1 and loss / 2 > 1"),
+        ("mean(x, 90s) > 0 and mean(x, 7200s) > 0", "mean(x, 90s) > 0 and mean(x, 2h) > 0"),
+        ("\n  loss\n  > 2\n", "loss > 2"),
+        ("points > 5 and x > 2 or y > 3", "points > 5 and x > 2 or y > 3"),
+    ],
+)
+def test_a_condition_is_written_out_in_one_way(text, canonical):
+    assert str(parse(text)) == canonical
+    assert parse(canonical) == parse(text)
+
+
+def test_a_slash_between_name_characters_belongs_to_the_name():
+    assert parse("phase/data_seconds > 1").keys == ("phase/data_seconds",)
+    assert parse("data_seconds / step_seconds > 1").keys == ("data_seconds", "step_seconds")
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "where"),
+    [
+        ("loss >", "Expected a number, a metric name or a function, not the end.", ""),
+        ("loss = 3", "'=' has no meaning here: write == to compare.", "= 3"),
+        ("(loss > 3", "Expected a closing parenthesis, not the end.", ""),
+        ("loss > 3)", "Expected and, or, or the end, not ')'.", ")"),
+        ("meen(loss, 2m) > 1", "There is no function 'meen'; did you mean mean?", "meen(loss, 2m) > 1"),
+        ("median(loss) > 1", "Expected a comma and a window, as in median(loss, 2m), not ')'.", ") > 1"),
+        ("median(loss, 3) > 1", "Expected a window such as 2m or 100 points, not '3'.", "3) > 1"),
+        ("mean(2, 3s) > 1", "Expected a metric name, not '2'.", "2, 3s) > 1"),
+        ("abs(a, b) > 1", "abs takes one number.", "abs(a, b) > 1"),
+        (
+            "max(a) > 1",
+            "max takes a metric and a window, as in max(loss, 2m), or several numbers.",
+            "max(a) > 1",
+        ),
+        ("mean(a, 1.5 points) > 1", "A window has 1 to 100,000 points.", "1.5 points) > 1"),
+        ("mean(a, 8d) > 1", "A window is longer than 0 and at most 604800s.", "8d) > 1"),
+        ("a > 5 points", "A number of points is a window: the second argument of a function.", "5 points"),
+        ("1 < x < 3", "Join two comparisons by and: 1 < x and x < 5.", "< 3"),
+        ("a > 1 and b", "Expected a condition, not a number: compare it, as in loss > 2.", "b"),
+        ("(a > 1) + 2 > 3", "Expected a number, not a condition.", "(a > 1) + 2 > 3"),
+        ("loss > 9e999", "This number is too large.", "9e999"),
+        ('status == "crashd"', "'crashd' is no status; did you mean 'crashed'?", '"crashd"'),
+        ("status == 3", "Expected status on one side and a text in quotes on the other, not '3'.", "3"),
+        ("loss > `", "'`' has no meaning here: a name in backquotes needs a second backquote.", "`"),
+        (
+            "baseline > 1",
+            (
+                "baseline alone needs one metric on the other side of its comparison; "
+                "say which, as in baseline(loss)."
+            ),
+            "baseline > 1",
+        ),
+    ],
+)
+def test_a_mistake_is_pointed_at_and_told_what_was_expected(text, said, where):
+    assert pointed_at(text) == (said, where)
+
+
+def test_a_division_without_spaces_is_explained():
+    said, where = pointed_at("loss/2 > 1")
+    assert where == "/2 > 1"
+    assert "To divide, write loss / 2; if it is a name, put it in backquotes." in said
+    assert parse("`loss/2` > 1").keys == ("loss/2",)
+
+
+def test_an_unknown_unit_is_told_those_there_are():
+    said, where = pointed_at("memory/used_bytes > 5 Gib")
+    assert where == "Gib"
+    assert "GiB" in said
+
+
+def test_a_metric_nobody_knows_is_doubted():
+    known = ["phase/data_seconds", "step_seconds", "loss"]
+    assert doubts(parse("loss > 1 and step_second > 2"), known) == [
+        "There is no metric 'step_second'; did you mean 'step_seconds'?"
+    ]
+    [joined] = doubts(parse("phase/data_seconds/step_seconds > 0.5"), known)
+    assert joined.endswith("to divide, put spaces around the slash: phase/data_seconds / step_seconds.")
+    assert doubts(parse("loss|train/loss > 1"), known) == []
+
+
+def test_a_long_condition_is_shown_around_its_mistake():
+    text = "loss > 1 or " * 40 + "loss ? 1" + " or loss > 1" * 40
+    _, where = pointed_at(text)
+    assert where.startswith("? 1")
+    assert all(len(line) < 100 for line in complaint_about(text).splitlines())
+
+
+def test_what_is_too_long_or_too_deep_is_refused():
+    assert "at most 2,000 characters" in complaint_about("x > 1" + " " * 2000)
+    assert "at most 50 parts deep" in complaint_about("(" * 51 + "x > 1" + ")" * 51)
+    assert "at most 50 parts deep" in complaint_about("-" * 60 + "x > 1")
+    assert "at most 50 parts deep" in complaint_about("x" + " + x" * 60 + " > 1")
+    assert parse("(" * 50 + "x > 1" + ")" * 50) == parse("x > 1")
+
+
+def test_the_longest_window_of_each_metric_is_known():
+    found = parse("mean(a, 2m) > mean(a, 50 points) and a > baseline and delta(b|c, 500ms) > 0").reach()
+    assert found == {"a": Reach(120.0, 50), "b": Reach(0.5, 1), "c": Reach(0.5, 1)}
+
+
+def test_a_window_stands_alone_where_a_rule_says_how_long():
+    assert parse_window("100 steps") == Window(points=100)
+    assert parse_window("1.5m") == Window(seconds=90.0)
+    for wrong in ("", "5", "5 GiB", "2m 3s", "loss"):
+        with pytest.raises(ConfigError):
+            parse_window(wrong)
+
+
+def test_equal_conditions_are_one_in_a_set():
+    assert len({parse("loss>2"), parse("loss > 2.0"), parse("loss > 3")}) == 2
+
+
+names = st.builds(
+    Name, st.lists(st.sampled_from(KEYS) | st.text(min_size=1), min_size=1, max_size=3).map(tuple)
+)
+windows = st.builds(Window, seconds=st.floats(1e-9, 604800)) | st.builds(
+    Window, points=st.integers(1, 100_000)
+)
+leaves = (
+    st.builds(Number, st.floats(0, allow_infinity=False, allow_nan=False).map(abs))
+    | names
+    | st.builds(Windowed, st.sampled_from(OVER_A_WINDOW), names, windows)
+    | st.builds(Windowed, st.sampled_from(["age", "last"]), names)
+    | st.builds(Baseline, names)
+)
+numbers = st.recursive(
+    leaves,
+    lambda part: (
+        st.builds(Negative, part)
+        | st.builds(Arithmetic, st.sampled_from("+-*/"), part, part)
+        | st.builds(Of, st.just("abs"), st.tuples(part))
+        | st.builds(Of, st.sampled_from(["min", "max"]), st.lists(part, min_size=2, max_size=3).map(tuple))
+    ),
+    max_leaves=8,
+)
+truths = st.recursive(
+    st.builds(Comparison, st.sampled_from(["<", "<=", ">", ">=", "==", "!="]), numbers, numbers)
+    | st.builds(StatusIs, st.sampled_from(["==", "!="]), st.sampled_from(STATUSES)),
+    lambda part: st.builds(Not, part) | st.builds(Logic, st.sampled_from(["and", "or"]), part, part),
+    max_leaves=6,
+)
+
+
+@given(truths)
+def test_what_is_written_out_reads_as_the_same_tree(tree):
+    if len(str(tree)) <= 2000 and tree.depth <= 25:
+        assert parse(str(tree)) == tree
+
+
+SIGNS = [
+    "(",
+    ")",
+    ",",
+    "<",
+    ">=",
+    "==",
+    "+",
+    "-",
+    "*",
+    "/",
+    "|",
+    "1",
+    "1e9",
+    "90%",
+    "3GiB",
+    "2m",
+    "`",
+    "\x00",
+]
+WORDS = ["status", "baseline", "and", "or", "not", "`x y`", '"crashed"', "5 points", " "]
+words = st.sampled_from([*FUNCTIONS, *KEYS[:3], *SIGNS, *WORDS])
+
+
+@given(
+    st.text(max_size=60)
+    | st.lists(words, max_size=30).map(" ".join)
+    | st.lists(words, max_size=30).map("".join)
+)
+def test_any_text_is_read_or_refused_as_a_mistake(text):
+    try:
+        tree = parse(text)
+    except ConfigError:
+        return
+    assert parse(str(tree)) == tree

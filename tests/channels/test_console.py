@@ -1,0 +1,61 @@
+"""The console channel."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+
+import pytest
+
+from stepscope.alerts import message
+from stepscope.channels.base import DeliveryError
+from stepscope.channels.console import ConsoleChannel
+from tests.channels.notices import notice
+
+
+def test_the_text_goes_to_standard_error_without_colour_where_that_is_a_file(capsys):
+    ConsoleChannel().send(notice())
+    assert capsys.readouterr().err == message.text(notice()) + "\n"
+
+
+@pytest.mark.parametrize(("kind", "colour"), [("firing", "1;31"), ("resolved", "32")])
+def test_the_first_line_is_coloured_on_a_terminal(monkeypatch, kind, colour):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert on_a_terminal(kind).startswith(f"\x1b[{colour}m")
+
+
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_nothing_is_coloured_where_that_is_not_wanted(monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    assert "\x1b" not in on_a_terminal("firing")
+
+
+def on_a_terminal(kind: str) -> str:
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w", encoding="utf-8") as stream:
+        ConsoleChannel(_stream=stream).send(notice(kind=kind))
+        shown = os.read(ours, 10_000).decode()
+    os.close(ours)
+    return shown
+
+
+def test_a_stream_without_our_characters_gets_the_rest():
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    ConsoleChannel(_stream=stream).send(notice())
+    assert b"recent: ?????" in stream.buffer.getvalue()
+
+
+def test_a_closed_stream_is_a_delivery_error():
+    stream = io.StringIO()
+    stream.close()
+    with pytest.raises(DeliveryError, match="closed"):
+        ConsoleChannel(_stream=stream).send(notice())
+
+
+def test_a_process_without_standard_error_is_told_so(monkeypatch):
+    monkeypatch.setattr("sys.stderr", None)
+    with pytest.raises(DeliveryError, match="no standard error") as raised:
+        ConsoleChannel().send(notice())
+    assert raised.value.is_final

@@ -1,0 +1,237 @@
+"""The mail channel against a real server."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections import Counter
+from dataclasses import replace
+from email import message_from_bytes, policy
+
+import pytest
+
+from stepscope.alerts import message
+from stepscope.alerts.mail_message import mail_message
+from stepscope.channels.base import DeliveryError
+from stepscope.channels.mail import MailChannel
+from stepscope.errors import ConfigError
+from tests.channels.mail_server import PASSWORD, USER, mailbox
+from tests.channels.notices import INJECTIONS, TOLD, notice
+
+PEOPLE = ["ann@example.com", "bob@example.com"]
+HEADERS = {"From", "To", "Subject", "Date", "Message-ID", "In-Reply-To", "References", "Auto-Submitted"} | {
+    "Content-Type",
+    "Content-Transfer-Encoding",
+    "MIME-Version",
+}
+
+
+@pytest.fixture
+def guarded(certificate):
+    with mailbox(starttls=certificate.server) as box:
+        yield box
+
+
+@pytest.fixture
+def open_box():
+    with mailbox() as box:
+        yield box
+
+
+def with_login(box, certificate, **changes):
+    options = {"user": USER, "password": PASSWORD, "ca_file": str(certificate.file), "port": box.port}
+    return MailChannel(
+        host="127.0.0.1", sender="stepscope@example.com", recipients=PEOPLE, **options | changes
+    )
+
+
+def without_login(port, **changes):
+    options = {"security": "none", "port": port, "sender": "stepscope@example.com", "recipients": PEOPLE}
+    return MailChannel(host="127.0.0.1", **options | changes)
+
+
+def test_one_well_formed_mail_arrives_over_starttls_with_a_login(guarded, certificate):
+    with_login(guarded, certificate).send(notice())
+    [envelope], [mail] = guarded.envelopes, guarded.mails
+    assert guarded.was_encrypted == [True]
+    assert guarded.logins == [USER]
+    assert envelope.mail_from == "stepscope@example.com"
+    assert envelope.rcpt_tos == PEOPLE
+    assert set(mail.keys()) - {"X-Peer", "X-MailFrom", "X-RcptTo"} == HEADERS
+    assert mail["From"] == "stepscope@example.com"
+    assert mail["To"] == "ann@example.com, bob@example.com"
+    assert mail["Subject"] == "[CRITICAL] mnist-baseline: The loss is NaN."
+    assert mail["Date"] == "Thu, 01 Jan 2026 00:00:00 +0000"
+    assert mail["Auto-Submitted"] == "auto-generated"
+    assert mail.get_content_type() == "text/plain"
+    assert mail.get_content().replace("\r\n", "\n") == message.text(notice())
+    assert not mail.defects
+
+
+def test_one_mail_arrives_over_a_connection_that_is_encrypted_from_the_start(certificate):
+    with mailbox(tls=certificate.server) as box:
+        with_login(box, certificate, security="tls", user="", password="").send(notice())
+        assert len(box.mails) == 1
+
+
+def test_every_attempt_has_the_same_id_and_another_notice_another(open_box):
+    channel = without_login(open_box.port)
+    for one in (notice(), notice(), notice(id="notice-8")):
+        channel.send(one)
+    first, again, other = [mail["Message-ID"] for mail in open_box.mails]
+    assert first == again != other
+    assert first.endswith("@example.com>")
+
+
+def test_what_is_over_is_shown_beneath_what_was_wrong():
+    other = replace(TOLD, rule="slow", severity="info")
+
+    def threads(*alerts, **changes):
+        mail = mail_message(notice(alerts=alerts, **changes), "a@example.com", PEOPLE)
+        return mail["In-Reply-To"], set(mail["References"].split())
+
+    parent, references = threads(TOLD, other)
+    assert threads(TOLD, id="notice-8", kind="resolved") == (parent, {parent})
+    assert threads(other, id="notice-9", kind="resolved")[1] < references
+    assert threads(TOLD, run_id="run-2")[0] != parent
+
+
+def test_a_test_without_alerts_belongs_to_no_thread():
+    mail = mail_message(notice(kind="test", alerts=()), "a@example.com", PEOPLE)
+    assert (mail["References"], mail["In-Reply-To"]) == (None, None)
+
+
+@pytest.mark.parametrize("text", INJECTIONS)
+@pytest.mark.parametrize("place", ["run", "rule", "message"])
+def test_no_name_adds_a_header_or_a_recipient(place, text):
+    told = notice(**{place: text})
+    mail = mail_message(told, "a@example.com", PEOPLE)
+    content = mail.as_bytes()
+    parsed = message_from_bytes(content, policy=policy.default)
+    assert Counter(parsed.keys()) == Counter(HEADERS)
+    assert parsed["To"] == ", ".join(PEOPLE)
+    assert len(parsed["Subject"]) <= 200
+    assert not [line for line in content.split(b"\r\n") if len(line) > 998 or b"\n" in line or b"\r" in line]
+    assert parsed.get_content().replace("\r\n", "\n") == message.text(told)
+
+
+def test_names_of_the_corpus_arrive_as_one_mail_each(open_box):
+    channel = without_login(open_box.port)
+    for text in INJECTIONS:
+        channel.send(notice(run=text, rule=text, message=text, host=text, project=text))
+    assert len(open_box.envelopes) == len(INJECTIONS)
+    assert all(envelope.rcpt_tos == PEOPLE for envelope in open_box.envelopes)
+    assert all(len(mail.get_all("Subject")) == 1 for mail in open_box.mails)
+    assert all(mail["Bcc"] is None for mail in open_box.mails)
+
+
+def test_a_refused_recipient_is_named_and_alone_tried_again(open_box):
+    open_box.refuses = {"bob@example.com": "451 4.7.1 try later"}
+    channel = without_login(open_box.port)
+    with pytest.raises(DeliveryError, match=r"refused bob@example.com \(451 4.7.1 try later\)") as raised:
+        channel.send(notice())
+    assert not raised.value.is_final
+    open_box.refuses = {}
+    channel.send(notice())
+    assert [envelope.rcpt_tos for envelope in open_box.envelopes] == [
+        ["ann@example.com"],
+        ["bob@example.com"],
+    ]
+
+
+@pytest.mark.parametrize("everybody", [True, False])
+def test_a_recipient_who_does_not_exist_is_final(open_box, everybody):
+    open_box.refuses = {"bob@example.com": "550 5.1.1 no such user"}
+    if everybody:
+        open_box.refuses["ann@example.com"] = "550 5.1.1 no such user"
+    with pytest.raises(DeliveryError, match="bob@example.com") as raised:
+        without_login(open_box.port).send(notice())
+    assert raised.value.is_final
+    assert ("ann@example.com" in str(raised.value)) == everybody
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_final"), [("554 5.7.1 is spam", True), ("452 4.3.1 disk full", False)]
+)
+def test_the_reply_of_the_server_says_whether_to_try_again(open_box, answer, is_final):
+    open_box.answer = answer
+    with pytest.raises(DeliveryError, match=answer) as raised:
+        without_login(open_box.port).send(notice())
+    assert raised.value.is_final == is_final
+
+
+def test_a_wrong_password_is_final_and_not_repeated(guarded, certificate):
+    with pytest.raises(DeliveryError, match=r"refused the user or the password \(535\)") as raised:
+        with_login(guarded, certificate, password="canary-wrong").send(notice())
+    assert raised.value.is_final
+    assert "canary" not in str(raised.value)
+    assert guarded.mails == []
+
+
+def test_nothing_is_sent_to_a_server_whose_certificate_nobody_trusts(guarded, certificate):
+    with pytest.raises(DeliveryError, match="no certificate to trust"):
+        with_login(guarded, certificate, ca_file="").send(notice())
+    assert (guarded.logins, guarded.mails) == ([], [])
+
+
+def test_nothing_is_sent_to_a_server_that_offers_no_encryption(open_box, certificate):
+    with pytest.raises(DeliveryError, match="does not offer the encryption") as raised:
+        with_login(open_box, certificate).send(notice())
+    assert raised.value.is_final
+    assert (open_box.logins, open_box.mails) == ([], [])
+
+
+def test_a_server_that_does_not_answer_is_given_up_on():
+    expected = pytest.raises(DeliveryError, match="did not answer within 0.1 s")
+    with socket.create_server(("127.0.0.1", 0)) as silent, expected as raised:
+        without_login(silent.getsockname()[1], timeout_s=0.1).send(notice())
+    assert not raised.value.is_final
+
+
+def test_a_server_that_hangs_up_may_be_tried_again():
+    with socket.create_server(("127.0.0.1", 0)) as rude:
+
+        def hang_up():
+            rude.accept()[0].close()
+
+        hanging_up = threading.Thread(target=hang_up)
+        hanging_up.start()
+        with pytest.raises(DeliveryError) as raised:
+            without_login(rude.getsockname()[1]).send(notice())
+        hanging_up.join()
+    assert not raised.value.is_final
+
+
+def test_a_server_that_is_not_there_may_come_back():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(DeliveryError, match="cannot be reached: Connection refused") as raised:
+        without_login(port).send(notice())
+    assert not raised.value.is_final
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"security": "ssl"}, r"security must be one of starttls, tls, none"),
+        ({"recipients": "ann@example.com"}, "recipients must be a list"),
+        ({"recipients": ["ann@example.com\nBcc: x@example.com"]}, r"recipients\[0\] has a line break"),
+        ({"recipients": ["Ann <ann@example.com>"]}, "an address alone"),
+        ({"sender": "nobody"}, "sender must be an address alone"),
+        ({"user": "ann"}, "password is not set"),
+        ({"password": "canary"}, "user is not set"),
+        ({"user": "ann", "password": "canary"}, "would be sent without encryption"),
+        ({"port": 0}, "port must be a number from 1 to 65535"),
+        ({"security": "tls", "ca_file": "/nowhere.pem"}, "ca_file cannot be used"),
+        ({"security": "tls", "ca_file": __file__}, "ca_file cannot be used"),
+    ],
+)
+def test_what_is_wrong_with_an_option_is_said(wrong, said):
+    with pytest.raises(ConfigError, match=said) as raised:
+        without_login(wrong.pop("port", 25), **wrong)
+    assert "canary" not in str(raised.value)
+
+
+def test_a_password_may_go_unencrypted_where_that_is_allowed():
+    without_login(25, user="ann", password="canary", allow_plain_password=True)

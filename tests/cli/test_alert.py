@@ -1,0 +1,141 @@
+"""`stepscope alert`: what fires, what fired, who was told; silences, tests of channels, checks of rules."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import stepscope
+from stepscope.alerts.silences import Silences
+from stepscope.cli.main import main
+
+
+@pytest.fixture
+def store(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("STEPSCOPE_DIR", str(folder))
+    monkeypatch.setenv("COLUMNS", "120")
+    with stepscope.TrainingMonitor({"agent": {"interval_s": 0.1}}, run="diverged") as monitor:
+        monitor.log_training_step(loss=float("nan"))
+    return folder
+
+
+@pytest.mark.usefixtures("store")
+def test_history_has_the_alert_with_its_run_and_message(capsys) -> None:
+    assert main(["alert", "history"]) == 0
+    out = capsys.readouterr().out
+    assert "critical" in out
+    assert "diverged" in out
+    assert "nonfinite_loss: The loss is not a finite number" in out
+
+
+@pytest.mark.usefixtures("store")
+def test_history_as_json_has_who_was_told(capsys) -> None:
+    assert main(["alert", "history", "diverged", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [alert["rule"] for alert in found["alerts"]] == ["nonfinite_loss"]
+    assert [notice["channel"] for notice in found["notices"]] == ["console"]
+
+
+@pytest.mark.usefixtures("store")
+def test_nothing_fires_after_a_run_has_ended(capsys) -> None:
+    assert main(["alert", "list"]) == 0
+    assert "No alert fires." in capsys.readouterr().err
+
+
+def test_rules_that_hold_here_are_listed_with_their_conditions(capsys) -> None:
+    assert main(["alert", "list", "--rules", "--json"]) == 0
+    rules = {rule["name"]: rule for rule in json.loads(capsys.readouterr().out)}
+    assert rules["stalled"]["when"] == 'status == "stalled"'
+    assert rules["nonfinite_loss"]["severity"] == "critical"
+
+
+def test_a_silence_is_made_listed_and_ended(store: Path, capsys) -> None:
+    assert main(["alert", "silence", "gpu_*", "--run", "diverged", "--for", "2h", "--reason", "known"]) == 0
+    [silence] = Silences(store).read().silences
+    assert (silence.rule, silence.run, silence.reason) == ("gpu_*", "diverged", "known")
+    assert silence.until_ns - time.time_ns() == pytest.approx(7200e9, rel=0.01)
+    capsys.readouterr()
+    assert main(["alert", "list"]) == 0
+    assert f"silence {silence.id}: gpu_* in diverged until " in capsys.readouterr().out
+    assert main(["alert", "unsilence", silence.id]) == 0
+    assert Silences(store).read().silences == ()
+    assert main(["alert", "unsilence", silence.id]) == 1
+    assert "There is no silence" in capsys.readouterr().err
+
+
+def test_an_alert_is_acknowledged_by_its_number(store: Path, capsys) -> None:
+    assert main(["alert", "ack", "1"]) == 0
+    assert Silences(store).read().acknowledged == {1}
+    assert main(["alert", "ack", "99"]) == 1
+    assert "There is no alert 99" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", ["2", "h", "1.h", "2w"])
+def test_a_time_that_is_none_is_refused(given: str, capsys) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["alert", "silence", "x", "--for", given])
+    assert left.value.code == 2
+    assert "such as 30m" in capsys.readouterr().err
+
+
+def test_a_channel_is_tried_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "stepscope.yaml").write_text(
+        f"alerts: {{channels: {{log_file: {{path: {tmp_path}/alerts.jsonl}}}}}}\n"
+    )
+    assert main(["alert", "test", "log_file"]) == 0
+    assert json.loads((tmp_path / "alerts.jsonl").read_text())["kind"] == "test"
+    assert f"Sent to {tmp_path}/alerts.jsonl." in capsys.readouterr().err
+    assert main(["alert", "test", "log_fil"]) == 1
+    assert "did you mean 'log_file'?" in capsys.readouterr().err
+
+
+def test_a_channel_that_does_not_get_through_fails_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "stepscope.yaml").write_text("alerts: {channels: {webhook: {url: 'http://127.0.0.1:1/x'}}}\n")
+    assert main(["alert", "test", "webhook"]) == 1
+    said = capsys.readouterr().err
+    assert "127.0.0.1" in said
+    assert "/x" not in said
+
+
+def test_a_rule_file_is_checked_and_the_place_of_a_mistake_shown(tmp_path: Path, capsys) -> None:
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text("alerts: {rules: [{name: slow, when: 'p50(step_seconds, 2m) > 1.5 * baseline'}]}\n")
+    bad.write_text("alerts: {rules: [{name: slow, when: 'p50(step_seconds, 2m) >> 1'}]}\n")
+    assert main(["alert", "check", str(good)]) == 0
+    assert "fine, 1 rules of its own" in capsys.readouterr().out
+    assert main(["alert", "check", str(bad)]) == 1
+    said = capsys.readouterr().err
+    assert "slow" in said
+    assert "^" in said
+
+
+def test_a_command_that_succeeds_with_a_critical_alert_exits_with_three(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.setenv("STEPSCOPE_DIR", str(folder))
+    code = "import stepscope\nwith stepscope.TrainingMonitor() as m: m.log({'loss': float('%s')})"
+    command = ["run", "--store", str(folder), "--fail-on", "critical", "--", sys.executable, "-c"]
+    assert main([*command, code % "nan"]) == 3
+    assert "critical: nonfinite_loss" in capsys.readouterr().err
+    assert main([*command, code % "1"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"rules": [{"name": "x", "when": "loss >"}]}, "x"),
+        ({"disabled": ["nonfinite_los"]}, "did you mean 'nonfinite_loss'?"),
+        ({"quiet_hours": "late"}, "22:00-07:00"),
+    ],
+)
+def test_a_monitor_refuses_rules_that_make_no_sense(settings: dict, said: str) -> None:
+    with pytest.raises(stepscope.errors.ConfigError, match=said.replace("?", r"\?")):
+        stepscope.TrainingMonitor({"alerts": settings})
