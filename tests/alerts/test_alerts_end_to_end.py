@@ -247,6 +247,24 @@ def test_alerts_of_a_run_are_in_the_store_when_it_has_ended(folder: Path, settin
     assert alert["resolved_ns"] is not None
 
 
+def test_a_function_is_asked_about_the_last_row_of_a_run_too(folder: Path, settings: Path) -> None:
+    with stepscope.TrainingMonitor(str(settings), run="r", directory=folder) as monitor:
+        monitor.alert_system.add_alert_rule("own", lambda metrics: metrics["val/loss"] > 2, "critical")
+        monitor.log({"val/loss": 3.0})
+    assert [one["rule"] for one in stepscope.open_store(folder).run("r").alerts()] == ["own"]
+
+
+def test_a_failing_function_is_said_once_and_the_training_goes_on(
+    folder: Path, settings: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with stepscope.TrainingMonitor(str(settings), run="r", directory=folder) as monitor:
+        monitor.alert_system.add_alert_rule("odd", lambda metrics: 1 / 0)
+        for _ in range(10):
+            monitor.log({"loss": 1.0})
+    assert len(stepscope.open_store(folder).run("r").series("loss")) == 10
+    assert caplog.text.count("The condition of the rule 'odd' failed") == 1
+
+
 def test_alerts_that_are_switched_off_stay_silent(tmp_path: Path, folder: Path) -> None:
     path = tmp_path / "off.yaml"
     path.write_text("alerts: {disabled: [nonfinite_loss]}\n")

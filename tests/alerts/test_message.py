@@ -152,6 +152,7 @@ def test_the_fields_for_programs_are_these():
         "message": "The loss is NaN.",
         "since": "2025-12-31T23:48:00Z",
         "key": "train/loss",
+        "quantity": "",
         "value": "NaN",
         "threshold": 2.0,
         "step": 1200,

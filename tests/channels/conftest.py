@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ssl
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import trustme
 
 from tests.channels.loopback import Receiver, receiver
 
@@ -18,12 +18,14 @@ class Certificate:
     """Made for these tests; nobody but they trusts it."""
 
     file: Path
-    key: Path
+    """That of the authority, which is to be trusted."""
+    chain: Path
+    """Key and certificate of the server."""
 
     @property
     def server(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self.file, self.key)
+        context.load_cert_chain(self.chain)
         return context
 
     def trusting(self) -> ssl.SSLContext:
@@ -34,21 +36,11 @@ class Certificate:
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     """For localhost and the name hooks.example."""
     folder = tmp_path_factory.mktemp("certificate")
-    made = Certificate(folder / "certificate.pem", folder / "key.pem")
-    names = "subjectAltName=DNS:localhost,DNS:hooks.example,IP:127.0.0.1"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-    ]
-    command += ["-days", "2", "-subj", "/CN=localhost", "-addext", names]
-    command += ["-keyout", str(made.key), "-out", str(made.file)]
-    subprocess.run(command, check=True, capture_output=True)
+    made = Certificate(folder / "authority.pem", folder / "server.pem")
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(made.file))
+    issued = authority.issue_cert("localhost", "hooks.example", "127.0.0.1")
+    issued.private_key_and_cert_chain_pem.write_to_path(str(made.chain))
     return made
 
 

@@ -10,6 +10,7 @@ from email import message_from_bytes, policy
 
 import pytest
 
+import stepscope
 from stepscope.alerts import message
 from stepscope.alerts.mail_message import mail_message
 from stepscope.channels.base import DeliveryError
@@ -235,3 +236,36 @@ def test_what_is_wrong_with_an_option_is_said(wrong, said):
 
 def test_a_password_may_go_unencrypted_where_that_is_allowed():
     without_login(25, user="ann", password="canary", allow_plain_password=True)
+
+
+def test_the_agent_sends_one_mail_for_one_alert_and_threads_its_end_with_it(
+    guarded, certificate, folder, monkeypatch, until
+):
+    monkeypatch.setenv("MAIL_PASSWORD", PASSWORD)
+    mail = {
+        "host": "127.0.0.1",
+        "port": guarded.port,
+        "user": USER,
+        "password": {"env": "MAIL_PASSWORD"},
+        "sender": "stepscope@example.com",
+        "recipients": PEOPLE,
+        "ca_file": str(certificate.file),
+    }
+    rules = [{"name": "high", "when": "loss > 2", "message": "Loss {loss:.1f}"}]
+    settings = {
+        "agent": {"interval_s": 0.1},
+        "alerts": {"rules": rules, "channels": {"console": {"enabled": False}, "mail": mail}},
+    }
+    with stepscope.TrainingMonitor(settings, run="r", directory=folder) as monitor:
+        for _ in range(20):
+            monitor.log({"loss": 3.0})
+        until(lambda: guarded.mails)
+        monitor.log({"loss": 1.0})
+        until(lambda: len(guarded.mails) == 2)
+    first, second = guarded.mails
+    assert first["Subject"] == "[WARNING] r: Loss 3.0"
+    assert second["Subject"].startswith("[resolved WARNING] r:")
+    assert first["References"] == second["References"]
+    assert PASSWORD.encode() not in b"".join(
+        path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    )

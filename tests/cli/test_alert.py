@@ -29,7 +29,8 @@ def test_history_has_the_alert_with_its_run_and_message(capsys) -> None:
     out = capsys.readouterr().out
     assert "critical" in out
     assert "diverged" in out
-    assert "nonfinite_loss: The loss is not a finite number" in out
+    assert "nonfinite_loss" in out
+    assert "\n    The loss is not a finite number" in out
 
 
 @pytest.mark.usefixtures("store")

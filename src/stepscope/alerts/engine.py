@@ -191,6 +191,7 @@ class Engine:
             "host": change.subject.host,
             "device": change.subject.device,
             "key": told.key,
+            "quantity": told.quantity,
             "value": _json_number(told.value),
             "threshold": _json_number(told.threshold),
             "step": told.step,

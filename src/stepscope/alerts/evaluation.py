@@ -47,6 +47,8 @@ class Outcome:
     """The other side."""
     key: str = ""
     """The metric to show; empty where the condition names none."""
+    quantity: str = ""
+    """What the value is of; empty where that is the metric itself."""
     recent: tuple[float, ...] = ()
     """Its last values, up to twenty, oldest first."""
     step: int | None = None
@@ -63,6 +65,15 @@ def evaluate(
         _Judge(history, subject, now_ns, status).outcome(expression)
         for subject in subjects_of(expression, history)
     ]
+
+
+def _written(side: Expression, key: str) -> str:
+    """A side of a comparison as people read it: of several names for a metric, the one that it has."""
+    text = str(side)
+    for name, _ in side.names():
+        if key in name.either:
+            text = text.replace(str(name), key)
+    return text
 
 
 class _Verdict(NamedTuple):
@@ -87,6 +98,7 @@ class _Judge:
             return Outcome(
                 verdict.is_true, **labels, value=verdict.value, threshold=verdict.threshold, key=key
             )
+        quantity = "" if verdict.side is None else _written(verdict.side, key)
         step = int(recent.steps[-1])
         return Outcome(
             verdict.is_true,
@@ -94,6 +106,7 @@ class _Judge:
             value=verdict.value,
             threshold=verdict.threshold,
             key=key,
+            quantity="" if quantity == key else quantity,
             recent=spark(recent),
             step=step or None,
             points=recent.total,

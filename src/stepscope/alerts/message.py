@@ -173,13 +173,16 @@ def _what(told: Told, most: int) -> str:
 def _value(told: Told) -> str:
     if told.value is None:
         return ""
-    key = f"{one_line(told.key, MOST_NAME)} = " if told.key else ""
+    what = told.quantity or told.key
+    key = f"{one_line(what, MOST_NAME)} = " if what else ""
     threshold = "" if told.threshold is None else f", threshold {told.threshold:.5g}"
     return f"{key}{told.value:.5g}{threshold}"
 
 
 def _since(told: Told, notice: Notice, now_ns: int | None) -> str:
     until_ns = notice.at_ns if now_ns is None else now_ns
+    if until_ns - told.since_ns < 1_000_000_000:
+        return moment(told.since_ns)
     verb = "lasted" if notice.kind == "resolved" else "for"
     return f"{moment(told.since_ns)}, {verb} {lasting(until_ns - told.since_ns)}"
 
@@ -202,6 +205,7 @@ def _alert_fields(told: Told) -> dict[str, Any]:
         "message": one_line(told.message, MOST_SENTENCE),
         "since": moment(told.since_ns),
         "key": one_line(told.key, MOST_NAME),
+        "quantity": one_line(told.quantity, MOST_NAME),
         "value": _json_number(told.value),
         "threshold": _json_number(told.threshold),
         "step": told.step,

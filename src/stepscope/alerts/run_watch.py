@@ -114,7 +114,7 @@ class RunWatch:
         fields = alert.fields
         subject = Subject(fields.get("rank"), fields.get("host", ""), fields.get("device", ""))
         self._states[alert.rule, subject] = State(true_since_ns=alert.fired_ns, alert_id=alert.id)
-        known = ("key", "value", "threshold", "step", "advice")
+        known = ("key", "quantity", "value", "threshold", "step", "advice")
         told = {name: fields[name] for name in known if name in fields}
         self.open[alert.id] = (
             alert.rule,
@@ -162,6 +162,7 @@ class RunWatch:
             message=render(rule.message, values) if rule.message else _usual_message(rule, outcome),
             since_ns=since_ns,
             key=outcome.key,
+            quantity=outcome.quantity,
             value=outcome.value,
             threshold=outcome.threshold,
             step=outcome.step,
@@ -188,4 +189,4 @@ def _usual_message(rule: Rule, outcome: Outcome) -> str:
     if outcome.value is None:
         return f"{rule.name}: {rule.condition}" if rule.condition is not None else rule.name
     limit = "" if outcome.threshold is None else f", the limit {outcome.threshold:.6g}"
-    return f"{outcome.key or rule.name} is {outcome.value:.6g}{limit}."
+    return f"{outcome.quantity or outcome.key or rule.name} is {outcome.value:.6g}{limit}."

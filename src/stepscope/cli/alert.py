@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import textwrap
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -133,6 +134,7 @@ def _alerts(runs: Iterable[Run]) -> list[dict[str, Any]]:
 
 
 def _lines(alerts: list[dict[str, Any]]) -> list[str]:
+    """A line of figures for each, and under it what was told."""
     if not alerts:
         return []
     columns = [
@@ -140,10 +142,15 @@ def _lines(alerts: list[dict[str, Any]]) -> list[str]:
         Column("FIRED"),
         Column("FOR", right=True),
         Column("SEVERITY"),
-        Column("RUN"),
-        Column("WHAT", elastic=True),
+        Column("RULE"),
+        Column("RUN", elastic=True),
     ]
-    return table(columns, [_cells(one) for one in alerts], text.screen_width())
+    width = text.screen_width()
+    heading, *rows = table(columns, [_cells(one) for one in alerts], width)
+    lines = [heading]
+    for row, alert in zip(rows, alerts, strict=True):
+        lines += [row, *(f"    {line}" for line in textwrap.wrap(text.safe(alert["message"]), width - 4))]
+    return lines
 
 
 def _cells(alert: dict[str, Any]) -> list[str]:
@@ -154,8 +161,8 @@ def _cells(alert: dict[str, Any]) -> list[str]:
         text.moment(alert["fired_ns"] / 1e9),
         lasted,
         alert["severity"],
+        text.safe(alert["rule"]),
         text.safe(alert["run"]),
-        text.safe(f"{alert['rule']}: {alert['message']}"),
     ]
 
 

@@ -131,6 +131,8 @@ class TrainingMonitor(StepLog):
 
     def stop_monitoring(self, status: str = "finished", reason: str = "") -> None:
         """Ends the segment; when it returns, every point is in the store."""
+        if self._recording is not None:
+            self._recording.settle()
         recording, self._recording = self._recording, None
         if recording is None:
             return

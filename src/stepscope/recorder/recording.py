@@ -103,13 +103,17 @@ class Recording:
         if self._lazy_writer is None:
             return
         self._flush()
-        if self._alerts is not None:
-            self._alerts.judge()
         self.writer.close({"status": status, "reason": reason, "exit_code": exit_code})
         if self._last_words is not None:
             self._last_words.uninstall()
         if self._role != "worker":
             self._wait_for_store()
+
+    def settle(self) -> None:
+        """Waits for numbers on their way and judges them, while there can still be something to tell."""
+        self._flush()
+        if self._alerts is not None:
+            self._alerts.judge()
 
     def _flush(self) -> None:
         try:

@@ -27,6 +27,8 @@ class Told:
     """When it began."""
     key: str = ""
     """The metric it is about; empty where it is about none."""
+    quantity: str = ""
+    """What the value is of, such as `median(loss, 20 points)`; empty for the metric itself."""
     value: float | None = None
     threshold: float | None = None
     step: int | None = None
