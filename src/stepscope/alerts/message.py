@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.alerts.safe_text import one_line
 from stepscope.schema.alert import SEVERITIES
+from stepscope.sparkline import sparkline
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
 
     from stepscope.schema.alert import Kind, Notice, Told
 
@@ -25,7 +25,6 @@ MOST_TOLD = 10
 MOST_LISTED = 100
 """Alerts in the fields; text tells fewer of them."""
 
-LEVELS = "▁▂▃▄▅▆▇█"
 UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -120,22 +119,6 @@ def fields(notice: Notice) -> dict[str, Any]:
 def worst_first(notice: Notice) -> list[Told]:
     """The alerts of a notice in the order they are told."""
     return sorted(notice.alerts, key=lambda told: SEVERITIES.index(told.severity))
-
-
-def sparkline(values: Sequence[float]) -> str:
-    """A line of bars; what is not finite is a cross, what does not change is flat."""
-    known = [value for value in values if math.isfinite(value)]
-    low, high = (min(known), max(known)) if known else (0.0, 0.0)
-    # Halved first: the distance between the two largest floats is itself no float.
-    span = high / 2 - low / 2
-
-    def bar(value: float) -> str:
-        if not math.isfinite(value):
-            return "×"
-        share = (value / 2 - low / 2) / span if span > 0 else 0.0
-        return LEVELS[min(int(share * len(LEVELS)), len(LEVELS) - 1)]
-
-    return "".join(bar(value) for value in values)
 
 
 def moment(time_ns: int) -> str:

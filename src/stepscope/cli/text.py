@@ -11,6 +11,9 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from stepscope.sparkline import LEVELS
+from stepscope.sparkline import sparkline as bars
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -18,9 +21,6 @@ if TYPE_CHECKING:
 
 UNLIMITED = 100_000
 """The width when nobody looks: what is piped is not shortened."""
-
-ROUNDING = 1e-12
-"""Values that differ by less, as a share of the largest, are drawn alike."""
 
 _SEQUENCES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _BREAKS = re.compile(r"[\t\n\v\f\r\x1c-\x1f\x85\u2028\u2029]+")
@@ -32,7 +32,6 @@ _COLOURS = {
     "running": 36,
     "heading": 1, "faint": 2,
 }  # fmt: skip
-_LEVELS = "▁▂▃▄▅▆▇█"
 _PLAIN_LEVELS = "_.-~=+*#"
 
 
@@ -142,23 +141,8 @@ def bucket_heights(buckets: Buckets) -> list[float | None]:
 
 
 def sparkline(heights: Sequence[float | None]) -> str:
-    """A line of bars; None leaves a gap, NaN is a cross."""
-    levels, cross = (_LEVELS, "×") if can_print(_LEVELS) else (_PLAIN_LEVELS, "x")
-    known = [height for height in heights if height is not None and math.isfinite(height)]
-    low, high = (min(known), max(known)) if known else (0.0, 0.0)
-    # Halved first: the distance between the two largest floats is itself no float.
-    span = high / 2 - low / 2
-    varies = span > ROUNDING * max(abs(low), abs(high))
-
-    def bar(height: float | None) -> str:
-        if height is None:
-            return " "
-        if not math.isfinite(height):
-            return cross
-        share = (height / 2 - low / 2) / span if varies else 0.0
-        return levels[min(int(share * len(levels)), len(levels) - 1)]
-
-    return "".join(bar(height) for height in heights)
+    """A line of bars; None leaves a gap, NaN is a cross. Plain ones where the terminal has no others."""
+    return bars(heights) if can_print(LEVELS) else bars(heights, _PLAIN_LEVELS, "x")
 
 
 def can_print(text: str) -> bool:
