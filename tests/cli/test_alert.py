@@ -129,6 +129,19 @@ def test_a_command_that_succeeds_with_a_critical_alert_exits_with_three(
     assert main([*command, code % "1"]) == 0
 
 
+@pytest.mark.usefixtures("store")
+def test_a_metric_that_no_run_has_is_doubted_and_the_rule_still_fine(tmp_path: Path, capsys) -> None:
+    path = tmp_path / "rules.yaml"
+    path.write_text(
+        "alerts:\n  rules:\n    - {name: a, when: 'los > 1'}\n"
+        "    - {name: b, when: 'cpu/utilization_ratio > 0.9 and loss > 1'}\n"
+    )
+    assert main(["alert", "check", str(path)]) == 0
+    said = capsys.readouterr().err
+    assert "a: There is no metric 'los'; did you mean 'loss'?" in said
+    assert "b: " not in said
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [

@@ -11,7 +11,6 @@ from stepscope.schema.alert import SEVERITIES
 from stepscope.sparkline import sparkline
 
 if TYPE_CHECKING:
-
     from stepscope.schema.alert import Kind, Notice, Told
 
 VERSION = 1

@@ -9,8 +9,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stepscope import plugins
 from stepscope.alerts.defaults import check_rules, rules_of
 from stepscope.alerts.delivery import make_channel
+from stepscope.alerts.expression import doubts
+from stepscope.alerts.rule import rules_from
 from stepscope.alerts.silences import Silences
 from stepscope.cli import text
 from stepscope.cli.find import add_limit_argument, add_store_argument, near
@@ -20,6 +23,7 @@ from stepscope.config.find import settings_for
 from stepscope.config.load import load
 from stepscope.errors import ConfigError, NotFound
 from stepscope.reading import default_folder, open_store
+from stepscope.samplers.base import Sampler
 from stepscope.schema.alert import Notice, Told
 
 if TYPE_CHECKING:
@@ -30,6 +34,8 @@ if TYPE_CHECKING:
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 USUAL_HISTORY = 50
+NEWEST = 20
+"""So many runs are asked what they have logged."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,6 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     check = actions.add_parser("check", help="Check the alert rules of a settings file.")
     check.add_argument("file", metavar="RULES.yaml", help="settings file with a section `alerts`")
+    add_store_argument(check)
     check.set_defaults(act=_check)
 
 
@@ -228,9 +235,23 @@ def _check(options: argparse.Namespace) -> int:
     except ConfigError as error:
         text.say(f"{options.file}: {error}")
         return FAILED
+    for rule in rules_from(alerts.rules):
+        for doubt in doubts(rule.condition, _known_keys(options)) if rule.condition is not None else ():
+            text.say(f"{rule.name}: {doubt}")
     own = len(alerts.rules) + len(alerts.thresholds)
     text.emit([f"{options.file}: fine, {own} rules of its own and {len(rules) - own} usual ones"])
     return FINE
+
+
+def _known_keys(options: argparse.Namespace) -> set[str]:
+    """What samplers can read, and what the newest runs of the store have logged."""
+    samplers = [plugins.load("samplers", name, Sampler) for name in plugins.names("samplers")]  # type: ignore[type-abstract]  # only its members
+    known = {metric.key for sampler in samplers for metric in sampler.metrics}
+    try:
+        newest = open_store(options.store).runs()[-NEWEST:]
+    except NotFound:
+        return known
+    return known.union(info.key for run in newest for info in run.keys())
 
 
 def _folder(options: argparse.Namespace) -> Path:

@@ -70,7 +70,7 @@ class DeviceClock:
         self._base_ns = 0
         self._base_at_ms = 0.0
         self._spent_ns = 0
-        self._usual_cost_ns = 100_000.0
+        self._usual_cost_ns = 400_000.0
         self._chosen_ns = 0
         self._stride = 0
         self._rate = 1.0

@@ -39,7 +39,6 @@ class HostNow:
 
     cpu_ratio: float | None
     iowait_ratio: float | None
-    load: float | None
     memory_used_bytes: float | None
     memory_total_bytes: float | None
     disk_read: float | None
@@ -86,7 +85,6 @@ class MachineNow:
         return HostNow(
             cpu_ratio=figures.get("cpu/utilization_ratio"),
             iowait_ratio=figures.get("cpu/iowait_ratio"),
-            load=figures.get("cpu/load_1m"),
             memory_used_bytes=figures.get("memory/used_bytes"),
             memory_total_bytes=figures.get("memory/total_bytes"),
             disk_read=figures.get("disk/read_bytes_per_second"),
