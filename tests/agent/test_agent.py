@@ -314,3 +314,27 @@ def test_a_reader_never_waits_for_what_holds_no_record(folder: Path, store: Sqli
     names_too = written_so_far(path)
     assert names_too.end > row_only
     assert store.progress(names_too.file_id)[0] == names_too.end
+
+
+def test_alerts_that_fail_keep_no_record_from_the_store(
+    folder: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("planted")
+
+    for part in ("follow", "take", "hear", "settle", "tick"):
+        monkeypatch.setattr(f"stepscope.alerts.engine.Engine.{part}", broken)
+    writer = writer_for(folder)
+    writer.append_row({"loss": 1.0}, 1)
+    writer.append_json(layout.EVENT, {"kind": "epoch", "step": 1})
+    writer.close({"status": "finished", "reason": ""})
+    agent = Agent(folder, store, Settings())
+    for _ in range(3):
+        agent.tick()
+    agent.close()
+
+    assert store.points(Selection(NAME.run_id, "loss")).values.tolist() == [1.0]
+    assert store.runs()[0].status == "finished"
+    assert not list(list_journals(folder))
+    parts = [record.getMessage().split("their ")[1].split(".")[0] for record in caplog.records]
+    assert sorted(parts) == ["events", "processes", "rows", "rules"]

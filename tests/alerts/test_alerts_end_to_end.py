@@ -106,7 +106,11 @@ def test_a_training_that_is_stopped_is_told_as_stalled_and_resolved_when_it_goes
     for _ in range(40):
         training.stdout.readline()
     training.send_signal(signal.SIGSTOP)
+    stopped_ns = time.time_ns()
     until(lambda: "stalled" in receiver.told())
+    [alert] = [one for one in stepscope.open_store(folder).run("r").alerts() if one["rule"] == "stalled"]
+    # By the agent's own clock: the floor is a second here, and people are promised ten.
+    assert alert["fired_ns"] - stopped_ns < 10e9
     training.send_signal(signal.SIGCONT)
     until(lambda: "stalled" in receiver.told("resolved"))
     assert receiver.told().count("stalled") == 1

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stepscope.alerts import run_watch
 from stepscope.alerts.engine import Engine, Routing
 from stepscope.alerts.quiet_hours import QuietHours
 from stepscope.alerts.rule import rules_from
@@ -216,3 +217,43 @@ def test_a_loss_that_is_no_number_can_be_kept_and_changed_later(bench) -> None:
     [alert] = one.store.alerts("r-1")
     assert alert["recent"] == [None]
     assert alert["notified_ns"] == one.now_ns
+
+
+def test_a_rule_that_fails_is_left_out_and_said_once_while_the_others_go_on(
+    bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    evaluate = run_watch.evaluate
+
+    def failing(expression, *others):
+        if "broken" in str(expression):
+            raise ZeroDivisionError("planted")
+        return evaluate(expression, *others)
+
+    monkeypatch.setattr(run_watch, "evaluate", failing)
+    one = bench({"name": "bad", "when": "broken > 1"}, HIGH)
+    one.log(loss=3.0, broken=2.0)
+    one.log(loss=1.0, broken=2.0)
+    assert one.told() == [("firing", ["high"]), ("resolved", ["high"])]
+    said = [record.getMessage() for record in caplog.records]
+    assert said == ["The rule bad of r failed, and is left out."]
+
+
+def test_the_store_is_written_only_when_there_is_something_to_tell(
+    bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = bench(HIGH | {"cooldown": "60s"})
+    written: list[int] = []
+    transaction = one.store.transaction
+
+    def counted():
+        written.append(one.now_ns)
+        return transaction()
+
+    one.log(loss=3.0)
+    monkeypatch.setattr(one.store, "transaction", counted)
+    for _ in range(5):
+        one.now_ns += S
+        one.engine.settle()
+    assert written == []
+    one.log(loss=1.0)
+    assert len(written) == 2, "The row, and that the alert is over."

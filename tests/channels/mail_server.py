@@ -58,7 +58,9 @@ class Mailbox:
 
 
 @contextlib.contextmanager
-def mailbox(starttls: ssl.SSLContext | None = None, tls: ssl.SSLContext | None = None) -> Iterator[Mailbox]:
+def mailbox(
+    starttls: ssl.SSLContext | None = None, tls: ssl.SSLContext | None = None, *, plain_login: bool = False
+) -> Iterator[Mailbox]:
     """A server for as long as the block runs; with `starttls` it demands that, and a login."""
     box = Mailbox()
     with socket.socket() as free:
@@ -72,6 +74,8 @@ def mailbox(starttls: ssl.SSLContext | None = None, tls: ssl.SSLContext | None =
             "auth_required": True,
             "authenticator": box.login,
         }
+    if plain_login:
+        options = {"auth_require_tls": False, "authenticator": box.login}
     controller = Controller(box, hostname="127.0.0.1", port=box.port, ssl_context=tls, **options)
     controller.start()
     try:

@@ -234,8 +234,10 @@ def test_what_is_wrong_with_an_option_is_said(wrong, said):
     assert "canary" not in str(raised.value)
 
 
-def test_a_password_may_go_unencrypted_where_that_is_allowed():
-    without_login(25, user="ann", password="canary", allow_plain_password=True)
+def test_a_password_goes_unencrypted_where_that_is_allowed():
+    with mailbox(plain_login=True) as box:
+        without_login(box.port, user=USER, password=PASSWORD, allow_plain_password=True).send(notice())
+        assert (box.was_encrypted, box.logins) == ([False], [USER])
 
 
 def test_the_agent_sends_one_mail_for_one_alert_and_threads_its_end_with_it(

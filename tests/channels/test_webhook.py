@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 
 import pytest
@@ -102,14 +103,20 @@ def test_a_proxy_in_the_environment_is_not_used(web, monkeypatch):
 
 
 def test_the_body_of_an_answer_is_not_waited_for(web):
+    gone = threading.Event()
+
     def endless(handler):
         handler.send_response(200)
         handler.end_headers()
-        while True:
-            handler.wfile.write(b"x" * 65_536)
+        try:
+            while True:
+                handler.wfile.write(b"x" * 65_536)
+        except OSError:
+            gone.set()
 
     web.answers = [endless]
     WebhookChannel(url=web.url).send(notice())
+    assert gone.wait(30), "The connection was kept open."
 
 
 def test_an_answer_whose_headers_have_no_end_is_cut(web):

@@ -45,7 +45,7 @@ class Agent:
     ) -> None:
         self._folder, self._store, self._settings, self._now = folder, store, settings, now
         self._alerting = Alerting(folder, store, settings)
-        self._feeds = Feeds(feeds_of(settings), now, self._alerting.engine)
+        self._feeds = Feeds(feeds_of(settings), now, self._alerting)
         self._ingest = Ingest(folder, store, settings.agent.stall_after_s, now, feeds=self._feeds)
         self._watching = Watching(store, settings, Sampling(folder=folder), self._feeds, now)
         self._busy_at = self._live_at = now()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 import time
 from dataclasses import fields
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from stepscope.alerts.engine import Engine, Routing
 from stepscope.alerts.quiet_hours import QuietHours
 from stepscope.alerts.silences import Silences
 from stepscope.config.sections import Alerts
-from stepscope.errors import ConfigError
+from stepscope.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from stepscope.alerts.rule import Rule
     from stepscope.channels.base import Channel
     from stepscope.config.sections import Settings
+    from stepscope.exporters.base import Table
+    from stepscope.schema.record import Event
     from stepscope.schema.run import Process
     from stepscope.store.base import Store
 
@@ -29,7 +32,11 @@ log = logging.getLogger("stepscope.agent")
 
 
 class Alerting:
-    """Looks at all runs once a round, and sees to what was posted."""
+    """Looks at all runs once a round, and sees to what was posted.
+
+    It listens to all that is kept. What fails in here is said once and goes no further: records are worth
+    more than alerts. What the disk is to blame for the agent tries again with the rest.
+    """
 
     def __init__(
         self,
@@ -49,24 +56,51 @@ class Alerting:
             _quiet_hours(settings.alerts),
             settings.alerts.link or "",
         )
-        self.engine = Engine(store, self._rules_of, routing, now_ns)
+        self._engine = Engine(store, self._rules_of, routing, now_ns)
+        self._failed: set[str] = set()
 
     @property
     def is_waiting(self) -> bool:
         """Whether a notice has yet to arrive."""
         return self._delivery.is_waiting
 
+    def take(self, table: Table) -> None:
+        """Takes rows that are safe in the store."""
+        self._contain("rows", lambda: self._engine.take(table))
+
+    def follow(self, process: Process) -> None:
+        """Learns what has become of a process."""
+        self._contain("processes", lambda: self._engine.follow(process))
+
+    def hear(self, run_id: str, event: Event) -> None:
+        """Learns what happened in a run."""
+        self._contain("events", lambda: self._engine.hear(run_id, event))
+
+    def settle(self) -> None:
+        """Comes to its conclusions: all that was kept has been told."""
+        self._contain("rules", self._engine.settle)
+
     def tick(self) -> None:
         """One round; never waits."""
-        self.engine.tick()
-        if self.engine.has_posted:
-            self.engine.has_posted = False
+        self._contain("rules", self._engine.tick)
+        if self._engine.has_posted:
+            self._engine.has_posted = False
             self._delivery.has_news = True
-        self._delivery.tick()
+        self._contain("delivery", self._delivery.tick)
 
     def close(self) -> None:
         """Lets go of the channels."""
         self._delivery.close()
+
+    def _contain(self, part: str, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except (OSError, sqlite3.Error, StoreError):
+            raise
+        except Exception:
+            if part not in self._failed:
+                self._failed.add(part)
+                log.exception("Alerts failed in their %s. The agent goes on; alerts may be missing.", part)
 
     def _rules_of(self, process: Process) -> list[Rule]:
         # The agent may have been started by another run, with other settings.

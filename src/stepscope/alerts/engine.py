@@ -18,7 +18,7 @@ from stepscope.schema.series import Selection
 from stepscope.store.base import OpenAlert
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from stepscope.alerts.quiet_hours import QuietHours
     from stepscope.alerts.run_watch import Change
@@ -129,14 +129,13 @@ class Engine:
         for run in list(self._runs.values()):
             changes = list(run.changes(now_ns))
             has_ended = run.status not in LIVE
-            if changes or has_ended or run.open or run.tellings:
+            if changes or has_ended or self._has_to_tell(run, now_ns):
                 with self._store.transaction():
                     for change in changes:
                         self._note(run, change, now_ns)
-                    if not has_ended:
-                        self._tell(run, now_ns)
-                    else:
-                        self._tell_of_end(run, now_ns)
+                    self._tell(run, now_ns)
+                    if has_ended:
+                        self._close(run, now_ns)
             if has_ended:
                 del self._runs[run.run_id]
                 self._processes.pop(run.run_id, None)
@@ -202,10 +201,11 @@ class Engine:
         alert = OpenAlert(run.run_id, told.rule, told.severity, told.message, now_ns, fields)
         run.fired(change, book.fire(alert))
 
-    def _tell(self, run: RunWatch, now_ns: int) -> None:
-        """Posts one notice for all that is new, one for all that is over, and one of what still fires."""
+    def _to_tell(self, run: RunWatch, now_ns: int) -> Iterator[tuple[Rule, Kind, list[int]]]:
+        """The rules of which there is something to say now, with the alerts of each that fire."""
+        if not run.open and not run.tellings:
+            return
         said = self._routing.silences.read()
-        news: dict[Kind, list[tuple[Rule, Told, list[int]]]] = {}
         for rule in run.rules.values():
             ids = [number for number, (name, _) in run.open.items() if name == rule.name]
             telling = run.tellings.get(rule.name)
@@ -214,21 +214,27 @@ class Engine:
             telling = run.tellings.setdefault(rule.name, Telling())
             is_due = telling.is_due(fires=bool(ids), cooldown_s=rule.cooldown_s, now_ns=now_ns)
             reminds = telling.is_to_remind(rule.remind_s, now_ns) and not said.acknowledged.issuperset(ids)
-            if not (is_due or reminds) or self._routing.is_to_wait(run, rule, now_ns):
-                continue
-            telling.told(fires=bool(ids), cooldown_s=rule.cooldown_s, now_ns=now_ns)
+            if (is_due or reminds) and not self._routing.is_to_wait(run, rule, now_ns):
+                yield rule, ("resolved" if not ids else "firing" if is_due else "reminder"), ids
+
+    def _has_to_tell(self, run: RunWatch, now_ns: int) -> bool:
+        return any(True for _ in self._to_tell(run, now_ns))
+
+    def _tell(self, run: RunWatch, now_ns: int) -> None:
+        """Posts one notice for all that is new, one for all that is over, and one of what still fires."""
+        news: dict[Kind, list[tuple[Rule, Told, list[int]]]] = {}
+        for rule, kind, ids in list(self._to_tell(run, now_ns)):
+            run.tellings[rule.name].told(fires=bool(ids), cooldown_s=rule.cooldown_s, now_ns=now_ns)
             if ids:
-                kind: Kind = "firing" if is_due else "reminder"
                 news.setdefault(kind, []).extend((rule, run.open[number][1], [number]) for number in ids)
                 run.last_told[rule.name] = run.open[ids[0]][1]
             elif rule.resolve and rule.name in run.last_told:
-                news.setdefault("resolved", []).append((rule, run.last_told.pop(rule.name), []))
+                news.setdefault(kind, []).append((rule, run.last_told.pop(rule.name), []))
         for kind, several in news.items():
             self._post(run, kind, several, now_ns)
 
-    def _tell_of_end(self, run: RunWatch, now_ns: int) -> None:
-        """A run that has ended: what is new is told, and nothing of it goes on."""
-        self._tell(run, now_ns)
+    def _close(self, run: RunWatch, now_ns: int) -> None:
+        """Nothing goes on of a run that has ended."""
         for number in list(run.open):
             self._store.alert_book.resolve(number, now_ns)
             self._store.alert_book.add_fields(number, {"ended_with_run": True})

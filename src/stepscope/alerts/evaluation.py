@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepscope.alerts.history import spark
@@ -48,7 +48,7 @@ class Outcome:
     key: str = ""
     """The metric to show; empty where the condition names none."""
     quantity: str = ""
-    """What the value is of; empty where that is the metric itself."""
+    """What the value is of; empty where that is the metric itself. This and the next two only where true."""
     recent: tuple[float, ...] = ()
     """Its last values, up to twenty, oldest first."""
     step: int | None = None
@@ -94,21 +94,18 @@ class _Judge:
         verdict = self._verdict(expression)
         key, recent = self._shown(verdict.side or expression)
         labels = self._subject._asdict()
+        known = Outcome(verdict.is_true, **labels, value=verdict.value, threshold=verdict.threshold, key=key)
         if recent is None:
-            return Outcome(
-                verdict.is_true, **labels, value=verdict.value, threshold=verdict.threshold, key=key
-            )
+            return known
+        if not verdict.is_true:
+            # Nobody is told what is not so, and most conditions never are.
+            return replace(known, points=recent.total)
         quantity = "" if verdict.side is None else _written(verdict.side, key)
-        step = int(recent.steps[-1])
-        return Outcome(
-            verdict.is_true,
-            **labels,
-            value=verdict.value,
-            threshold=verdict.threshold,
-            key=key,
+        return replace(
+            known,
             quantity="" if quantity == key else quantity,
             recent=spark(recent),
-            step=step or None,
+            step=int(recent.steps[-1]) or None,
             points=recent.total,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from stepscope.schema.run import Status
     from stepscope.store.base import OpenAlert
 
+log = logging.getLogger("stepscope.agent")
 
 INTERRUPTED = "interrupted by SIGINT"
 """The reason of a run that a person stopped."""
@@ -82,19 +84,29 @@ class RunWatch:
     def changes(self, now_ns: int) -> Iterator[Change]:
         """What has changed since the last look."""
         for rule in tuple(self.rules.values()):
-            for outcome in self._outcomes(rule, now_ns):
-                subject = Subject(outcome.rank, outcome.host, outcome.device)
-                state = self._states.setdefault((rule.name, subject), State())
-                turn = state.advance(
-                    rule,
-                    is_true=outcome.is_true,
-                    is_clear=self._is_clear(rule, outcome, now_ns) if state.is_firing else None,
-                    now_ns=now_ns,
-                    points=outcome.points,
-                )
-                if turn is not None:
-                    since_ns = state.true_since_ns or now_ns
-                    yield Change(rule, subject, turn, self._told(rule, outcome, since_ns))
+            try:
+                changes = list(self._changes_of(rule, now_ns))
+            except Exception:  # one rule must take neither the others nor the agent with it
+                del self.rules[rule.name]
+                run = self.name or self.run_id
+                log.exception("The rule %s of %s failed, and is left out.", rule.name, run)
+            else:
+                yield from changes
+
+    def _changes_of(self, rule: Rule, now_ns: int) -> Iterator[Change]:
+        for outcome in self._outcomes(rule, now_ns):
+            subject = Subject(outcome.rank, outcome.host, outcome.device)
+            state = self._states.setdefault((rule.name, subject), State())
+            turn = state.advance(
+                rule,
+                is_true=outcome.is_true,
+                is_clear=self._is_clear(rule, outcome, now_ns) if state.is_firing else None,
+                now_ns=now_ns,
+                points=outcome.points,
+            )
+            if turn is not None:
+                since_ns = state.true_since_ns or now_ns
+                yield Change(rule, subject, turn, self._told(rule, outcome, since_ns))
 
     def fired(self, change: Change, alert_id: int) -> None:
         """A change has become an alert."""
