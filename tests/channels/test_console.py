@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
 import pty
+import struct
+import termios
 
 import pytest
 
@@ -32,10 +35,24 @@ def test_nothing_is_coloured_where_that_is_not_wanted(monkeypatch, name, value):
     assert "\x1b" not in on_a_terminal("firing")
 
 
-def on_a_terminal(kind: str) -> str:
+def test_lines_are_broken_between_words_where_the_terminal_ends(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    advice = "Lower the learning rate, or clip gradients: see ../docs/a-long-name-with-hyphens.md."
+    lines = on_a_terminal("firing", columns=40, advice=advice).splitlines()
+    assert max(map(len, lines)) <= 40
+    begin = next(place for place, line in enumerate(lines) if "what to do" in line)
+    assert [line for line in lines[begin:] if line] == [
+        "  what to do: Lower the learning rate,",
+        "    or clip gradients: see",
+        "    ../docs/a-long-name-with-hyphens.md.",
+    ]
+
+
+def on_a_terminal(kind: str, columns: int = 0, **told: str) -> str:
     ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     with os.fdopen(theirs, "w", encoding="utf-8") as stream:
-        ConsoleChannel(_stream=stream).send(notice(kind=kind))
+        ConsoleChannel(_stream=stream).send(notice(kind=kind, **told))
         shown = os.read(ours, 10_000).decode()
     os.close(ours)
     return shown

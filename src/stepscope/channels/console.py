@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import sys
-from contextlib import nullcontext
+import textwrap
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,12 +65,25 @@ class ConsoleChannel(Channel):
 
 
 def _written(notice: Notice, stream: TextIO) -> str:
-    first, _, rest = message.text(notice).partition("\n")
+    first, *others = [part for line in message.text(notice).split("\n") for part in _wrapped(line, stream)]
+    rest = "\n".join(others)
     if _shows_colour(stream):
         colour = RESOLVED if notice.kind == "resolved" else COLOURS[notice.severity]
         first = f"\x1b[{colour}m{first}\x1b[0m"
     encoding = stream.encoding or "utf-8"
     return f"{first}\n{rest}\n".encode(encoding, "replace").decode(encoding)
+
+
+def _wrapped(line: str, stream: TextIO) -> list[str]:
+    """A line as several that fit into a terminal, broken between words; the text of a pipe stays as it is."""
+    if not line or not stream.isatty():
+        return [line]
+    indent = line[: len(line) - len(line.lstrip())]
+    columns = shutil.get_terminal_size().columns
+    with suppress(OSError):  # not a terminal after all
+        # That of the training: the agent has none.
+        columns = os.get_terminal_size(stream.fileno()).columns or columns
+    return textwrap.wrap(line, max(columns, 20), subsequent_indent=f"{indent}  ", break_on_hyphens=False)
 
 
 def _shows_colour(stream: TextIO) -> bool:
