@@ -83,7 +83,13 @@ def _wrapped(line: str, stream: TextIO) -> list[str]:
     with suppress(OSError):  # not a terminal after all
         # That of the training: the agent has none.
         columns = os.get_terminal_size(stream.fileno()).columns or columns
-    return textwrap.wrap(line, max(columns, 20), subsequent_indent=f"{indent}  ", break_on_hyphens=False)
+    return textwrap.wrap(
+        line,
+        max(columns, 20),
+        subsequent_indent=f"{indent}  ",
+        break_on_hyphens=False,
+        break_long_words=False,  # half an address leads nowhere
+    )
 
 
 def _shows_colour(stream: TextIO) -> bool:
