@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -9,6 +12,7 @@ import pytest
 
 import stepscope
 from stepscope.steps import device_clock
+from stepscope.views.ranks import lateness, phase_medians
 
 torch = pytest.importorskip("torch")
 
@@ -180,3 +184,53 @@ def test_steps_inside_a_captured_graph_are_left_alone(tmp_path: Path) -> None:
     assert run.status == "finished"
     assert {info.key for info in run.keys()} >= {"after"}
     assert "loss" not in {info.key for info in run.keys()}
+
+
+RANKS = """
+import os, sys, torch, stepscope
+from stepscope.steps import device_clock
+from stepscope.views.ranks import lateness, phase_medians
+from torch.nn.parallel import DistributedDataParallel
+device_clock.BUDGET = 1.0
+rank = int(os.environ["RANK"])
+torch.distributed.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=rank, world_size=2)
+work = torch.randn(4096, 4096, device="cuda")
+
+class Late(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+    @staticmethod
+    def backward(ctx, gradient):
+        for _ in range(20 if rank == 1 else 1):
+            work @ work
+        return gradient
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
+    def forward(self, x):
+        return self.second(Late.apply(self.first(x)))
+
+model = DistributedDataParallel(Model().cuda())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+with stepscope.TrainingMonitor(run="ranks", directory=sys.argv[2]) as monitor:
+    monitor.watch(model, optimizer)
+    for x in monitor.batches([torch.randn(2, 4)] * 40):
+        model(x.cuda()).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+torch.distributed.destroy_process_group()
+"""
+
+
+def test_the_rank_whose_gpu_is_late_in_backward_is_named_by_the_clock_of_the_gpu(tmp_path: Path) -> None:
+    launch = {**os.environ, "MASTER_ADDR": "here", "MASTER_PORT": "1", "WORLD_SIZE": "2"}
+    command = [sys.executable, "-c", RANKS, str(tmp_path / "meeting"), str(tmp_path / "s")]
+    ranks = [subprocess.Popen(command, env={**launch, "RANK": str(rank)}) for rank in range(2)]
+    assert [process.wait(timeout=240) for process in ranks] == [0, 0]
+    late = lateness(phase_medians(stepscope.open_store(tmp_path / "s").run("ranks")))
+    assert late is not None
+    assert (late.rank, late.phase) == (1, "backward")
+    assert late.seconds > 0.01

@@ -19,6 +19,11 @@ def phase_key(name: str) -> str:
     return f"phase/{name}_seconds"
 
 
+def device_key(name: str) -> str:
+    """The same for what it took on the clock of a GPU, in the steps that were timed by that."""
+    return f"device/{name}_seconds"
+
+
 _KEYS = tuple(phase_key(name) for name in PHASES)
 _NS = 1e-9
 
@@ -28,6 +33,9 @@ class Stamps(Protocol):
 
     def stamp(self, phase: int, host_ns: int) -> None:
         """A phase begins."""
+
+    def mark_ready(self) -> None:
+        """The last gradient of this rank, so far, has been computed."""
 
 
 class Cut(NamedTuple):

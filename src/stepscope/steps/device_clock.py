@@ -8,7 +8,8 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from stepscope.insides.chance import own_draw, steps_until
-from stepscope.steps.chain import PHASES
+from stepscope.steps.chain import BACKWARD, PHASES, device_key
+from stepscope.steps.gradients_ready import WAIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +32,7 @@ REBASE_S = 10.0
 DRIFT = 50e-6
 """How far two clocks may run apart, as a share of the time that passes."""
 
-_KEYS = tuple(f"device/{name}_seconds" for name in PHASES)
+_KEYS = tuple(device_key(name) for name in PHASES)
 _LAGS = tuple(f"lag/{name}_seconds" for name in PHASES)
 
 
@@ -43,6 +44,8 @@ class _Step:
     phases: list[int] = field(default_factory=list)
     host_ns: list[int] = field(default_factory=list)
     events: list[Any] = field(default_factory=list)
+    ready: Any = None
+    """An event where the last gradient had been computed; None where nobody asks for that."""
 
 
 class DeviceClock:
@@ -112,7 +115,7 @@ class DeviceClock:
             self._drop(step)
             return
         try:
-            event = self._free.pop() if self._free else self._torch.cuda.Event(enable_timing=True)
+            event = self._event()
             event.record(self._stream)
         except RuntimeError as error:
             self._rest(error)
@@ -121,6 +124,21 @@ class DeviceClock:
         step.host_ns.append(host_ns)
         step.events.append(event)
         self._spent_ns += monotonic_ns() - host_ns
+
+    def mark_ready(self) -> None:
+        """The last gradient of this rank, so far, has been computed; may be called in autograd's thread."""
+        step = self._step
+        if step is None:
+            return
+        try:
+            if step.ready is None:
+                step.ready = self._event()
+            step.ready.record(self._stream)
+        except RuntimeError as error:
+            self._rest(error)
+
+    def _event(self) -> Any:
+        return self._free.pop() if self._free else self._torch.cuda.Event(enable_timing=True)
 
     def end_step(self, number: int, host_ns: int) -> None:
         """The step in hand, which was timed, is over."""
@@ -174,10 +192,14 @@ class DeviceClock:
             lags[phase] = self._offset.lag(step.host_ns[place + 1], at_ms[place + 1])
         row = {_KEYS[phase]: took * 1e-3 for phase, took in spent.items()}
         row.update({_LAGS[phase]: lag * 1e-9 for phase, lag in lags.items()})
+        if step.ready is not None and BACKWARD in step.phases:
+            ended = len(step.phases) - step.phases[::-1].index(BACKWARD)
+            ready_ms = self._base_at_ms + self._base.elapsed_time(step.ready)
+            row[WAIT_SECONDS] = max(at_ms[ended] - ready_ms, 0.0) * 1e-3
         row["device/step_seconds"] = (at_ms[-1] - at_ms[0]) * 1e-3
         row["device/sampled_ratio"] = self._rate
         self._record(row, step.number)
-        self._free += step.events
+        self._give_back(step)
 
     def _at_ms(self, step: _Step, now_ns: int) -> list[float]:
         """When the GPU passed each boundary, in milliseconds since the first base."""
@@ -194,8 +216,13 @@ class DeviceClock:
         return [self._base_at_ms + self._base.elapsed_time(event) for event in step.events]
 
     def _drop(self, step: _Step) -> None:
-        self._free += step.events
+        self._give_back(step)
         self._step = None
+
+    def _give_back(self, step: _Step) -> None:
+        self._free += step.events
+        if step.ready is not None:
+            self._free.append(step.ready)
 
     def _rest(self, error: Exception) -> None:
         self._rests, self._step = True, None

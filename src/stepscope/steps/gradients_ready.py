@@ -20,7 +20,11 @@ Ranks leave that wait together, so the one that comes last waits least. No clock
 
 
 class GradientsReady:
-    """Watches the first parameters of a model, whose gradients are the last to be computed."""
+    """Watches the first parameters of a model, whose gradients are the last to be computed.
+
+    A GPU computes them after the host has gone on, and waits for other ranks where the host does not. So it
+    is the clock of the GPU that tells, in the steps that are timed by it.
+    """
 
     due = 1
 
@@ -29,7 +33,9 @@ class GradientsReady:
         self._ready_ns = 0
         inner = getattr(model, "module", model)
         first = [one for one in inner.parameters() if one.requires_grad][:2]
-        self._handles = [one.register_hook(self._note) for one in first]
+        on_device = any(one.is_cuda for one in first)
+        note = self._mark if on_device else self._note
+        self._handles = [one.register_hook(note) for one in first]
 
     def after_step(self, step: int) -> Mapping[str, Any]:
         """How long the backward pass went on after the last gradient was ready."""
@@ -46,6 +52,11 @@ class GradientsReady:
 
     def _note(self, _: Any) -> None:
         self._ready_ns = monotonic_ns()
+
+    def _mark(self, _: Any) -> None:
+        device = self._chain.device
+        if device is not None:
+            device.mark_ready()
 
 
 def is_distributed(model: Any) -> bool:

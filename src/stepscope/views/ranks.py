@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepscope.steps.chain import PHASES, phase_key
+from stepscope.steps.chain import PHASES, device_key, phase_key
 from stepscope.steps.gradients_ready import WAIT_SECONDS
 from stepscope.steps.sharded import wait_key
 
@@ -34,17 +34,21 @@ class RankLateness:
 
 
 def phase_medians(run: Run) -> dict[int, dict[str, float]]:
-    """The median seconds of each phase, rank by rank, less what a rank waits for others within it."""
+    """The median seconds of each phase, rank by rank, less what a rank waits for others within it.
+
+    Where steps were timed on GPUs, it is their clock that counts: the host is ahead of them.
+    """
     infos = {info.key: info for info in run.keys()}
+    key_of = device_key if device_key("forward") in infos else phase_key
     waits = {phase: wait_key(phase) for phase in PHASES if wait_key(phase) in infos}
     if WAIT_SECONDS in infos and not waits:
         waits = {"backward": WAIT_SECONDS}
     found: dict[int, dict[str, float]] = {}
-    for rank in sorted(infos[phase_key("forward")].ranks) if phase_key("forward") in infos else ():
+    for rank in sorted(infos[key_of("forward")].ranks) if key_of("forward") in infos else ():
         found[rank] = {
-            phase: _median(run, rank, phase_key(phase), waits.get(phase))
+            phase: _median(run, rank, key_of(phase), waits.get(phase))
             for phase in PHASES
-            if phase_key(phase) in infos
+            if key_of(phase) in infos
         }
         if WAIT_SECONDS in infos:
             found[rank]["wait"] = _median(run, rank, WAIT_SECONDS)
