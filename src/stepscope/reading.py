@@ -18,13 +18,15 @@ from stepscope.timeline import Timeline, bucket_by_step, read_timeline
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Collection, Mapping
 
     from numpy.typing import NDArray
 
+    from stepscope.analysis.diagnose import Diagnosis
     from stepscope.schema.record import Event
     from stepscope.schema.run import RunInfo, SegmentInfo
     from stepscope.schema.series import Axis, Buckets, Points, SeriesInfo, Source
-    from stepscope.store.base import Reader
+    from stepscope.store.base import Reader, SeriesSummary
 
 
 def open_store(path: str | os.PathLike[str] | None = None) -> Runs:
@@ -124,6 +126,10 @@ class Run:
         """Where its series come from (segment, rank, host, device), and the keys of each."""
         return self._reader.sources(self.id)
 
+    def summaries(self, keys: Collection[str] | None = None) -> list[SeriesSummary]:
+        """Every series, or those of some keys, in a few numbers each; costs little however long they are."""
+        return self._reader.summaries(self.id, keys)
+
     def series(
         self,
         key: str,
@@ -153,6 +159,7 @@ class Run:
         low: int | None = None,
         high: int | None = None,
         rank: int | None = None,
+        segment: str | None = None,
         host: str | None = None,
         device: str | None = None,
         axis: Axis | None = None,
@@ -163,9 +170,9 @@ class Run:
         """
         own = self._reader.axis(self.id, key) or "step"
         if axis == "step" and own == "seconds":
-            return bucket_by_step(self.series(key, rank, None, host, device), n, low, high)
+            return bucket_by_step(self.series(key, rank, segment, host, device), n, low, high)
         own = axis or own
-        selection = Selection(self.id, key, rank=rank, host=host, device=device, axis=own)
+        selection = Selection(self.id, key, segment, rank, host, device, own)
         return self._reader.buckets(selection, n, low, high)
 
     def _joined(self, points: Points) -> Points:
@@ -183,8 +190,8 @@ class Run:
             self._timelines[segment] = read_timeline(self._reader, self.id, segment)
         return self._timelines[segment]
 
-    def events(self, kind: str | None = None) -> list[Event]:
-        """What happened, oldest first."""
+    def events(self, kind: str | Collection[str] | None = None) -> list[Event]:
+        """What happened, of one kind, of several or of all, oldest first."""
         return self._reader.events(self.id, kind)
 
     def arrays(self, key: str) -> list[tuple[int | None, NDArray[np.generic]]]:
@@ -202,6 +209,12 @@ class Run:
     def findings(self) -> list[dict[str, Any]]:
         """Its findings, oldest first."""
         return self._reader.findings(self.id)
+
+    def diagnose(self, options: Mapping[str, Mapping[str, Any]] | None = None) -> Diagnosis:
+        """Looks at its newest steps now: how it fares, and why; `options` of detectors by their ids."""
+        from stepscope.analysis.diagnose import diagnose  # lazy: most readers never ask
+
+        return diagnose(self._reader, self.id, options or {})
 
     def to_pandas(self, keys: list[str] | None = None, rank: int | None = None) -> Any:
         """A data frame with a row for each step and a column for each key; the last value of a step."""

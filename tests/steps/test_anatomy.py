@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import gc
 import statistics
 import time
 from pathlib import Path
@@ -346,3 +347,21 @@ def test_a_chain_is_cut_without_a_gap_and_phases_come_back_to_what_was_before() 
 )
 def test_only_a_move_to_a_gpu_is_a_transfer(arguments: tuple, options: dict, is_transfer: bool) -> None:
     assert patches._is_cuda(torch.device, *arguments, **options) is is_transfer
+
+
+def test_every_pause_of_the_collector_is_told_where_every_step_is_looked_at(
+    folder: Path,
+) -> None:
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    kept = [[number] for number in range(50_000)]  # so that a collection takes long enough to be told at once
+    with stepscope.TrainingMonitor(run="collected", directory=folder) as monitor:
+        monitor.watch(model, optimizer)
+        for x in monitor.batches([torch.randn(2, 4)] * 12):
+            model(x).mean().backward()
+            optimizer.step()
+            gc.collect()
+            time.sleep(0.03)
+    assert len(kept) == 50_000
+    full = stepscope.open_store(folder).run("collected").series("gc/full_collections").values
+    assert full.sum() >= 11, "The first look has nothing to compare with."

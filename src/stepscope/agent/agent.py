@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from stepscope.agent.alerting import Alerting
+from stepscope.agent.diagnosing import Diagnosing
 from stepscope.agent.feeds import Feeds, feeds_of
 from stepscope.agent.ingest import Ingest
 from stepscope.agent.sampling import Sampling
@@ -22,7 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from stepscope.agent.feeds import Listener
     from stepscope.config.sections import Settings
+    from stepscope.exporters.base import Table
+    from stepscope.schema.record import Event
+    from stepscope.schema.run import Process
     from stepscope.store.base import Store
 
 log = logging.getLogger("stepscope.agent")
@@ -45,7 +50,8 @@ class Agent:
     ) -> None:
         self._folder, self._store, self._settings, self._now = folder, store, settings, now
         self._alerting = Alerting(folder, store, settings)
-        self._feeds = Feeds(feeds_of(settings), now, self._alerting)
+        self._diagnosing = Diagnosing(store, settings, now)
+        self._feeds = Feeds(feeds_of(settings), now, _Listeners(self._alerting, self._diagnosing))
         self._ingest = Ingest(folder, store, settings.agent.stall_after_s, now, feeds=self._feeds)
         self._watching = Watching(store, settings, Sampling(folder=folder), self._feeds, now)
         self._busy_at = self._live_at = now()
@@ -69,6 +75,7 @@ class Agent:
             self._watching.look_after(self._ingest.processes_here())
             self._watching.keep()
             self._alerting.tick()
+            self._diagnosing.tick()
             self._tidy(now)
         except (OSError, sqlite3.Error, StoreError) as error:
             # A full or vanished disk: journals keep the records, and the next round tries again.
@@ -116,3 +123,30 @@ class Agent:
         ready, _, _ = select.select([self._wake], [], [], self._settings.agent.interval_s)
         if ready:
             os.read(self._wake, 4096)
+
+
+class _Listeners:
+    """Tells several listeners what one would be told."""
+
+    def __init__(self, *listeners: Listener) -> None:
+        self._listeners = listeners
+
+    def take(self, table: Table) -> None:
+        """Rows of a run."""
+        for one in self._listeners:
+            one.take(table)
+
+    def follow(self, process: Process) -> None:
+        """What has become of a process."""
+        for one in self._listeners:
+            one.follow(process)
+
+    def hear(self, run_id: str, event: Event) -> None:
+        """What happened in a run."""
+        for one in self._listeners:
+            one.hear(run_id, event)
+
+    def settle(self) -> None:
+        """All that was kept has been told."""
+        for one in self._listeners:
+            one.settle()

@@ -59,8 +59,11 @@ def ensure_agent(folder: Path, settings: Settings) -> None:
     if settings.agent.mode == "none" or agent_pid(folder) is not None or _is_starting(folder):
         return
     folder.mkdir(parents=True, exist_ok=True)
-    if settings.agent.mode == "process" and _start_process(folder, settings):
-        return
+    if settings.agent.mode == "process":
+        pid = start_process("stepscope.agent.attend", folder, settings, LOG_NAME)
+        if pid is not None:
+            _children[folder] = pid
+            return
     known = _threads.get(folder)
     if known is None or not known.is_alive():
         _threads[folder] = AgentThread(folder, settings)
@@ -84,15 +87,15 @@ def wait_until_read(
     return True
 
 
-def _start_process(folder: Path, settings: Settings) -> bool:
-    """Starts a process that outlives this one; False where none may be started."""
+def start_process(module: str, folder: Path, settings: Settings, log_name: str) -> int | None:
+    """Runs `main` of a module in a process that outlives this one; its number, None where none may start."""
     import subprocess  # lazy: the second monitor of a host starts none
 
     package = str(Path(__file__).parents[2])
     # The working directory may hold files named like modules we need: it is not searched.
-    code = f"import sys; sys.path[0] = {package!r}; from stepscope.agent.attend import main; sys.exit(main())"
+    code = f"import sys; sys.path[0] = {package!r}; from {module} import main; sys.exit(main())"
     try:
-        with _open_log(folder) as log, _told(folder, settings) as told:
+        with _open_log(folder / log_name) as log, _told(folder, settings) as told:
             process = subprocess.Popen(
                 [sys.executable, "-c", code],
                 stdin=told,
@@ -102,15 +105,14 @@ def _start_process(folder: Path, settings: Settings) -> bool:
                 env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
             )
     except (OSError, ValueError):
-        return False
+        return None
     # Its end is nobody's business here; without this, Python warns of a child not waited for.
     process.returncode = 0
-    _children[folder] = process.pid
-    return True
+    return process.pid
 
 
 def _told(folder: Path, settings: Settings) -> IO[bytes]:
-    """What an agent reads first, written before it starts: this process may be stopped right after."""
+    """What such a process reads first, written before it starts: this process may be stopped right after."""
     if hasattr(os, "memfd_create"):
         told: IO[bytes] = os.fdopen(os.memfd_create("stepscope-settings"), "w+b")  # works on a full disk
     else:
@@ -124,16 +126,18 @@ def _told(folder: Path, settings: Settings) -> IO[bytes]:
 
 def _is_starting(folder: Path) -> bool:
     pid = _children.get(folder)
-    if pid is None:
-        return False
+    return pid is not None and is_running(pid)
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process that was started here still runs; one that has ended is let go."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
     return start_ticks(pid) is not None
 
 
-def _open_log(folder: Path) -> IO[bytes]:
-    """The agent's log, begun anew when it has grown large; nowhere on a disk that takes no more files."""
-    path = folder / LOG_NAME
+def _open_log(path: Path) -> IO[bytes]:
+    """A log, begun anew when it has grown large; nowhere on a disk that takes no more files."""
     try:
         too_large = path.exists() and path.stat().st_size > MOST_LOG_BYTES
         return path.open("wb" if too_large else "ab")

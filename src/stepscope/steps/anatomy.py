@@ -222,12 +222,13 @@ class Anatomy:
             row["micro_steps"] = self._micro_steps
         if self._skipped:
             row["optimizer_skipped"] = 1
-        if self._has_news:
-            self._has_news = False
-            row.update(self._evidence.news())
         if self._observers.left <= 0:
             self.witness.batch.micro_steps = max(self._micro_steps, 1)
             row.update(self._observers.ask(step))
+        if self._has_news:
+            # After the look at everything, which tells what is new as well and leaves nothing to tell again.
+            self._has_news = False
+            row.update(self._evidence.news())
         return row
 
     def _cut_evaluation(self) -> None:

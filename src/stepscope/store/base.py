@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     import numpy as np
@@ -17,6 +17,35 @@ if TYPE_CHECKING:
     from stepscope.schema.record import Event
     from stepscope.schema.run import Process, RunInfo
     from stepscope.schema.series import Axis, Buckets, Points, Selection, SeriesInfo, Source
+
+
+@dataclass(frozen=True)
+class SeriesSummary:
+    """One series in a few numbers; those that are not finite are counted and left out of the rest."""
+
+    key: str
+    source: Source
+    points: int
+    nonfinite: int
+    minimum: float | None
+    """The least finite value; None where none is finite."""
+    maximum: float | None
+    total: float
+    """The sum of the finite ones."""
+    last: float | None
+    """The newest value; None when it is not a number."""
+    last_step: int | None
+    last_ns: int
+
+    @property
+    def finite(self) -> int:
+        """How many are finite."""
+        return self.points - self.nonfinite
+
+    @property
+    def mean(self) -> float | None:
+        """The mean of the finite ones; None where none is."""
+        return self.total / self.finite if self.finite > 0 else None
 
 
 class Reader(ABC):
@@ -45,8 +74,22 @@ class Reader(ABC):
         """Where the series of a run come from, and the keys of each, in the order they were first met."""
 
     @abstractmethod
+    def summaries(self, run_id: str, keys: Collection[str] | None = None) -> list[SeriesSummary]:
+        """Every series of a run, or those of some keys, summed up; costs little however long they are."""
+
+    @abstractmethod
     def points(self, selection: Selection) -> Points:
         """Every point of a series, in the order it was logged."""
+
+    @abstractmethod
+    def points_since(self, selection: Selection, after: int) -> Points:
+        """The points after the first so many of those `points` gives; older chunks are not unpacked."""
+
+    @abstractmethod
+    def newest(
+        self, run_id: str, segment: str, keys: Sequence[str], rows: int
+    ) -> dict[Source, dict[str, Points]]:
+        """The newest points of some keys of a segment, at most so many of each, by where they come from."""
 
     @abstractmethod
     def buckets(
@@ -55,8 +98,8 @@ class Reader(ABC):
         """A series in at most so many buckets, between two steps (or seconds) where given."""
 
     @abstractmethod
-    def events(self, run_id: str, kind: str | None = None) -> list[Event]:
-        """What happened in a run, oldest first."""
+    def events(self, run_id: str, kind: str | Collection[str] | None = None) -> list[Event]:
+        """What happened in a run, of one kind, of several or of all, oldest first."""
 
     @abstractmethod
     def arrays(self, run_id: str, key: str) -> list[tuple[int | None, NDArray[np.generic]]]:
@@ -72,7 +115,7 @@ class Reader(ABC):
 
     @abstractmethod
     def findings(self, run_id: str) -> list[dict[str, Any]]:
-        """The findings of a run, oldest first."""
+        """The findings of a run, oldest first, as they were put; `open` says how each stands."""
 
     @abstractmethod
     def bytes_used(self) -> int:
@@ -190,6 +233,14 @@ class Store(Reader):
     @abstractmethod
     def put_array(self, run_id: str, segment: str, rank: int, fields: dict[str, Any], raw: bytes) -> None:
         """Keeps an array; `fields` has key, step, time, dtype and shape."""
+
+    @abstractmethod
+    def put_finding(self, run_id: str, finding: Mapping[str, Any], at_ns: int) -> None:
+        """Notes a finding by its key, or how one that is known stands now."""
+
+    @abstractmethod
+    def clear_finding(self, run_id: str, key: str, at_ns: int) -> None:
+        """Notes that what was found is no longer there."""
 
     @abstractmethod
     def progress(self, file_id: int) -> tuple[int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 from pathlib import Path
 
 from stepscope.errors import NotFound, StoreError
@@ -13,6 +14,9 @@ _READING = (
     "PRAGMA busy_timeout = 5000; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;"
     "PRAGMA query_only = ON;"
 )
+LONGEST_BLOB_BYTES = 512 * 1024 * 1024
+"""No row of ours is longer; a forged file must not make a reader reserve more."""
+
 # FULL: a journal is deleted once its rows are committed, so they must outlive a power cut.
 _WRITING = (
     "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL;"
@@ -72,6 +76,8 @@ def _opened(path: Path, mode: str) -> sqlite3.Connection:
         check_same_thread=False,
     )
     try:
+        if sys.version_info >= (3, 11):
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_BLOB_BYTES)
         connection.executescript(_READING)
         tables.check_before_reading(connection, path)
     except (sqlite3.Error, StoreError):

@@ -53,6 +53,29 @@ def read_points(connection: sqlite3.Connection, selection: Selection) -> Points:
     return Points(steps, values, lambda: times)
 
 
+def read_points_since(connection: sqlite3.Connection, selection: Selection, after: int) -> Points:
+    """The points after the first so many of those `read_points` gives; reads the newest blocks alone."""
+    strands = list(_strands(connection, selection))
+    pieces: list[Piece] = []
+    for segment in dict.fromkeys(strand.segment for strand in strands):
+        here = [strand for strand in strands if strand.segment == segment]
+        total = _counted(connection, here)
+        passed = min(after, total)
+        after -= passed
+        wanted = total - passed
+        if wanted:
+            found = [_newest(connection, strand, wanted) for strand in here]
+            steps, times, values = found[0] if len(strands) == 1 else _by_time(found)
+            pieces.append((steps[-wanted:], times[-wanted:], values[-wanted:]))
+    steps, times, values = _joined(pieces)
+    return Points(steps, values, lambda: times)
+
+
+def read_reach(connection: sqlite3.Connection, selection: Selection) -> tuple[int, int] | None:
+    """The first and the last step (or second); None when there is no point."""
+    return _reach(connection, list(_strands(connection, selection)))
+
+
 def read_buckets(
     connection: sqlite3.Connection,
     selection: Selection,
@@ -125,6 +148,30 @@ def _alone(connection: sqlite3.Connection, strand: _Strand) -> Points:
         at += len(some_steps)
     packed_times = [(times, count) for count, _, times, _ in blocks]
     return Points(steps, values, lambda: _times(packed_times, [times for _, times, _ in loose]))
+
+
+def _counted(connection: sqlite3.Connection, strands: list[_Strand]) -> int:
+    """How many points the series of these strands have."""
+    counts = {
+        strand.series_id: connection.execute(
+            "SELECT points FROM series WHERE id = ?", (strand.series_id,)
+        ).fetchone()[0]
+        for strand in strands
+    }
+    return int(sum(counts.values()))
+
+
+def _newest(connection: sqlite3.Connection, strand: _Strand, wanted: int) -> Piece:
+    """At least so many of the newest points of a strand, or all it has: whole blocks, in order."""
+    pieces = list(_loose(connection, strand))
+    found = sum(len(steps) for steps, _, _ in pieces)
+    number = strand.blocks
+    while found < wanted and number > 0:
+        number -= 1
+        count, steps, times, data = _block(connection, strand, number)
+        pieces.insert(0, (unpack_ints(steps, count), unpack_ints(times, count), unpack_floats(data, count)))
+        found += count
+    return _joined(pieces)
 
 
 def _times(packed: list[tuple[bytes, int]], loose: list[Ints]) -> Ints:
@@ -260,15 +307,21 @@ def _nodes(
 def _block_rollup(
     connection: sqlite3.Connection, strand: _Strand, number: int, exponent: int
 ) -> rollup.Rollup:
-    count, steps, times, data = connection.execute(
+    count, steps, times, data = _block(connection, strand, number)
+    times_ns = unpack_ints(times, count)
+    x = unpack_ints(steps, count) if strand.axis == "step" else times_ns // NS
+    return rollup.roll_up(x, times_ns, unpack_floats(data, count)[:, None], exponent)
+
+
+def _block(connection: sqlite3.Connection, strand: _Strand, number: int) -> tuple[int, bytes, bytes, bytes]:
+    """One block of a strand, packed: how many rows, steps, times, values."""
+    found: tuple[int, bytes, bytes, bytes] = connection.execute(
         "SELECT block.rows, block.steps, block.times, chunk.data FROM chunk"
         " JOIN block ON block.key_set_id = chunk.key_set_id AND block.number = chunk.number"
         " WHERE chunk.series_id = ? AND chunk.key_set_id = ? AND chunk.number = ?",
         (strand.series_id, strand.key_set_id, number),
     ).fetchone()
-    times_ns = unpack_ints(times, count)
-    x = unpack_ints(steps, count) if strand.axis == "step" else times_ns // NS
-    return rollup.roll_up(x, times_ns, unpack_floats(data, count)[:, None], exponent)
+    return found
 
 
 def _within(found: rollup.Rollup | None, span: tuple[int, int]) -> rollup.Rollup | None:

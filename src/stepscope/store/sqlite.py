@@ -14,26 +14,28 @@ import zstandard
 
 from stepscope.errors import StoreError
 from stepscope.schema.record import Event
-from stepscope.schema.run import Process, RunInfo, segments_of
+from stepscope.schema.run import RunInfo, segments_of
 from stepscope.schema.series import SeriesInfo, Source
 from stepscope.store import history
 from stepscope.store.alert_book import SqliteAlertBook, read_notices
 from stepscope.store.base import Reader, Store
 from stepscope.store.connecting import connect_to_read, connect_to_write
+from stepscope.store.finding_book import clear_finding, put_finding, read_findings
+from stepscope.store.following import Following
+from stepscope.store.newest import read_newest
+from stepscope.store.process_rows import read_processes, write_process
 from stepscope.store.sealing import Sealer
+from stepscope.store.summaries import read_summaries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from stepscope.schema.run import Process
     from stepscope.schema.series import Axis, Buckets, Points, Selection
-
-_PROCESS = (
-    "segment, rank, host, pid, role, status, reason, exit_code, started_ns, ended_ns, last_ns,"
-    " dropped, lost, facts"
-)
+    from stepscope.store.base import SeriesSummary
 
 # What reading provokes in a file that is damaged, or forged.
 _DAMAGE = (
@@ -51,7 +53,7 @@ _DAMAGE = (
 )
 
 
-class SqliteReader(Reader):
+class SqliteReader(Following, Reader):
     """Reads a store somebody else may be writing at the moment."""
 
     def __init__(self, path: Path) -> None:
@@ -62,7 +64,7 @@ class SqliteReader(Reader):
         """All runs, oldest first."""
         with self._view():
             processes: dict[str, list[Process]] = {}
-            for process in self._processes():
+            for process in read_processes(self._connection):
                 processes.setdefault(process.run_id, []).append(process)
             rows = self._connection.execute(
                 "SELECT id, name, project, created_ns FROM run ORDER BY created_ns, id"
@@ -76,7 +78,7 @@ class SqliteReader(Reader):
     def processes(self, run_id: str) -> list[Process]:
         """Every process that recorded a run, in the order they were met."""
         with self._view():
-            return self._processes(run_id)
+            return read_processes(self._connection, run_id)
 
     def keys(
         self, run_id: str, axis: Axis = "step", *, limit: int | None = None, after: str | None = None
@@ -115,6 +117,11 @@ class SqliteReader(Reader):
                 found.setdefault(Source(run_id, segment, rank, host, device, axis), []).append(key)
         return found
 
+    def summaries(self, run_id: str, keys: Collection[str] | None = None) -> list[SeriesSummary]:
+        """Every series of a run, or those of some keys, summed up; costs little however long they are."""
+        with self._view():
+            return read_summaries(self._connection, run_id, keys)
+
     def points(self, selection: Selection) -> Points:
         """Every point of a series, in the order it was logged."""
         with self._view():
@@ -126,6 +133,13 @@ class SqliteReader(Reader):
 
         return dataclasses.replace(found, unpack_times=unpack_times)
 
+    def newest(
+        self, run_id: str, segment: str, keys: Sequence[str], rows: int
+    ) -> dict[Source, dict[str, Points]]:
+        """The newest points of some keys of a segment, at most so many of each, by where they come from."""
+        with self._view():
+            return read_newest(self._connection, run_id, segment, keys, rows)
+
     def buckets(
         self, selection: Selection, most: int, low: int | None = None, high: int | None = None
     ) -> Buckets:
@@ -133,13 +147,15 @@ class SqliteReader(Reader):
         with self._view():
             return history.read_buckets(self._connection, selection, most, low, high)
 
-    def events(self, run_id: str, kind: str | None = None) -> list[Event]:
-        """What happened in a run, oldest first."""
+    def events(self, run_id: str, kind: str | Collection[str] | None = None) -> list[Event]:
+        """What happened in a run, of one kind, of several or of all, oldest first."""
+        kinds = [kind] if isinstance(kind, str) else list(kind or ())
+        wanted = "" if kind is None else f" AND kind IN ({', '.join('?' * len(kinds))})"
         with self._view():
             rows = self._connection.execute(
-                "SELECT kind, time_ns, step, rank, segment, fields FROM event"
-                " WHERE run_id = ? AND (? IS NULL OR kind = ?) ORDER BY time_ns, id",
-                (run_id, kind, kind),
+                "SELECT kind, time_ns, step, rank, segment, fields FROM event"  # noqa: S608 - question marks alone
+                f" WHERE run_id = ?{wanted} ORDER BY time_ns, id",
+                (run_id, *kinds),
             )
             return [
                 Event(found, time_ns, step, rank, segment, json.loads(fields))
@@ -174,12 +190,9 @@ class SqliteReader(Reader):
             return read_notices(self._connection, run_id)
 
     def findings(self, run_id: str) -> list[dict[str, Any]]:
-        """The findings of a run, oldest first."""
-        return self._documents(
-            "SELECT problem, severity, opened_ns, closed_ns, fields FROM finding"
-            " WHERE run_id = ? ORDER BY opened_ns, id",
-            run_id,
-        )
+        """The findings of a run, oldest first, as they were put; `open` says how each stands."""
+        with self._view():
+            return read_findings(self._connection, run_id)
 
     def progress_of_all(self) -> dict[int, int]:
         """How far each journal file was ingested."""
@@ -213,14 +226,6 @@ class SqliteReader(Reader):
                 document.update(json.loads(document.pop("fields")))
                 found.append(document)
         return found
-
-    def _processes(self, run_id: str | None = None) -> list[Process]:
-        rows = self._connection.execute(
-            f"SELECT run_id, name, project, {_PROCESS} FROM process JOIN run ON run.id = run_id"  # noqa: S608 - no part of it comes from outside
-            " WHERE ? IS NULL OR run_id = ? ORDER BY process.id",
-            (run_id, run_id),
-        )
-        return [_process(row) for row in rows]
 
     @contextlib.contextmanager
     def _view(self) -> Iterator[None]:
@@ -274,36 +279,7 @@ class SqliteStore(SqliteReader, Store):
 
     def put_process(self, process: Process) -> None:
         """Notes a process, or what has become of it."""
-        self._connection.execute(
-            "INSERT INTO run VALUES (?, ?, ?, ?)"
-            # A run whose opening was damaged is named by its id until an opening is read.
-            " ON CONFLICT DO UPDATE SET name = excluded.name, project = excluded.project WHERE name = id",
-            (process.run_id, process.name, process.project, process.started_ns),
-        )
-        self._connection.execute(
-            f"INSERT INTO process (run_id, {_PROCESS})"  # noqa: S608 - no part of it comes from outside
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-            " ON CONFLICT DO UPDATE SET status = excluded.status, reason = excluded.reason,"
-            " exit_code = excluded.exit_code, ended_ns = excluded.ended_ns, last_ns = excluded.last_ns,"
-            " dropped = excluded.dropped, lost = excluded.lost, facts = excluded.facts",
-            (
-                process.run_id,
-                process.segment,
-                process.rank,
-                process.host,
-                process.pid,
-                process.role,
-                process.status,
-                process.reason,
-                process.exit_code,
-                process.started_ns,
-                process.ended_ns,
-                process.last_ns,
-                process.dropped,
-                process.lost,
-                json.dumps(process.facts),
-            ),
-        )
+        write_process(self._connection, process)
 
     def append(
         self,
@@ -343,6 +319,14 @@ class SqliteStore(SqliteReader, Store):
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (run_id, segment, rank, fields["key"], fields["time"], fields["step"], json.dumps(fields), raw),
         )
+
+    def put_finding(self, run_id: str, finding: Mapping[str, Any], at_ns: int) -> None:
+        """Notes a finding by its key, or how one that is known stands now."""
+        put_finding(self._connection, run_id, finding, at_ns)
+
+    def clear_finding(self, run_id: str, key: str, at_ns: int) -> None:
+        """Notes that what was found is no longer there."""
+        clear_finding(self._connection, run_id, key, at_ns)
 
     def progress(self, file_id: int) -> tuple[int, int]:
         """How far a journal file was ingested, and how many of its records were lost."""
@@ -390,9 +374,3 @@ def _read_transaction(connection: sqlite3.Connection) -> Iterator[None]:
 def _ranks(listed: str | None) -> tuple[int, ...]:
     """The ranks SQLite lists; none for what belongs to the host."""
     return tuple(sorted(map(int, listed.split(",")))) if listed else ()
-
-
-def _process(row: tuple[Any, ...]) -> Process:
-    names = ["run_id", "name", "project", *_PROCESS.split(", ")]
-    fields = dict(zip(names, row, strict=True))
-    return Process(**{**fields, "facts": json.loads(fields["facts"])})

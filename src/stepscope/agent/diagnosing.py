@@ -1,0 +1,201 @@
+"""The diagnosis of an agent: looks at live runs now and then, keeps what it finds as it comes and goes."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from stepscope.errors import ConfigError, StoreError
+from stepscope.schema.run import LIVE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stepscope.analysis.diagnose import Diagnostician
+    from stepscope.config.sections import Settings
+    from stepscope.exporters.base import Table
+    from stepscope.schema.finding import Finding
+    from stepscope.schema.record import Event
+    from stepscope.schema.run import Process
+    from stepscope.store.base import Store
+
+log = logging.getLogger("stepscope.agent")
+
+EVERY_S = 10.0
+"""How often a run that goes on is looked at."""
+
+MOST_SHARE = 0.002
+"""The share of the agent's time that looking may take: what costs more is done less often."""
+
+RAISE_AFTER = 2
+"""A finding is kept when so many looks in a row have found it."""
+
+CLEAR_AFTER = 3
+"""And is over when so many have not."""
+
+MOVED = 0.05
+"""A share that has moved by so much is told anew."""
+
+
+@dataclass
+class _Standing:
+    """How one finding of a run stands."""
+
+    seen: int = 0
+    """Looks in a row that found it."""
+    missed: int = 0
+    """Looks in a row that did not."""
+    kept: dict[str, Any] | None = None
+    """What the store has of it; None while it is not open there."""
+
+
+@dataclass
+class _Watched:
+    """A run that is looked at."""
+
+    due_at: float
+    has_news: bool = True
+    living: dict[tuple[str, int, int], bool] = field(default_factory=dict)
+    """Whether each of its ranks still records."""
+    standings: dict[str, _Standing] = field(default_factory=dict)
+    """By the key of the finding."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether none of its ranks records any more."""
+        return not any(self.living.values())
+
+
+class Diagnosing:
+    """Listens to what is kept, and looks at each run that has something new.
+
+    What fails in here is said once and goes no further: records are worth more than a diagnosis. What the
+    disk is to blame for the agent tries again with the rest.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        now: Callable[[], float] = time.monotonic,
+        now_ns: Callable[[], int] = time.time_ns,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._store, self._settings = store, settings
+        self._now, self._now_ns, self._clock = now, now_ns, clock
+        self._runs: dict[str, _Watched] = {}
+        self._made: Diagnostician | None = None
+        self._failed = False
+
+    def take(self, table: Table) -> None:
+        """Learns that a run has new rows."""
+        run = self._runs.get(table.source.run_id)
+        if run is not None:
+            run.has_news = True
+
+    def follow(self, process: Process) -> None:
+        """Learns of a process of a run, or what has become of it."""
+        if process.role != "rank" or not process.started_ns:
+            return
+        run = self._runs.get(process.run_id)
+        if run is None:
+            # Not at once: a run that has just begun has nothing to look at.
+            run = self._runs[process.run_id] = _Watched(self._now() + EVERY_S)
+            self._contain(lambda: self._remember(process.run_id))
+        run.living[process.segment, process.rank, process.pid] = process.status in LIVE
+
+    def hear(self, run_id: str, event: Event) -> None:
+        """Events are read with the window."""
+
+    def settle(self) -> None:
+        """All that was kept has been told: runs that have ended are looked at once more, and left."""
+        for run_id, run in list(self._runs.items()):
+            if run.has_ended:
+                del self._runs[run_id]
+                self._contain(lambda run_id=run_id, run=run: self._look(run_id, run))  # type: ignore[misc]
+
+    def tick(self) -> None:
+        """Looks at the runs that are due."""
+        now = self._now()
+        for run_id, run in self._runs.items():
+            if run.has_news and now >= run.due_at:
+                run.has_news = False
+                began = self._clock()
+                self._contain(lambda run_id=run_id, run=run: self._look(run_id, run))  # type: ignore[misc]
+                run.due_at = now + max(EVERY_S, (self._clock() - began) / MOST_SHARE)
+
+    def _contain(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except (OSError, sqlite3.Error, StoreError):
+            raise
+        except Exception:
+            if not self._failed:
+                self._failed = True
+                log.exception("The diagnosis failed. The agent goes on; findings may be missing.")
+
+    def _remember(self, run_id: str) -> None:
+        """Takes up the findings that an earlier agent, or an earlier segment, has left open."""
+        for finding in self._store.findings(run_id):
+            if finding.get("open"):
+                standing = _Standing(seen=RAISE_AFTER, kept=finding)
+                self._runs[run_id].standings[finding["key"]] = standing
+
+    def _look(self, run_id: str, run: _Watched) -> None:
+        if self._made is None:
+            self._made = _diagnostician(self._settings)
+        found = {one.key: one for one in self._made.diagnose(self._store, run_id).findings}
+        opened: list[Finding] = []
+        closed: list[str] = []
+        for key in {**run.standings, **found}:
+            standing = run.standings.setdefault(key, _Standing())
+            finding = found.get(key)
+            if finding is not None:
+                standing.seen, standing.missed = standing.seen + 1, 0
+                is_sure = standing.seen >= RAISE_AFTER or run.has_ended or standing.kept is not None
+                if is_sure and _is_news(standing.kept, finding, at_end=run.has_ended):
+                    opened.append(finding)
+            else:
+                standing.seen, standing.missed = 0, standing.missed + 1
+                # At the end of a run there are no further looks to be sure by.
+                is_over = standing.missed >= CLEAR_AFTER or run.has_ended
+                if standing.kept is not None and is_over:
+                    closed.append(key)
+        if opened or closed:
+            self._keep(run_id, run, opened, closed)
+
+    def _keep(self, run_id: str, run: _Watched, opened: list[Finding], closed: list[str]) -> None:
+        at_ns = self._now_ns()
+        with self._store.transaction():
+            for finding in opened:
+                self._store.put_finding(run_id, finding.as_dict(), at_ns)
+            for key in closed:
+                self._store.clear_finding(run_id, key, at_ns)
+        for finding in opened:
+            run.standings[finding.key].kept = finding.as_dict()
+        for key in closed:
+            del run.standings[key]
+
+
+def _is_news(kept: dict[str, Any] | None, finding: Finding, *, at_end: bool) -> bool:
+    """Whether a finding differs from what the store has by something a person would want to know."""
+    if kept is None:
+        return True
+    if at_end or (kept["severity"], kept["rank"]) != (finding.severity, finding.rank):
+        return True
+    before, now = kept.get("share"), finding.share
+    return (before is None) != (now is None) or abs((now or 0.0) - (before or 0.0)) >= MOVED
+
+
+def _diagnostician(settings: Settings) -> Diagnostician:
+    """The detectors as the agent's settings want them; where these are wrong, as they are by themselves."""
+    from stepscope.analysis.diagnose import Diagnostician  # lazy: an agent that only catches up needs none
+
+    try:
+        return Diagnostician(settings.detectors)
+    except ConfigError as error:
+        log.warning("The options of detectors are left out: %s", error)
+        return Diagnostician({})

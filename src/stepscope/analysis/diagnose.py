@@ -1,0 +1,128 @@
+"""Runs the detectors over the newest steps of a run: what was found, what was looked for, a verdict."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stepscope.analysis.build import build_window
+from stepscope.analysis.members import make_detectors, wanted_by
+from stepscope.analysis.merging import Considered, over_causes, over_ranks
+from stepscope.analysis.verdict import Verdict, verdict_of
+from stepscope.schema.finding import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from stepscope.detectors.base import Detector
+    from stepscope.schema.window import RankWindow, Window
+    from stepscope.store.base import Reader
+
+log = logging.getLogger("stepscope")
+
+MOST_HEADLINES = 3
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """How a run fares, and why."""
+
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+    """The most worthwhile first."""
+    considered: tuple[Considered, ...]
+    """What was looked for and is not told."""
+
+    @property
+    def headlines(self) -> tuple[str, ...]:
+        """The most important of them in a sentence each, three at most."""
+        return tuple(one.headline for one in self.findings[:MOST_HEADLINES])
+
+
+class Diagnostician:
+    """The detectors as settings want them; may be asked about any run, again and again."""
+
+    def __init__(self, settings: Mapping[str, Mapping[str, Any]]) -> None:
+        self._detectors, self._off = make_detectors(settings)
+        self._wanted = wanted_by(self._detectors)
+        self._failed: set[str] = set()
+
+    def diagnose(self, reader: Reader, run_id: str) -> Diagnosis:
+        """Looks at the newest steps of a run."""
+        return self.examine(build_window(reader, run_id, self._wanted))
+
+    def examine(self, window: Window | None) -> Diagnosis:
+        """Looks at a window; None is that of a run without any step."""
+        found: list[Finding] = []
+        considered = [
+            Considered(one.id, one.title, "It is switched off in the settings.") for one in self._off
+        ]
+        for detector in self._detectors:
+            told = self._ask(detector, window)
+            if isinstance(told, Finding):
+                found.append(told)
+            else:
+                considered.append(Considered(detector.id, detector.title, told))
+        findings, signs = over_causes(found, self._detectors)
+        every = sorted((*considered, *signs), key=lambda one: one.id)
+        return Diagnosis(verdict_of(findings, window), tuple(findings), tuple(every))
+
+    def _ask(self, detector: Detector, window: Window | None) -> Finding | str:
+        """What a detector finds over all ranks. One that fails is said once and left out."""
+        try:
+            # Losses that overflow are what some look for, and no reason to warn of arithmetic.
+            with np.errstate(all="ignore"):
+                return _over_window(detector, window)
+        except Exception as error:
+            if detector.id not in self._failed:
+                self._failed.add(detector.id)
+                log.exception("The detector %s failed, and is left out.", detector.id)
+            return f"It failed: {type(error).__name__}."
+
+
+def diagnose(reader: Reader, run_id: str, settings: Mapping[str, Mapping[str, Any]]) -> Diagnosis:
+    """Looks at the newest steps of a run; `settings` are the options of detectors by their ids."""
+    return Diagnostician(settings).diagnose(reader, run_id)
+
+
+def _over_window(detector: Detector, window: Window | None) -> Finding | str:
+    ranks = () if window is None else window.ranks
+    able: list[RankWindow] = []
+    why_not = "Nothing was recorded yet."
+    for rank in ranks:
+        reason = _missing(detector, rank)
+        if reason is None:
+            able.append(rank)
+        else:
+            why_not = reason
+    if not able or window is None:
+        return why_not
+    chosen: Sequence[RankWindow] = able if detector.for_each_rank else able[:1]
+    found: list[Finding] = []
+    for rank in chosen:
+        told = detector.examine(rank, window)
+        if isinstance(told, Finding):
+            found.append(told)
+        else:
+            why_not = told
+    return over_ranks(found, len(chosen)) if found else why_not
+
+
+def _missing(detector: Detector, rank: RankWindow) -> str | None:
+    """Why a rank cannot be looked at; None where it can."""
+    steps = rank.steady if detector.in_steady_state else rank.steady | True
+    for group in detector.requires:
+        here = [key for key in group if key in rank.columns]
+        if not here:
+            return f"It needs {' or '.join(group)}, which was not recorded."
+        known = [rank.columns[key] for key in here]
+        flags = [one.finite if detector.in_finite_values else one.present for one in known]
+        steps = steps & np.logical_or.reduce(flags)
+    many = int(steps.sum())
+    if many < detector.min_steps:
+        state = " after the warm-up" if detector.in_steady_state else ""
+        return f"It needs {detector.min_steps} steps{state}, and has {many}."
+    return None

@@ -1,0 +1,159 @@
+"""Recognises a garbage collector that stops the training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import numpy as np
+
+from stepscope.analysis.wording import percent, seconds
+from stepscope.config.bounds import Range
+from stepscope.detectors.base import Detector
+from stepscope.schema.finding import Chart, Estimate, Evidence, Finding, Remedy, severity_of
+from stepscope.schema.window import STEP_SECONDS
+
+if TYPE_CHECKING:
+    from stepscope.schema.window import Flags, Floats, RankWindow, Window
+
+PAUSE, COLLECTIONS, FULL = "gc/pause_seconds", "gc/collections", "gc/full_collections"
+
+FREEZE = """\
+import gc
+gc.collect()
+gc.freeze()                                # after the set-up: what is there now is never looked at again
+gc.disable()
+for step, batch in enumerate(loader):
+    ...
+    if step % 1000 == 0:
+        gc.collect(1)                      # at the same step on every rank"""
+
+LIGHTNING = """\
+class PlannedCollection(Callback):
+    def on_train_start(self, trainer, module):
+        gc.collect(); gc.freeze(); gc.disable()
+    def on_train_batch_end(self, trainer, module, outputs, batch, step):
+        if step % 1000 == 0:
+            gc.collect(1)"""
+
+TRANSFORMERS = """\
+class PlannedCollection(TrainerCallback):
+    def on_train_begin(self, args, state, control, **kwargs):
+        gc.collect(); gc.freeze(); gc.disable()
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step % 1000 == 0:
+            gc.collect(1)"""
+
+
+@dataclass(frozen=True)
+class GarbagePauses(Detector):
+    """Adds up the pauses of the collector, and looks for long ones."""
+
+    id: ClassVar[str] = "host.gc"
+    title: ClassVar[str] = "Python's garbage collector stops the training"
+    sentence: ClassVar[str] = (
+        "pauses of the collector take a share of the time; or come again and again, each as long as a good "
+        "part of a step"
+    )
+    requires: ClassVar[tuple[tuple[str, ...], ...]] = ((PAUSE,), (STEP_SECONDS,))
+    reads: ClassVar[tuple[str, ...]] = (COLLECTIONS, FULL)
+    min_steps: ClassVar[int] = 5
+
+    share: Annotated[float, Range(0.001, 1)] = 0.01
+    """The share of time from which pauses count."""
+
+    of_a_step: Annotated[float, Range(0.01)] = 0.2
+    """The share of a step from which a single pause counts."""
+
+    pauses: Annotated[int, Range(1)] = 3
+    """So many such pauses make a finding: one is no habit."""
+
+    def examine(self, rank: RankWindow, window: Window) -> Finding | str:
+        """Adds up what was told, look by look."""
+        chosen = rank.where(PAUSE, steady=False) & (np.arange(len(rank.steps)) >= rank.warm_up)
+        paused, times = rank.columns[PAUSE].values[chosen], rank.times[chosen]
+        (taken,) = rank.aligned(STEP_SECONDS)
+        elapsed = float(times[-1] - times[0]) if len(times) else 0.0
+        if elapsed <= 0 or not len(taken):
+            return "Too little time was looked at."
+        # The first look tells of time before it.
+        total, usual = float(paused[1:].sum()), float(np.median(taken))
+        lost = total / elapsed
+        many = int((_single(rank, chosen)[1:] >= self.of_a_step * usual).sum())
+        takes_much = lost >= self.share and total >= 2 * float(paused[1:].max())
+        comes_often = many >= self.pauses and lost >= 0.1 * self.share
+        if not takes_much and not comes_often:
+            return (
+                f"The collector takes {percent(lost)} of the time, in {many} pauses that are long for a step."
+            )
+        return self._told(rank, window, chosen, lost, usual)
+
+    def _told(
+        self,
+        rank: RankWindow,
+        window: Window,
+        chosen: Flags,
+        lost: float,
+        usual: float,
+    ) -> Finding:
+        paused, steps, times = rank.columns[PAUSE].values[chosen], rank.steps[chosen], rank.times[chosen]
+        longest = float(_single(rank, chosen)[1:].max())
+        first, last = int(steps[0]), int(steps[-1])
+        full = _sum(rank, FULL, chosen)
+        return Finding(
+            id=self.id,
+            title=self.title,
+            headline=f"The garbage collector stops the training for {percent(lost)} of the time, up to "
+            f"{seconds(longest)} at once.",
+            detail="Each full collection looks at every object there is. A training makes hardly any garbage "
+            "that needs it: what lives after the set-up lives to the end.",
+            severity=severity_of(lost),
+            confidence=min(0.95, 0.7 + 0.02 * len(paused)),
+            share=lost,
+            first_step=first,
+            last_step=last,
+            first_time=float(times[0]),
+            last_time=float(times[-1]),
+            rank=rank.rank if len(window.ranks) > 1 else None,
+            evidence=(
+                Evidence(
+                    "paused",
+                    percent(lost),
+                    f"{seconds(float(paused[1:].sum()))} of {seconds(float(times[-1] - times[0]))}",
+                ),
+                Evidence("longest pause", seconds(longest), f"a step takes {seconds(usual)}"),
+                Evidence(
+                    "collections", f"{_sum(rank, COLLECTIONS, chosen):,.0f}", f"{full:,.0f} of them full"
+                ),
+            ),
+            chart=Chart((PAUSE, STEP_SECONDS), first, last),
+            ruled_out=("Warm-up: those steps are left out.",),
+            remedies=(
+                Remedy(
+                    "Freeze what is there after the set-up, and collect at steps of your choice.",
+                    FREEZE,
+                    "PyTorch",
+                ),
+                Remedy("The same for Lightning.", LIGHTNING, "Lightning"),
+                Remedy("The same for the Trainer of Transformers.", TRANSFORMERS, "Transformers"),
+            ),
+            tries=("gc.freeze() after the set-up", "collect every 1,000 steps"),
+            estimate=Estimate(0.5 * lost, 0.9 * lost, lost, "the time of the run"),
+            how="The collector says when it begins and ends; its pauses between looks are added up and "
+            "divided by the time that passed.",
+            refs=("https://docs.python.org/3/library/gc.html#gc.freeze",),
+        )
+
+
+def _single(rank: RankWindow, chosen: Flags) -> Floats:
+    """The least that the longest pause of each look can have been: their mean."""
+    paused = rank.columns[PAUSE].values[chosen]
+    if COLLECTIONS not in rank.columns:
+        return paused
+    counts = np.nan_to_num(rank.columns[COLLECTIONS].values[chosen], nan=1.0)
+    means: Floats = paused / np.maximum(counts, 1.0)
+    return means
+
+
+def _sum(rank: RankWindow, key: str, chosen: Flags) -> float:
+    return float(np.nansum(rank.columns[key].values[chosen])) if key in rank.columns else 0.0

@@ -1,0 +1,67 @@
+"""The findings of a SQLite store: a row for each problem of a run, opened and closed as it comes and goes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Mapping
+
+
+def read_findings(connection: sqlite3.Connection, run_id: str) -> list[dict[str, Any]]:
+    """The findings of a run, oldest first, as they were put.
+
+    What was put into the table by others, without a key, comes with its columns.
+    """
+    rows = connection.execute(
+        "SELECT problem, severity, opened_ns, closed_ns, fields FROM finding"
+        " WHERE run_id = ? ORDER BY opened_ns, id",
+        (run_id,),
+    )
+    found = []
+    for problem, severity, opened_ns, closed_ns, text in rows:
+        fields = json.loads(text)
+        if "key" in fields:
+            found.append({**fields, "open": closed_ns is None})
+        else:
+            columns = {
+                "problem": problem,
+                "severity": severity,
+                "opened_ns": opened_ns,
+                "closed_ns": closed_ns,
+            }
+            found.append({**columns, **fields})
+    return found
+
+
+def put_finding(connection: sqlite3.Connection, run_id: str, finding: Mapping[str, Any], at_ns: int) -> None:
+    """Notes a finding, or how it stands now: one that was closed is open again. Its first moment stays."""
+    known = connection.execute(
+        "SELECT id, json_extract(fields, '$.first_time'), json_extract(fields, '$.first_step') FROM finding"
+        " WHERE run_id = ? AND problem = ? AND json_extract(fields, '$.key') = ?",
+        (run_id, finding["id"], finding["key"]),
+    ).fetchone()
+    if known is None:
+        connection.execute(
+            "INSERT INTO finding (run_id, problem, severity, opened_ns, closed_ns, fields)"
+            " VALUES (?, ?, ?, ?, NULL, ?)",
+            (run_id, finding["id"], finding["severity"], at_ns, json.dumps(dict(finding), allow_nan=False)),
+        )
+        return
+    number, first_time, first_step = known
+    fields = {**finding, "first_time": first_time, "first_step": first_step}
+    connection.execute(
+        "UPDATE finding SET severity = ?, closed_ns = NULL, fields = ? WHERE id = ?",
+        (finding["severity"], json.dumps(fields, allow_nan=False), number),
+    )
+
+
+def clear_finding(connection: sqlite3.Connection, run_id: str, key: str, at_ns: int) -> None:
+    """Notes that a problem is no longer there."""
+    connection.execute(
+        "UPDATE finding SET closed_ns = ? WHERE run_id = ? AND closed_ns IS NULL"
+        " AND json_extract(fields, '$.key') = ?",
+        (at_ns, run_id, key),
+    )

@@ -1,0 +1,96 @@
+"""Reads what is new in the SQLite store: how far each series has come, and its points from there on."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stepscope.schema.record import Event
+from stepscope.schema.series import Source
+from stepscope.store import history
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    from stepscope.schema.series import Points, Selection
+
+
+@dataclass(frozen=True)
+class Counter:
+    """How far one series has come."""
+
+    series_id: int
+    """Its number in the store, which it keeps."""
+    key: str
+    source: Source
+    points: int
+    last_step: int | None
+    last_ns: int
+
+
+class Following(ABC):
+    """The questions of one who follows a store that is being written; part of `SqliteReader`."""
+
+    _connection: sqlite3.Connection
+
+    @abstractmethod
+    def _view(self) -> AbstractContextManager[None]:
+        """Holds the view of one moment; the reader's own."""
+
+    @contextlib.contextmanager
+    def moment(self) -> Iterator[None]:
+        """Answers all questions asked within it from the same moment."""
+        with self._view():
+            yield
+
+    def version(self) -> int:
+        """A number that changes when somebody else has written; costs next to nothing."""
+        with self._view():
+            return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
+
+    def counters(self, run_id: str) -> list[Counter]:
+        """How far each series of a run has come, in the order they were first met."""
+        with self._view():
+            rows = self._connection.execute(
+                "SELECT id, key, points, last_step, last_ns, segment, rank, host, device, axis"
+                " FROM series WHERE run_id = ? ORDER BY id",
+                (run_id,),
+            )
+            return [
+                Counter(series_id, key, Source(run_id, *labels), points, last_step, last_ns)
+                for series_id, key, points, last_step, last_ns, *labels in rows
+            ]
+
+    def points_since(self, selection: Selection, after: int) -> Points:
+        """The points after the first so many of those `points` gives; older chunks are not unpacked."""
+        with self._view():
+            return history.read_points_since(self._connection, selection, after)
+
+    def events_since(self, run_id: str, after: int) -> list[tuple[int, Event]]:
+        """The events of a run that were stored after the one of a number, with their own numbers."""
+        with self._view():
+            rows = self._connection.execute(
+                "SELECT id, kind, time_ns, step, rank, segment, fields FROM event"
+                " WHERE run_id = ? AND id > ? ORDER BY id",
+                (run_id, after),
+            )
+            return [
+                (number, Event(kind, time_ns, step, rank, segment, json.loads(fields)))
+                for number, kind, time_ns, step, rank, segment, fields in rows
+            ]
+
+    def newest_event(self, run_id: str) -> int:
+        """The number of the event of a run that was stored last; 0 when it has none."""
+        with self._view():
+            row = self._connection.execute("SELECT max(id) FROM event WHERE run_id = ?", (run_id,)).fetchone()
+            return int(row[0] or 0)
+
+    def reach(self, selection: Selection) -> tuple[int, int] | None:
+        """The first and the last step (or second) of a series; None when it has no point."""
+        with self._view():
+            return history.read_reach(self._connection, selection)

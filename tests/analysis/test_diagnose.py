@@ -1,0 +1,131 @@
+"""Detectors are made as settings want them, fail alone, and what they say becomes a verdict."""
+
+import logging
+
+import numpy as np
+import pytest
+
+from stepscope import plugins
+from stepscope.analysis import diagnose as diagnosing
+from stepscope.analysis.diagnose import Diagnostician
+from stepscope.analysis.members import known_detectors, make_detectors, options_of
+from stepscope.detectors.num_nonfinite import NotFinite
+from stepscope.errors import ConfigError
+from stepscope.schema.finding import severity_of
+from tests.detectors.simulated import diagnose, going_well
+
+EVERY = sorted(known_detectors())
+
+
+def test_the_file_of_a_detector_has_its_name():
+    assert {name.replace(".", "_") for name in EVERY} <= set(plugins.names("detectors"))
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_detector_says_what_it_needs_and_who_it_is(name):
+    kind = known_detectors()[name]
+    assert kind.id == name
+    assert kind.requires
+    assert kind.min_steps >= 1
+    assert kind.title
+    assert options_of(kind), "It has a threshold to set."
+    assert set(kind.explains) <= set(EVERY)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"input.wait": {}}, "There is no detector 'input.wait'; there are: conv.diverging, conv.spike"),
+        ({"host.gc": {"shar": 1}}, "detectors.host.gc.shar does not exist; host.gc has: enabled, share, "),
+        ({"host.gc": {"share": "1 %"}}, "share is '1 %'; it must be a number from 0.001 to 1."),
+        ({"host.gc": {"share": 2}}, "share is 2; it must be a number from 0.001 to 1."),
+        ({"host.gc": {"share": float("nan")}}, "share is nan; it must be a number"),
+        ({"host.gc": {"pauses": 2.5}}, "pauses is 2.5; it must be a whole number of at least 1."),
+        ({"host.gc": {"pauses": True}}, "pauses is True; it must be a whole number"),
+        ({"host.gc": {"enabled": "no"}}, "enabled is 'no'; it must be true or false."),
+    ],
+)
+def test_a_wrong_option_is_a_clear_error(settings, said):
+    with pytest.raises(ConfigError) as error:
+        make_detectors(settings)
+    assert said in str(error.value)
+
+
+def test_before_there_are_enough_steps_nothing_is_said(tmp_path):
+    found = diagnose(tmp_path, going_well(0, 12))
+    assert found.findings == ()
+    assert (found.verdict.id, found.verdict.severity) == ("few_steps", "unknown")
+    assert "of 20" in found.verdict.headline
+    [wait] = [one.why_not for one in found.considered if one.id == "input.exposed_wait"]
+    assert wait.startswith("It needs 30 steps after the warm-up, and has ")
+
+
+def test_a_run_whose_steps_are_not_timed_says_what_to_do(tmp_path):
+    found = diagnose(tmp_path, {"loss": np.linspace(2, 1, 300)})
+    assert (found.verdict.severity, found.verdict.tries) == ("unknown", ("monitor.watch(model, optimizer)",))
+    [creep] = [one.why_not for one in found.considered if one.id == "step.creep"]
+    assert creep == "It needs step_seconds, which was not recorded."
+
+
+def test_a_run_without_anything_is_not_known():
+    found = Diagnostician({}).examine(None)
+    assert found.verdict.severity == "unknown"
+    assert {one.id for one in found.considered} == set(EVERY)
+
+
+def test_every_detector_is_either_told_or_considered(tmp_path):
+    run = going_well(0, 300)
+    run["loss"][200:] = np.nan
+    found = diagnose(tmp_path, run)
+    assert sorted([one.id for one in found.findings] + [one.id for one in found.considered]) == EVERY
+
+
+def test_a_detector_that_fails_is_said_once_and_takes_nothing_from_the_others(tmp_path, monkeypatch, caplog):
+    def broken(*_):
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr(NotFinite, "examine", broken)
+    run = going_well(0, 800)
+    run["loss"][600] *= 50
+    with caplog.at_level(logging.ERROR):
+        found = diagnose(tmp_path, run)
+        doctor = diagnosing.Diagnostician({})
+        for _ in range(3):
+            doctor.examine(None)
+    assert [one.id for one in found.findings] == ["conv.spike"]
+    assert [one.why_not for one in found.considered if one.id == "num.nonfinite"] == [
+        "It failed: ZeroDivisionError."
+    ]
+    assert caplog.text.count("The detector num.nonfinite failed") == 1
+
+
+@pytest.mark.parametrize(
+    ("share", "severity"),
+    [
+        (0.0, "info"),
+        (0.0199, "info"),
+        (0.02, "notice"),
+        (0.05, "warning"),
+        (0.15, "warning"),
+        (0.151, "critical"),
+    ],
+)
+def test_what_could_be_had_back_says_how_bad_it_is(share, severity):
+    assert severity_of(share) == severity
+
+
+def test_a_finding_is_the_json_the_page_knows(tmp_path):
+    run = going_well(0, 800)
+    run["loss"][600] *= 50
+    [found] = diagnose(tmp_path, run).findings
+    told = found.as_dict()
+    assert list(told) == [
+        "id", "key", "title", "headline", "detail", "severity", "confidence", "share", "open", "muted",
+        "first_step", "last_step", "first_time", "last_time", "rank", "device", "evidence", "chart",
+        "ruled_out", "remedies", "tries", "estimate", "how", "refs",
+    ]  # fmt: skip
+    assert told["key"] == told["id"] == "conv.spike"
+    assert (told["open"], told["muted"]) == (True, False)
+    assert set(told["chart"]) == {"keys", "from", "to"}
+    assert set(told["evidence"][0]) == {"label", "value", "note"}
+    assert set(told["remedies"][0]) == {"text", "code", "framework"}

@@ -1,0 +1,110 @@
+"""The statistics find what was put in, and are not led astray by what is odd."""
+
+import numpy as np
+import pytest
+
+from stepscope.analysis.change_points import change_point, warm_up_length
+from stepscope.analysis.excursions import departure, spikes
+from stepscope.analysis.robust import block_edges, block_medians, block_shares, expected_beyond, spread
+from stepscope.analysis.trends import is_jump, trend_of
+
+CHANCE = np.random.default_rng(0)
+
+
+def test_a_spread_is_that_of_the_noise_and_not_of_the_odd_ones():
+    values = np.r_[CHANCE.normal(5, 2, 10_000), np.full(500, 1e6)]
+    assert spread(values) == pytest.approx(2, rel=0.1)
+
+
+def test_blocks_have_one_size_and_leave_the_first_few():
+    edges = block_edges(103, 10, 5)
+    assert edges.tolist() == list(range(3, 104, 10))
+    assert block_medians(np.arange(103.0), edges)[0] == 7.5
+    assert block_shares(np.ones(103), np.full(103, 4.0), edges).tolist() == [0.25] * 10
+    assert block_edges(3, 10, 5).tolist() == [0, 3]
+
+
+def test_what_noise_reaches_is_told_by_its_own_tail():
+    normal, heavy = np.abs(CHANCE.normal(size=2000)), np.abs(CHANCE.standard_t(2, 2000))
+    assert expected_beyond(normal, 30.0) < 1e-3
+    assert expected_beyond(heavy, 30.0) > 0.1
+    assert expected_beyond(normal[:5], 30.0) == np.inf
+
+
+def test_a_slope_lies_within_its_bounds_and_noise_without_one_has_none():
+    x = np.arange(60.0)
+    trend = trend_of(x, 3 + 0.1 * x + CHANCE.normal(0, 0.5, 60))
+    assert trend.low < 0.1 < trend.high
+    assert (trend.start, trend.end) == (pytest.approx(3, abs=0.4), pytest.approx(8.9, abs=0.4))
+    assert trend.low > 0
+    assert trend_of(x, CHANCE.normal(0, 0.5, 60)).low < 0
+    assert trend_of(np.zeros(5), np.arange(5.0)) is None
+
+
+def test_a_slope_that_neighbours_make_alike_is_worth_less():
+    x = np.arange(60.0)
+    sure = 0
+    for seed in range(50):
+        wandering = np.cumsum(np.random.default_rng(seed).normal(0, 1, 60))
+        trend = trend_of(x, wandering)
+        sure += trend.low > 0 or trend.high < 0
+    assert sure <= 10, "A random walk has a slope by chance; as independent values nearly all would be sure."
+
+
+def test_a_jump_is_told_from_a_line():
+    x, noise = np.arange(48.0), CHANCE.normal(0, 0.02, 48)
+    assert is_jump(x, 1 + 0.5 * (x >= 24) + noise)
+    assert not is_jump(x, 1 + 0.5 * x / 48 + noise)
+
+
+def test_a_change_of_level_is_found_at_its_place():
+    place, worth = change_point(np.r_[CHANCE.normal(1, 0.1, 300), CHANCE.normal(2, 0.1, 700)])
+    assert place == 300
+    assert worth > 100
+    assert change_point(CHANCE.normal(1, 0.1, 1000))[1] < 12
+    assert change_point(np.ones(3)) is None
+
+
+@pytest.mark.parametrize(
+    ("head", "length"),
+    [
+        ([], 0),
+        ([60.0], 1),
+        ([60.0, 9.0, 3.0, 2.0, 2.0], 5),
+        ([1.6] * 40, 40),
+        ([30.0] + [2.0] * 25, 26),
+    ],
+)
+def test_a_warm_up_ends_where_the_level_does(head, length):
+    usual = CHANCE.lognormal(0, 0.05, 400)
+    assert abs(warm_up_length(np.r_[head, usual]) - length) <= 2
+
+
+def test_a_single_slow_step_in_the_middle_is_no_warm_up():
+    taken = CHANCE.lognormal(0, 0.05, 400)
+    taken[150] = 50
+    assert warm_up_length(taken) == 0
+
+
+def test_steps_that_get_slower_have_no_warm_up():
+    assert warm_up_length(np.linspace(1, 3, 300)) == 0
+
+
+def test_a_spike_is_found_with_its_place_and_a_loss_that_stays_up_is_none():
+    losses = 1 + CHANCE.normal(0, 0.05, 600)
+    losses[400:403] += 5
+    [found] = spikes(losses, 6.0)
+    assert (found.begin, found.end) == (400, 403)
+    losses[400:] += 5
+    assert spikes(losses, 6.0) == []
+
+
+def test_a_departure_begins_where_the_course_was_left():
+    losses = 1 + CHANCE.normal(0, 0.05, 600)
+    losses[480:] += 4
+    found = departure(losses, 6.0, 5, least_level=0.0)
+    assert abs(found.begin - 480) <= 2
+    assert found.value == pytest.approx(5, abs=0.1)
+    assert departure(losses, 6.0, 5, least_level=10.0) is None
+    losses[480:] = 1 + 4 * np.exp(-np.arange(120) / 40)
+    assert departure(losses, 6.0, 5, least_level=0.0) is None, "It is on its way back."

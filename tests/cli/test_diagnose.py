@@ -1,0 +1,94 @@
+"""`stepscope diagnose`: what is wrong with a run, how that is known, what to do."""
+
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+
+from stepscope import TrainingMonitor
+from stepscope.cli.main import main
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("diagnose") / "store"
+    with TrainingMonitor(run="lost", directory=folder) as monitor:
+        for step in range(300):
+            monitor.log_training_step(loss=math.nan if step >= 200 else 1.0 + 0.01 * (step % 5))
+    noise = np.random.default_rng(0).normal(1, 0.05, 300).tolist()
+    with TrainingMonitor(run="well", directory=folder) as monitor:
+        for step, one in enumerate(noise):
+            monitor.log({"loss": one, "step_seconds": 0.02 * one, "phase/data_seconds": 1e-4}, step)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _in_the_store(store, monkeypatch):
+    monkeypatch.setenv("STEPSCOPE_DIR", str(store))
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+def printed(capsys, *arguments):
+    assert main(["diagnose", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_page_has_verdict_evidence_remedy_code_and_what_was_considered(capsys):
+    page = printed(capsys, "lost")
+    assert page.splitlines()[:2] == ["lost  finished", "  The loss is NaN from step 200 on."]
+    assert "1. The loss or the gradients are not finite  critical, 99% sure  num.nonfinite" in page
+    assert "- last finite value  1.04  (at step 199)" in page
+    assert "       if not torch.isfinite(loss):" in page
+    assert "step.creep: It needs step_seconds, which was not recorded." in page
+    assert max(map(len, page.splitlines())) <= 120
+
+
+def test_a_run_that_goes_well_is_told_so(capsys):
+    page = printed(capsys, "well")
+    assert re.search(r"^  Healthy: \d\d\.\d ms a step\.$", page, re.MULTILINE)
+    assert "input.exposed_wait: Steps wait for data for 0.5 % of their time" in page
+
+
+def test_without_a_name_the_newest_run_is_meant(capsys):
+    assert printed(capsys).startswith("well  finished")
+
+
+def test_json_has_the_verdict_the_findings_and_the_rest(capsys):
+    told = json.loads(printed(capsys, "lost", "--json"), parse_constant=pytest.fail)
+    assert told["name"] == "lost"
+    assert (told["verdict"]["id"], told["verdict"]["severity"]) == ("num.nonfinite", "critical")
+    assert told["verdict"]["steps"] == [200, 299]
+    assert [one["key"] for one in told["findings"]] == ["num.nonfinite"]
+    assert set(told["considered"][0]) == {"id", "title", "why_not"}
+    assert told["earlier"] == []
+
+
+def test_what_was_found_earlier_and_is_over_is_told_apart(capsys, tmp_path):
+    folder = tmp_path / "long"
+    losses = np.random.default_rng(0).normal(1, 0.05, 3000)
+    losses[:400] = math.nan
+    with TrainingMonitor(run="long", directory=folder) as monitor:
+        for loss in losses[:500].tolist():
+            monitor.log_training_step(loss=loss)
+    with TrainingMonitor(run="long", directory=folder) as monitor:
+        for step, loss in enumerate(losses[500:].tolist(), 500):
+            monitor.log_training_step(loss=loss, step=step)
+    page = printed(capsys, "long", "--store", str(folder))
+    assert "found earlier, and not in the newest steps" in page
+    told = json.loads(printed(capsys, "long", "--store", str(folder), "--json"))
+    assert [(one["key"], one["open"]) for one in told["earlier"]] == [("num.nonfinite", False)]
+    assert told["findings"] == []
+
+
+def test_an_unknown_run_fails_with_names_like_it(capsys):
+    assert main(["diagnose", "lots"]) == 1
+    assert "did you mean 'lost'?" in capsys.readouterr().err
+
+
+def test_wrong_options_of_a_detector_are_an_error(capsys, tmp_path, monkeypatch):
+    (tmp_path / "stepscope.yaml").write_text("detectors:\n  host.gc: {shar: 1}\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["diagnose", "well"]) == 1
+    assert "detectors.host.gc.shar does not exist" in capsys.readouterr().err

@@ -1,0 +1,97 @@
+"""Draws the page on detectors from the detectors themselves."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import itertools
+import sys
+
+from stepscope.analysis.members import known_detectors, options_of
+from stepscope.detectors.base import Detector
+
+HEAD = """\
+# Detectors
+
+Each looks for one problem in the newest steps of a run; [Diagnosis](diagnosis.md) says how their answers
+become a verdict. All are on.
+
+```yaml
+detectors:
+  input.exposed_wait: {share: 0.1}
+  host.gc: {enabled: false}
+```
+
+A name, an option or a value that does not exist is an error that says what does. Another package adds a
+detector as an entry point of the group `stepscope.detectors`: a dataclass derived from
+`stepscope.detectors.base.Detector`.
+
+| detector | speaks when | needs |
+|---|---|---|
+"""
+
+
+def drawn() -> str:
+    """The page."""
+    lines = [HEAD.rstrip("\n")]
+    known = known_detectors()
+    for name, kind in known.items():
+        needs = ", ".join(" or ".join(f"`{key}`" for key in group) for group in kind.requires)
+        state = " after the warm-up" if kind.in_steady_state else ""
+        lines.append(f"| `{name}` | {kind.sentence} | {needs}; {_steps(kind.min_steps)}{state} |")
+    lines += ["", "Keys in one place are alternatives: the first that a run has is taken."]
+    for name, kind in known.items():
+        lines += [
+            "",
+            f"## {name}",
+            "",
+            f"{_first_line(kind)}",
+            "",
+            "| option | default | allowed | meaning |",
+            "|---|---|---|---|",
+        ]
+        lines.append("| `enabled` | `true` | true or false | Whether it is looked for at all. |")
+        sentences = _sentences(kind)
+        for option, (default, bounds) in options_of(kind).items():
+            lines.append(f"| `{option}` | `{default}` | {_allowed(bounds)} | {sentences[option]} |")
+        if kind.explains:
+            lines += ["", f"Told instead of: {', '.join(f'`{one}`' for one in kind.explains)}."]
+    return "\n".join(lines) + "\n"
+
+
+def _steps(count: int) -> str:
+    return f"{count} step{'s' if count > 1 else ''}"
+
+
+def _first_line(kind: type[Detector]) -> str:
+    module = inspect.getmodule(kind)
+    assert module is not None
+    return (module.__doc__ or "").splitlines()[0]
+
+
+def _allowed(bounds: object) -> str:
+    low, high = bounds.low, bounds.high  # type: ignore[attr-defined]
+    if low is None:
+        return "any number"
+    return f"{low:g} or more" if high is None else f"{low:g} to {high:g}"
+
+
+def _sentences(kind: type[Detector]) -> dict[str, str]:
+    """The sentence under each field, as the source has it."""
+    [body] = [one.body for one in ast.parse(inspect.getsource(kind)).body if isinstance(one, ast.ClassDef)]
+    names = {one.name for one in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    found = {}
+    for field, after in itertools.pairwise(body):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and field.target.id in names
+        ):
+            assert isinstance(after, ast.Expr), f"{field.target.id} has no sentence under it."
+            found[field.target.id] = " ".join(ast.literal_eval(after.value).split())
+    return found
+
+
+if __name__ == "__main__":
+    sys.stdout.write(drawn())

@@ -1,0 +1,24 @@
+"""The example finds both of the things that were planted in it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "diagnose.py"
+
+
+def test_diagnose_prints_the_slow_loader_and_the_spike(folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLE)],
+        env={**os.environ, "STEPSCOPE_DIR": str(folder)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert any(line.startswith("critical: ") and "waiting for data" in line for line in lines)
+    assert any("The loss jumped from 0." in line and "at step 12" in line for line in lines)
+    assert lines[-1].endswith("stepscope diagnose diagnose")

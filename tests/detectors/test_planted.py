@@ -1,0 +1,228 @@
+"""Problems planted into runs that go well, and what each detector says of them."""
+
+import numpy as np
+import pytest
+
+from tests.detectors.simulated import diagnose, going_well
+
+LOADER = ("loader", {"num_workers": 0, "batch_size": 64, "dataset": "Images", "persistent_workers": False})
+
+
+def waiting(seed=0, steps=600, wait_s=0.05, step_s=0.05):
+    """A run whose steps wait for data for half of their time."""
+    run = going_well(seed, steps, step_s)
+    waits = wait_s * np.exp(np.random.default_rng(seed).normal(0, 0.1, steps))
+    run["phase/data_seconds"] = run["phase/data_seconds"] + waits
+    run["step_seconds"] = run["step_seconds"] + waits
+    return run
+
+
+def test_a_wait_for_data_is_told_with_its_share_and_the_workers_it_takes(tmp_path):
+    [found] = diagnose(tmp_path, waiting(), events=(LOADER,)).findings
+    assert (found.id, found.severity) == ("input.exposed_wait", "critical")
+    assert found.share == pytest.approx(0.5, abs=0.03)
+    # Half of the step makes a batch, the other half uses it: one worker just keeps up, two surely do.
+    assert "num_workers=2" in found.tries
+    assert found.estimate.low <= found.estimate.likely <= found.estimate.high
+    assert found.estimate.likely == pytest.approx(0.5, abs=0.05)
+    frameworks = {one.framework: one.code for one in found.remedies if one.framework}
+    assert frameworks.keys() == {"PyTorch", "Lightning", "Transformers"}
+    assert "num_workers=2" in frameworks["PyTorch"]
+    assert "dataloader_num_workers=2" in frameworks["Transformers"]
+
+
+def test_workers_that_do_not_keep_up_become_as_many_as_are_needed_and_there_are_processors_for(tmp_path):
+    loader = ("loader", {**LOADER[1], "num_workers": 2})
+    run = waiting(wait_s=0.1)
+    [found] = diagnose(tmp_path, run, events=(loader,), facts={"cpus": 64}).findings
+    # Two workers give a batch in 150 ms, so one takes 300 ms for it; the rest of a step takes 50 ms.
+    assert "num_workers=8" in found.tries
+    [limited] = diagnose(tmp_path, run, events=(loader,), facts={"cpus": 3}).findings
+    assert "more workers will not help" in limited.detail
+    assert limited.tries == ("cheaper transforms", "cache decoded samples")
+
+
+def test_more_workers_than_processors_are_told_to_be_fewer(tmp_path):
+    loader = ("loader", {**LOADER[1], "num_workers": 12})
+    [found] = diagnose(tmp_path, waiting(), events=(loader,), facts={"cpus": 2}).findings
+    assert "num_workers=1" in found.tries
+    assert found.estimate.low == 0
+
+
+def test_the_framework_in_use_comes_first(tmp_path):
+    facts = {"libraries": {"torch": "2.9", "lightning": "2.5"}}
+    [found] = diagnose(tmp_path, waiting(), events=(LOADER,), facts=facts).findings
+    assert found.remedies[0].framework == "Lightning"
+
+
+def test_the_clock_of_a_gpu_is_the_one_that_counts(tmp_path):
+    run = waiting(wait_s=0.002)
+    chosen = np.arange(600) % 6 == 1
+    run["device/data_seconds"] = np.where(chosen, 0.03, np.nan)
+    run["device/step_seconds"] = np.where(chosen, 0.06, np.nan)
+    [found] = diagnose(tmp_path, run, events=(LOADER,)).findings
+    assert found.share == pytest.approx(0.5)
+    assert found.chart.keys == ("device/data_seconds", "device/step_seconds")
+    assert "pin_memory=True" in found.remedies[0].code
+
+
+def test_phases_that_were_timed_at_some_steps_only_are_enough(tmp_path):
+    run = waiting(steps=1000)
+    sampled = np.random.default_rng(7).random(1000) < 0.1
+    for key in run:
+        if key.startswith("phase/") and key != "phase/data_seconds":
+            run[key] = np.where(sampled, run[key], np.nan)
+    run["phase/sampled_ratio"] = np.where(sampled, 0.1, np.nan)
+    found = diagnose(tmp_path, run)
+    assert [one.id for one in found.findings] == ["input.exposed_wait"]
+    healthy = going_well(1, 1000)
+    for key in healthy:
+        if key.startswith("phase/") and key != "phase/data_seconds":
+            healthy[key] = np.where(sampled, healthy[key], np.nan)
+    assert "bound by backward (" in diagnose(tmp_path, healthy).verdict.headline
+
+
+def test_a_loss_that_is_no_number_is_told_with_its_step_and_the_layer_that_was_named(tmp_path):
+    run = going_well(1, 500)
+    run["loss"][321:] = np.nan
+    sentence = "The gradient of encoder.3 is not finite."
+    event = ("gradient_not_finite", {"layer": "encoder.3", "sentence": sentence})
+    [found] = diagnose(tmp_path, run, events=(event,)).findings
+    assert (found.id, found.first_step, found.severity) == ("num.nonfinite", 321, "critical")
+    assert found.headline == "The loss is NaN from step 321 on."
+    [near] = diagnose(tmp_path, {**run, "loss": np.r_[np.nan, np.ones(499)]}, events=(event,)).findings
+    assert (near.severity, near.first_step) == ("warning", 0)
+    assert near.headline == "The loss is NaN at step 0, first in encoder.3, and has recovered."
+    assert sentence in [one.note for one in near.evidence]
+
+
+def test_gradients_that_stay_infinite_are_a_finding_by_themselves(tmp_path):
+    run = going_well(1, 500)
+    run["gradient_norm"][400:] = np.inf
+    [found] = diagnose(tmp_path, run).findings
+    assert (found.id, found.chart.keys) == ("num.nonfinite", ("gradient_norm",))
+    assert found.first_step in range(395, 401)
+
+
+def test_a_spike_is_told_with_its_step(tmp_path):
+    run = going_well(1, 1000)
+    run["loss"][700] *= 20
+    run["learning_rate"] = np.full(1000, 0.1)
+    [found] = diagnose(tmp_path, run).findings
+    assert (found.id, found.severity, found.first_step) == ("conv.spike", "notice", 700)
+    assert ("learning rate", "0.1") in [(one.label, one.value) for one in found.evidence]
+
+
+def test_several_spikes_are_one_finding_that_counts_them(tmp_path):
+    run = going_well(1, 2000)
+    for step in (700, 1100, 1700):
+        run["loss"][step] *= 30
+    [found] = diagnose(tmp_path, run).findings
+    assert found.severity == "warning"
+    assert "3 such spikes" in found.headline
+
+
+@pytest.mark.parametrize("growth", [1.5, 1.1])
+def test_a_loss_that_grows_and_grows_diverges(tmp_path, growth):
+    run = going_well(1, 1000)
+    run["loss"][950:] *= growth ** np.arange(50)
+    [found] = diagnose(tmp_path, run).findings
+    assert (found.id, found.severity) == ("conv.diverging", "critical")
+    assert found.first_step in range(945, 965)
+
+
+def test_a_loss_that_blows_up_in_its_first_steps_diverges(tmp_path):
+    run = going_well(1, 300)
+    run["loss"] = (
+        2.3 * np.minimum(2.0 ** np.minimum(np.arange(300), 30), 500) * (1 + 0.1 * np.sin(np.arange(300)))
+    )
+    [found] = diagnose(tmp_path, run).findings
+    assert found.id == "conv.diverging"
+    assert found.first_step < 20
+
+
+def test_a_loss_that_ends_in_nan_is_told_once_and_its_divergence_as_a_sign_of_it(tmp_path):
+    run = going_well(1, 1000)
+    run["loss"][950:] *= 1.5 ** np.arange(50)
+    run["loss"][990:] = np.nan
+    found = diagnose(tmp_path, run)
+    assert [one.id for one in found.findings] == ["num.nonfinite"]
+    [sign] = [one.why_not for one in found.considered if one.id == "conv.diverging"]
+    assert "a sign of: the loss or the gradients are not finite" in sign
+
+
+def test_steps_that_creep_are_told_with_the_phase_that_grows(tmp_path):
+    run = going_well(1, 1500)
+    more = 0.05 * 0.4 * np.arange(1500) / 1500
+    run["phase/optimizer_seconds"] = run["phase/optimizer_seconds"] + more
+    run["step_seconds"] = run["step_seconds"] + more
+    [found] = diagnose(tmp_path, run).findings
+    assert found.id == "step.creep"
+    assert "longer than" in found.headline
+    assert "most of it in optimizer" in found.headline
+    assert found.estimate.high == pytest.approx(0.4 / 1.4, abs=0.05)
+    assert "param_groups" in found.remedies[0].code
+
+
+def test_a_creep_too_slow_for_a_window_is_seen_over_the_whole_segment(tmp_path):
+    run = going_well(1, 20_000)
+    more = 0.05 * 0.3 * np.arange(20_000) / 20_000
+    run["phase/other_seconds"] = run["phase/other_seconds"] + more
+    run["step_seconds"] = run["step_seconds"] + more
+    [found] = diagnose(tmp_path, run).findings
+    assert found.id == "step.creep"
+    assert found.first_step < 1000
+
+
+def test_pauses_of_the_collector_are_added_up(tmp_path):
+    run = going_well(1, 1000)
+    pauses = np.arange(1000) % 20 == 10
+    run["gc/pause_seconds"] = np.where(pauses, 0.06, run["gc/pause_seconds"])
+    run["gc/collections"] = np.where(pauses, 1.0, run["gc/collections"])
+    run["gc/full_collections"] = np.where(pauses, 1.0, np.nan)
+    run["step_seconds"] = np.where(pauses, run["step_seconds"] + 0.06, run["step_seconds"])
+    [found] = diagnose(tmp_path, run).findings
+    assert (found.id, found.severity) == ("host.gc", "warning")
+    assert found.share == pytest.approx(0.06 / (20 * 0.0535), abs=0.01)
+    assert "gc.freeze()" in found.remedies[0].code
+
+
+def test_pauses_that_are_long_for_a_step_but_seldom_are_information(tmp_path):
+    run = going_well(1, 2000)
+    pauses = np.arange(2000) % 200 == 100
+    run["gc/pause_seconds"] = np.where(pauses, 0.04, run["gc/pause_seconds"])
+    run["gc/collections"] = np.where(pauses, 1.0, run["gc/collections"])
+    found = diagnose(tmp_path, run)
+    assert [(one.id, one.severity) for one in found.findings] == [("host.gc", "info")]
+    assert found.verdict.severity == "ok"
+
+
+def test_what_several_ranks_have_is_one_finding_that_names_them(tmp_path):
+    [found] = diagnose(tmp_path, waiting(0), waiting(1), going_well(2, 600)).findings
+    assert found.rank in (0, 1)
+    assert ("2 of 3", "0, 1") in [(one.value, one.note.partition(";")[0]) for one in found.evidence]
+    [every] = diagnose(tmp_path, waiting(0), waiting(1)).findings
+    assert every.rank is None
+
+
+def test_what_endangers_the_run_comes_first_then_what_gives_back_most(tmp_path):
+    run = waiting()
+    run["loss"][500:] = np.nan
+    pauses = np.arange(600) % 20 == 10
+    run["gc/pause_seconds"] = np.where(pauses, 0.06, run["gc/pause_seconds"])
+    run["gc/collections"] = np.where(pauses, 1.0, run["gc/collections"])
+    found = diagnose(tmp_path, run)
+    assert [one.id for one in found.findings] == ["num.nonfinite", "input.exposed_wait", "host.gc"]
+    assert len(found.headlines) == 3
+    assert found.verdict.id == "num.nonfinite"
+
+
+def test_a_threshold_of_the_settings_counts(tmp_path):
+    run = waiting(wait_s=0.002)
+    assert diagnose(tmp_path, run).findings == ()
+    settings = {"input.exposed_wait": {"share": 0.02}}
+    [found] = diagnose(tmp_path, run, settings=settings).findings
+    assert found.severity == "notice"
+    off = diagnose(tmp_path, waiting(), settings={"input.exposed_wait": {"enabled": False}})
+    assert off.findings == ()
+    assert "switched off" in next(one.why_not for one in off.considered if one.id == "input.exposed_wait")

@@ -1,0 +1,108 @@
+"""One who follows a store sees how far each series has come, and reads only what is new."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stepscope.schema.series import Selection
+from stepscope.store import history
+from stepscope.store.sealing import BLOCK_ROWS
+from stepscope.store.sqlite import SqliteReader, SqliteStore
+from tests.store.telling import BEGUN_NS, RUN, append, bits, points, process, seal, source, times
+
+
+@pytest.fixture
+def store(tmp_path: Path):
+    opened = SqliteStore(tmp_path / "store.sqlite")
+    with opened.transaction():
+        opened.put_process(process())
+    yield opened
+    opened.close()
+
+
+def since(store, after, key="loss", **labels):
+    return store.points_since(Selection(RUN, key, **labels), after)
+
+
+@pytest.mark.parametrize("after", [0, 1, BLOCK_ROWS - 1, BLOCK_ROWS, BLOCK_ROWS + 1, 10_000, 10_001, 99_999])
+def test_points_since_are_the_end_of_all_points_wherever_it_begins(store, after) -> None:
+    values = np.linspace(-1, 1, 10_001)
+    values[[0, 5000, 10_000]] = [np.nan, np.inf, -0.0]
+    for begin in range(0, len(values), 700):
+        some = values[begin : begin + 700]
+        append(store, {"loss": some}, np.arange(begin, begin + len(some)), times(len(some), begin))
+    every, found = points(store), since(store, after)
+    assert bits(found.values) == bits(every.values[after:])
+    assert found.steps.tolist() == every.steps[after:].tolist()
+    assert found.times_ns.tolist() == every.times_ns[after:].tolist()
+
+
+def test_points_that_were_logged_late_stay_where_they_were_logged(store) -> None:
+    append(store, {"loss": [1.0, 2.0, 3.0]}, [0, 1, 2], BEGUN_NS + np.array([30, 10, 20]))
+    assert since(store, 1).values.tolist() == points(store).values[1:].tolist() == [2.0, 3.0]
+
+
+def test_a_key_of_several_key_sets_is_followed_in_order_of_time(store) -> None:
+    append(store, {"loss": [1.0, 3.0], "a": [0.0, 0.0]}, [1, 3], times(2) * 1)
+    append(store, {"loss": [2.0, 4.0], "b": [0.0, 0.0]}, [2, 4], times(2) + 500)
+    for after in range(5):
+        assert since(store, after).values.tolist() == points(store).values[after:].tolist()
+
+
+def test_points_since_pass_over_whole_segments(store) -> None:
+    with store.transaction():
+        store.put_process(process(segment="b2", started_ns=BEGUN_NS + 10**12))
+    append(store, {"loss": [1.0, 2.0]})
+    append(store, {"loss": [3.0, 4.0, 5.0]}, of=source(segment="b2"), times_ns=times(3, 10**6))
+    for after in range(6):
+        assert since(store, after).values.tolist() == points(store).values[after:].tolist()
+    assert since(store, 1, segment="b2").values.tolist() == [4.0, 5.0]
+
+
+def test_older_blocks_are_not_unpacked(store, monkeypatch) -> None:
+    append(store, {"loss": np.arange(5.0 * BLOCK_ROWS)})
+    unpacked = []
+    unpack = history.unpack_floats
+    monkeypatch.setattr(history, "unpack_floats", lambda *given: unpacked.append(1) or unpack(*given))
+    assert len(since(store, 5 * BLOCK_ROWS - 10)) == 10
+    assert len(unpacked) == 1
+
+
+def test_a_series_without_points_and_one_that_is_not_there_have_nothing_new(store) -> None:
+    assert len(since(store, 0)) == 0
+    assert store.reach(Selection(RUN, "loss")) is None
+
+
+def test_counters_say_how_far_each_series_has_come(store) -> None:
+    append(store, {"loss": [1.0, 2.0], "accuracy": [0.1, 0.2]}, [7, 8])
+    append(store, {"loss": [3.0]}, [9], times(1, 50), of=source(rank=1))
+    found = {(one.key, one.source.rank): (one.points, one.last_step) for one in store.counters(RUN)}
+    assert found == {("loss", 0): (2, 8), ("accuracy", 0): (2, 8), ("loss", 1): (1, 9)}
+
+
+def test_reach_is_exact_also_where_it_is_sealed(store) -> None:
+    append(store, {"loss": np.zeros(BLOCK_ROWS + 3)}, np.arange(17, BLOCK_ROWS + 20))
+    seal(store)
+    assert store.reach(Selection(RUN, "loss")) == (17, BLOCK_ROWS + 19)
+
+
+def test_the_version_changes_when_somebody_else_has_written_and_only_then(store) -> None:
+    reader = SqliteReader(store.path)
+    before = reader.version()
+    assert reader.version() == before
+    append(store, {"loss": [1.0]})
+    assert reader.version() != before
+    reader.close()
+
+
+def test_a_moment_holds_while_somebody_else_writes(store) -> None:
+    append(store, {"loss": [1.0]})
+    reader = SqliteReader(store.path)
+    with reader.moment():
+        assert len(reader.points(Selection(RUN, "loss"))) == 1
+        append(store, {"loss": [2.0]}, [1], times(1, 5))
+        assert [one.points for one in reader.counters(RUN)] == [1]
+        assert len(reader.points_since(Selection(RUN, "loss"), 0)) == 1
+    assert len(reader.points_since(Selection(RUN, "loss"), 0)) == 2
+    reader.close()

@@ -1,0 +1,102 @@
+"""Series in a few numbers each, packed or not, against what their points say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from stepscope.schema.record import Event
+from stepscope.schema.series import Selection
+from stepscope.store.sqlite import SqliteStore
+from tests.store.telling import RUN, append, process, seal, source
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    opened = SqliteStore(tmp_path / "store.sqlite")
+    with opened.transaction():
+        opened.put_process(process())
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("count", [1, 100, 300, 4095, 4096, 5000, 9000])
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_summary_says_what_the_points_say_wherever_they_are_kept(
+    store: SqliteStore, count: int, sealed: bool
+) -> None:
+    values = np.random.default_rng(0).normal(size=(count, 2))
+    values[::7, 1] = np.nan
+    values[::11, 1] = -np.inf
+    append(store, {"loss": values[:, 0], "odd": values[:, 1]})
+    if sealed:
+        seal(store)
+    for one in store.summaries(RUN):
+        points = store.points(Selection(RUN, one.key))
+        finite = points.values[np.isfinite(points.values)]
+        assert (one.points, one.nonfinite) == (count, count - len(finite))
+        assert (one.last_step, one.last_ns) == (count - 1, points.times_ns[-1])
+        np.testing.assert_equal(float("nan") if one.last is None else one.last, points.values[-1])
+        if len(finite):
+            assert (one.minimum, one.maximum) == (finite.min(), finite.max())
+            assert one.total == pytest.approx(finite.sum(), abs=1e-9)
+            assert one.mean == pytest.approx(finite.mean(), abs=1e-9)
+
+
+def test_a_series_without_a_finite_value_has_no_extremes_and_no_mean(store: SqliteStore) -> None:
+    append(store, {"loss": [np.nan, np.inf, -np.inf]})
+    (one,) = store.summaries(RUN)
+    assert (one.minimum, one.maximum, one.mean, one.finite, one.nonfinite) == (None, None, None, 0, 3)
+
+
+def test_a_key_of_several_key_sets_is_summed_up_over_all_of_them(store: SqliteStore) -> None:
+    append(store, {"loss": np.full(5000, 2.0)})
+    append(store, {"loss": [1.0, 5.0], "accuracy": [0.1, 0.2]}, [5000, 5001])
+    loss, accuracy = store.summaries(RUN)
+    assert (loss.points, loss.minimum, loss.maximum, loss.total) == (5002, 1.0, 5.0, 10_006.0)
+    assert (accuracy.points, accuracy.maximum) == (2, 0.2)
+
+
+def test_ranks_segments_and_devices_are_summed_up_apart(store: SqliteStore) -> None:
+    with store.transaction():
+        store.put_process(process(rank=1))
+    for place in (source(), source(rank=1), source(segment="b2"), source(device="loader-0")):
+        append(store, {"loss": [1.0]}, of=place)
+    found = [(one.source.rank, one.source.segment, one.source.device) for one in store.summaries(RUN)]
+    assert found == [(0, "a1", ""), (1, "a1", ""), (0, "b2", ""), (0, "a1", "loader-0")]
+
+
+def test_only_the_keys_that_are_asked_for_are_answered(store: SqliteStore) -> None:
+    append(store, {"a": [1.0], "b' OR 1=1 --": [2.0], "c": [3.0]})
+    assert [one.key for one in store.summaries(RUN, ["c", "b' OR 1=1 --", "none"])] == ["b' OR 1=1 --", "c"]
+    assert store.summaries(RUN, []) == store.summaries("nobody") == []
+
+
+@given(hnp.arrays(np.float64, st.integers(1, 40), elements=st.floats(width=64)))
+def test_any_numbers_at_all_can_be_summed_up(values: np.ndarray) -> None:
+    store = SqliteStore(Path(":memory:"))
+    with store.transaction():
+        store.put_process(process())
+    append(store, {"loss": values})
+    (one,) = store.summaries(RUN)
+    finite = values[np.isfinite(values)]
+    assert one.finite == len(finite)
+    if len(finite):
+        assert (one.minimum, one.maximum) == (finite.min(), finite.max())
+    store.close()
+
+
+def test_events_of_several_kinds_are_asked_for_at_once(store: SqliteStore) -> None:
+    with store.transaction():
+        for number, kind in enumerate(("b", "a", "c", "a")):
+            store.put_event(RUN, Event(kind, number, None, 0, "a1", {}))
+    assert [one.kind for one in store.events(RUN, ("a", "b"))] == ["b", "a", "a"]
+    assert [one.kind for one in store.events(RUN, "c")] == ["c"]
+    assert store.events(RUN, ()) == []
+    assert len(store.events(RUN)) == 4
