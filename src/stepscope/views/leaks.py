@@ -206,7 +206,7 @@ def _least(run: Run, key: str, source: Source) -> float | None:
     for place, keys in run.sources().items():
         if key in keys and place.host == source.host and place.segment == source.segment:
             values = run.series(key, place.rank, place.segment, place.host, place.device, place.axis).values
-            found += [float(values[-1])] if len(values) else []
+            found += [float(values[-1])] if len(values) and values[-1] > 0 else []
     return min(found, default=None)
 
 

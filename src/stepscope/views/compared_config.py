@@ -1,0 +1,54 @@
+"""Compares configurations entry by entry, those that differ first."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from stepscope.views.plain import Scalar
+
+MOST_LINES = 1_000
+
+
+@dataclass(frozen=True)
+class ConfigLine:
+    """One entry, as each run has it; None where a run has none."""
+
+    key: str
+    values: tuple[str | None, ...]
+    same: bool
+    types_differ: bool
+    """Whether one has a number where another has text, as with 1 and "1"."""
+
+
+def config_lines(configs: Sequence[Mapping[str, Scalar]]) -> tuple[ConfigLine, ...]:
+    """All entries of some configurations."""
+    keys = dict.fromkeys(key for config in configs for key in config)
+    lines = [_line(key, configs) for key in sorted(keys)]
+    return tuple(sorted(lines, key=lambda line: line.same))[:MOST_LINES]
+
+
+def _line(key: str, configs: Sequence[Mapping[str, Scalar]]) -> ConfigLine:
+    values = tuple(_shown(config[key]) if key in config else None for config in configs)
+    kinds = {_kind(config[key]) for config in configs if key in config and config[key] is not None}
+    is_everywhere = all(key in config for config in configs)
+    # 1 and 1.0 are one value, 1 and "1" are two.
+    first = configs[0].get(key)
+    same = is_everywhere and all(
+        config[key] == first and _kind(config[key]) == _kind(first) for config in configs
+    )
+    return ConfigLine(key, values, same, len(kinds) > 1)
+
+
+def _kind(value: Scalar) -> str:
+    if isinstance(value, bool):
+        return "switch"
+    return "number" if isinstance(value, int | float) else type(value).__name__
+
+
+def _shown(value: Scalar) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,77 @@
+"""Puts runs side by side: figures and their change against a baseline, how sure it is, configurations."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stepscope.errors import NotFound, StepscopeError
+from stepscope.views.compared_config import ConfigLine, config_lines
+from stepscope.views.compared_figures import PRESETS, FigureRow, figure_rows
+from stepscope.views.marks import NoMarks
+from stepscope.views.run_rows import known_of, run_row
+from stepscope.views.scene import Scene
+from stepscope.views.verdict import Verdict, verdict_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stepscope.reading import Run
+    from stepscope.views.marks import Marks
+    from stepscope.views.run_rows import KeptFigures, RunRow
+
+MOST_RUNS = 50
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs side by side, in the order they were named."""
+
+    runs: tuple[RunRow, ...]
+    baseline: str
+    keys: tuple[str, ...]
+    """What all of them logged."""
+    figures: tuple[FigureRow, ...]
+    config: tuple[ConfigLine, ...]
+    """What differs comes first."""
+    verdicts: tuple[Verdict, ...]
+
+
+def compare(
+    runs: Sequence[Run],
+    baseline: str | None = None,
+    preset: str = "all",
+    *,
+    marks: Marks | None = None,
+    now_ns: int | None = None,
+    kept: KeptFigures | None = None,
+) -> Comparison:
+    """Compares runs with one of them, by its id: the first where none is named."""
+    if not 0 < len(runs) <= MOST_RUNS:
+        raise StepscopeError(f"{len(runs)} runs are to be compared; name 1 to {MOST_RUNS} of them.")
+    if preset not in PRESETS:
+        raise StepscopeError(f"preset is {preset!r}; it must be one of {', '.join(PRESETS)}.")
+    base = runs[0].id if baseline is None else baseline
+    if all(run.id != base for run in runs):
+        raise NotFound(f"The baseline {base!r} is not among the runs that are compared.")
+    marks = marks or NoMarks()
+    now_ns = time.time_ns() if now_ns is None else now_ns
+    scenes = [Scene(run, marks, now_ns, kept) for run in runs]
+    rows = tuple(run_row(run, marks, now_ns, kept) for run in runs)
+    return Comparison(
+        runs=rows,
+        baseline=base,
+        keys=_in_common(scenes),
+        figures=figure_rows(scenes, [run.id for run in runs].index(base), preset),
+        config=config_lines([row.config for row in rows]),
+        verdicts=tuple(
+            verdict_of(one.run.findings(), marks.muted(one.run.id), known_of(one.run, one.figures))
+            for one in scenes
+        ),
+    )
+
+
+def _in_common(scenes: Sequence[Scene]) -> tuple[str, ...]:
+    several = [{key for key in scene.summed.keys if scene.summed.logged(key)} for scene in scenes]
+    return tuple(sorted(set.intersection(*several)))

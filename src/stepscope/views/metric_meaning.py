@@ -1,0 +1,118 @@
+"""Says what a key means: its unit, its sentence, its group, and whether it may be smoothed."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from stepscope import plugins
+from stepscope.agent.own_cost import METRICS as OWN_METRICS
+from stepscope.samplers.base import Sampler
+
+_ENDINGS = (
+    ("_bytes_per_second", "bytes/s"),
+    ("tokens_per_second", "tokens/s"),
+    ("samples_per_second", "samples/s"),
+    ("_per_second", "/s"),
+    ("_seconds_total", "seconds"),
+    ("_seconds", "seconds"),
+    ("_bytes", "bytes"),
+    ("_ratio", "ratio"),
+    ("_celsius", "celsius"),
+    ("_watts", "watts"),
+    ("_joules_total", "joules"),
+    ("_joules", "joules"),
+    ("_hertz", "hertz"),
+    ("_percent", "%"),
+    ("_ms", "ms"),
+)
+_WHOLE = {"loss": "", "accuracy": "ratio", "perplexity": "", "seconds": "seconds"}
+
+_PHASES = {
+    "data": "waiting for the next batch",
+    "transfer": "copying from the host to a GPU, outside of the model",
+    "forward": "the forward pass of the model",
+    "backward": "the backward pass",
+    "optimizer": "the step of the optimizer",
+    "checkpoint": "writing a checkpoint",
+    "eval": "calls of the model without training",
+    "other": "everything else in the loop",
+}
+_SENTENCES = {
+    "accuracy": "Share of answers that were right.",
+    "batch/samples": "Samples in the batches of a step, at chosen steps.",
+    "batch/tokens": "Tokens in the batches of a step, at chosen steps.",
+    "batch_size": "Samples in a batch.",
+    "compile/graph_breaks": "Times the compiler had to give up a graph, since the last look.",
+    "compile/recompiles": "Times something was compiled again, since the last look.",
+    "compile/seconds": "Time spent compiling, since the last look.",
+    "device/sampled_ratio": "How likely a step was to be timed on the GPU.",
+    "device/step_seconds": "How long a chosen step took on the GPU's own clock.",
+    "epoch": "Passes over the data that had been begun.",
+    "gc/pause_seconds": "Time Python's garbage collector stopped all threads, since the last look.",
+    "gradient_norm": "Length of the gradients of all parameters together.",
+    "learning_rate": "How far the optimizer goes for each unit of gradient.",
+    "loader/ready_batches": "Batches that lay ready when a step had ended.",
+    "loss": "What training makes smaller.",
+    "memory/allocated_bytes": "GPU memory held by tensors.",
+    "memory/inactive_split_bytes": "GPU memory in parts of blocks too small to be used again.",
+    "memory/peak_bytes": "Most GPU memory tensors have held so far.",
+    "memory/reserved_bytes": "GPU memory PyTorch has taken, in use or not.",
+    "micro_steps": "Batches to one step of the optimizer.",
+    "optimizer_skipped": "1 where the optimizer's step was left out because gradients had overflown.",
+    "phase/sampled_ratio": "How likely a step was to have all its phases kept.",
+    "ranks/wait_seconds": "Time a rank waited for the others in a step; the late one waits least.",
+    "step_seconds": "How long a whole step took.",
+}
+_STEADY_NAMES = ("epoch", "step", "iteration")
+_SWITCHES = re.compile(r"(?:^|/)(?:throttled_|optimizer_skipped$|.*_(?:pending|failed)$)")
+_PHASE = re.compile(r"(phase|device|lag|ranks)/(\w+?)(?:_wait)?_seconds")
+
+
+def unit_of(key: str) -> str:
+    """The unit at the end of a name; empty for a bare number."""
+    name = key.rpartition("/")[2].lower()
+    if name in _WHOLE:
+        return _WHOLE[name]
+    for ending, unit in _ENDINGS:
+        if name.endswith(ending):
+            return unit
+    return "ratio" if name.endswith("accuracy") else ""
+
+
+def group_of(key: str) -> str:
+    """What stands before the last slash; empty without one."""
+    return key.rpartition("/")[0]
+
+
+def sentence_of(key: str) -> str:
+    """What a key means; empty for one that the user made up."""
+    known = _SENTENCES.get(key) or _declared().get(key)
+    if known is not None:
+        return known
+    found = _PHASE.fullmatch(key)
+    if found is None or found[2] not in _PHASES:
+        return ""
+    what = _PHASES[found[2]]
+    return {
+        "phase": f"Time of a step that went into {what}.",
+        "device": f"The same on the GPU's own clock, at chosen steps: {what}.",
+        "lag": f"How far the GPU was behind the host at the end of this phase: {what}.",
+        "ranks": f"Time a rank waited for the others within this phase: {what}.",
+    }[found[1]]
+
+
+def is_steady(key: str) -> bool:
+    """Whether smoothing would make something of it that it is not: rates, counters, switches."""
+    name = key.rpartition("/")[2].lower()
+    is_rate = "learning_rate" in name or "lr" in re.split(r"[^a-z0-9]+", name)
+    counts = name.endswith(("_total", "micro_steps", *_STEADY_NAMES))
+    return is_rate or counts or _SWITCHES.search(key) is not None
+
+
+@functools.cache
+def _declared() -> dict[str, str]:
+    """What samplers say of the figures they read."""
+    samplers = [plugins.load("samplers", name, Sampler) for name in plugins.names("samplers")]  # type: ignore[type-abstract]  # only its members
+    found = {metric.key: metric.sentence for one in samplers for metric in one.metrics}
+    return {**found, **{metric.key: metric.sentence for metric in OWN_METRICS}}

@@ -1,0 +1,112 @@
+"""The first page of a run: its verdict, tiles, phases, charts, events, and how it ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from stepscope.config.sections import Energy
+from stepscope.views.alert_rows import alert_rows
+from stepscope.views.charts import key_charts, system_charts
+from stepscope.views.ended import ended_of
+from stepscope.views.environment import environment_of
+from stepscope.views.event_marks import event_marks
+from stepscope.views.missing import missing_of
+from stepscope.views.phases import phases_of
+from stepscope.views.run_rows import known_of
+from stepscope.views.scene import Scene
+from stepscope.views.tiles import tiles_of
+from stepscope.views.verdict import Verdict, verdict_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from stepscope.reading import Run
+    from stepscope.views.alert_rows import AlertRow
+    from stepscope.views.charts import ChartSpec
+    from stepscope.views.ended import Ended
+    from stepscope.views.environment import Fact
+    from stepscope.views.event_marks import EventMark
+    from stepscope.views.marks import Marks
+    from stepscope.views.missing import Missing
+    from stepscope.views.phases import PhaseShare
+    from stepscope.views.run_rows import KeptFigures
+    from stepscope.views.tile import Tile
+
+
+@dataclass(frozen=True)
+class Overview:
+    """What a run's first page shows."""
+
+    verdict: Verdict
+    tiles: tuple[Tile, ...]
+    phases: tuple[PhaseShare, ...]
+    key_charts: tuple[ChartSpec, ...]
+    system_charts: tuple[ChartSpec, ...]
+    events: tuple[EventMark, ...]
+    alerts: tuple[AlertRow, ...]
+    environment: tuple[Fact, ...]
+    ended: Ended | None
+    waiting_s: float | None
+    """How long a live run has been waited for that has logged no step yet."""
+    missing: tuple[Missing, ...]
+
+
+def overview_of(
+    run: Run,
+    marks: Marks,
+    now_ns: int,
+    *,
+    energy: Energy | None = None,
+    kept: KeptFigures | None = None,
+    acknowledged: Collection[int] = (),
+) -> Overview:
+    """The first page of a run.
+
+    `energy` are the prices to reckon with, `kept` is what a server remembers, `acknowledged` the numbers of
+    alerts that somebody looks after.
+    """
+    scene = Scene(run, marks, now_ns, kept)
+    alerts = alert_rows(run, marks, acknowledged)
+    return Overview(
+        verdict=_verdict(run, marks, scene),
+        tiles=tiles_of(scene, _remaining_s(scene)),
+        phases=phases_of(run, scene.summed),
+        key_charts=key_charts(scene.summed),
+        system_charts=system_charts(scene.summed),
+        events=event_marks(scene, alerts),
+        alerts=tuple(alerts),
+        environment=environment_of(scene),
+        ended=ended_of(scene, energy or Energy()),
+        waiting_s=_waiting_s(scene),
+        missing=missing_of(scene),
+    )
+
+
+def _verdict(run: Run, marks: Marks, scene: Scene) -> Verdict:
+    """What was found; of a run that fares well, also what sets its pace."""
+    verdict = verdict_of(run.findings(), marks.muted(run.id), known_of(run, scene.figures))
+    if verdict.severity != "ok":
+        return verdict
+    fresh = run.diagnose().verdict
+    if fresh.severity != "ok":
+        # While a run goes on, what is new has to be seen twice before it is told: the agent sees to that.
+        return verdict if scene.is_live else Verdict(**vars(fresh))
+    pace = fresh.headline.removeprefix("Healthy: ")
+    return replace(
+        verdict, headline=f"No problem was found: {pace}", confidence=fresh.confidence, steps=fresh.steps
+    )
+
+
+def _remaining_s(scene: Scene) -> float | None:
+    figures = scene.figures
+    if figures.total_steps is None or figures.step is None or not figures.steps_per_second:
+        return None
+    return max(figures.total_steps - figures.step - 1, 0) / figures.steps_per_second
+
+
+def _waiting_s(scene: Scene) -> float | None:
+    is_training = any(one.role in ("rank", "launcher") for one in scene.run.segments[-1].processes)
+    if not scene.is_live or not is_training or scene.summed.step_key() is not None:
+        return None
+    return max(scene.now_ns - scene.run.segments[-1].started_ns, 0) / 1e9

@@ -1,0 +1,81 @@
+"""Tells how fast a run goes: over its last half minute while it is live, over all of it when it has ended."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from stepscope.reading import Run
+    from stepscope.schema.run import SegmentInfo
+    from stepscope.schema.series import Buckets
+    from stepscope.store.base import SeriesSummary
+
+RECENT_S = 30.0
+MOST_BUCKETS = 64
+USUAL_STEPS = 2_048
+"""So many of the last steps are looked at where nobody knows how long one takes."""
+
+
+def recent_pace(run: Run, newest: SeriesSummary, step_s: float | None) -> float | None:
+    """Steps a second over the last half minute of a segment, of which `newest` is logged once a step."""
+    if newest.last_step is None or newest.points < 2:
+        return None
+    steps = USUAL_STEPS if not step_s else min(max(ceil(2 * RECENT_S / step_s), 16), 10_000_000)
+    source = newest.source
+    buckets = run.buckets(
+        newest.key,
+        MOST_BUCKETS,
+        low=newest.last_step - steps,
+        high=newest.last_step,
+        rank=source.rank,
+        segment=source.segment,
+        device=source.device,
+        axis="step",
+    )
+    if len(buckets) < 2:
+        return None
+    order = np.argsort(buckets.times, kind="stable")
+    times, counts = buckets.times[order], buckets.count[order]
+    first = min(int(np.searchsorted(times, times[-1] - RECENT_S)), len(times) - 2)
+    took = float(times[-1] - times[first])
+    return float(counts[first + 1 :].sum()) / took if took > 0 else None
+
+
+def whole_pace(
+    series: list[SeriesSummary], buckets: Buckets, segments: tuple[SegmentInfo, ...]
+) -> float | None:
+    """Steps a second over a whole run, from its step times or, without those, from when steps were logged."""
+    if series and series[0].key == "step_seconds":
+        seconds = sum(one.total for one in series)
+        return sum(one.finite for one in series) / seconds if seconds > 0 else None
+    if len(buckets) < 2:
+        return None
+    order = np.argsort(buckets.times, kind="stable")
+    times, counts = buckets.times[order], buckets.count[order]
+    took = float(times[-1] - times[0]) - _downtime_s(segments, float(times[0]), float(times[-1]))
+    return float(counts[1:].sum()) / took if took > 0 else None
+
+
+def seconds_of(part: SegmentInfo, now_ns: int) -> float:
+    """How long a segment ran, or has run so far."""
+    if not part.started_ns:
+        return 0.0
+    end_ns = part.ended_ns
+    if end_ns is None:
+        is_live = any(one.status in ("running", "stalled") for one in part.processes)
+        end_ns = now_ns if is_live else max(one.last_ns for one in part.processes)
+    return max(end_ns - part.started_ns, 0) / 1e9
+
+
+def _downtime_s(segments: tuple[SegmentInfo, ...], begin: float, end: float) -> float:
+    """How much of a stretch of time lies between two segments."""
+    total, over = 0.0, begin
+    for part in segments:
+        started = part.started_ns / 1e9
+        total += max(0.0, min(started, end) - max(over, begin))
+        ended_ns = part.ended_ns or max(one.last_ns for one in part.processes)
+        over = max(over, ended_ns / 1e9)
+    return total

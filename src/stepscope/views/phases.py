@@ -1,0 +1,110 @@
+"""Shares out the time of a step among its phases, also where only some steps have all of them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepscope.steps.chain import PHASES, STEP_SECONDS, phase_key
+from stepscope.views.step_values import step_values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from stepscope.reading import Run
+    from stepscope.views.step_values import StepValues
+    from stepscope.views.summed import Summed
+
+    Floats = NDArray[np.float64]
+
+SAMPLED_RATIO = "phase/sampled_ratio"
+"""How likely a step was to have all its phases kept: such a step stands for as many as its inverse."""
+
+MOST_WEIGHED = 4
+"""Ranks whose sampled steps are weighed one by one; the others do the same steps."""
+
+_KEY = re.compile(r"phase/(.+)_seconds")
+
+
+@dataclass(frozen=True)
+class PhaseShare:
+    """What a phase takes of a step."""
+
+    phase: str
+    key: str
+    mean_s: float
+    """In a mean step, all ranks together."""
+    share: float
+    """Of the time of all steps, from 0 to 1."""
+
+
+def phase_names(keys: Iterable[str]) -> list[str]:
+    """The phases among some keys, in the order of a step; those with names of their own come last."""
+    found = {match[1] for key in keys if (match := _KEY.fullmatch(key)) is not None}
+    return [*(name for name in PHASES if name in found), *sorted(found.difference(PHASES))]
+
+
+def phases_of(run: Run, summed: Summed) -> tuple[PhaseShare, ...]:
+    """The phases of a run; none where its steps are not timed."""
+    whole, steps = summed.total(STEP_SECONDS)
+    names = phase_names(summed.keys)
+    if whole <= 0 or not steps or not names:
+        return ()
+    spent = {name: summed.total(phase_key(name))[0] for name in names}
+    if SAMPLED_RATIO in summed:
+        spent = _weighed(run, summed, spent, whole)
+    spent = _within(spent, whole)
+    return tuple(
+        PhaseShare(name, phase_key(name), took / steps, took / whole)
+        for name, took in spent.items()
+        if took > 0
+    )
+
+
+def weights(ratios: Floats) -> Floats:
+    """For how many steps each one stands that was kept with such a chance."""
+    known = np.where(np.isfinite(ratios) & (ratios > 0), ratios, 1.0)
+    found: Floats = 1.0 / np.minimum(known, 1.0)
+    return found
+
+
+def _weighed(run: Run, summed: Summed, spent: Mapping[str, float], whole: float) -> dict[str, float]:
+    """Sums over all steps, reckoned from those that have all phases.
+
+    What was kept of every step, the wait for data above all, stays as it was added up; the rest of the time
+    is shared out as it is in the sampled steps.
+    """
+    steps = summed.total(STEP_SECONDS)[1]
+    # A phase that somebody timed by himself was timed whenever it came.
+    own = {name for name in spent if name not in PHASES}
+    everywhere = {name for name in spent if summed.total(phase_key(name))[1] >= 0.9 * steps}
+    sampled = dict.fromkeys((name for name in spent if name not in everywhere | own), 0.0)
+    for rank in summed.ranks(SAMPLED_RATIO)[:MOST_WEIGHED]:
+        ratios = step_values(run, SAMPLED_RATIO, rank)
+        for name in sampled:
+            sampled[name] += _sum(step_values(run, phase_key(name), rank), ratios)
+    total = sum(sampled.values())
+    left = max(whole - sum(spent[name] for name in everywhere - own), 0.0)
+    scale = left / total if total > 0 else 0.0
+    return {name: sampled[name] * scale if name in sampled else spent[name] for name in spent}
+
+
+def _sum(values: StepValues, ratios: StepValues) -> float:
+    """A weighed sum. What was kept by itself, as an evaluation between two steps is, is no part of a step."""
+    chances = ratios.at(values.steps)
+    if len(ratios) < 0.5 * len(values):  # told now and then, and not with each step that was kept
+        chances = ratios.held_at(values.steps)
+    known = np.isfinite(chances)
+    return float((values.values[known] * weights(chances[known])).sum())
+
+
+def _within(spent: Mapping[str, float], whole: float) -> dict[str, float]:
+    """An evaluation between two steps is a phase, and no part of a step: what is too much is left out."""
+    others = sum(took for name, took in spent.items() if name != "eval")
+    room = max(whole - others, 0.0)
+    return {name: min(took, room) if name == "eval" else took for name, took in spent.items()}

@@ -1,0 +1,131 @@
+"""How a run was set up and started: its configuration, command, versions, machines, loader and model."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stepscope.config.secret import redacted
+from stepscope.views.gpu_names import gpu_facts
+from stepscope.views.plain import clean, tree
+from stepscope.views.told_config import first_process, flattened, setup_of
+from stepscope.views.wording import number, size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from stepscope.devices.gpu import GpuFacts
+    from stepscope.reading import Run
+    from stepscope.schema.record import Event
+
+MOST_PROCESSES = 256
+
+_LIBRARIES = "libraries"
+_ELSEWHERE = {"command", "python", "platform", "environment", "commit", "mark", "config", _LIBRARIES}
+"""Facts that have sections of their own."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One line."""
+
+    label: str
+    value: str
+    copy: bool = False
+    """Whether people will want to paste it somewhere."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """Lines that belong together."""
+
+    title: str
+    items: tuple[Item, ...]
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """All that is known of how a run was set up."""
+
+    config: dict[str, Any]
+    """Nested as it was told; leaves are single values."""
+    sections: tuple[Section, ...]
+
+
+def config_of(run: Run) -> RunConfig:
+    """The set-up of a run, as its newest segment tells it."""
+    process = first_process(run)
+    facts: dict[str, Any] = tree(redacted(process.facts)) if process is not None else {}
+    events: dict[str, list[Event]] = {}
+    for event in run.events(("loader", "census", "notice")):
+        events.setdefault(event.kind, []).append(event)
+    sections = [
+        Section("Launch", tuple(_launch(facts))),
+        Section("Libraries", tuple(Item(name, str(one), copy=True) for name, one in _of(facts, _LIBRARIES))),
+        Section("Environment variables", tuple(_variables(facts))),
+        Section("Processes", tuple(_processes(run))),
+        Section("GPUs", tuple(_gpu(place, one) for place, one in gpu_facts(run).items())),
+        Section("Data loader", tuple(_flat(_newest(events.get("loader"))))),
+        Section("Model and PyTorch", tuple(_flat(_newest(events.get("census"))))),
+        Section("Recorded with", tuple(_flat({k: v for k, v in facts.items() if k not in _ELSEWHERE}))),
+        Section("Notices", tuple(_notices(events.get("notice", ())))),
+    ]
+    return RunConfig(setup_of(run).nested, tuple(one for one in sections if one.items))
+
+
+def _launch(facts: Mapping[str, Any]) -> Iterable[Item]:
+    command = facts.get("command")
+    if isinstance(command, list) and command:
+        yield Item("Command", clean(shlex.join(map(str, command)), 8_000), copy=True)
+    for label, name in (("Commit", "commit"), ("Python", "python"), ("Platform", "platform")):
+        if facts.get(name):
+            yield Item(label, clean(facts[name]), copy=name == "commit")
+
+
+def _variables(facts: Mapping[str, Any]) -> Iterable[Item]:
+    for name, value in _of(facts, "environment"):
+        yield Item(name, clean(value), copy=True)
+
+
+def _processes(run: Run) -> Iterable[Item]:
+    for part in run.segments[-1:]:
+        for one in part.processes[:MOST_PROCESSES]:
+            what = f"rank {one.rank}" if one.role == "rank" else one.role
+            lost = f", {one.dropped + one.lost:,} records lost" if one.dropped or one.lost else ""
+            yield Item(f"{what} · {clean(one.host, 200)}", f"process {one.pid}, {one.status}{lost}")
+
+
+def _gpu(place: tuple[str, str], facts: GpuFacts) -> Item:
+    told = [facts.name]
+    if facts.memory_total_bytes is not None:
+        told.append(size(facts.memory_total_bytes))
+    if facts.power_limit_watts is not None:
+        told.append(f"{number(facts.power_limit_watts)} W")
+    told += [f"driver {facts.driver}"] if facts.driver else []
+    told += [f"PCI {facts.pci_bus_id}"] if facts.pci_bus_id else []
+    told.append(facts.uuid)
+    return Item(f"gpu {facts.index} · {clean(place[0], 200)}", clean(", ".join(told)), copy=True)
+
+
+def _flat(nested: Mapping[str, Any]) -> Iterable[Item]:
+    for name, value in flattened(tree(nested)).items():
+        if name not in ("kind", "step"):
+            yield Item(name, value if isinstance(value, str) else json.dumps(value))
+
+
+def _notices(events: Iterable[Event]) -> Iterable[Item]:
+    told = dict.fromkeys(
+        (clean(one.fields.get("host", ""), 200), clean(one.fields.get("text", ""))) for one in events
+    )
+    return (Item(host or "host", text) for host, text in told)
+
+
+def _newest(events: list[Event] | None) -> dict[str, Any]:
+    return events[-1].fields if events else {}
+
+
+def _of(facts: Mapping[str, Any], name: str) -> Iterable[tuple[str, Any]]:
+    found = facts.get(name)
+    return found.items() if isinstance(found, dict) else ()

@@ -1,0 +1,171 @@
+"""Finds the figures a list shows of each run, from summaries and rollups: no series is read whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepscope.schema.run import LIVE
+from stepscope.views.gpu_names import PROCESS_KEYS, gpu_facts, label_of, own_gpus
+from stepscope.views.pace import recent_pace, whole_pace
+from stepscope.views.plain import finite, finites
+from stepscope.views.summed import Summed
+from stepscope.views.told_config import setup_of
+from stepscope.views.workload import STEP_KEYS
+
+if TYPE_CHECKING:
+    from stepscope.reading import Run
+    from stepscope.schema.series import Buckets
+    from stepscope.store.base import SeriesSummary
+    from stepscope.views.plain import Scalar
+    from stepscope.views.summed import Place
+
+SPARKS = 40
+UTILIZATION = "gpu/utilization_ratio"
+WAITS = (("device/data_seconds", "device/step_seconds"), ("phase/data_seconds", "step_seconds"))
+"""The wait for data and the step it is a part of; on the device, where that was timed, it is what counts."""
+
+PEAKS = (
+    "memory/peak_bytes",
+    "memory/allocated_bytes",
+    "gpu/process_memory_bytes",
+    "gpu/memory_used_bytes",
+    "process/rss_bytes",
+)
+"""Memory of a run, the first that is known: of the allocator, of the GPUs, of the processes."""
+
+KEYS = tuple(
+    dict.fromkeys((*STEP_KEYS, *(key for pair in WAITS for key in pair), UTILIZATION, *PROCESS_KEYS, *PEAKS))
+)
+
+
+@dataclass(frozen=True)
+class RunFigures:
+    """What the store says of a run; None for what is not known."""
+
+    step: int | None
+    total_steps: int | None
+    points: int
+    """How many points what is logged once a step has."""
+    steps_per_second: float | None
+    loss_key: str | None
+    loss_last: float | None
+    loss_best: float | None
+    nonfinite_losses: int
+    data_wait_ratio: float | None
+    gpu_mean_ratio: float | None
+    gpu_worst_ratio: float | None
+    gpu_worst: str | None
+    peak_memory_bytes: float | None
+    config: dict[str, Scalar]
+    spark: tuple[float | None, ...]
+
+
+def figures_of(run: Run) -> RunFigures:
+    """The figures of a run at this moment."""
+    summed = Summed(run.summaries(KEYS))
+    if summed.loss_key() is None:
+        # What is logged has names of its own: all of them are looked at.
+        summed = Summed(run.summaries())
+    step_key, loss_key = summed.step_key(), summed.loss_key()
+    series = summed.by_first_rank(step_key) if step_key is not None else []
+    losses = summed.by_first_rank(loss_key) if loss_key is not None else []
+    buckets = _buckets(run, losses or series)
+    setup = setup_of(run)
+    gpus = _Gpus(run, summed)
+    mean, worst, name = gpus.utilization()
+    return RunFigures(
+        step=series[-1].last_step if series else None,
+        total_steps=setup.total_steps,
+        points=sum(one.points for one in series),
+        steps_per_second=_pace(run, series, buckets),
+        loss_key=loss_key,
+        loss_last=finite(losses[-1].last) if losses else None,
+        loss_best=min((one.minimum for one in losses if one.minimum is not None), default=None),
+        nonfinite_losses=sum(one.nonfinite for one in losses),
+        data_wait_ratio=data_wait(summed),
+        gpu_mean_ratio=mean,
+        gpu_worst_ratio=worst,
+        gpu_worst=name,
+        peak_memory_bytes=_peak(summed, gpus),
+        config=setup.flat,
+        spark=spark_of(buckets) if losses and buckets is not None else (),
+    )
+
+
+def data_wait(summed: Summed) -> float | None:
+    """The share of step time that waits for data; None where it was not timed."""
+    for wait, step in WAITS:
+        waited, waits = summed.total(wait)
+        took, steps = summed.total(step)
+        if not waits or not steps or took <= 0:
+            continue
+        if step == "step_seconds" and waits < 0.9 * steps:
+            # Timed at some of the steps alone: these stand for the others.
+            return finite(min((waited / waits) / (took / steps), 1.0))
+        return finite(min(waited / took, 1.0))
+    return None
+
+
+def spark_of(buckets: Buckets) -> tuple[float | None, ...]:
+    """The mean of each bucket from the first to the last; None where nothing was logged."""
+    if not len(buckets):
+        return ()
+    places = (buckets.starts - buckets.starts[0]) // buckets.width
+    heights = np.full(int(places[-1]) + 1, np.nan)
+    heights[places] = buckets.mean
+    return finites(heights.tolist())
+
+
+def _buckets(run: Run, series: list[SeriesSummary]) -> Buckets | None:
+    if not series:
+        return None
+    source = series[-1].source
+    return run.buckets(series[-1].key, SPARKS, rank=source.rank, device=source.device, axis="step")
+
+
+def _pace(run: Run, series: list[SeriesSummary], buckets: Buckets | None) -> float | None:
+    if not series or buckets is None:
+        return None
+    if run.status == "stalled":
+        return 0.0
+    if run.status in LIVE:
+        newest = series[-1]
+        return finite(recent_pace(run, newest, newest.mean if newest.key == "step_seconds" else None))
+    return finite(whole_pace(series, buckets, run.segments))
+
+
+class _Gpus:
+    """The GPUs a run answers for; what they said of themselves is read where there are any."""
+
+    def __init__(self, run: Run, summed: Summed) -> None:
+        self._summed = summed
+        has_any = UTILIZATION in summed or "gpu/memory_used_bytes" in summed
+        self._facts = gpu_facts(run) if has_any else {}
+        self._own = own_gpus(run, summed, self._facts) if has_any else set()
+
+    def utilization(self) -> tuple[float | None, float | None, str | None]:
+        """The mean over all of them, that of the least busy, and what that one is called."""
+        means = self.of_run(self._summed.mean_by_place(UTILIZATION))
+        if not means:
+            return None, None, None
+        worst = min(means, key=lambda place: (means[place], place))
+        name = label_of(worst, self._facts, several_hosts=len({host for host, _ in means}) > 1)
+        return sum(means.values()) / len(means), means[worst], name
+
+    def of_run(self, by_place: dict[Place, float]) -> dict[Place, float]:
+        """Those of the run; all where none of them is known to be."""
+        devices = {place: value for place, value in by_place.items() if place[1]}
+        return {place: value for place, value in devices.items() if place in self._own} or devices
+
+
+def _peak(summed: Summed, gpus: _Gpus) -> float | None:
+    for key in PEAKS:
+        found = summed.greatest_by_place(key)
+        if key == "gpu/memory_used_bytes":
+            found = gpus.of_run(found)
+        if found:
+            return finite(max(found.values()))
+    return None

@@ -1,0 +1,114 @@
+"""Finds what a run told of its set-up: its configuration, nested and flat, and the steps it will make."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stepscope.views.plain import clean, mapping, scalar, tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from stepscope.reading import Run
+    from stepscope.schema.run import Process
+    from stepscope.views.plain import Scalar
+
+CONFIG = "config"
+"""The fact, and the kind of event, that holds a configuration: `monitor.event("config", batch_size=64)`."""
+
+LOADER = "loader"
+"""The kind of event in which a data loader is described."""
+
+TOTAL_STEPS = "total_steps"
+"""The fact, the event or the entry of a configuration that says how many steps a run will make."""
+
+TOTAL_NAMES = (TOTAL_STEPS, "max_steps", "num_training_steps", "train_steps")
+
+MOST_ENTRIES = 500
+MOST_DEPTH = 8
+MOST_LISTED = 300
+"""Characters of a list that is shown as one value."""
+
+_NOT_CONFIG = {"kind", "step", "time", "host"}
+
+
+def first_process(run: Run) -> Process | None:
+    """The process that speaks for a run: of its newest segment the lowest rank, or whatever there is."""
+    return speaker(run.segments[-1].processes) if run.segments else None
+
+
+def speaker(processes: Iterable[Process]) -> Process | None:
+    """The lowest rank, or whatever there is."""
+    order = {"rank": 0, "launcher": 1, "machine": 2, "worker": 3}
+    return min(processes, key=lambda one: (order.get(one.role, 9), one.rank, one.started_ns), default=None)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a run told of its set-up."""
+
+    nested: dict[str, Any]
+    """Its configuration as it was told last; `loader` is what its data loader said of itself."""
+    flat: dict[str, Scalar]
+    """The same with one name for each value."""
+    total_steps: int | None
+    """How many steps the run will make; None where it did not say."""
+
+
+def setup_of(run: Run) -> Setup:
+    """What a run told of its set-up, by its newest segment and its events."""
+    process = first_process(run)
+    facts = process.facts if process is not None else {}
+    told = dict(mapping(facts.get(CONFIG)))
+    said = _count(facts.get(TOTAL_STEPS))
+    loader: dict[str, Any] = {}
+    for event in run.events((CONFIG, LOADER, TOTAL_STEPS)):
+        fields = {name: value for name, value in event.fields.items() if name not in _NOT_CONFIG}
+        if event.kind == CONFIG:
+            told.update(fields)
+        elif event.kind == LOADER:
+            loader = fields
+        elif _count(facts.get(TOTAL_STEPS)) is None:
+            said = _count(fields.get(TOTAL_STEPS, fields.get("value"))) or said
+    if loader:
+        told.setdefault(LOADER, loader)
+    nested: dict[str, Any] = tree(told)
+    flat = flattened(nested)
+    return Setup(nested, flat, _total_of(flat) if said is None else said)
+
+
+def flattened(nested: Mapping[str, Any]) -> dict[str, Scalar]:
+    """The same with one name for each value, as in `optimizer.lr`; lists become text."""
+    found: dict[str, Scalar] = {}
+    for name, value in _leaves(nested, "", MOST_DEPTH):
+        if len(found) >= MOST_ENTRIES:
+            break
+        found[name] = value
+    return found
+
+
+def _total_of(config: Mapping[str, Scalar]) -> int | None:
+    for wanted in TOTAL_NAMES:
+        for name, value in config.items():
+            if name.rpartition(".")[2] == wanted and (said := _count(value)) is not None:
+                return said
+    return None
+
+
+def _count(value: object) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if 0 < value < 2**53 else None
+
+
+def _leaves(value: Mapping[str, Any], prefix: str, depth: int) -> Iterator[tuple[str, Scalar]]:
+    for name, part in value.items():
+        place = f"{prefix}{clean(name, 200)}"
+        if isinstance(part, dict) and part and depth > 1:
+            yield from _leaves(part, f"{place}.", depth - 1)
+        elif isinstance(part, dict | list):
+            yield place, clean(json.dumps(part, ensure_ascii=False), MOST_LISTED)
+        else:
+            yield place, scalar(part)

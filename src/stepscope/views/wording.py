@@ -1,0 +1,67 @@
+"""Words figures as people read them: lengths of time, sizes, shares, numbers with their unit."""
+
+from __future__ import annotations
+
+_DURATIONS = ((86_400, 3_600, "d", "h"), (3_600, 60, "h", "min"), (60, 1, "min", "s"))
+_SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
+_UNIT_SIGNS = {"celsius": "°C", "watts": "W", "joules": "J", "hertz": "Hz"}
+
+
+def duration(seconds: float) -> str:
+    """Two units at most: 640 µs, 31.2 ms, 4.2 s, 3 min 05 s, 1 h 12 min, 2 d 03 h."""
+    if seconds < 0:
+        return f"-{duration(-seconds)}"
+    if 0 < seconds < 0.001:
+        return f"{seconds * 1e6:.3g} µs"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.3g} ms"
+    if seconds < 59.95:
+        return f"{seconds:.3g} s"
+    whole = round(seconds)
+    for unit, part, unit_name, part_name in _DURATIONS:
+        if whole >= unit:
+            return f"{whole // unit} {unit_name} {whole % unit // part:02d} {part_name}"
+    return f"{whole} s"
+
+
+def size(count: float) -> str:
+    """Bytes in the unit that suits them: 512 B, 1.5 KiB, 80.3 GiB."""
+    if count < 0:
+        return f"-{size(-count)}"
+    for unit in _SIZES[:-1]:
+        if count < 1023.5:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 99.95 else f"{count:.3g} {unit}"
+        count /= 1024
+    return f"{count:.0f} TiB" if count >= 99.95 else f"{count:.3g} TiB"
+
+
+def percent(ratio: float) -> str:
+    """A share in percent, with a digit more where it is small."""
+    shown = 100.0 * ratio
+    return f"{shown:.1f} %" if 0 < abs(shown) < 9.95 else f"{shown:.0f} %"
+
+
+def signed_percent(ratio: float) -> str:
+    """A change in percent, with its sign."""
+    return ("+" if ratio > 0 else "") + percent(ratio)
+
+
+def number(value: float) -> str:
+    """A number with four digits that count, and commas where it is long."""
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}"
+    return f"{value:,.1f}" if 1_000 <= abs(value) < 1e15 else f"{value:.4g}"
+
+
+def quantity(value: float, unit: str) -> str:
+    """A number as its unit asks for."""
+    if unit == "seconds":
+        return duration(value)
+    if unit == "bytes":
+        return size(value)
+    if unit == "bytes/s":
+        return f"{size(value)}/s"
+    if unit == "ratio":
+        return percent(value)
+    sign = _UNIT_SIGNS.get(unit, unit)
+    return f"{number(value)} {sign}".rstrip()

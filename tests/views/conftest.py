@@ -1,0 +1,18 @@
+"""What the tests of views share: a store that is told about runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.views.made import Made
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Made]:
+    """An empty store."""
+    one = Made(tmp_path / "made")
+    yield one
+    one.close()

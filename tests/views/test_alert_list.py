@@ -1,0 +1,112 @@
+"""The page of alerts."""
+
+from __future__ import annotations
+
+from stepscope.alerts.silences import Silences
+from stepscope.config.sections import Alerts
+from stepscope.schema.alert import Notice, Told
+from stepscope.views.alert_list import AlertList, alerts_of
+from tests.views.made import BEGUN_S, RUN, Made, OwnMarks, as_json, at
+
+NOW = at(200)
+
+
+def page(made: Made, settings: Alerts | None = None, **told: object) -> AlertList:
+    return alerts_of(
+        made.runs(), made.folder, settings=settings or Alerts(), marks=OwnMarks(**told), now_ns=NOW
+    )
+
+
+def test_the_json_has_the_names_a_page_reads(made: Made) -> None:
+    made.process()
+    made.alert("hot", value=1.0)
+    found = as_json(page(made))
+    assert " ".join(found) == "open past rules channels silences quiet_hours"
+    assert " ".join(found["open"][0]) == (
+        "id run_id run rule severity message fired resolved step rank device value threshold key quantity "
+        "recent advice acknowledged told"
+    )
+    assert " ".join(found["rules"][0]) == "name severity condition message enabled is_default advice"
+    assert " ".join(found["channels"][0]) == "name kind target"
+
+
+def test_alerts_fire_or_are_over_newest_first(made: Made) -> None:
+    for number in (1, 2):
+        made.process(f"run-{number}", started_ns=at(number))
+        made.alert(
+            "open", run=f"run-{number}", fired=10 * number, step=5, value=float(number), recent=[1.0, None]
+        )
+        made.alert("over", run=f"run-{number}", fired=20 * number, resolved=50)
+    found = page(made, names={"run-2": "mine"})
+    assert [(one.run, one.rule, one.value) for one in found.open] == [
+        ("mine", "open", 2.0),
+        ("run", "open", 1.0),
+    ]
+    assert [one.fired for one in found.past] == [BEGUN_S + 40, BEGUN_S + 20]
+    assert found.open[0].recent == (1.0, None)
+
+
+def test_who_was_told_and_who_looks_after_it_is_shown(made: Made) -> None:
+    made.process()
+    fields = {"since_ns": at(9), "rank": 0, "device": ""}
+    number = made.alert("hot", **fields)
+    made.alert("hot", since_ns=at(5), rank=1, device="")
+    told = Told("hot", "warning", "It is hot.", at(9), rank=0)
+    notice = Notice("n1", "firing", "run", RUN, "demo", "node1", at(10), (told,))
+    with made.store.transaction():
+        for channel in ("mail", "slack"):
+            made.store.alert_book.post(channel, notice)
+        made.store.alert_book.delivered(1, at(12))
+    Silences(made.folder).acknowledge(number)
+    other, mine = sorted(page(made).open, key=lambda one: -one.id)
+    assert [(one.channel, one.at, one.delivered) for one in mine.told] == [
+        ("mail", BEGUN_S + 12, True),
+        ("slack", None, False),
+    ]
+    assert (mine.acknowledged, other.acknowledged, other.told) == (True, False, ())
+
+
+def test_rules_are_those_of_the_settings_and_the_usual_ones(made: Made) -> None:
+    own = {"name": "mine", "when": "loss > 5", "severity": "critical", "advice": "Stop it."}
+    again = {"name": "disk_full", "when": "disk/used_ratio > 50%"}
+    found = {one.name: one for one in page(made, Alerts(rules=[own, again], disabled=["gpu_hot"])).rules}
+    assert (found["mine"].severity, found["mine"].condition, found["mine"].is_default) == (
+        "critical",
+        "loss > 5",
+        False,
+    )
+    assert (found["gpu_hot"].enabled, found["gpu_hot"].is_default) == (False, True)
+    assert not found["disk_full"].is_default
+    assert found["input_bound"].enabled
+    assert not any(one.enabled for one in page(made, Alerts(enabled=False)).rules)
+
+
+def test_channels_are_shown_without_their_secrets_and_a_broken_one_says_why(made: Made) -> None:
+    channels = {
+        "webhook": {"url": "https://example.org/hook/s3cret"},
+        "pager": {"kind": "webhook"},
+        "mail": {"enabled": False},
+    }
+    found = {one.name: one for one in page(made, Alerts(channels=channels)).channels}
+    assert "s3cret" not in str(found)
+    assert found["webhook"].target.startswith("https://example.org")
+    assert (found["pager"].kind, found["pager"].target[:14]) == ("webhook", "cannot be used")
+    assert found["mail"].target == "switched off"
+    assert "console" in found
+
+
+def test_silences_that_hold_and_quiet_hours_are_shown(made: Made) -> None:
+    silences = Silences(made.folder)
+    silences.silence("gpu_*", "*", now_ns=at(0), until_ns=at(100), reason="over")
+    silences.silence("hot", RUN, now_ns=at(0), until_ns=at(300), reason="known")
+    found = page(made, Alerts(quiet_hours="22:00-07:00"))
+    assert [(one.rule, one.run, one.until, one.reason) for one in found.silences] == [
+        ("hot", RUN, BEGUN_S + 300, "known")
+    ]
+    assert found.quiet_hours == "22:00-07:00"
+
+
+def test_a_store_without_alerts_is_an_empty_list(made: Made) -> None:
+    made.process()
+    found = page(made)
+    assert (found.open, found.past, found.silences) == ((), (), ())

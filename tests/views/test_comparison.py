@@ -1,0 +1,146 @@
+"""Runs side by side."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stepscope.errors import NotFound, StepscopeError
+from stepscope.views.comparison import Comparison, compare
+from tests.views.made import Made, as_json, at
+
+NOW = at(500)
+
+
+def told(
+    made: Made, name: str, step_s: float, noise: float = 0.1, count: int = 500, **config: object
+) -> None:
+    """A run whose steps take so long, give or take."""
+    made.process(name)
+    rng = np.random.default_rng(len(name))
+    seconds = step_s * (1 + noise * rng.normal(size=count).clip(-3, 3))
+    made.log(
+        {"step_seconds": seconds, "phase/data_seconds": seconds / 4, "phase/forward_seconds": seconds * 0.75,
+         "loss": np.linspace(2, 1, count) * step_s}, run=name
+    )  # fmt: skip
+    if config:
+        made.event("config", run=name, **config)
+
+
+def compared(made: Made, *names: str, **how: object) -> Comparison:
+    return compare([made.run(name) for name in names], now_ns=NOW, **how)
+
+
+def cell(found: Comparison, figure: str, place: int) -> object:
+    (row,) = [row for row in found.figures if row.name == figure]
+    return row.cells[place]
+
+
+def test_the_json_has_the_names_a_page_reads(made: Made) -> None:
+    told(made, "a-1", 0.1, lr=1)
+    told(made, "bb-1", 0.2, lr=2)
+    found = as_json(compared(made, "a-1", "bb-1"))
+    assert " ".join(found) == "runs baseline keys figures config verdicts"
+    assert " ".join(found["figures"][0]) == "name unit better cells"
+    assert " ".join(found["figures"][0]["cells"][0]) == "run value text delta_ratio delta_text sure"
+    assert " ".join(found["config"][0]) == "key values same types_differ"
+    assert (len(found["runs"]), len(found["verdicts"])) == (2, 2)
+
+
+def test_a_slower_run_is_told_with_sign_arrow_and_word(made: Made) -> None:
+    told(made, "a-1", 0.1)
+    told(made, "bb-1", 0.15)
+    found = compared(made, "a-1", "bb-1")
+    assert found.baseline == "a-1"
+    assert found.keys == ("loss", "phase/data_seconds", "phase/forward_seconds", "step_seconds")
+    slower = cell(found, "Step time, p50", 1)
+    assert slower.delta_ratio == pytest.approx(0.5, rel=0.05)
+    assert slower.delta_text.startswith("▲ +")
+    assert slower.delta_text.endswith("% worse")
+    assert slower.sure is True
+    assert cell(found, "Steps a second", 1).delta_text.endswith("% worse")
+    assert cell(found, "Phase forward, mean", 1).delta_ratio == pytest.approx(0.5, rel=0.05)
+    first = cell(found, "Step time, p50", 0)
+    assert (first.delta_ratio, first.delta_text, first.sure) == (None, "", None)
+
+
+def test_noise_is_not_taken_for_a_difference(made: Made) -> None:
+    told(made, "a-1", 0.1, noise=0.3)
+    told(made, "bbb-1", 0.1002, noise=0.3)
+    one = cell(compared(made, "a-1", "bbb-1"), "Step time, p50", 1)
+    assert one.sure is False
+    assert one.delta_text.endswith("(no sure difference)")
+
+
+def test_the_warm_up_does_not_count(made: Made) -> None:
+    for name in ("a-1", "bb-1"):
+        made.process(name)
+        seconds = np.full(200, 0.1)
+        seconds[:10] = 50.0 if name == "bb-1" else 0.1
+        made.log({"step_seconds": seconds}, run=name)
+    assert cell(compared(made, "a-1", "bb-1"), "Step time, p95", 1).delta_text == "no change"
+
+
+def test_too_few_steps_leave_it_open_whether_there_is_a_difference(made: Made) -> None:
+    told(made, "a-1", 0.1, count=12)
+    told(made, "bb-1", 0.2, count=12)
+    one = cell(compared(made, "a-1", "bb-1"), "Step time, p50", 1)
+    assert one.sure is None
+    assert one.delta_ratio == pytest.approx(1.0, rel=0.2)
+
+
+def test_any_run_can_be_the_baseline(made: Made) -> None:
+    told(made, "a-1", 0.1)
+    told(made, "bb-1", 0.2)
+    found = compared(made, "a-1", "bb-1", baseline="bb-1")
+    assert cell(found, "Step time, p50", 0).delta_ratio == pytest.approx(-0.5, rel=0.05)
+
+
+def test_a_preset_shows_speed_or_quality_alone(made: Made) -> None:
+    told(made, "a-1", 0.1)
+    speed = {row.name for row in compared(made, "a-1", preset="performance").figures}
+    quality = {row.name for row in compared(made, "a-1", preset="quality").figures}
+    assert "Step time, p50" in speed
+    assert quality == {"Loss at the end", "Loss, best"}
+    assert speed.isdisjoint(quality)
+
+
+def test_evaluations_are_compared_by_what_is_better_for_them(made: Made) -> None:
+    for name, accuracy in (("a-1", 0.5), ("b-1", 0.6)):
+        made.process(name)
+        made.log({"loss": [1.0, 1.0], "val/accuracy": [0.1, accuracy], "val/loss": [2.0, accuracy]}, run=name)
+    found = compared(made, "a-1", "b-1")
+    assert cell(found, "val/accuracy, best", 1).delta_text == "▲ +20 % better"
+    assert cell(found, "val/loss, best", 1).delta_text == "▲ +20 % worse"
+
+
+def test_configurations_are_compared_entry_by_entry_the_differences_first(made: Made) -> None:
+    told(made, "a-1", 0.1, optimizer={"lr": 0.1, "name": "sgd"}, seed=1, only_here=True)
+    told(made, "bb-1", 0.1, optimizer={"lr": 0.2, "name": "sgd"}, seed="1")
+    lines = compared(made, "a-1", "bb-1").config
+    assert [(line.key, line.values, line.same, line.types_differ) for line in lines] == [
+        ("only_here", ("true", None), False, False),
+        ("optimizer.lr", ("0.1", "0.2"), False, False),
+        ("seed", ("1", "1"), False, True),
+        ("optimizer.name", ("sgd", "sgd"), True, False),
+    ]
+
+
+def test_runs_with_nothing_in_common_can_still_be_put_side_by_side(made: Made) -> None:
+    made.process("empty-1")
+    made.process("odd-1")
+    made.log({"loss": [np.nan], "reward": [-np.inf]}, run="odd-1")
+    made.process("machine-1", role="machine")
+    found = as_json(compared(made, "empty-1", "odd-1", "machine-1"))
+    assert found["keys"] == []
+    assert [verdict["severity"] for verdict in found["verdicts"]] == ["unknown"] * 3
+
+
+def test_mistakes_are_explained(made: Made) -> None:
+    made.process("a-1")
+    with pytest.raises(NotFound, match="'other' is not among"):
+        compared(made, "a-1", baseline="other")
+    with pytest.raises(StepscopeError, match="preset is 'speed'; it must be one of all, performance"):
+        compared(made, "a-1", preset="speed")
+    with pytest.raises(StepscopeError, match="0 runs are to be compared"):
+        compare([])

@@ -1,0 +1,138 @@
+"""What a run printed and logged, line by line."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import numpy as np
+
+import stepscope
+from stepscope.views.console_lines import console_of
+from tests.views.made import BEGUN_S, RUN, Made, as_json
+
+
+def texts(made: Made, **asked: object) -> list[str]:
+    return [line.text for line in console_of(made.run(), **asked).lines]
+
+
+def test_a_console_that_was_not_captured_says_what_to_do(made: Made) -> None:
+    made.process()
+    found = as_json(console_of(made.run()))
+    assert " ".join(found) == "lines total captured why_not file"
+    assert (found["lines"], found["captured"]) == ([], False)
+    assert "stepscope run train.py" in found["why_not"]
+
+
+def test_lines_come_with_number_time_and_step(made: Made) -> None:
+    made.process()
+    made.log({"loss": np.ones(100)})
+    made.event("console", 50.5, text="one\ntwo\n")
+    found = as_json(console_of(made.run()))["lines"]
+    assert found[1] == {
+        "number": 2, "text": "two", "time": BEGUN_S + 50.5, "step": 50, "stream": "console", "level": "",
+    }  # fmt: skip
+
+
+def test_captures_that_overlap_are_put_together(made: Made) -> None:
+    made.process()
+    made.event("console", 10, text="\n".join("abcde"))
+    made.event("console", 20, text="\n".join("cdefg"))
+    made.event("console", 30, text="\n".join("efghi"))
+    assert "".join(texts(made)) == "abcdefghi"
+
+
+def test_a_gap_between_captures_is_shown(made: Made) -> None:
+    made.process()
+    made.event("console", 10, text="a\nb\nc")
+    made.event("console", 20, text="x\ny\nz")
+    assert texts(made) == ["a", "b", "c", "[…]", "x", "y", "z"]
+
+
+def test_a_progress_bar_that_has_gone_on_does_not_break_the_thread(made: Made) -> None:
+    made.process()
+    made.event("console", 10, text="a\nb\nc\n10 %")
+    made.event("console", 20, text="a\nb\nc\n90 %\nd")
+    assert texts(made) == ["a", "b", "c", "10 %", "90 %", "d"]
+
+
+def test_words_are_searched_for_in_any_case_and_the_newest_lines_shown(made: Made) -> None:
+    made.process()
+    made.event("console", 10, text="\n".join(f"{'Epoch' if n % 2 else 'step'} {n}" for n in range(20)))
+    found = console_of(made.run(), "EPOCH", 3)
+    assert [(line.number, line.text) for line in found.lines] == [
+        (16, "Epoch 15"),
+        (18, "Epoch 17"),
+        (20, "Epoch 19"),
+    ]
+    assert found.total == 10
+
+
+def test_segments_follow_one_another(made: Made) -> None:
+    made.process(end=10)
+    made.process(segment="b2", started_ns=2 * 10**18)
+    made.event("console", 30, text="second", segment="b2")
+    made.event("console", 20, text="first")
+    assert texts(made) == ["first", "second"]
+
+
+def recorded(tmp_path: Path, folder: Path, *, jsonl: bool) -> tuple[str, Path]:
+    """A run with log files; gives its id and the folder they are in."""
+    logs = tmp_path / "logs"
+    settings = {"agent": {"mode": "none"}, "logging": {"directory": str(logs), "jsonl": jsonl}}
+    with stepscope.TrainingMonitor(settings, run="logged", directory=folder) as monitor:
+        monitor.log_training_step(loss=1.0)
+        logger = monitor.logs.logger("training")
+        logger.info("it begins")
+        logger.error("it breaks")
+        run_id = monitor.run_id
+        logging.getLogger("stepscope").handlers[0].flush()
+    return run_id, logs
+
+
+def with_logs(made: Made, run_id: str, logs: object) -> list:
+    made.process(run_id, facts={"log_directory": str(logs)})
+    return list(console_of(made.run(run_id)).lines)
+
+
+def test_log_files_are_read_where_a_run_says_where_they_are(tmp_path: Path, folder: Path, made: Made) -> None:
+    for jsonl in (True, False):
+        run_id, logs = recorded(tmp_path / str(jsonl), folder / str(jsonl), jsonl=jsonl)
+        lines = with_logs(made, run_id, logs)
+        assert [line.level for line in lines] == ["info", "error"], "an error is shown once"
+        assert "it begins" in lines[0].text
+        assert (lines[0].stream, lines[0].step) == ("training", 0)
+        assert lines[0].time <= lines[1].time
+
+
+def test_only_files_of_the_run_are_read_and_no_links(tmp_path: Path, made: Made) -> None:
+    folder = tmp_path / "logs" / "training"
+    folder.mkdir(parents=True)
+    secret = tmp_path / "secret"
+    secret.write_text("secret\n")
+    (folder / f"{RUN}-a1-r0.log").symlink_to(secret)
+    (folder / "other-a1-r0.log").write_text("of another run\n")
+    (folder / f"{RUN}-a1-r1.txt").write_text("of another kind\n")
+    (folder / f"{RUN}-a1-r2.log").mkdir()
+    assert with_logs(made, RUN, folder.parent) == []
+    (folder / f"{RUN}-a1-r3.log").write_text("own\n")
+    assert [line.text for line in with_logs(made, RUN, folder.parent)] == ["own"]
+    made.process("relative-1", facts={"log_directory": "logs"})
+    assert not console_of(made.run("relative-1")).captured
+
+
+def test_damaged_log_lines_are_shown_as_they_are(tmp_path: Path, made: Made) -> None:
+    folder = tmp_path / "logs" / "system"
+    folder.mkdir(parents=True)
+    odd = [
+        b"{not json",
+        b'{"time": "never", "step": "x"}',
+        b"\xff\xfe",
+        json.dumps({"message": "\ud800"}).encode(),
+    ]
+    (folder / f"{RUN}-x.jsonl").write_bytes(b"\n".join(odd) + b"\n" + b"[" * 5000)
+    made.process(facts={"log_directory": str(tmp_path / "logs")})
+    found = as_json(console_of(made.run()))
+    assert len(found["lines"]) == 5
+    assert found["file"].endswith("-x.jsonl")

@@ -1,0 +1,91 @@
+"""The first page of all."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stepscope.views.home import home_of
+from stepscope.views.marks import NoMarks
+from tests.views.made import BEGUN_S, Made, OwnMarks, as_json, at
+
+NOW = at(200)
+
+
+def test_the_json_has_the_names_a_page_reads(made: Made) -> None:
+    made.process("live-1", end=None, status="stalled", reason="no record for 60 s")
+    made.read({"cpu/utilization_ratio": 0.5}, run="live-1")
+    made.read({"gpu/utilization_ratio": 0.5}, device=made.gpu(0, run="live-1"), run="live-1")
+    found = as_json(home_of(made.runs(), NoMarks(), NOW))
+    assert " ".join(found) == "running attention recent hosts"
+    assert " ".join(found["attention"][0]) == "run_id run what severity since kind"
+    assert " ".join(found["hosts"][0]) == (
+        "host live last_seen cpu_ratio memory_used_bytes memory_total_bytes gpus runs"
+    )
+    assert " ".join(found["hosts"][0]["gpus"][0]) == (
+        "device name utilization_ratio memory_used_bytes memory_total_bytes temperature_celsius power_watts"
+    )
+
+
+def test_an_empty_store_is_an_empty_page(made: Made) -> None:
+    found = home_of(made.runs(), NoMarks(), NOW)
+    assert (found.running, found.attention, found.recent, found.hosts) == ((), (), (), ())
+
+
+def test_runs_are_live_or_recent_and_those_put_aside_are_neither(made: Made) -> None:
+    for number in range(14):
+        made.process(f"old-{number}", started_ns=at(number), end=20.0 + number)
+    made.process("live-1", end=None, started_ns=at(50))
+    found = home_of(made.runs(), OwnMarks(archived=["old-13"]), NOW)
+    assert [row.id for row in found.running] == ["live-1"]
+    assert [row.id for row in found.recent] == [f"old-{number}" for number in range(12, 2, -1)]
+
+
+def test_what_needs_attention_comes_the_worst_first(made: Made) -> None:
+    made.process("crashed-1", status="crashed", reason="killed by signal 9", end=100)
+    made.process("stalled-1", end=None, status="stalled", started_ns=at(1))
+    made.process("live-1", end=None, started_ns=at(2))
+    made.alert("hot", run="live-1", severity="critical", message="The GPU is at 99 °C.", fired=150)
+    made.alert("over", run="live-1", resolved=20)
+    made.finding("input.exposed_wait", "warning", run="live-1", headline="It waits.")
+    made.finding("small.thing", "notice", run="live-1")
+    found = home_of(made.runs(), NoMarks(), NOW).attention
+    assert [(one.run, one.kind, one.what, one.severity) for one in found] == [
+        ("live", "alert", "The GPU is at 99 °C.", "critical"),
+        ("crashed", "status", "crashed: killed by signal 9", "critical"),
+        ("stalled", "status", "stalled", "warning"),
+        ("live", "finding", "It waits.", "warning"),
+    ]
+    assert found[0].since == BEGUN_S + 150
+    muted = home_of(made.runs(), OwnMarks(muted=["input.exposed_wait"]), NOW).attention
+    assert [one.kind for one in muted] == ["alert", "status", "status"]
+
+
+def test_a_crash_of_long_ago_needs_nobody(made: Made) -> None:
+    made.process(status="crashed")
+    assert home_of(made.runs(), NoMarks(), at(30 * 86_400)).attention == ()
+
+
+def test_hosts_show_their_newest_figures_and_who_runs_there(made: Made) -> None:
+    made.process("live-1", end=None, last_ns=at(199))
+    made.read(
+        {"cpu/utilization_ratio": np.linspace(0, 1, 200), "memory/total_bytes": 64e9}, 200, run="live-1"
+    )
+    for index in (1, 0):
+        uuid = made.gpu(index, run="live-1")
+        made.read(
+            {"gpu/utilization_ratio": 0.1 + index, "gpu/power_watts": np.nan}, 200, device=uuid, run="live-1"
+        )
+    made.process("gone-1", host="node2", end=50)
+    made.read({"cpu/utilization_ratio": 0.3}, 50, host="node2", run="gone-1")
+    live, gone = home_of(made.runs(), NoMarks(), NOW).hosts
+    assert (live.host, live.live, live.cpu_ratio, live.memory_total_bytes) == ("node1", True, 1.0, 64e9)
+    assert [gpu.name for gpu in live.gpus] == ["gpu 0 NVIDIA H200", "gpu 1 NVIDIA H200"]
+    assert [(gpu.utilization_ratio, gpu.power_watts) for gpu in live.gpus] == [(0.1, None), (1.1, None)]
+    assert (live.runs, live.last_seen) == (("live-1",), BEGUN_S + 199)
+    assert (gone.host, gone.live, gone.runs, gone.gpus) == ("node2", False, (), ())
+
+
+def test_a_host_that_was_not_seen_for_a_day_is_not_shown(made: Made) -> None:
+    made.process()
+    made.read({"cpu/utilization_ratio": 0.3})
+    assert home_of(made.runs(), NoMarks(), at(3 * 86_400)).hosts == ()

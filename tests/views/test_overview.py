@@ -1,0 +1,377 @@
+"""The first page of a run: everything on it, and what it says when there is little to show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import stepscope
+from stepscope.config.sections import Energy
+from stepscope.views.marks import NoMarks, Note
+from stepscope.views.overview import Overview, overview_of
+from tests.views.made import BEGUN_S, RUN, Made, OwnMarks, as_json, at, trained
+
+NOW = at(200)
+GIB = 2**30
+
+
+def page(made: Made, now: int = NOW, **told: object) -> Overview:
+    return overview_of(made.run(), OwnMarks(**told), now)
+
+
+def tiles(made: Made, now: int = NOW) -> dict[str, object]:
+    return {tile.id: tile for tile in page(made, now).tiles}
+
+
+def missing(made: Made) -> dict[str, str]:
+    return {one.what: one.why for one in page(made).missing}
+
+
+def test_the_json_has_the_names_a_page_reads(made: Made) -> None:
+    made.process(status="failed", reason="ValueError: nan")
+    trained(made)
+    made.alert("rule", resolved=20)
+    made.event("checkpoint", step=3, path="x")
+    found = as_json(page(made))
+    assert " ".join(found) == (
+        "verdict tiles phases key_charts system_charts events alerts environment ended waiting_s missing"
+    )
+    assert " ".join(found["tiles"][0]) == "id title value detail state state_text spark change chart"
+    assert " ".join(found["key_charts"][0]) == "title keys unit kind second_axis from_zero percent per"
+    assert " ".join(found["events"][0]) == "kind time step end_time rank label detail"
+    assert " ".join(found["ended"]) == (
+        "status text last_step exception log_lines duration_s energy_kwh cost best changed"
+    )
+    assert " ".join(found["verdict"]) == "id headline severity confidence steps tries"
+    assert found["missing"][0].keys() == {"what", "why"}
+    assert found["environment"][0].keys() == {"label", "value"}
+
+
+def test_a_live_run_without_a_step_says_how_long_it_is_waited_for(made: Made) -> None:
+    made.process(end=None)
+    found = page(made, at(14))
+    assert found.waiting_s == pytest.approx(14.0)
+    assert [tile.state for tile in found.tiles] == ["unknown"] * 4
+    assert (found.phases, found.key_charts, found.events, found.ended) == ((), (), (), None)
+    made.log({"loss": [1.0]})
+    assert page(made, at(14)).waiting_s is None
+
+
+def test_a_run_of_one_step_is_shown_as_far_as_that_goes(made: Made) -> None:
+    made.process()
+    made.log({"step_seconds": [0.5], "loss": 2.0})
+    found = tiles(made)
+    assert found["step_time"].value == "500 ms"
+    assert found["throughput"].value == "2 steps/s"
+    assert found["throughput"].change is None
+    assert page(made).verdict.id == "few_steps"
+
+
+def test_a_run_recorded_by_a_monitor_has_all_of_it(folder: Path) -> None:
+    with stepscope.TrainingMonitor({"agent": {"mode": "none"}}, run="real", directory=folder) as monitor:
+        for step in monitor.batches(range(40)):
+            monitor.log_training_step(loss=1.0 / (step + 1), learning_rate=0.1)
+    store = stepscope.open_store(folder)
+    found = overview_of(store.run("real"), NoMarks(), at(0) + 10**12)
+    store.close()
+    assert [chart.title for chart in found.key_charts] == ["Time of a step, by phase", "Loss"]
+    assert found.key_charts[1].second_axis == ("learning_rate",)
+    assert found.ended.text.startswith("Finished after")
+    assert found.ended.best == "loss 0.025 at step 39"
+    assert {fact.label for fact in found.environment} >= {"Python", "Hosts", "Command"}
+    assert "Phases of a step" in {one.what for one in found.missing}
+
+
+class TestTiles:
+    def test_throughput_is_compared_with_the_first_warm_steps(self, made: Made) -> None:
+        made.process()
+        made.log({"step_seconds": np.r_[np.full(10, 9.0), np.full(490, 0.1), np.full(500, 0.2)], "loss": 1.0})
+        tile = tiles(made)["throughput"]
+        assert tile.change.ratio == pytest.approx(-0.5)
+        assert tile.change.text == "-50 % against its first 200 warm steps"
+        assert (tile.state, tile.state_text) == ("bad", "50 % slower than at first")
+        assert tile.chart == "step_seconds"
+
+    def test_a_run_that_has_become_much_faster_says_how_many_times(self, made: Made) -> None:
+        made.process()
+        made.log({"step_seconds": np.r_[np.full(500, 3.0), np.full(500, 0.5)]})
+        assert tiles(made)["throughput"].change.text == "6 times as fast as its first 200 warm steps"
+
+    def test_throughput_counts_samples_of_all_ranks_where_they_are_known(self, made: Made) -> None:
+        for rank in (0, 1):
+            made.process(rank=rank, pid=rank)
+            made.log(
+                {"step_seconds": np.full(100, 0.5), "batch/samples": 32.0, "batch/tokens": 4096.0}, rank=rank
+            )
+        tile = tiles(made)["throughput"]
+        assert tile.value == "128 samples/s"
+        assert tile.detail == ("16,380 tokens/s", "2 steps/s", "p50 500 ms a step")
+
+    def test_a_stalled_run_has_no_throughput(self, made: Made) -> None:
+        made.process(end=None, status="stalled")
+        trained(made)
+        assert tiles(made)["throughput"].state_text == "no steps are made now"
+
+    def test_step_time_names_the_slowest_rank(self, made: Made) -> None:
+        for rank in range(4):
+            made.process(rank=rank, pid=rank)
+            made.log({"step_seconds": np.full(100, 0.1 if rank != 2 else 0.2)}, rank=rank)
+        tile = tiles(made)["step_time"]
+        assert tile.detail[1] == "slowest rank 2: 200 ms (+100 %)"
+        assert tile.state == "warn"
+
+    def test_uneven_steps_are_told(self, made: Made) -> None:
+        made.process()
+        made.log({"step_seconds": np.where(np.arange(400) % 10 == 0, 1.0, 0.1)})
+        tile = tiles(made)["step_time"]
+        assert (tile.value, tile.state) == ("100 ms", "warn")
+        assert tile.state_text == "uneven: p95 is 10 × p50"
+
+    def test_eight_gpus_show_their_mean_and_the_worst_by_name(self, made: Made) -> None:
+        made.process()
+        for index in range(8):
+            used = {"gpu/memory_used_bytes": (10 + index) * GIB, "gpu/memory_total_bytes": 80 * GIB}
+            power = {"gpu/power_watts": 300.0, "gpu/power_limit_watts": 700.0}
+            energy = {"gpu/energy_joules_total": np.arange(100) * 300.0}
+            busy = 0.1 if index == 5 else 0.9
+            made.read({"gpu/utilization_ratio": busy, **used, **power, **energy}, device=made.gpu(index))
+        found = tiles(made)
+        assert (found["gpu"].title, found["gpu"].value) == ("8 GPUs", "80 %")
+        assert found["gpu"].detail == ("worst gpu 5: 10 %", "2,400 W of 5,600 W · 66 Wh")
+        assert (found["gpu"].state, found["gpu"].state_text) == ("warn", "gpu 5 does less than the others")
+        assert found["memory"].value == "17 GiB of 80 GiB"
+        assert found["memory"].detail == ("peak of gpu 7", "63 GiB left")
+
+    def test_without_a_gpu_the_processors_and_the_host_are_shown(self, made: Made) -> None:
+        made.process()
+        host = {"cpu/utilization_ratio": 0.42, "cpu/iowait_ratio": 0.1, "memory/total_bytes": 16 * GIB}
+        made.read(host)
+        made.read({"process/rss_bytes": 15.7 * GIB}, rank=0)
+        found = tiles(made)
+        assert (found["gpu"].title, found["gpu"].value) == ("CPU", "42 %")
+        assert found["gpu"].detail == ("no GPU was seen", "waiting for disks 10 %")
+        assert (found["memory"].value, found["memory"].state) == ("15.7 GiB of 16 GiB", "bad")
+
+    def test_memory_that_leaks_is_told_with_the_time_that_is_left(self, made: Made) -> None:
+        made.process(end=None)
+        grows = 4 * GIB + np.arange(600) * 10 * 2**20 + np.random.default_rng(0).normal(0, 2**20, 600)
+        made.read({"process/uss_bytes": grows, "process/rss_bytes": grows}, 600, rank=0)
+        made.read({"memory/total_bytes": 16 * GIB}, 600)
+        tile = tiles(made, at(600))["memory"]
+        assert tile.state == "bad"
+        assert "grows by 35." in tile.state_text
+        assert "is full in" in tile.state_text
+
+    def test_memory_that_is_reserved_and_idle_is_told(self, made: Made) -> None:
+        made.process()
+        made.log({"memory/reserved_bytes": np.full(10, 20 * GIB), "memory/peak_bytes": 10 * GIB})
+        used = {"gpu/memory_used_bytes": 20 * GIB, "gpu/memory_total_bytes": 80 * GIB}
+        made.read({**used, "gpu/utilization_ratio": 0.9}, device=made.gpu(0))
+        assert "10 GiB reserved and not in use" in tiles(made)["memory"].detail
+
+
+class TestVerdict:
+    def test_a_finding_is_the_verdict(self, made: Made) -> None:
+        made.process()
+        made.finding("input.exposed_wait", "critical", headline="Input-bound: 41 %")
+        assert page(made).verdict.headline == "Input-bound: 41 %"
+        assert page(made, muted=["input.exposed_wait"]).verdict.id == "few_steps"
+
+    @pytest.mark.parametrize(
+        ("fields", "loss", "told"),
+        [
+            (
+                {"status": "failed", "reason": "RuntimeError: x"},
+                1.0,
+                ("status.failed", "The run failed: RuntimeError: x"),
+            ),
+            ({}, np.nan, ("loss.nonfinite", "100 of its losses are not finite.")),
+            ({}, 1.0, ("unmeasured", "Steps are not timed, so nothing can be said of their pace.")),
+            ({"role": "machine"}, 1.0, ("machine", "A machine is watched; nothing is trained here.")),
+        ],
+    )
+    def test_without_findings_nothing_is_called_fine_that_is_not(
+        self, made: Made, fields: dict, loss: float, told: tuple[str, str]
+    ) -> None:
+        made.process(**fields)
+        made.log({"loss": np.full(100, loss)})
+        found = page(made).verdict
+        assert (found.id, found.headline) == told
+        assert found.severity == "unknown"
+
+    def test_much_waiting_is_no_good_verdict(self, made: Made) -> None:
+        made.process()
+        trained(made, data=0.01)
+        assert page(made).verdict.headline.startswith("50 % of step time waits for data")
+
+
+class TestEvents:
+    def test_epochs_checkpoints_resumes_alerts_notes_and_heat_are_marked_in_order(self, made: Made) -> None:
+        made.process(end=40, status="crashed", reason="killed")
+        made.process(segment="b2", started_ns=at(60), end=160)
+        made.log({"loss": 1.0, "epoch": np.arange(40) // 20}, np.arange(40))
+        made.event("checkpoint", 30, step=29, path="ckpt/29")
+        made.alert("loss_rises", fired=35, resolved=39, message="It rises.", step=34)
+        made.read({"gpu/throttled_hardware_thermal": np.arange(100) >= 90}, device=made.gpu(0), segment="b2")
+        made.event("console", 5, text="not a moment")
+        note = Note(1, RUN, 5, None, "look here", BEGUN_S + 100.0)
+        found = page(made, notes=(note,)).events
+        assert [(one.kind, one.label) for one in found] == [
+            ("epoch", "epoch 1"),
+            ("checkpoint", "checkpoint"),
+            ("alert", "loss_rises"),
+            ("resume", "resumed"),
+            ("throttling", "gpu 0 held down"),
+            ("note", "look here"),
+        ]
+        assert found[0].step == 20
+        assert found[2].end_time == BEGUN_S + 39
+        assert found[3].detail == "after it crashed: killed"
+        assert (found[4].time, found[4].end_time) == (BEGUN_S + 90, BEGUN_S + 99)
+
+    def test_timed_evaluations_and_checkpoints_are_marked_where_nobody_told_of_them(self, made: Made) -> None:
+        made.process()
+        checkpoint = np.where(np.arange(100) == 50, 2.0, 0.0)
+        trained(made, 100, checkpoint=checkpoint)
+        made.log({"phase/eval_seconds": [3.0]}, [70], begin=90)
+        found = {one.kind: one for one in page(made).events}
+        assert (found["checkpoint"].step, found["checkpoint"].detail) == (50, "2 s")
+        assert found["evaluation"].end_time - found["evaluation"].time == pytest.approx(3.0)
+
+    def test_of_a_kind_that_comes_all_the_time_the_newest_are_marked(self, made: Made) -> None:
+        made.process()
+        for step in range(230):
+            made.event("epoch", step, step=step, epoch=step)
+        found = page(made).events
+        assert (len(found), found[0].label, found[-1].label) == (200, "epoch 30", "epoch 229")
+
+
+class TestEnded:
+    def test_a_crash_is_told_with_its_reason_and_its_last_lines(self, made: Made) -> None:
+        made.process(end=90, status="failed", reason="ValueError: loss is nan")
+        made.process(role="launcher", rank=0, pid=1, end=90, status="failed")
+        made.log({"loss": np.linspace(2, 1, 80)})
+        made.event("console", 89, text="\n".join(f"line {number}" for number in range(50)), left_out=False)
+        ended = page(made).ended
+        assert ended.text == "Failed after 1 min 30 s at step 79."
+        assert (ended.exception, ended.last_step) == ("ValueError: loss is nan", 79)
+        assert ended.log_lines == tuple(f"line {number}" for number in range(30, 50))
+        assert ended.best == "loss 1 at step 79"
+
+    def test_what_changed_in_the_last_minute_before_a_crash_is_told(self, made: Made) -> None:
+        made.process(end=600, status="crashed", reason="killed")
+        rng = np.random.default_rng(0)
+        full = np.where(np.arange(600) < 570, 8.0, 15.0) * GIB + rng.normal(0, 1e6, 600)
+        made.read({"memory/used_bytes": full, "cpu/utilization_ratio": 0.5 + rng.normal(0, 0.01, 600)}, 600)
+        loss = rng.normal(1.0, 0.1, 600)
+        loss[-1] = np.nan
+        made.log({"loss": loss, "grad": rng.normal(1.0, 0.1, 600)})
+        changed = page(made, at(700)).ended.changed
+        assert changed[0] == "loss was no longer finite"
+        assert changed[1:] == ("memory/used_bytes rose from 8 GiB to 15 GiB",)
+
+    def test_a_run_that_ended_well_has_nothing_to_explain(self, made: Made) -> None:
+        made.process()
+        trained(made)
+        ended = page(made).ended
+        assert (ended.exception, ended.changed, ended.energy_kwh, ended.cost) == (None, (), None, None)
+
+    def test_energy_and_cost_are_reckoned_with_the_prices_given(self, made: Made) -> None:
+        made.process(end=100)
+        gpu = made.gpu(0)
+        made.read(
+            {"gpu/energy_joules_total": np.arange(101) * 3600.0, "gpu/utilization_ratio": 1.0},
+            101,
+            device=gpu,
+        )
+        made.read({"gpu/process_memory_bytes": 1.0}, 101, device=gpu, rank=0)
+        prices = Energy(gpu_price_per_hour={"NVIDIA H200": 36.0})
+        ended = overview_of(made.run(), NoMarks(), NOW, energy=prices).ended
+        assert ended.energy_kwh == pytest.approx(0.1, rel=0.02)
+        assert ended.cost == "1.00 USD (cloud)"
+
+
+class TestMissing:
+    def test_what_is_not_there_is_told_with_what_to_type(self, made: Made) -> None:
+        made.process(end=None)
+        made.log({"accuracy": np.ones(5)})
+        found = missing(made)
+        assert "monitor.batches(loader)" in found["Time of steps"]
+        assert "monitor.watch(model, optimizer)" in found["Phases of a step"]
+        assert "log_training_step(loss=loss)" in found["Loss"]
+        assert "total_steps" in found["Time left"]
+        assert "stepscope run" in found["Console"]
+        assert found["GPU"] == "no GPU was seen on its hosts"
+
+    def test_a_reason_that_was_noticed_is_given(self, made: Made) -> None:
+        made.process()
+        made.event("notice", host="node1", text="The driver of the GPU is not loaded.")
+        assert missing(made)["GPU"] == "The driver of the GPU is not loaded."
+
+    def test_a_watched_machine_misses_nothing_but_training(self, made: Made) -> None:
+        made.process(role="machine", end=None)
+        made.read({"cpu/utilization_ratio": 0.5, "memory/used_bytes": GIB})
+        assert list(missing(made)) == ["Training"]
+        found = page(made)
+        assert [chart.title for chart in found.system_charts] == ["CPU", "Memory of the host"]
+        assert found.waiting_s is None
+
+
+def test_the_environment_says_what_it_ran_on(made: Made) -> None:
+    facts = {
+        "libraries": {"torch": "2.9.0+cu128"},
+        "python": "3.11",
+        "world_size": 2,
+        "commit": "0123456789abcdef",
+    }
+    for rank in (0, 1):
+        made.process(rank=rank, pid=rank, facts=facts)
+        trained(made, rank=rank)
+        made.read({"gpu/utilization_ratio": 0.9}, device=made.gpu(rank))
+    made.event(
+        "census",
+        parameters=1_000_000,
+        autocast="cuda bfloat16",
+        compiled=True,
+        wrappers=["DistributedDataParallel"],
+    )
+    made.event("loader", batch_size=32, num_workers=4)
+    made.log({"micro_steps": [4.0]})
+    found = {fact.label: fact.value for fact in page(made).environment}
+    assert found["GPUs"] == "2 × NVIDIA H200 (80 GiB)"
+    assert found["Libraries"] == "torch 2.9.0+cu128"
+    assert (found["Driver"], found["World size"], found["Commit"]) == ("550.1", "2", "0123456789ab")
+    assert (found["Precision"], found["Model"]) == (
+        "autocast cuda bfloat16",
+        "1,000,000 parameters, compiled",
+    )
+    assert (found["Batch"], found["Loader workers"]) == ("32 × 4 accumulated on each of 2 ranks", "4")
+
+
+def test_hostile_names_and_numbers_can_be_shown(made: Made) -> None:
+    made.process(
+        reason="\u202e<b>", status="failed", facts={"command": ["\udcff"], "libraries": {"<x>": "\ud800"}}
+    )
+    made.log({"loss": [np.nan, np.inf, -np.inf], "x/<script>": 1e308, "phase/\u202e_seconds": np.inf})
+    made.event("<img src=x>", 1, step=1, value="\ud800", big=10**400)
+    made.alert("r\u202e", message="<script>", value=None, resolved=3)
+    as_json(page(made))
+
+
+def test_charts_are_chosen_from_what_there_is(made: Made) -> None:
+    made.process()
+    made.log({"train/loss": [1.0], "val/loss": 2.0, "val/accuracy": 0.5, "gradient_norm": 3.0})
+    made.read({"gpu/utilization_ratio": 0.5, "gpu/temperature_celsius": 60.0}, device=made.gpu(0))
+    made.read({"disk/read_bytes_per_second": 5.0})
+    found = page(made)
+    assert [(chart.title, chart.keys) for chart in found.key_charts] == [
+        ("Loss", ("train/loss",)),
+        ("Norm of the gradients", ("gradient_norm",)),
+        ("Loss of evaluations", ("val/loss",)),
+        ("Accuracy", ("val/accuracy",)),
+    ]
+    assert [chart.title for chart in found.system_charts] == ["GPU utilization", "GPU temperature", "Disk"]
+    assert found.system_charts[0].percent
+    assert found.system_charts[0].per == "device"

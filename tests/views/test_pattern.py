@@ -1,0 +1,98 @@
+"""Small regular expressions: they mean what they mean elsewhere, and none takes long."""
+
+from __future__ import annotations
+
+import re
+import warnings
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from stepscope.views.pattern import MOST_CHARACTERS, PatternError, compile_pattern
+
+
+@pytest.mark.parametrize(
+    ("expression", "matching", "other"),
+    [
+        ("abc", "xabcx", "ab"),
+        ("^run-[0-9]+$", "run-12", "run-12b"),
+        (r"\d{2,3}-\w+", "12-ab", "1-ab"),
+        ("a|b|", "", None),
+        ("(ab)+c", "ababc", "aab"),
+        ("[^a-c]z", "dz", "az"),
+        ("a.c", "a\nc", "ac"),
+        (r"a\.c", "a.c", "abc"),
+        ("[]-]", "]", "a"),
+        ("x{2}", "xx", "x"),
+        ("(?:a|b)?c$", "ac", "ca"),
+        (r"[\d_]+\s", "1_ ", "1_"),
+        (r"\D\W\S", "a-b", "1-b"),
+    ],
+)
+def test_an_expression_finds_what_it_says(expression: str, matching: str, other: str | None) -> None:
+    pattern = compile_pattern(expression)
+    assert pattern.is_in(matching)
+    assert other is None or not pattern.is_in(other)
+
+
+def test_case_matters_unless_it_is_said_not_to() -> None:
+    assert not compile_pattern("Run").is_in("run")
+    assert compile_pattern("R[A-Z]n", ignores_case=True).is_in("xrUNx")
+    assert not compile_pattern("^[^r]", ignores_case=True).is_in("Run")
+    assert not compile_pattern(r"^\D", ignores_case=True).is_in("1")
+
+
+@pytest.mark.parametrize(
+    ("expression", "at"),
+    [
+        ("(a", 0),
+        ("a)", 1),
+        ("[a", 0),
+        ("*a", 0),
+        ("a**", 2),
+        ("a{3,1}", 1),
+        ("a{x}", 1),
+        ("(?=a)", 0),
+        (r"\q", 0),
+        ("\\", 0),
+        ("[b-a]", 0),
+        ("(" * 30, 21),
+        ("a{1000}", 1),
+        ("x" * (MOST_CHARACTERS + 1), 0),
+    ],
+)
+def test_a_mistake_is_told_with_its_place(expression: str, at: int) -> None:
+    with pytest.raises(PatternError) as told:
+        compile_pattern(expression)
+    assert told.value.at == at
+
+
+@pytest.mark.parametrize(
+    "expression", ["(a*)*b", "(a|a)*b", "(a+)+$b", "a?" * 60 + "a" * 60 + "b", "(.*)(.*)(.*)(.*)[ab]c"]
+)
+def test_no_expression_takes_long(expression: str) -> None:
+    """Each of these would keep a matcher that tries one way after the other busy for hours."""
+    assert not compile_pattern(expression).is_in("a" * 1000)
+
+
+def test_a_pattern_that_would_grow_too_large_is_refused() -> None:
+    with pytest.raises(PatternError, match="too much at once"):
+        compile_pattern("((a{100}){100}){100}")
+
+
+@given(st.text("ab1-(|)*+?.[]^${}\\dws,2", max_size=10), st.text("abAB1-_ ", max_size=10), st.booleans())
+def test_it_agrees_with_the_standard_library(expression: str, text: str, ignores_case: bool) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            theirs = re.compile(expression, re.DOTALL | (re.IGNORECASE if ignores_case else re.NOFLAG))
+        except (re.error, OverflowError):
+            theirs = None
+    try:
+        ours = compile_pattern(expression, ignores_case=ignores_case)
+    except PatternError:
+        return
+    assume(theirs is not None)
+    # `$` elsewhere also matches before a line break at the end; here a text has none.
+    assert ours.is_in(text) == (theirs.search(text) is not None)

@@ -1,0 +1,105 @@
+"""What phases take of a step, whether all steps have them or some alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stepscope.views.phases import phases_of
+from stepscope.views.summed import Summed
+from tests.views.made import PHASES, Made, trained
+
+
+def shares(made: Made) -> dict[str, float]:
+    run = made.run()
+    return {one.phase: one.share for one in phases_of(run, Summed(run.summaries()))}
+
+
+def test_the_parts_of_a_step_add_up_and_come_in_their_order(made: Made) -> None:
+    made.process()
+    trained(made, data=0.02, optimizer=0.01)
+    run = made.run()
+    found = phases_of(run, Summed(run.summaries()))
+    assert [one.phase for one in found] == ["data", "forward", "backward", "optimizer"]
+    assert sum(one.share for one in found) == pytest.approx(1.0)
+    assert found[0].mean_s == pytest.approx(0.02)
+    assert found[0].key == "phase/data_seconds"
+
+
+def test_all_ranks_count(made: Made) -> None:
+    for rank, waits in enumerate((0.0, 0.01)):
+        made.process(rank=rank, pid=rank)
+        trained(made, rank=rank, data=waits)
+    assert shares(made)["data"] == pytest.approx(1 / 3)
+
+
+def sampled(made: Made, ratio: float | np.ndarray, kept: np.ndarray, forward: np.ndarray) -> None:
+    """Steps of which all have their time and their wait for data, and some all their phases."""
+    steps = len(forward)
+    data, backward = np.full(steps, 0.01), np.full(steps, 0.02)
+    whole = data + forward + backward
+    made.log({"step_seconds": whole, "phase/data_seconds": data})
+    rest = {f"phase/{name}_seconds": 0.0 for name in PHASES if name not in ("data", "forward", "backward")}
+    made.log(
+        {
+            "phase/forward_seconds": forward[kept],
+            "phase/backward_seconds": backward[kept],
+            **rest,
+            "phase/sampled_ratio": np.broadcast_to(ratio, steps)[kept],
+        },
+        kept,
+    )
+
+
+def test_some_steps_stand_for_all_where_only_they_have_all_phases(made: Made) -> None:
+    made.process()
+    sampled(made, 0.1, np.arange(0, 1000, 10), np.full(1000, 0.01))
+    found = shares(made)
+    assert found["data"] == pytest.approx(0.25)
+    assert found["forward"] == pytest.approx(0.25)
+    assert found["backward"] == pytest.approx(0.5)
+
+
+def test_a_step_that_was_less_likely_to_be_kept_counts_for_more(made: Made) -> None:
+    """The first half was slow and all of it was kept; of the quick second half every tenth step was."""
+    made.process()
+    forward = np.r_[np.full(500, 0.07), np.full(500, 0.01)]
+    kept = np.r_[np.arange(500), np.arange(500, 1000, 10)]
+    ratios = np.r_[np.ones(500), np.full(500, 0.1)]
+    sampled(made, ratios, kept, forward)
+    found = shares(made)
+    assert found["forward"] == pytest.approx(0.04 / 0.07, rel=1e-6)
+    assert sum(found.values()) == pytest.approx(1.0)
+
+
+def test_a_chance_that_is_told_now_and_then_holds_until_the_next(made: Made) -> None:
+    made.process()
+    forward = np.r_[np.full(500, 0.07), np.full(500, 0.01)]
+    kept = np.r_[np.arange(500), np.arange(500, 1000, 10)]
+    made.log({"step_seconds": forward + 0.03, "phase/data_seconds": 0.01})
+    made.log({"phase/forward_seconds": forward[kept], "phase/backward_seconds": 0.02}, kept)
+    made.log({"phase/sampled_ratio": [1.0, 0.1]}, [0, 500])
+    assert shares(made)["forward"] == pytest.approx(0.04 / 0.07, rel=1e-6)
+
+
+def test_an_evaluation_between_steps_is_no_part_of_a_step(made: Made) -> None:
+    made.process()
+    trained(made)
+    made.log({"phase/eval_seconds": [5.0, 5.0]}, [40, 80])
+    found = shares(made)
+    assert sum(found.values()) == pytest.approx(1.0)
+    assert found.get("eval", 0.0) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_phase_with_a_name_of_its_own_is_shown_after_the_usual_ones(made: Made) -> None:
+    made.process()
+    trained(made)
+    made.log({"phase/my stuff_seconds": np.full(100, 0.001)})
+    assert list(shares(made)) == ["forward", "backward", "my stuff"]
+    assert shares(made)["my stuff"] == pytest.approx(0.1)
+
+
+def test_steps_that_are_not_timed_have_no_phases(made: Made) -> None:
+    made.process()
+    made.log({"loss": [1.0, 2.0], "phase/data_seconds": 0.1})
+    assert shares(made) == {}

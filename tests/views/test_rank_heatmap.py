@@ -1,0 +1,64 @@
+"""A key rank by rank."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stepscope.views.rank_heatmap import heatmap_of
+from tests.views.made import Made, as_json
+
+
+def test_ranks_are_rows_and_stretches_of_steps_are_columns(made: Made) -> None:
+    for rank in range(3):
+        made.process(rank=rank, pid=rank, host=f"node{rank % 2}")
+        made.log({"step_seconds": np.full(8, rank + 1.0)}, rank=rank, host=f"node{rank % 2}")
+    found = as_json(heatmap_of(made.run(), "step_seconds", columns=4))
+    assert (found["ranks"], found["hosts"]) == ([0, 1, 2], ["node0", "node1", "node0"])
+    assert (found["starts"], found["width"], found["unit"]) == ([0, 2, 4, 6], 2, "seconds")
+    assert found["values"] == [[1.0] * 4, [2.0] * 4, [3.0] * 4]
+    assert found["late"] is None
+
+
+def test_a_rank_with_fewer_steps_lines_up_with_the_others(made: Made) -> None:
+    for rank, count in ((0, 1000), (1, 10)):
+        made.process(rank=rank, pid=rank)
+        made.log({"step_seconds": np.arange(count, dtype=float)}, rank=rank, every=0.1)
+    found = heatmap_of(made.run(), "step_seconds", columns=10)
+    assert {len(row) for row in found.values} == {len(found.starts)}
+    assert len(found.starts) <= 10
+    assert found.values[1][0] == pytest.approx(4.5)
+    assert set(found.values[1][1:]) == {None}
+    assert found.values[0][0] == pytest.approx((found.width - 1) / 2)
+
+
+def test_what_is_not_finite_is_left_out_of_a_mean_and_alone_is_nothing(made: Made) -> None:
+    made.process()
+    made.log({"loss": [1.0, np.nan, np.inf, np.nan]})
+    assert heatmap_of(made.run(), "loss", columns=2).values == ((1.0, None),)
+
+
+def test_the_rank_the_others_wait_for_is_named(made: Made) -> None:
+    for rank, (wait, forward) in enumerate(((0.05, 0.01), (0.05, 0.01), (0.001, 0.06))):
+        made.process(rank=rank, pid=rank)
+        phases = {"phase/data_seconds": 0.0, "phase/forward_seconds": forward, "phase/backward_seconds": 0.06}
+        made.log({**phases, "ranks/wait_seconds": wait, "step_seconds": np.full(20, 0.13)}, rank=rank)
+    late = heatmap_of(made.run(), "step_seconds").late
+    assert (late.rank, late.phase) == (2, "forward")
+    assert late.seconds == pytest.approx(0.049)
+    assert late.text.startswith("Rank 2 comes 49 ms after the others")
+
+
+@pytest.mark.parametrize("key", ["nothing", "x' OR 1=1 --"])
+def test_a_key_nobody_has_is_an_empty_map(made: Made, key: str) -> None:
+    made.process()
+    made.log({"loss": [1.0]})
+    found = as_json(heatmap_of(made.run(), key, 0, 10, 5))
+    assert (found["ranks"], found["values"], found["starts"]) == ([], [], [])
+
+
+def test_a_range_bounds_the_columns(made: Made) -> None:
+    made.process()
+    made.log({"loss": np.arange(100.0)})
+    found = heatmap_of(made.run(), "loss", 40, 49, 100)
+    assert (found.starts, found.values[0][0]) == (tuple(range(40, 50)), 40.0)

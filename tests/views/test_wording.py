@@ -1,0 +1,69 @@
+"""Figures in words, and values that any encoding takes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stepscope.views.marks import Marks, NoMarks
+from stepscope.views.plain import clean, finite, tree
+from stepscope.views.wording import duration, number, percent, quantity, signed_percent, size
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "shown"),
+    [
+        (0.0, "seconds", "0 ms"), (0.00064, "seconds", "640 µs"), (0.0312, "seconds", "31.2 ms"),
+        (4.2, "seconds", "4.2 s"), (185, "seconds", "3 min 05 s"), (4320, "seconds", "1 h 12 min"),
+        (183_600, "seconds", "2 d 03 h"), (-3.0, "seconds", "-3 s"), (512, "bytes", "512 B"),
+        (1536, "bytes", "1.5 KiB"), (80.3 * 2**30, "bytes", "80.3 GiB"), (2.0**50, "bytes", "1024 TiB"),
+        (-1024, "bytes", "-1 KiB"), (1e6, "bytes/s", "977 KiB/s"), (0.0512, "ratio", "5.1 %"),
+        (0.42, "ratio", "42 %"), (0.0, "ratio", "0 %"), (85.0, "celsius", "85 °C"),
+        (12_345.678, "", "12,345.7"), (0.000123456, "", "0.0001235"),
+        (4.0, "/s", "4 /s"), (1e20, "", "1e+20"),
+    ],
+)  # fmt: skip
+def test_a_number_is_shown_as_its_unit_asks_for(value: float, unit: str, shown: str) -> None:
+    assert quantity(value, unit) == shown
+
+
+def test_changes_have_a_sign() -> None:
+    assert [signed_percent(one) for one in (0.5, -0.05, 0.0)] == ["+50 %", "-5.0 %", "0 %"]
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_any_finite_number_can_be_worded(value: float) -> None:
+    for word in (duration, size, percent, number):
+        assert word(value)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_anything_can_be_sent_once_it_is_plain(value: object) -> None:
+    json.dumps(tree(value), allow_nan=False, ensure_ascii=False).encode("utf-8")
+
+
+def test_text_is_cut_and_halves_of_characters_are_replaced() -> None:
+    assert clean("a\ud800b") == "a?b"
+    assert clean("x" * 50, 10) == "x" * 9 + "…"
+    assert (finite(float("nan")), finite(None), finite(2)) == (None, None, 2.0)
+
+
+def test_nobody_has_said_anything_where_there_are_no_marks() -> None:
+    marks: Marks = NoMarks()
+    said = (
+        marks.name("a"),
+        marks.tags("a"),
+        marks.archived("a"),
+        marks.notes("a"),
+        marks.colour("a"),
+        marks.muted("a"),
+    )
+    assert said == (None, (), False, (), None, frozenset())
