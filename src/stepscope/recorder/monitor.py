@@ -85,6 +85,16 @@ class TrainingMonitor(StepLog):
         return self._folder
 
     @property
+    def url(self) -> str | None:
+        """The address of the run's web page, token included; None where the store is not being served.
+
+        It lets in whoever has it: print it where only you read.
+        """
+        from stepscope.recorder.page_server import link_to_run  # lazy: few ask
+
+        return link_to_run(self._folder, self.run_id)
+
+    @property
     def alert_system(self) -> AlertSystem:
         """Takes alert rules written in Python; those of the settings need nobody to ask for them."""
         if self._alerts is None:

@@ -9,6 +9,7 @@ import weakref
 from array import array
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope.agent.start import ensure_agent, wait_until_read
@@ -28,7 +29,6 @@ from stepscope.schema.redact import redact_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from stepscope.config.sections import Settings
     from stepscope.guard import Guard
@@ -85,6 +85,7 @@ class Recording:
         """Starts what a rank has and a worker has not: an agent, a keeper, last words."""
         self._keep_out_of_version_control()
         self._ensure_agent()
+        self._ensure_page()
         self._keeper = Keeper(self.writer, self._ensure_agent, self._drain, self._guard)
         name = self._journal_name().path(journals_of(self._folder))
         self._last_words = LastWords(path_beside(name), on_end, on_failure)
@@ -256,6 +257,8 @@ class Recording:
         if self._settings.samplers:
             # The agent may have been started by another run, with other settings.
             described["samplers"] = {name: asdict(one) for name, one in self._settings.samplers.items()}
+        if self._settings.logging.directory is not None:
+            described["log_directory"] = str(Path(self._settings.logging.directory).expanduser().absolute())
         if self._settings.alerts != Alerts():
             # Channels are the agent's own: what they hold may be secret, and this is kept in the store.
             described["alerts"] = asdict(replace(self._settings.alerts, channels={}))
@@ -282,6 +285,14 @@ class Recording:
             self._guard.complain(
                 "agent", f"No agent could be started ({error}); records wait in the journal.", error
             )
+
+    def _ensure_page(self) -> None:
+        """Has the web page served, where that is wanted; by one process of all ranks."""
+        if not self._settings.dashboard.enabled or self._identity.rank != 0:
+            return
+        from stepscope.recorder.page_server import ensure_server  # lazy: few have it served with a run
+
+        ensure_server(self._folder, self._settings)
 
     def _wait_for_store(self) -> None:
         if self._settings.agent.mode == "none" or self.writer.trouble is not None:

@@ -1,0 +1,148 @@
+"""Opens the web page of a store."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import getpass
+import os
+import socket
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from stepscope.cli.find import add_store_argument
+from stepscope.cli.main import FINE
+from stepscope.cli.text import emit, say
+from stepscope.config.find import settings_for
+from stepscope.recorder.page_server import Served, find_server
+from stepscope.web import tokens
+from stepscope.web.options import ServerOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepscope.config.sections import Settings
+
+SSH_PORT = "22"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares where to listen, what to serve, and who may look."""
+    add_store_argument(parser)
+    parser.add_argument("--host", help="address to listen on (default: dashboard.host, 127.0.0.1)")
+    parser.add_argument(
+        "--port", type=_port, help="port (default: dashboard.port, 8787, or the next free one)"
+    )
+    parser.add_argument("--unix-socket", type=Path, metavar="PATH", help="listen on a socket file instead")
+    parser.add_argument("--no-token", action="store_true", help="let everybody on this machine look")
+    parser.add_argument("--read-only", action="store_true", help="let nobody add notes, tags or silences")
+    parser.add_argument("--tls-certificate", type=Path, metavar="FILE", help="certificate, for https")
+    parser.add_argument("--tls-key", type=Path, metavar="FILE", help="its private key")
+    parser.add_argument("--behind-proxy", action="store_true", help="a proxy in front of it encrypts")
+    parser.add_argument(
+        "--allow-host", action="append", default=[], metavar="NAME", help="a name others reach it by"
+    )
+    parser.add_argument("--base-path", default="", metavar="PATH", help="path it lies under, as /stepscope")
+    parser.add_argument("--open", action="store_true", help="open it in the browser")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serves until it is stopped; where the store is served already, says where."""
+    settings = settings_for()
+    folder = Path(options.store or settings.directory or ".stepscope").absolute()
+    found = find_server(folder)
+    if found is not None and _answers(found):
+        _tell_of_other(found, folder, options)
+        return FINE
+    path = None if options.no_token else tokens.path_of(folder, settings.dashboard.token_file)
+    wanted = _options(options, settings, folder)
+    wanted.check()
+    wanted = replace(wanted, token=None if path is None else tokens.token_of(path))
+    warning = wanted.warning()
+    if warning is not None:
+        say(warning)
+
+    def tell(address: str) -> None:
+        served = Served(address, None if path is None else str(path), os.getpid())
+        emit(_lines(served, folder, wanted))
+        if options.open:
+            _open(served.link())
+
+    # lazy: a server's libraries are no part of a command's help, nor of saying what is wrong with its flags
+    from stepscope.web.serving import log_to_file, serve
+
+    log_to_file(folder)
+    with contextlib.suppress(KeyboardInterrupt):
+        other = serve(wanted, path, tell, exactly=options.port is not None)
+        if other is not None:
+            _tell_of_other(other, folder, options)
+    return FINE
+
+
+def _options(options: argparse.Namespace, settings: Settings, folder: Path) -> ServerOptions:
+    """What was asked for; the token is still to be found."""
+    return ServerOptions(
+        folder=folder,
+        settings=settings,
+        host=options.host or settings.dashboard.host,
+        port=settings.dashboard.port if options.port is None else options.port,
+        token=None if options.no_token else "",
+        read_only=options.read_only,
+        tls_certificate=options.tls_certificate,
+        tls_key=options.tls_key,
+        behind_proxy=options.behind_proxy,
+        allowed_hosts=tuple(options.allow_host),
+        base_path=options.base_path,
+        unix_socket=options.unix_socket,
+    )
+
+
+def _lines(served: Served, folder: Path, wanted: ServerOptions) -> Iterator[str]:
+    """At most four: the address, the store, how to stop, how to reach it from another machine."""
+    yield f"page     {served.link()}"
+    yield f"store    {folder}"
+    yield "stop     Ctrl-C"
+    if wanted.is_local and wanted.unix_socket is None and "SSH_CONNECTION" in os.environ:
+        yield f"from your machine     {_ssh_command(served.address)}"
+
+
+def _ssh_command(address: str) -> str:
+    """What to type elsewhere to reach a server that listens on this machine alone."""
+    parts = urlsplit(address)
+    told = os.environ["SSH_CONNECTION"].split()
+    host, ssh_port = (told[2], told[3]) if len(told) == 4 else (socket.gethostname(), SSH_PORT)
+    port = "" if ssh_port == SSH_PORT else f" -p {ssh_port}"
+    return f"ssh -N{port} -L {parts.port}:{parts.hostname}:{parts.port} {getpass.getuser()}@{host}"
+
+
+def _tell_of_other(found: Served, folder: Path, options: argparse.Namespace) -> None:
+    emit([f"page     {found.link()}", f"store    {folder}", f"stop     kill {found.pid}"])
+    say("The store was being served already; flags of this call change nothing there.")
+    if options.open:
+        _open(found.link())
+
+
+def _answers(found: Served) -> bool:
+    """Whether something listens where a server said it would."""
+    parts = urlsplit(found.address)
+    if parts.hostname is None or parts.port is None:
+        return True  # a socket file
+    try:
+        socket.create_connection((parts.hostname, parts.port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
+
+
+def _open(link: str) -> None:
+    import webbrowser  # lazy: seldom asked for
+
+    webbrowser.open(link)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port; give a number from 0 to 65535.")
+    return int(text)

@@ -1,0 +1,82 @@
+"""Finds the server of a store folder's web page, and starts one with a run; standard library only."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from stepscope import procfs
+from stepscope.agent.start import is_running, start_process
+
+if TYPE_CHECKING:
+    from stepscope.config.sections import Settings
+
+NAME = "server.json"
+LOG_NAME = "server.log"
+PATIENCE_S = 5.0
+"""How long one who asks for the address waits for a server that is on its way."""
+
+_children: dict[Path, int] = {}
+"""The server this process started last for each folder."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server that runs on this host."""
+
+    address: str
+    """Where it listens, without a slash at the end."""
+    token_file: str | None
+    """Where its token is; None where it asks for none."""
+    pid: int
+
+    def link(self, path: str = "/") -> str:
+        """The address of a page, with the token where one is needed."""
+        token = ""
+        if self.token_file is not None:
+            with contextlib.suppress(OSError):
+                token = f"?token={quote(Path(self.token_file).read_text().strip())}"
+        return f"{self.address}{path}{token}"
+
+
+def find_server(folder: Path) -> Served | None:
+    """The server of a folder; None when none is alive, or it is not of this host and this user."""
+    path = folder / NAME
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        if path.stat().st_uid != os.getuid():
+            return None
+        told = json.loads(path.read_text())
+        marks = procfs.ProcessMark(**told["process"])
+        if told["host"] == os.uname().nodename and procfs.is_alive(marks):
+            return Served(str(told["address"]), told["token_file"], marks.pid)
+    return None
+
+
+def ensure_server(folder: Path, settings: Settings) -> None:
+    """Starts a server unless there is one, or one is on its way; returns at once."""
+    if _is_starting(folder) or find_server(folder) is not None:
+        return
+    pid = start_process("stepscope.web.serving", folder, settings, LOG_NAME)
+    if pid is not None:
+        _children[folder] = pid
+
+
+def link_to_run(folder: Path, run_id: str) -> str | None:
+    """The address of a run's page; None where nothing serves it. Waits for a server on its way."""
+    deadline = time.monotonic() + PATIENCE_S
+    while (found := find_server(folder)) is None:
+        if not _is_starting(folder) or time.monotonic() > deadline:
+            return None
+        time.sleep(0.05)
+    return found.link(f"/run/{quote(run_id)}")
+
+
+def _is_starting(folder: Path) -> bool:
+    pid = _children.get(folder)
+    return pid is not None and is_running(pid)

@@ -1,0 +1,1 @@
+"""Serves the web page: HTTP API, live feed, access control, built assets."""

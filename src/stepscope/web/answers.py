@@ -1,0 +1,66 @@
+"""Turns what views compute into answers: strict JSON, or columns of numbers as bytes."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from starlette.responses import Response
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+JSON = "application/json"
+BINARY = "application/octet-stream"
+
+
+def plain(value: Any) -> Any:
+    """Dictionaries, lists, text and finite numbers; None for a number that is not finite.
+
+    A field whose name Python keeps for itself ends in an underscore there, and not here: `from_`.
+    """
+    if value is None or isinstance(value, str | bool | int | float):
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {one.name.rstrip("_"): plain(getattr(value, one.name)) for one in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): plain(part) for name, part in value.items()}
+    if isinstance(value, np.generic | np.ndarray):
+        return plain(value.tolist())
+    return [plain(part) for part in value]
+
+
+def to_text(value: Any) -> str:
+    """Strict JSON in one line."""
+    return json.dumps(plain(value), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+
+
+def answer(value: Any, status: int = 200) -> Response:
+    """A JSON answer; halves of characters in somebody's names are sent escaped, as JSON allows."""
+    return Response(to_text(value), status, media_type=JSON)
+
+
+def as_columns(header: Any, columns: Iterable[Sequence[NDArray[np.float64]]]) -> bytes:
+    """Length, header and columns of float64, little-endian, each beginning at a multiple of eight bytes."""
+    text = to_text(header).encode()
+    text += b" " * (-(4 + len(text)) % 8)
+    parts = [len(text).to_bytes(4, "little"), text]
+    parts += [np.ascontiguousarray(column, "<f8").tobytes() for one in columns for column in one]
+    return b"".join(parts)
+
+
+def tag_of(*parts: object) -> str:
+    """An ETag for what these determine."""
+    return f'"{hashlib.sha256(repr(parts).encode()).hexdigest()[:24]}"'
+
+
+def is_known(tag: str, given: str | None) -> bool:
+    """Whether a client has the answer of this tag already."""
+    return given is not None and (given.strip() == "*" or tag in {one.strip() for one in given.split(",")})

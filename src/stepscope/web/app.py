@@ -1,0 +1,123 @@
+"""Puts the server together: routes, errors, background work, and the gate in front of all."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+import stepscope
+from stepscope.web import (
+    routes_alerts,
+    routes_marks,
+    routes_page,
+    routes_runs,
+    routes_series,
+    routes_settings,
+    routes_stream,
+)
+from stepscope.web.access import Gate
+from stepscope.web.failures import add_failures
+from stepscope.web.incoming import API
+from stepscope.web.intake import Intake
+from stepscope.web.shapes_runs import ErrorBody
+from stepscope.web.site import Site
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from stepscope.web.options import ServerOptions
+    from stepscope.web.parameters import Responses
+
+FAMILIES = (
+    routes_runs.router,
+    routes_series.router,
+    routes_stream.router,
+    routes_alerts.router,
+    routes_marks.router,
+    routes_settings.router,
+)
+
+TITLE = "stepscope"
+ABOUT = (
+    "Runs, series, findings and alerts of one store. Times are seconds since the epoch, ratios 0 to 1, sizes "
+    "bytes; null stands for what is not known. Every request needs the token, as `Authorization: Bearer` or "
+    "as the cookie the page has; a change by cookie needs the header `X-Stepscope: 1` and the page's Origin."
+)
+
+ERRORS: Responses = {
+    400: {"model": ErrorBody, "description": "A parameter is wrong; the message says what is allowed."},
+    401: {"model": ErrorBody, "description": "The token is missing, or not the right one."},
+    403: {"model": ErrorBody, "description": "The host or the origin is not one of ours."},
+    404: {"model": ErrorBody, "description": "There is no such thing."},
+    409: {"model": ErrorBody, "description": "The store cannot be read."},
+    429: {"model": ErrorBody, "description": "Too many requests."},
+}
+CHANGE_ERRORS: Responses = {
+    405: {"model": ErrorBody, "description": "The server is read-only."},
+    413: {"model": ErrorBody, "description": "The body is too large."},
+}
+
+
+def create_app(options: ServerOptions, site: Site | None = None) -> Gate:
+    """The application, ready to be served; `options` have been checked."""
+    site = site or Site(options)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        tasks = [asyncio.create_task(Intake(options.folder).run()), asyncio.create_task(site.feed.run())]
+        try:
+            yield
+        finally:
+            site.feed.close()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            site.close()
+
+    app = FastAPI(
+        title=TITLE,
+        version=stepscope.__version__,
+        description=ABOUT,
+        openapi_url=f"{API}/openapi.json",
+        docs_url=None,  # it would load scripts from elsewhere
+        redoc_url=None,
+        lifespan=lifespan,
+        redirect_slashes=False,
+    )
+    app.state.site = site
+    for family in FAMILIES:
+        app.include_router(family, prefix=API, responses=ERRORS)
+    app.include_router(routes_page.router)
+    add_failures(app)
+    # Made when first asked for, and then kept; FastAPI has it replaced in this way.
+    app.openapi = functools.cache(lambda: _described(app))  # type: ignore[method-assign]
+    return Gate(app, options)
+
+
+def _described(app: FastAPI) -> dict[str, Any]:
+    """The description of the API: 400 in the place of 422, and how to show the token."""
+    found = get_openapi(title=app.title, version=app.version, description=ABOUT, routes=app.routes)
+    changes = {str(status): _error(one) for status, one in CHANGE_ERRORS.items()}
+    for path, operations in found["paths"].items():
+        for method, operation in operations.items():
+            operation["responses"].pop("422", None)
+            if method != "get":
+                operation["responses"].update(changes)
+            if path == f"{API}/health":
+                operation["security"] = []
+    components = found["components"]
+    for name in ("HTTPValidationError", "ValidationError"):
+        components["schemas"].pop(name, None)
+    components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    found["security"] = [{"token": []}]
+    return found
+
+
+def _error(one: dict[str, Any]) -> dict[str, Any]:
+    schema = {"$ref": "#/components/schemas/ErrorBody"}
+    return {"description": one["description"], "content": {"application/json": {"schema": schema}}}

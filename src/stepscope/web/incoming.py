@@ -1,0 +1,99 @@
+"""What a request says of itself: its headers, its cookies, its path without the base path."""
+
+from __future__ import annotations
+
+from http.cookies import CookieError, SimpleCookie
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlencode
+
+if TYPE_CHECKING:
+    from starlette.types import Scope
+
+API = "/api/v1"
+HEALTH = f"{API}/health"
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Those that change nothing; any other is taken for a change."""
+
+
+class Incoming:
+    """One request, as far as the gate looks at it."""
+
+    def __init__(self, scope: Scope, base_path: str = "") -> None:
+        self.method: str = scope["method"]
+        self.is_encrypted = scope.get("scheme") == "https"
+        self._headers: list[tuple[bytes, bytes]] = list(scope["headers"])
+        self._query = scope["query_string"].decode("latin-1")
+        self.path = _without(scope["path"], base_path)
+        client: tuple[str, int] | None = scope.get("client")
+        self.address = client[0] if client else "local"
+
+    @property
+    def is_change(self) -> bool:
+        """Whether it may change something."""
+        return self.method not in SAFE_METHODS
+
+    @property
+    def is_api(self) -> bool:
+        """Whether a program asks, and not a person for a page."""
+        return self.path == "/api" or self.path.startswith("/api/")
+
+    def headers(self, name: str) -> list[str]:
+        """Every header of a name, in small letters."""
+        wanted = name.encode()
+        return [value.decode("latin-1") for found, value in self._headers if found == wanted]
+
+    def header(self, name: str) -> str | None:
+        """The header of a name; None when there is none, or when there are several."""
+        found = self.headers(name)
+        return found[0] if len(found) == 1 else None
+
+    def cookie(self, name: str) -> str | None:
+        """A cookie by its name."""
+        for header in self.headers("cookie"):
+            try:
+                found = SimpleCookie(header).get(name)
+            except CookieError:
+                continue
+            if found is not None:
+                return found.value
+        return None
+
+    def bearer(self) -> str | None:
+        """The token of the Authorization header."""
+        kind, _, token = (self.header("authorization") or "").partition(" ")
+        return token.strip() if kind.lower() == "bearer" else None
+
+    def query_token(self) -> str | None:
+        """The token in the address."""
+        return dict(self._parameters()).get("token")
+
+    def address_without_token(self) -> str:
+        """Path and query of the same address, the token left out; always on this server."""
+        rest = urlencode([(name, value) for name, value in self._parameters() if name != "token"])
+        # Two slashes, or one of them a backslash, would lead a browser to another host.
+        path = "/" + self.path.lstrip("/\\")
+        return f"{_quoted(path)}?{rest}" if rest else _quoted(path)
+
+    def _parameters(self) -> list[tuple[str, str]]:
+        try:
+            return parse_qsl(self._query, keep_blank_values=True, max_num_fields=200)
+        except ValueError:
+            return []
+
+
+def with_path(scope: Scope, path: str) -> dict[str, Any]:
+    """The same request for another path."""
+    return {**scope, "path": path, "raw_path": path.encode("utf-8", "surrogateescape"), "root_path": ""}
+
+
+def _without(path: str, base_path: str) -> str:
+    """A path as the routes know it; a proxy may have taken the base path away already."""
+    if base_path and (path == base_path or path.startswith(f"{base_path}/")):
+        return path[len(base_path) :] or "/"
+    return path
+
+
+def _quoted(path: str) -> str:
+    from urllib.parse import quote
+
+    return quote(path, safe="/:@!$&'()*+,;=~-._")

@@ -1,0 +1,230 @@
+"""What people add to runs, in a file of its own: names, tags, notes, colours, muted findings, layouts."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stepscope.errors import StoreError
+from stepscope.views.marks import Note
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FILE_NAME = "page.sqlite"
+
+_FIRST = """
+CREATE TABLE mark (
+    run_id      TEXT PRIMARY KEY,
+    name        TEXT,
+    tags        TEXT NOT NULL DEFAULT '[]',
+    archived    INTEGER NOT NULL DEFAULT 0,
+    colour      TEXT,
+    muted       TEXT NOT NULL DEFAULT '[]'
+);
+CREATE TABLE note (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    run_id      TEXT NOT NULL,
+    step        INTEGER,
+    time        REAL,
+    text        TEXT NOT NULL,
+    made        REAL NOT NULL
+);
+CREATE INDEX note_by_run ON note (run_id);
+CREATE TABLE layout (
+    page        TEXT PRIMARY KEY,
+    document    TEXT NOT NULL
+);
+"""
+
+MIGRATIONS = (_FIRST,)
+"""The statements that lead from each version to the next; a released one is never edited."""
+
+_SETTINGS = (
+    "PRAGMA busy_timeout = 5000; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;"
+    "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
+)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What people have said of one run."""
+
+    name: str | None = None
+    tags: tuple[str, ...] = ()
+    archived: bool = False
+    colour: str | None = None
+    muted: frozenset[str] = frozenset()
+
+
+class Marks:
+    """The file; it appears when the first thing is written. One connection, one writer at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE_NAME
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._known: dict[str, Mark] = {}
+        self.changes = 0
+        """Counts up with every change, so that whoever shows marks knows when to look again."""
+
+    def of(self, run_id: str) -> Mark:
+        """All that was said of a run."""
+        known = self._known.get(run_id)
+        if known is None:
+            rows = self._read("SELECT name, tags, archived, colour, muted FROM mark WHERE run_id = ?", run_id)
+            known = self._known[run_id] = _mark(*rows[0]) if rows else Mark()
+        return known
+
+    def name(self, run_id: str) -> str | None:
+        """The name it was given here; None where it keeps its own."""
+        return self.of(run_id).name
+
+    def tags(self, run_id: str) -> tuple[str, ...]:
+        """Its tags."""
+        return self.of(run_id).tags
+
+    def archived(self, run_id: str) -> bool:
+        """Whether lists leave it out."""
+        return self.of(run_id).archived
+
+    def colour(self, run_id: str) -> str | None:
+        """Its colour in charts; None where the page chooses."""
+        return self.of(run_id).colour
+
+    def muted(self, run_id: str) -> frozenset[str]:
+        """The findings nobody wants to see."""
+        return self.of(run_id).muted
+
+    def notes(self, run_id: str) -> tuple[Note, ...]:
+        """Its notes, oldest first."""
+        rows = self._read(
+            "SELECT id, run_id, step, time, text, made FROM note WHERE run_id = ? ORDER BY id", run_id
+        )
+        return tuple(Note(*row) for row in rows)
+
+    def layout(self, page: str) -> dict[str, Any]:
+        """How somebody arranged a page; empty where nobody has."""
+        rows = self._read("SELECT document FROM layout WHERE page = ?", page)
+        return dict(json.loads(rows[0][0])) if rows else {}
+
+    def change(self, run_id: str, **said: Any) -> None:
+        """Notes what was said of a run: any of name, tags, archived, colour, muted."""
+        columns = {name: _packed(value) for name, value in said.items() if name in Mark.__dataclass_fields__}
+        with self._writing() as connection:
+            connection.execute("INSERT OR IGNORE INTO mark (run_id) VALUES (?)", (run_id,))
+            for column, value in columns.items():
+                connection.execute(
+                    f"UPDATE mark SET {column} = ? WHERE run_id = ?",  # noqa: S608 - a field of Mark
+                    (value, run_id),
+                )
+
+    def add_note(self, run_id: str, text: str, *, step: int | None, time: float | None, made: float) -> Note:
+        """Keeps a note."""
+        with self._writing() as connection:
+            cursor = connection.execute(
+                "INSERT INTO note (run_id, step, time, text, made) VALUES (?, ?, ?, ?, ?)",
+                (run_id, step, time, text, made),
+            )
+            return Note(int(cursor.lastrowid or 0), run_id, step, time, text, made)
+
+    def remove_note(self, run_id: str, note_id: int) -> bool:
+        """Takes a note away; False where the run has none of that number."""
+        with self._writing() as connection:
+            cursor = connection.execute("DELETE FROM note WHERE id = ? AND run_id = ?", (note_id, run_id))
+            return cursor.rowcount > 0
+
+    def set_layout(self, page: str, document: dict[str, Any]) -> None:
+        """Keeps how somebody arranged a page."""
+        with self._writing() as connection:
+            connection.execute("INSERT OR REPLACE INTO layout VALUES (?, ?)", (page, json.dumps(document)))
+
+    def close(self) -> None:
+        """Closes the file."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _read(self, query: str, value: str) -> list[tuple[Any, ...]]:
+        with self._lock, self._naming_trouble():
+            connection = self._opened(create=False)
+            return [] if connection is None else connection.execute(query, (value,)).fetchall()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, self._naming_trouble():
+            connection = self._opened(create=True)
+            assert connection is not None  # noqa: S101 - it was made if there was none
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+                raise
+            self.changes += 1
+            self._known = {}
+
+    @contextlib.contextmanager
+    def _naming_trouble(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError, ValueError) as error:
+            raise StoreError(
+                f"{self._path} cannot be used: {error}. Move it away, and what people add begins anew."
+            ) from error
+
+    def _opened(self, *, create: bool) -> sqlite3.Connection | None:
+        if self._connection is None:
+            if not create and not self._path.exists():
+                return None
+            _make_private(self._path)
+            connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+            try:
+                connection.executescript(_SETTINGS)
+                _migrate(connection, self._path)
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
+        return self._connection
+
+
+def _make_private(path: Path) -> None:
+    """Makes the file before SQLite does, so that at no moment others can read it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+    found = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if found > len(MIGRATIONS):
+        raise StoreError(
+            f"{path} has version {found}, this stepscope knows up to {len(MIGRATIONS)}. "
+            "Upgrade with: pip install -U stepscope"
+        )
+    for number in range(found, len(MIGRATIONS)):
+        script = MIGRATIONS[number]
+        connection.executescript(f"BEGIN IMMEDIATE; {script} PRAGMA user_version = {number + 1}; COMMIT;")
+
+
+def _mark(name: str | None, tags: str, archived: int, colour: str | None, muted: str) -> Mark:
+    return Mark(name, tuple(json.loads(tags)), bool(archived), colour, frozenset(json.loads(muted)))
+
+
+def _packed(value: Any) -> Any:
+    if isinstance(value, list | tuple | set | frozenset):
+        return json.dumps(sorted(set(value)) if isinstance(value, set | frozenset) else list(value))
+    return int(value) if isinstance(value, bool) else value

@@ -1,0 +1,69 @@
+"""The parameters of routes, with their bounds and descriptions; each is declared once."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Depends, Header, Path, Query, Request
+
+from stepscope.web.site import Site
+
+MOST_KEYS = 200
+MOST_STEP = 2**53
+"""Beyond it a browser's numbers are no longer exact."""
+
+
+Responses = dict[int | str, dict[str, Any]]
+"""How the API's description tells of answers."""
+
+DONE: Responses = {204: {"description": "It is done."}}
+
+
+def site_of(request: Request) -> Site:
+    """The parts of the server that answers."""
+    site: Site = request.app.state.site
+    return site
+
+
+SiteOf = Annotated[Site, Depends(site_of)]
+
+RunId = Annotated[str, Path(min_length=1, max_length=300, description="The run's id, or its name.")]
+AlertId = Annotated[int, Path(ge=1, le=2**62, description="The alert's number.")]
+NoteId = Annotated[int, Path(ge=1, le=2**62, description="The note's number.")]
+ChannelName = Annotated[str, Path(min_length=1, max_length=100, description="The channel's name.")]
+PageName = Annotated[
+    str, Path(pattern=r"^[A-Za-z0-9_.:@-]{1,100}$", description="The page whose arrangement is kept.")
+]
+
+Text = Annotated[str, Query(max_length=1000)]
+Keys = Annotated[
+    list[Annotated[str, Query(max_length=20_000)]],
+    Query(max_length=MOST_KEYS, description="Keys, divided by commas or given again and again."),
+]
+Low = Annotated[
+    int | None,
+    Query(alias="from", ge=-MOST_STEP, le=MOST_STEP, description="The first step (or second) of interest."),
+]
+High = Annotated[
+    int | None,
+    Query(alias="to", ge=-MOST_STEP, le=MOST_STEP, description="The last step (or second) of interest."),
+]
+Rank = Annotated[int | None, Query(ge=0, le=1_000_000, description="One rank alone.")]
+Host = Annotated[str | None, Query(max_length=300, description="One host alone.")]
+Device = Annotated[str | None, Query(max_length=300, description="One device alone; empty for none.")]
+Buckets = Annotated[int, Query(ge=1, le=4000, description="At most so many buckets for each series.")]
+Axis = Annotated[Literal["step", "seconds"], Query(description="What `start` counts in.")]
+Format = Annotated[Literal["binary", "json"], Query(description="Columns as bytes, or as JSON.")]
+Since = Annotated[str | None, Query(max_length=16_000, description="The cursor of what one has.")]
+LastEventId = Annotated[str | None, Header(max_length=16_000, description="The same, as browsers send it.")]
+KnownTag = Annotated[
+    str | None, Header(alias="If-None-Match", max_length=2000, description="The ETag of what one has.")
+]
+
+
+def split_keys(given: list[str], known: set[str] | None = None) -> list[str]:
+    """The keys meant, each once; a key that has a comma in it is known by being there."""
+    found: list[str] = []
+    for text in given:
+        found += [text] if known and text in known else [one for one in text.split(",") if one]
+    return list(dict.fromkeys(found))

@@ -1,0 +1,52 @@
+"""What all routes share: the store, what people have added to it, the live feed."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from stepscope.alerts.silences import Silences
+from stepscope.views.run_rows import KeptFigures, run_row, run_rows
+from stepscope.web.demo_run import Demo
+from stepscope.web.marks import Marks
+from stepscope.web.shelf import Shelf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stepscope.reading import Run
+    from stepscope.views.run_rows import RunRow
+    from stepscope.web.feed import Feed
+    from stepscope.web.options import ServerOptions
+    from stepscope.web.shelf import Opened
+
+log = logging.getLogger("stepscope.web")
+
+
+class Site:
+    """One server's parts."""
+
+    def __init__(self, options: ServerOptions, now_ns: Callable[[], int] = time.time_ns) -> None:
+        from stepscope.web.feed import Feed  # here: the feed asks the site for rows
+
+        self.options, self.now_ns = options, now_ns
+        self.shelf = Shelf(options.folder)
+        self.marks = Marks(options.folder)
+        self.demo = Demo(options.folder)
+        self.silences = Silences(options.folder)
+        self.kept = KeptFigures()
+        self.feed: Feed = Feed(self)
+
+    def rows(self, opened: Opened) -> list[RunRow]:
+        """A row for each run, oldest first."""
+        return run_rows(opened.runs, self.marks, self.now_ns(), self.kept)
+
+    def row(self, run: Run) -> RunRow:
+        """The row of one run."""
+        return run_row(run, self.marks, self.now_ns(), self.kept)
+
+    def close(self) -> None:
+        """Lets go of all files."""
+        self.shelf.close()
+        self.marks.close()

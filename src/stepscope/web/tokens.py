@@ -1,0 +1,91 @@
+"""The access token: 256 bits in a file only its owner can read, and the cookie made from it."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+from pathlib import Path
+
+from stepscope.errors import ConfigError
+
+FILE_NAME = "server.token"
+FEWEST_CHARACTERS = 16
+COOKIE_SECONDS = 30 * 24 * 3600
+
+
+def path_of(folder: Path, configured: str | None) -> Path:
+    """Where the token of a store's server is: where the settings say, else beside the store."""
+    return Path(configured) if configured else folder / FILE_NAME
+
+
+def token_of(path: Path) -> str:
+    """The token in a file; made, together with the file, where there is none."""
+    found = _read(path)
+    if found is None:
+        _make(path)
+        found = _read(path)
+    if found is None or len(found) < FEWEST_CHARACTERS:
+        raise ConfigError(
+            f"{path} holds no token; it must be one line of {FEWEST_CHARACTERS} characters at least. "
+            "Remove it, and a token is made at the next start."
+        )
+    return found
+
+
+def cookie_name(token: str) -> str:
+    """The cookie's name; differs between servers, since cookies do not tell ports apart."""
+    return f"stepscope-{hashlib.sha256(b'name' + token.encode()).hexdigest()[:10]}"
+
+
+def cookie_value(token: str) -> str:
+    """What the cookie holds: proof of the token, not the token."""
+    return hmac.new(token.encode(), b"stepscope cookie", hashlib.sha256).hexdigest()
+
+
+def is_same(given: str, wanted: str) -> bool:
+    """Compares secrets in a time that does not depend on where they differ."""
+    return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), wanted.encode())
+
+
+def _read(path: Path) -> str | None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"The token file {path} cannot be read: {error.strerror}.") from error
+    with os.fdopen(descriptor, encoding="utf-8", errors="replace") as file:
+        mode = os.fstat(descriptor).st_mode
+        if mode & 0o077:
+            raise ConfigError(
+                f"The token file {path} can be read by others (mode {mode & 0o777:o}). "
+                f"Take that away with: chmod 600 {path}"
+            )
+        return file.read(4096).strip()
+
+
+def _make(path: Path) -> None:
+    """Writes a token beside the file and links it into place: another server may do so at the same time."""
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(beside, flags, 0o600)
+        try:
+            os.fchmod(descriptor, 0o600)
+            os.write(descriptor, f"{secrets.token_urlsafe(32)}\n".encode())
+        finally:
+            os.close(descriptor)
+        try:
+            os.link(beside, path)
+        except FileExistsError:
+            pass
+        finally:
+            beside.unlink()
+    except OSError as error:
+        raise ConfigError(
+            f"The token file {path} cannot be written: {error.strerror}. "
+            "Name another with dashboard.token_file."
+        ) from error

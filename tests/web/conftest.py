@@ -1,0 +1,49 @@
+"""A store worth asking about, and applications that answer from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.web.asking import rich_store, site_and_app
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory) -> Iterator:
+    """An application over a store that no test changes."""
+    folder = tmp_path_factory.mktemp("shared")
+    opened = rich_store(folder)
+    site, app = site_and_app(folder)
+    yield app
+    site.close()
+    opened.close()
+
+
+@pytest.fixture
+def store(folder: Path) -> Iterator:
+    """The writer of a store that has a run."""
+    opened = rich_store(folder)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def site_app(folder: Path, store) -> Iterator:
+    """A server's parts and its application."""
+    site, app = site_and_app(folder)
+    yield site, app
+    site.close()
+
+
+@pytest.fixture
+def app(site_app):
+    """A server's application over that store."""
+    return site_app[1]
+
+
+@pytest.fixture
+def site(site_app):
+    """The parts of the same server."""
+    return site_app[0]

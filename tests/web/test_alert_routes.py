@@ -1,0 +1,74 @@
+"""Alerts are listed, silenced and acknowledged through the files the agent reads; channels can be tried."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from stepscope.alerts.silences import Silences
+from stepscope.config.sections import Alerts, Settings
+from stepscope.web.demo_run import Demo
+from tests.web.asking import API, RUN, app_of, ask, error_of, get, site_and_app
+
+SILENCES = f"{API}/alerts/silences"
+
+
+def test_an_alert_is_listed_and_acknowledged(app, folder) -> None:
+    [one] = get(app, "/alerts")["open"]
+    assert (one["rule"], one["run_id"], one["acknowledged"]) == ("input_bound", RUN, False)
+    assert ask(app, f"{API}/alerts/{one['id']}/ack", "POST").status_code == 204
+    assert Silences(folder).read().acknowledged == {one["id"]}
+    assert get(app, "/alerts")["open"][0]["acknowledged"] is True
+    assert ask(app, f"{API}/alerts/999/ack", "POST").status_code == 404
+
+
+def test_a_silence_is_made_listed_and_ended(app, folder) -> None:
+    body = {"rule": "gpu_*", "run": RUN, "minutes": 30, "reason": "known"}
+    assert ask(app, SILENCES, "POST", json=body).status_code == 204
+    [kept] = Silences(folder).read().silences
+    assert kept.covers("gpu_hot", (RUN,), time.time_ns())
+    [told] = get(app, "/alerts")["silences"]
+    assert (told["rule"], told["run"], told["reason"]) == ("gpu_*", RUN, "known")
+    assert ask(app, SILENCES, "DELETE", json={"rule": "gpu_*"}).status_code == 404
+    assert ask(app, SILENCES, "DELETE", json={"rule": "gpu_*", "run": RUN}).status_code == 204
+    assert Silences(folder).read().silences == ()
+
+
+@pytest.mark.parametrize("minutes", [0, -1, 1e9, "NaN", "soon", None])
+def test_a_silence_lasts_a_time_that_makes_sense(app, minutes) -> None:
+    found = ask(app, SILENCES, "POST", json={"rule": "a", "minutes": minutes})
+    assert found.status_code == 400
+    assert "minutes" in error_of(found)
+
+
+def test_a_channel_is_tried_and_says_what_became_of_it(folder, store, tmp_path) -> None:
+    log, broken = tmp_path / "alerts.log", tmp_path / "no" / "such" / "folder"
+    channels = {
+        "file": {"kind": "log_file", "path": str(log)},
+        "broken": {"kind": "nonsense", "path": str(broken)},
+    }
+    app = app_of(folder, settings=Settings(alerts=Alerts(channels=channels)))
+    found = ask(app, f"{API}/channels/file/test", "POST").json()
+    assert found["delivered"] is True, found
+    assert "test of stepscope" in log.read_text()
+    found = ask(app, f"{API}/channels/broken/test", "POST").json()
+    assert found["delivered"] is False
+    assert found["message"]
+    assert ask(app, f"{API}/channels/other/test", "POST").status_code == 404
+
+
+def test_a_demo_run_is_played_one_at_a_time_and_can_be_looked_at(folder, until) -> None:
+    site, app = site_and_app(folder)
+    site.demo = Demo(folder, ("--simulate", "--steps", "50"))
+    run = ask(app, f"{API}/demo", "POST").json()["run"]
+    assert run.startswith("demo-")
+    assert ask(app, f"{API}/demo", "POST").status_code == 429
+    until(lambda: any(row["id"] == run and row["step"] for row in get(app, "/runs")["runs"]))
+    until(lambda: get(app, f"/runs/{run}")["row"]["status"] == "finished")
+    until(lambda: not site.demo.is_playing)
+
+
+def test_where_nothing_may_be_written_no_demo_is_played(folder, monkeypatch) -> None:
+    monkeypatch.setattr("stepscope.web.demo_run.os.access", lambda *_: False)
+    assert ask(app_of(folder), f"{API}/demo", "POST").status_code == 405

@@ -1,0 +1,116 @@
+"""What people add to runs is kept in a file of its own, private, and shown at once."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+
+import pytest
+
+from stepscope.errors import StoreError
+from stepscope.web.marks import Mark, Marks
+from tests.web.asking import API, RUN, app_of, ask, error_of, get
+
+MARKS = f"{API}/runs/{RUN}/marks"
+NOTES = f"{API}/runs/{RUN}/notes"
+
+
+def test_names_tags_colours_and_mutes_are_kept_and_what_is_left_out_stays(app, folder) -> None:
+    first = ask(
+        app, MARKS, "PUT", json={"name": "Baseline", "tags": ["b", "a", "b"], "colour": "#0072B2"}
+    ).json()
+    assert (first["name"], first["tags"], first["colour"]) == ("Baseline", ["b", "a"], "#0072B2")
+    second = ask(app, MARKS, "PUT", json={"muted": ["input.exposed_wait"], "colour": None}).json()
+    assert (second["name"], second["tags"], second["colour"]) == ("Baseline", ["b", "a"], None)
+    again = app_of(folder)
+    assert get(again, "/runs")["runs"][0]["name"] == "Baseline"
+    assert get(again, "/runs")["tags"] == ["a", "b"]
+    assert ask(again, MARKS, "PUT", json={"name": None}).json()["name"] == "mnist"
+
+
+def test_notes_are_added_listed_and_taken_away(app) -> None:
+    made = ask(app, NOTES, "POST", json={"step": 7, "text": "<b>odd</b> here"}).json()
+    assert (made["step"], made["time"], made["text"]) == (7, None, "<b>odd</b> here")
+    ask(app, NOTES, "POST", json={"time": 1.76e9, "text": "then"})
+    assert [one["text"] for one in get(app, f"/runs/{RUN}")["notes"]] == ["<b>odd</b> here", "then"]
+    assert ask(app, f"{NOTES}/{made['id']}", "DELETE").status_code == 204
+    assert ask(app, f"{NOTES}/{made['id']}", "DELETE").status_code == 404
+    assert [one["text"] for one in get(app, f"/runs/{RUN}")["notes"]] == ["then"]
+
+
+def test_a_note_of_another_run_is_not_taken_away(app, site, store) -> None:
+    made = site.marks.add_note("other", "mine", step=None, time=None, made=0.0)
+    assert ask(app, f"{NOTES}/{made.id}", "DELETE").status_code == 404
+    assert len(site.marks.notes("other")) == 1
+
+
+def test_the_number_of_notes_has_a_limit(app, monkeypatch) -> None:
+    monkeypatch.setattr("stepscope.web.routes_marks.MOST_NOTES", 1)
+    assert ask(app, NOTES, "POST", json={"text": "a"}).status_code == 200
+    assert "Remove one first" in error_of(ask(app, NOTES, "POST", json={"text": "b"}))
+
+
+def test_layouts_are_any_object_and_empty_where_nobody_made_one(app) -> None:
+    assert get(app, "/layouts/run.metrics") == {}
+    wanted = {"pinned": ["loss"], "deep": {"a": [1, None, True]}}
+    assert ask(app, f"{API}/layouts/run.metrics", "PUT", json=wanted).json() == wanted
+    assert get(app, "/layouts/run.metrics") == wanted
+    assert ask(app, f"{API}/layouts/run.metrics", "PUT", json=[1]).status_code == 400
+
+
+def test_the_file_is_private_whatever_the_umask_and_appears_with_the_first_thing_said(tmp_path) -> None:
+    marks = Marks(tmp_path)
+    assert marks.tags("a") == ()
+    assert os.listdir(tmp_path) == []
+    before = os.umask(0)
+    try:
+        marks.change("a", tags=["x"])
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    assert set(modes.values()) == {0o600}
+    marks.close()
+
+
+def test_a_file_of_a_newer_version_is_left_alone(tmp_path) -> None:
+    Marks(tmp_path).change("a", tags=["x"])
+    with sqlite3.connect(tmp_path / "page.sqlite") as file:
+        file.execute("PRAGMA user_version = 2")
+    with pytest.raises(StoreError, match="has version 2, this stepscope knows up to 1"):
+        Marks(tmp_path).tags("a")
+
+
+def test_what_nobody_spoke_of_is_as_it_was(tmp_path) -> None:
+    marks = Marks(tmp_path)
+    marks.change("a", archived=True)
+    assert marks.of("b") == Mark()
+    assert marks.of("a") == Mark(archived=True)
+    assert (marks.name("a"), marks.colour("a"), marks.muted("a"), marks.notes("a")) == (
+        None,
+        None,
+        frozenset(),
+        (),
+    )
+    marks.close()
+
+
+def test_a_muted_finding_is_no_longer_the_verdict(folder, store) -> None:
+    found = {
+        "id": "input.exposed_wait", "key": "input.exposed_wait", "title": "Waits for data",
+        "headline": "41 % waits", "detail": "", "severity": "warning", "confidence": 0.9, "share": 0.4,
+        "open": True, "muted": False,
+        "first_step": 1, "last_step": 2, "first_time": 1.0, "last_time": 2.0, "rank": None, "device": "",
+        "evidence": [], "chart": None, "ruled_out": [], "remedies": [], "tries": [], "estimate": None,
+        "how": "", "refs": [],
+    }  # fmt: skip
+    with store.transaction():
+        store.put_finding(RUN, found, 10**9)
+    app = app_of(folder)
+    before = get(app, f"/runs/{RUN}/findings")
+    assert (before["verdict"]["id"], before["findings"][0]["muted"]) == ("input.exposed_wait", False)
+    ask(app, MARKS, "PUT", json={"muted": ["input.exposed_wait"]})
+    after = get(app, f"/runs/{RUN}/findings")
+    assert after["verdict"]["id"] != "input.exposed_wait"
+    assert after["findings"][0]["muted"] is True
+    assert after["considered"]

@@ -1,0 +1,122 @@
+"""T3: the token is long, private, compared with care, and leaves the address at once."""
+
+from __future__ import annotations
+
+import base64
+import os
+import stat
+
+import pytest
+
+from stepscope.errors import ConfigError
+from stepscope.web import tokens
+from tests.web.asking import API, COOKIE, PLACE, TOKEN, app_of, ask
+
+
+def test_a_token_is_made_once_has_256_bits_and_only_its_owner_reads_it_whatever_the_umask(tmp_path) -> None:
+    before = os.umask(0)
+    try:
+        token = tokens.token_of(tmp_path / "server.token")
+    finally:
+        os.umask(before)
+    assert len(base64.urlsafe_b64decode(token + "=")) == 32
+    assert stat.S_IMODE((tmp_path / "server.token").stat().st_mode) == 0o600
+    assert tokens.token_of(tmp_path / "server.token") == token
+    assert os.listdir(tmp_path) == ["server.token"]
+
+
+def test_a_token_others_can_read_is_refused_and_the_remedy_named(tmp_path) -> None:
+    path = tmp_path / "token"
+    path.write_text("a" * 40)
+    path.chmod(0o644)
+    with pytest.raises(ConfigError, match=r"can be read by others \(mode 644\).*chmod 600"):
+        tokens.token_of(path)
+
+
+@pytest.mark.parametrize("text", ["", "\n", "short"])
+def test_a_file_without_a_token_is_refused(tmp_path, text: str) -> None:
+    path = tmp_path / "token"
+    path.write_text(text)
+    path.chmod(0o600)
+    with pytest.raises(ConfigError, match="holds no token"):
+        tokens.token_of(path)
+
+
+def test_a_planted_link_is_not_written_through(tmp_path) -> None:
+    (tmp_path / "server.token").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConfigError):
+        tokens.token_of(tmp_path / "server.token")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize(
+    ("asked", "target"),
+    [
+        (f"/login?token={TOKEN}", "/"),
+        (f"/?token={TOKEN}", "/"),
+        (f"/run/a-1/steps?x=epoch&token={TOKEN}&smooth=0.5", "/run/a-1/steps?x=epoch&smooth=0.5"),
+        (f"/run/%C3%A9%20b?token={TOKEN}", "/run/%C3%A9%20b"),
+        (f"//evil.test/?token={TOKEN}", "/evil.test/"),
+        (f"/%5Cevil.test/?token={TOKEN}", "/evil.test/"),
+        (f"/%2F%2Fevil.test?token={TOKEN}", "/evil.test"),
+    ],
+)
+def test_a_token_in_the_address_becomes_a_cookie_and_leads_to_the_same_address_without_it(
+    app, asked: str, target: str
+) -> None:
+    found = ask(app, f"{PLACE}{asked}", headers={})
+    assert found.status_code == 303
+    assert found.headers["location"] == target
+    assert TOKEN not in str(found.headers)
+    cookie = found.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "samesite=strict" in cookie.lower()
+    assert ask(app, f"{API}/meta", headers={"Cookie": cookie.partition(";")[0]}).status_code == 200
+
+
+@pytest.mark.parametrize("asked", ["/login?token=wrong", "/login?token=", "/?token=wrong", "/login"])
+def test_a_wrong_token_in_the_address_gets_a_page_that_says_how_to_get_the_right_one(app, asked: str) -> None:
+    found = ask(app, asked, headers={})
+    assert found.status_code == 401
+    assert "set-cookie" not in found.headers
+    assert "stepscope serve" in found.text
+
+
+def test_the_api_takes_no_token_from_the_address(app) -> None:
+    assert ask(app, f"{API}/meta?token={TOKEN}", headers={}).status_code == 401
+
+
+def test_behind_tls_the_cookie_is_sent_encrypted_alone_and_under_a_base_path_only_there(
+    folder, store
+) -> None:
+    app = app_of(folder, tls_certificate=folder, base_path="/stepscope")
+    found = ask(app, f"/stepscope/runs?token={TOKEN}", headers={})
+    assert found.headers["location"] == "/stepscope/runs"
+    assert "Secure" in found.headers["set-cookie"]
+    assert "Path=/stepscope" in found.headers["set-cookie"]
+
+
+def test_the_token_is_in_no_log_line_also_when_it_is_in_the_address_or_wrong(app, caplog) -> None:
+    caplog.set_level("INFO", "stepscope.web")
+    ask(app, f"/runs?token={TOKEN}", headers={})
+    ask(app, "/runs?token=mistyped-secret", headers={})
+    ask(app, f"{API}/runs?filter=secret-word")
+    assert "'/runs' 303" in caplog.text
+    for secret in (TOKEN, "mistyped-secret", "secret-word", COOKIE["Cookie"].partition("=")[2]):
+        assert secret not in caplog.text
+
+
+def test_the_cookie_does_not_hold_the_token_and_other_tokens_have_other_cookies() -> None:
+    assert TOKEN not in tokens.cookie_value(TOKEN)
+    assert tokens.cookie_name(TOKEN) != tokens.cookie_name(TOKEN + "x")
+    assert tokens.cookie_value(TOKEN) != tokens.cookie_value(TOKEN + "x")
+
+
+def test_many_wrong_tokens_are_answered_with_wait_and_the_right_one_still_works(folder, store) -> None:
+    from stepscope.web.options import Limits
+
+    app = app_of(folder, limits=Limits(strangers_per_second=2))
+    found = [ask(app, f"{API}/meta", headers={"Authorization": "Bearer x"}).status_code for _ in range(15)]
+    assert found[:10] == [401] * 10
+    assert found[-1] == 429
+    assert ask(app, f"{API}/meta").status_code == 200
