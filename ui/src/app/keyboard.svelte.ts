@@ -1,0 +1,107 @@
+// Keys of the page: single letters are off while typing, and can be turned off altogether.
+
+import { go, href } from "./router.svelte";
+import { live } from "./live.svelte";
+import { preferences } from "./preferences.svelte";
+import { toggleDark } from "./theme.svelte";
+
+type Action = (event: KeyboardEvent) => void;
+
+/** What waits for the second key of `g h`. */
+const PAUSE_MS = 1200;
+
+class Overlays {
+  palette = $state(false);
+  keys = $state(false);
+}
+
+/** What lies over the page. */
+export const overlays = new Overlays();
+
+const PAGES: Record<string, string> = { h: "/", r: "/runs", c: "/compare", a: "/alerts", s: "/settings" };
+
+const everywhere: Record<string, Action> = {
+  "/": (event) => focusFirst("[data-filter]", event),
+  "?": () => (overlays.keys = !overlays.keys),
+  ".": toggleDark,
+  " ": (event) => {
+    event.preventDefault();
+    live.toggle();
+  },
+  j: (event) => moveChart(1, event),
+  k: (event) => moveChart(-1, event),
+};
+
+const ofPage = new Map<string, Action>();
+
+/** Gives keys a meaning for as long as the calling component is shown. */
+export function pageKeys(actions: Record<string, Action>): void {
+  $effect(() => {
+    for (const [key, action] of Object.entries(actions)) ofPage.set(key, action);
+    return () => Object.keys(actions).forEach((key) => ofPage.delete(key));
+  });
+}
+
+function isTyping(target: EventTarget | null): boolean {
+  if (!(target instanceof HTMLElement)) return false;
+  const takesText =
+    target instanceof HTMLInputElement && !["checkbox", "radio", "range", "button"].includes(target.type);
+  return (
+    takesText ||
+    target instanceof HTMLTextAreaElement ||
+    target instanceof HTMLSelectElement ||
+    target.isContentEditable
+  );
+}
+
+function takesSpace(target: EventTarget | null): boolean {
+  return (
+    target instanceof Element &&
+    target.closest("button, summary, a, input, [role=button], [role=option]") !== null
+  );
+}
+
+function focusFirst(selector: string, event: KeyboardEvent): void {
+  const found = document.querySelector<HTMLElement>(selector);
+  if (!found) return;
+  event.preventDefault();
+  found.focus();
+}
+
+/** The charts of the page in reading order. */
+function moveChart(by: number, event: KeyboardEvent): void {
+  const charts = [...document.querySelectorAll<HTMLElement>("main figure[tabindex='0']")];
+  if (charts.length === 0) return;
+  event.preventDefault();
+  const at = charts.indexOf(document.activeElement as HTMLElement);
+  const next = charts[Math.min(charts.length - 1, Math.max(0, at < 0 ? 0 : at + by))];
+  next?.focus({ preventScroll: true });
+  next?.scrollIntoView({ block: "center" });
+}
+
+let goSince = -PAUSE_MS;
+
+function press(event: KeyboardEvent): void {
+  if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+    event.preventDefault();
+    overlays.palette = !overlays.palette;
+    return;
+  }
+  const isCommand = event.ctrlKey || event.metaKey || event.altKey;
+  if (!preferences.keys || isCommand || event.defaultPrevented || isTyping(event.target)) return;
+  if (document.querySelector("dialog[open]") && event.key !== "?") return;
+  if (event.key === " " && takesSpace(event.target)) return;
+  if (event.timeStamp - goSince < PAUSE_MS) {
+    goSince = -PAUSE_MS;
+    const page = PAGES[event.key];
+    if (page) go(href(page));
+    return;
+  }
+  if (event.key === "g") goSince = event.timeStamp;
+  else (ofPage.get(event.key) ?? everywhere[event.key])?.(event);
+}
+
+/** Listens for keys. Called once. */
+export function listenForKeys(): void {
+  document.addEventListener("keydown", press);
+}

@@ -1,0 +1,87 @@
+// Which page is shown: paths without a hash below the base of the page, all state in the query string.
+
+const BASE = new URL(document.baseURI).pathname.replace(/\/$/, "");
+
+function pathOf(url: { pathname: string }): string {
+  const path = url.pathname.startsWith(BASE) ? url.pathname.slice(BASE.length) : url.pathname;
+  return path.replace(/\/+$/, "") || "/";
+}
+
+class Place {
+  path = $state(pathOf(location));
+  query = $state.raw(new URLSearchParams(location.search));
+
+  /** The parts of the path, decoded: `/run/a%20b/steps` is `["run", "a b", "steps"]`. */
+  parts = $derived(this.path.split("/").filter(Boolean).map(decoded));
+
+  read(): void {
+    this.path = pathOf(location);
+    this.query = new URLSearchParams(location.search);
+  }
+}
+
+/** Where the page is. */
+export const place = new Place();
+
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+export type Query = Record<string, string | number | boolean | null | undefined>;
+
+function written(query: URLSearchParams): string {
+  const text = query.toString();
+  return text ? `?${text}` : "";
+}
+
+/** The address of a page below the base, for `href`. */
+export function href(path: string, query: Query = {}): string {
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== null && value !== undefined && value !== "" && value !== false)
+      search.set(name, String(value));
+  }
+  return `${BASE}${path}${written(search)}`;
+}
+
+/** The address of a page of a run. */
+export function runHref(id: string, tab = "", query: Query = {}): string {
+  return href(`/run/${encodeURIComponent(id)}${tab ? `/${tab}` : ""}`, query);
+}
+
+/** Goes to an address made by `href`. */
+export function go(address: string, { replace = false } = {}): void {
+  history[replace ? "replaceState" : "pushState"](null, "", address);
+  const before = place.path;
+  place.read();
+  if (place.path !== before) window.scrollTo(0, 0);
+}
+
+/** Changes parts of the query and leaves the rest; what is empty is taken out. */
+export function setQuery(changes: Query, { replace = true } = {}): void {
+  const query = new URLSearchParams(location.search);
+  for (const [name, value] of Object.entries(changes)) {
+    if (value === null || value === undefined || value === "" || value === false) query.delete(name);
+    else query.set(name, String(value));
+  }
+  const address = location.pathname + written(query);
+  if (address !== location.pathname + location.search) go(address, { replace });
+}
+
+/** Follows clicks on links of this page without loading it anew. */
+export function followLinks(): void {
+  window.addEventListener("popstate", () => place.read());
+  document.addEventListener("click", (event) => {
+    const plain = event.button === 0 && !(event.metaKey || event.ctrlKey || event.shiftKey || event.altKey);
+    const link = event.target instanceof Element ? event.target.closest("a") : null;
+    if (!plain || !link || event.defaultPrevented || link.target || link.hasAttribute("download")) return;
+    if (link.origin !== location.origin || !link.pathname.startsWith(`${BASE}/`)) return;
+    if (link.pathname.startsWith(`${BASE}/api/`) || link.getAttribute("href")?.startsWith("#")) return;
+    event.preventDefault();
+    go(link.pathname + link.search);
+  });
+}

@@ -1,0 +1,17 @@
+// Facts about the server, asked once and again after it was away.
+
+import { api, type Meta } from "../data";
+import { live } from "./live.svelte";
+import { Resource } from "./resource.svelte";
+
+/** What the server says of itself. */
+export const meta = new Resource<Meta>(async () => {
+  const answer = await api.get<Meta>("meta");
+  live.setClock(answer.now);
+  return answer;
+});
+
+/** Whether names, tags, notes and silences can be changed here. */
+export function canChange(): boolean {
+  return meta.data !== null && !meta.data.read_only;
+}

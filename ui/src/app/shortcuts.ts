@@ -1,0 +1,50 @@
+// Every key of the page with what it does: the help overlay and the help page print this list.
+
+export interface Shortcut {
+  keys: string[];
+  does: string;
+}
+
+export const SHORTCUTS: { title: string; items: Shortcut[] }[] = [
+  {
+    title: "Anywhere",
+    items: [
+      { keys: ["/"], does: "Go to the filter box" },
+      { keys: ["g", "h"], does: "Home" },
+      { keys: ["g", "r"], does: "Runs" },
+      { keys: ["g", "c"], does: "Compare" },
+      { keys: ["g", "a"], does: "Alerts" },
+      { keys: ["Ctrl K"], does: "Find runs, metrics, pages and actions (⌘ K on a Mac)" },
+      { keys: ["."], does: "Light or dark" },
+      { keys: ["Space"], does: "Pause or resume live news" },
+      { keys: ["Esc"], does: "Back, or close what is open" },
+      { keys: ["?"], does: "Show these keys" },
+    ],
+  },
+  {
+    title: "On the pages of a run",
+    items: [
+      { keys: ["1", "…", "7"], does: "Overview, metrics, system, steps, diagnose, logs, config" },
+      { keys: ["x"], does: "Next x axis" },
+      { keys: ["y"], does: "Logarithmic y axis on or off" },
+      { keys: ["s"], does: "Go to smoothing" },
+      { keys: ["[", "]"], does: "Less or more smoothing" },
+      { keys: ["b"], does: "Band between least and most on or off" },
+      { keys: ["f"], does: "Follow the newest data" },
+      { keys: ["0"], does: "Show everything again" },
+      { keys: ["+", "-"], does: "Zoom in or out" },
+      { keys: ["n"], does: "Note at the crosshair" },
+    ],
+  },
+  {
+    title: "On charts",
+    items: [
+      { keys: ["j", "k"], does: "Next or previous chart" },
+      { keys: ["Enter"], does: "Full screen" },
+      { keys: ["←", "→"], does: "Move the crosshair by a bucket, with Shift by ten" },
+      { keys: ["drag"], does: "Zoom all charts; with Shift this one alone, with Alt the y axis" },
+      { keys: ["Ctrl", "wheel"], does: "Zoom around the pointer" },
+      { keys: ["double click"], does: "Show everything again" },
+    ],
+  },
+];

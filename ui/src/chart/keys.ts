@@ -1,0 +1,55 @@
+// What keys do while a chart has the focus.
+
+import type { ChartController } from "./controller";
+import type { ChartSync } from "./sync";
+
+/** Does what the key means and keeps it from the page; leaves every other key alone. */
+export function chartKey(
+  event: KeyboardEvent,
+  controller: ChartController,
+  sync: ChartSync,
+  figure: HTMLElement,
+): void {
+  if (event.target !== figure || event.ctrlKey || event.metaKey || event.altKey) return;
+  const action = actionOf(event, controller, sync, figure);
+  if (!action) return;
+  event.preventDefault();
+  event.stopPropagation();
+  action();
+}
+
+function actionOf(
+  event: KeyboardEvent,
+  controller: ChartController,
+  sync: ChartSync,
+  figure: HTMLElement,
+): (() => void) | null {
+  const far = event.shiftKey ? 10 : 1;
+  switch (event.key) {
+    case "ArrowLeft":
+      return () => controller.stepCrosshair(-far);
+    case "ArrowRight":
+      return () => controller.stepCrosshair(far);
+    case "Home":
+      return () => sync.followLive();
+    case "0":
+      return () => controller.reset();
+    case "+":
+    case "=":
+      return () => sync.zoomBy(0.5);
+    case "-":
+      return () => sync.zoomBy(2);
+    case "Enter":
+      return () => void toggleFullScreen(figure);
+    case "Escape":
+      // Only where there is something to let go of: the page may mean something else by it.
+      return controller.isPinned || sync.crosshair !== null ? () => controller.unpin() : null;
+    default:
+      return null;
+  }
+}
+
+export async function toggleFullScreen(figure: HTMLElement): Promise<void> {
+  if (document.fullscreenElement === figure) await document.exitFullscreen();
+  else await figure.requestFullscreen?.();
+}

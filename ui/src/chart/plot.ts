@@ -1,0 +1,248 @@
+// The canvas of a chart: uPlot lays out axes, ticks and grid; the lines are drawn by our own painters.
+
+import uPlot from "uplot";
+import { clockTicksOf, logTicksOf, tickDistances, ticksOf, type Unit } from "../format";
+import type { AxisName } from "../data/types";
+import type { Frame } from "./frame";
+import type { Line } from "./lines";
+import { paintLines, paintMarks, type Emphasis } from "./paint";
+import { labelRoom, paintLabels } from "./paint_labels";
+import { paintPile, type Layer } from "./stack";
+import type { Range } from "./sync";
+import { theme } from "./theme";
+
+/** What cannot change without laying the axes out anew. */
+export interface PlotStyle {
+  axis: AxisName;
+  unit: Unit;
+  /** Null without a second axis. */
+  secondUnit: Unit | null;
+  logX: boolean;
+  logY: boolean;
+  compact: boolean;
+}
+
+export interface Mark {
+  x: number;
+  tone: "bad" | "warn" | "muted";
+}
+
+export interface Picture {
+  lines: Line[];
+  layers: Layer[] | null;
+  window: Range;
+  y: { min: number; max: number };
+  y2: { min: number; max: number } | null;
+  marks: Mark[];
+  emphasis: Emphasis;
+  labels: boolean;
+}
+
+const LEFT = 54;
+const WHOLE_STEPS = Array.from({ length: 16 }, (_, power) =>
+  [1, 2, 5].map((digit) => digit * 10 ** power),
+).flat();
+
+export class Plot {
+  private readonly chart: uPlot;
+  private picture: Picture | null = null;
+  private room = 0;
+
+  constructor(
+    host: HTMLElement,
+    readonly style: PlotStyle,
+    width: number,
+    height: number,
+  ) {
+    this.chart = new uPlot(
+      this.options(width, height),
+      [
+        [0, 1],
+        [null, null],
+        [null, null],
+      ] as unknown as uPlot.AlignedData,
+      host,
+    );
+  }
+
+  get overlay(): HTMLElement {
+    return this.chart.over;
+  }
+
+  get canvas(): HTMLCanvasElement {
+    return this.chart.ctx.canvas;
+  }
+
+  /** Where the plot lies, as it was drawn last. */
+  get frame(): Frame {
+    const { left, top, width, height } = this.chart.bbox;
+    const { x, y, y2 } = this.chart.scales;
+    const { logX, logY } = this.style;
+    const projection = (scale: uPlot.Scale | undefined, log: boolean) => ({
+      min: scale?.min ?? 0,
+      max: scale?.max ?? 1,
+      log,
+    });
+    return {
+      left,
+      top,
+      width,
+      height,
+      ratio: uPlot.pxRatio,
+      x: projection(x, logX),
+      y: projection(y, logY),
+      y2: this.style.secondUnit === null ? null : projection(y2, false),
+    };
+  }
+
+  show(picture: Picture): void {
+    this.picture = picture;
+    const room = picture.labels ? labelRoom(this.chart.ctx, picture.lines, this.chart.width, theme()) : 0;
+    const roomChanged = room !== this.room;
+    this.room = room;
+    this.chart.batch(() => {
+      this.chart.setScale("x", { min: picture.window.from, max: picture.window.to });
+      this.chart.setScale("y", picture.y);
+      if (picture.y2 && this.style.secondUnit !== null) this.chart.setScale("y2", picture.y2);
+    });
+    this.chart.redraw(false, roomChanged);
+  }
+
+  /** Draws the same again with another line put forward. */
+  emphasise(group: string | null): void {
+    if (!this.picture || this.picture.emphasis.group === group) return;
+    this.picture.emphasis.group = group;
+    this.chart.redraw(false, false);
+  }
+
+  resize(width: number, height: number): void {
+    if (width !== this.chart.width || height !== this.chart.height) this.chart.setSize({ width, height });
+  }
+
+  destroy(): void {
+    this.chart.destroy();
+  }
+
+  private options(width: number, height: number): uPlot.Options {
+    const { secondUnit, compact, logX, logY } = this.style;
+    const nothing: uPlot.Series = { paths: () => null, points: { show: false } };
+    const scale = (log: boolean): uPlot.Scale => ({
+      time: false,
+      auto: false,
+      distr: log ? 3 : 1,
+      range: (_self, min, max) => [min, max],
+    });
+    return {
+      width,
+      height,
+      padding: [8, () => this.room || (secondUnit === null ? 14 : 0), 0, 0],
+      cursor: { show: false },
+      legend: { show: false },
+      select: { show: false, left: 0, top: 0, width: 0, height: 0 },
+      scales: { x: scale(logX), y: scale(logY), y2: scale(false) },
+      series: [{}, { ...nothing, scale: "y" }, { ...nothing, scale: "y2" }],
+      axes: [
+        this.xAxis(compact),
+        this.yAxis(this.style.unit, logY, { scale: "y", side: 3 }),
+        ...(secondUnit === null
+          ? []
+          : [this.yAxis(secondUnit, false, { scale: "y2", side: 1, grid: { show: false } })]),
+      ],
+      hooks: { drawAxes: [() => this.paintBehind()], draw: [() => this.paint()] },
+    };
+  }
+
+  private axisLook(): uPlot.Axis {
+    return {
+      stroke: () => theme().axis,
+      font: `11px ${theme().font}`,
+      gap: 4,
+      ticks: { show: false },
+      grid: { stroke: () => theme().grid, width: 1 },
+    };
+  }
+
+  private xAxis(compact: boolean): uPlot.Axis {
+    const { axis, logX } = this.style;
+    const clock = axis === "wall";
+    const seconds = axis === "active" || axis === "process";
+    const counted = axis === "step" || axis === "samples" || axis === "tokens";
+    return {
+      ...this.axisLook(),
+      size: clock ? 34 : 22,
+      space: compact ? 70 : 90,
+      lineGap: 1.2,
+      incrs: clock
+        ? tickDistances("clock")
+        : seconds
+          ? tickDistances("seconds")
+          : counted
+            ? WHOLE_STEPS
+            : undefined,
+      values: (_self, splits) => {
+        if (clock) return clockTicksOf(splits);
+        return logX ? logTicksOf(splits, "") : ticksOf(splits, seconds ? "seconds" : "");
+      },
+      grid: { ...this.axisLook().grid, show: !compact },
+    };
+  }
+
+  private yAxis(unit: Unit, log: boolean, more: uPlot.Axis): uPlot.Axis {
+    const look = this.axisLook();
+    return {
+      ...look,
+      size: (self, values) =>
+        Math.max(
+          LEFT,
+          12 + Math.max(0, ...(values ?? []).map((value) => this.textWidth(self, String(value ?? "")))),
+        ),
+      space: this.style.compact ? 26 : 34,
+      incrs: tickDistances(unit),
+      values: (_self, splits) => (log ? logTicksOf(splits, unit) : ticksOf(splits, unit)),
+      ...more,
+      grid: { ...look.grid, ...more.grid },
+    };
+  }
+
+  private textWidth(self: uPlot, text: string): number {
+    self.ctx.save();
+    self.ctx.font = `11px ${theme().font}`;
+    const { width } = self.ctx.measureText(text);
+    self.ctx.restore();
+    return width;
+  }
+
+  private paintBehind(): void {
+    const { ctx } = this.chart;
+    const { left, top, width, height, x } = this.frame;
+    const colours = theme();
+    ctx.save();
+    ctx.lineWidth = uPlot.pxRatio;
+    ctx.setLineDash([3 * uPlot.pxRatio, 3 * uPlot.pxRatio]);
+    for (const mark of this.picture?.marks ?? []) {
+      if (mark.x < x.min || mark.x > x.max) continue;
+      const at = Math.round(this.chart.valToPos(mark.x, "x", true)) + 0.5;
+      if (at < left || at > left + width) continue;
+      ctx.strokeStyle = colours[mark.tone];
+      ctx.globalAlpha = mark.tone === "muted" ? 0.35 : 0.7;
+      ctx.beginPath();
+      ctx.moveTo(at, top);
+      ctx.lineTo(at, top + height);
+      ctx.stroke();
+    }
+    ctx.restore();
+  }
+
+  private paint(): void {
+    const picture = this.picture;
+    if (!picture) return;
+    const { ctx } = this.chart;
+    const frame = this.frame;
+    ctx.save();
+    if (picture.layers) paintPile(ctx, frame, picture.layers, picture.emphasis.group);
+    else paintLines(ctx, frame, picture.lines, picture.emphasis);
+    paintMarks(ctx, frame, picture.lines, theme());
+    if (this.room) paintLabels(ctx, frame, picture.lines, theme());
+    ctx.restore();
+  }
+}

@@ -1,0 +1,89 @@
+// What the chart components take.
+
+import type { EventMark, Heatmap, HistogramBin, StepBar } from "../data/types";
+import type { ChartSync, Range } from "./sync";
+
+export interface OverlaidRun {
+  id: string;
+  name: string;
+  colour: string;
+}
+
+export interface ChartProps {
+  run: string;
+  title: string;
+  keys: string[];
+  unit?: string;
+  kind?: "line" | "stack" | "band";
+  secondAxis?: string[];
+  percent?: boolean;
+  fromZero?: boolean;
+  per?: "rank" | "device" | "host" | "none";
+  height?: number;
+  sync?: ChartSync;
+  events?: EventMark[];
+  /** Overlays several runs, one colour each, instead of `run` alone. */
+  runs?: OverlaidRun[];
+  /** Without legend and menu, for small multiples. */
+  compact?: boolean;
+  /** Keys that smoothing leaves alone, as the catalogue says. */
+  noSmoothing?: string[];
+  testid?: string;
+}
+
+export interface EventLaneProps {
+  events: EventMark[];
+  sync: ChartSync;
+  height?: number;
+  /** Called with the events under a mark that was clicked. */
+  onpick?: (events: EventMark[]) => void;
+  testid?: string;
+}
+
+export interface OverviewBrushProps {
+  run: string;
+  /** The series drawn small: usually the loss or the step time. */
+  keyName: string;
+  sync: ChartSync;
+  height?: number;
+  testid?: string;
+}
+
+export interface SparklineProps {
+  values: (number | null)[];
+  width?: number;
+  height?: number;
+  colour?: string;
+  label?: string;
+}
+
+export interface HistogramProps {
+  bins: HistogramBin[];
+  unit?: string;
+  title: string;
+  marks?: { label: string; value: number }[];
+  height?: number;
+  testid?: string;
+}
+
+export interface HeatmapProps {
+  heatmap: Heatmap;
+  title: string;
+  sync?: ChartSync;
+  height?: number;
+  onpick?: (where: { rank: number; start: number }) => void;
+  testid?: string;
+}
+
+export interface StackBarsProps {
+  bars: StepBar[];
+  phaseOrder: string[];
+  title: string;
+  height?: number;
+  /** Each bar fills the height: shares instead of seconds. */
+  share?: boolean;
+  selected?: number | null;
+  onpick?: (step: number) => void;
+  onzoom?: (range: Range) => void;
+  testid?: string;
+}

@@ -1,0 +1,139 @@
+// Lays out and draws one bar for each step, its phases piled upon each other.
+
+import { quantity, ticksOf } from "../format";
+import type { StepBar } from "../data/types";
+import { roundTicks } from "./scale_ticks";
+import { phaseColour, strokeOf, type Theme } from "./theme";
+
+export interface BarLayout {
+  left: number;
+  right: number;
+  top: number;
+  bottom: number;
+  barWidth: number;
+  most: number;
+}
+
+export const LEFT = 54;
+const BOTTOM = 22;
+
+export function layoutBars(
+  bars: readonly StepBar[],
+  width: number,
+  height: number,
+  share: boolean,
+): BarLayout {
+  const right = Math.max(LEFT + 1, width - 8);
+  const most = share ? 1 : Math.max(1e-12, ...bars.map((bar) => bar.seconds)) * 1.05;
+  return {
+    left: LEFT,
+    right,
+    top: 8,
+    bottom: height - BOTTOM,
+    barWidth: (right - LEFT) / Math.max(1, bars.length),
+    most,
+  };
+}
+
+/** The bar under a place; -1 beside them. */
+export function barAt(layout: BarLayout, count: number, x: number): number {
+  const at = Math.floor((x - layout.left) / layout.barWidth);
+  return at >= 0 && at < count ? at : -1;
+}
+
+export function phaseFill(phase: string, order: readonly string[], colours: Theme): string {
+  return phaseColour(phase, colours) ?? strokeOf(Math.max(0, order.indexOf(phase)), colours).colour;
+}
+
+export interface BarChoice {
+  share: boolean;
+  hovered: number;
+  selected: number | null;
+}
+
+export function paintBars(
+  context: CanvasRenderingContext2D,
+  bars: readonly StepBar[],
+  order: readonly string[],
+  layout: BarLayout,
+  choice: BarChoice,
+  colours: Theme,
+): void {
+  paintAxis(context, layout, choice.share, colours);
+  const gap = layout.barWidth > 4 ? 1 : 0;
+  bars.forEach((bar, at) => {
+    const x = layout.left + at * layout.barWidth;
+    let y = layout.bottom;
+    const unit =
+      (layout.bottom - layout.top) / layout.most / (choice.share ? Math.max(bar.seconds, 1e-12) : 1);
+    context.globalAlpha = choice.hovered < 0 || choice.hovered === at ? 1 : 0.75;
+    for (const phase of order) {
+      const height = (bar.phases[phase] ?? 0) * unit;
+      context.fillStyle = phaseFill(phase, order, colours);
+      context.fillRect(x, y - height, Math.max(layout.barWidth - gap, 0.6), height);
+      y -= height;
+    }
+    context.globalAlpha = 1;
+    if (bar.marks.length) {
+      context.fillStyle = colours.bad;
+      context.fillRect(x, layout.bottom + 1, Math.max(layout.barWidth - gap, 2), 3);
+    }
+    if (bar.step === choice.selected) {
+      context.strokeStyle = colours.text;
+      context.strokeRect(x - 0.5, layout.top, layout.barWidth, layout.bottom - layout.top);
+    }
+  });
+  paintSteps(context, bars, layout, colours);
+}
+
+function paintAxis(
+  context: CanvasRenderingContext2D,
+  layout: BarLayout,
+  share: boolean,
+  { grid, axis, font }: Theme,
+): void {
+  const ticks = roundTicks(0, layout.most, 5);
+  const labels = ticksOf(ticks, share ? "ratio" : "seconds");
+  context.font = `11px ${font}`;
+  context.textAlign = "right";
+  context.textBaseline = "middle";
+  ticks.forEach((tick, at) => {
+    const y = layout.bottom - (tick / layout.most) * (layout.bottom - layout.top);
+    context.fillStyle = grid;
+    context.fillRect(layout.left, Math.round(y), layout.right - layout.left, 1);
+    context.fillStyle = axis;
+    context.fillText(labels[at]!, layout.left - 6, y);
+  });
+}
+
+function paintSteps(
+  context: CanvasRenderingContext2D,
+  bars: readonly StepBar[],
+  layout: BarLayout,
+  { axis }: Theme,
+): void {
+  context.fillStyle = axis;
+  context.textAlign = "center";
+  context.textBaseline = "alphabetic";
+  const wanted = 80 / layout.barWidth;
+  const every = [1, 2, 5, 10, 20, 50, 100, 200].find((count) => count >= wanted) ?? 400;
+  for (let at = 0; at < bars.length; at += every) {
+    const x = layout.left + (at + 0.5) * layout.barWidth;
+    if (x > layout.right - 16 && at > 0) break;
+    context.fillText(
+      bars[at]!.step.toLocaleString("en-US"),
+      Math.max(x, layout.left + 8),
+      layout.bottom + 17,
+    );
+  }
+}
+
+/** What a bar says. */
+export function barText(bar: StepBar, order: readonly string[]): string {
+  const phases = order
+    .filter((phase) => (bar.phases[phase] ?? 0) > 0)
+    .map((phase) => `${phase} ${quantity(bar.phases[phase]!, "seconds")}`);
+  const marks = bar.marks.length ? ` · ${bar.marks.join(", ")}` : "";
+  const step = bar.step.toLocaleString("en-US");
+  return `Step ${step}: ${quantity(bar.seconds, "seconds")} (${phases.join(", ")})${marks}`;
+}

@@ -1,0 +1,62 @@
+// Says in a sentence what a chart shows, for those who do not see it.
+
+import { count, duration, quantity, unitOf } from "../format";
+import { keyLabels } from "./labels";
+import type { Series } from "../data/types";
+
+type Summarised = Pick<Series, "key" | "axis" | "start" | "mean" | "nonfinite"> & { label?: string };
+
+const MOST_NAMED = 4;
+/** Less change than this, by its range, is none. */
+const STEADY = 0.02;
+
+/** The text a screen reader hears instead of the picture. */
+export function summaryOf(series: readonly Summarised[], unit?: string): string {
+  const told = series.filter((one) => one.start.length > 0);
+  if (told.length === 0) return "No data yet.";
+  const labels = keyLabels([...new Set(told.map((one) => one.key))]);
+  const names = [...new Set(told.map((one) => one.key))];
+  const sentences = told
+    .slice(0, MOST_NAMED)
+    .map((one) => sentenceOf(one, one.label ?? labels[names.indexOf(one.key)]!, unit ?? unitOf(one.key)));
+  const more = told.length - MOST_NAMED;
+  return sentences.join(" ") + (more > 0 ? ` ${more} more lines are in the table.` : "");
+}
+
+/** How much lies behind a picture: how many points, and how many of them share a bucket. */
+export function grainOf(
+  lines: readonly { count: Float64Array; width: number; superseded: boolean }[],
+  axis: "step" | "seconds",
+): string {
+  const standing = lines.filter((line) => !line.superseded && line.count.length > 0);
+  if (standing.length === 0) return "";
+  const points = standing.reduce(
+    (total, line) => total + line.count.reduce((sum, value) => sum + value, 0),
+    0,
+  );
+  const width = Math.max(...standing.map((line) => line.width));
+  const all = standing.reduce((total, line) => total + line.count.length, 0);
+  if (points === all) return `${count(points)} points, every one drawn`;
+  const bucket = axis === "step" ? `${count(width)} steps` : duration(width);
+  return `${count(points)} points, a bucket is ${bucket}, all extremes kept`;
+}
+
+function sentenceOf(series: Summarised, label: string, unit: string): string {
+  const finite = series.mean.filter((value) => !Number.isNaN(value));
+  const name = label.charAt(0).toUpperCase() + label.slice(1);
+  const bad = series.nonfinite.reduce((total, value) => total + value, 0);
+  const broken = bad > 0 ? ` ${bad === 1 ? "1 value was" : `${count(bad)} values were`} not finite.` : "";
+  if (finite.length === 0) return `${name} has no finite value.${broken}`;
+  const [first, last] = [finite[0]!, finite[finite.length - 1]!];
+  const low = finite.reduce((found, value) => Math.min(found, value));
+  const high = finite.reduce((found, value) => Math.max(found, value));
+  const distance = series.start[series.start.length - 1]! - series.start[0]!;
+  const over = series.axis === "step" ? `${count(distance)} steps` : duration(distance);
+  const change = high === low ? 0 : (last - first) / (high - low);
+  const course =
+    Math.abs(change) < STEADY || high - low <= STEADY * Math.abs(high)
+      ? `stayed near ${quantity(last, unit)}`
+      : `${change < 0 ? "fell" : "rose"} from ${quantity(first, unit)} to ${quantity(last, unit)}`;
+  const reach = `least ${quantity(low, unit)}, greatest ${quantity(high, unit)}`;
+  return `${name} ${course} over ${over}; ${reach}, last ${quantity(last, unit)}.${broken}`;
+}

@@ -1,0 +1,101 @@
+// The colours charts are drawn in, read from the page's own tokens and read again when the theme changes.
+
+export interface Theme {
+  series: string[];
+  phases: Record<string, string>;
+  grid: string;
+  axis: string;
+  text: string;
+  muted: string;
+  surface: string;
+  bad: string;
+  warn: string;
+  ok: string;
+  font: string;
+}
+
+export const PHASES = ["data", "transfer", "forward", "backward", "optimizer", "checkpoint", "eval", "other"];
+/** The seventh line has the first colour again, but another stroke. */
+export const DASHES: number[][] = [[], [6, 3], [2, 3], [10, 3, 2, 3]];
+
+const FALLBACKS: Record<string, string> = {
+  "--series-1": "#0072B2",
+  "--series-2": "#D55E00",
+  "--series-3": "#009E73",
+  "--series-4": "#CC79A7",
+  "--series-5": "#56B4E9",
+  "--series-6": "#E69F00",
+  "--grid": "#e5e7eb",
+  "--axis": "#6b7280",
+  "--text": "#111827",
+  "--muted": "#6b7280",
+  "--surface": "#ffffff",
+  "--bad": "#b3261e",
+  "--warn": "#8a5200",
+  "--ok": "#14734a",
+};
+const NO_PHASE = "#999999";
+
+let current: Theme | null = null;
+const listeners = new Set<() => void>();
+let watching = false;
+
+/** The colours of now; read from the page at most once per theme. */
+export function theme(): Theme {
+  current ??= readTheme();
+  return current;
+}
+
+/** Calls after the theme has changed; call what is returned to stop. */
+export function onThemeChange(listener: () => void): () => void {
+  if (!watching) watch();
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+/** Colour and stroke of the line at this place in a chart. */
+export function strokeOf(at: number, { series } = theme()): { colour: string; dash: number[] } {
+  return {
+    colour: series[at % series.length]!,
+    dash: DASHES[Math.floor(at / series.length) % DASHES.length]!,
+  };
+}
+
+/** The fixed colour of a phase's key; null for another key. */
+export function phaseColour(key: string, { phases } = theme()): string | null {
+  const name = /(?:^|\/)(\w+?)(?:_wait)?_seconds$/.exec(key)?.[1] ?? key;
+  return phases[name] ?? null;
+}
+
+function readTheme(): Theme {
+  const style = getComputedStyle(document.documentElement);
+  const token = (name: string): string =>
+    style.getPropertyValue(name).trim() || (FALLBACKS[name] ?? NO_PHASE);
+  return {
+    series: [1, 2, 3, 4, 5, 6].map((at) => token(`--series-${at}`)),
+    phases: Object.fromEntries(PHASES.map((name) => [name, token(`--phase-${name}`)])),
+    grid: token("--grid"),
+    axis: token("--axis"),
+    text: token("--text"),
+    muted: token("--muted"),
+    surface: token("--surface"),
+    bad: token("--bad"),
+    warn: token("--warn"),
+    ok: token("--ok"),
+    font: style.getPropertyValue("--font").trim() || "system-ui, sans-serif",
+  };
+}
+
+function watch(): void {
+  watching = true;
+  const changed = (): void => {
+    current = null;
+    for (const listener of [...listeners]) listener();
+  };
+  const observer = new MutationObserver(changed);
+  observer.observe(document.documentElement, {
+    attributes: true,
+    attributeFilter: ["class", "data-theme", "data-palette", "style"],
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", changed);
+}

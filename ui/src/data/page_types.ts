@@ -1,0 +1,227 @@
+// What one run's pages are drawn from, and what the live stream says about it.
+
+import type { AlertRow, Severity, Status, Tree, Verdict, RunRow } from "./run_types";
+import type { PointsOfSeries, SeriesAxis } from "./series_types";
+
+export interface Tile {
+  id: "throughput" | "step_time" | "gpu" | "memory";
+  title: string;
+  /** Formatted, with its unit. */
+  value: string;
+  detail: string[];
+  state: "ok" | "warn" | "bad" | "unknown";
+  state_text: string;
+  spark: (number | null)[];
+  change: { ratio: number; text: string } | null;
+  /** The key of the chart to scroll to. */
+  chart: string | null;
+}
+
+export interface PhaseShare {
+  phase: string;
+  key: string;
+  mean_s: number;
+  share: number;
+}
+
+export interface ChartSpec {
+  title: string;
+  keys: string[];
+  unit: string;
+  kind: "line" | "stack";
+  second_axis: string[];
+  from_zero: boolean;
+  percent: boolean;
+  per: "rank" | "device" | "host" | "none";
+}
+
+export interface EventMark {
+  kind: string;
+  time: number;
+  step: number | null;
+  end_time: number | null;
+  rank: number | null;
+  label: string;
+  detail: string;
+}
+
+export interface Ended {
+  status: Status;
+  text: string;
+  last_step: number | null;
+  exception: string | null;
+  log_lines: string[];
+  duration_s: number;
+  energy_kwh: number | null;
+  cost: string | null;
+  best: string | null;
+  changed: string[];
+}
+
+export interface Overview {
+  verdict: Verdict;
+  tiles: Tile[];
+  phases: PhaseShare[];
+  key_charts: ChartSpec[];
+  system_charts: ChartSpec[];
+  events: EventMark[];
+  alerts: AlertRow[];
+  environment: { label: string; value: string }[];
+  ended: Ended | null;
+  waiting_s: number | null;
+  missing: { what: string; why: string }[];
+}
+
+export interface Place {
+  rank: number | null;
+  host: string;
+  device: string;
+  device_name: string;
+}
+
+export interface KeyInfo {
+  key: string;
+  group: string;
+  unit: string;
+  help: string;
+  axis: SeriesAxis;
+  points: number;
+  last: number | null;
+  nonfinite: number;
+  percent: boolean;
+  no_smoothing: boolean;
+  places: Place[];
+}
+
+export interface Catalogue {
+  keys: KeyInfo[];
+}
+
+export interface StepBar {
+  step: number;
+  time: number;
+  seconds: number;
+  phases: Record<string, number>;
+  marks: string[];
+}
+
+export interface SlowStep {
+  step: number;
+  rank: number;
+  time: number;
+  seconds: number;
+  ratio_to_median: number;
+  worst_phase: string | null;
+  marks: string[];
+}
+
+export interface HistogramBin {
+  low: number;
+  high: number;
+  count: number;
+}
+
+export interface Percentiles {
+  p50: number;
+  p90: number;
+  p95: number;
+  p99: number;
+  max: number;
+}
+
+export interface StepWindow {
+  from: number;
+  to: number;
+  /** At most 400, sampled evenly; the slowest are always kept. */
+  bars: StepBar[];
+  phase_order: string[];
+  slowest: SlowStep[];
+  histogram: HistogramBin[];
+  percentiles: Percentiles | null;
+  count: number;
+  ranks: number[];
+  sampled_ratio: number | null;
+}
+
+export interface Heatmap {
+  key: string;
+  unit: string;
+  ranks: number[];
+  hosts: string[];
+  starts: number[];
+  width: number;
+  /** Rank by column, the mean of each cell. */
+  values: (number | null)[][];
+  late: { rank: number; phase: string; seconds: number; text: string } | null;
+}
+
+export interface Finding {
+  /** What kind of problem, like `input.exposed_wait`. */
+  id: string;
+  /** The id and its subject: unique in a run. */
+  key: string;
+  title: string;
+  headline: string;
+  detail: string;
+  severity: Severity;
+  confidence: number;
+  share: number | null;
+  open: boolean;
+  muted: boolean;
+  first_step: number | null;
+  last_step: number | null;
+  first_time: number;
+  last_time: number;
+  rank: number | null;
+  device: string;
+  evidence: { label: string; value: string; note: string }[];
+  chart: { keys: string[]; from: number | null; to: number | null } | null;
+  ruled_out: string[];
+  remedies: { text: string; code: string | null; framework: string | null }[];
+  tries: string[];
+  estimate: { low: number; likely: number; high: number; of: string } | null;
+  how: string;
+  refs: string[];
+}
+
+export interface Findings {
+  verdict: Verdict;
+  findings: Finding[];
+  considered: { id: string; title: string; why_not: string }[];
+}
+
+export interface ConsoleLine {
+  number: number;
+  text: string;
+  time: number | null;
+  step: number | null;
+  stream: string;
+  level: string;
+}
+
+export interface Console {
+  lines: ConsoleLine[];
+  total: number;
+  captured: boolean;
+  why_not: string | null;
+  file: string | null;
+}
+
+export interface RunConfig {
+  config: Tree;
+  sections: { title: string; items: { label: string; value: string; copy: boolean }[] }[];
+}
+
+/** Everything the live stream says, by the name of its event. */
+export interface StreamEvents {
+  hello: { now: number; cursor: string; heartbeat_s: number };
+  run: RunRow;
+  points: { run: string; series: PointsOfSeries[] };
+  alert: AlertRow;
+  finding: Finding;
+  mark: EventMark;
+  runs: { changed: RunRow[]; total: number };
+  resync: { why: string };
+}
+
+export type StreamEventName = keyof StreamEvents;

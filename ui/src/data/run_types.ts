@@ -1,0 +1,236 @@
+// Runs, hosts, alerts and comparisons as the server describes them.
+
+export type Status = "running" | "stalled" | "finished" | "failed" | "crashed";
+export type Severity = "info" | "notice" | "warning" | "critical";
+export type Scalar = string | number | boolean | null;
+export type Tree = { [name: string]: Scalar | Tree | (Scalar | Tree)[] };
+
+export interface Meta {
+  version: string;
+  now: number;
+  store: string;
+  read_only: boolean;
+  has_token: boolean;
+  run_count: number;
+  channels: string[];
+  projects: string[];
+  bytes_used: number;
+  agent: { cpu_ratio: number | null; rss_bytes: number | null };
+}
+
+export interface Verdict {
+  id: string;
+  headline: string;
+  severity: Severity | "ok" | "unknown";
+  confidence: number | null;
+  steps: [number, number] | null;
+  tries: string[];
+}
+
+export interface RunRow {
+  id: string;
+  name: string;
+  project: string;
+  status: Status;
+  reason: string;
+  started: number;
+  ended: number | null;
+  /** The sum of the segments: downtime between them is left out. */
+  duration_s: number;
+  last_seen: number;
+  step: number | null;
+  total_steps: number | null;
+  steps_per_second: number | null;
+  eta_s: number | null;
+  loss_last: number | null;
+  loss_best: number | null;
+  loss_key: string | null;
+  data_wait_ratio: number | null;
+  gpu_mean_ratio: number | null;
+  gpu_worst_ratio: number | null;
+  gpu_worst: string | null;
+  peak_memory_bytes: number | null;
+  verdict: Verdict | null;
+  open_alerts: number;
+  tags: string[];
+  archived: boolean;
+  colour: string | null;
+  hosts: string[];
+  ranks: number;
+  segments: number;
+  config: Record<string, Scalar>;
+  /** At most 40 values of the loss. */
+  spark: (number | null)[];
+}
+
+export interface FilterFault {
+  message: string;
+  begin: number;
+  end: number;
+}
+
+export interface RunList {
+  total: number;
+  runs: RunRow[];
+  filter_error: FilterFault | null;
+  config_keys: string[];
+  tags: string[];
+}
+
+export interface Attention {
+  run_id: string;
+  run: string;
+  what: string;
+  severity: Severity;
+  since: number;
+  kind: "alert" | "status" | "finding";
+}
+
+export interface DeviceNow {
+  device: string;
+  name: string;
+  utilization_ratio: number | null;
+  memory_used_bytes: number | null;
+  memory_total_bytes: number | null;
+  temperature_celsius: number | null;
+  power_watts: number | null;
+}
+
+export interface HostNow {
+  host: string;
+  live: boolean;
+  last_seen: number;
+  cpu_ratio: number | null;
+  memory_used_bytes: number | null;
+  memory_total_bytes: number | null;
+  gpus: DeviceNow[];
+  runs: string[];
+}
+
+export interface Home {
+  running: RunRow[];
+  attention: Attention[];
+  recent: RunRow[];
+  hosts: HostNow[];
+}
+
+export interface Note {
+  id: number;
+  run_id: string;
+  step: number | null;
+  time: number | null;
+  text: string;
+  made: number;
+}
+
+export interface Segment {
+  id: string;
+  status: Status;
+  reason: string;
+  started: number;
+  ended: number | null;
+  first_step: number | null;
+  last_step: number | null;
+}
+
+export type AxisName = "step" | "epoch" | "samples" | "tokens" | "active" | "process" | "wall";
+
+export interface Axis {
+  name: AxisName;
+  /** The series that maps a step to x; null where none is needed. */
+  key: string | null;
+  /** Why this axis cannot be chosen; null when it can. */
+  why_not: string | null;
+}
+
+/** The header of every run page. */
+export interface RunHead {
+  row: RunRow;
+  segments: Segment[];
+  axes: Axis[];
+  live: boolean;
+  heartbeat_age_s: number | null;
+  notes: Note[];
+  cursor: string;
+}
+
+export interface AlertRow {
+  id: number;
+  run_id: string;
+  run: string;
+  rule: string;
+  severity: Severity;
+  message: string;
+  fired: number;
+  resolved: number | null;
+  step: number | null;
+  rank: number | null;
+  device: string;
+  value: number | null;
+  threshold: number | null;
+  key: string;
+  quantity: string;
+  recent: (number | null)[];
+  advice: string;
+  acknowledged: boolean;
+  told: { channel: string; at: number | null; delivered: boolean }[];
+}
+
+export interface ComparisonCell {
+  run: string;
+  value: number | null;
+  text: string;
+  delta_ratio: number | null;
+  delta_text: string;
+  sure: boolean | null;
+}
+
+export interface Comparison {
+  runs: RunRow[];
+  baseline: string;
+  keys: string[];
+  figures: { name: string; unit: string; better: "less" | "more" | "none"; cells: ComparisonCell[] }[];
+  config: { key: string; values: (string | null)[]; same: boolean; types_differ: boolean }[];
+  verdicts: Verdict[];
+}
+
+export interface AlertRule {
+  name: string;
+  severity: Severity;
+  condition: string;
+  message: string;
+  enabled: boolean;
+  is_default: boolean;
+  advice: string;
+}
+
+export interface Silence {
+  rule: string;
+  run: string;
+  until: number | null;
+  reason: string;
+}
+
+export interface AlertList {
+  open: AlertRow[];
+  past: AlertRow[];
+  rules: AlertRule[];
+  channels: { name: string; kind: string; target: string }[];
+  silences: Silence[];
+  quiet_hours: string | null;
+}
+
+export interface ServerSettings {
+  items: { section: string; name: string; value: string; help: string }[];
+  scrape_config: string | null;
+  exporters: string[];
+}
+
+/** What a person may change about a run; only the fields given are changed. */
+export interface MarksChange {
+  name?: string | null;
+  tags?: string[];
+  archived?: boolean;
+  colour?: string | null;
+  muted?: string[];
+}

@@ -1,0 +1,127 @@
+// Labels an axis: one unit for all of it, and just enough decimals to tell neighbours apart.
+
+import { dayAndMoment, duration, quantity } from "./quantity";
+import type { Unit } from "./unit";
+
+interface Scale {
+  factor: number;
+  suffix: string;
+}
+
+const BYTES: Scale[] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"].map((suffix, at) => ({
+  factor: 1024 ** at,
+  suffix: ` ${suffix}`,
+}));
+const SECONDS: Scale[] = [
+  { factor: 1e-9, suffix: " ns" },
+  { factor: 1e-6, suffix: " µs" },
+  { factor: 1e-3, suffix: " ms" },
+  { factor: 1, suffix: " s" },
+];
+const PLAIN: Scale[] = ["", "k", "M", "G", "T"].map((suffix, at) => ({ factor: 1000 ** at, suffix }));
+const UNIT_SIGNS: Record<string, string> = { celsius: " °C", "/s": "/s" };
+const PREFIXED: Record<string, string> = { watts: "W", joules: "J", hertz: "Hz" };
+const LONG_SECONDS = 120;
+
+/** The labels of ticks at these positions of a linear axis. */
+export function ticksOf(values: readonly number[], unit: Unit): string[] {
+  const largest = Math.max(0, ...values.map(Math.abs));
+  const distance = leastDistance(values) || largest || 1;
+  if (unit === "ratio") return values.map((value) => `${fixed(value * 100, distance * 100)} %`);
+  if (unit === "seconds" && largest >= LONG_SECONDS) return values.map(duration);
+  const { factor, suffix } = scaleFor(unit, largest);
+  if (factor === 1 && suffix === "" && largest > 0 && largest < 1e-3)
+    return tinyTicks(values, largest, distance);
+  // The origin needs no unit: "0" is the same in all of them.
+  return values.map((value) => (value === 0 ? "0" : fixed(value / factor, distance / factor) + suffix));
+}
+
+/** The labels of a logarithmic axis, where each tick stands for itself. */
+export function logTicksOf(values: readonly (number | null)[], unit: Unit): (string | null)[] {
+  return values.map((value) => (value === null ? null : quantity(value, unit)));
+}
+
+/** The labels of a wall clock: the date where a day begins, the time of day elsewhere. */
+export function clockTicksOf(values: readonly number[]): string[] {
+  const distance = leastDistance(values);
+  let before = "";
+  return values.map((value) => {
+    const [day, moment] = dayAndMoment(value);
+    const shown = distance >= 86_400 ? day.slice(5) : distance >= 60 ? moment.slice(0, 5) : moment;
+    const text = day === before || distance >= 86_400 ? shown : `${shown}\n${day}`;
+    before = day;
+    return text;
+  });
+}
+
+/** Distances between ticks that read well in a unit; undefined leaves 1, 2, 5. */
+export function tickDistances(unit: Unit): number[] | undefined {
+  if (unit === "bytes" || unit === "bytes/s") return Array.from({ length: 52 }, (_, at) => 2 ** at);
+  if (unit !== "seconds" && unit !== "clock") return undefined;
+  const small =
+    unit === "clock"
+      ? []
+      : [-9, -8, -7, -6, -5, -4, -3, -2, -1].flatMap((power) =>
+          [1, 2, 5].map((digit) => Number(`${digit}e${power}`)),
+        );
+  const minutes = [60, 120, 300, 600, 900, 1800];
+  const hours = [1, 2, 3, 6, 12].map((count) => count * 3600);
+  const days = [1, 2, 5, 7, 14, 30, 60, 90, 180, 365].map((count) => count * 86_400);
+  return [...small, 1, 2, 5, 10, 15, 30, ...minutes, ...hours, ...days];
+}
+
+/** All with the same power of ten, so that they can be compared. */
+function tinyTicks(values: readonly number[], largest: number, distance: number): string[] {
+  const power = Math.floor(Math.log10(largest));
+  const unit = Number(`1e${power}`);
+  return values.map((value) => (value === 0 ? "0" : `${fixed(value / unit, distance / unit)}e${power}`));
+}
+
+function scaleFor(unit: Unit, largest: number): Scale {
+  switch (unit) {
+    case "bytes":
+      return best(BYTES, largest);
+    case "bytes/s": {
+      const { factor, suffix } = best(BYTES, largest);
+      return { factor, suffix: `${suffix}/s` };
+    }
+    case "seconds":
+      return best(SECONDS, largest);
+    default: {
+      const scale = largest >= 1e5 || PREFIXED[unit] ? best(PLAIN, largest) : PLAIN[0]!;
+      const sign = PREFIXED[unit];
+      if (sign) return { factor: scale.factor, suffix: ` ${scale.suffix}${sign}` };
+      return {
+        factor: scale.factor,
+        suffix: scale.suffix + (UNIT_SIGNS[unit] ?? (unit && unit !== "count" ? ` ${unit}` : "")),
+      };
+    }
+  }
+}
+
+function best(scales: readonly Scale[], largest: number): Scale {
+  return scales.findLast((scale) => largest >= scale.factor * 0.9995) ?? scales[0]!;
+}
+
+function fixed(value: number, distance: number): string {
+  const decimals = Math.min(12, Math.max(0, Math.ceil(-Math.log10(distance) - 1e-9)));
+  const needed = [0, 1, 2].find((more) => isWhole(distance * 10 ** (decimals + more))) ?? 2;
+  const text = Math.abs(value).toLocaleString("en-US", {
+    minimumFractionDigits: decimals + needed,
+    maximumFractionDigits: decimals + needed,
+  });
+  return value < 0 && /[1-9]/.test(text) ? `−${text}` : text;
+}
+
+function isWhole(value: number): boolean {
+  return Math.abs(value - Math.round(value)) < 1e-6 * Math.max(1, Math.abs(value));
+}
+
+function leastDistance(values: readonly number[]): number {
+  let least = Infinity;
+  for (let at = 1; at < values.length; at += 1) {
+    const distance = Math.abs(values[at]! - values[at - 1]!);
+    if (distance > 0) least = Math.min(least, distance);
+  }
+  return Number.isFinite(least) ? least : 0;
+}

@@ -1,0 +1,155 @@
+// The columns of the table of runs: how each is titled, sorted and written.
+
+import type { RunRow } from "../../data";
+import { bytes, count, duration, number, percent } from "../../format";
+
+export interface Column {
+  id: string;
+  title: string;
+  /** What the server sorts by; absent where it cannot. */
+  sort?: string;
+  width: string;
+  isNumber?: boolean;
+  text: (run: RunRow) => string;
+}
+
+const COLUMNS: Column[] = [
+  { id: "status", title: "Status", sort: "status", width: "86px", text: (run) => run.status },
+  { id: "name", title: "Name", sort: "name", width: "minmax(150px, 1.5fr)", text: (run) => run.name },
+  {
+    id: "project",
+    title: "Project",
+    sort: "project",
+    width: "minmax(72px, 0.6fr)",
+    text: (run) => run.project || "–",
+  },
+  { id: "started", title: "Started", sort: "started", width: "78px", isNumber: true, text: () => "" },
+  {
+    id: "duration_s",
+    title: "Duration",
+    sort: "duration_s",
+    width: "82px",
+    isNumber: true,
+    text: (run) => duration(run.duration_s),
+  },
+  { id: "step", title: "Step", sort: "step", width: "112px", isNumber: true, text: stepText },
+  {
+    id: "steps_per_second",
+    title: "Steps/s",
+    sort: "steps_per_second",
+    width: "58px",
+    isNumber: true,
+    text: (run) => number(run.steps_per_second, 3),
+  },
+  {
+    id: "loss_last",
+    title: "Loss · best",
+    sort: "loss_last",
+    width: "112px",
+    isNumber: true,
+    text: lossText,
+  },
+  {
+    id: "data_wait_ratio",
+    title: "Data wait",
+    sort: "data_wait_ratio",
+    width: "66px",
+    isNumber: true,
+    text: (run) => percent(run.data_wait_ratio),
+  },
+  {
+    id: "gpu_mean_ratio",
+    title: "GPU · worst",
+    sort: "gpu_mean_ratio",
+    width: "92px",
+    isNumber: true,
+    text: gpuText,
+  },
+  {
+    id: "peak_memory_bytes",
+    title: "Peak memory",
+    sort: "peak_memory_bytes",
+    width: "86px",
+    isNumber: true,
+    text: (run) => bytes(run.peak_memory_bytes),
+  },
+  {
+    id: "verdict",
+    title: "Verdict",
+    width: "minmax(140px, 1.6fr)",
+    text: (run) => run.verdict?.headline ?? "–",
+  },
+  { id: "tags", title: "Tags", width: "minmax(64px, 0.5fr)", text: (run) => run.tags.join(", ") || "–" },
+  { id: "hosts", title: "Hosts", width: "100px", text: (run) => run.hosts.join(", ") || "–" },
+  {
+    id: "ranks",
+    title: "Ranks",
+    sort: "ranks",
+    width: "52px",
+    isNumber: true,
+    text: (run) => count(run.ranks),
+  },
+  { id: "spark", title: "Loss curve", width: "112px", text: () => "" },
+];
+
+/** What is shown until somebody chooses. */
+export const USUAL = [
+  "status",
+  "name",
+  "started",
+  "duration_s",
+  "step",
+  "steps_per_second",
+  "loss_last",
+  "data_wait_ratio",
+  "gpu_mean_ratio",
+  "peak_memory_bytes",
+  "verdict",
+  "tags",
+];
+
+function stepText(run: RunRow): string {
+  return run.total_steps ? `${count(run.step)} / ${count(run.total_steps)}` : count(run.step);
+}
+
+function lossText(run: RunRow): string {
+  return run.loss_best === null
+    ? number(run.loss_last)
+    : `${number(run.loss_last)} · ${number(run.loss_best)}`;
+}
+
+function gpuText(run: RunRow): string {
+  return run.gpu_mean_ratio === null
+    ? "–"
+    : `${percent(run.gpu_mean_ratio)} · ${percent(run.gpu_worst_ratio)}`;
+}
+
+function configColumn(id: string): Column {
+  const key = id.slice("config.".length);
+  return {
+    id,
+    title: key,
+    width: "minmax(72px, 0.6fr)",
+    isNumber: true,
+    text: (run) => {
+      const value = run.config[key];
+      return value === undefined || value === null
+        ? "–"
+        : typeof value === "number"
+          ? number(value)
+          : String(value);
+    },
+  };
+}
+
+/** Columns by their ids; those of the configuration are called `config.<key>`. */
+export function columnsOf(ids: string[]): Column[] {
+  return ids.flatMap((id) =>
+    id.startsWith("config.") ? [configColumn(id)] : COLUMNS.filter((one) => one.id === id),
+  );
+}
+
+/** Every column there is, for the chooser. */
+export function everyColumn(configKeys: string[]): Column[] {
+  return [...COLUMNS, ...configKeys.map((key) => configColumn(`config.${key}`))];
+}

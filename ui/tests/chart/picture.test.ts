@@ -1,0 +1,262 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { compose, toneOf, type ChartSettings } from "../../src/chart/compose";
+import { toX, toY, xAt, yAt, type Frame } from "../../src/chart/frame";
+import { isGapBefore } from "../../src/chart/gaps";
+import { MOST_READINGS, readingsAt } from "../../src/chart/nearest";
+import { endLabels, spread } from "../../src/chart/paint_labels";
+import { pile, pileHeight } from "../../src/chart/stack";
+import { ChartSync } from "../../src/chart/sync";
+import { nonPositive, yRange, type YOptions } from "../../src/chart/y_range";
+import { lineOf } from "./stage";
+
+const FRAME: Frame = {
+  left: 50,
+  top: 10,
+  width: 100,
+  height: 200,
+  ratio: 1,
+  x: { min: 0, max: 10, log: false },
+  y: { min: 0, max: 100, log: false },
+  y2: null,
+};
+const WINDOW = { from: 0, to: 10 };
+const Y: YOptions = { fixed: null, fromZero: false, percent: false, log: false, clip: false, band: false };
+
+describe("a place on the canvas", () => {
+  test("is found from a value and back, also on a logarithm", () => {
+    fc.assert(
+      fc.property(fc.double({ min: 0.01, max: 10, noNaN: true }), fc.boolean(), (value, log) => {
+        const frame = { ...FRAME, x: { min: 0.01, max: 10, log }, y: { min: 0.01, max: 10, log } };
+        expect(xAt(frame, toX(frame, value))).toBeCloseTo(value, 6);
+        expect(yAt(frame, toY(frame, value))).toBeCloseTo(value, 6);
+      }),
+    );
+  });
+
+  test("of what has no logarithm is the floor", () => {
+    expect(toY({ ...FRAME, y: { min: 0.1, max: 10, log: true } }, -3)).toBe(210);
+  });
+});
+
+describe("a gap", () => {
+  const gaps = (x: number[], values = x) =>
+    x.map((_, at) => at).filter((at) => at > 0 && isGapBefore(x, values, at, 1));
+
+  test("is where there is no value", () => expect(gaps([0, 1, 2, 3], [5, NaN, 5, 5])).toEqual([1, 2]));
+  test("is where a stretch is missing", () => expect(gaps([0, 1, 2, 100, 101, 102])).toEqual([3]));
+  test("is not where logging became rarer", () => expect(gaps([0, 1, 2, 3, 53, 103, 153])).toEqual([]));
+  test("is not between the few points of an evaluation", () =>
+    expect(gaps([0, 500, 1000, 1500])).toEqual([]));
+});
+
+describe("the y axis", () => {
+  test("reaches a little further than the data", () => {
+    const { min, max } = yRange([lineOf([0, 5], [40, 60])], WINDOW, Y);
+    expect([min, max].map(Math.round)).toEqual([39, 61]);
+  });
+
+  test("looks only at what is in the window", () => {
+    expect(yRange([lineOf([0, 5, 50], [40, 60, 9000])], WINDOW, Y).max).toBeLessThan(70);
+  });
+
+  test("reaches as far as the band when it is drawn", () => {
+    const line = lineOf([0, 5], [40, 60], { min: Float64Array.of(10, 60), max: Float64Array.of(40, 95) });
+    expect(yRange([line], WINDOW, { ...Y, band: true }).max).toBeGreaterThan(95);
+    expect(yRange([{ ...line, plain: true }], WINDOW, { ...Y, band: true }).max).toBeLessThan(70);
+  });
+
+  test("starts at zero when it should, and for percent ends at 100", () => {
+    expect(yRange([lineOf([0, 5], [40, 60])], WINDOW, { ...Y, fromZero: true }).min).toBe(0);
+    expect(yRange([lineOf([0, 5], [0.4, 0.6])], WINDOW, { ...Y, percent: true })).toMatchObject({
+      min: 0,
+      max: 1,
+    });
+  });
+
+  test("counts what lies outside when outliers are clipped", () => {
+    const x = Array.from({ length: 200 }, (_, at) => at / 20);
+    const values = x.map((_, at) => (at === 50 ? 1e6 : at % 10));
+    const clipped = yRange([lineOf(x, values)], WINDOW, { ...Y, clip: true });
+    expect(clipped.above).toBe(1);
+    expect(clipped.max).toBeLessThan(20);
+    expect(yRange([lineOf(x, values)], WINDOW, Y)).toMatchObject({ above: 0 });
+  });
+
+  test("of a logarithm leaves out what has none, and can say how many", () => {
+    const line = lineOf([0, 1, 2], [-1, 0, 10]);
+    const { min, max } = yRange([line], WINDOW, { ...Y, log: true });
+    expect(min).toBeGreaterThan(0);
+    expect(max).toBeGreaterThan(10);
+    expect(nonPositive(line, WINDOW)).toBe(2);
+  });
+
+  test("of a constant lies around it, of zero above it", () => {
+    const flat = yRange([lineOf([0, 1], [7, 7])], WINDOW, Y);
+    expect([flat.min, flat.max].map((value) => value.toFixed(1))).toEqual(["6.3", "7.7"]);
+    expect(yRange([lineOf([0, 1], [0, 0])], WINDOW, Y)).toMatchObject({ min: 0, max: 1 });
+    expect(yRange([lineOf([0, 1], [7, 7])], WINDOW, { ...Y, fromZero: true }).min).toBe(0);
+  });
+
+  test("of nothing, and of a constant, still has a height", () => {
+    for (const lines of [[], [lineOf([0, 1], [5, 5])], [lineOf([0, 1], [0, 0])]]) {
+      const { min, max } = yRange(lines, WINDOW, Y);
+      expect(max).toBeGreaterThan(min);
+    }
+  });
+});
+
+describe("a pile of phases", () => {
+  const lines = [
+    lineOf([0, 1, 2], [1, 2, 3], { group: "data" }),
+    lineOf([0, 2], [10, 30], { group: "forward" }),
+  ];
+
+  test("adds up from the bottom, and what is missing counts as nothing", () => {
+    const [data, forward] = pile(lines, false);
+    expect([...data!.top]).toEqual([1, 2, 3]);
+    expect([...forward!.bottom]).toEqual([1, 2, 3]);
+    expect([...forward!.top]).toEqual([11, 2, 33]);
+    expect(pileHeight([data!, forward!], { from: 0, to: 1 })).toBe(11);
+    expect(pileHeight([data!, forward!], { from: 0, to: 2 })).toBe(33);
+  });
+
+  test("in shares adds up to one", () => {
+    const top = pile(lines, true)[1]!.top;
+    top.forEach((value) => expect(value).toBeCloseTo(1));
+  });
+
+  test("says of each phase which part of the whole it is", () => {
+    const layers = pile(lines, false);
+    const readings = readingsAt(FRAME, lines, 0, null, layers);
+    expect(readings.map((one) => [one.group, one.share])).toEqual([
+      ["forward", 10 / 11],
+      ["data", 1 / 11],
+    ]);
+  });
+});
+
+describe("the crosshair", () => {
+  test("reads the nearest bucket of each line, highest value first", () => {
+    const lines = [
+      lineOf([0, 4, 8], [1, 2, 3], { group: "low" }),
+      lineOf([0, 4, 8], [50, 60, 70], { group: "high" }),
+    ];
+    const readings = readingsAt(FRAME, lines, 4.4, toY(FRAME, 5));
+    expect(readings.map((one) => [one.group, one.x, one.value])).toEqual([
+      ["high", 4, 60],
+      ["low", 4, 2],
+    ]);
+    expect(readings.reduce((best, one) => (one.distance < best.distance ? one : best)).group).toBe("low");
+  });
+
+  test("reads nothing of a line that is not there", () => {
+    expect(readingsAt(FRAME, [lineOf([0, 1], [1, 1])], 9, null)).toEqual([]);
+  });
+
+  test("reads the twelve nearest of many lines", () => {
+    const lines = Array.from({ length: 20 }, (_, at) => lineOf([5], [at * 5], { group: `g${at}` }));
+    const readings = readingsAt(FRAME, lines, 5, toY(FRAME, 95));
+    expect(readings).toHaveLength(MOST_READINGS);
+    expect(readings[0]!.value).toBe(95);
+  });
+
+  test("reads a value that is not finite as such", () => {
+    const [reading] = readingsAt(FRAME, [lineOf([5], [NaN])], 5, 20);
+    expect(reading).toMatchObject({ nonfinite: 1, count: 1 });
+  });
+});
+
+describe("labels at the ends of lines", () => {
+  test("are moved apart, keep their order and stay inside", () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.double({ min: 0, max: 200, noNaN: true }), { minLength: 1, maxLength: 6 }),
+        (places) => {
+          const labels = places.map((y, at) => ({ text: String(at), colour: "", y }));
+          const placed = spread(labels, 14, 0, 200);
+          for (let at = 1; at < placed.length; at += 1)
+            expect(placed[at]!.y - placed[at - 1]!.y).toBeGreaterThanOrEqual(13.999);
+          expect(placed[placed.length - 1]!.y).toBeLessThanOrEqual(200.001);
+        },
+      ),
+    );
+  });
+
+  test("stand beside the last value, not for what was superseded", () => {
+    const lines = [lineOf([0, 8], [10, 50]), lineOf([0, 3], [90, 90], { superseded: true, group: "old" })];
+    expect(endLabels(FRAME, lines).map((label) => label.y)).toEqual([toY(FRAME, 50)]);
+  });
+});
+
+describe("a picture", () => {
+  const settings: ChartSettings = {
+    run: "r",
+    runs: null,
+    keys: ["loss"],
+    per: "none",
+    secondAxis: [],
+    noSmoothing: [],
+    expanded: false,
+    kind: "line",
+    unit: "",
+    secondUnit: null,
+    percent: false,
+    fromZero: false,
+    height: 200,
+    compact: false,
+    logY: null,
+    share: false,
+    hidden: new Set(),
+    events: [],
+  };
+  const event = (step: number, kind: string) => ({
+    kind,
+    step,
+    time: step,
+    end_time: null,
+    rank: null,
+    label: "",
+    detail: "",
+  });
+  const chosen = { window: WINDOW, yFixed: null, group: null };
+
+  test("has a mark for each event in the window, and none of a kind that would hide the lines", () => {
+    const events = [
+      event(3, "alert"),
+      event(99, "alert"),
+      ...Array.from({ length: 40 }, (_, at) => event(at / 4, "epoch")),
+    ];
+    const { picture } = compose({ ...settings, events }, new ChartSync(), [lineOf([0, 10], [1, 2])], chosen);
+    expect(picture.marks).toEqual([{ x: 3, tone: "bad" }]);
+  });
+
+  test("has a second axis of its own reach", () => {
+    const lines = [lineOf([0, 10], [1, 2]), lineOf([0, 10], [1000, 2000], { scale: "y2" })];
+    const { picture } = compose({ ...settings, secondUnit: "" }, new ChartSync(), lines, chosen);
+    expect(picture.y.max).toBeLessThan(3);
+    expect(picture.y2!.max).toBeGreaterThan(2000);
+  });
+
+  test("of a pile starts at zero and is never logarithmic", () => {
+    const { picture, style } = compose(
+      { ...settings, kind: "stack" },
+      new ChartSync({ state: { logY: true } }),
+      [lineOf([0, 10], [1, 2])],
+      chosen,
+    );
+    expect([picture.y.min, style.logY]).toEqual([0, false]);
+  });
+
+  test("gives a window without width one", () => {
+    const { picture } = compose(settings, new ChartSync(), [lineOf([5], [1])], {
+      ...chosen,
+      window: { from: 5, to: 5 },
+    });
+    expect(picture.window.to).toBeGreaterThan(picture.window.from);
+  });
+
+  test("draws alerts louder than checkpoints", () => {
+    expect(["alert", "throttling", "checkpoint"].map(toneOf)).toEqual(["bad", "warn", "muted"]);
+  });
+});

@@ -1,0 +1,149 @@
+import { describe, expect, test } from "vitest";
+import { dragged, gripAt } from "../../src/chart/brush";
+import { cividis } from "../../src/chart/cividis";
+import { glyphOf, placeEvents } from "../../src/chart/event_marks";
+import { cellAt, heatScale } from "../../src/chart/heat";
+import { roundTicks } from "../../src/chart/scale_ticks";
+import { sparkPath } from "../../src/chart/spark_path";
+import { barAt, barText, layoutBars } from "../../src/chart/step_bars";
+import type { EventMark, Heatmap } from "../../src/data/types";
+
+const event = (kind: string, step: number, end: number | null = null): EventMark => ({
+  kind,
+  step,
+  time: step,
+  end_time: end,
+  rank: null,
+  label: "",
+  detail: "",
+});
+const place = ({ step, time }: { step: number | null; time: number | null }) => step ?? time;
+
+describe("the event lane", () => {
+  test("places events by their share of the window and leaves out what lies beyond it", () => {
+    const marks = placeEvents([event("alert", 5), event("alert", 50)], { from: 0, to: 10 }, place, 0.01);
+    expect(marks.map((mark) => mark.at)).toEqual([0.5]);
+  });
+
+  test("joins those of a kind that would lie over each other", () => {
+    const events = [event("checkpoint", 5), event("checkpoint", 5.05), event("alert", 5.02)];
+    const marks = placeEvents(events, { from: 0, to: 10 }, place, 0.02);
+    expect(marks.map((mark) => [mark.kind, mark.events.length])).toEqual([
+      ["checkpoint", 2],
+      ["alert", 1],
+    ]);
+  });
+
+  test("cuts a span at the edges of the window", () => {
+    const [span] = placeEvents([event("throttling", -5, 5)], { from: 0, to: 10 }, place, 0.02);
+    expect([span!.at, span!.end]).toEqual([0, 0.5]);
+  });
+
+  test("has nothing to place in a window without width", () => {
+    expect(placeEvents([event("alert", 5)], { from: 5, to: 5 }, place, 0.1)).toEqual([]);
+  });
+
+  test("draws each kind in its own way", () =>
+    expect(["alert", "checkpoint", "whatever"].map(glyphOf)).toEqual(["▲", "■", "●"]));
+});
+
+describe("the overview", () => {
+  const window = { from: 20, to: 60 };
+
+  test("knows what is under the pointer", () => {
+    expect([5, 20, 40, 61, 90].map((x) => gripAt(x, window, 100))).toEqual([
+      "new",
+      "from",
+      "move",
+      "to",
+      "new",
+    ]);
+    expect(gripAt(50, { from: 0, to: 100 }, 100)).toBe("new");
+    expect(gripAt(50, null, 100)).toBe("new");
+  });
+
+  test("moves the window within the whole", () => {
+    expect(dragged("move", window, 30, 40, 100)).toEqual({ from: 30, to: 70 });
+    expect(dragged("move", window, 30, 500, 100)).toEqual({ from: 60, to: 100 });
+    expect(dragged("new", window, 90, 70, 100)).toEqual({ from: 70, to: 90 });
+    expect(dragged("from", window, 20, 80, 100)).toEqual({ from: 59, to: 60 });
+    expect(dragged("to", window, 60, 400, 100)).toEqual({ from: 20, to: 100 });
+  });
+});
+
+describe("a heatmap", () => {
+  const heatmap: Heatmap = {
+    key: "step_seconds",
+    unit: "seconds",
+    ranks: [0, 1],
+    hosts: ["a", "b"],
+    starts: [0, 10, 20, 30],
+    width: 10,
+    values: [
+      [1, 2, null, 4],
+      [1, 2, 3, 4],
+    ],
+    late: null,
+  };
+
+  test("is not darkened by one slow step", () => {
+    const row = Array.from({ length: 1000 }, () => 1 as number | null);
+    row[5] = 1000;
+    expect(heatScale([row, row.map(() => 2)]).high).toBe(2);
+  });
+
+  test("has a scale even where all values are the same, or none is there", () => {
+    expect(heatScale([[3, 3]])).toEqual({ low: 3, high: 6 });
+    expect(heatScale([[null]])).toEqual({ low: 0, high: 1 });
+  });
+
+  test("knows the cell under the pointer", () => {
+    expect(cellAt(heatmap, 55, 15, 100, 20)).toEqual({ rank: 1, column: 2 });
+    expect(cellAt(heatmap, 101, 15, 100, 20)).toBeNull();
+  });
+
+  test("goes from dark to light", () => {
+    const brightness = [0, 0.25, 0.5, 0.75, 1].map((at) =>
+      cividis(at).reduce((sum, channel) => sum + channel, 0),
+    );
+    expect(brightness).toEqual([...brightness].sort((one, other) => one - other));
+    expect(cividis(-3)).toEqual(cividis(0));
+  });
+});
+
+describe("the bars of steps", () => {
+  const bars = [1, 2, 3, 4].map((step) => ({
+    step,
+    time: 0,
+    seconds: step,
+    phases: { data: step / 2, forward: step / 2 },
+    marks: step === 4 ? ["checkpoint"] : [],
+  }));
+
+  test("are found under the pointer", () => {
+    const layout = layoutBars(bars, 462, 200, false);
+    expect(layout.barWidth).toBe(100);
+    expect([60, 170, 461].map((x) => barAt(layout, 4, x))).toEqual([0, 1, -1]);
+    expect(layoutBars(bars, 462, 200, true).most).toBe(1);
+  });
+
+  test("say what they are made of", () => {
+    expect(barText(bars[3]!, ["data", "forward"])).toBe("Step 4: 4 s (data 2 s, forward 2 s) · checkpoint");
+  });
+});
+
+describe("a small line", () => {
+  test("keeps gaps, and shows a lonely point as a dot", () => {
+    expect(sparkPath([0, 1, null, 1], 10, 10, 0)).toBe("M0 10L3.33 0M10 0h.01");
+    expect(sparkPath([null, NaN], 10, 10)).toBe("");
+    expect(sparkPath([5, 5], 10, 10, 0)).toBe("M0 5L10 5");
+  });
+});
+
+describe("round ticks", () => {
+  test("lie within the range", () => {
+    expect(roundTicks(0, 0.55, 4)).toEqual([0, 0.2, 0.4]);
+    expect(roundTicks(0.15, 0.55, 5)).toEqual([0.2, 0.3, 0.4, 0.5]);
+    expect(roundTicks(3, 3)).toEqual([3]);
+  });
+});

@@ -1,0 +1,27 @@
+// Builds the page into the Python package: hashed assets, relative addresses, nothing inline.
+import { fileURLToPath } from "node:url";
+import { svelte } from "@sveltejs/vite-plugin-svelte";
+import { defineConfig } from "vitest/config";
+import { licences } from "./plugins/licences.ts";
+import { noAddresses } from "./plugins/no_addresses.ts";
+import { tidy } from "./plugins/tidy.ts";
+
+export default defineConfig({
+  base: "./",
+  plugins: [svelte(), noAddresses(), licences(), tidy()],
+  build: {
+    outDir: fileURLToPath(new URL("../src/stepscope/web/page", import.meta.url)),
+    emptyOutDir: false,
+    target: "es2022",
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    cssCodeSplit: false,
+    reportCompressedSize: true,
+  },
+  server: {
+    port: 5173,
+    strictPort: false,
+    proxy: { "/api": { target: "http://127.0.0.1:8787", changeOrigin: false } },
+  },
+  test: { include: ["tests/**/*.test.ts"], setupFiles: ["tests/setup.ts"], environment: "node" },
+});
