@@ -11,9 +11,11 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 import stepscope
+from stepscope.launcher.demo import SLOW_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +26,7 @@ WITHOUT_TORCH = (
     "import sys; sys.modules['torch'] = None; from stepscope.cli.main import main; sys.exit(main())"
 )
 KEYS = {"loss", "accuracy", "learning_rate", "samples_per_second", "epoch", "step_seconds"}
+CHECKPOINT = "phase/checkpoint_seconds"
 PHASES = {f"phase/{name}_seconds" for name in ("data", "forward", "backward", "optimizer")}
 
 
@@ -70,9 +73,22 @@ def test_a_small_model_is_trained_and_the_summary_is_what_the_store_has(tmp_path
     loss = run.series("loss")
     assert loss.steps.tolist() == list(range(300))
     assert loss.values[-20:].mean() < 0.3 * loss.values[:20].mean()
-    assert {series.key for series in run.keys()} == KEYS | PHASES
+    assert {series.key for series in run.keys()} == KEYS | PHASES | {CHECKPOINT}
     assert run.series("learning_rate").values.argmax() == 15
     assert [event.step for event in run.events("epoch")] == [99, 199, 299]
+
+
+def test_its_loader_is_slow_until_half_way_and_checkpoints_are_written(tmp_path: Path) -> None:
+    done = demo("--steps", "80", "--exit")
+    assert done.returncode == 0, done.stderr
+    run = the_run(tmp_path / ".stepscope")
+    waited = run.series("phase/data_seconds").values
+    assert waited[:40].min() >= SLOW_S
+    assert np.median(waited[41:]) < SLOW_S / 2
+    assert [event.step for event in run.events("loader_mended")] == [40]
+    assert [event.step for event in run.events("checkpoint")] == [19, 39, 59, 79]
+    assert (tmp_path / ".stepscope" / "demo_checkpoint").stat().st_size > 10_000
+    assert run.events("total_steps")[0].fields["value"] == 80
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
@@ -81,7 +97,7 @@ def test_torch_trains_the_same_model_where_it_is_installed(tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     assert "with torch" in done.stderr
     run = the_run(tmp_path / ".stepscope")
-    assert {series.key for series in run.keys()} == KEYS | PHASES
+    assert {series.key for series in run.keys()} == KEYS | PHASES | {CHECKPOINT}
     assert run.series("loss").values[-1] < run.series("loss").values[0]
 
 

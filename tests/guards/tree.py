@@ -22,7 +22,10 @@ ROOMS = [
     "exporters",
     "alerts",
     "channels",
+    "analysis",
+    "detectors",
     "views",
+    "web",
 ]
 ROOMS += ["profiling", "launcher", "cli"]
 

@@ -24,16 +24,19 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 PHASES = ("data", "forward", "backward", "optimizer")
 REDRAW_S = 0.1
+STEPS, LIVE_STEPS = 500, 6000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares how long to train, and where to keep it."""
-    parser.add_argument("--steps", type=_count, default=500, metavar="N", help="steps to train (500)")
+    parser.add_argument(
+        "--steps", type=_count, metavar="N", help="steps to train (500; 6000 where the page is opened)"
+    )
     parser.add_argument("--simulate", action="store_true", help="invent a run instead of training")
     parser.add_argument(
         "--simulate_steps", "--simulate-steps", type=_count, metavar="N", help="steps to invent"
     )
-    parser.add_argument("--exit", action="store_true", help="end without waiting for Enter")
+    parser.add_argument("--exit", action="store_true", help="serve no page and end without waiting for Enter")
     parser.add_argument(
         "--store", metavar="DIR", help="store folder (default: STEPSCOPE_DIR, else .stepscope)"
     )
@@ -41,14 +44,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Records a run and prints what became of it."""
+    from stepscope.launcher.demo import RULE  # lazy: numpy is no part of a command's help
+
+    is_live = sys.stdin.isatty() and not options.exit
+    options.steps = options.steps or (LIVE_STEPS if is_live else STEPS)
     name = identify(settings_for().run, "", script="demo").name
-    monitor = TrainingMonitor(run=name, directory=options.store)
+    settings = {"alerts": {"rules": [RULE]}, "dashboard": {"enabled": is_live}}
+    monitor = TrainingMonitor(settings, run=name, directory=options.store)
     segment = monitor.identity.segment
     emit([f"run      {name}", f"folder   {monitor.directory}"])
     sys.stdout.flush()
     code = FINE
     try:
         with monitor:
+            if is_live:
+                emit([f"page     {monitor.url or 'none: it could not be served'}"])
+                sys.stdout.flush()
             _work(monitor, options)
     except KeyboardInterrupt:
         code = INTERRUPTED
@@ -56,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     emit(_summary(store.run(monitor.run_id), segment))
     emit(_next_commands(name, options.store))
     store.close()
-    if sys.stdin.isatty() and not options.exit and code == FINE:
+    if is_live and code == FINE:
         input("Press Enter to end. ")
     return code
 

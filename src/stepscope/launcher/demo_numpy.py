@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float32]
@@ -54,3 +56,8 @@ class NumpyModel:
         """Takes a step of gradient descent."""
         for values, gradient in zip(self._weights + self._biases, self._gradients, strict=True):
             np.subtract(values, np.float32(learning_rate) * gradient, out=values)
+
+    def save(self, path: Path) -> None:
+        """Writes a checkpoint."""
+        with path.open("wb") as file:
+            np.savez(file, *self._weights, *self._biases)

@@ -20,6 +20,7 @@ SLOW_BATCH_EVERY = 50
 def simulate(monitor: TrainingMonitor, steps: int, told: Progress, seed: int = 0) -> None:
     """Records so many steps that never happened; the same ones for the same seed."""
     dice = random.Random(seed)  # noqa: S311 - nothing here is secret
+    monitor.event("total_steps", value=steps)
     for step in range(steps):
         seconds = {name: usual * dice.lognormvariate(0, 0.1) for name, usual in USUAL_S.items()}
         if step % SLOW_BATCH_EVERY == SLOW_BATCH_EVERY - 1:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -45,3 +47,7 @@ class TorchModel:
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate
         self._optimizer.step()
+
+    def save(self, path: Path) -> None:
+        """Writes a checkpoint."""
+        self._torch.save(self._model.state_dict(), path)
