@@ -18,9 +18,13 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator:
-    """One browser for all tests; each test has a profile of its own."""
+    """One browser for all tests here; each test has a profile of its own.
+
+    It brings an event loop that runs until it is closed. Tests elsewhere have loops of their own, so all of
+    these are a group that one worker runs by itself.
+    """
     if CHROMIUM is None:
         pytest.skip("there is no chromium; apt install chromium")
     if not (resources.files("stepscope.web") / "page" / "index.html").is_file():
@@ -31,7 +35,7 @@ def browser() -> Iterator:
         browser.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def example(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExampleStore]:
     """A store that all tests look at and none changes for good."""
     store = ExampleStore(tmp_path_factory.mktemp("example") / "store").fill()
@@ -39,7 +43,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExampleStore]:
     store.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def served(example: ExampleStore) -> Iterator[Served]:
     """A server of that store."""
     server = Served(example.folder)
@@ -105,7 +109,7 @@ def open_page(browser) -> Iterator[Callable]:
         visitor.expect(allowed)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def visitors(browser, served) -> Iterator[Callable]:
     """Profiles that tests share, by theme and size: for tests that look and change nothing."""
     known: dict[tuple[str, bool], Visitor] = {}

@@ -21,6 +21,8 @@ RANKS = 8
 STEPS = 3_000
 STEP_S = 0.2
 LIVE, CRASHED, FINISHED = "resnet50-bf16-live", "resnet50-large-batch", "resnet50-baseline"
+PLAIN, BEGUN = "nothing-special", "just-begun"
+"""A run that failed at once, to write notes at, and one that has not made a step."""
 PHASES = {
     "data": 0.085,
     "transfer": 0.006,
@@ -57,6 +59,7 @@ class ExampleStore:
         self.now_ns = time.time_ns() if now_ns is None else now_ns
         self.store = SqliteStore(folder / "store.sqlite")
         self.rng = np.random.default_rng(7)
+        self.next_step = STEPS
 
     def fill(self) -> ExampleStore:
         """Writes all trainings; gives itself."""
@@ -66,6 +69,8 @@ class ExampleStore:
         self.training(CRASHED, begun_ns - 7_200 * NS, "crashed", reason=reason, batch_size=512)
         self.training(LIVE, begun_ns, "running")
         self._trouble(begun_ns)
+        self.processes(PLAIN, begun_ns - 100 * NS, begun_ns, "failed", ranks=1)
+        self.processes(BEGUN, self.now_ns, self.now_ns, "running", ranks=1)
         return self
 
     def training(self, name, begun_ns, status, reason="", batch_size=256, slow_data_from=STEPS // 2) -> None:
@@ -128,10 +133,13 @@ class ExampleStore:
                 times = begun_ns + np.arange(5) * NS
                 self.store.append(Source(name, "s1", 0, HOST), ["loss"], np.arange(5), times, values)
 
-    def log_live(self, step: int, **values: float) -> None:
-        """One more row of the training that runs, now."""
-        columns = {key.replace("__", "/"): np.array([value]) for key, value in values.items()}
+    def go_on(self, **values: float) -> int:
+        """One more step of the training that runs, now, as the agent would store it; gives the step."""
+        step, self.next_step = self.next_step, self.next_step + 1
+        columns = {key: np.array([value]) for key, value in {"step_seconds": STEP_S, **values}.items()}
         self.append(Source(LIVE, "s1", 0, HOST), columns, [step], [time.time_ns()])
+        self.processes(LIVE, self.now_ns - int(STEPS * STEP_S) * NS, time.time_ns(), "running")
+        return step
 
     def close(self) -> None:
         """Lets go of the store."""

@@ -7,6 +7,8 @@ import pytest
 from tests.browser.example_store import LIVE
 from tests.browser.looking import ROUTES, is_drawn, is_settled
 
+pytestmark = pytest.mark.xdist_group("browser")
+
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install axe-playwright-python")
 
 GRAVE = ("serious", "critical")

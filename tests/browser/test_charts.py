@@ -8,6 +8,8 @@ from stepscope.schema.series import Selection
 from tests.browser.example_store import LIVE, STEPS
 from tests.browser.looking import drag, is_drawn, lines, plot_box, window_of
 
+pytestmark = pytest.mark.xdist_group("browser")
+
 
 @pytest.fixture
 def metrics(look):

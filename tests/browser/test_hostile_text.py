@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import urllib.request
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +17,8 @@ from stepscope.store.base import OpenAlert
 from tests.browser.example_store import HOST, NS, ExampleStore, waiting_for_data
 from tests.browser.looking import is_settled
 from tests.browser.serving import Served
+
+pytestmark = pytest.mark.xdist_group("browser")
 
 MARKUP = [
     "<script>{0}</script>",
@@ -162,3 +166,12 @@ def test_hostile_text_in_the_address_stays_text(hostile, open_page):
     page.goto(f"{hostile.base}/run/run-0?x=%22%3E%3Cscript%3Ewindow.owned=1%3C/script%3E&from=a&to=%3Csvg%3E")
     page.get_by_test_id("verdict").wait_for()
     assert page.evaluate("window.owned") is None
+
+
+def test_no_source_of_the_page_draws_markup_from_text():
+    sources = Path(__file__).parents[2] / "ui" / "src"
+    written = re.compile(
+        r"\{@html|innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function\("
+    )
+    found = [path.name for path in sources.rglob("*.*") if written.search(path.read_text(encoding="utf-8"))]
+    assert found == []

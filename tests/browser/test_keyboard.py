@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.browser.example_store import LIVE, ExampleStore
+from tests.browser.example_store import LIVE, PLAIN
 from tests.browser.looking import is_drawn
+
+pytestmark = pytest.mark.xdist_group("browser")
 
 
 @pytest.fixture
@@ -119,13 +121,13 @@ def test_keys_that_were_turned_off_do_nothing(served, open_page):
     assert page.get_by_role("dialog").count() == 0
 
 
-def test_a_note_is_written_with_n(tmp_path, serve, open_page):
-    store = ExampleStore(tmp_path / "noted")
-    store.light_runs(1)
-    page = open_page(serve(store.folder), "/run/sweep-0000")
+def test_a_note_is_written_with_n(look):
+    page = look(f"/run/{PLAIN}")
     page.get_by_test_id("run-header").wait_for()
     page.locator("body").press("n")
     page.get_by_label("Text of the note").fill("lowered the learning rate")
     page.get_by_role("button", name="Keep note").click()
     page.get_by_text("Note kept").wait_for()
-    store.close()
+    page.get_by_role("heading", name="Notes").wait_for()
+    page.get_by_role("button", name="Delete this note").click()
+    page.get_by_role("heading", name="Notes").wait_for(state="detached")

@@ -7,6 +7,8 @@ import pytest
 from tests.browser.example_store import CRASHED, FINISHED, LIVE, ExampleStore
 from tests.browser.looking import ROUTES, is_drawn
 
+pytestmark = pytest.mark.xdist_group("browser")
+
 SAID = {
     "home": "Running now",
     "runs": LIVE,

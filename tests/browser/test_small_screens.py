@@ -7,6 +7,8 @@ import pytest
 from tests.browser.example_store import LIVE
 from tests.browser.looking import ROUTES, is_drawn, is_settled
 
+pytestmark = pytest.mark.xdist_group("browser")
+
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_no_page_is_wider_than_the_phone(look, route):

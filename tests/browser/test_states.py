@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tests.browser.example_store import LIVE, ExampleStore
+import pytest
+
+from tests.browser.example_store import BEGUN, LIVE, ExampleStore
+
+pytestmark = pytest.mark.xdist_group("browser")
 
 
 def test_a_new_store_shows_how_to_make_a_first_run(tmp_path, serve, open_page):
@@ -19,12 +23,9 @@ def test_a_new_store_shows_how_to_make_a_first_run(tmp_path, serve, open_page):
     store.close()
 
 
-def test_a_run_without_steps_says_that_it_waits(tmp_path, serve, open_page):
-    store = ExampleStore(tmp_path / "waiting")
-    store.processes("begun", store.now_ns, store.now_ns, "running", ranks=1)
-    page = open_page(serve(store.folder), "/run/begun")
+def test_a_run_without_steps_says_that_it_waits(look):
+    page = look(f"/run/{BEGUN}")
     page.get_by_role("heading", name="Connected, waiting for the first step").wait_for()
-    store.close()
 
 
 def test_a_server_that_is_read_only_offers_no_changes(tmp_path, serve, open_page):

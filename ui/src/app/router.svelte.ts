@@ -12,7 +12,7 @@ class Place {
   query = $state.raw(new URLSearchParams(location.search));
 
   /** The parts of the path, decoded: `/run/a%20b/steps` is `["run", "a b", "steps"]`. */
-  parts = $derived(this.path.split("/").filter(Boolean).map(decoded));
+  parts = $derived(partsOf(this.path));
 
   read(): void {
     this.path = pathOf(location);
@@ -22,6 +22,15 @@ class Place {
 
 /** Where the page is. */
 export const place = new Place();
+
+function partsOf(path: string): string[] {
+  return path.split("/").filter(Boolean).map(decoded);
+}
+
+/** Whether the address is that of a run, whatever of it has been drawn by now. */
+export function isAtRun(id: string): boolean {
+  return partsOf(pathOf(location))[1] === id;
+}
 
 function decoded(part: string): string {
   try {

@@ -7,6 +7,7 @@ import type { Frame } from "./frame";
 import type { Line } from "./lines";
 import { paintLines, paintMarks, type Emphasis } from "./paint";
 import { labelRoom, paintLabels } from "./paint_labels";
+import { logTicks } from "./scale_ticks";
 import { paintPile, type Layer } from "./stack";
 import type { Range } from "./sync";
 import { theme } from "./theme";
@@ -42,6 +43,9 @@ const LEFT = 54;
 const WHOLE_STEPS = Array.from({ length: 16 }, (_, power) =>
   [1, 2, 5].map((digit) => digit * 10 ** power),
 ).flat();
+
+/** uPlot's own search for these does not end where a range begins between two powers of ten. */
+const logSplits: uPlot.Axis.Splits = (_self, _axis, low, high) => logTicks(low, high);
 
 export class Plot {
   private readonly chart: uPlot;
@@ -172,6 +176,7 @@ export class Plot {
       size: clock ? 34 : 22,
       space: compact ? 70 : 90,
       lineGap: 1.2,
+      splits: logX ? logSplits : undefined,
       incrs: clock
         ? tickDistances("clock")
         : seconds
@@ -198,6 +203,7 @@ export class Plot {
         ),
       space: this.style.compact ? 26 : 34,
       incrs: tickDistances(unit),
+      splits: log ? logSplits : undefined,
       values: (_self, splits) => (log ? logTicksOf(splits, unit) : ticksOf(splits, unit)),
       ...more,
       grid: { ...look.grid, ...more.grid },

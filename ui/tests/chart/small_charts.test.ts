@@ -3,7 +3,7 @@ import { dragged, gripAt } from "../../src/chart/brush";
 import { cividis } from "../../src/chart/cividis";
 import { glyphOf, placeEvents } from "../../src/chart/event_marks";
 import { cellAt, heatScale } from "../../src/chart/heat";
-import { roundTicks } from "../../src/chart/scale_ticks";
+import { logTicks, roundTicks } from "../../src/chart/scale_ticks";
 import { sparkPath } from "../../src/chart/spark_path";
 import { barAt, barText, layoutBars } from "../../src/chart/step_bars";
 import type { EventMark, Heatmap } from "../../src/data/types";
@@ -144,6 +144,22 @@ describe("round ticks", () => {
   test("lie within the range", () => {
     expect(roundTicks(0, 0.55, 4)).toEqual([0, 0.2, 0.4]);
     expect(roundTicks(0.15, 0.55, 5)).toEqual([0.2, 0.3, 0.4, 0.5]);
+    expect(roundTicks(0.1, 0.1 + 1e-17, 5)).toEqual([0.1]);
+    expect(roundTicks(1e300, 1e300 + 1e284, 5)).toHaveLength(1);
     expect(roundTicks(3, 3)).toEqual([3]);
+  });
+});
+
+describe("ticks of a logarithmic axis", () => {
+  test("are powers of ten, with those between where there are few", () => {
+    expect(logTicks(0.00098, 1.297)).toEqual([0.001, 0.01, 0.1, 1]);
+    expect(logTicks(0.3, 4)).toEqual([0.5, 1, 2]);
+    expect(logTicks(1e-20, 1e20).length).toBeLessThan(10);
+  });
+
+  test("are none where there is no such axis", () => {
+    expect(logTicks(0, 1)).toEqual([]);
+    expect(logTicks(-1, 1)).toEqual([]);
+    expect(logTicks(1, Infinity)).toEqual([]);
   });
 });

@@ -5,7 +5,7 @@ import { announcements } from "../../app/announce.svelte";
 import { live } from "../../app/live.svelte";
 import { prefer, preferences } from "../../app/preferences.svelte";
 import { Resource } from "../../app/resource.svelte";
-import { place, setQuery } from "../../app/router.svelte";
+import { isAtRun, place, setQuery } from "../../app/router.svelte";
 import { ChartSync, type SyncState } from "../../chart";
 import { api, type AxisName, type Catalogue, type RunHead, type RunRow } from "../../data";
 import { number } from "../../format";
@@ -84,7 +84,7 @@ export class RunView {
   /** A change of the charts goes into the address, as long as that is still the run's. */
   #changed(state: SyncState): void {
     this.settings = state;
-    untrack(() => place.parts[1] === this.id && setQuery(queryOf(state)));
+    if (isAtRun(this.id)) untrack(() => setQuery(queryOf(state)));
   }
 
   /** A change of the address, by the back button or a link, goes into the charts. */
