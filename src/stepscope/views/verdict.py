@@ -82,7 +82,7 @@ def _trouble(known: Known) -> Verdict | None:
         return _said("machine", "A machine is watched; nothing is trained here.", "unknown")
     if known.status in ("crashed", "failed"):
         why = f": {clean(known.reason, 300)}" if known.reason else "."
-        return _said(f"status.{known.status}", f"The run {known.status}{why}", "unknown")
+        return _said(f"status.{known.status}", f"The run {known.status}{why}", "critical")
     if known.nonfinite_losses:
         many = f"{known.nonfinite_losses:,} of its losses are" if known.nonfinite_losses > 1 else "A loss is"
         return _said("loss.nonfinite", f"{many} not finite.", "unknown")

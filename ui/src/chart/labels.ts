@@ -15,6 +15,13 @@ export function keyLabels(keys: readonly string[]): string[] {
   return (unique ? short : [...keys]).map((key) => key.replaceAll("_", " "));
 }
 
+const deviceNames = new Map<string, string>();
+
+/** Makes known what people call devices: `gpu 3` says more than an identifier. */
+export function nameDevices(places: Iterable<{ device: string; device_name: string }>): void {
+  for (const { device, device_name } of places) if (device && device_name) deviceNames.set(device, device_name);
+}
+
 /** Where a line was measured, as far as it differs within the chart. */
 export function placeLabel(
   owner: Owner,
@@ -25,6 +32,7 @@ export function placeLabel(
   const severalHosts = new Set(all.map((one) => one.host)).size > 1;
   const host = severalHosts && owner.host ? owner.host : "";
   if (per === "host") return owner.host;
-  if (per === "device" && owner.device) return [host, owner.device].filter(Boolean).join(" ");
-  return owner.rank === null ? host || owner.device : `rank ${owner.rank}`;
+  const device = deviceNames.get(owner.device) ?? owner.device;
+  if (per === "device" && device) return [host, device].filter(Boolean).join(" ");
+  return owner.rank === null ? host || device : `rank ${owner.rank}`;
 }

@@ -6,7 +6,7 @@ import { live } from "../../app/live.svelte";
 import { prefer, preferences } from "../../app/preferences.svelte";
 import { Resource } from "../../app/resource.svelte";
 import { isAtRun, place, setQuery } from "../../app/router.svelte";
-import { ChartSync, type SyncState } from "../../chart";
+import { ChartSync, nameDevices, type SyncState } from "../../chart";
 import { api, type AxisName, type Catalogue, type RunHead, type RunRow } from "../../data";
 import { number } from "../../format";
 
@@ -45,6 +45,10 @@ export class RunView {
       untrack(() => this.#follow(asked));
     });
     $effect(() => {
+      const data = this.catalogue.data;
+      if (data) untrack(() => this.#name(data));
+    });
+    $effect(() => {
       const data = this.head.data;
       if (!data) return;
       untrack(() => {
@@ -53,6 +57,12 @@ export class RunView {
         this.sync.set({});
       });
     });
+  }
+
+  /** Charts call devices what the run calls them. */
+  #name(data: Catalogue): void {
+    nameDevices(data.keys.flatMap((info) => info.places));
+    this.sync.set({});
   }
 
   #begin(): () => void {
