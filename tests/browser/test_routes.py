@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from tests.browser.example_store import CRASHED, FINISHED, LIVE, ExampleStore
+from stepscope.schema.series import Source
+from tests.browser.example_store import CRASHED, FINISHED, LIVE, NS, ExampleStore
 from tests.browser.looking import ROUTES, is_drawn
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -89,3 +91,25 @@ def test_a_finished_run_is_summed_up(look):
     text = page.get_by_test_id("ended").inner_text()
     assert "Duration" in text
     assert "Best" in text
+
+
+def test_the_hosts_of_a_run_are_shown_side_by_side(tmp_path, serve, open_page):
+    store = ExampleStore(tmp_path / "nodes")
+    begun_ns = store.now_ns - 60 * NS
+    store.processes("two-nodes", begun_ns, store.now_ns, "running")
+    for host, busy in (("node-a", 0.25), ("node-b", 0.75)):
+        columns = {"cpu/utilization_ratio": np.full(60, busy), "memory/total_bytes": np.full(60, 2.0**38)}
+        source = Source("two-nodes", "s1", None, host, "", "seconds")
+        store.append(source, columns, np.zeros(60), begun_ns + np.arange(60) * NS)
+    page = open_page(serve(store.folder))
+    for host in ("node-a", "node-b"):
+        page.get_by_role("heading", name=host).wait_for()
+    page.get_by_role("link", name="two-nodes").first.click()
+    page.get_by_role("link", name="System").click()
+    page.wait_for_function(
+        """() => [...(window.__stepscope?.charts.values() ?? [])].some(chart => {
+             const hosts = chart.series().map(line => line.label).join(" ");
+             return hosts.includes("node-a") && hosts.includes("node-b");
+           })"""
+    )
+    store.close()

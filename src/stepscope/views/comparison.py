@@ -12,11 +12,12 @@ from stepscope.views.compared_figures import PRESETS, FigureRow, figure_rows
 from stepscope.views.marks import NoMarks
 from stepscope.views.run_rows import known_of, run_row
 from stepscope.views.scene import Scene
-from stepscope.views.verdict import Verdict, verdict_of
+from stepscope.views.verdict import verdict_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stepscope.analysis.verdict import Verdict
     from stepscope.reading import Run
     from stepscope.views.marks import Marks
     from stepscope.views.run_rows import KeptFigures, RunRow

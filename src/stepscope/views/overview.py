@@ -16,11 +16,12 @@ from stepscope.views.phases import phases_of
 from stepscope.views.run_rows import known_of
 from stepscope.views.scene import Scene
 from stepscope.views.tiles import tiles_of
-from stepscope.views.verdict import Verdict, verdict_of
+from stepscope.views.verdict import verdict_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from stepscope.analysis.verdict import Verdict
     from stepscope.reading import Run
     from stepscope.views.alert_rows import AlertRow
     from stepscope.views.charts import ChartSpec
@@ -91,7 +92,7 @@ def _verdict(run: Run, marks: Marks, scene: Scene) -> Verdict:
     fresh = run.diagnose().verdict
     if fresh.severity != "ok":
         # While a run goes on, what is new has to be seen twice before it is told: the agent sees to that.
-        return verdict if scene.is_live else Verdict(**vars(fresh))
+        return verdict if scene.is_live else fresh
     pace = fresh.headline.removeprefix("Healthy: ")
     return replace(
         verdict, headline=f"No problem was found: {pace}", confidence=fresh.confidence, steps=fresh.steps

@@ -10,11 +10,12 @@ from stepscope.schema.run import LIVE
 from stepscope.views.pace import seconds_of
 from stepscope.views.plain import clean
 from stepscope.views.run_figures import figures_of
-from stepscope.views.verdict import Known, Verdict, verdict_of
+from stepscope.views.verdict import Known, verdict_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from stepscope.analysis.verdict import Verdict
     from stepscope.reading import Run, Runs
     from stepscope.views.marks import Marks
     from stepscope.views.plain import Scalar

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from stepscope.analysis.verdict import Verdict
 from stepscope.schema.finding import SEVERITIES
 from stepscope.views.plain import clean, finite
 from stepscope.views.wording import percent
@@ -18,21 +19,6 @@ FEWEST_STEPS = 20
 
 MUCH_WAIT = 0.2
 """A share of step time spent waiting for data that nobody would call fine."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """How a run fares, in a sentence."""
-
-    id: str
-    headline: str
-    severity: str
-    """That of the finding, or `ok`, or `unknown`."""
-    confidence: float | None
-    steps: tuple[int, int] | None
-    """The first and the last step it is about."""
-    tries: tuple[str, ...]
-    """Short words for what to try."""
 
 
 @dataclass(frozen=True)
