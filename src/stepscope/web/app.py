@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 import stepscope
+from stepscope.errors import StepscopeError
 from stepscope.web import (
     routes_alerts,
     routes_marks,
@@ -69,7 +70,11 @@ def create_app(options: ServerOptions, site: Site | None = None) -> Gate:
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(Intake(options.folder).run()), asyncio.create_task(site.feed.run())]
+        tasks = [
+            asyncio.create_task(Intake(options.folder).run()),
+            asyncio.create_task(site.feed.run()),
+            asyncio.create_task(asyncio.to_thread(_look_ahead, site)),
+        ]
         try:
             yield
         finally:
@@ -97,6 +102,12 @@ def create_app(options: ServerOptions, site: Site | None = None) -> Gate:
     # Made when first asked for, and then kept; FastAPI has it replaced in this way.
     app.openapi = functools.cache(lambda: _described(app))  # type: ignore[method-assign]
     return Gate(app, options)
+
+
+def _look_ahead(site: Site) -> None:
+    """Works out the list of runs before anybody asks: of a thousand, most have ended and stay as they are."""
+    with contextlib.suppress(StepscopeError), site.shelf.open() as opened:
+        site.rows(opened)
 
 
 def _described(app: FastAPI) -> dict[str, Any]:
