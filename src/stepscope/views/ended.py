@@ -60,7 +60,8 @@ def ended_of(scene: Scene, settings: Energy) -> Ended | None:
         exception=clean(run.reason, MOST_EXCEPTION) if went_wrong and run.reason else None,
         log_lines=tuple(line.text for line in console.lines),
         duration_s=took,
-        energy_kwh=finite(energy.total.value),
+        # Nothing at all is used by no run: it was not measured.
+        energy_kwh=finite(energy.total.value) or None,
         cost=_cost(energy),
         best=best_of(scene),
         changed=changes_before_end(scene) if went_wrong else (),
