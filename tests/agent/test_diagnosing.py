@@ -156,10 +156,20 @@ def test_a_look_that_takes_long_is_taken_less_often(bench, monkeypatch) -> None:
     monkeypatch.setattr(
         Diagnostician, "diagnose", lambda *_: looks.append(one.now) or Diagnostician({}).examine(None)
     )
-    one.took = 0.09  # 45 s are five hundred times as long
+    one.took = 0.0225  # 45 s are two thousand times as long
     for _ in range(12):
         one.log(0.0, steps=10)
     assert looks == [10.0, 60.0, 110.0]
+
+
+def test_a_finding_that_is_not_certain_is_looked_at_again_soon(bench) -> None:
+    one = bench()
+    one.took = 0.0225
+    opened = []
+    for _ in range(4):
+        one.log(0.01)
+        opened.append(one.open)
+    assert opened == [[], [], WAIT, WAIT], "After 20 s it would be too soon, after 60 s too late."
 
 
 def test_the_store_is_written_only_when_something_has_changed(bench, monkeypatch) -> None:

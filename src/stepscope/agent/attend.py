@@ -129,7 +129,7 @@ def main() -> int:
     told = json.load(sys.stdin)
     os.nice(5)
     # The samplers keep to their schedule only if a longer piece of work lets them in between.
-    sys.setswitchinterval(0.001)
+    sys.setswitchinterval(0.002)
     deadline = time.monotonic() + STAND_FOR_S
     while True:
         try:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("stepscope.agent")
 
 EVERY_S = 10.0
-"""How often a run that goes on is looked at."""
+"""A run is first looked at after this time, and again while it is not certain how a finding stands."""
 
-MOST_SHARE = 0.002
+MOST_SHARE, MOST_SHARE_UNSURE = 0.0005, 0.002
 """The share of the agent's time that looking may take: what costs more is done less often."""
 
 RAISE_AFTER = 2
@@ -62,6 +62,11 @@ class _Watched:
     """Whether each of its ranks still records."""
     standings: dict[str, _Standing] = field(default_factory=dict)
     """By the key of the finding."""
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether a finding is about to be kept, or to be over."""
+        return any(one.missed if one.kept is not None else one.seen for one in self.standings.values())
 
     @property
     def has_ended(self) -> bool:
@@ -125,7 +130,8 @@ class Diagnosing:
                 run.has_news = False
                 began = self._clock()
                 self._contain(lambda run_id=run_id, run=run: self._look(run_id, run))  # type: ignore[misc]
-                run.due_at = now + max(EVERY_S, (self._clock() - began) / MOST_SHARE)
+                share = MOST_SHARE_UNSURE if run.is_unsure else MOST_SHARE
+                run.due_at = now + max(EVERY_S, (self._clock() - began) / share)
 
     def _contain(self, act: Callable[[], None]) -> None:
         try:
