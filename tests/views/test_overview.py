@@ -204,7 +204,16 @@ class TestVerdict:
     def test_much_waiting_is_no_good_verdict(self, made: Made) -> None:
         made.process()
         trained(made, data=0.01)
-        assert page(made).verdict.headline.startswith("50 % of step time waits for data")
+        found = page(made).verdict
+        assert (found.id, found.severity) == ("input.exposed_wait", "critical")
+
+    def test_a_wait_that_was_mended_is_no_problem_of_the_newest_steps(self, made: Made) -> None:
+        made.process()
+        waits = np.where(np.arange(4000) < 1500, 0.02, 0.0001)
+        made.log({"step_seconds": 0.005 + waits, "phase/data_seconds": waits})
+        found = page(made).verdict
+        assert found.severity == "ok"
+        assert found.headline.startswith("No problem was found: 5.1 ms a step")
 
 
 class TestEvents:

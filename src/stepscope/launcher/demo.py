@@ -78,9 +78,11 @@ def train(monitor: TrainingMonitor, model: SmallModel, steps: int, told: Progres
     done = epoch = 0
     rng = np.random.default_rng(seed=0)
     centres = rng.normal(size=(CLASSES, FEATURES)).astype(np.float32)
+    # Drawn once and dealt out anew each time: a loader that is mended takes next to nothing.
+    noise = 4 * rng.standard_normal((64 * BATCH_SIZE, FEATURES), dtype=np.float32)
     while done < steps:
         count = min(BATCHES_PER_EPOCH, steps - done)
-        loader = _slow_until(steps // 2 - done, _batches(rng, centres, count), monitor)
+        loader = _slow_until(steps // 2 - done, _batches(rng, centres, noise, count), monitor)
         for x, y in monitor.batches(loader):
             began_at = time.perf_counter()
             learning_rate = rate_at(done, steps)
@@ -130,11 +132,11 @@ def rate_at(step: int, steps: int) -> float:
     return HIGHEST_RATE * 0.5 * (1 + math.cos(math.pi * (share - WARM_UP) / (1 - WARM_UP)))
 
 
-def _batches(rng: np.random.Generator, centres: NDArray[np.float32], count: int) -> Iterator[_Batch]:
+def _batches(
+    rng: np.random.Generator, centres: NDArray[np.float32], noise: NDArray[np.float32], count: int
+) -> Iterator[_Batch]:
     """Points scattered around a centre for each class, widely enough to be confused at times."""
-    # Drawn once and dealt out anew each time: a loader that is mended takes next to nothing.
-    noise = 4 * rng.standard_normal((8 * BATCH_SIZE, FEATURES), dtype=np.float32)
     for _ in range(count):
         y = rng.integers(CLASSES, size=BATCH_SIZE)
-        begin = rng.integers(7 * BATCH_SIZE)
+        begin = rng.integers(len(noise) - BATCH_SIZE)
         yield centres[y] + noise[begin : begin + BATCH_SIZE], y

@@ -16,7 +16,7 @@ from stepscope.views.phases import phases_of
 from stepscope.views.run_rows import known_of
 from stepscope.views.scene import Scene
 from stepscope.views.tiles import tiles_of
-from stepscope.views.verdict import verdict_of
+from stepscope.views.verdict import WAITS, verdict_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -85,18 +85,17 @@ def overview_of(
 
 
 def _verdict(run: Run, marks: Marks, scene: Scene) -> Verdict:
-    """What was found; of a run that fares well, also what sets its pace."""
+    """What was found; of a run whose newest steps are well, also what sets their pace."""
     verdict = verdict_of(run.findings(), marks.muted(run.id), known_of(run, scene.figures))
-    if verdict.severity != "ok":
+    # The mean of a whole run tells of a wait that may have been mended long ago.
+    if verdict.severity != "ok" and verdict.id != WAITS:
         return verdict
     fresh = run.diagnose().verdict
     if fresh.severity != "ok":
         # While a run goes on, what is new has to be seen twice before it is told: the agent sees to that.
         return verdict if scene.is_live else fresh
     pace = fresh.headline.removeprefix("Healthy: ")
-    return replace(
-        verdict, headline=f"No problem was found: {pace}", confidence=fresh.confidence, steps=fresh.steps
-    )
+    return replace(fresh, headline=f"No problem was found: {pace}")
 
 
 def _remaining_s(scene: Scene) -> float | None:

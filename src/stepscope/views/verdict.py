@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 FEWEST_STEPS = 20
 """Before these nothing is said of how a run fares."""
 
+WAITS = "input.wait"
+
 MUCH_WAIT = 0.2
 """A share of step time spent waiting for data that nobody would call fine."""
 
@@ -58,7 +60,7 @@ def without_findings(known: Known) -> Verdict:
     if known.data_wait_ratio >= MUCH_WAIT:
         looked = "the cause is being looked for" if known.is_live else "its cause was not looked for"
         told = f"{percent(known.data_wait_ratio)} of step time waits for data; {looked}."
-        return _said("input.wait", told, "unknown")
+        return _said(WAITS, told, "unknown")
     return _said("ok", "No problem was found.", "ok")
 
 
