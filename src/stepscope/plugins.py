@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import pkgutil
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, distributions
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -78,4 +79,10 @@ def _load_foreign(folder: str, name: str, base: type[Member]) -> type[Member]:
 
 
 def _foreign(folder: str) -> list[EntryPoint]:
-    return list(entry_points(group=f"stepscope.{folder}"))
+    return [point for point in _installed() if point.group == f"stepscope.{folder}"]
+
+
+@functools.cache
+def _installed() -> list[EntryPoint]:
+    """What packages add to others. It is looked up once: that reads a file of every package there is."""
+    return [point for one in distributions() for point in one.entry_points]

@@ -202,10 +202,25 @@ def test_an_agent_lingers_and_then_goes(folder: Path, store: SqliteStore) -> Non
     agent = Agent(folder, store, Settings(agent=AgentSettings(linger_s=3.0)), now)
     agent.tick()
     now.now += 2.9
+    agent.tick()
     assert not agent.idle
     now.now += 0.2
+    agent.tick()
     assert agent.idle
     agent.close()
+
+
+def test_an_agent_that_was_stopped_for_a_while_looks_before_it_goes(folder: Path, store: SqliteStore) -> None:
+    writer = writer_for(folder, JournalName("a-run", "seg", 0, os.getpid()))
+    now = HandClock()
+    agent = Agent(folder, store, Settings(agent=AgentSettings(linger_s=3.0)), now)
+    agent.tick()
+    now.now += 1000.0
+    assert not agent.idle
+    agent.tick()
+    assert not agent.idle
+    agent.close()
+    writer.close(None)
 
 
 def test_a_process_is_watched_once_the_store_knows_it(folder: Path, store: SqliteStore) -> None:

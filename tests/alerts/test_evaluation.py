@@ -191,6 +191,21 @@ def test_ranks_are_paired_with_the_gpus_they_use():
     assert pairs == {(0, "GPU-0"): False, (1, "GPU-1"): True}
 
 
+def test_who_comes_later_is_judged_too():
+    history = History()
+    condition = parse("loss > 1 and gpu/power_watts > 1")
+    for rank in (0, 1):
+        now_ns = feed(history, "loss", [2.0], of=source(rank))
+    assert [one.rank for one in evaluate(condition, history, now_ns)] == [0, 1]
+    feed(history, "gpu/power_watts", [2.0], of=gpu(0))
+    assert [(one.rank, one.device) for one in evaluate(condition, history, now_ns)] == [
+        (0, "GPU-0"),
+        (1, "GPU-0"),
+    ]
+    feed(history, "gpu/memory_used_bytes", [2.0], of=source(1, device="GPU-0", axis="seconds"))
+    assert [(one.rank, one.device) for one in evaluate(condition, history, now_ns)] == [(0, ""), (1, "GPU-0")]
+
+
 def test_a_rank_that_lacks_a_metric_is_not_judged_by_that_of_another():
     history = History()
     feed(history, "a", [1.0], of=source(0))

@@ -4,9 +4,11 @@ import time
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stepscope.alerts.history import History, Subject, spark
-from stepscope.alerts.recent import KEPT_ANYWAY
+from stepscope.alerts.recent import KEPT_ANYWAY, quantile
 from stepscope.alerts.tree import Reach
 from tests.alerts.made_up import BEGAN, SECOND, feed, gpu, source
 
@@ -126,6 +128,18 @@ def test_a_baseline_is_the_same_however_points_arrive():
     finite = values[np.isfinite(values)]
     assert at_once.of("x")[RANK_0].baseline == pytest.approx(np.median(finite[10:110]))
     assert one_by_one.of("x")[RANK_0].baseline == at_once.of("x")[RANK_0].baseline
+
+
+@given(st.lists(st.floats(-1e150, 1e150), min_size=1, max_size=50), st.sampled_from([0.5, 0.9, 0.95, 0.99]))
+def test_quantiles_are_those_of_numpy(values, share):
+    expected = np.quantile(values, share)
+    assert quantile(np.array(values), share) == pytest.approx(
+        expected, rel=1e-9, abs=1e-9 * max(map(abs, values))
+    )
+
+
+def test_a_quantile_of_equal_values_is_that_value():
+    assert quantile(np.full(37, 0.1), 0.95) == 0.1
 
 
 def test_the_last_values_are_there_to_be_drawn():

@@ -54,7 +54,7 @@ class Agent:
         self._feeds = Feeds(feeds_of(settings), now, _Listeners(self._alerting, self._diagnosing))
         self._ingest = Ingest(folder, store, settings.agent.stall_after_s, now, feeds=self._feeds)
         self._watching = Watching(store, settings, Sampling(folder=folder), self._feeds, now)
-        self._busy_at = self._live_at = now()
+        self._looked_at = self._busy_at = self._live_at = now()
         self._synced_at = self._tidied_at = float("-inf")
         self._wake = open_wake(folder)
 
@@ -69,7 +69,7 @@ class Agent:
 
     def tick(self) -> bool:
         """One round; True when the next should follow at once."""
-        now = self._now()
+        now = self._looked_at = self._now()
         try:
             more = self._ingest.tick()
             self._watching.look_after(self._ingest.processes_here())
@@ -98,8 +98,11 @@ class Agent:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing has been left to follow for the time an agent lingers."""
-        return self._now() - self._busy_at > self._settings.agent.linger_s
+        """Whether nothing has been left to follow for the time an agent lingers.
+
+        By the last look and not by the clock: an agent that was stopped for a while has still to look.
+        """
+        return self._looked_at - self._busy_at > self._settings.agent.linger_s
 
     def close(self) -> None:
         """Ends the watching and lets go of all files."""

@@ -70,7 +70,7 @@ def evaluate(
 def _written(side: Expression, key: str) -> str:
     """A side of a comparison as people read it: of several names for a metric, the one that it has."""
     text = str(side)
-    for name, _ in side.names():
+    for name in side.metrics:
         if key in name.either:
             text = text.replace(str(name), key)
     return text
@@ -93,24 +93,21 @@ class _Judge:
     def outcome(self, expression: Expression) -> Outcome:
         verdict = self._verdict(expression)
         key, recent = self._shown(verdict.side or expression)
-        labels = self._subject._asdict()
-        known = Outcome(verdict.is_true, **labels, value=verdict.value, threshold=verdict.threshold, key=key)
-        if recent is None:
-            return known
-        if not verdict.is_true:
+        points = 0 if recent is None else recent.total
+        known = Outcome(verdict.is_true, *self._subject, verdict.value, verdict.threshold, key, points=points)
+        if recent is None or not verdict.is_true:
             # Nobody is told what is not so, and most conditions never are.
-            return replace(known, points=recent.total)
+            return known
         quantity = "" if verdict.side is None else _written(verdict.side, key)
         return replace(
             known,
             quantity="" if quantity == key else quantity,
             recent=spark(recent),
             step=int(recent.steps[-1]) or None,
-            points=recent.total,
         )
 
     def _shown(self, side: Expression) -> tuple[str, Recent | None]:
-        for name, _ in side.names():
+        for name in side.metrics:
             for key in name.either:
                 recent = self._history.find(key, self._subject)
                 if recent is not None:

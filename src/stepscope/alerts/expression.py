@@ -57,7 +57,7 @@ def parse_window(text: str) -> Window:
 def doubts(expression: Expression, known: Collection[str]) -> list[str]:
     """A sentence for each place where none of the metrics named is among those that are known."""
     sentences = []
-    for name in dict.fromkeys(name for name, _ in expression.names()):
+    for name in expression.metrics:
         if not any(key in known for key in name.either):
             sentences += [_doubt(key, known) for key in name.either]
     return sentences
@@ -262,7 +262,7 @@ class _Parser(Cursor):
     def _with_baseline(self, side: Expression, other: Expression, at: int) -> Expression:
         """The same with the metric of the other side wherever `baseline` stands alone."""
         if isinstance(side, Baseline) and side.name is None:
-            names = list(dict.fromkeys(name for name, _ in other.names()))
+            names = other.metrics
             if len(names) != 1:
                 raise self.mistake(
                     at,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from stepscope.alerts.recent import Floats, Whole
-    from stepscope.alerts.tree import Reach
+    from stepscope.alerts.tree import Name, Reach
     from stepscope.schema.series import Source
 
 LIMIT_POINTS, KEEP_S, MOST_SERIES = 2000, 600.0, 5000
@@ -74,6 +74,8 @@ class History:
         self._count = 0
         self._left_out: set[tuple[str, Subject]] = set()
         self._ranks_on: dict[tuple[str, str], set[int]] = {}
+        self.subjects: dict[tuple[Name, ...], list[Subject]] = {}
+        """Whom conditions on some metrics are about, as was found; forgotten when somebody is new."""
 
     @property
     def left_out(self) -> int:
@@ -93,7 +95,7 @@ class History:
             return
         subject = Subject(source.rank, source.host, source.device)
         if source.rank is not None and source.device:
-            self._ranks_on.setdefault((source.host, source.device), set()).add(source.rank)
+            self._place(source.rank, (source.host, source.device))
         for column, key in enumerate(keys):
             recent = self._find_or_begin(key, subject)
             if recent is not None:
@@ -124,6 +126,12 @@ class History:
                 found[key] = float(series[best].values[-1])
         return found
 
+    def _place(self, rank: int, device: tuple[str, str]) -> None:
+        ranks = self._ranks_on.setdefault(device, set())
+        if rank not in ranks:
+            ranks.add(rank)
+            self.subjects.clear()
+
     def _find_or_begin(self, key: str, subject: Subject) -> Recent | None:
         if self._keys is not None and key not in self._keys:
             return None
@@ -135,6 +143,7 @@ class History:
                 self._left_out.add((key, subject))
             return None
         self._count += 1
+        self.subjects.clear()
         recent = Recent(self._room)
         self._series.setdefault(key, {})[subject] = recent
         return recent

@@ -23,11 +23,18 @@ def subjects_of(expression: Expression, history: History) -> list[Subject]:
     What is told of something broader, such as a host, counts for each narrower one, such as its GPUs. Ranks
     are paired with the GPUs they are known to use, and where that is not known, with all of their host.
     """
-    names = dict.fromkeys(name for name, _ in expression.names())
-    if not names:
+    if not expression.metrics:
         return [RUN]
+    # Conditions are judged twice a second; who there is changes a few times in a run.
+    known = history.subjects.get(expression.metrics)
+    if known is None:
+        known = history.subjects[expression.metrics] = _found(expression.metrics, history)
+    return known
+
+
+def _found(metrics: tuple[Name, ...], history: History) -> list[Subject]:
     found: set[Subject] = set()
-    for name in names:
+    for name in metrics:
         found = _joined(found, _told_of(name, history), history) if found else _told_of(name, history)
     return sorted(found, key=lambda one: (one.host, -1 if one.rank is None else one.rank, one.device))
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from stepscope.alerts.tokens import NAME
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 RESERVED = frozenset({"and", "or", "not", "baseline", "status"})
 """Words that are no metric unless they stand in backquotes."""
@@ -61,20 +58,25 @@ class Expression:
         """How many parts lie within each other at most."""
         return 1 + max((part.depth for part in self.parts), default=0)
 
-    def names(self) -> Iterator[tuple[Name, Window | None]]:
+    @functools.cached_property
+    def names(self) -> tuple[tuple[Name, Window | None], ...]:
         """Every place that names a metric, and the window that is looked at there."""
-        for part in self.parts:
-            yield from part.names()
+        return tuple(name for part in self.parts for name in part.names)
 
-    @property
+    @functools.cached_property
+    def metrics(self) -> tuple[Name, ...]:
+        """The metrics it is about, each once, in order."""
+        return tuple(dict.fromkeys(name for name, _ in self.names))
+
+    @functools.cached_property
     def keys(self) -> tuple[str, ...]:
-        """The metrics it names, each once, in order."""
-        return tuple(dict.fromkeys(key for name, _ in self.names() for key in name.either))
+        """The names it may look up a metric by, each once, in order."""
+        return tuple(dict.fromkeys(key for name in self.metrics for key in name.either))
 
     def reach(self) -> dict[str, Reach]:
         """The longest window it needs of each metric, in seconds and in points."""
         longest: dict[str, Reach] = {}
-        for name, window in self.names():
+        for name, window in self.names:
             seconds = (window.seconds if window else None) or 0.0
             points = (window.points if window else None) or 1
             for key in name.either:
@@ -104,9 +106,10 @@ class Name(Expression):
 
     either: tuple[str, ...]
 
-    def names(self) -> Iterator[tuple[Name, Window | None]]:
+    @functools.cached_property
+    def names(self) -> tuple[tuple[Name, Window | None], ...]:
         """Itself."""
-        yield self, None
+        return ((self, None),)
 
     def __str__(self) -> str:
         return "|".join(map(quoted, self.either))
@@ -120,9 +123,10 @@ class Windowed(Expression):
     name: Name
     window: Window | None = None
 
-    def names(self) -> Iterator[tuple[Name, Window | None]]:
+    @functools.cached_property
+    def names(self) -> tuple[tuple[Name, Window | None], ...]:
         """Its metric."""
-        yield self.name, self.window
+        return ((self.name, self.window),)
 
     def __str__(self) -> str:
         return f"{self.function}({self.name}{f', {self.window}' if self.window else ''})"
@@ -135,10 +139,10 @@ class Baseline(Expression):
     name: Name | None
     """None only while a condition is being read."""
 
-    def names(self) -> Iterator[tuple[Name, Window | None]]:
+    @functools.cached_property
+    def names(self) -> tuple[tuple[Name, Window | None], ...]:
         """Its metric."""
-        if self.name is not None:
-            yield self.name, None
+        return () if self.name is None else ((self.name, None),)
 
     def __str__(self) -> str:
         return "baseline" if self.name is None else f"baseline({self.name})"

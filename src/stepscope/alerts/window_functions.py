@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepscope.alerts.recent import median, quantile
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -55,7 +57,7 @@ def _slope(seconds: Floats, values: Floats) -> float | None:
     rises = run > 0
     if not rises.any():
         return None
-    return float(np.median((values[second] - values[first])[rises] / run[rises]))
+    return median((values[second] - values[first])[rises] / run[rises])
 
 
 _OF_TIMES: dict[str, Callable[[Floats, Floats], float | None]] = {
@@ -67,10 +69,10 @@ _OF_VALUES: dict[str, Callable[[Floats], float]] = {
     "mean": np.mean,
     "min": np.min,
     "max": np.max,
-    "median": np.median,
-    "p90": partial(np.percentile, q=90),
-    "p95": partial(np.percentile, q=95),
-    "p99": partial(np.percentile, q=99),
+    "median": median,
+    "p90": partial(quantile, share=0.9),
+    "p95": partial(quantile, share=0.95),
+    "p99": partial(quantile, share=0.99),
     "sum": np.sum,
     "std": np.std,
 }
