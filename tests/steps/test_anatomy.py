@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 import stepscope
+from stepscope.schema.keys import PHASES, phase_key
 from stepscope.steps import patches
-from stepscope.steps.chain import BACKWARD, DATA, FORWARD, OTHER, PHASES, Chain, phase_key
+from stepscope.steps.chain import BACKWARD, DATA, FORWARD, OTHER, Chain
 from stepscope.views.ranks import lateness, phase_medians
 
 torch = pytest.importorskip("torch")

@@ -313,6 +313,20 @@ def test_without_a_run_rows_that_changed_are_told_and_how_many_there_are(site, s
     assert ([row["id"] for row in news["changed"]], news["total"]) == (["new-1"], 2)
 
 
+def test_who_follows_the_list_is_told_what_changed_shortly_before_another_joined(site, store) -> None:
+    async def follow():
+        client = await site.feed.join(None, frozenset(), None)
+        client.drain()
+        with store.transaction():
+            store.put_process(process(run_id="new-1", name="new"))
+        await site.feed.join(None, frozenset(), None)
+        await site.feed.look()
+        return client.drain()
+
+    [news] = told(asyncio.run(follow()), "runs")
+    assert [row["id"] for row in news["changed"]] == ["new-1"]
+
+
 def test_one_look_serves_all_clients_and_those_of_the_same_keys_share_the_text(
     site, store, monkeypatch
 ) -> None:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepscope.analysis.steady import COMPILED, steadiness_of
+from stepscope.schema.keys import LOSS_KEYS, STEP_SECONDS
 from stepscope.schema.run import segments_of
 from stepscope.schema.series import Selection
-from stepscope.schema.window import LOSS_KEYS, STEP_SECONDS, Column, MachineFigures, RankWindow, Window
+from stepscope.schema.window import Column, MachineFigures, RankWindow, Window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

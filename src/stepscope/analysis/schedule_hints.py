@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepscope.schema.keys import LEARNING_RATE
+
 if TYPE_CHECKING:
     from stepscope.schema.window import RankWindow
-
-LEARNING_RATE = "learning_rate"
 
 ROSE = 1.2
 """A rate that is so many times what it was has been raised."""

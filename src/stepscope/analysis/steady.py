@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from stepscope.analysis.change_points import warm_up_length
-from stepscope.schema.window import STEP_SECONDS
+from stepscope.schema.keys import STEP_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

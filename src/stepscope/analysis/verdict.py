@@ -9,7 +9,7 @@ import numpy as np
 
 from stepscope.analysis.steady import SHORTEST_S
 from stepscope.analysis.wording import percent, seconds
-from stepscope.schema.window import STEP_SECONDS
+from stepscope.schema.keys import PHASES, STEP_SECONDS, device_key, phase_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 FEWEST_STEPS = 20
 """Steady steps before which nothing is said of how a run fares."""
-
-PHASES = ("data", "transfer", "forward", "backward", "optimizer", "checkpoint", "eval", "other")
 
 WATCH = "monitor.watch(model, optimizer)"
 
@@ -86,13 +84,13 @@ def _healthy(rank: RankWindow) -> Verdict:
 
 def _bound(rank: RankWindow) -> str:
     """What sets the pace: the phase that takes most, on the GPU's clock where there is one."""
-    for prefix, whole, where in (
-        ("device", "device/step_seconds", " on the GPU"),
-        ("phase", STEP_SECONDS, ""),
+    for key_of, whole, where in (
+        (device_key, device_key("step"), " on the GPU"),
+        (phase_key, STEP_SECONDS, ""),
     ):
         shares: dict[str, float] = {}
         for phase in PHASES:
-            key = f"{prefix}/{phase}_seconds"
+            key = key_of(phase)
             if rank.has(key, whole):
                 part, taken = rank.aligned(key, whole)
                 if len(part) >= 5 and taken.sum() > SHORTEST_S:

@@ -14,7 +14,7 @@ from stepscope.config.find import settings_for
 from stepscope.reading import open_store
 from stepscope.recorder.monitor import TrainingMonitor
 from stepscope.recorder.whoami import identify
-from stepscope.steps.chain import STEP_SECONDS, phase_key
+from stepscope.schema.keys import STEP_SECONDS, phase_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import numpy as np
 
 from stepscope.analysis.excursions import departure, gone_wrong
-from stepscope.analysis.schedule_hints import LEARNING_RATE, level_by_schedule
+from stepscope.analysis.schedule_hints import level_by_schedule
 from stepscope.analysis.wording import number
 from stepscope.config.bounds import Range
 from stepscope.detectors.base import Detector
 from stepscope.schema.finding import Chart, Evidence, Finding, Remedy
-from stepscope.schema.window import LOSS_KEYS
+from stepscope.schema.keys import GRADIENT_NORM, LEARNING_RATE, LOSS_KEYS
 
 if TYPE_CHECKING:
     from stepscope.schema.window import RankWindow, Window
-
-GRADIENT_NORM = "gradient_norm"
 
 CLIP = """\
 loss.backward()

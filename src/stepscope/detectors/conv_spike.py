@@ -12,13 +12,11 @@ from stepscope.analysis.wording import number
 from stepscope.config.bounds import Range
 from stepscope.detectors.base import Detector
 from stepscope.schema.finding import Chart, Evidence, Finding, Remedy
-from stepscope.schema.window import LOSS_KEYS
+from stepscope.schema.keys import GRADIENT_NORM, LEARNING_RATE, LOSS_KEYS
 
 if TYPE_CHECKING:
     from stepscope.analysis.excursions import Excursion
     from stepscope.schema.window import Ints, RankWindow, Window
-
-GRADIENT_NORM, LEARNING_RATE = "gradient_norm", "learning_rate"
 
 CLIP = """\
 loss.backward()

@@ -11,7 +11,7 @@ from stepscope.analysis.wording import percent, seconds
 from stepscope.config.bounds import Range
 from stepscope.detectors.base import Detector
 from stepscope.schema.finding import Chart, Estimate, Evidence, Finding, Remedy, severity_of
-from stepscope.schema.window import STEP_SECONDS
+from stepscope.schema.keys import STEP_SECONDS
 
 if TYPE_CHECKING:
     from stepscope.schema.window import Flags, Floats, RankWindow, Window

@@ -15,7 +15,7 @@ from stepscope.analysis.wording import percent, seconds
 from stepscope.config.bounds import Range
 from stepscope.detectors.base import Detector
 from stepscope.schema.finding import Chart, Evidence, Finding, severity_of
-from stepscope.schema.window import STEP_SECONDS
+from stepscope.schema.keys import STEP_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,13 +11,12 @@ from stepscope.analysis.wording import number
 from stepscope.config.bounds import Range
 from stepscope.detectors.base import Detector
 from stepscope.schema.finding import Chart, Evidence, Finding, Remedy
-from stepscope.schema.window import LOSS_KEYS
+from stepscope.schema.keys import GRADIENT_NORM, LEARNING_RATE, LOSS_KEYS
 
 if TYPE_CHECKING:
     from stepscope.schema.record import Event
     from stepscope.schema.window import Flags, RankWindow, Window
 
-GRADIENT_NORM, LEARNING_RATE = "gradient_norm", "learning_rate"
 SKIPPED = ("optimizer_skipped", "gradient_step_skipped")
 EVENT = "gradient_not_finite"
 

@@ -13,14 +13,13 @@ from stepscope.analysis.wording import percent, seconds
 from stepscope.config.bounds import Range
 from stepscope.detectors.base import Detector
 from stepscope.schema.finding import Chart, Estimate, Evidence, Finding, Remedy, severity_of
-from stepscope.schema.window import STEP_SECONDS
+from stepscope.schema.keys import PHASES, STEP_SECONDS, phase_key
 
 if TYPE_CHECKING:
     from stepscope.schema.series import Buckets
     from stepscope.schema.window import Floats, RankWindow, Window
 
-PHASES = ("data", "transfer", "forward", "backward", "optimizer", "checkpoint", "eval", "other")
-PHASE_KEYS = tuple(f"phase/{name}_seconds" for name in PHASES)
+PHASE_KEYS = tuple(phase_key(name) for name in PHASES)
 WORK = ("batch/tokens", "batch/samples")
 CLEAR = 3.0
 """Growth is to be so many times what the medians of blocks stray by: what wanders has a slope as well."""
@@ -181,7 +180,7 @@ class StepCreep(Detector):
                 ),
                 *(Evidence(f"growth of {one.phase}", seconds(one.seconds)) for one in growths[:4]),
             ),
-            chart=Chart((STEP_SECONDS, *(f"phase/{one.phase}_seconds" for one in growths[:3])), first, last),
+            chart=Chart((STEP_SECONDS, *(phase_key(one.phase) for one in growths[:3])), first, last),
             ruled_out=(
                 "Warm-up: those steps are left out, and would fall.",
                 "A jump, as when something else began on the machine: a line tells the times better.",

@@ -17,10 +17,11 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from stepscope.schema.keys import GRADIENT_NORM
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-GRADIENT_NORM = "gradient_norm"
 WEIGHT_NORM = "weight_norm"
 SKIPPED = "gradient_step_skipped"
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from stepscope.insides.gradient_health import GRADIENT_NORM, SKIPPED
+from stepscope.insides.gradient_health import SKIPPED
 from stepscope.insides.gradients import LayerSums, tensor_norms, to_device
+from stepscope.schema.keys import GRADIENT_NORM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

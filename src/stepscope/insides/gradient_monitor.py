@@ -5,14 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from stepscope.insides.gradient_health import (
-    GRADIENT_NORM,
-    WEIGHT_NORM,
-    GradientFinding,
-    GradientHistory,
-    Thresholds,
-    judge,
-)
+from stepscope.insides.gradient_health import WEIGHT_NORM, GradientFinding, GradientHistory, Thresholds, judge
 from stepscope.insides.gradient_look import NOT_FINITE
 from stepscope.insides.gradient_verdicts import Verdicts
 from stepscope.insides.gradient_watch import GradientWatch, Pace, keys_of
@@ -20,6 +13,7 @@ from stepscope.insides.gradients import LayerSums, plain, tensor_norms
 from stepscope.insides.hooking import as_list
 from stepscope.insides.layers import Layers
 from stepscope.insides.outlets import Outlets
+from stepscope.schema.keys import GRADIENT_NORM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

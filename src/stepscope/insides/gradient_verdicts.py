@@ -5,14 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from stepscope.insides.gradient_health import (
-    GRADIENT_NORM,
-    WEIGHT_NORM,
-    GradientFinding,
-    GradientHistory,
-    Thresholds,
-    judge,
-)
+from stepscope.insides.gradient_health import WEIGHT_NORM, GradientFinding, GradientHistory, Thresholds, judge
+from stepscope.schema.keys import GRADIENT_NORM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.insides import clipping
 from stepscope.insides.chance import FAR, Chance, Usual, own_draw
-from stepscope.insides.gradient_health import GRADIENT_NORM, WEIGHT_NORM
+from stepscope.insides.gradient_health import WEIGHT_NORM
 from stepscope.insides.gradient_look import GradientLook, Subjects
 from stepscope.insides.hooking import Hooks
 from stepscope.insides.weight_updates import WeightSample
+from stepscope.schema.keys import GRADIENT_NORM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -7,7 +7,7 @@ import random
 from typing import TYPE_CHECKING
 
 from stepscope.launcher.demo import BATCH_SIZE, BATCHES_PER_EPOCH, rate_at
-from stepscope.steps.chain import STEP_SECONDS, phase_key
+from stepscope.schema.keys import STEP_SECONDS, phase_key
 
 if TYPE_CHECKING:
     from stepscope.launcher.demo import Progress

@@ -5,7 +5,8 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from stepscope.steps.chain import DATA, OTHER, STEP_SECONDS, phase_key
+from stepscope.schema.keys import STEP_SECONDS, phase_key
+from stepscope.steps.chain import DATA, OTHER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

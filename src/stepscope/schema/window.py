@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Flags = NDArray[np.bool_]
 
-STEP_SECONDS = "step_seconds"
-
-LOSS_KEYS = ("loss", "train_loss", "train/loss", "training_loss")
-"""What people call the loss; the first that a run has is meant."""
-
 
 @dataclass(frozen=True)
 class Column:

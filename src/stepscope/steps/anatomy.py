@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from stepscope.schema.keys import phase_key
 from stepscope.steps import memory_scene, patches
-from stepscope.steps.chain import EVAL, FORWARD, OPTIMIZER, OTHER, Chain, Cut, phase_key
+from stepscope.steps.chain import EVAL, FORWARD, OPTIMIZER, OTHER, Chain, Cut
 from stepscope.steps.device_clock import DeviceClock
 from stepscope.steps.free_evidence import gather
 from stepscope.steps.gradients_ready import GradientsReady, is_distributed

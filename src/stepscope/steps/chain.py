@@ -5,24 +5,12 @@ from __future__ import annotations
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from stepscope.schema.keys import PHASES, STEP_SECONDS, phase_key
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PHASES = ("data", "transfer", "forward", "backward", "optimizer", "checkpoint", "eval", "other")
 DATA, TRANSFER, FORWARD, BACKWARD, OPTIMIZER, CHECKPOINT, EVAL, OTHER = range(len(PHASES))
-
-STEP_SECONDS = "step_seconds"
-
-
-def phase_key(name: str) -> str:
-    """The key under which a phase's seconds are recorded."""
-    return f"phase/{name}_seconds"
-
-
-def device_key(name: str) -> str:
-    """The same for what it took on the clock of a GPU, in the steps that were timed by that."""
-    return f"device/{name}_seconds"
-
 
 _KEYS = tuple(phase_key(name) for name in PHASES)
 _NS = 1e-9

@@ -8,7 +8,8 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from stepscope.insides.chance import own_draw, steps_until
-from stepscope.steps.chain import BACKWARD, PHASES, device_key
+from stepscope.schema.keys import PHASES, device_key
+from stepscope.steps.chain import BACKWARD
 from stepscope.steps.gradients_ready import WAIT_SECONDS
 
 if TYPE_CHECKING:

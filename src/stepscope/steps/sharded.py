@@ -8,7 +8,7 @@ from threading import Lock, get_ident
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
-from stepscope.steps.chain import PHASES
+from stepscope.schema.keys import PHASES
 from stepscope.steps.gradients_ready import WAIT_SECONDS
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stepscope.views.gpu_names import gpu_facts, label_of
+from stepscope.views.attribution import known_gpus
+from stepscope.views.gpu_names import label_of
 from stepscope.views.metric_meaning import group_of, is_steady, sentence_of, unit_of
 from stepscope.views.plain import finite
 
@@ -61,7 +62,7 @@ def catalogue_of(run: Run) -> Catalogue:
     for one in run.summaries():
         groups.setdefault((one.source.axis, one.key), []).append(one)
     has_devices = any(one.source.device for several in groups.values() for one in several)
-    facts = gpu_facts(run) if has_devices else {}
+    facts = known_gpus(run) if has_devices else {}
     ordered = sorted(groups, key=lambda place: (place[0] == "seconds", place[1]))
     return Catalogue(tuple(_described(key, axis, groups[axis, key], facts) for axis, key in ordered))
 

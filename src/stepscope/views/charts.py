@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from stepscope.steps.chain import STEP_SECONDS, phase_key
+from stepscope.schema.keys import GRADIENT_NORM, LEARNING_RATE, STEP_SECONDS, phase_key
 from stepscope.views.catalogue import is_share
 from stepscope.views.metric_meaning import unit_of
 from stepscope.views.phases import phase_names
@@ -18,7 +18,6 @@ MOST_LINES = 6
 """Keys in one chart."""
 
 MOST_EVALUATIONS = 4
-RATE = "learning_rate"
 QUALITY = ("accuracy", "perplexity", "f1", "auc", "bleu", "reward", "iou")
 
 Kind = Literal["line", "stack"]
@@ -63,10 +62,10 @@ def key_charts(summed: Summed) -> tuple[ChartSpec, ...]:
         found.append(_chart("Time of a step", (STEP_SECONDS,), per="rank"))
     loss = summed.loss_key()
     if loss is not None:
-        second = (RATE,) if summed.logged(RATE) else ()
+        second = (LEARNING_RATE,) if summed.logged(LEARNING_RATE) else ()
         found.append(_chart("Loss", (loss, *second), second=second))
-    if summed.logged("gradient_norm"):
-        found.append(_chart("Norm of the gradients", ("gradient_norm",)))
+    if summed.logged(GRADIENT_NORM):
+        found.append(_chart("Norm of the gradients", (GRADIENT_NORM,)))
     found += _quality(summed, loss)
     if summed.logged("throughput"):
         found.append(_chart("Throughput", ("throughput",)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stepscope.alerts.defaults import HELD_BY_HEAT_OR_POWER
-from stepscope.steps.chain import phase_key
+from stepscope.schema.keys import phase_key
 from stepscope.views.gpu_names import label_of
 from stepscope.views.plain import clean
 from stepscope.views.step_values import step_values

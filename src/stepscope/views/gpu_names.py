@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepscope.devices.visible import visible_gpus
-from stepscope.views.attribution import known_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -46,11 +45,6 @@ def own_gpus(run: Run, summed: Summed, facts: Mapping[Place, GpuFacts]) -> set[P
         if one.source.device
     }
     return _visible(run, every, facts) or every
-
-
-def gpu_facts(run: Run) -> dict[Place, GpuFacts]:
-    """What the GPUs of a run said of themselves, by host and UUID."""
-    return known_gpus(run)
 
 
 def _visible(run: Run, every: Collection[Place], facts: Mapping[Place, GpuFacts]) -> set[Place]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepscope.schema.run import LIVE
-from stepscope.views.gpu_names import gpu_facts, label_of
+from stepscope.views.attribution import known_gpus
+from stepscope.views.gpu_names import label_of
 from stepscope.views.plain import clean, finite
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def hosts_now(runs: Sequence[Run], now_ns: int) -> tuple[HostNow, ...]:
             continue
         found = [one for one in run.summaries((*_HOST, *_GPU)) if one.source.axis == "seconds"]
         if any(one.source.device for one in found):
-            facts = {**gpu_facts(run), **facts}
+            facts = {**known_gpus(run), **facts}
         for one in found:
             place = (one.source.host, one.source.device, one.key)
             if place not in newest or newest[place].last_ns < one.last_ns:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stepscope.steps.chain import STEP_SECONDS, phase_key
+from stepscope.schema.keys import STEP_SECONDS, phase_key
 from stepscope.views.plain import clean
 from stepscope.views.run_figures import UTILIZATION
 

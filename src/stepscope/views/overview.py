@@ -13,7 +13,7 @@ from stepscope.views.environment import environment_of
 from stepscope.views.event_marks import event_marks
 from stepscope.views.missing import missing_of
 from stepscope.views.phases import phases_of
-from stepscope.views.run_rows import known_of
+from stepscope.views.run_rows import eta_s, known_of
 from stepscope.views.scene import Scene
 from stepscope.views.tiles import tiles_of
 from stepscope.views.verdict import WAITS, verdict_of
@@ -71,7 +71,7 @@ def overview_of(
     alerts = alert_rows(run, marks, acknowledged)
     return Overview(
         verdict=_verdict(run, marks, scene),
-        tiles=tiles_of(scene, _remaining_s(scene)),
+        tiles=tiles_of(scene, eta_s(scene.figures)),
         phases=phases_of(run, scene.summed),
         key_charts=key_charts(scene.summed),
         system_charts=system_charts(scene.summed),
@@ -96,13 +96,6 @@ def _verdict(run: Run, marks: Marks, scene: Scene) -> Verdict:
         return verdict if scene.is_live else fresh
     pace = fresh.headline.removeprefix("Healthy: ")
     return replace(fresh, headline=f"No problem was found: {pace}")
-
-
-def _remaining_s(scene: Scene) -> float | None:
-    figures = scene.figures
-    if figures.total_steps is None or figures.step is None or not figures.steps_per_second:
-        return None
-    return max(figures.total_steps - figures.step - 1, 0) / figures.steps_per_second
 
 
 def _waiting_s(scene: Scene) -> float | None:

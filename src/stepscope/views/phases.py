@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepscope.steps.chain import PHASES, STEP_SECONDS, phase_key
+from stepscope.schema.keys import PHASES, STEP_SECONDS, phase_key
 from stepscope.views.step_values import step_values
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepscope.steps.chain import PHASES, device_key, phase_key
+from stepscope.schema.keys import PHASES, device_key, phase_key
 from stepscope.steps.gradients_ready import WAIT_SECONDS
 from stepscope.steps.sharded import wait_key
 

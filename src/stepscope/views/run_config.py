@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stepscope.config.secret import redacted
-from stepscope.views.gpu_names import gpu_facts
+from stepscope.views.attribution import known_gpus
 from stepscope.views.plain import clean, tree
 from stepscope.views.told_config import first_process, flattened, setup_of
 from stepscope.views.wording import number, size
@@ -66,7 +66,7 @@ def config_of(run: Run) -> RunConfig:
         Section("Libraries", tuple(Item(name, str(one), copy=True) for name, one in _of(facts, _LIBRARIES))),
         Section("Environment variables", tuple(_variables(facts))),
         Section("Processes", tuple(_processes(run))),
-        Section("GPUs", tuple(_gpu(place, one) for place, one in gpu_facts(run).items())),
+        Section("GPUs", tuple(_gpu(place, one) for place, one in known_gpus(run).items())),
         Section("Data loader", tuple(_flat(_newest(events.get("loader"))))),
         Section("Model and PyTorch", tuple(_flat(_newest(events.get("census"))))),
         Section("Recorded with", tuple(_flat({k: v for k, v in facts.items() if k not in _ELSEWHERE}))),

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepscope.schema.run import LIVE
-from stepscope.views.gpu_names import PROCESS_KEYS, gpu_facts, label_of, own_gpus
+from stepscope.views.attribution import known_gpus
+from stepscope.views.gpu_names import PROCESS_KEYS, label_of, own_gpus
 from stepscope.views.pace import recent_pace, whole_pace
 from stepscope.views.plain import finite, finites
 from stepscope.views.summed import Summed
@@ -143,7 +144,7 @@ class _Gpus:
     def __init__(self, run: Run, summed: Summed) -> None:
         self._summed = summed
         has_any = UTILIZATION in summed or "gpu/memory_used_bytes" in summed
-        self._facts = gpu_facts(run) if has_any else {}
+        self._facts = known_gpus(run) if has_any else {}
         self._own = own_gpus(run, summed, self._facts) if has_any else set()
 
     def utilization(self) -> tuple[float | None, float | None, str | None]:

@@ -121,7 +121,7 @@ def run_row(run: Run, marks: Marks, now_ns: int, kept: KeptFigures | None = None
         step=figures.step,
         total_steps=figures.total_steps,
         steps_per_second=figures.steps_per_second,
-        eta_s=_eta_s(figures) if is_live else None,
+        eta_s=eta_s(figures) if is_live else None,
         loss_last=figures.loss_last,
         loss_best=figures.loss_best,
         loss_key=figures.loss_key,
@@ -163,7 +163,8 @@ def _verdict(run: Run, marks: Marks, figures: RunFigures) -> Verdict | None:
     return None if found.severity == "unknown" else found
 
 
-def _eta_s(figures: RunFigures) -> float | None:
+def eta_s(figures: RunFigures) -> float | None:
+    """How long a run will still take at its pace; None where its end or its pace is not known."""
     if figures.total_steps is None or figures.step is None or not figures.steps_per_second:
         return None
     # Steps are counted from 0, so that one more than the number of the last has been made.

@@ -6,7 +6,8 @@ import functools
 from typing import TYPE_CHECKING
 
 from stepscope.schema.run import LIVE
-from stepscope.views.gpu_names import gpu_facts, own_gpus
+from stepscope.views.attribution import known_gpus
+from stepscope.views.gpu_names import own_gpus
 from stepscope.views.run_rows import KeptFigures
 from stepscope.views.step_values import step_seconds
 from stepscope.views.summed import Summed
@@ -57,7 +58,7 @@ class Scene:
     @functools.cached_property
     def gpus(self) -> dict[Place, GpuFacts]:
         """What its GPUs said of themselves."""
-        return gpu_facts(self.run) if "device" in self.events else {}
+        return known_gpus(self.run) if "device" in self.events else {}
 
     @functools.cached_property
     def own_gpus(self) -> set[Place]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stepscope.schema.keys import LEARNING_RATE, LOSS_KEYS
 from stepscope.views.loss_levels import FEWEST, change
 from stepscope.views.phase_effects import CERTAIN, Course, effects, verdict
 from stepscope.views.rate_phases import rate_phases
-from stepscope.views.workload import LOSS_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,15 +27,14 @@ if TYPE_CHECKING:
     Logged = tuple[Ints, NDArray[np.float64]]
     """Steps and values."""
 
-RATE = "learning_rate"
 
 MOST_PHASES = 60
 
 NO_RATE = (
-    f"no {RATE} was logged: hand it over with each step, as "
-    f"log_training_step(loss=loss, {RATE}=rate) or with optimizer=optimizer"
+    "no learning_rate was logged: hand it over with each step, as "
+    "log_training_step(loss=loss, learning_rate=rate) or with optimizer=optimizer"
 )
-ONE_READING = f"{RATE} was logged for one step only, which tells of no schedule: log it with each step"
+ONE_READING = "learning_rate was logged for one step only, which tells of no schedule: log it with each step"
 COUNTED_ANEW = (
     "steps begin anew again and again, so that none has its place in the run: pass step= to count on"
 )
@@ -108,11 +107,11 @@ def schedule_of(run: Run, rank: int | None = None) -> Schedule:
     """
     ranks: dict[str | None, tuple[int, ...]] = {known.key: known.ranks for known in run.keys()}
     loss_key = next((key for key in LOSS_KEYS if key in ranks), None)
-    if RATE not in ranks:
+    if LEARNING_RATE not in ranks:
         return Schedule(loss_key=loss_key, why=NO_RATE)
     rates, losses = (
         _by_segment(run, key, min(ranks.get(key, ()), default=None) if rank is None else rank)
-        for key in (RATE, loss_key)
+        for key in (LEARNING_RATE, loss_key)
     )
     if any(_counts_anew(steps) for steps, _ in (*rates, *losses)):
         return Schedule(loss_key=loss_key, why=COUNTED_ANEW)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepscope.steps.chain import phase_key
+from stepscope.schema.keys import phase_key
 from stepscope.views.phases import SAMPLED_RATIO, phase_names
 from stepscope.views.plain import clean
 from stepscope.views.step_marks import StepMarks

@@ -40,10 +40,9 @@ class StepMarks:
                 self._events.setdefault(event.step, []).append(clean(event.kind, 60).replace("_", " "))
         self._counted: dict[int, list[str]] = {}
         for key, word in COUNTED.items():
-            found = step_values(run, key, rank, low, high) if word else None
-            if found is not None:
-                for step in found.steps[found.values > 0].tolist():
-                    self._counted.setdefault(step, []).append(word)
+            found = step_values(run, key, rank, low, high)
+            for step in found.steps[found.values > 0].tolist():
+                self._counted.setdefault(step, []).append(word)
         self._pauses = step_values(run, PAUSE, rank, low, high)
 
     def of(self, step: int, seconds: float, phases: Mapping[str, float]) -> tuple[str, ...]:

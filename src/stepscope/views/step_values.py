@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepscope.steps.chain import STEP_SECONDS
+from stepscope.schema.keys import STEP_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepscope.schema.keys import STEP_SECONDS
 from stepscope.steps.batch_contents import SAMPLES, TOKENS
-from stepscope.steps.chain import STEP_SECONDS
 from stepscope.views.plain import finites
 from stepscope.views.run_figures import SPARKS, spark_of
 from stepscope.views.step_values import warm_up

@@ -209,9 +209,11 @@ class Feed:
         heard_s = int(text) / 1000 if text.isascii() and text.isdecimal() else float("inf")
         with self._site.shelf.open() as opened:
             rows = self._site.rows(opened)
-        self._rows = {row.id: to_text(row) for row in rows}
+        if all(one.run_id is not None for one in self._subscribers):
+            # Else others follow the list who have yet to be told what is new in it.
+            self._rows = {row.id: to_text(row) for row in rows}
         told = [row for row in rows if row.ended is None or row.last_seen >= heard_s]
-        return _list_message([self._rows[row.id] for row in told], len(rows))
+        return _list_message([to_text(row) for row in told], len(rows))
 
 
 def pace_s(took_s: float, clients: int) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -94,6 +94,4 @@ def _without(path: str, base_path: str) -> str:
 
 
 def _quoted(path: str) -> str:
-    from urllib.parse import quote
-
     return quote(path, safe="/:@!$&'()*+,;=~-._")

@@ -1,0 +1,23 @@
+"""The names under which what every run has in common is recorded."""
+
+from __future__ import annotations
+
+PHASES = ("data", "transfer", "forward", "backward", "optimizer", "checkpoint", "eval", "other")
+"""What a step consists of, in order."""
+
+STEP_SECONDS = "step_seconds"
+GRADIENT_NORM = "gradient_norm"
+LEARNING_RATE = "learning_rate"
+
+LOSS_KEYS = ("loss", "train_loss", "train/loss", "training_loss")
+"""What people call the loss; the first that a run has is meant."""
+
+
+def phase_key(name: str) -> str:
+    """The key under which a phase's seconds are recorded."""
+    return f"phase/{name}_seconds"
+
+
+def device_key(name: str) -> str:
+    """The same for what it took on the clock of a GPU, in the steps that were timed by that."""
+    return f"device/{name}_seconds"
