@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.browser.example_store import BEGUN, LIVE, ExampleStore
+from stepscope.store.base import OpenAlert
+from tests.browser.example_store import BEGUN, LIVE, NS, ExampleStore
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -26,6 +27,29 @@ def test_a_new_store_shows_how_to_make_a_first_run(tmp_path, serve, open_page):
 def test_a_run_without_steps_says_that_it_waits(look):
     page = look(f"/run/{BEGUN}")
     page.get_by_role("heading", name="Connected, waiting for the first step").wait_for()
+
+
+def test_alerts_with_the_same_words_are_each_listed(tmp_path, serve, open_page):
+    store = ExampleStore(tmp_path / "twins")
+    store.processes("twins", store.now_ns - 60 * NS, store.now_ns, "running", ranks=2)
+    with store.store.transaction():
+        for rank in range(2):
+            told = OpenAlert("twins", "hot", "warning", "It is too hot.", store.now_ns, {"rank": rank})
+            store.store.alert_book.fire(told)
+    page = open_page(serve(store.folder))
+    page.get_by_text("It is too hot.").nth(1).wait_for()
+    assert page.get_by_text("It is too hot.").count() == 2
+    store.close()
+
+
+def test_the_time_a_run_has_stalled_is_counted_once(tmp_path, serve, open_page):
+    store = ExampleStore(tmp_path / "stalled")
+    store.processes("stalled", store.now_ns - 1_800 * NS, store.now_ns - 1_200 * NS, "stalled", ranks=1)
+    page = open_page(serve(store.folder), "/run/stalled")
+    header = page.get_by_test_id("run-header")
+    header.get_by_text("Stalled 20 min").wait_for()
+    assert "elapsed 30 min" in " ".join(header.inner_text().split())
+    store.close()
 
 
 def test_a_server_that_is_read_only_offers_no_changes(tmp_path, serve, open_page):

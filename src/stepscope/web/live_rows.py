@@ -45,6 +45,8 @@ def findings(site: Site, run: Run) -> list[Document]:
     muted = site.marks.muted(run.id)
     found = []
     for stored in run.findings():
+        if "key" not in stored:  # put there by somebody else, and no page knows what to make of it
+            continue
         document = {name: value for name, value in stored.items() if name not in STORED}
         names = {str(document.get("id")), str(document.get("key"))}
         found.append({**document, "muted": not names.isdisjoint(muted)})

@@ -2,24 +2,29 @@
 
 import { api, type AlertList } from "../data";
 import { live } from "./live.svelte";
+import { Resource } from "./resource.svelte";
+
+const EVERY_S = 60;
 
 class OpenAlerts {
-  count = $state(0);
+  readonly #list = new Resource<AlertList>(() => api.get<AlertList>("alerts"));
 
-  /** Counts now, and again whenever one fires or ends. Called once. */
-  begin(): void {
-    void this.look();
-    live.stream.on("alert", () => void this.look());
-    live.stream.on("runs", () => void this.look());
-    setInterval(() => void this.look(), 60_000);
+  get count(): number {
+    return (this.#list.data?.open ?? []).filter((alert) => !alert.acknowledged).length;
   }
 
-  async look(): Promise<void> {
-    try {
-      this.count = (await api.get<AlertList>("alerts")).open.filter((alert) => !alert.acknowledged).length;
-    } catch {
-      return;
-    }
+  /** Counts now, and again when one fires or ends. Called once. */
+  begin(): void {
+    void this.#list.load();
+    live.stream.on("alert", () => this.#list.refresh(1));
+    // Runs change all the time, and alerts are seldom why.
+    live.stream.on("runs", () => this.#list.refresh(10));
+    setInterval(() => this.#list.refresh(), EVERY_S * 1000);
+  }
+
+  /** Counts anew soon: somebody has changed something here. */
+  look(): void {
+    this.#list.refresh(0);
   }
 }
 

@@ -9,8 +9,6 @@ class Live {
   retryInS = $state(0);
   /** Seconds since the epoch, by the server's clock, moved on once a second. */
   now = $state(Date.now() / 1000);
-  /** Alerts that fired while this page was open. */
-  fired = $state(0);
   #ahead = 0;
 
   /** Begins to listen. Called once. */
@@ -22,9 +20,7 @@ class Live {
     });
     this.stream.on("hello", (hello) => this.setClock(hello.now));
     this.stream.on("alert", (alert) => {
-      if (alert.resolved !== null) return;
-      this.fired += 1;
-      announcements.alarm(`${alert.severity}: ${alert.message}`);
+      if (alert.resolved === null) announcements.alarm(`${alert.severity}: ${alert.message}`);
     });
     setInterval(() => {
       this.now = Date.now() / 1000 + this.#ahead;

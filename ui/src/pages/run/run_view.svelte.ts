@@ -18,6 +18,8 @@ export class RunView {
   readonly sync: ChartSync;
   settings = $state.raw<SyncState>()!;
   fresh = $state.raw<RunRow | null>(null);
+  /** When the run was last told of, by the server's clock. */
+  toldAt = $state(live.now);
 
   constructor(readonly id: string) {
     this.head = new Resource(() => api.get<RunHead>(this.path("")));
@@ -53,6 +55,7 @@ export class RunView {
       if (!data) return;
       untrack(() => {
         [this.sync.axes, this.sync.segments, this.fresh] = [data.axes, data.segments, null];
+        this.toldAt = live.now;
         this.#recallSmoothing(data.row.project);
         this.sync.set({});
       });
@@ -82,7 +85,7 @@ export class RunView {
 
   #news(row: RunRow): void {
     const before = this.row;
-    this.fresh = row;
+    [this.fresh, this.toldAt] = [row, live.now];
     if (before && before.status !== row.status) announcements.alarm(`${row.name} is ${row.status}`);
     else if (row.step !== null)
       announcements.say(`Step ${row.step}${row.loss_last === null ? "" : `, loss ${number(row.loss_last)}`}`);

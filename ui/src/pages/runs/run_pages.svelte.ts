@@ -5,6 +5,7 @@ import { asApiError } from "../../app/resource.svelte";
 import type { ApiError } from "../../data";
 
 const PORTION = 200;
+const LEAST_BETWEEN_MS = 3000;
 
 export interface Wanted {
   filter: string;
@@ -23,13 +24,32 @@ export class RunPages {
   #wanted: Wanted | null = null;
   #asked = new Set<number>();
   #turn = 0;
+  #fetchedAt = -Infinity;
+  #timer: ReturnType<typeof setTimeout> | undefined;
 
   /** Asks for another list. The rows shown stay until its first portion is there. */
   async want(wanted: Wanted): Promise<void> {
     this.#wanted = wanted;
     this.#asked = new Set([0]);
     this.#turn += 1;
+    this.#fetchedAt = performance.now();
     await this.#fetch(0, true);
+  }
+
+  /** Asks for the same list again soon, but not more often than every few seconds. */
+  refresh(): void {
+    if (this.#timer !== undefined) return;
+    const wait = Math.max(0, this.#fetchedAt + LEAST_BETWEEN_MS - performance.now());
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      if (this.#wanted) void this.want(this.#wanted);
+    }, wait);
+  }
+
+  /** Forgets what was to be asked. */
+  stop(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
   }
 
   /** Fetches what is missing between two rows. */
