@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from stepscope import TrainingMonitor
 from stepscope.cli.main import main
 from stepscope.cli.table import Column, cell_width, table
-from stepscope.cli.text import duration, safe, size, sparkline, to_json
+from stepscope.cli.text import safe, sparkline, to_json
 
 UNSAFE = {
     *map(chr, range(0x20)),
@@ -190,26 +190,3 @@ def test_json_is_always_strict(value):
 
 def test_values_equal_but_for_rounding_are_drawn_level():
     assert len(set(sparkline([0.42088, 0.42088 * (1 + 1e-15), 0.42088]))) == 1
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (0.0312, "31 ms"),
-        (0.99999, "1.0 s"),
-        (59.97, "1 min 00 s"),
-        (185, "3 min 05 s"),
-        (4320, "1 h 12 min"),
-        (183600, "2 d 03 h"),
-    ],
-)
-def test_a_duration_has_two_units_at_most(seconds, words):
-    assert duration(seconds) == words
-
-
-@pytest.mark.parametrize(
-    ("count", "words"),
-    [(0, "0 B"), (1023, "1023 B"), (12_345, "12.1 KiB"), (1023 * 2**30, "1023 GiB"), (5 * 2**40, "5 TiB")],
-)
-def test_a_size_has_a_unit_that_suits_it(count, words):
-    assert size(count) == words

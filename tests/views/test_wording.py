@@ -67,3 +67,26 @@ def test_nobody_has_said_anything_where_there_are_no_marks() -> None:
         marks.muted("a"),
     )
     assert said == (None, (), False, (), None, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.0312, "31.2 ms"),
+        (0.99999, "1 s"),
+        (59.97, "1 min 00 s"),
+        (185, "3 min 05 s"),
+        (4320, "1 h 12 min"),
+        (183600, "2 d 03 h"),
+    ],
+)
+def test_a_duration_has_two_units_at_most(seconds, words):
+    assert duration(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [(0, "0 B"), (1023, "1023 B"), (12_345, "12.1 KiB"), (1023 * 2**30, "1023 GiB"), (5 * 2**40, "5 TiB")],
+)
+def test_a_size_has_a_unit_that_suits_it(count, words):
+    assert size(count) == words

@@ -52,7 +52,7 @@ def trend_of(x: Floats, y: Floats, confidence: float = 0.99) -> Trend | None:
     middle = float(np.median(slopes))
     rest = y - middle * x
     offset = float(np.median(rest))
-    reach = _reach(_worth(rest), confidence)
+    reach = reach_of(rest, confidence)
     low, high = (-np.inf, np.inf) if reach >= 1 else np.quantile(slopes, [(1 - reach) / 2, (1 + reach) / 2])
     ends = (offset + middle * float(x[0]), offset + middle * float(x[-1]))
     return Trend(middle, float(low), float(high), float(x[0]), *ends, float(spread(rest)))
@@ -72,14 +72,13 @@ def is_jump(x: Floats, y: Floats) -> bool:
     return bool(jump * count ** (1 / count) < straight)
 
 
-def _worth(rest: Floats) -> float:
-    """How many independent values the rest of a series is worth, by the likeness of neighbours."""
+def reach_of(rest: Floats, confidence: float) -> float:
+    """The share of all pairs of values whose slopes lie within the bounds; 1 or more where none are certain.
+
+    `rest` is what a line leaves of the series: the more alike neighbours are in it, the fewer it counts as.
+    """
     alike = likeness(rest)
-    return len(rest) * (1 - alike) / (1 + alike)
-
-
-def _reach(worth: float, confidence: float) -> float:
-    """The share of all pairs whose slopes lie within the bounds."""
+    worth = len(rest) * (1 - alike) / (1 + alike)
     if worth <= 3:
         return 1.0
     sure = NormalDist().inv_cdf((1 + confidence) / 2)

@@ -25,6 +25,7 @@ from stepscope.errors import ConfigError, NotFound
 from stepscope.reading import default_folder, open_store
 from stepscope.samplers.base import Sampler
 from stepscope.schema.alert import Notice, Told
+from stepscope.views.wording import duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -162,7 +163,7 @@ def _lines(alerts: list[dict[str, Any]]) -> list[str]:
 
 def _cells(alert: dict[str, Any]) -> list[str]:
     ended_ns = alert["resolved_ns"]
-    lasted = "firing" if ended_ns is None else text.duration((ended_ns - alert["fired_ns"]) / 1e9)
+    lasted = "firing" if ended_ns is None else duration((ended_ns - alert["fired_ns"]) / 1e9)
     return [
         str(alert["id"]),
         text.moment(alert["fired_ns"] / 1e9),

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Literal
 
 from stepscope import filesystem
 from stepscope.agent.election import agent_pid
-from stepscope.cli.text import size
 from stepscope.errors import StoreError
 from stepscope.journal.folder import list_journals
 from stepscope.journal.reader import written_so_far
 from stepscope.store.place import database
 from stepscope.store.sqlite import SqliteReader
+from stepscope.views.wording import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

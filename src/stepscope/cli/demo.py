@@ -9,12 +9,13 @@ import time
 from typing import TYPE_CHECKING
 
 from stepscope.cli.main import FINE
-from stepscope.cli.text import duration, emit, number, say
+from stepscope.cli.text import emit, number, say
 from stepscope.config.find import settings_for
 from stepscope.reading import open_store
 from stepscope.recorder.monitor import TrainingMonitor
 from stepscope.recorder.whoami import identify
 from stepscope.schema.keys import STEP_SECONDS, phase_key
+from stepscope.views.wording import duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

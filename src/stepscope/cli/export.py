@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from stepscope.cli.find import add_run_arguments, chosen_run, near
 from stepscope.cli.main import FINE, MISUSED
 from stepscope.cli.target import whole_file, whole_files
-from stepscope.cli.text import safe, say, size
+from stepscope.cli.text import safe, say
 from stepscope.errors import NotFound, StepscopeError
 from stepscope.exporters.csv_file import CsvFile
 from stepscope.exporters.json_file import JsonFile
@@ -17,6 +17,7 @@ from stepscope.exporters.jsonl import JsonLines
 from stepscope.exporters.parquet import Parquet
 from stepscope.views.epochs import KEY, by_epoch
 from stepscope.views.rows import long_rows, wide_rows
+from stepscope.views.wording import size
 
 if TYPE_CHECKING:
     import argparse

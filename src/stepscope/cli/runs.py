@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, get_args
 from stepscope.cli.find import add_limit_argument, add_store_argument
 from stepscope.cli.main import FINE
 from stepscope.cli.table import Column, shorten, table
-from stepscope.cli.text import duration, emit, moment, number, paint, safe, say, screen_width, to_json
+from stepscope.cli.text import emit, moment, number, paint, safe, say, screen_width, to_json
 from stepscope.reading import open_store
 from stepscope.schema.keys import LOSS_KEYS
 from stepscope.schema.run import Status
 from stepscope.views.described import run_in_short, seconds, segment_seconds
+from stepscope.views.wording import duration
 
 if TYPE_CHECKING:
     import argparse

@@ -20,6 +20,7 @@ from stepscope.views.described import SPARKS, extremes, run_in_full, seconds, se
 from stepscope.views.energy import energy_of
 from stepscope.views.machine_figures import described, machine_figures
 from stepscope.views.schedule import schedule_of
+from stepscope.views.wording import duration
 
 if TYPE_CHECKING:
     import argparse
@@ -102,7 +103,7 @@ def _head(one: Run) -> Iterator[str]:
     yield f"{text.paint(text.safe(one.name), 'heading')}  {text.paint(one.status, one.status)}"
     for line in textwrap.wrap(text.safe(one.reason), text.screen_width() - 2):
         yield f"  {line}"
-    took = text.duration(sum(segment_seconds(part) for part in one.segments))
+    took = duration(sum(segment_seconds(part) for part in one.segments))
     yield f"  project {text.safe(one.project)}, id {text.safe(one.id)}"
     yield f"  started {text.moment(seconds(one.info.created_ns))}, ran {took}"
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from stepscope.cli import text
 from stepscope.cli.table import Column, table
 from stepscope.views.machine_figures import MachineFigure, machine_figures
+from stepscope.views.wording import size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,8 +18,8 @@ MOST_FIGURES = 40
 
 _UNITS: dict[str, Callable[[float], str]] = {
     "_ratio": lambda value: f"{value:.0%}" if value >= 0.0995 or value == 0 else f"{value:.1%}",
-    "_bytes_per_second": lambda value: f"{text.size(value)}/s",
-    "_bytes": text.size,
+    "_bytes_per_second": lambda value: f"{size(value)}/s",
+    "_bytes": size,
     "_celsius": lambda value: f"{value:.0f} °C",
     "_watts": lambda value: f"{value:.0f} W",
     "_hertz": lambda value: f"{value / 1e6:.0f} MHz",
@@ -32,9 +33,9 @@ def device_lines(one: Run) -> list[str]:
         fields = event.fields
         if "vendor" in fields:
             memory = fields.get("memory_total_bytes")
-            size = f", {text.size(memory)}" if memory else ""
+            held = f", {size(memory)}" if memory else ""
             driver = f", driver {fields['driver']}" if fields.get("driver") else ""
-            lines.append(text.safe(f"gpu {fields['index']}: {fields['name']}{size}{driver}"))
+            lines.append(text.safe(f"gpu {fields['index']}: {fields['name']}{held}{driver}"))
     return list(dict.fromkeys(lines))
 
 

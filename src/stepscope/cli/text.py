@@ -1,4 +1,4 @@
-"""Prints what came from data: harmless text, durations, sizes, bars, strict JSON."""
+"""Prints what came from data: harmless text, numbers, bars, strict JSON."""
 
 from __future__ import annotations
 
@@ -94,32 +94,6 @@ def number(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:.5g}"
-
-
-def duration(seconds: float) -> str:
-    """Two units at most: 31 ms, 4.2 s, 3 min 05 s, 1 h 12 min, 2 d 03 h."""
-    if seconds < 0.9995:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    for unit, part, unit_name, part_name in (
-        (86_400, 3_600, "d", "h"),
-        (3_600, 60, "h", "min"),
-        (60, 1, "min", "s"),
-    ):
-        if whole >= unit:
-            return f"{whole // unit} {unit_name} {whole % unit // part:02d} {part_name}"
-    return f"{whole} s"
-
-
-def size(count: float) -> str:
-    """Bytes in the unit that suits them: 512 B, 1.5 KiB, 80.3 GiB."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1023.5:
-            return f"{count:.0f} {unit}" if unit == "B" or count >= 99.95 else f"{count:.3g} {unit}"
-        count /= 1024
-    return f"{count:.0f} TiB" if count >= 99.95 else f"{count:.3g} TiB"
 
 
 def moment(seconds: float | None) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from stepscope.analysis.trends import reach_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,10 +51,10 @@ def slope_of(x: Floats, y: Floats, confidence: float = CONFIDENCE) -> Slope | No
         return None
     slopes = np.sort((y[second] - y[first])[rises] / run[rises])
     middle = float(np.median(slopes))
-    spread = _spread(_worth(y - middle * x), confidence)
-    if spread >= 1:
+    reach = reach_of(y - middle * x, confidence)
+    if reach >= 1:
         return Slope(middle, -np.inf, np.inf)
-    low, high = np.quantile(slopes, [(1 - spread) / 2, (1 + spread) / 2])
+    low, high = np.quantile(slopes, [(1 - reach) / 2, (1 + reach) / 2])
     return Slope(middle, float(low), float(high))
 
 
@@ -102,23 +103,3 @@ def _level_costs(y: Floats) -> Floats:
     length = np.maximum(last - first, 1)
     costs: Floats = squares[last] - squares[first] - (sums[last] - sums[first]) ** 2 / length
     return np.maximum(costs, 0.0)
-
-
-def _worth(residuals: Floats) -> float:
-    """How many independent readings the series is worth, by the likeness of neighbours."""
-    count = len(residuals)
-    centred = residuals - residuals.mean()
-    power = float(centred @ centred)
-    # Rounding is all that is left of a straight line.
-    if power <= count * (1e-12 * max(1.0, float(np.abs(residuals).max()))) ** 2:
-        return float(count)
-    alike = max(float(centred[:-1] @ centred[1:]) / power, 0.0)
-    return count * (1 - alike) / (1 + alike)
-
-
-def _spread(worth: float, confidence: float) -> float:
-    """The share of all pairs that lies within the interval."""
-    if worth <= 2:
-        return 1.0
-    certain = NormalDist().inv_cdf((1 + confidence) / 2)
-    return float(certain * np.sqrt(2 * (2 * worth + 5) / (9 * worth * (worth - 1))))
