@@ -98,7 +98,6 @@ class NotFinite(Detector):
         places = np.flatnonzero(bad)
         first = int(places[0])
         after = int(column.finite[int(places[-1]) + 1 :].sum())
-        before = np.flatnonzero(column.finite[:first])
         step = int(rank.steps[first])
         value = float(column.values[first])
         name = "NaN" if np.isnan(value) else "infinite"
@@ -108,17 +107,7 @@ class NotFinite(Detector):
         where = f", first in {layer[0]}" if layer and layer[0] else ""
         since = f"from step {step:,} on" if goes_on and len(places) > 1 else f"at step {step:,}"
         state = "" if goes_on else ", and has recovered"
-        evidence = [
-            Evidence("first step", f"{step:,}", f"the value is {name}"),
-            Evidence("how many", f"{len(places):,} of {int(column.present.sum()):,}", "in the newest steps"),
-        ]
-        if len(before):
-            last_good = int(before[-1])
-            good = number(float(column.values[last_good]))
-            evidence.append(Evidence("last finite value", good, f"at step {int(rank.steps[last_good]):,}"))
-        if layer:
-            evidence.append(Evidence("gradients", layer[0] or "the whole model", layer[1]))
-        evidence += _norm_before(rank, key, first)
+        found = f"{len(places):,} of {int(column.present.sum()):,}"
         return Finding(
             id=self.id,
             title=self.title,
@@ -132,7 +121,13 @@ class NotFinite(Detector):
             first_time=float(rank.times[first]),
             last_time=float(rank.times[int(places[-1])]),
             rank=rank.rank if len(window.ranks) > 1 else None,
-            evidence=tuple(evidence),
+            evidence=(
+                Evidence("first step", f"{step:,}", f"the value is {name}"),
+                Evidence("how many", found, "in the newest steps"),
+                *_last_finite(rank, key, first),
+                *((Evidence("gradients", layer[0] or "the whole model", layer[1]),) if layer else ()),
+                *_norm_before(rank, key, first),
+            ),
             chart=Chart((key,), max(step - 100, int(rank.steps[0])), step + 20),
             ruled_out=(
                 ("A loss scaler that tries a greater scale: such steps are left out.",)
@@ -163,6 +158,17 @@ def _layer(events: list[Event], step: int) -> tuple[str, str] | None:
         return None
     nearest = min(near, key=lambda one: abs((one.step or 0) - step))
     return str(nearest.fields.get("layer") or ""), str(nearest.fields.get("sentence") or "")
+
+
+def _last_finite(rank: RankWindow, key: str, first: int) -> list[Evidence]:
+    """The value before the first that is not finite, where the window has one."""
+    column = rank.columns[key]
+    before = np.flatnonzero(column.finite[:first])
+    if not len(before):
+        return []
+    place = int(before[-1])
+    good = number(float(column.values[place]))
+    return [Evidence("last finite value", good, f"at step {int(rank.steps[place]):,}")]
 
 
 def _norm_before(rank: RankWindow, key: str, first: int) -> list[Evidence]:
