@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from stepscope.alerts import run_watch
-from stepscope.alerts.engine import Engine, Routing
+from stepscope.alerts.engine import Engine
 from stepscope.alerts.quiet_hours import QuietHours
+from stepscope.alerts.routing import Routing
 from stepscope.alerts.rule import rules_from
 from stepscope.alerts.silences import Silences
 from stepscope.exporters.base import Table
@@ -84,7 +85,7 @@ def test_what_fires_at_the_same_moment_is_one_notice_with_the_worst_first(bench)
     one = bench(HIGH, {"name": "worse", "when": "loss > 3", "severity": "critical"})
     one.log(loss=5.0)
     assert one.told() == one.told("other") == [("firing", ["worse", "high"])]
-    assert one.store.notices()[0]["link"] == "http://page/runs/r-1"
+    assert one.store.notices()[0]["link"] == "http://page/run/r-1/metrics?q=loss"
 
 
 def test_an_alert_that_stays_is_told_once_and_its_end_is_told(bench) -> None:
