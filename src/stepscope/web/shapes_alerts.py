@@ -13,7 +13,6 @@ Text = Annotated[str, Field(max_length=300)]
 
 Origin = Literal["usual", "configuration", "page", "training"]
 Time = Annotated[str, Field(max_length=50, description="Such as `60s`, `2m` or `1h`.")]
-Condition = Annotated[str, Field(min_length=1, max_length=2000)]
 
 
 class ToldBy(BaseModel):
@@ -158,18 +157,18 @@ class EndedSilence(Asked):
 
 
 class NewRule(Asked):
-    """A rule; without `when` only `enabled` may be there, which switches the rule of that name."""
+    """A rule; empty texts say nothing. Without `when` only `enabled` may be there: it switches the rule."""
 
-    when: Condition | None = None
-    for_: Annotated[
-        str | None, Field(alias="for", max_length=50, description="A time, or such as `100 steps`.")
-    ] = None
-    clear: Condition | None = None
-    severity: Severity = "warning"
+    when: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
+    for_: Annotated[str, Field(alias="for", max_length=50, description="A time, or such as `100 steps`.")] = (
+        ""
+    )
+    clear: Annotated[str, Field(max_length=2000, description="The condition of its end.")] = ""
+    severity: Literal["critical", "warning", "info"] = "warning"
     message: Annotated[str, Field(max_length=2000)] = ""
     advice: Annotated[str, Field(max_length=2000)] = ""
-    cooldown: Time | None = None
-    remind: Time | None = None
+    cooldown: Time = ""
+    remind: Time = ""
     channels: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=50)] | None = None
     resolve: bool = True
     enabled: bool = True
