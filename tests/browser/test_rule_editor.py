@@ -10,6 +10,8 @@ from stepscope.alerts.page_rules import PageRules
 from tests.browser.example_store import LIVE, ExampleStore
 from tests.browser.test_accessibility import faults
 
+HEIGHTS = "nodes => nodes.map(node => node.getBoundingClientRect().height)"
+
 pytestmark = pytest.mark.xdist_group("browser")
 
 
@@ -160,6 +162,19 @@ def test_channels_and_the_runs_it_holds_in_are_chosen(alerts, rules):
     assert (kept.rule.channels, kept.run) == ((), LIVE)
 
 
+def test_the_editor_opens_on_any_page(look):
+    page = look(f"/run/{LIVE}")
+    page.get_by_role("heading", name=LIVE).wait_for()
+    page.keyboard.press("Control+k")
+    page.keyboard.type("new alert rule")
+    page.keyboard.press("Enter")
+    page.get_by_test_id("rule-editor").wait_for()
+    page.keyboard.type("typed_at_once")
+    assert page.get_by_label("Name", exact=True).input_value() == "typed_at_once"
+    page.keyboard.press("Escape")
+    page.get_by_test_id("rule-editor").wait_for(state="detached")
+
+
 def test_the_rules_of_a_server_that_is_read_only_can_be_read_alone(tmp_path, serve, open_page):
     store = ExampleStore(tmp_path / "store").fill()
     page = open_page(serve(store.folder, "--read-only"), "/alerts")
@@ -175,6 +190,9 @@ def test_quiet_hours_are_explained(alerts):
 @pytest.mark.parametrize(("theme", "phone"), [("light", False), ("dark", False), ("dark", True)])
 def test_the_editor_can_be_used_by_everybody(look, theme: str, phone: bool):
     page = look("/alerts", theme, phone=phone)
+    listed(page, "gpu_hot").locator("summary").click()
+    pressed = page.get_by_test_id("rules").locator("button:visible, summary")
+    assert not phone or min(pressed.evaluate_all(HEIGHTS)) >= 44
     editor = new_rule(page)
     editor.get_by_text("Advanced").click()
     editor.get_by_label("Condition").fill("meen(loss, 2m) > 1")
@@ -182,7 +200,5 @@ def test_the_editor_can_be_used_by_everybody(look, theme: str, phone: bool):
     assert faults(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
     if phone:
-        heights = editor.locator("button:visible, input:not([type=checkbox]), select, textarea").evaluate_all(
-            "nodes => nodes.map(node => node.getBoundingClientRect().height)"
-        )
-        assert min(heights) >= 44
+        typed_into = editor.locator("button:visible, input:not([type=checkbox]), select, textarea")
+        assert min(typed_into.evaluate_all(HEIGHTS)) >= 44

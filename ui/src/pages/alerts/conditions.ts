@@ -5,7 +5,7 @@ import { number } from "../../format";
 
 const WINDOWED = "mean median p90 p95 p99 min max sum count std delta rate slope nonfinite last first".split(" ");
 const FUNCTIONS = [
-  ...WINDOWED.map((name) => ({ text: `${name}(`, about: `${name}(metric, 2m) or ${name}(metric, 100 points)` })),
+  ...WINDOWED.map((name) => ({ text: `${name}(`, about: "of a metric in a window, 2m or 100 points" })),
   { text: "age(", about: "seconds since the last point" },
   { text: "baseline(", about: "what the metric was like at first" },
   { text: 'status == "', about: "running, stalled, finished, failed or crashed" },
