@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stepscope.store.base import Reader
 
 MOST_SERIES = 2000
-MOST_POINTS = 5_000_000
+MOST_POINTS = 10_000_000
 """A baseline of more points is not read for a look at a rule."""
 
 
