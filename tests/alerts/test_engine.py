@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from stepscope.alerts import run_watch
-from stepscope.alerts.engine import Engine, Routing
+from stepscope.alerts.engine import Engine
 from stepscope.alerts.quiet_hours import QuietHours
+from stepscope.alerts.routing import Routing
 from stepscope.alerts.rule import rules_from
 from stepscope.alerts.silences import Silences
 from stepscope.exporters.base import Table
+from stepscope.schema.alert import Told
 from stepscope.schema.record import Event
 from stepscope.schema.run import Process
 from stepscope.schema.series import Source
@@ -84,7 +86,21 @@ def test_what_fires_at_the_same_moment_is_one_notice_with_the_worst_first(bench)
     one = bench(HIGH, {"name": "worse", "when": "loss > 3", "severity": "critical"})
     one.log(loss=5.0)
     assert one.told() == one.told("other") == [("firing", ["worse", "high"])]
-    assert one.store.notices()[0]["link"] == "http://page/runs/r-1"
+    assert one.store.notices()[0]["link"] == "http://page/run/r-1/metrics?q=loss"
+
+
+def test_a_notice_leads_to_the_charts_of_its_metric_or_to_the_run() -> None:
+    routing = Routing((), Silences(Path("nowhere")), link="http://page/base/")
+    loss, hot = (
+        Told("a", "info", "", 0, key="val/loss", step=5),
+        Told("b", "info", "", 0, key="gpu/x", device="G"),
+    )
+    assert routing.link_to("a b/c") == "http://page/base/run/a%20b%2Fc"
+    assert routing.link_to("r", (loss, loss)) == "http://page/base/run/r/metrics?q=val%2Floss"
+    assert routing.link_to("r", (hot,)) == "http://page/base/run/r/system?q=gpu%2Fx"
+    assert routing.link_to("r", (loss, hot)) == "http://page/base/run/r"
+    assert routing.link_to("r", (Told("stalled", "critical", "", 0),)) == "http://page/base/run/r"
+    assert Routing((), Silences(Path("nowhere"))).link_to("r", (loss,)) == ""
 
 
 def test_an_alert_that_stays_is_told_once_and_its_end_is_told(bench) -> None:

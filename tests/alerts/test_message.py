@@ -25,7 +25,7 @@ def test_the_text_says_what_where_since_when_and_what_to_do():
         "  recent: ▁▂▅█×\n"
         "  what to do: Lower the learning rate.\n"
         "\n"
-        "Open the run: http://127.0.0.1:8765/runs/run-1\n"
+        "Open the run: http://127.0.0.1:8765/run/run-1\n"
     )
 
 
@@ -171,7 +171,7 @@ def test_the_fields_for_programs_are_these():
         "project": "vision",
         "host": "node-3",
         "at": "2026-01-01T00:00:00Z",
-        "link": "http://127.0.0.1:8765/runs/run-1",
+        "link": "http://127.0.0.1:8765/run/run-1",
         "title": message.subject(notice()),
         "text": message.text(notice()),
         "alerts": [alert],

@@ -80,6 +80,17 @@ def hostile(tmp_path, serve):
         [0, 1, 2],
         times,
     )
+    rules = [
+        {
+            "name": one[:100],
+            "when": f"`{one.replace('`', '')}` > 1",
+            "advice": one,
+            "run": one,
+            "channels": [one],
+        }
+        for one in PAYLOADS[::4]
+    ]
+    (store.folder / "rules.json").write_text(json.dumps({"rules": rules}))
     server = serve(store.folder)
     yield server
     store.close()

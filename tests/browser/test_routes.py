@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from stepscope.alerts.routing import Routing
+from stepscope.alerts.silences import Silences
+from stepscope.schema.alert import Told
 from stepscope.schema.series import Source
 from tests.browser.example_store import CRASHED, FINISHED, LIVE, NS, ExampleStore
 from tests.browser.looking import ROUTES, is_drawn
@@ -52,7 +57,17 @@ def test_an_unknown_page_says_so(look):
     page.get_by_role("heading", name="There is no such page").wait_for()
 
 
-def test_the_address_in_an_alert_leads_to_the_run(look):
+def test_the_address_in_an_alert_leads_to_the_charts_of_its_metric(look):
+    routing = Routing((), Silences(Path()), link="http://page")
+    for key, step, charts in (("val/loss", 5, "Metrics"), ("gpu/temperature_celsius", None, "System")):
+        told = Told("rule", "info", "", 0, key=key, step=step)
+        page = look(routing.link_to(LIVE, (told,)).removeprefix("http://page"))
+        page.get_by_test_id(f"chart-{key}").first.wait_for()
+        page.wait_for_function("words => document.title.endsWith(words)", arg=charts)
+        assert page.get_by_test_id("chart-accuracy").count() == 0
+
+
+def test_the_address_in_an_older_alert_leads_to_the_run(look):
     page = look(f"/runs/{LIVE}")
     page.get_by_test_id("verdict").wait_for()
 

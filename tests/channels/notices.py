@@ -32,7 +32,7 @@ NOTICE = Notice(
     host="node-3",
     at_ns=AT_NS,
     alerts=(TOLD,),
-    link="http://127.0.0.1:8765/runs/run-1",
+    link="http://127.0.0.1:8765/run/run-1",
 )
 
 

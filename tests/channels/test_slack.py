@@ -20,7 +20,7 @@ def test_a_notice_arrives_with_a_line_of_text_and_a_coloured_attachment(web):
     assert request.path == "/services/T0/B0/canary"
     body = json.loads(request.body)
     assert body["text"].startswith("[CRITICAL] mnist-baseline: The loss is NaN.\n")
-    assert body["text"].endswith("http://127.0.0.1:8765/runs/run-1")
+    assert body["text"].endswith("http://127.0.0.1:8765/run/run-1")
     [attachment] = body["attachments"]
     assert attachment["color"] == "#d32f2f"
     assert attachment["fallback"] == "CRITICAL: The loss is NaN."

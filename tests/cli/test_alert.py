@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import stepscope
+from stepscope.alerts.page_rules import PageRules
 from stepscope.alerts.silences import Silences
 from stepscope.cli.main import main
 
@@ -52,6 +53,26 @@ def test_rules_that_hold_here_are_listed_with_their_conditions(capsys) -> None:
     rules = {rule["name"]: rule for rule in json.loads(capsys.readouterr().out)}
     assert rules["stalled"]["when"] == 'status == "stalled"'
     assert rules["nonfinite_loss"]["severity"] == "critical"
+
+
+def test_every_rule_is_listed_with_where_it_comes_from(store: Path, tmp_path: Path, capsys) -> None:
+    (tmp_path / "stepscope.yaml").write_text("alerts: {rules: [{name: mine, when: 'loss > 5'}]}\n")
+    page = PageRules(store)
+    page.put({"name": "slow", "when": "step_seconds > 1", "for": "1m", "run": "div*"})
+    page.switch("gpu_hot", on=False)
+    assert main(["alert", "rules"]) == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert lines["slow"].split()[1:3] == ["page", "warning"]
+    assert lines["slow"].endswith("step_seconds > 1 in div*")
+    assert lines["mine"].split()[1] == "configuration"
+    assert lines["gpu_hot"].split()[1:3] == ["usual", "off"]
+    assert main(["alert", "rules", "--json"]) == 0
+    rules = {rule["name"]: rule for rule in json.loads(capsys.readouterr().out)}
+    assert (rules["slow"]["origin"], rules["slow"]["for"], rules["gpu_hot"]["enabled"]) == (
+        "page",
+        "1m",
+        False,
+    )
 
 
 def test_a_silence_is_made_listed_and_ended(store: Path, capsys) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from stepscope.alerts.page_rules import PageRules
 from stepscope.alerts.silences import Silences
 from stepscope.config.sections import Alerts
 from stepscope.schema.alert import Notice, Told
+from stepscope.schema.record import Event
 from stepscope.views.alert_list import AlertList, alerts_of
 from tests.views.made import BEGUN_S, RUN, Made, OwnMarks, as_json, at
 
@@ -21,12 +23,15 @@ def test_the_json_has_the_names_a_page_reads(made: Made) -> None:
     made.process()
     made.alert("hot", value=1.0)
     found = as_json(page(made))
-    assert " ".join(found) == "open past rules channels silences quiet_hours"
+    assert " ".join(found) == "open past rules channels silences quiet_hours rules_trouble"
     assert " ".join(found["open"][0]) == (
         "id run_id run rule severity message fired resolved step rank device value threshold key quantity "
         "recent advice acknowledged told"
     )
-    assert " ".join(found["rules"][0]) == "name severity condition message enabled is_default advice"
+    assert " ".join(found["rules"][0]) == (
+        "name severity condition message enabled is_default advice origin replaces run project for_ clear "
+        "cooldown remind channels resolve problem"
+    )
     assert " ".join(found["channels"][0]) == "name kind target"
 
 
@@ -79,6 +84,55 @@ def test_rules_are_those_of_the_settings_and_the_usual_ones(made: Made) -> None:
     assert not found["disk_full"].is_default
     assert found["input_bound"].enabled
     assert not any(one.enabled for one in page(made, Alerts(enabled=False)).rules)
+
+
+def test_rules_say_where_they_come_from_and_hold_all_that_an_editor_needs(made: Made) -> None:
+    made.process(status="running")
+    said = {"name": "own", "condition": "accuracy < 0.5"}
+    with made.store.transaction():
+        made.store.put_event(RUN, Event("alert_rule", at(1), 0, 0, "s1", said))
+    rules = PageRules(made.folder)
+    rules.put(
+        {"name": "slow", "when": "p50(step_seconds, 2m) > 1", "for": "90s", "channels": [], "run": "r*"}
+    )
+    rules.put({"name": "disk_full", "when": "disk/used_ratio > 50%", "enabled": False})
+    rules.switch("gpu_hot", on=False)
+    rules.switch("stalled", on=True)
+    settings = Alerts(rules=[{"name": "mine", "when": "loss > 5", "remind": "1h"}], disabled=["stalled"])
+    found = {one.name: one for one in page(made, settings).rules}
+    origins = {name: one.origin for name, one in found.items()}
+    assert [origins[name] for name in ("slow", "own", "mine", "crashed")] == [
+        "page",
+        "training",
+        "configuration",
+        "usual",
+    ]
+    slow = found["slow"]
+    assert (slow.condition, slow.for_, slow.cooldown, slow.channels, slow.run) == (
+        "p50(step_seconds, 2m) > 1",
+        "90s",
+        "5m",
+        (),
+        "r*",
+    )
+    assert (found["disk_full"].origin, found["disk_full"].replaces) == ("page", "usual")
+    assert [found[name].enabled for name in ("disk_full", "gpu_hot", "stalled", "slow")] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert (found["mine"].remind, found["loss_divergence"].for_, found["own"].run) == ("1h", "10 points", RUN)
+    assert sum(one.name == "disk_full" for one in page(made, settings).rules) == 1
+
+
+def test_a_rule_of_the_page_that_makes_no_sense_is_listed_with_the_reason(made: Made) -> None:
+    made.process()
+    (made.folder / "rules.json").write_text('{"rules": [{"name": "bad", "when": "loss >"}]}')
+    [bad] = [one for one in page(made).rules if one.problem]
+    assert (bad.name, bad.origin, bad.enabled) == ("bad", "page", False)
+    (made.folder / "rules.json").write_text("{")
+    assert "cannot be read" in page(made).rules_trouble
 
 
 def test_channels_are_shown_without_their_secrets_and_a_broken_one_says_why(made: Made) -> None:

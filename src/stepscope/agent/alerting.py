@@ -8,10 +8,12 @@ import time
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from stepscope.alerts.defaults import default_rules, rules_of
+from stepscope.alerts.defaults import default_rules, every_rule
 from stepscope.alerts.delivery import Delivery, channels_of
-from stepscope.alerts.engine import Engine, Routing
+from stepscope.alerts.engine import Engine
+from stepscope.alerts.page_rules import PageRules
 from stepscope.alerts.quiet_hours import QuietHours
+from stepscope.alerts.routing import Routing
 from stepscope.alerts.silences import Silences
 from stepscope.config.sections import Alerts
 from stepscope.errors import ConfigError, StoreError
@@ -56,7 +58,7 @@ class Alerting:
             _quiet_hours(settings.alerts),
             settings.alerts.link or "",
         )
-        self._engine = Engine(store, self._rules_of, routing, now_ns)
+        self._engine = Engine(store, self._rules_of, routing, now_ns, PageRules(folder))
         self._failed: set[str] = set()
 
     @property
@@ -102,15 +104,17 @@ class Alerting:
                 self._failed.add(part)
                 log.exception("Alerts failed in their %s. The agent goes on; alerts may be missing.", part)
 
-    def _rules_of(self, process: Process) -> list[Rule]:
+    def _rules_of(self, process: Process) -> list[Rule] | None:
         # The agent may have been started by another run, with other settings.
         said = process.facts.get("alerts")
         known = {one.name for one in fields(Alerts)}
         chosen = self._settings.alerts
         if isinstance(said, dict):
             chosen = Alerts(**{name: value for name, value in said.items() if name in known})
+        if not chosen.enabled:
+            return None
         try:
-            return rules_of(chosen)
+            return every_rule(chosen)
         except ConfigError as error:
             log.warning("The rules of %s are left out, but for the usual ones: %s", process.name, error)
             return default_rules(chosen.disabled)

@@ -162,15 +162,22 @@ def rules_of(settings: Alerts) -> list[Rule]:
     """All rules of these settings; one of the user's takes the place of a usual one of the same name."""
     if not settings.enabled:
         return []
+    return [rule for rule in every_rule(settings) if rule.name not in settings.disabled]
+
+
+def every_rule(settings: Alerts) -> list[Rule]:
+    """The same with those that are switched off, which are not enabled."""
     found = {rule.name: rule for rule in default_rules()}
     for rule in (*threshold_rules(settings.thresholds), *rules_from(settings.rules)):
         found[rule.name] = rule
-    return [rule for name, rule in found.items() if name not in settings.disabled]
+    return [
+        replace(rule, enabled=False) if name in settings.disabled else rule for name, rule in found.items()
+    ]
 
 
 def check_rules(settings: Alerts) -> None:
     """Raises ConfigError for a rule, a name or a time that makes no sense."""
-    known = {rule.name for rule in rules_of(replace(settings, enabled=True, disabled=[]))}
+    known = {rule.name for rule in every_rule(settings)}
     for name in settings.disabled:
         if name not in known:
             meant = nearest(name, known)

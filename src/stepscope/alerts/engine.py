@@ -5,24 +5,24 @@ from __future__ import annotations
 import logging
 import math
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from stepscope.alerts.catching_up import catch_up
+from stepscope.alerts.page_rules import Made
 from stepscope.alerts.rule import Rule, rule_said
 from stepscope.alerts.run_watch import RunWatch, Said
 from stepscope.alerts.telling import Telling
 from stepscope.errors import ConfigError
 from stepscope.schema.alert import SEVERITIES, Notice
 from stepscope.schema.run import LIVE, PRECEDENCE
-from stepscope.schema.series import Selection
 from stepscope.store.base import OpenAlert
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from stepscope.alerts.quiet_hours import QuietHours
+    from stepscope.alerts.page_rules import PageRules
+    from stepscope.alerts.routing import Routing
     from stepscope.alerts.run_watch import Change
-    from stepscope.alerts.silences import Silences
     from stepscope.exporters.base import Table
     from stepscope.schema.alert import Kind, Told
     from stepscope.schema.record import Event
@@ -38,39 +38,21 @@ RULE_EVENT, CONDITION_EVENT = "alert_rule", "alert_condition"
 """What a training says of rules of its own, and of conditions that only it can judge."""
 
 
-@dataclass(frozen=True)
-class Routing:
-    """By which channels people are told, and when not."""
-
-    channels: tuple[str, ...]
-    silences: Silences
-    quiet_hours: QuietHours | None = None
-    link: str = ""
-    """Address of the web page; empty where none is served."""
-
-    def is_to_wait(self, run: RunWatch, rule: Rule, now_ns: int) -> bool:
-        """Whether nobody is to be told of a rule for now."""
-        if self.silences.read().silence_for(rule.name, (run.name, run.run_id), now_ns) is not None:
-            return True
-        is_quiet = self.quiet_hours is not None and self.quiet_hours.hold(now_ns)
-        return is_quiet and rule.severity != "critical"
-
-    def link_to(self, run_id: str) -> str:
-        """The page of a run."""
-        return f"{self.link.rstrip('/')}/runs/{run_id}" if self.link else ""
-
-
 class Engine:
     """The alerts of one agent. Whatever it decides is in the store before anybody is told."""
 
     def __init__(
         self,
         store: Store,
-        rules_of: Callable[[Process], list[Rule]],
+        rules_of: Callable[[Process], list[Rule] | None],
         routing: Routing,
         now_ns: Callable[[], int] = time.time_ns,
+        page_rules: PageRules | None = None,
     ) -> None:
+        """`rules_of` gives the rules of a run's settings; None where it is not to be watched at all."""
         self._store, self._rules_of, self._routing, self._now_ns = store, rules_of, routing, now_ns
+        self._page_rules, self._made = page_rules, Made()
+        self._complaints: set[str] = set()
         self._runs: dict[str, RunWatch] = {}
         self._processes: dict[str, dict[tuple[str, int, int], Process]] = {}
         self._unheard = store.alert_book.open_alerts()
@@ -126,11 +108,15 @@ class Engine:
         if not self._has_news and now_ns - self._looked_ns < PAUSE_NS:
             return
         self._has_news, self._looked_ns = False, now_ns
+        self._look_at_page_rules()
         for run in list(self._runs.values()):
+            if run.behind:
+                catch_up(run, self._store, self._segment_of(run.run_id))
             changes = list(run.changes(now_ns))
             has_ended = run.status not in LIVE
-            if changes or has_ended or self._has_to_tell(run, now_ns):
+            if run.dropped or changes or has_ended or self._has_to_tell(run, now_ns):
                 with self._store.transaction():
+                    self._drop(run, now_ns)
                     for change in changes:
                         self._note(run, change, now_ns)
                     self._tell(run, now_ns)
@@ -140,12 +126,42 @@ class Engine:
                 del self._runs[run.run_id]
                 self._processes.pop(run.run_id, None)
 
+    def _look_at_page_rules(self) -> None:
+        """Goes by what people have changed since the last look; costs one stat where that is nothing."""
+        if self._page_rules is None or not self._runs:
+            return
+        made = self._page_rules.read()
+        if made is self._made:
+            return
+        self._made = made
+        wrong = [f"The rule {name!r} of the page is left out: {why}" for name, why in made.problems.items()]
+        for complaint in [*wrong, made.trouble]:
+            if complaint and complaint not in self._complaints:
+                self._complaints.add(complaint)
+                log.warning("%s", complaint)
+        for run in self._runs.values():
+            run.go_by(made)
+
+    def _segment_of(self, run_id: str) -> str:
+        return max(one.segment for one in self._processes[run_id].values())
+
     def _begin(self, process: Process) -> RunWatch:
-        rules = {rule.name: rule for rule in self._rules_of(process) if rule.enabled}
-        run = self._runs[process.run_id] = RunWatch(process.run_id, rules)
+        rules = self._rules_of(process)
+        run = RunWatch(
+            process.run_id,
+            {rule.name: rule for rule in rules or ()},
+            name=process.name,
+            project=process.project,
+            takes_page_rules=rules is not None,
+        )
+        self._runs[process.run_id] = run
+        self._look_at_page_rules()
+        run.go_by(self._made)
         for event in self._store.events(process.run_id):
             self.hear(process.run_id, event)
-        self._remember(run, process.segment)
+        # What is told of it in this round is in the store already.
+        self._just_begun.add(run.run_id)
+        catch_up(run, self._store, process.segment)
         for alert in self._unheard:
             if alert.run_id == process.run_id:
                 run.take_up(alert)
@@ -160,17 +176,6 @@ class Engine:
                 run.tellings[name] = Telling(last_ns=last_ns)
         return run
 
-    def _remember(self, run: RunWatch, segment: str) -> None:
-        """Reads what an earlier agent, or a reader that did its work, has taken in."""
-        self._just_begun.add(run.run_id)
-        wanted = {key for rule in run.rules.values() for key in rule.keys}
-        for source, keys in self._store.sources(run.run_id).items():
-            for key in wanted.intersection(keys) if source.segment == segment else ():
-                points = self._store.points(
-                    Selection(run.run_id, key, segment, source.rank, source.host, source.device)
-                )
-                run.history.add(source, [key], points.steps, points.times_ns, points.values[:, None])
-
     def _learn_rule(self, run: RunWatch, fields: Mapping[str, Any]) -> None:
         try:
             rule = rule_said(fields)
@@ -178,6 +183,13 @@ class Engine:
             log.warning("A rule of %s is left out: %s", run.name or run.run_id, error)
             return
         run.learn(rule)
+
+    def _drop(self, run: RunWatch, now_ns: int) -> None:
+        """Ends the alerts of rules that are gone, or ask for something else by now."""
+        for number in run.dropped:
+            self._store.alert_book.resolve(number, now_ns)
+            self._store.alert_book.add_fields(number, {"ended_with_rule": True})
+        run.let_go()
 
     def _note(self, run: RunWatch, change: Change, now_ns: int) -> None:
         book = self._store.alert_book
@@ -267,7 +279,7 @@ class Engine:
             host=run.host,
             at_ns=now_ns,
             alerts=told,
-            link=self._routing.link_to(run.run_id),
+            link=self._routing.link_to(run.run_id, told),
             # A training that has ended has said so on its own console.
             pid=self._pid_of(run) if run.status in LIVE else None,
         )

@@ -82,6 +82,16 @@ class History:
         """How many series there was no room for; counted up to as many as there is room for."""
         return len(self._left_out)
 
+    def holds(self, reach: Reach) -> bool:
+        """Whether all that a window looks at was kept so far, however long the series."""
+        return reach.points <= self._room.anyway and reach.seconds * 1e9 <= self._room.keep_ns
+
+    def forget(self, keys: Collection[str]) -> None:
+        """Lets go of the points of some metrics, to be given them anew."""
+        self.subjects.clear()
+        for key in keys:
+            self._count -= len(self._series.pop(key, ()))
+
     def widen(self, reach: Mapping[str, Reach]) -> None:
         """Makes room for the windows of a condition, where they are wider than what is kept anyway."""
         for one in reach.values():

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from stepscope.schema.alert import Severity
 
-__all__ = ["Rule", "render", "rule_said", "rules_from"]
+__all__ = ["Rule", "render", "rule_from", "rule_said", "rules_from"]
 
 COOLDOWN_S = 300.0
 KEYS = (
@@ -108,6 +108,11 @@ def rules_from(settings_rules: Sequence[Mapping[str, Any]], where: str = "alerts
     return list(rules.values())
 
 
+def rule_from(fields: Mapping[str, Any], place: str) -> Rule:
+    """One rule with the keys of a settings file; raises ConfigError that names the place."""
+    return _rule(fields, place, needs_condition=True)
+
+
 def rule_said(fields: Mapping[str, Any]) -> Rule:
     """A rule that a training has said, with the keys of a settings file; it may lack a condition."""
     return _rule(fields, "alert rule", needs_condition=False)
@@ -172,6 +177,8 @@ def _window(value: Any, words: str) -> Window:
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf"):
         return Window(seconds=float(value))
     if isinstance(value, str):
+        if value.strip() in ("0", "0s"):
+            return Window(seconds=0.0)
         try:
             return parse_window(value)
         except ConfigError:

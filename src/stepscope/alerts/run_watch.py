@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.alerts.evaluation import Outcome, evaluate
 from stepscope.alerts.history import History, Subject
+from stepscope.alerts.page_rules import Made
 from stepscope.alerts.rule import render
 from stepscope.alerts.state import State
 from stepscope.schema.alert import Told
@@ -51,7 +52,14 @@ class RunWatch:
     """One run: its points, its rules, and where each of them stands."""
 
     run_id: str
-    rules: dict[str, Rule]
+    given: dict[str, Rule]
+    """Rules of the settings and of the training itself, by name, those that are switched off as well."""
+    made: Made = field(default_factory=Made)
+    """What people made of rules on the page."""
+    takes_page_rules: bool = True
+    """Whether that counts here; not where alerts are switched off altogether."""
+    rules: dict[str, Rule] = field(default_factory=dict, init=False)
+    """Those that are judged."""
     name: str = ""
     project: str = ""
     host: str = ""
@@ -59,6 +67,8 @@ class RunWatch:
     reason: str = ""
     _keys: set[str] = field(default_factory=set)
     """The metrics that any rule looks at."""
+    behind: set[str] = field(default_factory=set)
+    """Those of them that a rule looks further back at than there are points."""
     history: History = field(init=False)
     said: dict[str, Said] = field(default_factory=dict)
     """By rule, for those whose condition is a function of the training's."""
@@ -68,18 +78,53 @@ class RunWatch:
     """What people were last told of a rule that fires, to tell that it is over."""
     open: dict[int, tuple[str, Told]] = field(default_factory=dict)
     """Alerts that fire: their rule and what there is to tell, by number."""
+    dropped: set[int] = field(default_factory=set)
+    """Alerts whose rule is gone, or asks for something else by now."""
     _states: dict[tuple[str, Subject], State] = field(default_factory=dict)
+    _failed: list[Rule] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.history = History(keys=self._keys)
-        for rule in tuple(self.rules.values()):
-            self.learn(rule)
+        self._choose()
 
     def learn(self, rule: Rule) -> None:
         """Goes by one rule more, or by another in its place."""
-        self.rules[rule.name] = rule
-        self._keys.update(rule.keys)
-        self.history.widen(rule.reach())
+        self.given[rule.name] = rule
+        self._choose()
+
+    def go_by(self, made: Made) -> None:
+        """Goes by what people have made of rules since."""
+        if self.takes_page_rules:
+            self.made = made
+            self._choose()
+
+    def _choose(self) -> None:
+        chosen = self.made.over(self.given, (self.name, self.run_id), self.project)
+        before, self.rules = self.rules, {n: rule for n, rule in chosen.items() if rule not in self._failed}
+        for name, rule in before.items():
+            after = self.rules.get(name)
+            if after is None or (after.condition, after.clear) != (rule.condition, rule.clear):
+                self._begin_anew(name)
+        for rule in self.rules.values():
+            reach = rule.reach()
+            held = {key for key in reach if key in self._keys and self.history.holds(reach[key])}
+            self.behind.update(rule.keys - self._keys, reach.keys() - held)
+            self._keys.update(rule.keys)
+            self.history.widen(reach)
+
+    def _begin_anew(self, name: str) -> None:
+        """What a rule was true of says nothing of another rule of its name."""
+        for place in [one for one in self._states if one[0] == name]:
+            del self._states[place]
+        self.dropped.update(number for number, (rule, _) in self.open.items() if rule == name)
+
+    def let_go(self) -> None:
+        """Forgets the alerts whose rule is gone; of a rule that is no more nobody is told anything."""
+        self.open = {number: one for number, one in self.open.items() if number not in self.dropped}
+        self.dropped.clear()
+        for told in (self.tellings, self.last_told):
+            for name in told.keys() - self.rules.keys():
+                del told[name]
 
     def changes(self, now_ns: int) -> Iterator[Change]:
         """What has changed since the last look."""
@@ -87,7 +132,7 @@ class RunWatch:
             try:
                 changes = list(self._changes_of(rule, now_ns))
             except Exception:  # one rule must take neither the others nor the agent with it
-                del self.rules[rule.name]
+                self._failed.append(self.rules.pop(rule.name))
                 run = self.name or self.run_id
                 log.exception("The rule %s of %s failed, and is left out.", rule.name, run)
             else:
@@ -122,8 +167,10 @@ class RunWatch:
         return alert_id
 
     def take_up(self, alert: OpenAlert) -> None:
-        """Goes on with an alert that an earlier agent has fired."""
+        """Goes on with an alert that an earlier agent has fired, if its rule is still there."""
         fields = alert.fields
+        if alert.rule not in self.rules:
+            self.dropped.add(alert.id)
         subject = Subject(fields.get("rank"), fields.get("host", ""), fields.get("device", ""))
         self._states[alert.rule, subject] = State(true_since_ns=alert.fired_ns, alert_id=alert.id)
         known = ("key", "quantity", "value", "threshold", "step", "advice")

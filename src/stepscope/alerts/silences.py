@@ -6,19 +6,17 @@ reads it.
 
 from __future__ import annotations
 
-import fcntl
-import json
 import secrets
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from stepscope.errors import StoreError
+from stepscope.alerts.shared_file import SharedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from stepscope.alerts.shared_file import Mark
 
 NAME = "silences.json"
 
@@ -57,19 +55,16 @@ class Silences:
     """The file, read again when it has changed."""
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / NAME
-        self._read_at: tuple[int, int] | None = None
+        self._file = SharedFile(folder / NAME)
+        self._read_at: Mark | None = None
         self._said = Said()
 
     def read(self) -> Said:
         """What holds now; what cannot be read is as if nothing had been said."""
-        try:
-            found = self._path.stat()
-        except OSError:
+        mark = self._file.mark()
+        if mark is None:
             self._read_at, self._said = None, Said()
-            return self._said
-        mark = (found.st_mtime_ns, found.st_size)
-        if mark != self._read_at:
+        elif mark != self._read_at:
             self._read_at = mark
             document = self._load()
             silences = tuple(Silence(**one) for one in document["silences"])
@@ -79,14 +74,14 @@ class Silences:
     def silence(self, rule: str, run: str, *, now_ns: int, until_ns: int, reason: str = "") -> Silence:
         """Adds a silence; those that are over go."""
         made = Silence(secrets.token_hex(4), rule, run, until_ns, reason, now_ns)
-        with self._changing() as document:
+        with self._file.changing(self._load) as document:
             kept = [one for one in document["silences"] if one["until_ns"] > now_ns]
             document["silences"] = [*kept, asdict(made)]
         return made
 
     def end_silence(self, silence_id: str) -> bool:
         """Takes a silence away; False where there is none of that id."""
-        with self._changing() as document:
+        with self._file.changing(self._load) as document:
             kept = [one for one in document["silences"] if one["id"] != silence_id]
             was_there = len(kept) < len(document["silences"])
             document["silences"] = kept
@@ -94,26 +89,12 @@ class Silences:
 
     def acknowledge(self, alert_id: int) -> None:
         """Notes that somebody looks after an alert."""
-        with self._changing() as document:
+        with self._file.changing(self._load) as document:
             document["acknowledged"] = sorted({*document["acknowledged"], alert_id})
-
-    @contextmanager
-    def _changing(self) -> Iterator[dict[str, Any]]:
-        """Holds the file's lock from reading to writing; readers see the old content or the new."""
-        try:
-            with self._path.with_suffix(".lock").open("a") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                document = self._load()
-                yield document
-                fresh = self._path.with_suffix(".new")
-                fresh.write_text(json.dumps(document, indent=1))
-                fresh.replace(self._path)
-        except OSError as error:
-            raise StoreError(f"{self._path} cannot be written: {error.strerror}.") from error
 
     def _load(self) -> dict[str, Any]:
         try:
-            document = json.loads(self._path.read_text())
+            document = self._file.read()
             silences = [asdict(Silence(**one)) for one in document["silences"]]
             return {"silences": silences, "acknowledged": [int(one) for one in document["acknowledged"]]}
         except (OSError, ValueError, TypeError, KeyError):

@@ -68,20 +68,29 @@ class Token(NamedTuple):
     unit: str = ""
 
 
-def mistake(text: str, at: int, complaint: str) -> ConfigError:
+class ConditionError(ConfigError):
+    """A condition that cannot be read: what is wrong, and at which of its characters."""
+
+    def __init__(self, shown: str, complaint: str, begin: int, end: int) -> None:
+        super().__init__(shown)
+        self.complaint, self.begin, self.end = complaint, begin, end
+
+
+def mistake(text: str, at: int, complaint: str) -> ConditionError:
     """An error that shows the text with a caret under the character at fault."""
     begin = max(0, min(at - SHOWN_CHARACTERS // 2, len(text) - SHOWN_CHARACTERS))
     shown = text[begin : begin + SHOWN_CHARACTERS]
     line = "".join(sign if sign.isprintable() else " " for sign in shown)
-    return ConfigError(f"{complaint}\n  {line}\n  {' ' * (at - begin)}^")
+    word = _TOKEN.match(text, at)
+    end = at + 1 if word is None or word.lastgroup == "space" else word.end()
+    return ConditionError(f"{complaint}\n  {line}\n  {' ' * (at - begin)}^", complaint, at, end)
 
 
 def tokens_of(text: str) -> list[Token]:
     """The words of a text, the last one of the kind `end`."""
     if len(text) > MOST_CHARACTERS:
-        raise ConfigError(
-            f"A condition has at most {MOST_CHARACTERS:,} characters, and this one has {len(text):,}."
-        )
+        complaint = f"A condition has at most {MOST_CHARACTERS:,} characters, and this one has {len(text):,}."
+        raise ConditionError(complaint, complaint, MOST_CHARACTERS, len(text))
     found: list[Token] = []
     at = 0
     while at < len(text):

@@ -13,7 +13,9 @@ from stepscope import plugins
 from stepscope.alerts.defaults import check_rules, rules_of
 from stepscope.alerts.delivery import make_channel
 from stepscope.alerts.expression import doubts
+from stepscope.alerts.page_rules import PageRules
 from stepscope.alerts.rule import rules_from
+from stepscope.alerts.rule_list import listed_rules, rules_said, written
 from stepscope.alerts.silences import Silences
 from stepscope.cli import text
 from stepscope.cli.find import add_limit_argument, add_store_argument, near
@@ -25,11 +27,13 @@ from stepscope.errors import ConfigError, NotFound
 from stepscope.reading import default_folder, open_store
 from stepscope.samplers.base import Sampler
 from stepscope.schema.alert import Notice, Told
+from stepscope.schema.run import LIVE
 from stepscope.views.wording import duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from stepscope.alerts.rule_list import ListedRule
     from stepscope.alerts.silences import Silence
     from stepscope.reading import Run
 
@@ -40,12 +44,15 @@ NEWEST = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares list, history, test, silence, unsilence, ack and check."""
+    """Declares list, rules, history, test, silence, unsilence, ack and check."""
     actions = parser.add_subparsers(metavar="ACTION", required=True)
 
     listing = actions.add_parser("list", help="Alerts that fire now, silences, and the rules that hold here.")
     listing.add_argument("--rules", action="store_true", help="list the rules instead")
     _add_reading(listing, _list)
+
+    rules = actions.add_parser("rules", help="All rules, where each comes from, and whether it is judged.")
+    _add_reading(rules, _list_rules)
 
     history = actions.add_parser("history", help="Alerts of the past, and who was told of them.")
     history.add_argument("run", nargs="?", metavar="RUN", help="name or id of a run (default: all)")
@@ -93,7 +100,7 @@ def _add_reading(parser: argparse.ArgumentParser, act: Any) -> None:
 
 def _list(options: argparse.Namespace) -> int:
     if options.rules:
-        return _list_rules(as_json=options.json)
+        return _list_rules(options)
     store = open_store(options.store)
     firing = [one for one in _alerts(store.runs()) if one["resolved_ns"] is None]
     now_ns = time.time_ns()
@@ -107,19 +114,57 @@ def _list(options: argparse.Namespace) -> int:
     return FINE
 
 
-def _list_rules(*, as_json: bool) -> int:
-    rules = rules_of(settings_for().alerts)
-    if as_json:
+def _list_rules(options: argparse.Namespace) -> int:
+    made = PageRules(_folder(options)).read()
+    rules = listed_rules(settings_for().alerts, made, _said(options))
+    if made.trouble:
+        text.say(text.safe(made.trouble))
+    for name, why in made.problems.items():
+        text.say(text.safe(f"The rule {name!r} of the page is left out: {why.partition(chr(10))[0]}"))
+    if options.json:
         described = [
-            {"name": one.name, "severity": one.severity, "when": str(one.condition), "advice": one.advice}
+            {
+                "name": one.rule.name,
+                "severity": one.rule.severity,
+                "when": str(one.rule.condition),
+                "advice": one.rule.advice,
+                "origin": one.origin,
+                "enabled": one.rule.enabled,
+                "run": one.run,
+                "project": one.project,
+                **written(one.rule),
+            }
             for one in rules
         ]
         text.emit([text.to_json(described)])
         return FINE
-    columns = [Column("RULE"), Column("SEVERITY"), Column("WHEN", elastic=True)]
-    cells = [[one.name, one.severity, text.safe(str(one.condition))] for one in rules]
+    columns = [Column("RULE"), Column("FROM"), Column("SEVERITY"), Column("WHEN", elastic=True)]
+    cells = [
+        [
+            text.safe(one.rule.name),
+            one.origin,
+            one.rule.severity if one.rule.enabled else "off",
+            text.safe(_judged_by(one)),
+        ]
+        for one in rules
+    ]
     text.emit(table(columns, cells, text.screen_width()))
     return FINE
+
+
+def _judged_by(one: ListedRule) -> str:
+    condition = "judged by the training itself" if one.rule.condition is None else str(one.rule.condition)
+    scope = [f"in {one.run}" if one.run else "", f"in project {one.project}" if one.project else ""]
+    return " ".join([condition, *filter(None, scope)])
+
+
+def _said(options: argparse.Namespace) -> list[ListedRule]:
+    """What trainings that are live have said of rules."""
+    try:
+        runs = open_store(options.store).runs()
+    except NotFound:
+        return []
+    return rules_said((run.id, run.events("alert_rule")) for run in runs if run.status in LIVE)
 
 
 def _history(options: argparse.Namespace) -> int:

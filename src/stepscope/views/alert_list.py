@@ -6,21 +6,25 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from stepscope.alerts.defaults import default_rules, rules_of
 from stepscope.alerts.delivery import USUAL, make_channel
+from stepscope.alerts.page_rules import PageRules
+from stepscope.alerts.rule import Rule
+from stepscope.alerts.rule_list import ListedRule, listed_rules, rules_said, written
 from stepscope.alerts.silences import Silences
 from stepscope.config.find import settings_for
 from stepscope.errors import StepscopeError
+from stepscope.schema.run import LIVE
 from stepscope.views.alert_rows import AlertRow, alert_rows
 from stepscope.views.marks import NoMarks
 from stepscope.views.plain import clean
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from stepscope.alerts.rule import Rule
+    from stepscope.alerts.page_rules import Made
     from stepscope.config.sections import Alerts
-    from stepscope.reading import Runs
+    from stepscope.reading import Run, Runs
     from stepscope.views.marks import Marks
 
 MOST_PAST = 500
@@ -38,6 +42,22 @@ class RuleRow:
     is_default: bool
     """Whether it is one of the usual ones, as it comes along."""
     advice: str
+    origin: str
+    """usual, configuration, page or training."""
+    replaces: str | None
+    """Where the rule of its name comes from whose place it takes."""
+    run: str
+    """The runs it is meant for; empty for every run."""
+    project: str
+    for_: str
+    clear: str
+    cooldown: str
+    remind: str
+    channels: tuple[str, ...] | None
+    """Through which channels; None for all."""
+    resolve: bool
+    problem: str
+    """Why it is left out; empty where it is not."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +90,8 @@ class AlertList:
     channels: tuple[ChannelRow, ...]
     silences: tuple[SilenceRow, ...]
     quiet_hours: str | None
+    rules_trouble: str
+    """Why the rules made on the page cannot be read; empty where they can."""
 
 
 def alerts_of(
@@ -83,15 +105,16 @@ def alerts_of(
     """The alerts of all runs of a store, newest first, and what the settings say of alerts."""
     alerts = settings_for().alerts if settings is None else settings
     now_ns = time.time_ns() if now_ns is None else now_ns
-    said = Silences(folder).read()
+    said, made = Silences(folder).read(), PageRules(folder).read()
     shown = marks or NoMarks()
-    rows = [row for run in runs.runs() for row in alert_rows(run, shown, said.acknowledged)]
+    every = runs.runs()
+    rows = [row for run in every for row in alert_rows(run, shown, said.acknowledged)]
     rows.sort(key=lambda row: -row.fired)
     past = [row for row in rows if row.resolved is not None]
     return AlertList(
         open=tuple(row for row in rows if row.resolved is None),
         past=tuple(past[:MOST_PAST]),
-        rules=_rules(alerts),
+        rules=_rules(alerts, made, every),
         channels=tuple(_channel(name, options) for name, options in {**USUAL, **alerts.channels}.items()),
         silences=tuple(
             SilenceRow(clean(one.rule, 200), clean(one.run, 200), one.until_ns / 1e9, clean(one.reason))
@@ -99,30 +122,50 @@ def alerts_of(
             if one.until_ns > now_ns
         ),
         quiet_hours=alerts.quiet_hours,
+        rules_trouble="The file of rules made on this page cannot be read." if made.trouble else "",
     )
 
 
-def _rules(alerts: Alerts) -> tuple[RuleRow, ...]:
-    usual = {rule.name: rule for rule in default_rules()}
-    every = rules_of(replace(alerts, enabled=True, disabled=[]))
-    off = set(alerts.disabled) if alerts.enabled else {rule.name for rule in every}
-    return tuple(
-        _rule(rule, is_default=usual.get(rule.name) == rule, is_on=rule.enabled and rule.name not in off)
-        for rule in every
+def _rules(alerts: Alerts, made: Made, runs: Sequence[Run]) -> tuple[RuleRow, ...]:
+    said = rules_said((run.id, run.events("alert_rule")) for run in runs if run.status in LIVE)
+    return (
+        *(_rule(one) for one in listed_rules(alerts, made, said)),
+        *(_useless(name, why) for name, why in made.problems.items()),
     )
 
 
-def _rule(rule: Rule, *, is_default: bool, is_on: bool) -> RuleRow:
-    condition = "" if rule.condition is None else str(rule.condition)
+def _rule(one: ListedRule) -> RuleRow:
+    rule, fields = one.rule, one.fields or {}
+    times = {
+        **written(rule),
+        **{key: str(fields[key]) for key in ("for", "cooldown", "remind") if key in fields},
+    }
     return RuleRow(
-        clean(rule.name, 200),
-        rule.severity,
-        clean(condition),
-        clean(rule.message),
-        is_on,
-        is_default,
-        clean(rule.advice),
+        name=clean(rule.name, 200),
+        severity=rule.severity,
+        condition=clean(fields.get("when") or ("" if rule.condition is None else rule.condition), 4000),
+        message=clean(rule.message),
+        enabled=rule.enabled,
+        is_default=one.origin == "usual",
+        advice=clean(rule.advice),
+        origin=one.origin,
+        replaces=one.replaces,
+        run=clean(one.run, 300),
+        project=clean(one.project, 300),
+        for_=clean(times["for"], 50),
+        clear=clean(fields.get("clear") or ("" if rule.clear is None else rule.clear), 4000),
+        cooldown=clean(times["cooldown"], 50),
+        remind=clean(times["remind"], 50),
+        channels=None if rule.channels is None else tuple(clean(name, 100) for name in rule.channels[:100]),
+        resolve=rule.resolve,
+        problem="",
     )
+
+
+def _useless(name: str, why: str) -> RuleRow:
+    """A rule of the page that makes no sense: there to be deleted or written anew."""
+    row = _rule(ListedRule(Rule("-", None, enabled=False), "page"))
+    return replace(row, name=clean(name, 200), problem=clean(why.partition("\n")[0]))
 
 
 def _channel(name: str, options: dict[str, Any]) -> ChannelRow:

@@ -16,6 +16,7 @@ from stepscope.web import (
     routes_alerts,
     routes_marks,
     routes_page,
+    routes_rules,
     routes_runs,
     routes_series,
     routes_settings,
@@ -39,6 +40,7 @@ FAMILIES = (
     routes_series.router,
     routes_stream.router,
     routes_alerts.router,
+    routes_rules.router,
     routes_marks.router,
     routes_settings.router,
 )

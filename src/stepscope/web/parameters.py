@@ -31,6 +31,7 @@ RunId = Annotated[str, Path(min_length=1, max_length=300, description="The run's
 AlertId = Annotated[int, Path(ge=1, le=2**62, description="The alert's number.")]
 NoteId = Annotated[int, Path(ge=1, le=2**62, description="The note's number.")]
 ChannelName = Annotated[str, Path(min_length=1, max_length=100, description="The channel's name.")]
+RuleName = Annotated[str, Path(min_length=1, max_length=100, description="The rule's name.")]
 PageName = Annotated[
     str, Path(pattern=r"^[A-Za-z0-9_.:@-]{1,100}$", description="The page whose arrangement is kept.")
 ]

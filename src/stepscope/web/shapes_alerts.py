@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from stepscope.web.shapes_runs import Severity  # noqa: TC001 - pydantic reads it
 
 Text = Annotated[str, Field(max_length=300)]
+
+
+Origin = Literal["usual", "configuration", "page", "training"]
+Time = Annotated[str, Field(max_length=50, description="Such as `60s`, `2m` or `1h`.")]
 
 
 class ToldBy(BaseModel):
@@ -53,6 +57,17 @@ class RuleRow(BaseModel):
     enabled: bool
     is_default: bool
     advice: str
+    origin: Origin
+    replaces: Origin | None
+    run: str
+    project: str
+    for_: Annotated[str, Field(alias="for")]
+    clear: str
+    cooldown: str
+    remind: str
+    channels: list[str] | None
+    resolve: bool
+    problem: str
 
 
 class ChannelRow(BaseModel):
@@ -81,6 +96,7 @@ class AlertList(BaseModel):
     channels: list[ChannelRow]
     silences: list[SilenceRow]
     quiet_hours: str | None
+    rules_trouble: str
 
 
 class SettingRow(BaseModel):
@@ -138,6 +154,68 @@ class EndedSilence(Asked):
 
     rule: Annotated[str, Field(min_length=1, max_length=300)]
     run: Annotated[str, Field(min_length=1, max_length=300)] = "*"
+
+
+class NewRule(Asked):
+    """A rule; empty texts say nothing. Without `when` only `enabled` may be there: it switches the rule."""
+
+    when: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
+    for_: Annotated[str, Field(alias="for", max_length=50, description="A time, or such as `100 steps`.")] = (
+        ""
+    )
+    clear: Annotated[str, Field(max_length=2000, description="The condition of its end.")] = ""
+    severity: Literal["critical", "warning", "info"] = "warning"
+    message: Annotated[str, Field(max_length=2000)] = ""
+    advice: Annotated[str, Field(max_length=2000)] = ""
+    cooldown: Time = ""
+    remind: Time = ""
+    channels: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=50)] | None = None
+    resolve: bool = True
+    enabled: bool = True
+    run: Annotated[str, Field(max_length=300, description="A run or a pattern; empty for all.")] = ""
+    project: Annotated[str, Field(max_length=300, description="The same of projects.")] = ""
+
+
+class CheckedCondition(Asked):
+    """A condition to look at, and the run to judge it by."""
+
+    when: Annotated[str, Field(max_length=4000)]
+    run: Annotated[str, Field(min_length=1, max_length=300)] | None = None
+
+
+class Fault(BaseModel):
+    """What is wrong with a condition, and at which of its characters, the first of them 0."""
+
+    message: str
+    begin: int
+    end: int
+
+
+class RuleNow(BaseModel):
+    """What a condition comes to in a run."""
+
+    run_id: str
+    run: str
+    live: bool
+    is_true: bool | None
+    subjects: int
+    true: int
+    key: str
+    value: float | None
+    threshold: float | None
+    rank: int | None
+    device: str
+
+
+class RuleCheck(BaseModel):
+    """What there is to say of a condition."""
+
+    ok: bool
+    fault: Fault | None
+    written: str
+    keys: list[str]
+    doubts: list[str]
+    now: RuleNow | None
 
 
 class Delivered(BaseModel):

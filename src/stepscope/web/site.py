@@ -6,6 +6,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from stepscope.alerts.page_rules import PageRules
 from stepscope.alerts.silences import Silences
 from stepscope.views.run_rows import KeptFigures, run_row, run_rows
 from stepscope.web.demo_run import Demo
@@ -35,6 +36,7 @@ class Site:
         self.marks = Marks(options.folder)
         self.demo = Demo(options.folder)
         self.silences = Silences(options.folder)
+        self.page_rules = PageRules(options.folder)
         self.kept = KeptFigures()
         self.feed: Feed = Feed(self)
 

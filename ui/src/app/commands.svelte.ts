@@ -4,6 +4,7 @@ import { api, type RunList, type RunRow } from "../data";
 import type { IconName } from "../parts/icons";
 import { live } from "./live.svelte";
 import { go, href, runHref } from "./router.svelte";
+import { requestRule } from "./rule_request.svelte";
 import { toggleDark } from "./theme.svelte";
 
 export interface Command {
@@ -29,6 +30,12 @@ const ALWAYS: Command[] = [
   page("Alerts", "/alerts", "alerts", "g a"),
   page("Settings", "/settings", "settings", "g s"),
   page("Help", "/help", "help"),
+  {
+    title: "New alert rule",
+    kind: "Action",
+    icon: "plus",
+    act: () => requestRule({ name: "", condition: "", run: null }),
+  },
   { title: "Switch between light and dark", kind: "Action", icon: "moon", hint: ".", act: toggleDark },
   {
     title: "Pause or resume live news",

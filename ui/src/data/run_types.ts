@@ -202,6 +202,62 @@ export interface AlertRule {
   enabled: boolean;
   is_default: boolean;
   advice: string;
+  /** Where it comes from. */
+  origin: RuleOrigin;
+  /** Where the rule of its name comes from whose place it takes. */
+  replaces: RuleOrigin | null;
+  run: string;
+  project: string;
+  for: string;
+  clear: string;
+  cooldown: string;
+  remind: string;
+  /** Through which channels; null for all. */
+  channels: string[] | null;
+  resolve: boolean;
+  /** Why it is left out; empty where it is not. */
+  problem: string;
+}
+
+export type RuleOrigin = "usual" | "configuration" | "page" | "training";
+
+/** A rule to make; without a condition, only whether the rule of that name is on. */
+export interface NewRule {
+  when?: string;
+  for?: string;
+  clear?: string;
+  severity?: Severity;
+  message?: string;
+  advice?: string;
+  cooldown?: string;
+  remind?: string;
+  channels?: string[] | null;
+  resolve?: boolean;
+  enabled?: boolean;
+  run?: string;
+  project?: string;
+}
+
+/** What the server says of a condition; places count characters. */
+export interface RuleCheck {
+  ok: boolean;
+  fault: FilterFault | null;
+  written: string;
+  keys: string[];
+  doubts: string[];
+  now: {
+    run_id: string;
+    run: string;
+    live: boolean;
+    is_true: boolean | null;
+    subjects: number;
+    true: number;
+    key: string;
+    value: number | null;
+    threshold: number | null;
+    rank: number | null;
+    device: string;
+  } | null;
 }
 
 export interface Silence {
@@ -218,6 +274,7 @@ export interface AlertList {
   channels: { name: string; kind: string; target: string }[];
   silences: Silence[];
   quiet_hours: string | null;
+  rules_trouble: string;
 }
 
 export interface ServerSettings {

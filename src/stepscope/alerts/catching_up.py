@@ -1,0 +1,27 @@
+"""Reads from the store what the rules of a run look back at and nobody has told the agent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepscope.schema.series import Selection
+
+if TYPE_CHECKING:
+    from stepscope.alerts.run_watch import RunWatch
+    from stepscope.store.base import Reader
+
+
+def catch_up(run: RunWatch, store: Reader, segment: str) -> None:
+    """Gives the history of a run all points of what it is behind with: of an earlier agent, or a new rule.
+
+    Whatever the store holds must have been told already, or not be told again.
+    """
+    wanted = run.behind
+    run.history.forget(wanted)
+    for source, keys in store.sources(run.run_id).items():
+        for key in wanted.intersection(keys) if source.segment == segment else ():
+            points = store.points(
+                Selection(run.run_id, key, segment, source.rank, source.host, source.device, source.axis)
+            )
+            run.history.add(source, [key], points.steps, points.times_ns, points.values[:, None])
+    wanted.clear()

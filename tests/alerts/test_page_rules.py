@@ -1,0 +1,351 @@
+"""Rules made on the page are kept whatever happens to their file, and judged in runs that are live."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stepscope.alerts.engine import Engine
+from stepscope.alerts.page_rules import MOST, PageRules
+from stepscope.alerts.routing import Routing
+from stepscope.alerts.rule import rules_from
+from stepscope.alerts.shared_file import SharedFile
+from stepscope.alerts.silences import Silences
+from stepscope.errors import ConfigError
+from stepscope.exporters.base import Table
+from stepscope.schema.record import Event
+from stepscope.schema.run import Process
+from stepscope.schema.series import Source
+from stepscope.store.sqlite import SqliteStore
+
+S = 10**9
+NOON = 12 * 3600 * S
+HIGH = {"name": "high", "when": "loss > 2"}
+
+
+class Bench:
+    """An engine over a real store and a real file of rules, with a clock that is set by hand."""
+
+    def __init__(self, folder: Path, given: list[dict] | None = None, *, is_off: bool = False) -> None:
+        self.now_ns, self.folder = NOON, folder
+        self.given = None if is_off else rules_from(given or [])
+        self.store = SqliteStore(folder / "runs.sqlite")
+        self.page = PageRules(folder)
+        self.process = Process("r-1", "r", "p", "s1", 0, "h", 7, "rank", started_ns=NOON)
+        self.begin()
+
+    def begin(self) -> None:
+        """Begins as an agent does that was started anew."""
+        routing = Routing(("one",), Silences(self.folder))
+        self.engine = Engine(
+            self.store, lambda _: self.given, routing, lambda: self.now_ns, PageRules(self.folder)
+        )
+        with self.store.transaction():
+            self.store.put_process(self.process)
+        self.engine.follow(self.process)
+        self.engine.settle()
+
+    def log(self, axis: str = "step", device: str = "", **values: float) -> None:
+        self.now_ns += S
+        source = Source("r-1", "s1", 0 if axis == "step" else None, "h", device, axis)
+        row, steps, times = np.array([list(values.values())]), np.array([1]), np.array([self.now_ns])
+        with self.store.transaction():
+            self.store.append(source, list(values), steps, times, row)
+        self.engine.take(Table(source, list(values), steps, times, row))
+        self.engine.settle()
+
+    def wait(self) -> None:
+        """A second without news."""
+        self.now_ns += S
+        self.engine.tick()
+
+    def fires(self) -> list[str]:
+        return [one["rule"] for one in self.store.alerts("r-1") if one["resolved_ns"] is None]
+
+    def told(self) -> list[tuple[str, list[str]]]:
+        return [(one["kind"], [each["rule"] for each in one["alerts"]]) for one in self.store.notices()]
+
+
+@pytest.fixture
+def bench(tmp_path: Path):
+    made: list[Bench] = []
+
+    def make(*given: dict, **options) -> Bench:
+        made.append(Bench(tmp_path, list(given), **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.store.close()
+
+
+# What the engine makes of the file.
+
+
+def test_a_rule_made_while_a_run_is_live_fires_in_it_without_another_record(bench) -> None:
+    one = bench()
+    one.log(loss=5.0)
+    one.page.put(HIGH)
+    one.wait()
+    assert one.fires() == ["high"]
+    assert one.told() == [("firing", ["high"])]
+
+
+def test_a_new_rule_looks_back_at_points_that_no_other_rule_asked_for(bench) -> None:
+    one = bench()
+    for number in range(150):
+        one.log(other=1.0 if number < 120 else 2.0)
+    one.page.put({"name": "slow", "when": "median(other, 20 points) > 1.5 * baseline"})
+    one.wait()
+    assert one.fires() == ["slow"]
+    [alert] = one.store.alerts("r-1")
+    assert alert["threshold"] == pytest.approx(1.5)
+
+
+def test_a_wider_window_than_any_before_is_filled_from_the_store_and_no_point_counts_twice(bench) -> None:
+    one = bench(HIGH)
+    for _ in range(1500):
+        one.log(loss=1.0)
+    one.page.put({"name": "many", "when": "count(loss, 5000 points) == 1500"})
+    one.wait()
+    assert one.fires() == ["many"]
+    one.log(loss=1.0)
+    assert one.fires() == []
+
+
+def test_what_was_read_of_a_machine_is_looked_back_at_too(bench) -> None:
+    one = bench()
+    for value in (50.0, 90.0):
+        one.log("seconds", "GPU-a", **{"gpu/temperature_celsius": value})
+    one.page.put({"name": "hot", "when": "first(gpu/temperature_celsius, 1h) < 60"})
+    one.wait()
+    assert [(alert["rule"], alert["device"]) for alert in one.store.alerts("r-1")] == [("hot", "GPU-a")]
+
+
+def test_an_alert_of_a_rule_that_is_deleted_is_resolved_and_nobody_is_told(bench) -> None:
+    one = bench()
+    one.page.put(HIGH)
+    one.log(loss=5.0)
+    assert one.page.delete("high")
+    one.wait()
+    [alert] = one.store.alerts("r-1")
+    assert (alert["resolved_ns"], alert["ended_with_rule"]) == (one.now_ns, True)
+    one.log(loss=6.0)
+    assert one.told() == [("firing", ["high"])]
+
+
+def test_an_alert_of_a_rule_that_was_deleted_while_no_agent_ran_is_resolved_by_the_next(bench) -> None:
+    one = bench()
+    one.page.put(HIGH)
+    one.log(loss=5.0)
+    one.page.delete("high")
+    one.begin()
+    one.wait()
+    assert one.fires() == []
+
+
+def test_a_rule_that_asks_for_something_else_begins_anew(bench) -> None:
+    one = bench()
+    one.page.put(HIGH)
+    one.log(loss=5.0, other=1.0)
+    one.page.put({**HIGH, "when": "loss > 9"})
+    one.wait()
+    assert one.fires() == []
+    one.log(loss=10.0)
+    assert one.fires() == ["high"]
+
+
+def test_other_words_for_a_rule_leave_its_alert_alone(bench) -> None:
+    one = bench()
+    one.page.put(HIGH)
+    one.log(loss=5.0)
+    one.page.put({**HIGH, "message": "Oh no.", "cooldown": "1h", "severity": "critical"})
+    one.wait()
+    assert len(one.store.alerts("r-1")) == 1
+    assert one.fires() == ["high"]
+
+
+def test_a_rule_from_elsewhere_is_switched_off_and_on_again(bench) -> None:
+    one = bench(HIGH)
+    one.page.switch("high", on=False)
+    one.log(loss=5.0)
+    assert one.fires() == []
+    one.page.switch("high", on=None)
+    one.wait()
+    assert one.fires() == ["high"]
+
+
+def test_a_rule_that_the_settings_switch_off_can_be_switched_on(bench) -> None:
+    one = bench({**HIGH, "enabled": False})
+    one.log(loss=5.0)
+    assert one.fires() == []
+    one.page.switch("high", on=True)
+    one.wait()
+    assert one.fires() == ["high"]
+
+
+def test_a_rule_of_the_same_name_takes_the_place_of_one_from_elsewhere_until_it_is_deleted(bench) -> None:
+    one = bench(HIGH)
+    one.page.put({**HIGH, "when": "loss > 100"})
+    one.log(loss=5.0)
+    assert one.fires() == []
+    one.page.delete("high")
+    one.wait()
+    assert one.fires() == ["high"]
+
+
+def test_a_rule_that_the_training_says_can_be_switched_off_and_taken_the_place_of(bench) -> None:
+    one = bench()
+    one.page.switch("own", on=False)
+    one.engine.hear("r-1", Event("alert_rule", NOON, 0, 0, "s1", {"name": "own", "when": "loss > 2"}))
+    one.log(loss=5.0)
+    assert one.fires() == []
+    one.page.put({"name": "own", "when": "loss > 4"})
+    one.wait()
+    assert one.fires() == ["own"]
+
+
+@pytest.mark.parametrize(
+    ("scope", "holds"),
+    [
+        ({"run": "r"}, True),
+        ({"run": "r-1"}, True),
+        ({"run": "r*"}, True),
+        ({"run": "s"}, False),
+        ({"project": "p"}, True),
+        ({"project": "q"}, False),
+        ({"run": "r", "project": "q"}, False),
+    ],
+)
+def test_a_rule_holds_in_the_runs_it_is_meant_for(bench, scope: dict, holds: bool) -> None:
+    one = bench()
+    one.page.put({**HIGH, **scope})
+    one.log(loss=5.0)
+    assert one.fires() == (["high"] if holds else [])
+
+
+def test_where_alerts_are_switched_off_altogether_no_rule_of_the_page_holds_either(bench) -> None:
+    one = bench(is_off=True)
+    one.page.put(HIGH)
+    one.log(loss=5.0)
+    assert one.fires() == []
+
+
+def test_a_rule_that_makes_no_sense_is_left_out_and_said_once(bench, caplog) -> None:
+    one = bench()
+    bad = [{"name": "bad", "when": "loss >"}, "nonsense", {"name": "\x1b[2J", "when": "loss > 1"}]
+    (one.folder / "rules.json").write_text(json.dumps({"rules": [*bad, HIGH]}))
+    one.log(loss=5.0)
+    assert one.fires() == ["high"]
+    one.page.put({**HIGH, "message": "Again."})
+    one.wait()
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 3
+    assert "rule 'bad' of the page is left out" in said[0]
+    kept = json.loads((one.folder / "rules.json").read_text())["rules"]
+    assert kept[:3] == bad, "What somebody wrote by hand is theirs to mend."
+
+
+@pytest.mark.parametrize(
+    "damage", ["", "{", "[]", '{"rules": 1}', '{"rules": [], "switches": []}', "[" * 5000, "\xff\x00"]
+)
+def test_a_damaged_file_is_said_once_and_what_held_before_still_holds(bench, caplog, damage: str) -> None:
+    one = bench()
+    one.page.put(HIGH)
+    one.log(loss=5.0)
+    (one.folder / "rules.json").write_bytes(damage.encode("latin-1"))
+    for _ in range(3):
+        one.wait()
+    assert one.fires() == ["high"]
+    assert [record.getMessage() for record in caplog.records if "cannot be read" in record.getMessage()]
+    assert len(caplog.records) == 1
+    one.page.put({"name": "other", "when": "loss > 1"})
+    one.wait()
+    assert one.fires() == ["other"]
+    assert (one.folder / "rules.damaged").read_bytes() == damage.encode("latin-1")
+
+
+def test_an_agent_looks_at_the_file_by_one_stat_a_round(bench, monkeypatch) -> None:
+    one = bench(HIGH)
+    one.log(loss=1.0)
+    stats: list[Path] = []
+    mark = SharedFile.mark
+
+    def counted(file: SharedFile):
+        stats.append(file.path)
+        return mark(file)
+
+    monkeypatch.setattr(SharedFile, "mark", counted)
+    monkeypatch.setattr(SharedFile, "read", lambda _: pytest.fail("there is nothing to read"))
+    for _ in range(5):
+        one.wait()
+    assert [path.name for path in stats] == ["rules.json"] * 5
+    one.now_ns += 1000
+    one.engine.tick()
+    assert len(stats) == 5, "A round in which nothing is judged costs nothing."
+
+
+# The file itself.
+
+
+def test_what_makes_no_sense_is_not_kept(tmp_path: Path) -> None:
+    page = PageRules(tmp_path)
+    for wrong in (
+        {"name": "x"},
+        {"name": "", "when": "loss > 1"},
+        {"name": "x" * 101, "when": "loss > 1"},
+        {"name": " x", "when": "loss > 1"},
+        {"name": "a\nb", "when": "loss > 1"},
+        {"name": "..", "when": "loss > 1"},
+        {"name": "x", "when": "loss >"},
+        {"name": "x", "when": "loss > 1", "for": "soon"},
+        {"name": "x", "when": "loss > 1", "run": 5},
+        {"name": "x", "when": "loss > 1", "project": "p" * 301},
+        {"name": "x", "when": "loss > 1", "colour": "red"},
+    ):
+        with pytest.raises(ConfigError):
+            page.put(wrong)
+    assert not (tmp_path / "rules.json").exists()
+
+
+def test_there_are_at_most_two_hundred_rules(tmp_path: Path) -> None:
+    page = PageRules(tmp_path)
+    for number in range(MOST):
+        page.put({"name": f"r{number}", "when": "loss > 1"})
+    with pytest.raises(ConfigError, match="200 rules"):
+        page.put(HIGH)
+    page.put({"name": "r7", "when": "loss > 2"})
+    assert len(PageRules(tmp_path).read().rules) == MOST
+
+
+def test_rules_that_many_write_at_once_are_all_kept(tmp_path: Path) -> None:
+    def write(first: int) -> None:
+        for number in range(first, first + 10):
+            PageRules(tmp_path).put({"name": f"r{number}", "when": "loss > 1"})
+
+    writers = [threading.Thread(target=write, args=(10 * number,)) for number in range(4)]
+    for one in writers:
+        one.start()
+    for one in writers:
+        one.join()
+    assert len(PageRules(tmp_path).read().rules) == 40
+
+
+def test_a_page_rule_is_switched_by_its_own_field(tmp_path: Path) -> None:
+    page = PageRules(tmp_path)
+    page.put(HIGH)
+    page.switch("high", on=False)
+    made = page.read()
+    assert (made.rules[0].rule.enabled, dict(made.switches)) == (False, {})
+    page.switch("high", on=None)
+    assert page.read().rules[0].rule.enabled
+
+
+def test_a_cooldown_of_nothing_can_be_written(tmp_path: Path) -> None:
+    page = PageRules(tmp_path)
+    page.put({**HIGH, "cooldown": "0s"})
+    assert page.read().rules[0].rule.cooldown_s == 0.0

@@ -1,0 +1,18 @@
+// What somebody wants a rule for: the editor of rules opens with it.
+export interface RuleDraft {
+  name: string;
+  condition: string;
+  run: string | null;
+}
+
+class Request {
+  draft = $state.raw<RuleDraft | null>(null);
+}
+
+/** What is wanted now; null where nothing is. */
+export const ruleRequest = new Request();
+
+/** Opens the editor of rules, on any page. */
+export function requestRule(draft: RuleDraft): void {
+  ruleRequest.draft = draft;
+}

@@ -1,0 +1,101 @@
+// What the editor of rules says of a condition, and proposes while one is typed.
+
+import type { FilterFault, KeyInfo, NewRule, RuleCheck } from "../../data";
+import { number } from "../../format";
+
+const WINDOWED = "mean median p90 p95 p99 min max sum count std delta rate slope nonfinite last first".split(" ");
+const FUNCTIONS = [
+  ...WINDOWED.map((name) => ({ text: `${name}(`, about: "of a metric in a window, 2m or 100 points" })),
+  { text: "age(", about: "seconds since the last point" },
+  { text: "baseline(", about: "what the metric was like at first" },
+  { text: 'status == "', about: "running, stalled, finished, failed or crashed" },
+];
+const PLAIN = /^[\p{L}_][\p{L}\p{N}_]*(?:[./][\p{L}\p{N}_]+)*$/u;
+const NO_NAMES = new Set(["and", "or", "not", "baseline", "status"]);
+const MOST = 8;
+
+export interface Proposal {
+  /** What replaces the word. */
+  text: string;
+  about: string;
+}
+
+/** A metric name as a condition has to write it. */
+export function quoted(key: string): string {
+  const looksDivided = /\/(?:[0-9][0-9.]*(?:e[0-9]+)?|and|or|not|baseline|status)$/.test(key);
+  return PLAIN.test(key) && !NO_NAMES.has(key) && !looksDivided ? key : `\`${key.replaceAll("`", "``")}\``;
+}
+
+/** The word the cursor is at the end of: where it begins, and what is typed of it. */
+export function wordAt(text: string, cursor: number): { begin: number; typed: string } {
+  const before = text.slice(0, cursor);
+  // An odd number of backquotes: one of them is still open.
+  const isOpen = before.split("`").length % 2 === 0;
+  const typed = (isOpen ? /`[^`]*$/ : /[\p{L}_][\p{L}\p{N}_./]*$/u).exec(before)?.[0] ?? "";
+  return { begin: cursor - typed.length, typed };
+}
+
+/** At most eight ways to go on with a word: metrics of the run, then functions. */
+export function proposals(typed: string, keys: readonly KeyInfo[]): Proposal[] {
+  const word = typed.replace(/^`/, "").toLowerCase();
+  if (!typed) return [];
+  const metrics = keys.map(({ key, help, last }) => ({
+    name: key.toLowerCase(),
+    text: quoted(key),
+    about: help || (last === null ? "" : `last ${number(last)}`),
+  }));
+  const functions = FUNCTIONS.map((one) => ({ ...one, name: one.text }));
+  const rank = (name: string): number => (name.startsWith(word) ? 0 : 1);
+  const fitting = [
+    ...metrics.filter((one) => one.name.includes(word)).sort((a, b) => rank(a.name) - rank(b.name)),
+    ...(typed.startsWith("`") ? [] : functions.filter((one) => one.name.startsWith(word))),
+  ].filter((one) => one.text !== typed);
+  return fitting.slice(0, MOST).map(({ text, about }) => ({ text, about }));
+}
+
+/** A text before what is wrong with it, and what is wrong; the server counts characters, not their halves. */
+export function marked(text: string, fault: FilterFault | null): { before: string; wrong: string } {
+  if (!fault) return { before: "", wrong: "" };
+  const all = [...text];
+  const wrong = all.slice(fault.begin, fault.end).join("");
+  // What is missing at the end is marked by the character before it.
+  if (!wrong) return { before: all.slice(0, -1).join(""), wrong: all.at(-1) ?? "" };
+  return { before: all.slice(0, fault.begin).join(""), wrong };
+}
+
+const UNITS: Record<string, string> = { m: "min", min: "min", s: "s", ms: "ms", h: "h", d: "d" };
+
+/** A time as people write it into a rule, in words. */
+export function timeWords(text: string): string {
+  const found = /^\s*([0-9.]+)\s*([a-zµ]*)\s*$/.exec(text);
+  if (!found) return text.trim();
+  const unit = found[2] === "" ? "s" : found[2]!;
+  return `${found[1]} ${UNITS[unit] ?? unit}`;
+}
+
+/** What a rule will do, in a sentence. */
+export function willDo(rule: NewRule): string {
+  const condition = rule.when?.trim() || "…";
+  const holds = rule.for?.trim() ? `holds for ${timeWords(rule.for)}` : "is true";
+  const where = rule.run ? " in this run" : rule.project ? ` in runs of ${rule.project}` : "";
+  return `Fires when ${condition} ${holds}${where}`;
+}
+
+/** How the condition stands in a run, in a few words. */
+export function standing(now: NonNullable<RuleCheck["now"]>, keys: readonly string[]): string {
+  const when = now.live ? "now" : `at the end of ${now.run}`;
+  const whose = keys.length > 1 ? `${now.key} ` : "";
+  const value = now.value === null ? "" : `${whose}${number(now.value)}, `;
+  if (now.is_true === null) return `${when}: ${value}not known`;
+  const many = now.subjects > 1;
+  if (now.is_true) return `${when}: ${value}true${many ? ` for ${now.true} of ${now.subjects}` : ""}`;
+  return `${when}: ${value}not true${many ? ` for any of ${now.subjects}` : ""}`;
+}
+
+/** Who hears of it. */
+export function whoHears(channels: readonly string[] | null | undefined): string {
+  if (!channels) return "People are told by every channel.";
+  return channels.length
+    ? `People are told by ${channels.join(", ")}.`
+    : "Nobody is told; the alert is kept and shown.";
+}
