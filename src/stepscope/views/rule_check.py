@@ -120,7 +120,7 @@ def _history(expression: Expression, reader: Reader, run: Run) -> History:
     segment, reach = run.segments[-1].id, expression.reach()
     history = History(most_series=MOST_SERIES)
     history.widen(reach)
-    from_start = {key for one in _baselines(expression) for name, _ in one.names() for key in name.either}
+    from_start = {key for one in _baselines(expression) for key in one.keys}
     rest = [key for key in reach if key not in from_start]
     rows = max([LIMIT_POINTS, *(one.points for one in reach.values())])
     for source, series in reader.newest(run.id, segment, rest, rows).items() if rest else ():
