@@ -18,7 +18,7 @@ def test_a_new_store_shows_how_to_make_a_first_run(tmp_path, serve, open_page):
     page.get_by_role("button", name="Lightning").click()
     assert "lightning.Callback" in page.locator("pre").first.inner_text()
     page.get_by_role("button", name="Hugging Face").click()
-    assert "transformers.TrainerCallback" in page.locator("pre").first.inner_text()
+    assert "transformers.Trainer" in page.locator("pre").first.inner_text()
     assert page.get_by_role("button", name="Play a demo run").is_enabled()
     store.close()
 
