@@ -1,4 +1,4 @@
-"""The code that the empty page offers for a first run records what it should, in the frameworks themselves."""
+"""The code that the empty page offers for a first run records all it should, in each framework itself."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from stepscope.cli.table import Column, shorten, table
 from stepscope.cli.text import duration, emit, moment, number, paint, safe, say, screen_width, to_json
 from stepscope.reading import open_store
 from stepscope.schema.run import Status
+from stepscope.schema.window import LOSS_KEYS
 from stepscope.views.described import run_in_short, seconds, segment_seconds
-from stepscope.views.workload import LOSS_KEYS
 
 if TYPE_CHECKING:
     import argparse

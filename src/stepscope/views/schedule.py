@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stepscope.schema.window import LOSS_KEYS
 from stepscope.views.loss_levels import FEWEST, change
 from stepscope.views.phase_effects import CERTAIN, Course, effects, verdict
 from stepscope.views.rate_phases import rate_phases
-from stepscope.views.workload import LOSS_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepscope.views.workload import LOSS_KEYS, STEP_KEYS
+from stepscope.schema.window import LOSS_KEYS
+from stepscope.views.workload import STEP_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

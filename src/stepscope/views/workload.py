@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepscope.schema.window import LOSS_KEYS
 from stepscope.steps.batch_contents import SAMPLES
 from stepscope.views.metering import Stretch, from_rate
 
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
 
     from stepscope.reading import Run
     from stepscope.schema.series import Points, Source
-
-LOSS_KEYS = ("loss", "train_loss", "train/loss", "training_loss")
-"""What people call the loss; the first that a run has is meant."""
 
 STEP_KEYS = ("step_seconds", *LOSS_KEYS)
 """What is logged once a step, if anything is; the first that a run has tells its steps."""

@@ -2,6 +2,8 @@
 
 import { mayBeSmoothed, referenceDistance, smooth } from "../data/smoothing";
 import type { Columns } from "../data/buffer";
+import type { Spread } from "../data/grouping";
+import { groupLines, type RunGroup } from "./groups";
 import type { ChartSync } from "./sync";
 import type { SourceLine } from "./source";
 import { gathered } from "./places";
@@ -41,6 +43,9 @@ export interface LineOptions {
   noSmoothing: readonly string[];
   /** Shows every place although there are many. */
   expanded: boolean;
+  /** Draws one line for the runs of each group, instead of one for each run. */
+  groups?: readonly RunGroup[] | null;
+  spread?: Spread;
 }
 
 /** A line's numbers with its name, before colour and smoothing. */
@@ -64,7 +69,8 @@ export const MOST_PLACES = 8;
 export function buildLines(sources: readonly SourceLine[], options: LineOptions, sync: ChartSync): Line[] {
   const parts = partsOf(sources, options);
   const groups = [...new Set(parts.map((part) => part.group))];
-  const lines = parts.flatMap((part) => drawn(part, groups.indexOf(part.group), options, sync));
+  const single = parts.flatMap((part) => drawn(part, groups.indexOf(part.group), options, sync));
+  const lines = options.groups ? groupLines(single, options.groups, options.spread ?? "range") : single;
   const { smoothing } = sync.state;
   if (smoothing.amount > 0) {
     const reference = referenceDistance(lines.map((line) => ({ x: line.x, count: line.whole })));

@@ -1,6 +1,8 @@
 // What the chart components take.
 
 import type { EventMark, Heatmap, HistogramBin, StepBar } from "../data/types";
+import type { Spread } from "../data/grouping";
+import type { RunGroup } from "./groups";
 import type { ChartSync, Range } from "./sync";
 
 export interface OverlaidRun {
@@ -24,6 +26,9 @@ export interface ChartProps {
   events?: EventMark[];
   /** Overlays several runs, one colour each, instead of `run` alone. */
   runs?: OverlaidRun[];
+  /** Draws one line for the runs of each group: their mean, with a band of how far they lie apart. */
+  groups?: RunGroup[];
+  spread?: Spread;
   /** Without legend and menu, for small multiples. */
   compact?: boolean;
   /** Keys that smoothing leaves alone, as the catalogue says. */
