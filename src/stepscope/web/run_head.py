@@ -87,7 +87,7 @@ def meta_of(site: Site, opened: Opened) -> dict[str, Any]:
         "now": site.now_ns() / 1e9,
         "store": str(options.folder.absolute()),
         "read_only": options.read_only,
-        "has_token": options.token is not None,
+        "has_token": site.keyring.is_needed(),
         "run_count": len(runs),
         "channels": list({**USUAL, **options.settings.alerts.channels}),
         "projects": sorted({run.project for run in runs}),

@@ -98,6 +98,13 @@ class ServerSettings(BaseModel):
     items: list[SettingRow]
     scrape_config: str | None
     exporters: list[str]
+    token_file: str | None = Field(description="Where the token lies; null where none is asked for.")
+
+
+class Token(BaseModel):
+    """What lets programs in."""
+
+    token: str | None = Field(description="Null where none is asked for.")
 
 
 class Asked(BaseModel):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from stepscope.alerts.silences import Silences
 from stepscope.views.run_rows import KeptFigures, run_row, run_rows
 from stepscope.web.demo_run import Demo
+from stepscope.web.keyring import Keyring
 from stepscope.web.marks import Marks
 from stepscope.web.shelf import Shelf
 
@@ -36,6 +37,7 @@ class Site:
         self.demo = Demo(options.folder)
         self.silences = Silences(options.folder)
         self.kept = KeptFigures()
+        self.keyring = Keyring(options)
         self.feed: Feed = Feed(self)
 
     def rows(self, opened: Opened) -> list[RunRow]:

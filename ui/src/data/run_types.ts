@@ -251,6 +251,8 @@ export interface ServerSettings {
   items: { section: string; name: string; value: string; help: string }[];
   scrape_config: string | null;
   exporters: string[];
+  /** Where the token lies; null where none is asked for. */
+  token_file: string | null;
 }
 
 /** What a person may change about a run; only the fields given are changed. */
