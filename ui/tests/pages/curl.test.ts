@@ -5,9 +5,9 @@ const ADDRESS = "http://127.0.0.1:8787/api/v1/runs";
 
 test("a command reads the token from its file until somebody asks for it", () => {
   expect(curlLine(ADDRESS, "/home/me/.stepscope/server.token", null)).toBe(
-    `curl -H "Authorization: Bearer $(cat /home/me/.stepscope/server.token)" ${ADDRESS}`,
+    `curl -H "Authorization: Bearer $(cat /home/me/.stepscope/server.token)" \\\n  ${ADDRESS}`,
   );
-  expect(curlLine(ADDRESS, "/x", "abc")).toBe(`curl -H "Authorization: Bearer abc" ${ADDRESS}`);
+  expect(curlLine(ADDRESS, "/x", "abc")).toBe(`curl -H "Authorization: Bearer abc" \\\n  ${ADDRESS}`);
 });
 
 test("a folder of any name is one word of the command", () => {
