@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepscope.analysis.change_points import warm_up_length
-from stepscope.views.step_values import step_values, warm_up
+from stepscope.views.step_values import warm_up
 from stepscope.views.summed import Summed
 
 if TYPE_CHECKING:
@@ -68,12 +68,25 @@ class _Steady(Summed):
     def __init__(self, run: Run, summaries: Iterable[SeriesSummary], first: int, last: int) -> None:
         super().__init__(summaries)
         self._run, self._first, self._last = run, first, last
+        self._totals: dict[str, tuple[float, int]] = {}
 
     def total(self, key: str) -> tuple[float, int]:
+        if key not in self._totals:
+            self._totals[key] = self._counted(key)
+        return self._totals[key]
+
+    def _counted(self, key: str) -> tuple[float, int]:
         whole, count = super().total(key)
         ranks = self.ranks(key)
         asked = ranks[:MOST_RANKS]
-        early = [step_values(self._run, key, rank, self._first, self._last).values for rank in asked]
+        early = [self._early(key, rank) for rank in asked]
         for_all = len(ranks) / max(len(asked), 1)
-        left = count - round(for_all * sum(len(values) for values in early))
-        return max(whole - for_all * sum(float(values.sum()) for values in early), 0.0), max(left, 0)
+        left = count - round(for_all * sum(points for _, points in early))
+        return max(whole - for_all * sum(total for total, _ in early), 0.0), max(left, 0)
+
+    def _early(self, key: str, rank: int) -> tuple[float, int]:
+        """The sum of a rank's finite values at the steps that do not count, and their number."""
+        low, high = self._first, self._last
+        found = self._run.buckets(key, MOST_LOOKED_AT, low=low, high=high, rank=rank, device="", axis="step")
+        finite = found.count - found.nonfinite
+        return float((found.mean[finite > 0] * finite[finite > 0]).sum()), int(finite.sum())
