@@ -17,7 +17,11 @@ export interface Gathered extends Columns {
   width: number;
 }
 
-/** Runs are put together on one set of buckets, in each of which a run counts once, however often it logged. */
+/**
+ * Runs are put together on one set of buckets, in each of which a run counts once, however often it logged.
+ *
+ * A bucket needs more than half of them: where a run has ended, the mean of the others would jump.
+ */
 export function acrossRuns(members: readonly Member[], spread: Spread): Gathered {
   const known = members.filter((member) => member.x.length > 0);
   const width = commonWidth(known);
@@ -28,7 +32,9 @@ export function acrossRuns(members: readonly Member[], spread: Spread): Gathered
       if (row) row.push(bucket);
       else rows.set(place, [bucket]);
     }
-  const places = [...rows.keys()].sort((one, other) => one - other);
+  const places = [...rows.keys()]
+    .filter((place) => rows.get(place)!.length * 2 > known.length)
+    .sort((one, other) => one - other);
   const columns = Object.fromEntries(
     ["x", ...SERIES_COLUMNS].map((name) => [name, new Float64Array(places.length)]),
   ) as unknown as Gathered;

@@ -34,14 +34,18 @@ describe("runs that are put together", () => {
   test("meet in buckets that begin at multiples of a power of two, wherever a run begins", () => {
     const found = acrossRuns([run([0, 3, 6, 9], [1, 1, 1, 1]), run([5, 8, 11], [3, 3, 3])], "range");
     expect(found.width).toBe(4);
-    expect([...found.x]).toEqual([0, 4, 8]);
-    expect([...found.count]).toEqual([1, 2, 2]);
+    expect([...found.x]).toEqual([4, 8]);
+    expect([...found.count]).toEqual([2, 2]);
   });
 
-  test("go on with those that are left where one has ended", () => {
-    const found = acrossRuns([run([0, 1, 2], [1, 1, 1]), run([0, 1], [3, 3])], "range");
-    expect([...found.mean]).toEqual([2, 2, 1]);
-    expect([...found.count]).toEqual([2, 2, 1]);
+  test("end where half of them have ended, since the mean of the others would jump", () => {
+    const runs = [run([0, 1, 2, 3], [1, 1, 1, 1]), run([0, 1, 2], [3, 3, 4]), run([0, 1], [5, 5])];
+    const found = acrossRuns(runs, "range");
+    expect([...found.x]).toEqual([0, 1, 2]);
+    expect([...found.mean]).toEqual([3, 3, 2.5]);
+    expect([...found.count]).toEqual([3, 3, 2]);
+    expect([...acrossRuns(runs.slice(0, 2), "range").x]).toEqual([0, 1, 2]);
+    expect([...acrossRuns(runs.slice(0, 1), "range").x]).toEqual([0, 1, 2, 3]);
   });
 
   test("leave out what is not finite, and count it", () => {
