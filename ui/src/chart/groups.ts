@@ -10,8 +10,14 @@ export interface RunGroup {
   runs: string[];
 }
 
+/** Groups of runs, and how far apart the runs of each are shown to lie. */
+export interface Grouped {
+  groups: RunGroup[];
+  spread: Spread;
+}
+
 /** One line for each key and group; what was superseded is no part of it. */
-export function groupLines(lines: readonly Line[], groups: readonly RunGroup[], spread: Spread): Line[] {
+export function groupLines(lines: readonly Line[], { groups, spread }: Grouped): Line[] {
   const keys = [...new Set(lines.map((line) => line.key))];
   return keys.flatMap((key) =>
     groups.flatMap((group) => {

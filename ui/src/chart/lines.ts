@@ -2,8 +2,7 @@
 
 import { mayBeSmoothed, referenceDistance, smooth } from "../data/smoothing";
 import type { Columns } from "../data/buffer";
-import type { Spread } from "../data/grouping";
-import { groupLines, type RunGroup } from "./groups";
+import { groupLines, type Grouped } from "./groups";
 import type { ChartSync } from "./sync";
 import type { SourceLine } from "./source";
 import { gathered } from "./places";
@@ -44,8 +43,7 @@ export interface LineOptions {
   /** Shows every place although there are many. */
   expanded: boolean;
   /** Draws one line for the runs of each group, instead of one for each run. */
-  groups?: readonly RunGroup[] | null;
-  spread?: Spread;
+  grouped?: Grouped | null;
 }
 
 /** A line's numbers with its name, before colour and smoothing. */
@@ -70,7 +68,7 @@ export function buildLines(sources: readonly SourceLine[], options: LineOptions,
   const parts = partsOf(sources, options);
   const groups = [...new Set(parts.map((part) => part.group))];
   const single = parts.flatMap((part) => drawn(part, groups.indexOf(part.group), options, sync));
-  const lines = options.groups ? groupLines(single, options.groups, options.spread ?? "range") : single;
+  const lines = options.grouped ? groupLines(single, options.grouped) : single;
   const { smoothing } = sync.state;
   if (smoothing.amount > 0) {
     const reference = referenceDistance(lines.map((line) => ({ x: line.x, count: line.whole })));

@@ -1,8 +1,7 @@
 // What the chart components take.
 
 import type { EventMark, Heatmap, HistogramBin, StepBar } from "../data/types";
-import type { Spread } from "../data/grouping";
-import type { RunGroup } from "./groups";
+import type { Grouped } from "./groups";
 import type { ChartSync, Range } from "./sync";
 
 export interface OverlaidRun {
@@ -27,8 +26,7 @@ export interface ChartProps {
   /** Overlays several runs, one colour each, instead of `run` alone. */
   runs?: OverlaidRun[];
   /** Draws one line for the runs of each group: their mean, with a band of how far they lie apart. */
-  groups?: RunGroup[];
-  spread?: Spread;
+  grouped?: Grouped | null;
   /** Without legend and menu, for small multiples. */
   compact?: boolean;
   /** Keys that smoothing leaves alone, as the catalogue says. */

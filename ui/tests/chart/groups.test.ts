@@ -11,10 +11,13 @@ const OPTIONS: LineOptions = {
   secondAxis: [],
   noSmoothing: [],
   expanded: false,
-  groups: [
-    { label: "lr 0.1 (2 runs)", colour: "#222222", runs: ["a", "c"] },
-    { label: "lr 0.2 (1 run)", colour: "#333333", runs: ["b"] },
-  ],
+  grouped: {
+    spread: "range",
+    groups: [
+      { label: "lr 0.1 (2 runs)", colour: "#222222", runs: ["a", "c"] },
+      { label: "lr 0.2 (1 run)", colour: "#333333", runs: ["b"] },
+    ],
+  },
 };
 const source = (run: string, x: number[], values: number[], more = {}) =>
   new SourceLine(run, bucketsOf("loss", x, values, x, more), more && !("axis" in more));
