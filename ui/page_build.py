@@ -114,6 +114,8 @@ def check_page(page: Path) -> None:
             raise PageError(
                 f"{file.name} names {found[0]}. The page must work without other sites: remove the address."
             )
+    if not (page / "sw.js").is_file():
+        raise PageError("sw.js is missing: without it the page does not open while its server is away.")
     if not (page / "assets" / "licences.txt").is_file():
         raise PageError(
             "assets/licences.txt is missing: the licences of the bundled packages must be shipped."

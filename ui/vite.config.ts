@@ -4,11 +4,12 @@ import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig } from "vitest/config";
 import { licences } from "./plugins/licences.ts";
 import { noAddresses } from "./plugins/no_addresses.ts";
+import { serviceWorker, WORKER } from "./plugins/service_worker.ts";
 import { tidy } from "./plugins/tidy.ts";
 
 export default defineConfig({
   base: "./",
-  plugins: [svelte(), noAddresses(), licences(), tidy()],
+  plugins: [svelte(), noAddresses(), licences(), serviceWorker(), tidy()],
   build: {
     outDir: fileURLToPath(new URL("../src/stepscope/web/page", import.meta.url)),
     emptyOutDir: false,
@@ -17,6 +18,14 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     cssCodeSplit: false,
     reportCompressedSize: true,
+    rolldownOptions: {
+      input: {
+        index: fileURLToPath(new URL("index.html", import.meta.url)),
+        sw: fileURLToPath(new URL("src/worker/sw.ts", import.meta.url)),
+      },
+      // The worker lies beside the page, whose paths it answers for, and has one name for ever.
+      output: { entryFileNames: ({ name }) => (name === "sw" ? WORKER : "assets/[name]-[hash].js") },
+    },
   },
   server: {
     port: 5173,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from stepscope.schema.series import Source
 from stepscope.store.base import OpenAlert
-from tests.browser.example_store import BEGUN, LIVE, NS, ExampleStore
+from tests.browser.example_store import BEGUN, HOST, LIVE, NS, ExampleStore
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -19,7 +21,7 @@ def test_a_new_store_shows_how_to_make_a_first_run(tmp_path, serve, open_page):
     page.get_by_role("button", name="Lightning").click()
     assert "lightning.Callback" in page.locator("pre").first.inner_text()
     page.get_by_role("button", name="Hugging Face").click()
-    assert "transformers.TrainerCallback" in page.locator("pre").first.inner_text()
+    assert "transformers.Trainer" in page.locator("pre").first.inner_text()
     assert page.get_by_role("button", name="Play a demo run").is_enabled()
     store.close()
 
@@ -87,3 +89,34 @@ def test_a_rule_can_be_silenced_and_the_silence_ended(served, open_page):
     page.get_by_text("· known").wait_for()
     page.get_by_role("button", name="End").click()
     page.get_by_text("No rule is silenced.").wait_for()
+
+
+def test_the_card_of_a_run_without_steps_says_that_it_waits(look):
+    page = look("/")
+    card = page.get_by_role("article").filter(has_text=BEGUN)
+    card.get_by_text("Waiting for its first step.").wait_for()
+    assert "–" not in card.inner_text()
+
+
+@pytest.mark.parametrize("width", [1440, 1024, 700])
+def test_the_charts_of_the_machine_leave_no_blank(tmp_path, serve, open_page, width):
+    """A host without GPUs has five of them or fewer."""
+    store = ExampleStore(tmp_path / "host")
+    times = store.now_ns - np.arange(60, 0, -1) * NS
+    store.processes("cpu-only", int(times[0]), int(times[-1]), "finished", ranks=1)
+    store.append(Source("cpu-only", "s1", 0, HOST), {"step_seconds": np.full(60, 1.0)}, np.arange(60), times)
+    keys = ("cpu/utilization_ratio", "memory/used_bytes", "disk/read_bytes_per_second")
+    more = ("network/sent_bytes_per_second", "gpu/utilization_ratio")
+    columns = dict.fromkeys((*keys, *more), np.linspace(0.1, 0.9, 60))
+    store.append(Source("cpu-only", "s1", None, HOST, "", "seconds"), columns, np.zeros(60), times)
+    page = open_page(serve(store.folder), "/run/cpu-only")
+    page.set_viewport_size({"width": width, "height": 900})
+    strip = page.locator(".machine")
+    strip.wait_for()
+    boxes = [one.bounding_box() for one in strip.locator("> *").all()]
+    assert len(boxes) == 5
+    whole = strip.bounding_box()
+    for top in {box["y"] for box in boxes}:
+        last = max((box for box in boxes if box["y"] == top), key=lambda box: box["x"])
+        assert last["x"] + last["width"] == pytest.approx(whole["x"] + whole["width"], abs=1)
+    store.close()

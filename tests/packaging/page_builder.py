@@ -27,4 +27,5 @@ def put_page(page: Path, script: str = "console.log(1)") -> None:
         '<base href="/"><script type="module" src="./assets/index-1.js"></script>'
     )
     (page / "assets" / "index-1.js").write_text(script)
+    (page / "sw.js").write_text("self.skipWaiting()")
     (page / "assets" / "licences.txt").write_text("svelte 5 (MIT)")

@@ -41,6 +41,8 @@ assert Path(stepscope.__file__).is_relative_to(sys.prefix), stepscope.__file__
 client = TestClient(create_app(ServerOptions(folder=Path(sys.argv[1]))), base_url="http://127.0.0.1:8787")
 page = client.get("/run/some/metrics")
 script = re.search(r"assets/[^\\"]+[.]js", page.text)[0]
+worker = client.get("/sw.js")
+assert (worker.status_code, worker.text) == (200, "self.skipWaiting()"), worker.text
 print(page.status_code, script, client.get("/" + script).text)
 """
 
@@ -83,7 +85,7 @@ def test_the_wheel_carries_the_page(built):
     page = {
         name.removeprefix("stepscope/web/page/") for name in names if name.startswith("stepscope/web/page/")
     }
-    assert page == {"index.html", "assets/index-1.js", "assets/licences.txt", build.RECORD}
+    assert page == {"index.html", "sw.js", "assets/index-1.js", "assets/licences.txt", build.RECORD}
     assert not any(name.startswith("ui/") for name in names)
 
 

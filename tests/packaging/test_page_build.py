@@ -19,6 +19,7 @@ if [ "$1" = run ]; then
   mkdir -p ../page/assets
   echo '<base href="/">' > ../page/index.html
   echo licences > ../page/assets/licences.txt
+  echo worker > ../page/sw.js
 fi
 """
 
@@ -153,6 +154,13 @@ def test_a_page_without_the_licences_of_its_parts_is_refused(page):
         build.check_page(page)
 
 
+def test_a_page_without_its_worker_is_refused(page):
+    put_page(page)
+    (page / "sw.js").unlink()
+    with pytest.raises(build.PageError, match="sw.js"):
+        build.check_page(page)
+
+
 def test_the_page_of_this_repository_keeps_its_bounds():
     page = ROOT / "src" / "stepscope" / "web" / "page"
     if not (page / "index.html").is_file():
@@ -164,3 +172,13 @@ def test_the_page_of_this_repository_keeps_its_bounds():
     assert "<style" not in index
     assert "svelte" in (page / "assets" / "licences.txt").read_text()
     assert "uplot" in (page / "assets" / "licences.txt").read_text()
+
+
+def test_the_worker_of_this_repository_knows_every_file_of_the_page():
+    page = ROOT / "src" / "stepscope" / "web" / "page"
+    if not (page / "index.html").is_file():
+        pytest.skip("the page is not built; make page builds it")
+    worker = (page / "sw.js").read_text()
+    assert "__SHELL__" not in worker
+    for file in (page / "assets").iterdir():
+        assert (f"assets/{file.name}" in worker) == (file.name != "licences.txt")

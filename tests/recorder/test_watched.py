@@ -93,6 +93,46 @@ def test_the_size_of_batches_is_recorded(folder: Path) -> None:
     assert set(run.series("batch/samples").values) == {4.0}
 
 
+def test_the_last_step_of_a_pass_that_is_left_early_is_counted(folder: Path) -> None:
+    model = small_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with stepscope.TrainingMonitor(run="left", directory=folder) as monitor:
+        monitor.watch(model, optimizer)
+        for _ in range(2):
+            for number, x in enumerate(monitor.batches([torch.randn(4, 8) for _ in range(9)])):
+                model(x).square().mean().backward()
+                optimizer.step()
+                if number == 2:
+                    break
+    run = stepscope.open_store(folder).run("left")
+    assert list(run.series("step_seconds").steps) == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_step_that_failed_is_not_counted(folder: Path) -> None:
+    model = small_model()
+
+    def train_until_it_fails() -> None:
+        with stepscope.TrainingMonitor(run="failing", directory=folder, strict=True) as monitor:
+            monitor.watch(model, torch.optim.SGD(model.parameters(), lr=0.1))
+            for x in monitor.batches([torch.randn(4, 8)]):
+                model(x).square().mean().backward()
+                raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        train_until_it_fails()
+    run = stepscope.open_store(folder).run("failing")
+    assert run.status == "failed"
+    assert "step_seconds" not in keys_of(run)
+
+
+def test_wrapped_batches_have_what_their_loader_has() -> None:
+    loader = torch.utils.data.DataLoader([1, 2, 3], batch_size=2)
+    batches = stepscope.TrainingMonitor(run="never").batches(loader)
+    assert batches.dataset == [1, 2, 3]
+    assert len(batches) == 2
+    assert not hasattr(batches, "set_epoch")
+
+
 def test_a_step_that_a_loss_scaler_leaves_out_is_a_step_and_is_marked(folder: Path) -> None:
     model = small_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

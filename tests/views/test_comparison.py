@@ -40,7 +40,9 @@ def test_the_json_has_the_names_a_page_reads(made: Made) -> None:
     told(made, "a-1", 0.1, lr=1)
     told(made, "bb-1", 0.2, lr=2)
     found = as_json(compared(made, "a-1", "bb-1"))
-    assert " ".join(found) == "runs baseline keys figures config verdicts"
+    assert " ".join(found) == (
+        "runs baseline keys warm_up_steps figures groups group_figures config verdicts"
+    )
     assert " ".join(found["figures"][0]) == "name unit better cells"
     assert " ".join(found["figures"][0]["cells"][0]) == "run value text delta_ratio delta_text sure"
     assert " ".join(found["config"][0]) == "key values same types_differ"
@@ -121,7 +123,7 @@ def test_configurations_are_compared_entry_by_entry_the_differences_first(made: 
     assert [(line.key, line.values, line.same, line.types_differ) for line in lines] == [
         ("only_here", ("true", None), False, False),
         ("optimizer.lr", ("0.1", "0.2"), False, False),
-        ("seed", ("1", "1"), False, True),
+        ("seed", ("1", '"1"'), False, True),
         ("optimizer.name", ("sgd", "sgd"), True, False),
     ]
 
@@ -144,3 +146,72 @@ def test_mistakes_are_explained(made: Made) -> None:
         compared(made, "a-1", preset="speed")
     with pytest.raises(StepscopeError, match="0 runs are to be compared"):
         compare([])
+
+
+def test_runs_with_one_value_of_an_entry_are_one_group(made: Made) -> None:
+    for number, (rate, step_s) in enumerate([(0.1, 0.1), (0.01, 0.2), (0.1, 0.3), (None, 0.1)]):
+        told(made, f"r{number}-1", step_s, noise=0, **({} if rate is None else {"optimizer": {"lr": rate}}))
+    found = compared(made, "r0-1", "r1-1", "r2-1", "r3-1", group_by="optimizer.lr")
+    assert [(group.value, group.runs) for group in found.groups] == [
+        ("0.01", ("r1-1",)),
+        ("0.1", ("r0-1", "r2-1")),
+        (None, ("r3-1",)),
+    ]
+    (row,) = [row for row in found.group_figures if row.name == "Step time, p50"]
+    low, both, unset = row.cells
+    assert (both.runs, both.value, both.low, both.high) == pytest.approx((2, 0.2, 0.1, 0.3))
+    assert both.delta_ratio is None
+    assert low.delta_ratio == pytest.approx(0, abs=1e-9)
+    assert unset.delta_text == "▼ -50 % better"
+    assert unset.sure is None
+    assert len(found.figures[0].cells) == 4
+
+
+def test_a_number_and_the_same_as_text_are_two_groups(made: Made) -> None:
+    told(made, "a-1", 0.1, seed=1)
+    told(made, "b-1", 0.1, seed="1")
+    told(made, "c-1", 0.1, seed=1.0)
+    found = compared(made, "a-1", "b-1", "c-1", group_by="seed")
+    assert [(group.value, len(group.runs)) for group in found.groups] == [("1", 2), ('"1"', 1)]
+
+
+def test_whether_groups_differ_is_judged_by_how_their_runs_do(made: Made) -> None:
+    names = []
+    for number in range(12):
+        names.append(f"r{number}-1")
+        kind, step_s = (("a", 0.1), ("b", 0.11), ("c", 0.2))[number % 3]
+        told(made, names[-1], step_s * (1 + number * 0.02), noise=0, mode=kind)
+    found = compared(made, *names, group_by="mode")
+    cells = next(row for row in found.group_figures if row.name == "Step time, p50").cells
+    assert [one.sure for one in cells] == [None, False, True]
+
+
+def test_an_entry_that_no_run_has_cannot_be_grouped_by(made: Made) -> None:
+    told(made, "a-1", 0.1, lr=1)
+    with pytest.raises(NotFound, match="'rate'"):
+        compared(made, "a-1", group_by="rate")
+
+
+def test_phases_and_waits_leave_the_warm_up_out_too_unless_it_is_asked_for(made: Made) -> None:
+    made.process("a-1")
+    seconds = np.full(400, 0.1)
+    waits = np.full(400, 0.02)
+    seconds[:25] = 5.0
+    waits[:25] = 4.9
+    for rank in (0, 1):
+        made.log({"step_seconds": seconds, "phase/data_seconds": waits}, run="a-1", rank=rank)
+    without, whole = compared(made, "a-1"), compared(made, "a-1", with_warm_up=True)
+    assert (without.warm_up_steps, whole.warm_up_steps) == ((25,), (0,))
+    assert cell(without, "Waiting for data", 0).value == pytest.approx(0.2)
+    assert cell(without, "Phase data, mean", 0).value == pytest.approx(0.02)
+    assert cell(without, "Step time, p95", 0).value == pytest.approx(0.1)
+    assert cell(whole, "Waiting for data", 0).value == pytest.approx(
+        (25 * 4.9 + 375 * 0.02) / (25 * 5 + 37.5)
+    )
+    assert cell(whole, "Step time, p95", 0).value == pytest.approx(5.0)
+
+
+def test_what_was_mended_half_way_is_no_warm_up(made: Made) -> None:
+    made.process("a-1")
+    made.log({"step_seconds": np.repeat([0.5, 0.1], 500)}, run="a-1")
+    assert compared(made, "a-1").warm_up_steps == (10,)

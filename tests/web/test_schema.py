@@ -26,6 +26,7 @@ def served(tmp_path_factory):
     site, app = site_and_app(folder)
     site.feed.close()
     site.demo.play = lambda: "demo-1"
+    site.keyring.renew = lambda *_: None  # all further requests would be refused
     loop = asyncio.new_event_loop()
     client = httpx.AsyncClient(transport=httpx.ASGITransport(app, raise_app_exceptions=False), base_url=PLACE)
 

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import os
 import stat
 
+import httpx
 import pytest
 
 from stepscope.errors import ConfigError
 from stepscope.web import tokens
-from tests.web.asking import API, COOKIE, PLACE, TOKEN, app_of, ask
+from tests.web.asking import (
+    API,
+    BEARER,
+    COOKIE,
+    FROM_THE_PAGE,
+    PLACE,
+    TOKEN,
+    app_of,
+    ask,
+    error_of,
+    site_and_app,
+)
 
 
 def test_a_token_is_made_once_has_256_bits_and_only_its_owner_reads_it_whatever_the_umask(tmp_path) -> None:
@@ -120,3 +133,91 @@ def test_many_wrong_tokens_are_answered_with_wait_and_the_right_one_still_works(
     assert found[:10] == [401] * 10
     assert found[-1] == 429
     assert ask(app, f"{API}/meta").status_code == 200
+
+
+def test_a_new_token_ends_the_old_ones_cookies_addresses_and_programs(app, folder) -> None:
+    found = ask(app, f"{API}/token", "POST", headers=FROM_THE_PAGE)
+    assert found.status_code == 204
+    token = tokens.token_of(folder / "server.token")
+    assert token != TOKEN
+    for headers in (COOKIE, BEARER):
+        assert ask(app, f"{API}/meta", headers=headers).status_code == 401
+    assert ask(app, f"/?token={TOKEN}", headers={}).status_code == 401
+    assert ask(app, f"{API}/meta", headers={"Authorization": f"Bearer {token}"}).status_code == 200
+    assert ask(app, f"/?token={token}", headers={}).status_code == 303
+
+
+def test_who_makes_a_new_token_goes_on_with_the_cookie_in_the_answer(app, folder) -> None:
+    found = ask(app, f"{API}/token", "POST", headers=FROM_THE_PAGE)
+    old, new = found.headers.get_list("set-cookie")
+    assert old.startswith(COOKIE["Cookie"].partition("=")[0])
+    assert "Max-Age=0" in old
+    assert "HttpOnly" in new
+    assert "samesite=strict" in new.lower()
+    token = tokens.token_of(folder / "server.token")
+    assert token not in str(found.headers) + found.text
+    assert ask(app, f"{API}/meta", headers={"Cookie": new.partition(";")[0]}).status_code == 200
+
+
+def test_a_new_token_lies_where_the_old_one_did_and_only_its_owner_reads_it(app, folder) -> None:
+    path = folder / "server.token"
+    path.write_text("an-older-one-of-some-length")
+    path.chmod(0o600)
+    before = os.umask(0)
+    try:
+        ask(app, f"{API}/token", "POST", headers=FROM_THE_PAGE)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert len(base64.urlsafe_b64decode(path.read_text().strip() + "=")) == 32
+    assert [name for name in os.listdir(folder) if "token" in name] == ["server.token"]
+
+
+def test_a_new_token_ends_the_streams_that_are_open(folder, store) -> None:
+    site, app = site_and_app(folder)
+
+    async def follow() -> bool:
+        subscriber = await site.feed.join(None, frozenset(), None)
+        subscriber.drain()
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=PLACE) as client:
+            await client.post(f"{API}/token", headers=FROM_THE_PAGE)
+        await asyncio.wait_for(subscriber.get(60), 5)
+        return subscriber.is_closed
+
+    assert asyncio.run(follow())
+    assert not site.feed.is_closing
+    site.close()
+
+
+def test_a_page_of_another_origin_makes_no_token(app, folder) -> None:
+    for headers in ({**FROM_THE_PAGE, "Origin": "http://evil.test"}, COOKIE, {}):
+        assert ask(app, f"{API}/token", "POST", headers=headers).status_code in (401, 403)
+    assert ask(app, f"{API}/meta").status_code == 200
+
+
+def test_a_server_that_changes_nothing_makes_no_token(folder, store) -> None:
+    app = app_of(folder, read_only=True)
+    assert ask(app, f"{API}/token", "POST").status_code == 405
+    assert not (folder / "server.token").exists()
+
+
+def test_a_server_without_a_token_makes_none(folder, store) -> None:
+    app = app_of(folder, token=None)
+    headers = {"Origin": PLACE, "X-Stepscope": "1"}
+    found = ask(app, f"{API}/token", "POST", headers=headers)
+    assert found.status_code == 400
+    assert "--no-token" in error_of(found)
+    assert ask(app, f"{API}/settings", headers={}).json()["token_file"] is None
+
+
+def test_where_no_token_can_be_written_the_old_one_stays(app, folder) -> None:
+    (folder / "server.token").mkdir()
+    assert ask(app, f"{API}/token", "POST", headers=FROM_THE_PAGE).status_code == 409
+    assert ask(app, f"{API}/meta").status_code == 200
+    assert [name for name in os.listdir(folder) if "token" in name] == ["server.token"]
+
+
+def test_the_settings_say_where_the_token_lies_and_no_route_tells_it(app, folder) -> None:
+    assert ask(app, f"{API}/settings").json()["token_file"] == str(folder / "server.token")
+    assert TOKEN not in ask(app, f"{API}/settings").text
+    assert ask(app, f"{API}/token", headers=COOKIE).status_code in (404, 405)

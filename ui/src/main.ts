@@ -7,6 +7,7 @@ import { listenForKeys } from "./app/keyboard.svelte";
 import { live } from "./app/live.svelte";
 import { followLinks } from "./app/router.svelte";
 import { meta } from "./app/server.svelte";
+import { keepShell } from "./app/shell_worker";
 import { dressPage } from "./app/theme.svelte";
 import "./style/all.css";
 
@@ -17,3 +18,4 @@ live.begin();
 openAlerts.begin();
 void meta.load();
 mount(App, { target: document.getElementById("app")! });
+keepShell();

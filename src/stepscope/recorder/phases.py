@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import perf_counter
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from stepscope.schema.keys import STEP_SECONDS, phase_key
 from stepscope.steps.chain import DATA, OTHER
@@ -62,6 +62,12 @@ class Batches(Generic[Batch_co]):
     def __len__(self) -> int:
         return len(self._loader)  # type: ignore[arg-type]  # as the loader does, this raises if it must
 
+    def __getattr__(self, name: str) -> Any:
+        """What else a loader is asked for by those who are handed this one: its dataset, `set_epoch`."""
+        if name == "_loader":  # before there is one, as when it is copied
+            raise AttributeError(name)
+        return getattr(self._loader, name)
+
     def __iter__(self) -> Iterator[Batch_co]:
         return self._timed() if self._anatomy is None else self._taken_apart(self._anatomy)
 
@@ -82,6 +88,11 @@ class Batches(Generic[Batch_co]):
                     next_step()
                 in_hand.held = None
                 enter(DATA)
+        except GeneratorExit:
+            # Left by `break`, or by a loop that counts its batches and never asks for one after the last.
+            if anatomy.has_made_a_step() and end_batch():
+                next_step()
+            raise
         finally:
             anatomy.end_pass()
 

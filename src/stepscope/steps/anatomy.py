@@ -180,6 +180,10 @@ class Anatomy:
         self._cut()
         return True
 
+    def has_made_a_step(self) -> bool:
+        """Whether the optimizer has stepped since a batch last ended a step, and somebody still watches."""
+        return self._optimizer_stepped and bool(self._handles)
+
     def _cut(self) -> None:
         """Ends a step on the host's clock and, where it was timed there, on the device's."""
         step, cut, others = self._step_in_hand(), self.chain.cut(), None

@@ -33,22 +33,31 @@ def config_lines(configs: Sequence[Mapping[str, Scalar]]) -> tuple[ConfigLine, .
 
 
 def _line(key: str, configs: Sequence[Mapping[str, Scalar]]) -> ConfigLine:
-    values = tuple(_shown(config[key]) if key in config else None for config in configs)
-    kinds = {_kind(config[key]) for config in configs if key in config and config[key] is not None}
+    kinds = {kind_of(config[key]) for config in configs if key in config and config[key] is not None}
     is_everywhere = all(key in config for config in configs)
     # 1 and 1.0 are one value, 1 and "1" are two.
     first = configs[0].get(key)
     same = is_everywhere and all(
-        config[key] == first and _kind(config[key]) == _kind(first) for config in configs
+        config[key] == first and kind_of(config[key]) == kind_of(first) for config in configs
     )
+    # Beside a number, text is quoted: both would look alike.
+    write = quoted if len(kinds) > 1 else shown
+    values = tuple(write(config[key]) if key in config else None for config in configs)
     return ConfigLine(key, values, same, len(kinds) > 1)
 
 
-def _kind(value: Scalar) -> str:
+def kind_of(value: Scalar) -> str:
+    """What sort of value it is; whole and other numbers are of one sort."""
     if isinstance(value, bool):
         return "switch"
     return "number" if isinstance(value, int | float) else type(value).__name__
 
 
-def _shown(value: Scalar) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+def shown(value: Scalar) -> str:
+    """A value as text."""
+    return value if isinstance(value, str) else quoted(value)
+
+
+def quoted(value: Scalar) -> str:
+    """The same, in which text cannot be taken for a number."""
+    return json.dumps(value, ensure_ascii=False)

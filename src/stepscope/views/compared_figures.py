@@ -11,7 +11,8 @@ import numpy as np
 from stepscope.analysis.robust import block_edges, block_medians, spread
 from stepscope.views.phases import phases_of
 from stepscope.views.plain import finite
-from stepscope.views.step_values import step_values, warm_up
+from stepscope.views.run_figures import data_wait
+from stepscope.views.step_values import step_values
 from stepscope.views.summed import is_evaluation, is_loss
 from stepscope.views.wording import quantity, signed_percent
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from stepscope.views.entrant import Entrant
     from stepscope.views.scene import Scene
 
     Floats = NDArray[np.float64]
@@ -74,15 +76,16 @@ class _Measured:
     blocks: Floats | None = None
 
 
-def figure_rows(scenes: Sequence[Scene], baseline: int, preset: str) -> tuple[FigureRow, ...]:
+def figure_rows(entrants: Sequence[Entrant], baseline: int, preset: str) -> tuple[FigureRow, ...]:
     """The figures of a preset that at least one run has."""
     rows: list[FigureRow] = []
+    scenes = [one.scene for one in entrants]
     if preset != "quality":
         rows += [
-            _row(scenes, baseline, name, unit, better, [measure(one) for one in scenes])
+            _row(scenes, baseline, name, unit, better, [measure(one) for one in entrants])
             for name, unit, better, measure in _PERFORMANCE
         ]
-        rows += _phase_rows(scenes, baseline)
+        rows += _phase_rows(entrants, baseline)
     if preset != "performance":
         rows += _quality_rows(scenes, baseline)
     return tuple(row for row in rows if any(cell.value is not None for cell in row.cells))
@@ -112,20 +115,21 @@ def _row(
     for place, (scene, one) in enumerate(zip(scenes, measured, strict=True)):
         value = finite(one.value)
         text = "–" if value is None else quantity(value, unit)
-        ratio = None if place == baseline else _ratio(value, finite(base.value))
+        ratio = None if place == baseline else change(value, finite(base.value))
         sure = is_sure(one.blocks, base.blocks) if ratio is not None else None
-        cells.append(Cell(scene.run.id, value, text, ratio, _worded(ratio, better, sure), sure))
+        cells.append(Cell(scene.run.id, value, text, ratio, worded(ratio, better, sure), sure))
     return FigureRow(name, unit, better, tuple(cells))
 
 
-def _ratio(value: float | None, base: float | None) -> float | None:
+def change(value: float | None, base: float | None) -> float | None:
+    """What a figure is more than that of the baseline; None where that cannot be told."""
     if value is None or base is None or base == 0:
         return None
     found = value / base - 1 if base > 0 else (value - base) / abs(base)
     return found if math.isfinite(found) else None
 
 
-def _worded(ratio: float | None, better: Better, sure: bool | None) -> str:  # noqa: FBT001 - three states of one thing
+def worded(ratio: float | None, better: Better, sure: bool | None) -> str:  # noqa: FBT001 - three states of one thing
     """Sign, arrow and word: colour alone tells nobody anything."""
     if ratio is None:
         return ""
@@ -139,26 +143,18 @@ def _worded(ratio: float | None, better: Better, sure: bool | None) -> str:  # n
     return f"{arrow} {signed_percent(ratio)} {word}"
 
 
-def _step_time(scene: Scene) -> _Measured:
-    first = scene.of_first_rank
-    if first is None:
-        return _Measured(None)
-    warm = first.values[warm_up(len(first)) :]
-    if not len(warm):
-        return _Measured(None)
-    return _Measured(float(np.median(warm)), _blocks(warm))
+def _step_time(entrant: Entrant) -> _Measured:
+    counted = entrant.seconds
+    return _Measured(float(np.median(counted)), _blocks(counted)) if len(counted) else _Measured(None)
 
 
-def _tail(scene: Scene) -> _Measured:
-    first = scene.of_first_rank
-    if first is None:
-        return _Measured(None)
-    warm = first.values[warm_up(len(first)) :]
-    return _Measured(float(np.percentile(warm, 95)) if len(warm) else None)
+def _tail(entrant: Entrant) -> _Measured:
+    counted = entrant.seconds
+    return _Measured(float(np.percentile(counted, 95)) if len(counted) else None)
 
 
-def _throughput(scene: Scene) -> _Measured:
-    timed = _step_time(scene)
+def _throughput(entrant: Entrant) -> _Measured:
+    timed = _step_time(entrant)
     blocks = None if timed.blocks is None else 1.0 / np.maximum(timed.blocks, 1e-12)
     return _Measured(None if not timed.value else 1.0 / timed.value, blocks)
 
@@ -167,19 +163,20 @@ def _blocks(values: Floats) -> Floats:
     return block_medians(values, block_edges(len(values), BLOCKS, LEAST_BLOCK))
 
 
-_PERFORMANCE: tuple[tuple[str, str, Better, Callable[[Scene], _Measured]], ...] = (
+_PERFORMANCE: tuple[tuple[str, str, Better, Callable[[Entrant], _Measured]], ...] = (
     ("Step time, p50", "seconds", "less", _step_time),
     ("Step time, p95", "seconds", "less", _tail),
     ("Steps a second", "/s", "more", _throughput),
-    ("Waiting for data", "ratio", "less", lambda scene: _Measured(scene.figures.data_wait_ratio)),
-    ("GPU utilization", "ratio", "more", lambda scene: _Measured(scene.figures.gpu_mean_ratio)),
-    ("GPU utilization, worst", "ratio", "more", lambda scene: _Measured(scene.figures.gpu_worst_ratio)),
-    ("Peak memory", "bytes", "less", lambda scene: _Measured(scene.figures.peak_memory_bytes)),
+    ("Waiting for data", "ratio", "less", lambda one: _Measured(data_wait(one.summed))),
+    ("GPU utilization", "ratio", "more", lambda one: _Measured(one.scene.figures.gpu_mean_ratio)),
+    ("GPU utilization, worst", "ratio", "more", lambda one: _Measured(one.scene.figures.gpu_worst_ratio)),
+    ("Peak memory", "bytes", "less", lambda one: _Measured(one.scene.figures.peak_memory_bytes)),
 )
 
 
-def _phase_rows(scenes: Sequence[Scene], baseline: int) -> Iterator[FigureRow]:
-    several = [{one.phase: one for one in phases_of(scene.run, scene.summed)} for scene in scenes]
+def _phase_rows(entrants: Sequence[Entrant], baseline: int) -> Iterator[FigureRow]:
+    scenes = [one.scene for one in entrants]
+    several = [{each.phase: each for each in phases_of(one.scene.run, one.summed)} for one in entrants]
     for name in dict.fromkeys(name for phases in several for name in phases):
         measured = [_Measured(phases[name].mean_s if name in phases else None) for phases in several]
         yield _row(scenes, baseline, f"Phase {name}, mean", "seconds", "less", measured)

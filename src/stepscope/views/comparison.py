@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from stepscope.errors import NotFound, StepscopeError
 from stepscope.views.compared_config import ConfigLine, config_lines
 from stepscope.views.compared_figures import PRESETS, FigureRow, figure_rows
+from stepscope.views.compared_groups import Group, GroupRow, group_rows, groups_of
+from stepscope.views.entrant import Entrant
 from stepscope.views.marks import NoMarks
 from stepscope.views.run_rows import known_of, run_row
 from stepscope.views.scene import Scene
@@ -33,22 +35,33 @@ class Comparison:
     baseline: str
     keys: tuple[str, ...]
     """What all of them logged."""
+    warm_up_steps: tuple[int, ...]
+    """How many of the first steps of each run the figures leave out."""
     figures: tuple[FigureRow, ...]
+    groups: tuple[Group, ...]
+    """None where no entry was named to group by."""
+    group_figures: tuple[GroupRow, ...]
     config: tuple[ConfigLine, ...]
     """What differs comes first."""
     verdicts: tuple[Verdict, ...]
 
 
-def compare(
+def compare(  # noqa: PLR0913 - a comparison is asked for in many ways
     runs: Sequence[Run],
     baseline: str | None = None,
     preset: str = "all",
     *,
+    group_by: str | None = None,
+    with_warm_up: bool = False,
     marks: Marks | None = None,
     now_ns: int | None = None,
     kept: KeptFigures | None = None,
 ) -> Comparison:
-    """Compares runs with one of them, by its id: the first where none is named."""
+    """Compares runs with one of them, by its id: the first where none is named.
+
+    `group_by` is an entry of their configurations; runs with one value of it are put together. Steps of the
+    warm-up do not count, unless they are asked for.
+    """
     if not 0 < len(runs) <= MOST_RUNS:
         raise StepscopeError(f"{len(runs)} runs are to be compared; name 1 to {MOST_RUNS} of them.")
     if preset not in PRESETS:
@@ -60,11 +73,17 @@ def compare(
     now_ns = time.time_ns() if now_ns is None else now_ns
     scenes = [Scene(run, marks, now_ns, kept) for run in runs]
     rows = tuple(run_row(run, marks, now_ns, kept) for run in runs)
+    entrants = [Entrant(scene, with_warm_up=with_warm_up) for scene in scenes]
+    figures = figure_rows(entrants, [run.id for run in runs].index(base), preset)
+    groups = () if group_by is None else groups_of(rows, group_by)
     return Comparison(
         runs=rows,
         baseline=base,
         keys=_in_common(scenes),
-        figures=figure_rows(scenes, [run.id for run in runs].index(base), preset),
+        warm_up_steps=tuple(one.left_out for one in entrants),
+        figures=figures,
+        groups=groups,
+        group_figures=group_rows(figures, groups, base) if groups else (),
         config=config_lines([row.config for row in rows]),
         verdicts=tuple(
             verdict_of(one.run.findings(), marks.muted(one.run.id), known_of(one.run, one.figures))

@@ -15,13 +15,13 @@ from stepscope.web.hosts import host_names, is_allowed, is_same_origin
 from stepscope.web.incoming import HEALTH, Incoming, with_path
 from stepscope.web.rates import Rate
 from stepscope.web.refusals import plain_page, refusal
-from stepscope.web.tokens import COOKIE_SECONDS, cookie_name, cookie_value, is_same
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from stepscope.web.keyring import Keyring
     from stepscope.web.options import ServerOptions
 
 log = logging.getLogger("stepscope.web")
@@ -33,9 +33,13 @@ class Gate:
     """The one middleware. What it lets through is by somebody with the token, and within limits."""
 
     def __init__(
-        self, app: ASGIApp, options: ServerOptions, now: Callable[[], float] = time.monotonic
+        self,
+        app: ASGIApp,
+        options: ServerOptions,
+        keyring: Keyring,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._app, self._options, self._now = app, options, now
+        self._app, self._options, self._keyring, self._now = app, options, keyring, now
         self._base_path = options.base_path.rstrip("/")
         self._names = host_names(options.host, options.allowed_hosts)
         self._requests = Rate(options.limits.requests_per_second, now)
@@ -96,12 +100,13 @@ class Gate:
         way = self._login(request)
         if way is not None:
             return way
-        by_cookie = self._has_cookie(request)
-        if not (by_cookie or self._has_bearer(request) or self._options.token is None):
+        keyring = self._keyring
+        has_bearer = keyring.opens(request.bearer())
+        if not (has_bearer or keyring.is_in_cookie(request) or not keyring.is_needed()):
             return self._stranger(request, refusals.HOW_TO_ENTER)
         self.asked_at = self._now()
         if request.is_change:
-            refused = self._foreign(request, ambient=not self._has_bearer(request))
+            refused = self._foreign(request, ambient=not has_bearer)
             if refused is None and self._options.read_only:
                 refused = refusal(405, "This server changes nothing: it was started with --read-only.")
         return refused or self._too_often(request)
@@ -123,36 +128,19 @@ class Gate:
 
     def _login(self, request: Incoming) -> Response | None:
         """Exchanges a token in the address for a cookie, and leads to the address without it."""
-        token, given = self._options.token, request.query_token()
+        is_needed, given = self._keyring.is_needed(), request.query_token()
         if request.is_api or request.method != "GET" or (given is None and request.path != "/login"):
             return None
-        if token is not None and given is None:
+        if is_needed and given is None:
             return None
         target = "/" if request.path == "/login" else request.address_without_token()
         answer = RedirectResponse(f"{self._base_path}{target}", 303)
-        if token is None:
+        if not is_needed:
             return answer
-        if given is None or not is_same(given, token):
+        if not self._keyring.opens(given):
             return self._stranger(request, refusals.NOT_THE_KEY)
-        answer.set_cookie(
-            cookie_name(token),
-            cookie_value(token),
-            max_age=COOKIE_SECONDS,
-            path=self._base_path or "/",
-            secure=self._options.has_tls or request.is_encrypted,
-            httponly=True,
-            samesite="strict",
-        )
+        self._keyring.hand_out(answer, request)
         return answer
-
-    def _has_cookie(self, request: Incoming) -> bool:
-        token = self._options.token
-        given = None if token is None else request.cookie(cookie_name(token))
-        return token is not None and given is not None and is_same(given, cookie_value(token))
-
-    def _has_bearer(self, request: Incoming) -> bool:
-        token, given = self._options.token, request.bearer()
-        return token is not None and given is not None and is_same(given, token)
 
     def _stranger(self, request: Incoming, text: str) -> Response:
         if not self._strangers.allows(request.address):
@@ -171,7 +159,7 @@ class Gate:
         is_foreign = any(not is_same_origin(one, host) for one in origins) or len(origins) > 1
         if is_foreign or site not in (None, "same-origin", "none"):
             return refusal(403, "A page of another origin asked for this change.")
-        by_cookie = ambient and self._options.token is not None
+        by_cookie = ambient and self._keyring.is_needed()
         if ambient and (request.header(CUSTOM_HEADER) != "1" or (by_cookie and not origins)):
             return refusal(403, "A change needs the header X-Stepscope: 1 and the Origin of this page.")
         return None

@@ -103,7 +103,7 @@ def create_app(options: ServerOptions, site: Site | None = None) -> Gate:
     add_failures(app)
     # Made when first asked for, and then kept; FastAPI has it replaced in this way.
     app.openapi = functools.cache(lambda: _described(app))  # type: ignore[method-assign]
-    return Gate(app, options)
+    return Gate(app, options, site.keyring)
 
 
 def _look_ahead(site: Site) -> None:

@@ -138,8 +138,12 @@ class Feed:
             self._someone.clear()
 
     def close(self) -> None:
-        """Ends all streams."""
+        """Ends all streams, for good."""
         self.is_closing = True
+        self.send_away()
+
+    def send_away(self) -> None:
+        """Ends all streams; who may come back does."""
         for subscriber in list(self._subscribers):
             subscriber.close()
 

@@ -21,7 +21,7 @@ from stepscope.web.parameters import (
     Text,
     split_keys,
 )
-from stepscope.web.run_head import head_of, meta_of
+from stepscope.web.run_head import head_of, laid_over, meta_of
 from stepscope.web.shapes_runs import Health, Home, Meta, RunHead, RunList
 
 if TYPE_CHECKING:
@@ -220,8 +220,14 @@ def compare_runs(
         str | None, Query(max_length=300, description="The run others are held against.")
     ] = None,
     preset: Annotated[Literal["all", "performance", "quality"], Query(description="Which figures.")] = "all",
+    group: Annotated[
+        str | None, Query(max_length=300, description="An entry of configurations to group runs by.")
+    ] = None,
+    warm_up: Annotated[
+        Literal["excluded", "included"], Query(description="Whether the first steps count.")
+    ] = "excluded",
 ) -> Response:
-    """Several runs side by side: figures against a baseline, configuration, verdicts."""
+    """Several runs side by side: figures against a baseline, groups, configuration, verdicts."""
     from stepscope.views.comparison import MOST_RUNS, compare
 
     ids = split_keys([runs])
@@ -232,6 +238,14 @@ def compare_runs(
         first = opened.run(baseline) if baseline else found[0]
         if all(one.id != first.id for one in found):
             raise NotFound(f"The baseline {baseline!r} is none of the runs compared.")
-        return answer(
-            compare(found, first.id, preset, marks=site.marks, now_ns=site.now_ns(), kept=site.kept)
+        compared = compare(
+            found,
+            first.id,
+            preset,
+            group_by=group or None,
+            with_warm_up=warm_up == "included",
+            marks=site.marks,
+            now_ns=site.now_ns(),
+            kept=site.kept,
         )
+        return answer({**vars(compared), **laid_over(opened, found)})

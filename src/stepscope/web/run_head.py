@@ -48,6 +48,31 @@ def head_of(site: Site, opened: Opened, run: Run) -> dict[str, Any]:
     }
 
 
+def laid_over(opened: Opened, runs: list[Run]) -> dict[str, Any]:
+    """What charts need to lay several runs over each other: their segments, and what all count x in."""
+    counted = [opened.reader.counters(run.id) for run in runs]
+    several = [_axes({one.key for one in counters if one.source.axis == "step"}) for counters in counted]
+    return {
+        "segments": [
+            [_segment(opened, run, counters, number) for number in range(len(run.segments))]
+            for run, counters in zip(runs, counted, strict=True)
+        ],
+        "axes": [_axis_of_all(choices) for choices in zip(*several, strict=True)],
+    }
+
+
+def _axis_of_all(choices: tuple[dict[str, str | None], ...]) -> dict[str, str | None]:
+    missing = sum(one["why_not"] is not None for one in choices)
+    if missing:
+        who = "No run" if missing == len(choices) else f"{missing} of {len(choices)} runs"
+        verb = "logged a" if missing == len(choices) else "logged no"
+        return {**choices[0], "key": None, "why_not": f"{who} {verb} count of {choices[0]['name']}."}
+    if len({one["key"] for one in choices}) > 1:
+        told = f"The runs count {choices[0]['name']} under different names."
+        return {**choices[0], "key": None, "why_not": told}
+    return choices[0]
+
+
 def cursor_of(site: Site, opened: Opened, run: Run, counters: list[Counter]) -> str:
     """Where a stream takes up from what is read in the same moment."""
     return cursor.written(run.id, position_of(site, opened, run, counters))
@@ -62,7 +87,7 @@ def meta_of(site: Site, opened: Opened) -> dict[str, Any]:
         "now": site.now_ns() / 1e9,
         "store": str(options.folder.absolute()),
         "read_only": options.read_only,
-        "has_token": options.token is not None,
+        "has_token": site.keyring.is_needed(),
         "run_count": len(runs),
         "channels": list({**USUAL, **options.settings.alerts.channels}),
         "projects": sorted({run.project for run in runs}),

@@ -114,6 +114,7 @@ class ServerSettings(BaseModel):
     items: list[SettingRow]
     scrape_config: str | None
     exporters: list[str]
+    token_file: str | None = Field(description="Where the token lies; null where none is asked for.")
 
 
 class Asked(BaseModel):

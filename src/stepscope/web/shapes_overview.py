@@ -7,7 +7,14 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from stepscope.web.shapes_alerts import AlertRow  # noqa: TC001 - pydantic reads it
-from stepscope.web.shapes_runs import RunRow, Severity, Status, Verdict  # noqa: TC001 - pydantic reads it
+from stepscope.web.shapes_runs import (  # noqa: TC001 - pydantic reads it
+    AxisChoice,
+    RunRow,
+    Segment,
+    Severity,
+    Status,
+    Verdict,
+)
 
 
 class Change(BaseModel):
@@ -328,6 +335,34 @@ class Figure(BaseModel):
     cells: list[Cell]
 
 
+class Group(BaseModel):
+    """Runs with one value of what they are grouped by; null where they do not have it."""
+
+    value: str | None
+    runs: list[str]
+
+
+class GroupCell(BaseModel):
+    """The mean of a figure over the runs of a group, beside that of the baseline's group."""
+
+    runs: int
+    value: float | None
+    low: float | None
+    high: float | None
+    delta_ratio: float | None
+    delta_text: str
+    sure: bool | None
+
+
+class GroupFigure(BaseModel):
+    """A figure of all groups."""
+
+    name: str
+    unit: str
+    better: Literal["less", "more", "none"]
+    cells: list[GroupCell]
+
+
 class ConfigDifference(BaseModel):
     """A setting in all runs compared."""
 
@@ -343,6 +378,11 @@ class Comparison(BaseModel):
     runs: list[RunRow]
     baseline: str
     keys: list[str]
+    warm_up_steps: list[int]
     figures: list[Figure]
+    groups: list[Group]
+    group_figures: list[GroupFigure]
     config: list[ConfigDifference]
     verdicts: list[Verdict]
+    segments: list[list[Segment]]
+    axes: list[AxisChoice]

@@ -10,6 +10,7 @@ from stepscope.alerts.page_rules import PageRules
 from stepscope.alerts.silences import Silences
 from stepscope.views.run_rows import KeptFigures, run_row, run_rows
 from stepscope.web.demo_run import Demo
+from stepscope.web.keyring import Keyring
 from stepscope.web.marks import Marks
 from stepscope.web.shelf import Shelf
 
@@ -38,6 +39,7 @@ class Site:
         self.silences = Silences(options.folder)
         self.page_rules = PageRules(options.folder)
         self.kept = KeptFigures()
+        self.keyring = Keyring(options)
         self.feed: Feed = Feed(self)
 
     def rows(self, opened: Opened) -> list[RunRow]:

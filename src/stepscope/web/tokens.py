@@ -34,6 +34,17 @@ def token_of(path: Path) -> str:
     return found
 
 
+def new_token(path: Path) -> str:
+    """Makes another token in the place of the one in a file; the old one opens nothing any more."""
+    beside = _written(path)
+    try:
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise _cannot_write(path, error) from error
+    return token_of(path)
+
+
 def cookie_name(token: str) -> str:
     """The cookie's name; differs between servers, since cookies do not tell ports apart."""
     return f"stepscope-{hashlib.sha256(b'name' + token.encode()).hexdigest()[:10]}"
@@ -68,6 +79,19 @@ def _read(path: Path) -> str | None:
 
 def _make(path: Path) -> None:
     """Writes a token beside the file and links it into place: another server may do so at the same time."""
+    beside = _written(path)
+    try:
+        os.link(beside, path)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    finally:
+        beside.unlink()
+
+
+def _written(path: Path) -> Path:
+    """A new token in a file beside the one it is for."""
     beside = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,14 +102,12 @@ def _make(path: Path) -> None:
             os.write(descriptor, f"{secrets.token_urlsafe(32)}\n".encode())
         finally:
             os.close(descriptor)
-        try:
-            os.link(beside, path)
-        except FileExistsError:
-            pass
-        finally:
-            beside.unlink()
     except OSError as error:
-        raise ConfigError(
-            f"The token file {path} cannot be written: {error.strerror}. "
-            "Name another with dashboard.token_file."
-        ) from error
+        raise _cannot_write(path, error) from error
+    return beside
+
+
+def _cannot_write(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"The token file {path} cannot be written: {error.strerror}. Name another with dashboard.token_file."
+    )

@@ -1,11 +1,14 @@
 // What a person prefers, kept in this browser.
 
+import { USUAL_UNITS, useUnits, type Units } from "../format";
+
 const PLACE = "stepscope.preferences";
 
 export interface Preferences {
   theme: "auto" | "light" | "dark";
   palette: "calm" | "strong";
   keys: boolean;
+  units: Units;
   axis: string;
   smoothing: number;
   columns: string[];
@@ -17,6 +20,7 @@ const DEFAULTS: Preferences = {
   theme: "auto",
   palette: "calm",
   keys: true,
+  units: USUAL_UNITS,
   axis: "step",
   smoothing: 0,
   columns: [],
@@ -26,7 +30,8 @@ const DEFAULTS: Preferences = {
 
 function kept(): Preferences {
   try {
-    return { ...DEFAULTS, ...(JSON.parse(localStorage.getItem(PLACE) ?? "{}") as Partial<Preferences>) };
+    const found = JSON.parse(localStorage.getItem(PLACE) ?? "{}") as Partial<Preferences>;
+    return { ...DEFAULTS, ...found, units: { ...USUAL_UNITS, ...found.units } };
   } catch {
     return { ...DEFAULTS };
   }
@@ -34,6 +39,7 @@ function kept(): Preferences {
 
 /** The preferences; a change is kept at once by `prefer`. */
 export const preferences = $state(kept());
+useUnits(() => preferences.units);
 
 /** Changes preferences and keeps them. A browser that keeps nothing still has them until the page is left. */
 export function prefer(changes: Partial<Preferences>): void {

@@ -33,9 +33,24 @@ export function drop(id: number): void {
 /** Copies text to the clipboard and says so. */
 export async function copy(text: string, what = "Copied"): Promise<void> {
   try {
-    await navigator.clipboard.writeText(text);
+    // Without https and on another machine browsers have no clipboard, only the older way.
+    if (navigator.clipboard) await navigator.clipboard.writeText(text);
+    else if (!copySelected(text)) throw new Error("nothing was copied");
     toast(what);
   } catch {
     toast("The browser did not allow copying. Select the text and copy it by hand.", { tone: "bad" });
   }
+}
+
+function copySelected(text: string): boolean {
+  const box = document.createElement("textarea");
+  box.value = text;
+  box.className = "visually-hidden";
+  const focused = document.activeElement;
+  document.body.append(box);
+  box.select();
+  const copied = document.execCommand("copy");
+  box.remove();
+  if (focused instanceof HTMLElement) focused.focus();
+  return copied;
 }

@@ -2,6 +2,7 @@
 
 import { mayBeSmoothed, referenceDistance, smooth } from "../data/smoothing";
 import type { Columns } from "../data/buffer";
+import { groupLines, type Grouped } from "./groups";
 import type { ChartSync } from "./sync";
 import type { SourceLine } from "./source";
 import { gathered } from "./places";
@@ -41,6 +42,8 @@ export interface LineOptions {
   noSmoothing: readonly string[];
   /** Shows every place although there are many. */
   expanded: boolean;
+  /** Draws one line for the runs of each group, instead of one for each run. */
+  grouped?: Grouped | null;
 }
 
 /** A line's numbers with its name, before colour and smoothing. */
@@ -64,7 +67,8 @@ export const MOST_PLACES = 8;
 export function buildLines(sources: readonly SourceLine[], options: LineOptions, sync: ChartSync): Line[] {
   const parts = partsOf(sources, options);
   const groups = [...new Set(parts.map((part) => part.group))];
-  const lines = parts.flatMap((part) => drawn(part, groups.indexOf(part.group), options, sync));
+  const single = parts.flatMap((part) => drawn(part, groups.indexOf(part.group), options, sync));
+  const lines = options.grouped ? groupLines(single, options.grouped) : single;
   const { smoothing } = sync.state;
   if (smoothing.amount > 0) {
     const reference = referenceDistance(lines.map((line) => ({ x: line.x, count: line.whole })));

@@ -1,6 +1,7 @@
 // What the chart components take.
 
 import type { EventMark, Heatmap, HistogramBin, StepBar } from "../data/types";
+import type { Grouped } from "./groups";
 import type { ChartSync, Range } from "./sync";
 
 export interface OverlaidRun {
@@ -24,6 +25,8 @@ export interface ChartProps {
   events?: EventMark[];
   /** Overlays several runs, one colour each, instead of `run` alone. */
   runs?: OverlaidRun[];
+  /** Draws one line for the runs of each group: their mean, with a band of how far they lie apart. */
+  grouped?: Grouped | null;
   /** Without legend and menu, for small multiples. */
   compact?: boolean;
   /** Keys that smoothing leaves alone, as the catalogue says. */

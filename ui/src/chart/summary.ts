@@ -2,6 +2,7 @@
 
 import { count, duration, quantity, unitOf } from "../format";
 import { keyLabels } from "./labels";
+import type { Spread } from "../data/grouping";
 import type { Series } from "../data/types";
 
 type Summarised = Pick<Series, "key" | "axis" | "start" | "mean" | "nonfinite"> & { label?: string };
@@ -23,11 +24,14 @@ export function summaryOf(series: readonly Summarised[], unit?: string): string 
   return sentences.join(" ") + (more > 0 ? ` ${more} more lines are in the table.` : "");
 }
 
-/** How much lies behind a picture: how many points, and how many of them share a bucket. */
+/** How much lies behind a picture: how many points, and how many of them share a bucket; or whole runs. */
 export function grainOf(
   lines: readonly { count: Float64Array; width: number; superseded: boolean }[],
   axis: "step" | "seconds",
+  spread?: Spread,
 ): string {
+  if (spread)
+    return `mean of runs, ${spread === "range" ? "all" : "80 % of them"} within the band`;
   const standing = lines.filter((line) => !line.superseded && line.count.length > 0);
   if (standing.length === 0) return "";
   const points = standing.reduce(

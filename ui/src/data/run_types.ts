@@ -185,13 +185,40 @@ export interface ComparisonCell {
   sure: boolean | null;
 }
 
+export interface ComparedFigure<Cell> {
+  name: string;
+  unit: string;
+  better: "less" | "more" | "none";
+  cells: Cell[];
+}
+
+/** The mean of a figure over the runs of a group. */
+export interface GroupCell {
+  runs: number;
+  value: number | null;
+  low: number | null;
+  high: number | null;
+  delta_ratio: number | null;
+  delta_text: string;
+  sure: boolean | null;
+}
+
 export interface Comparison {
   runs: RunRow[];
   baseline: string;
   keys: string[];
-  figures: { name: string; unit: string; better: "less" | "more" | "none"; cells: ComparisonCell[] }[];
+  /** How many of the first steps of each run the figures leave out. */
+  warm_up_steps: number[];
+  figures: ComparedFigure<ComparisonCell>[];
+  /** Runs with one value of what they are grouped by; null where they do not have it. */
+  groups: { value: string | null; runs: string[] }[];
+  group_figures: ComparedFigure<GroupCell>[];
   config: { key: string; values: (string | null)[]; same: boolean; types_differ: boolean }[];
   verdicts: Verdict[];
+  /** The segments of each run. */
+  segments: Segment[][];
+  /** What all runs can be aligned by. */
+  axes: Axis[];
 }
 
 export interface AlertRule {
@@ -281,6 +308,8 @@ export interface ServerSettings {
   items: { section: string; name: string; value: string; help: string }[];
   scrape_config: string | null;
   exporters: string[];
+  /** Where the token lies; null where none is asked for. */
+  token_file: string | null;
 }
 
 /** What a person may change about a run; only the fields given are changed. */

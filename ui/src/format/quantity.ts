@@ -1,6 +1,7 @@
 // Writes numbers for people: one formatter for tiles, axes, tooltips and tables.
 
 import type { Unit } from "./unit";
+import { byteScale, degrees, degreeSign, units } from "./units";
 
 const UNKNOWN = "–";
 
@@ -18,10 +19,11 @@ export function count(value: number | null | undefined): string {
   return signed(value, (size) => Math.round(size).toLocaleString("en-US"));
 }
 
-/** Bytes in IEC prefixes. */
+/** Bytes, in prefixes of 1024 or of 1000. */
 export function bytes(value: number | null | undefined): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return number(value);
-  return signed(value, (size) => scaled(size, 1024, ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"]));
+  const { base, names } = byteScale();
+  return signed(value, (size) => scaled(size, base, names));
 }
 
 /** A ratio as percent. */
@@ -49,6 +51,10 @@ function positiveDuration(seconds: number): string {
   const days = Math.floor(whole / 86400);
   const hours = Math.floor((whole % 86400) / 3600);
   const minutes = Math.floor((whole % 3600) / 60);
+  if (units().durations === "clock") {
+    const long = days ? `${days} d ` : "";
+    return `${long}${days ? two(hours) : hours}:${two(minutes)}:${two(whole % 60)}`;
+  }
   if (days) return hours ? `${days} d ${two(hours)} h` : `${days} d`;
   if (hours) return minutes ? `${hours} h ${two(minutes)} min` : `${hours} h`;
   return whole % 60 ? `${minutes} min ${two(whole % 60)} s` : `${minutes} min`;
@@ -67,7 +73,7 @@ export function quantity(value: number | null | undefined, unit: Unit = ""): str
     case "ratio":
       return percent(value);
     case "celsius":
-      return `${number(value, 3)} °C`;
+      return `${number(degrees(value), 3)} ${degreeSign()}`;
     case "watts":
       return prefixed(value, "W");
     case "joules":
@@ -83,6 +89,21 @@ export function quantity(value: number | null | undefined, unit: Unit = ""): str
     default:
       return `${number(value)} ${unit}`;
   }
+}
+
+const SIZES = /(\d[\d.,]*) (B|KiB|MiB|GiB|TiB)\b/g;
+const DEGREES = /(-?\d[\d.,]*) °C/g;
+
+/** A text of the server's in the units of the reader; the temperatures in it are no differences. */
+export function inUnits(text: string): string {
+  const { memory, temperature } = units();
+  if (memory === "decimal")
+    text = text.replace(SIZES, (_, size: string, name: string) =>
+      bytes(Number(size.replaceAll(",", "")) * 1024 ** ["B", "KiB", "MiB", "GiB", "TiB"].indexOf(name)),
+    );
+  if (temperature === "fahrenheit")
+    text = text.replace(DEGREES, (_, size: string) => quantity(Number(size.replaceAll(",", "")), "celsius"));
+  return text;
 }
 
 /** How long ago a time was. */

@@ -2,16 +2,13 @@
 
 import { dayAndMoment, duration, quantity } from "./quantity";
 import type { Unit } from "./unit";
+import { byteScale, degrees, degreeSign, units } from "./units";
 
 interface Scale {
   factor: number;
   suffix: string;
 }
 
-const BYTES: Scale[] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"].map((suffix, at) => ({
-  factor: 1024 ** at,
-  suffix: ` ${suffix}`,
-}));
 const SECONDS: Scale[] = [
   { factor: 1e-9, suffix: " ns" },
   { factor: 1e-6, suffix: " µs" },
@@ -19,7 +16,7 @@ const SECONDS: Scale[] = [
   { factor: 1, suffix: " s" },
 ];
 const PLAIN: Scale[] = ["", "k", "M", "G", "T"].map((suffix, at) => ({ factor: 1000 ** at, suffix }));
-const UNIT_SIGNS: Record<string, string> = { celsius: " °C", "/s": "/s" };
+const UNIT_SIGNS: Record<string, string> = { "/s": "/s" };
 const PREFIXED: Record<string, string> = { watts: "W", joules: "J", hertz: "Hz" };
 const LONG_SECONDS = 120;
 
@@ -27,6 +24,10 @@ const LONG_SECONDS = 120;
 export function ticksOf(values: readonly number[], unit: Unit): string[] {
   const largest = Math.max(0, ...values.map(Math.abs));
   const distance = leastDistance(values) || largest || 1;
+  if (unit === "celsius") {
+    const shown = values.map(degrees);
+    return shown.map((value) => `${fixed(value, leastDistance(shown) || 1)} ${degreeSign()}`);
+  }
   if (unit === "ratio") return values.map((value) => `${fixed(value * 100, distance * 100)} %`);
   if (unit === "seconds" && largest >= LONG_SECONDS) return values.map(duration);
   const { factor, suffix } = scaleFor(unit, largest);
@@ -56,7 +57,8 @@ export function clockTicksOf(values: readonly number[]): string[] {
 
 /** Distances between ticks that read well in a unit; undefined leaves 1, 2, 5. */
 export function tickDistances(unit: Unit): number[] | undefined {
-  if (unit === "bytes" || unit === "bytes/s") return Array.from({ length: 52 }, (_, at) => 2 ** at);
+  if (unit === "bytes" || unit === "bytes/s")
+    return units().memory === "iec" ? Array.from({ length: 52 }, (_, at) => 2 ** at) : undefined;
   if (unit !== "seconds" && unit !== "clock") return undefined;
   const small =
     unit === "clock"
@@ -80,9 +82,9 @@ function tinyTicks(values: readonly number[], largest: number, distance: number)
 function scaleFor(unit: Unit, largest: number): Scale {
   switch (unit) {
     case "bytes":
-      return best(BYTES, largest);
+      return best(byteScales(), largest);
     case "bytes/s": {
-      const { factor, suffix } = best(BYTES, largest);
+      const { factor, suffix } = best(byteScales(), largest);
       return { factor, suffix: `${suffix}/s` };
     }
     case "seconds":
@@ -97,6 +99,11 @@ function scaleFor(unit: Unit, largest: number): Scale {
       };
     }
   }
+}
+
+function byteScales(): Scale[] {
+  const { base, names } = byteScale();
+  return names.map((name, at) => ({ factor: base ** at, suffix: ` ${name}` }));
 }
 
 function best(scales: readonly Scale[], largest: number): Scale {

@@ -15,34 +15,30 @@ with stepscope.TrainingMonitor(run="mnist") as monitor:
     name: "Lightning",
     code: `import lightning, stepscope
 
-class Watch(lightning.Callback):
-    def on_fit_start(self, trainer, module):
-        self.monitor = stepscope.TrainingMonitor(run="mnist")
-        self.monitor.watch(module)
-
+class Record(lightning.Callback):
     def on_train_batch_end(self, trainer, module, outputs, batch, index):
-        self.monitor.log_training_step(loss=outputs["loss"])
+        monitor.log_training_step(
+            loss=outputs["loss"], step=trainer.global_step, epoch=trainer.current_epoch
+        )
 
-    def on_fit_end(self, trainer, module):
-        self.monitor.stop_monitoring()
-
-lightning.Trainer(callbacks=[Watch()]).fit(model, loader)`,
+with stepscope.TrainingMonitor(run="mnist") as monitor:
+    monitor.watch(model)
+    lightning.Trainer(callbacks=[Record()]).fit(model, loader)`,
   },
   {
     name: "Hugging Face",
     code: `import stepscope, transformers
 
-class Watch(transformers.TrainerCallback):
-    def on_train_begin(self, args, state, control, model=None, **rest):
-        self.monitor = stepscope.TrainingMonitor(run="mnist")
-        self.monitor.watch(model)
+class Recorded(transformers.Trainer):
+    def get_train_dataloader(self):
+        return monitor.batches(super().get_train_dataloader())
 
-    def on_log(self, args, state, control, logs=None, **rest):
-        self.monitor.log(logs, step=state.global_step)
+    def log(self, logs, *rest):
+        super().log(logs, *rest)
+        monitor.log(logs)
 
-    def on_train_end(self, args, state, control, **rest):
-        self.monitor.stop_monitoring()
-
-transformers.Trainer(..., callbacks=[Watch()]).train()`,
+with stepscope.TrainingMonitor(run="mnist") as monitor:
+    monitor.watch(model)
+    Recorded(model, args, train_dataset=dataset).train()`,
   },
 ];

@@ -9,8 +9,7 @@ import { isAtRun, place, setQuery } from "../../app/router.svelte";
 import { ChartSync, nameDevices, type SyncState } from "../../chart";
 import { api, type AxisName, type Catalogue, type RunHead, type RunRow } from "../../data";
 import { number } from "../../format";
-
-const AXES: AxisName[] = ["step", "epoch", "samples", "tokens", "active", "process", "wall"];
+import { linkTo, queryOf, stateOf } from "./chart_query";
 
 export class RunView {
   readonly head: Resource<RunHead>;
@@ -20,17 +19,24 @@ export class RunView {
   fresh = $state.raw<RunRow | null>(null);
   /** When the run was last told of, by the server's clock. */
   toldAt = $state(live.now);
+  /** Somebody's link said how much to smooth: nothing at all is an answer too. */
+  readonly #smoothingWasNamed = place.query.has("smooth");
 
   constructor(readonly id: string) {
     this.head = new Resource(() => api.get<RunHead>(this.path("")));
     this.catalogue = new Resource(() => api.get<Catalogue>(this.path("keys")));
-    this.sync = new ChartSync({ stream: live.stream, state: stateOf(place.query) });
+    this.sync = new ChartSync({ stream: live.stream, state: stateOf(place.query, preferences.axis) });
     this.settings = this.sync.state;
   }
 
   /** The run as it stands now. */
   get row(): RunRow | null {
     return this.fresh ?? this.head.data?.row ?? null;
+  }
+
+  /** The address of what is shown, for somebody else; of another window where one is given. */
+  link(range = this.sync.state.range): string {
+    return linkTo(location.href, { ...this.sync.state, range });
   }
 
   /** The address of something of this run in the API. */
@@ -43,7 +49,7 @@ export class RunView {
     $effect(() => untrack(() => this.#begin()));
     $effect(() => this.sync.subscribe((state) => this.#changed(state)));
     $effect(() => {
-      const asked = stateOf(place.query);
+      const asked = stateOf(place.query, preferences.axis);
       untrack(() => this.#follow(asked));
     });
     $effect(() => {
@@ -97,20 +103,19 @@ export class RunView {
   /** A change of the charts goes into the address, as long as that is still the run's. */
   #changed(state: SyncState): void {
     this.settings = state;
-    if (isAtRun(this.id)) untrack(() => setQuery(queryOf(state)));
+    if (isAtRun(this.id)) untrack(() => setQuery(queryOf(state, preferences.axis)));
   }
 
   /** A change of the address, by the back button or a link, goes into the charts. */
   #follow(asked: Partial<SyncState>): void {
-    const now = queryOf(this.sync.state);
-    const then = queryOf({ ...this.sync.state, ...asked });
+    const now = queryOf(this.sync.state, preferences.axis);
+    const then = queryOf({ ...this.sync.state, ...asked }, preferences.axis);
     if (JSON.stringify(now) !== JSON.stringify(then)) this.sync.set(asked);
   }
 
   #recallSmoothing(project: string): void {
     const kept = preferences.projectSmoothing[project] ?? preferences.smoothing;
-    if (kept && !place.query.has("smooth") && this.sync.state.smoothing.amount === 0)
-      this.smooth(kept, false);
+    if (kept && !this.#smoothingWasNamed && this.sync.state.smoothing.amount === 0) this.smooth(kept, false);
   }
 
   /** Smooths all charts; remembered for the project. */
@@ -133,37 +138,6 @@ export class RunView {
   setAxis(axis: AxisName): void {
     this.sync.set({ axis, range: null, follow: true });
   }
-}
-
-function stateOf(query: URLSearchParams): Partial<SyncState> {
-  const number = (name: string): number | null => {
-    const text = query.get(name);
-    return text === null || text === "" || Number.isNaN(Number(text)) ? null : Number(text);
-  };
-  const [from, to] = [number("from"), number("to")];
-  const axis = (query.get("x") ?? preferences.axis) as AxisName;
-  const range = from !== null && to !== null && from < to ? { from, to } : null;
-  return {
-    axis: AXES.includes(axis) ? axis : "step",
-    range,
-    follow: range === null,
-    logY: query.get("log") === "true",
-    band: query.get("band") !== "off",
-    clip: query.get("clip") === "true",
-    ...(query.has("smooth") ? { smoothing: { kind: "ema" as const, amount: number("smooth") ?? 0 } } : {}),
-  };
-}
-
-function queryOf(state: SyncState): Record<string, string | number | boolean> {
-  return {
-    x: state.axis === preferences.axis ? "" : state.axis,
-    from: state.range ? Number(state.range.from.toPrecision(12)) : "",
-    to: state.range ? Number(state.range.to.toPrecision(12)) : "",
-    smooth: state.smoothing.amount || "",
-    log: state.logY,
-    band: state.band ? "" : "off",
-    clip: state.clip,
-  };
 }
 
 const RUN = Symbol("run");
