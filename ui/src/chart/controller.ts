@@ -100,6 +100,13 @@ export class ChartController implements GestureTarget {
     return this.alone ?? this.sync.window;
   }
 
+  /** The value a person points at, or the one in the middle; null before anything is drawn. */
+  get pointedValue(): number | null {
+    if (!this.plot) return null;
+    const { height, ratio } = this.plot.frame;
+    return this.yAtPlace(this.pointer?.y ?? height / ratio / 2);
+  }
+
   // What gestures and keys do.
 
   hover(place: { x: number; y: number } | null): void {
@@ -293,7 +300,7 @@ export class ChartController implements GestureTarget {
   private plotFor(style: PlotStyle): Plot {
     if (this.plot && JSON.stringify(this.plot.style) !== JSON.stringify(style)) this.dropPlot();
     if (!this.plot) {
-      this.plot = new Plot(this.host, style, this.width, this.settings.height);
+      this.plot = new Plot(this.host, style, this.width, this.settings.height, this.around.framed);
       this.gestures = new Gestures(this.host, this.plot.overlay, this);
     } else this.plot.resize(this.width, this.settings.height);
     return this.plot;

@@ -1,6 +1,7 @@
 // What can be done with a chart, as entries of its menu.
 
-import { ChartController } from "./controller";
+import type { ChartChoices } from "./choices.svelte";
+import type { ChartController } from "./controller";
 import { copyPicture, csvOfEverything, csvOfShown, saveText } from "./export";
 import { toggleFullScreen } from "./keys";
 import type { ChartSync } from "./sync";
@@ -10,6 +11,8 @@ export interface MenuItem {
   label: string;
   /** Undefined for what is done, true or false for what is on or off. */
   checked?: boolean;
+  /** Why it cannot be done now. */
+  whyNot?: string | null;
   act(): void;
 }
 
@@ -20,55 +23,51 @@ export interface MenuContext {
   keys: string[];
   kind: "line" | "stack" | "band";
   sync: ChartSync;
-  table: boolean;
-  share: boolean;
-  expanded: boolean;
+  choices: ChartChoices;
   many: boolean;
-  zero: boolean;
-  logY: boolean;
   controller(): ChartController | null;
   figure(): HTMLElement;
   say(text: string): void;
-  set(change: {
-    table?: boolean;
-    share?: boolean;
-    expanded?: boolean;
-    zero?: boolean;
-    logY?: boolean | null;
-  }): void;
 }
 
 export function menuItems(context: MenuContext): MenuItem[] {
-  const { sync, set } = context;
-  const items: MenuItem[] = [
+  const { choices } = context;
+  return [
     { label: "Full screen", act: () => void toggleFullScreen(context.figure()) },
-    { label: "Show as table", checked: context.table, act: () => set({ table: !context.table }) },
+    { label: "Show as table", checked: choices.table, act: () => void (choices.table = !choices.table) },
     { label: "Reset zoom", act: () => context.controller()?.reset() },
+    ...(context.kind === "stack" ? ofPile(context) : ofLines(context)),
+    ...toTakeAway(context),
   ];
-  if (context.kind === "stack")
-    items.push({
-      label: "Share in percent",
-      checked: context.share,
-      act: () => set({ share: !context.share }),
-    });
-  else {
-    items.push(
-      { label: "Logarithmic y", checked: context.logY, act: () => set({ logY: !context.logY }) },
-      { label: "y from zero", checked: context.zero, act: () => set({ zero: !context.zero }) },
-      {
-        label: "Clip outliers (all charts)",
-        checked: sync.state.clip,
-        act: () => sync.set({ clip: !sync.state.clip }),
-      },
-    );
+}
+
+function ofPile({ choices }: MenuContext): MenuItem[] {
+  const act = (): void => void (choices.share = !choices.share);
+  return [{ label: "Share in percent", checked: choices.share, act }];
+}
+
+function ofLines(context: MenuContext): MenuItem[] {
+  const { sync, choices } = context;
+  const logY = choices.logY ?? sync.state.logY;
+  const { clip } = sync.state;
+  const items: MenuItem[] = [
+    { label: "Logarithmic y", checked: logY, act: () => void (choices.logY = !logY) },
+    { label: "y from zero", checked: choices.zero, act: () => void (choices.zero = !choices.zero) },
+    { label: "Clip outliers (all charts)", checked: clip, act: () => sync.set({ clip: !clip }) },
+  ];
+  if (context.many) {
+    const act = (): void => void (choices.expanded = !choices.expanded);
+    items.push({ label: "Every rank and device", checked: choices.expanded, act });
   }
-  if (context.many)
-    items.push({
-      label: "Every rank and device",
-      checked: context.expanded,
-      act: () => set({ expanded: !context.expanded }),
-    });
-  items.push(
+  if (sync.actions.alert) {
+    const act = (): void => void (choices.level = context.controller()?.pointedValue ?? null);
+    items.push({ label: "Alert at this value…", act });
+  }
+  return items;
+}
+
+function toTakeAway(context: MenuContext): MenuItem[] {
+  return [
     { label: "Copy picture (PNG)", act: () => void tried(context, copy(context)) },
     { label: "Copy data", act: () => void tried(context, copyData(context)) },
     {
@@ -76,8 +75,7 @@ export function menuItems(context: MenuContext): MenuItem[] {
       act: () => shownCsv(context, (text) => saveText(text, `${context.title}.csv`)),
     },
     { label: "CSV of everything", act: () => void tried(context, everything(context)) },
-  );
-  return items;
+  ];
 }
 
 async function tried(context: MenuContext, work: Promise<string>): Promise<void> {

@@ -57,6 +57,7 @@ export class Plot {
     readonly style: PlotStyle,
     width: number,
     height: number,
+    private readonly painted: (frame: Frame) => void,
   ) {
     this.chart = new uPlot(
       this.options(width, height),
@@ -250,5 +251,6 @@ export class Plot {
     paintMarks(ctx, frame, picture.lines, theme());
     if (this.room) paintLabels(ctx, frame, picture.lines, theme());
     ctx.restore();
+    this.painted(frame);
   }
 }

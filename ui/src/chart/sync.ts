@@ -37,6 +37,8 @@ export interface ChartActions {
   openStep?(step: number): void;
   annotate?(where: Spot): void;
   copyLink?(range: Range | null, where: Spot): void;
+  /** Asks for a rule; `run` is null where several runs are shown. */
+  alert?(rule: { name: string; condition: string; run: string | null }): void;
 }
 
 export interface SyncOptions {

@@ -1,0 +1,22 @@
+// What a person has chosen in one chart alone.
+
+export class ChartChoices {
+  hidden = $state.raw<ReadonlySet<string>>(new Set());
+  /** Null does as all charts do. */
+  logY = $state<boolean | null>(null);
+  zero = $state(false);
+  share = $state(false);
+  expanded = $state(false);
+  table = $state(false);
+  /** Where the line of an alert that is being made stands; null without one. */
+  level = $state<number | null>(null);
+
+  /** Hides or shows a line; alone, hides or shows all others. */
+  toggle(group: string, solo: boolean, groups: Iterable<string>): void {
+    const others = [...groups].filter((one) => one !== group);
+    const alone = others.every((one) => this.hidden.has(one)) && !this.hidden.has(group);
+    if (solo) this.hidden = new Set(alone ? [] : others);
+    else if (this.hidden.has(group)) this.hidden = new Set([...this.hidden].filter((one) => one !== group));
+    else this.hidden = new Set([...this.hidden, group]);
+  }
+}
