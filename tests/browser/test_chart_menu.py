@@ -1,12 +1,12 @@
-"""What the menu of a chart does: alerts, pins, ranges, names, pictures, baselines, heatmaps, merged charts."""
+"""What the menu of a chart does: alerts, pins, ranges, names, pictures, baselines, heatmaps, merging."""
 
 from __future__ import annotations
 
 import pytest
 
 from stepscope.alerts.expression import parse
-from tests.browser.example_store import LIVE
-from tests.browser.looking import is_drawn
+from tests.browser.example_store import FINISHED, LIVE, ExampleStore
+from tests.browser.looking import is_drawn, lines
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -64,3 +64,70 @@ def test_odd_names_are_written_so_that_the_condition_can_be_read(look):
     condition = page.get_by_test_id("chart-gpu/temperature_celsius").locator("code").inner_text()
     assert condition.startswith("gpu/temperature_celsius ")
     parse(condition)
+
+
+def test_a_pinned_chart_is_on_the_overview_of_each_run_of_the_project_until_unpinned(served, open_page):
+    page = open_page(served, f"/run/{LIVE}/metrics")
+    is_drawn(page, "chart-accuracy")
+    choose(page, "chart-accuracy", "Pin to Overview")
+    page.get_by_text("Pinned to the Overview: accuracy").wait_for()
+    page = open_page(served, f"/run/{FINISHED}")
+    is_drawn(page, "pinned-accuracy")
+    page.get_by_role("heading", name="Pinned").wait_for()
+    choose(page, "pinned-accuracy", "Unpin from Overview")
+    page.get_by_test_id("pinned").wait_for(state="detached")
+    page.reload()
+    is_drawn(page, "chart-loss")
+    assert page.get_by_test_id("pinned").count() == 0
+
+
+def test_a_chart_of_the_machine_is_pinned_with_a_line_for_each_device(served, open_page):
+    page = open_page(served, f"/run/{LIVE}/system")
+    is_drawn(page, "chart-gpu/power_watts")
+    choose(page, "chart-gpu/power_watts", "Pin to Overview")
+    page.get_by_text("Pinned to the Overview: GPU · Power").wait_for()
+    page = open_page(served, f"/run/{LIVE}")
+    is_drawn(page, "pinned-gpu/power_watts")
+    assert len(lines(page, "pinned-gpu/power_watts")) == 8
+    choose(page, "pinned-gpu/power_watts", "Unpin from Overview")
+    page.get_by_test_id("pinned").wait_for(state="detached")
+
+
+def test_nothing_is_pinned_where_the_server_is_read_only(tmp_path, serve, open_page):
+    store = ExampleStore(tmp_path / "store")
+    store.light_runs(1)
+    page = open_page(serve(store.folder, "--read-only"), "/run/sweep-0000/metrics")
+    is_drawn(page, "chart-loss")
+    page.get_by_test_id("chart-loss").get_by_role("button", name="What to do with").click()
+    entry = page.get_by_role("menuitem", name="Pin to Overview")
+    assert "read-only" in entry.inner_text()
+    assert entry.get_attribute("aria-disabled") == "true"
+    store.close()
+
+
+def test_a_y_range_is_typed_refused_when_wrong_kept_and_taken_back(metrics):
+    chart = metrics.get_by_test_id("chart-loss")
+    choose(metrics, "chart-loss", "Set y range…")
+    form = chart.get_by_role("form", name="y range")
+    form.get_by_label("Least").fill("3")
+    form.get_by_label("Greatest").fill("two")
+    form.get_by_role("button", name="Set").click()
+    assert "“two” is no number" in form.get_by_role("alert").inner_text()
+    form.get_by_label("Greatest").fill("2")
+    form.get_by_role("button", name="Set").click()
+    form.get_by_text("must lie below the greatest").wait_for()
+    form.get_by_label("Least").fill("")
+    form.get_by_label("Greatest").press("Enter")
+    chip = chart.get_by_role("button", name="y ≤ 2 ×")
+    chip.wait_for()
+    metrics.get_by_role("link", name="System", exact=True).click()
+    metrics.get_by_role("link", name="Metrics", exact=True).click()
+    is_drawn(metrics, "chart-loss")
+    choose(metrics, "chart-loss", "Alert at this value…")
+    slider = chart.get_by_role("slider")
+    assert float(slider.get_attribute("aria-valuemax")) == 2
+    chart.get_by_role("button", name="Cancel").click()
+    chip.click()
+    chip.wait_for(state="detached")
+    choose(metrics, "chart-loss", "Alert at this value…")
+    assert float(slider.get_attribute("aria-valuemax")) > 3

@@ -1,5 +1,7 @@
 // What a person has chosen in one chart alone.
 
+import type { Bounds } from "./bounds";
+
 export class ChartChoices {
   hidden = $state.raw<ReadonlySet<string>>(new Set());
   /** Null does as all charts do. */
@@ -8,6 +10,10 @@ export class ChartChoices {
   share = $state(false);
   expanded = $state(false);
   table = $state(false);
+  /** The y range that was typed. */
+  bounds = $state.raw<Bounds | null>(null);
+  /** What is being asked for below the chart's head. */
+  form = $state<"range" | null>(null);
   /** Where the line of an alert that is being made stands; null without one. */
   level = $state<number | null>(null);
 

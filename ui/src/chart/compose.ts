@@ -2,6 +2,7 @@
 
 import type { EventMark } from "../data/types";
 import type { Unit } from "../format";
+import { within, type Bounds } from "./bounds";
 import type { Line, LineOptions } from "./lines";
 import type { Mark, Picture, PlotStyle } from "./plot";
 import { pile, pileHeight } from "./stack";
@@ -22,6 +23,7 @@ export interface ChartSettings extends LineOptions {
   /** What a person chose in this chart alone. */
   logY: boolean | null;
   share: boolean;
+  bounds: Bounds | null;
   hidden: ReadonlySet<string>;
 }
 
@@ -58,13 +60,15 @@ export function compose(settings: ChartSettings, sync: ChartSync, lines: Line[],
   };
   const layers = stacked ? pile(lines, settings.share) : null;
   const top = layers && (settings.share ? 1 : pileHeight(layers, window) * 1.06);
-  const y: YRange = top
+  const reached: YRange = top
     ? { min: chosen.yFixed?.from ?? 0, max: chosen.yFixed?.to ?? top, above: 0, below: 0 }
     : yRange(
         lines.filter((line) => line.scale === "y"),
         window,
         options,
       );
+  const isTyped = settings.bounds !== null && !stacked && chosen.yFixed === null;
+  const y = isTyped ? within(reached, settings.bounds!, logY) : reached;
   const second = settings.secondUnit === null ? null : lines.filter((line) => line.scale === "y2");
   return {
     picture: {

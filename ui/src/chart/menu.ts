@@ -1,9 +1,11 @@
 // What can be done with a chart, as entries of its menu.
 
+import type { ChartSpec } from "../data/types";
 import type { ChartChoices } from "./choices.svelte";
 import type { ChartController } from "./controller";
 import { copyPicture, csvOfEverything, csvOfShown, saveText } from "./export";
 import { toggleFullScreen } from "./keys";
+import type { ChartPins } from "./props";
 import type { ChartSync } from "./sync";
 import { theme } from "./theme";
 
@@ -25,6 +27,9 @@ export interface MenuContext {
   sync: ChartSync;
   choices: ChartChoices;
   many: boolean;
+  pins: ChartPins | undefined;
+  /** The chart as it can be shown elsewhere. */
+  spec(): ChartSpec;
   controller(): ChartController | null;
   figure(): HTMLElement;
   say(text: string): void;
@@ -37,8 +42,15 @@ export function menuItems(context: MenuContext): MenuItem[] {
     { label: "Show as table", checked: choices.table, act: () => void (choices.table = !choices.table) },
     { label: "Reset zoom", act: () => context.controller()?.reset() },
     ...(context.kind === "stack" ? ofPile(context) : ofLines(context)),
+    ...toKeep(context),
     ...toTakeAway(context),
   ];
+}
+
+function toKeep({ pins, keys, spec }: MenuContext): MenuItem[] {
+  if (!pins) return [];
+  const label = pins.has(keys) ? "Unpin from Overview" : "Pin to Overview";
+  return [{ label, whyNot: pins.whyNot, act: () => pins.toggle(spec()) }];
 }
 
 function ofPile({ choices }: MenuContext): MenuItem[] {
@@ -53,6 +65,7 @@ function ofLines(context: MenuContext): MenuItem[] {
   const items: MenuItem[] = [
     { label: "Logarithmic y", checked: logY, act: () => void (choices.logY = !logY) },
     { label: "y from zero", checked: choices.zero, act: () => void (choices.zero = !choices.zero) },
+    { label: "Set y range…", act: () => void (choices.form = "range") },
     { label: "Clip outliers (all charts)", checked: clip, act: () => sync.set({ clip: !clip }) },
   ];
   if (context.many) {

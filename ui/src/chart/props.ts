@@ -1,6 +1,6 @@
 // What the chart components take.
 
-import type { EventMark, Heatmap, HistogramBin, StepBar } from "../data/types";
+import type { ChartSpec, EventMark, Heatmap, HistogramBin, StepBar } from "../data/types";
 import type { ChartSync, Range } from "./sync";
 
 export interface OverlaidRun {
@@ -9,9 +9,19 @@ export interface OverlaidRun {
   colour: string;
 }
 
+/** Where charts can be pinned, so that they are found again in one place. */
+export interface ChartPins {
+  /** Why nothing can be pinned; null where it can. */
+  whyNot: string | null;
+  has(keys: string[]): boolean;
+  toggle(spec: ChartSpec): void;
+}
+
 export interface ChartProps {
   run: string;
   title: string;
+  /** Its title where it stands among charts of other sections. */
+  longTitle?: string;
   keys: string[];
   unit?: string;
   kind?: "line" | "stack" | "band";
@@ -28,6 +38,7 @@ export interface ChartProps {
   compact?: boolean;
   /** Keys that smoothing leaves alone, as the catalogue says. */
   noSmoothing?: string[];
+  pins?: ChartPins;
   testid?: string;
 }
 

@@ -5,6 +5,7 @@ import type { LiveStream } from "../data/live";
 import { fetchSeries } from "../data/series";
 import { NO_SMOOTHING, type Smoothing } from "../data/smoothing";
 import type { Axis, AxisName, Segment, Series, SeriesAxis } from "../data/types";
+import type { Bounds } from "./bounds";
 
 export interface Range {
   from: number;
@@ -70,6 +71,8 @@ export class ChartSync {
   actions: ChartActions;
   /** Colours a person has chosen, by the name of a line; shared by all charts. */
   readonly colours = new Map<string, string>();
+  /** The y ranges that were typed, by what a chart shows. */
+  readonly bounds = new Map<string, Bounds>();
   /** Which step was at which time. */
   readonly clock = new StepClock();
   private axisList: Axis[];

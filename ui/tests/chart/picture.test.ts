@@ -207,6 +207,7 @@ describe("a picture", () => {
     compact: false,
     logY: null,
     share: false,
+    bounds: null,
     hidden: new Set(),
     events: [],
   };
@@ -229,6 +230,30 @@ describe("a picture", () => {
     ];
     const { picture } = compose({ ...settings, events }, new ChartSync(), [lineOf([0, 10], [1, 2])], chosen);
     expect(picture.marks).toEqual([{ x: 3, tone: "bad" }]);
+  });
+
+  test("reaches as far as was typed, and by the data where nothing was", () => {
+    const lines = [lineOf([0, 10], [1, 2])];
+    const range = (least: number | null, greatest: number | null, more: Partial<ChartSettings> = {}) => {
+      const typed = { ...settings, bounds: { least, greatest }, ...more };
+      const { y } = compose(typed, new ChartSync(), lines, chosen).picture;
+      return [y.min, y.max].map((end) => Number(end.toFixed(2)));
+    };
+    expect(range(0, 5)).toEqual([0, 5]);
+    expect(range(0.5, null)).toEqual([0.5, 2.06]);
+    expect(range(null, 1.5)).toEqual([0.94, 1.5]);
+    expect(range(8, null)).toEqual([8, 16]);
+    expect(range(null, -3)).toEqual([-6, -3]);
+    expect(range(0.1, 100, { logY: true })).toEqual([0.1, 100]);
+    expect(range(-1, 100, { logY: true })).toEqual([0.87, 100]);
+    expect(range(40, null, { logY: true })).toEqual([40, 400]);
+  });
+
+  test("is zoomed by hand within a range that was typed", () => {
+    const typed = { ...settings, bounds: { least: 0, greatest: 5 } };
+    const zoomed = { ...chosen, yFixed: { from: 1, to: 2 } };
+    const { y } = compose(typed, new ChartSync(), [lineOf([0, 10], [1, 2])], zoomed).picture;
+    expect([y.min, y.max]).toEqual([1, 2]);
   });
 
   test("has a second axis of its own reach", () => {

@@ -9,6 +9,7 @@ import { isAtRun, place, setQuery } from "../../app/router.svelte";
 import { ChartSync, nameDevices, type SyncState } from "../../chart";
 import { api, type AxisName, type Catalogue, type RunHead, type RunRow } from "../../data";
 import { number } from "../../format";
+import { Pins } from "./pins.svelte";
 
 const AXES: AxisName[] = ["step", "epoch", "samples", "tokens", "active", "process", "wall"];
 
@@ -16,6 +17,7 @@ export class RunView {
   readonly head: Resource<RunHead>;
   readonly catalogue: Resource<Catalogue>;
   readonly sync: ChartSync;
+  readonly pins = new Pins(() => this.row?.project ?? "");
   settings = $state.raw<SyncState>()!;
   fresh = $state.raw<RunRow | null>(null);
 
@@ -69,6 +71,7 @@ export class RunView {
     // A run that does not exist is not listened to: the server would refuse again and again.
     void this.head.load().then(() => this.head.data && live.stream.subscribe(this.id, []));
     void this.catalogue.load();
+    void this.pins.load();
     const stops = [
       live.stream.on("run", (row) => row.id === this.id && this.#news(row)),
       live.stream.on("resync", () => void this.head.load()),
