@@ -6,7 +6,7 @@ import pytest
 
 from stepscope.alerts.expression import parse
 from tests.browser.example_store import FINISHED, LIVE, ExampleStore
-from tests.browser.looking import is_drawn, lines
+from tests.browser.looking import is_drawn, lines, plot_box
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -16,6 +16,12 @@ def choose(page, chart: str, entry: str) -> None:
     figure = page.get_by_test_id(chart)
     figure.get_by_role("button", name="What to do with").click()
     figure.get_by_role("menu").get_by_text(entry, exact=True).click()
+
+
+def point_at(page, chart: str, share: float = 0.5) -> None:
+    """Points into the middle of a chart, at a share of its width."""
+    box = plot_box(page, chart)
+    page.mouse.move(box["x"] + share * box["width"], box["y"] + box["height"] / 2)
 
 
 @pytest.fixture
@@ -131,3 +137,47 @@ def test_a_y_range_is_typed_refused_when_wrong_kept_and_taken_back(metrics):
     chip.wait_for(state="detached")
     choose(metrics, "chart-loss", "Alert at this value…")
     assert float(slider.get_attribute("aria-valuemax")) > 3
+
+
+@pytest.fixture
+def temperatures(served, open_page):
+    page = open_page(served, f"/run/{LIVE}/system")
+    is_drawn(page, "chart-gpu/temperature_celsius")
+    return page
+
+
+def test_a_line_gets_another_name_in_legend_and_tooltip_and_its_own_back(temperatures):
+    chart = temperatures.get_by_test_id("chart-gpu/temperature_celsius")
+    opener = chart.get_by_role("button", name="Choices for the line gpu 3")
+    opener.focus()
+    opener.press("Enter")
+    chart.get_by_role("menuitem", name="Rename…").press("Enter")
+    box = chart.get_by_role("textbox", name="Name of gpu 3")
+    box.fill("the hot one")
+    box.press("Enter")
+    chart.get_by_role("button", name="the hot one", exact=True).wait_for()
+    point_at(temperatures, "chart-gpu/temperature_celsius")
+    chart.get_by_role("rowheader", name="the hot one").wait_for()
+    other = "chart-gpu/power_watts"
+    is_drawn(temperatures, other)
+    assert "the hot one" in [line["label"] for line in lines(temperatures, other)]
+    chart.get_by_role("button", name="Choices for the line the hot one").click()
+    chart.get_by_role("menuitem", name="Rename…").click()
+    box.fill("")
+    box.press("Enter")
+    chart.get_by_role("button", name="gpu 3", exact=True).wait_for()
+
+
+def test_a_pinned_line_comes_first_in_legend_and_tooltip(temperatures):
+    chart = temperatures.get_by_test_id("chart-gpu/temperature_celsius")
+    assert "gpu 0" in chart.get_by_role("listitem").first.inner_text()
+    chart.get_by_role("button", name="Choices for the line gpu 0").click()
+    chart.get_by_role("menuitemcheckbox", name="Pin: first, never faded").click()
+    chart.get_by_role("button", name="Choices for the line gpu 2").click()
+    chart.get_by_role("menuitemcheckbox", name="Pin: first, never faded").click()
+    chart.get_by_role("button", name="Choices for the line gpu 0").click()
+    chart.get_by_role("menuitemcheckbox", name="Pin: first, never faded").click()
+    chart.get_by_role("listitem").first.get_by_text("gpu 2").wait_for()
+    point_at(temperatures, "chart-gpu/temperature_celsius")
+    first = chart.get_by_role("status").get_by_role("rowheader").first
+    assert first.inner_text() == "gpu 2"

@@ -14,6 +14,10 @@ export interface Line extends Columns {
   /** Lines of one group are one entry of the legend: a run's segments, a superseded tail. */
   group: string;
   label: string;
+  /** What it was called before a person gave it another name. */
+  origin: string;
+  /** Comes first and never fades. */
+  pinned: boolean;
   key: string;
   run: string;
   colour: string;
@@ -125,7 +129,9 @@ function drawn(part: Part, at: number, options: LineOptions, sync: ChartSync): L
     return {
       ...columns,
       group: part.group,
-      label: part.label,
+      label: sync.names.get(part.label) ?? part.label,
+      origin: part.label,
+      pinned: sync.pinned.has(part.label),
       key: part.key,
       run: part.run,
       colour,

@@ -40,7 +40,7 @@ export function paintLines(
 }
 
 function alphaOf(line: Line, { group }: Emphasis): number {
-  return (group === null || group === line.group ? 1 : FADED) * (line.superseded ? SUPERSEDED_ALPHA : 1);
+  return (group === null || group === line.group || line.pinned ? 1 : FADED) * (line.superseded ? SUPERSEDED_ALPHA : 1);
 }
 
 /** The buckets that are in sight, with one beyond each edge so that lines run out of the frame. */

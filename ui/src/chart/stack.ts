@@ -55,7 +55,7 @@ export function paintPile(
   context.rect(frame.left, frame.top, frame.width, frame.height);
   context.clip();
   for (const layer of layers) {
-    const faded = group !== null && group !== layer.line.group;
+    const faded = group !== null && group !== layer.line.group && !layer.line.pinned;
     context.globalAlpha = faded ? 0.3 : 0.88;
     context.fillStyle = layer.line.colour;
     paintLayer(context, frame, layer);

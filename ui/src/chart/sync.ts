@@ -71,6 +71,10 @@ export class ChartSync {
   actions: ChartActions;
   /** Colours a person has chosen, by the name of a line; shared by all charts. */
   readonly colours = new Map<string, string>();
+  /** Names a person has given to lines, by the name they had. */
+  readonly names = new Map<string, string>();
+  /** Lines that come first and never fade, by the name they had. */
+  readonly pinned = new Set<string>();
   /** The y ranges that were typed, by what a chart shows. */
   readonly bounds = new Map<string, Bounds>();
   /** Which step was at which time. */

@@ -43,6 +43,15 @@ describe("the lines of a chart", () => {
     expect(buildLines([source("loss", [0], [1])], OPTIONS, sync)[0]!.colour).toBe("#123456");
   });
 
+  test("are called what a person calls them, and keep colour and place by the name they had", () => {
+    const sync = new ChartSync();
+    sync.names.set("loss", "ours");
+    sync.colours.set("loss", "#123456");
+    sync.pinned.add("loss");
+    const [line] = buildLines([source("loss", [0], [1])], OPTIONS, sync);
+    expect([line!.label, line!.origin, line!.colour, line!.pinned]).toEqual(["ours", "loss", "#123456", true]);
+  });
+
   test("of several ranks are named by rank", () => {
     const ranks = [0, 1].map((rank) => source("loss", [0, 1], [rank, rank], { rank }));
     const lines = buildLines(ranks, { ...OPTIONS, per: "rank" }, new ChartSync());

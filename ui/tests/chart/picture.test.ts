@@ -161,6 +161,15 @@ describe("the crosshair", () => {
     expect(readings[0]!.value).toBe(95);
   });
 
+  test("reads pinned lines first, however far away they are", () => {
+    const lines = Array.from({ length: 20 }, (_, at) =>
+      lineOf([5], [at * 5], { group: `g${at}`, pinned: at === 2 }),
+    );
+    const readings = readingsAt(FRAME, lines, 5, toY(FRAME, 95));
+    expect(readings).toHaveLength(MOST_READINGS);
+    expect(readings.slice(0, 2).map((one) => one.group)).toEqual(["g2", "g19"]);
+  });
+
   test("reads a value that is not finite as such", () => {
     const [reading] = readingsAt(FRAME, [lineOf([5], [NaN])], 5, 20);
     expect(reading).toMatchObject({ nonfinite: 1, count: 1 });
