@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from xml.etree import ElementTree
+
 import pytest
 
 from stepscope.alerts.expression import parse
-from tests.browser.example_store import FINISHED, LIVE, ExampleStore
+from stepscope.schema.record import Event
+from tests.browser.example_store import FINISHED, LIVE, NS, ExampleStore
 from tests.browser.looking import is_drawn, lines, plot_box
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -181,3 +185,38 @@ def test_a_pinned_line_comes_first_in_legend_and_tooltip(temperatures):
     point_at(temperatures, "chart-gpu/temperature_celsius")
     first = chart.get_by_role("status").get_by_role("rowheader").first
     assert first.inner_text() == "gpu 2"
+
+
+def test_many_epochs_share_marks_in_the_event_lane(tmp_path, serve, open_page):
+    store = ExampleStore(tmp_path / "store")
+    store.light_runs(1)
+    begun_ns = store.now_ns - 2 * 3_600 * NS
+    with store.store.transaction():
+        for epoch in range(400):
+            event = Event("epoch", begun_ns + epoch * NS // 100, epoch // 100, 0, "s1", {"epoch": epoch})
+            store.store.put_event("sweep-0000", event)
+    page = open_page(serve(store.folder), "/run/sweep-0000")
+    lane = page.get_by_test_id("events")
+    lane.locator(".mark").first.wait_for()
+    boxes = [mark.bounding_box() for mark in lane.locator(".mark").all()]
+    assert all(
+        one["x"] + 23 <= other["x"] for one, other in pairwise(sorted(boxes, key=lambda box: box["x"]))
+    )
+    assert "beside it" in lane.locator(".mark").first.get_attribute("aria-label")
+    store.close()
+
+
+def test_the_picture_of_a_chart_is_copied_as_vectors_and_saved_where_the_clipboard_refuses(metrics):
+    metrics.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    choose(metrics, "chart-loss", "Copy picture (SVG)")
+    metrics.get_by_text("Picture copied").wait_for()
+    picture = ElementTree.fromstring(metrics.evaluate("navigator.clipboard.readText()"))
+    words = [text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"loss", "1,000", "2,000"} <= set(words)
+    longest = max(len(path.get("d")) for path in picture.iter("{http://www.w3.org/2000/svg}path"))
+    assert longest > 1_000
+    metrics.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('no')); }")
+    with metrics.expect_download() as saved:
+        choose(metrics, "chart-loss", "Copy picture (SVG)")
+    assert saved.value.suggested_filename == "loss.svg"
+    metrics.get_by_text("Picture saved").wait_for()

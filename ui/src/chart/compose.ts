@@ -7,6 +7,7 @@ import type { Line, LineOptions } from "./lines";
 import type { Mark, Picture, PlotStyle } from "./plot";
 import { pile, pileHeight } from "./stack";
 import type { ChartSync, Range } from "./sync";
+import { thinned } from "./thin";
 import { yRange, type YOptions, type YRange } from "./y_range";
 
 /** What the page says about a chart; all of it may change. */
@@ -32,6 +33,8 @@ const MOST_MARKS = 24;
 /** What a person has done to this chart alone. */
 export interface Chosen {
   window: Range;
+  /** How many CSS pixels wide the plot is. */
+  width: number;
   yFixed: Range | null;
   group: string | null;
 }
@@ -77,7 +80,7 @@ export function compose(settings: ChartSettings, sync: ChartSync, lines: Line[],
       window,
       y,
       y2: second && yRange(second, window, { ...options, fixed: null, log: false, percent: false }),
-      marks: marksOf(settings, sync, window),
+      marks: marksOf(settings, sync, { ...window, log: logX, width: chosen.width }),
       emphasis: { group: chosen.group, band: band || settings.kind === "band" },
       labels: !settings.compact && !stacked && second === null,
     },
@@ -94,15 +97,27 @@ export function compose(settings: ChartSettings, sync: ChartSync, lines: Line[],
   };
 }
 
-/** The marks in the window; a kind that is there too often would hide the lines: the event lane has it. */
-function marksOf({ events, run }: ChartSettings, sync: ChartSync, { from, to }: Range): Mark[] {
+/**
+ * The marks in the window. Epochs stand apart; any other kind that is there too often would hide the lines: the
+ * event lane has it.
+ */
+function marksOf(
+  { events, run }: ChartSettings,
+  sync: ChartSync,
+  { from, to, log, width }: Range & { log: boolean; width: number },
+): Mark[] {
   const byKind = new Map<string, Mark[]>();
   for (const { kind, step, time } of events) {
     const x = sync.xOf({ step, time }, run);
-    if (x === null || x < from || x > to) continue;
-    byKind.set(kind, [...(byKind.get(kind) ?? []), { x, tone: toneOf(kind) }]);
+    if (x !== null) byKind.set(kind, [...(byKind.get(kind) ?? []), { x, tone: toneOf(kind) }]);
   }
-  return [...byKind.values()].filter((marks) => marks.length <= MOST_MARKS).flat();
+  const along = (x: number): number => (log ? Math.log10(Math.max(x, 1e-300)) : x);
+  const pixels = ({ x }: Mark): number => ((along(x) - along(from)) / (along(to) - along(from))) * width;
+  return [...byKind].flatMap(([kind, marks]) => {
+    if (kind === "epoch") return thinned(marks, pixels, width);
+    const inside = marks.filter(({ x }) => x >= from && x <= to);
+    return inside.length <= MOST_MARKS ? inside : [];
+  });
 }
 
 /** How loudly an event is drawn, by its kind. */

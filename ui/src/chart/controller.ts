@@ -13,6 +13,9 @@ import type { Surroundings } from "./surroundings";
 import type { ChartSync, Range } from "./sync";
 import { onThemeChange } from "./theme";
 
+/** CSS pixels beside a plot that was not drawn yet, more or less. */
+const AXIS_WIDTH = 68;
+
 export class ChartController implements GestureTarget {
   readonly model: ChartModel;
   private plot: Plot | null = null;
@@ -90,6 +93,10 @@ export class ChartController implements GestureTarget {
 
   get canvas(): HTMLCanvasElement | null {
     return this.plot?.canvas ?? null;
+  }
+
+  svg(title: string): string | null {
+    return this.plot?.svg(title) ?? null;
   }
 
   get shownLines(): Line[] {
@@ -287,6 +294,7 @@ export class ChartController implements GestureTarget {
     const group = this.picture?.emphasis.group ?? null;
     const { picture, style, above, below } = compose(this.settings, this.sync, this.shownLines, {
       window,
+      width: this.plot ? this.plot.frame.width / this.plot.frame.ratio : this.width - AXIS_WIDTH,
       yFixed: this.yFixed,
       group,
     });

@@ -82,6 +82,7 @@ function ofLines(context: MenuContext): MenuItem[] {
 function toTakeAway(context: MenuContext): MenuItem[] {
   return [
     { label: "Copy picture (PNG)", act: () => void tried(context, copy(context)) },
+    { label: "Copy picture (SVG)", act: () => void tried(context, copyVector(context)) },
     { label: "Copy data", act: () => void tried(context, copyData(context)) },
     {
       label: "CSV of what is shown",
@@ -105,6 +106,18 @@ async function copy(context: MenuContext): Promise<string> {
   return (await copyPicture(canvas, context.title, theme())) === "copied"
     ? "Picture copied"
     : "Picture saved";
+}
+
+async function copyVector({ controller, title }: MenuContext): Promise<string> {
+  const picture = controller()?.svg(title);
+  if (!picture) return "Nothing is drawn yet.";
+  try {
+    await navigator.clipboard.writeText(picture);
+    return "Picture copied";
+  } catch {
+    saveText(picture, `${title}.svg`, "image/svg+xml");
+    return "Picture saved";
+  }
 }
 
 async function copyData(context: MenuContext): Promise<string> {

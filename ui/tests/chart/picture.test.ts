@@ -229,16 +229,29 @@ describe("a picture", () => {
     label: "",
     detail: "",
   });
-  const chosen = { window: WINDOW, yFixed: null, group: null };
+  const chosen = { window: WINDOW, width: 480, yFixed: null, group: null };
 
   test("has a mark for each event in the window, and none of a kind that would hide the lines", () => {
     const events = [
       event(3, "alert"),
       event(99, "alert"),
-      ...Array.from({ length: 40 }, (_, at) => event(at / 4, "epoch")),
+      ...Array.from({ length: 40 }, (_, at) => event(at / 4, "checkpoint")),
     ];
     const { picture } = compose({ ...settings, events }, new ChartSync(), [lineOf([0, 10], [1, 2])], chosen);
     expect(picture.marks).toEqual([{ x: 3, tone: "bad" }]);
+  });
+
+  test("has every epoch that stands apart from the one before, and stays with it while the window moves", () => {
+    const events = Array.from({ length: 200 }, (_, at) => event((at + 1) / 10, "epoch"));
+    const marksIn = (window: { from: number; to: number }) =>
+      compose({ ...settings, events }, new ChartSync(), [lineOf([0, 20], [1, 2])], {
+        ...chosen,
+        window,
+        width: 400,
+      }).picture.marks.map(({ x }) => x);
+    expect(marksIn({ from: 0, to: 20 })).toEqual([2, 4, 6, 8, 10, 12, 14, 16, 18, 20]);
+    expect(marksIn({ from: 0.3, to: 20.3 })).toEqual(marksIn({ from: 0, to: 20 }));
+    expect(marksIn({ from: 0, to: 1 })).toHaveLength(10);
   });
 
   test("reaches as far as was typed, and by the data where nothing was", () => {
