@@ -113,11 +113,14 @@ function marksOf(
   }
   const along = (x: number): number => (log ? Math.log10(Math.max(x, 1e-300)) : x);
   const pixels = ({ x }: Mark): number => ((along(x) - along(from)) / (along(to) - along(from))) * width;
-  return [...byKind].flatMap(([kind, marks]) => {
-    if (kind === "epoch") return thinned(marks, pixels, width);
-    const inside = marks.filter(({ x }) => x >= from && x <= to);
+  const base = sync.baseline && sync.xOf(sync.baseline, run);
+  const marks: Mark[] = base === null || base < from || base > to ? [] : [{ x: base, tone: "text" }];
+  const others = [...byKind].flatMap(([kind, ofKind]) => {
+    if (kind === "epoch") return thinned(ofKind, pixels, width);
+    const inside = ofKind.filter(({ x }) => x >= from && x <= to);
     return inside.length <= MOST_MARKS ? inside : [];
   });
+  return [...marks, ...others];
 }
 
 /** How loudly an event is drawn, by its kind. */

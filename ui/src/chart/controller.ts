@@ -1,5 +1,6 @@
 // Runs one chart without knowing how its surroundings are made: numbers, picture, gestures, crosshair.
 
+import { valuesAt } from "./baseline";
 import { compose, type ChartSettings } from "./compose";
 import { toX, windowOf, xAt, yAt } from "./frame";
 import { inNextFrame, notInNextFrame } from "./frames";
@@ -183,6 +184,13 @@ export class ChartController implements GestureTarget {
     this.pinned = true;
   }
 
+  /** Pins the place of the crosshair, for those without a pointer. */
+  pinHere(): void {
+    if (!this.plot || this.sync.crosshair === null) return;
+    this.pinned = true;
+    this.crosshairMoved(this.sync.crosshair, this);
+  }
+
   /** Lets go of a pinned place. */
   unpin(): void {
     this.letGo();
@@ -352,6 +360,8 @@ export class ChartController implements GestureTarget {
       (best, one) => (best && best.distance <= one.distance ? best : one),
       null,
     );
+    const bases = valuesAt(this.lines, this.sync);
+    for (const reading of readings) reading.base = bases.get(reading.group) ?? null;
     const several = new Set(readings.map((one) => one.group)).size > 1;
     this.plot.emphasise(several && pointerY !== null ? (nearest?.group ?? null) : null);
     this.around.pointing({

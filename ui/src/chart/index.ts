@@ -10,4 +10,4 @@ export { default as StackBars } from "./StackBars.svelte";
 export { nameDevices } from "./labels";
 export type * from "./props";
 export { summaryOf } from "./summary";
-export { ChartSync, type ChartActions, type Range, type SyncOptions, type SyncState } from "./sync";
+export { ChartSync, type ChartActions, type Range, type Spot, type SyncOptions, type SyncState } from "./sync";

@@ -21,6 +21,8 @@ export interface Reading {
   max: number;
   count: number;
   nonfinite: number;
+  /** What it was at the baseline; null without one. */
+  base: number | null;
   /** Of a pile: the part of the whole. */
   share: number | null;
   scale: "y" | "y2";
@@ -109,6 +111,7 @@ function readingOf(
     max: line.max[at]!,
     count: line.count[at]!,
     nonfinite: line.nonfinite[at]!,
+    base: null,
     share: layer && whole > 0 ? line.value[at]! / whole : null,
     scale: line.scale,
     key: line.key,

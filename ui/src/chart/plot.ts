@@ -26,7 +26,7 @@ export interface PlotStyle {
 
 export interface Mark {
   x: number;
-  tone: "bad" | "warn" | "muted";
+  tone: "bad" | "warn" | "muted" | "text";
 }
 
 export interface Picture {

@@ -79,6 +79,7 @@ export class ChartSync {
   readonly bounds = new Map<string, Bounds>();
   /** Which step was at which time. */
   readonly clock = new StepClock();
+  private base: Spot | null = null;
   private axisList: Axis[];
   private segmentsByRun = new Map<string, Segment[]>();
   private readonly mappings = new Map<string, Series | null>();
@@ -132,6 +133,16 @@ export class ChartSync {
   /** How many segments a run is known to have; 0 where that is not known. */
   segmentCount(run: string): number {
     return (this.segmentsByRun.get(run) ?? this.segments).length;
+  }
+
+  /** The place whose values all charts are compared with; null without one. */
+  get baseline(): Spot | null {
+    return this.base;
+  }
+
+  set baseline(spot: Spot | null) {
+    this.base = spot;
+    this.tell();
   }
 
   /** Calls at once and after each change (the contract of a Svelte store); call what is returned to stop. */

@@ -26,6 +26,8 @@ export class RunView {
     this.catalogue = new Resource(() => api.get<Catalogue>(this.path("keys")));
     this.sync = new ChartSync({ stream: live.stream, state: stateOf(place.query) });
     this.settings = this.sync.state;
+    const at = numberIn(place.query, "at");
+    if (at !== null) this.sync.setCrosshair(at);
   }
 
   /** The run as it stands now. */
@@ -135,11 +137,13 @@ export class RunView {
   }
 }
 
+function numberIn(query: URLSearchParams, name: string): number | null {
+  const text = query.get(name);
+  return text === null || text === "" || Number.isNaN(Number(text)) ? null : Number(text);
+}
+
 function stateOf(query: URLSearchParams): Partial<SyncState> {
-  const number = (name: string): number | null => {
-    const text = query.get(name);
-    return text === null || text === "" || Number.isNaN(Number(text)) ? null : Number(text);
-  };
+  const number = (name: string): number | null => numberIn(query, name);
   const [from, to] = [number("from"), number("to")];
   const axis = (query.get("x") ?? preferences.axis) as AxisName;
   const range = from !== null && to !== null && from < to ? { from, to } : null;
