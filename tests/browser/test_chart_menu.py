@@ -5,11 +5,13 @@ from __future__ import annotations
 from itertools import pairwise
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from stepscope.alerts.expression import parse
 from stepscope.schema.record import Event
-from tests.browser.example_store import FINISHED, LIVE, NS, STEPS, ExampleStore
+from stepscope.schema.series import Source
+from tests.browser.example_store import FINISHED, HOST, LIVE, NS, STEPS, ExampleStore
 from tests.browser.looking import is_drawn, lines, plot_box
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -287,3 +289,38 @@ def test_a_note_is_written_where_a_person_has_pointed(metrics):
     assert int(title.removeprefix("Note at step ").replace(",", "")) == pytest.approx(
         STEPS / 3, abs=STEPS / 50
     )
+
+
+@pytest.fixture
+def sixteen_devices(tmp_path, serve, open_page):
+    store = ExampleStore(tmp_path / "store")
+    store.light_runs(1)
+    begun_ns, seconds = store.now_ns - 2 * 3_600 * NS, 60
+    times = begun_ns + np.arange(seconds) * NS
+    for gpu in range(16):
+        source = Source("sweep-0000", "s1", None, HOST, f"GPU-{gpu:04x}", "seconds")
+        columns = {"gpu/temperature_celsius": 50 + gpu + np.zeros(seconds)}
+        store.append(source, columns, np.zeros(seconds), times)
+    page = open_page(serve(store.folder), "/run/sweep-0000/system?x=wall")
+    is_drawn(page, "chart-gpu/temperature_celsius")
+    yield page
+    store.close()
+
+
+def test_many_devices_are_shown_as_a_heatmap_with_a_row_each(sixteen_devices):
+    chart = sixteen_devices.get_by_test_id("chart-gpu/temperature_celsius")
+    assert len(lines(sixteen_devices, "chart-gpu/temperature_celsius")) == 2
+    chart.get_by_role("button", name="heatmap", exact=True).click()
+    field = chart.locator("figure canvas")
+    field.wait_for()
+    box = field.bounding_box()
+    sixteen_devices.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] - 3)
+    chart.get_by_text("GPU-000f, ").get_by_text("65 °C").wait_for()
+    chart.get_by_text("Show as table").click()
+    row = chart.get_by_role("row", name="GPU-000f")
+    assert row.inner_text().split("\t")[1:] == ["65 °C", "65 °C"]
+    chart.get_by_role("button", name="expand", exact=True).click()
+    sixteen_devices.wait_for_function(
+        "() => window.__stepscope.charts.get('chart-gpu/temperature_celsius').series().length === 16"
+    )
+    assert chart.get_by_role("button", name="heatmap", exact=True).get_attribute("aria-pressed") == "false"

@@ -9,6 +9,7 @@ export class ChartChoices {
   zero = $state(false);
   share = $state(false);
   expanded = $state(false);
+  heat = $state(false);
   table = $state(false);
   /** The y range that was typed. */
   bounds = $state.raw<Bounds | null>(null);
@@ -16,6 +17,13 @@ export class ChartChoices {
   form = $state<"range" | null>(null);
   /** Where the line of an alert that is being made stands; null without one. */
   level = $state<number | null>(null);
+
+  /** Shows many devices as lines or as a field, or again as their mean and range. */
+  showMany(how: "expanded" | "heat"): void {
+    const isOn = !this[how];
+    [this.expanded, this.heat] = [false, false];
+    this[how] = isOn;
+  }
 
   /** Hides or shows a line; alone, hides or shows all others. */
   toggle(group: string, solo: boolean, groups: Iterable<string>): void {

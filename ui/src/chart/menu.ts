@@ -69,8 +69,10 @@ function ofLines(context: MenuContext): MenuItem[] {
     { label: "Clip outliers (all charts)", checked: clip, act: () => sync.set({ clip: !clip }) },
   ];
   if (context.many) {
-    const act = (): void => void (choices.expanded = !choices.expanded);
-    items.push({ label: "Every rank and device", checked: choices.expanded, act });
+    const expand = (): void => choices.showMany("expanded");
+    const heat = (): void => choices.showMany("heat");
+    items.push({ label: "Every rank and device", checked: choices.expanded, act: expand });
+    items.push({ label: "Heatmap of them", checked: choices.heat, act: heat });
   }
   if (sync.actions.alert) {
     const act = (): void => void (choices.level = context.controller()?.pointedValue ?? null);

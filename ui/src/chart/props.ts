@@ -83,6 +83,12 @@ export interface HeatmapProps {
   sync?: ChartSync;
   height?: number;
   onpick?: (where: { rank: number; start: number }) => void;
+  /** What rows are called that are no ranks; x is then in units of the page's axis. */
+  rows?: string[];
+  /** Where a column lies, in words. */
+  where?: (start: number, width: number) => string;
+  /** What stands below places along x. */
+  ticks?: (places: number[]) => string[];
   testid?: string;
 }
 
