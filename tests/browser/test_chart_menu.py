@@ -324,3 +324,45 @@ def test_many_devices_are_shown_as_a_heatmap_with_a_row_each(sixteen_devices):
         "() => window.__stepscope.charts.get('chart-gpu/temperature_celsius').series().length === 16"
     )
     assert chart.get_by_role("button", name="heatmap", exact=True).get_attribute("aria-pressed") == "false"
+
+
+def merge(page, chart: str, other: str) -> None:
+    """Merges another chart into a chart."""
+    choose(page, chart, "Merge with another chart…")
+    form = page.get_by_test_id(chart).get_by_role("form", name="Merge with another chart")
+    form.get_by_role("combobox").select_option(label=other)
+    form.get_by_role("button", name="Merge").click()
+
+
+def keys_of(page, chart: str) -> set[str]:
+    return {line["key"] for line in lines(page, chart)}
+
+
+def test_another_chart_joins_this_one_until_they_are_separated(metrics):
+    merge(metrics, "chart-loss", "step_seconds")
+    chart = metrics.get_by_test_id("chart-loss")
+    is_drawn(metrics, "chart-loss")
+    assert keys_of(metrics, "chart-loss") == {"loss", "step_seconds"}
+    point_at(metrics, "chart-loss")
+    row = chart.get_by_role("status").get_by_role("row", name="step seconds")
+    assert " ms" in row.inner_text()
+    merge(metrics, "chart-loss", "val/loss")
+    is_drawn(metrics, "chart-loss")
+    assert keys_of(metrics, "chart-loss") == {"loss", "step_seconds", "val/loss"}
+    chart.get_by_role("button", name="merged with step_seconds ✕").click()
+    chart.get_by_role("button", name="merged with val/loss ✕").click()
+    is_drawn(metrics, "chart-loss")
+    assert keys_of(metrics, "chart-loss") == {"loss"}
+
+
+def test_a_third_unit_is_not_merged_and_charts_out_of_sight_are_offered(metrics):
+    merge(metrics, "chart-loss", "step_seconds")
+    is_drawn(metrics, "chart-loss")
+    choose(metrics, "chart-loss", "Merge with another chart…")
+    form = metrics.get_by_test_id("chart-loss").get_by_role("form", name="Merge with another chart")
+    form.get_by_role("button", name="Merge").click()
+    form.get_by_text("Choose a chart first.").wait_for()
+    options = {option.inner_text(): option.is_disabled() for option in form.locator("option").all()}
+    assert options["accuracy (would be a third unit)"] is True
+    assert options["phase/optimizer_seconds"] is False
+    assert "loss" not in options

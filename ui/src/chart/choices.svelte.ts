@@ -1,6 +1,7 @@
 // What a person has chosen in one chart alone.
 
 import type { Bounds } from "./bounds";
+import type { Mergeable } from "./merge";
 
 export class ChartChoices {
   hidden = $state.raw<ReadonlySet<string>>(new Set());
@@ -14,7 +15,9 @@ export class ChartChoices {
   /** The y range that was typed. */
   bounds = $state.raw<Bounds | null>(null);
   /** What is being asked for below the chart's head. */
-  form = $state<"range" | null>(null);
+  form = $state<"range" | "merge" | null>(null);
+  /** The charts whose lines have joined this one. */
+  merged = $state.raw<readonly Mergeable[]>([]);
   /** Where the line of an alert that is being made stands; null without one. */
   level = $state<number | null>(null);
 

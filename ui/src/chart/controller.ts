@@ -43,7 +43,8 @@ export class ChartController implements GestureTarget {
     private readonly around: Surroundings,
   ) {
     const runs = settings.runs?.map((run) => run.id) ?? [settings.run];
-    const per = settings.kind === "stack" ? "none" : settings.per;
+    const ways = [settings.per, ...Object.values(settings.perKey ?? {})];
+    const per = settings.kind === "stack" ? "none" : (ways.find((way) => way !== "none") ?? "none");
     this.model = new ChartModel({ runs, keys: settings.keys, per }, sync, () => this.changed());
     this.lastAxis = sync.state.axis;
     this.lastRange = sync.state.range;
@@ -294,8 +295,12 @@ export class ChartController implements GestureTarget {
       below: range?.below ?? 0,
       alone: this.alone !== null,
       yZoomed: this.yFixed !== null,
-      many: this.settings.per !== "none" && this.model.lines.length > MOST_PLACES,
+      many: this.settings.per !== "none" && this.placesOfFirstKey > MOST_PLACES,
     });
+  }
+
+  private get placesOfFirstKey(): number {
+    return this.model.lines.filter(({ owner }) => owner.key === this.settings.keys[0]).length;
   }
 
   private paint(window: Range): { above: number; below: number } {

@@ -41,6 +41,8 @@ export interface LineOptions {
   runs: { id: string; name: string; colour: string }[] | null;
   keys: string[];
   per: "rank" | "device" | "host" | "none";
+  /** Keys whose lines are told apart in another way. */
+  perKey?: Record<string, LineOptions["per"]>;
   secondAxis: readonly string[];
   noSmoothing: readonly string[];
   /** Shows every place although there are many. */
@@ -91,7 +93,7 @@ function partsOf(sources: readonly SourceLine[], options: LineOptions): Part[] {
       const keyPart = options.keys.length > 1 ? labels[keyAt]! : "";
       const runPart = runs.length ? (runs.find((one) => one.id === run)?.name ?? run) : "";
       const prefix = [runPart, keyPart].filter(Boolean).join(" · ");
-      const strands = strandsOf(ofRun, options.per);
+      const strands = strandsOf(ofRun, options.perKey?.[key] ?? options.per);
       const places = new Set(strands.map((strand) => strand.place));
       const names = { run, key, prefix };
       if (places.size > MOST_PLACES && !options.expanded) return gathered(strands, names);

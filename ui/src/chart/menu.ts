@@ -68,6 +68,7 @@ function ofLines(context: MenuContext): MenuItem[] {
     { label: "Set y range…", act: () => void (choices.form = "range") },
     { label: "Clip outliers (all charts)", checked: clip, act: () => sync.set({ clip: !clip }) },
   ];
+  items.push({ label: "Merge with another chart…", act: () => void (choices.form = "merge") });
   if (context.many) {
     const expand = (): void => choices.showMany("expanded");
     const heat = (): void => choices.showMany("heat");

@@ -6,6 +6,7 @@ import { fetchSeries } from "../data/series";
 import { NO_SMOOTHING, type Smoothing } from "../data/smoothing";
 import type { Axis, AxisName, Segment, Series, SeriesAxis } from "../data/types";
 import type { Bounds } from "./bounds";
+import type { Mergeable } from "./merge";
 
 export interface Range {
   from: number;
@@ -79,6 +80,7 @@ export class ChartSync {
   readonly bounds = new Map<string, Bounds>();
   /** Which step was at which time. */
   readonly clock = new StepClock();
+  private readonly offers = new Set<readonly Mergeable[]>();
   private base: Spot | null = null;
   private axisList: Axis[];
   private segmentsByRun = new Map<string, Segment[]>();
@@ -133,6 +135,17 @@ export class ChartSync {
   /** How many segments a run is known to have; 0 where that is not known. */
   segmentCount(run: string): number {
     return (this.segmentsByRun.get(run) ?? this.segments).length;
+  }
+
+  /** All charts of the page, also those that are not drawn yet; some may be named twice. */
+  get offered(): Mergeable[] {
+    return [...this.offers].flat();
+  }
+
+  /** Charts that others can be merged with; call what is returned when they are gone. */
+  offer(charts: readonly Mergeable[]): () => void {
+    this.offers.add(charts);
+    return () => this.offers.delete(charts);
   }
 
   /** The place whose values all charts are compared with; null without one. */
