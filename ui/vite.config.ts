@@ -2,13 +2,14 @@
 import { fileURLToPath } from "node:url";
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig } from "vitest/config";
+import { leanUplot } from "./plugins/lean_uplot.ts";
 import { licences } from "./plugins/licences.ts";
 import { noAddresses } from "./plugins/no_addresses.ts";
 import { tidy } from "./plugins/tidy.ts";
 
 export default defineConfig({
   base: "./",
-  plugins: [svelte(), noAddresses(), licences(), tidy()],
+  plugins: [leanUplot(), svelte(), noAddresses(), licences(), tidy()],
   build: {
     outDir: fileURLToPath(new URL("../src/stepscope/web/page", import.meta.url)),
     emptyOutDir: false,
