@@ -7,7 +7,7 @@ import type { SourceLine } from "./source";
 import { gathered } from "./places";
 import { keyLabels } from "./labels";
 import { strandsOf } from "./strands";
-import { phaseColour, strokeOf, theme } from "./theme";
+import { DASHES, phaseColour, strokeOf, theme } from "./theme";
 
 /** One line as it is drawn. Columns are of one length; x ascends. */
 export interface Line extends Columns {
@@ -137,7 +137,8 @@ function drawn(part: Part, at: number, options: LineOptions, sync: ChartSync): L
       key: part.key,
       run: part.run,
       colour,
-      dash: options.runs ? [] : stroke.dash,
+      // A run keeps its colour: what else is shown of it differs in its stroke.
+      dash: options.runs ? DASHES[options.keys.indexOf(part.key) % DASHES.length]! : stroke.dash,
       scale: options.secondAxis.includes(part.key) ? "y2" : "y",
       superseded: part.superseded,
       plain: part.plain,

@@ -21,6 +21,20 @@ export interface Merged extends Mergeable {
   perKey: Record<string, Per>;
 }
 
+/** A chart of one key. */
+export function ofKey(key: string, unit: string, more: Partial<Mergeable> = {}): Mergeable {
+  return {
+    title: key,
+    keys: [key],
+    unit,
+    secondAxis: [],
+    secondUnit: null,
+    per: "none",
+    noSmoothing: [],
+    ...more,
+  };
+}
+
 /** One chart with the lines of all; whatever a chart was merged with before counts along. */
 export function mergedWith(own: Mergeable, others: readonly Mergeable[]): Merged {
   const merged: Merged = { ...own, perKey: {} };

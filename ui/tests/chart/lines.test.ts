@@ -94,6 +94,26 @@ describe("the lines of a chart", () => {
     ]);
   });
 
+  test("of several keys of overlaid runs differ in their stroke", () => {
+    const runs = [{ id: "a", name: "first", colour: "#111111" }];
+    const keys = ["loss", "accuracy"];
+    const sources = keys.map((key) => source(key, [0], [1], {}, "a"));
+    const [loss, accuracy] = buildLines(sources, { ...OPTIONS, keys, runs }, new ChartSync());
+    expect([loss!.colour, loss!.dash]).toEqual(["#111111", []]);
+    expect(accuracy!.colour).toBe("#111111");
+    expect(accuracy!.dash.length).toBeGreaterThan(0);
+  });
+
+  test("are told apart by key where charts were merged", () => {
+    const ranks = [0, 1].flatMap((rank) => [
+      source("loss", [0, 1], [rank, rank], { rank }),
+      source("step_seconds", [0, 1], [rank, rank], { rank }),
+    ]);
+    const keys = ["loss", "step_seconds"];
+    const lines = buildLines(ranks, { ...OPTIONS, keys, perKey: { loss: "rank" } }, new ChartSync());
+    expect(lines.map((line) => line.label)).toEqual(["loss · rank 0", "loss · rank 1", "step seconds"]);
+  });
+
   test("share a group with their superseded tail", () => {
     const lines = buildLines(
       [source("loss", [0, 1], [1, 1]), source("loss", [1, 2], [5, 6], { superseded: true, segment: "old" })],

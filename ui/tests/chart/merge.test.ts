@@ -1,17 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { distinct, mergedWith, whyNotMerged, type Mergeable } from "../../src/chart/merge";
+import { distinct, mergedWith, ofKey, whyNotMerged, type Mergeable } from "../../src/chart/merge";
 import { ChartSync } from "../../src/chart/sync";
 
-const chart = (key: string, unit = "", more: Partial<Mergeable> = {}): Mergeable => ({
-  title: key,
-  keys: [key],
-  unit,
-  secondAxis: [],
-  secondUnit: null,
-  per: "none",
-  noSmoothing: [],
-  ...more,
-});
+const chart = (key: string, unit = "", more: Partial<Mergeable> = {}) => ofKey(key, unit, more);
 
 describe("merged charts", () => {
   test("share an axis where they share a unit", () => {
