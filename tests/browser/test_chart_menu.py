@@ -267,6 +267,19 @@ def test_the_menu_of_a_point_is_reached_by_keyboard_and_left_by_escape(metrics):
     assert chart.evaluate("figure => figure === document.activeElement")
 
 
+def test_a_long_press_opens_what_can_be_done_at_a_place(served, open_page):
+    page = open_page(served, f"/run/{LIVE}/metrics", phone=True)
+    is_drawn(page, "chart-loss")
+    chart, box = page.get_by_test_id("chart-loss"), plot_box(page, "chart-loss")
+    place = {"clientX": box["x"] + box["width"] / 2, "clientY": box["y"] + box["height"] / 2}
+    finger = {"pointerType": "touch", "pointerId": 7, "bubbles": True, **place}
+    chart.locator(".u-over").dispatch_event("pointerdown", finger)
+    chart.get_by_role("button", name="Set as baseline").wait_for()
+    chart.locator(".u-over").dispatch_event("pointerup", finger)
+    chart.get_by_role("button", name="Set as baseline").click()
+    chart.get_by_role("button", name="vs step").wait_for()
+
+
 def test_a_link_to_a_place_opens_with_the_crosshair_there(metrics):
     metrics.context.grant_permissions(["clipboard-read", "clipboard-write"])
     box = plot_box(metrics, "chart-loss")
@@ -319,6 +332,10 @@ def test_many_devices_are_shown_as_a_heatmap_with_a_row_each(sixteen_devices):
     chart.get_by_text("Show as table").click()
     row = chart.get_by_role("row", name="GPU-000f")
     assert row.inner_text().split("\t")[1:] == ["65 °C", "65 °C"]
+    chart.get_by_role("button", name="What to do with").click()
+    picture = chart.get_by_role("menuitem", name="Copy picture (SVG)")
+    assert picture.get_attribute("aria-disabled") == "true"
+    sixteen_devices.keyboard.press("Escape")
     chart.get_by_role("button", name="expand", exact=True).click()
     sixteen_devices.wait_for_function(
         "() => window.__stepscope.charts.get('chart-gpu/temperature_celsius').series().length === 16"

@@ -77,15 +77,21 @@ function ofLines(context: MenuContext): MenuItem[] {
   }
   if (sync.actions.alert) {
     const act = (): void => void (choices.level = context.controller()?.pointedValue ?? null);
-    items.push({ label: "Alert at this value…", act });
+    items.push({ label: "Alert at this value…", whyNot: whyNoLines(context), act });
   }
   return items;
 }
 
+/** Why nothing can be done with lines: a heatmap is in their place. */
+function whyNoLines({ choices, many }: MenuContext): string | null {
+  return choices.heat && many ? "Leave the heatmap first." : null;
+}
+
 function toTakeAway(context: MenuContext): MenuItem[] {
+  const whyNot = whyNoLines(context);
   return [
-    { label: "Copy picture (PNG)", act: () => void tried(context, copy(context)) },
-    { label: "Copy picture (SVG)", act: () => void tried(context, copyVector(context)) },
+    { label: "Copy picture (PNG)", whyNot, act: () => void tried(context, copy(context)) },
+    { label: "Copy picture (SVG)", whyNot, act: () => void tried(context, copyVector(context)) },
     { label: "Copy data", act: () => void tried(context, copyData(context)) },
     {
       label: "CSV of what is shown",
