@@ -1,4 +1,4 @@
-"""What the menu of a chart does: alerts, pins, ranges, names, pictures, baselines, heatmaps, merging."""
+"""What the menus of a chart do: alerts, pins, ranges, names, pictures, heatmaps, merging."""
 
 from __future__ import annotations
 
@@ -11,23 +11,10 @@ import pytest
 from stepscope.alerts.expression import parse
 from stepscope.schema.record import Event
 from stepscope.schema.series import Source
-from tests.browser.example_store import FINISHED, HOST, LIVE, NS, STEPS, ExampleStore
-from tests.browser.looking import is_drawn, lines, plot_box
+from tests.browser.example_store import FINISHED, HOST, LIVE, NS, ExampleStore
+from tests.browser.looking import choose, is_drawn, lines, point_at
 
 pytestmark = pytest.mark.xdist_group("browser")
-
-
-def choose(page, chart: str, entry: str) -> None:
-    """Opens the menu of a chart and takes an entry of it."""
-    figure = page.get_by_test_id(chart)
-    figure.get_by_role("button", name="What to do with").click()
-    figure.get_by_role("menu").get_by_text(entry, exact=True).click()
-
-
-def point_at(page, chart: str, share: float = 0.5) -> None:
-    """Points into the middle of a chart, at a share of its width."""
-    box = plot_box(page, chart)
-    page.mouse.move(box["x"] + share * box["width"], box["y"] + box["height"] / 2)
 
 
 @pytest.fixture
@@ -69,12 +56,13 @@ def test_a_line_below_the_last_value_asks_for_an_alert_that_is_below(metrics):
     assert chart.get_by_role("slider").count() == 0
 
 
-def test_odd_names_are_written_so_that_the_condition_can_be_read(look):
+@pytest.mark.parametrize("key", ["gpu/temperature_celsius", "gpu/memory_used_bytes", "gpu/utilization_ratio"])
+def test_a_condition_made_in_a_chart_can_be_read_back(look, key):
     page = look(f"/run/{LIVE}/system")
-    is_drawn(page, "chart-gpu/temperature_celsius")
-    choose(page, "chart-gpu/temperature_celsius", "Alert at this value…")
-    condition = page.get_by_test_id("chart-gpu/temperature_celsius").locator("code").inner_text()
-    assert condition.startswith("gpu/temperature_celsius ")
+    is_drawn(page, f"chart-{key}")
+    choose(page, f"chart-{key}", "Alert at this value…")
+    condition = page.get_by_test_id(f"chart-{key}").locator("code").inner_text()
+    assert condition.startswith(f"{key} ")
     parse(condition)
 
 
@@ -224,86 +212,6 @@ def test_the_picture_of_a_chart_is_copied_as_vectors_and_saved_where_the_clipboa
     metrics.get_by_text("Picture saved").wait_for()
 
 
-def test_a_right_click_makes_a_place_the_baseline_of_all_charts(metrics):
-    box = plot_box(metrics, "chart-loss")
-    metrics.mouse.click(box["x"] + box["width"] / 6, box["y"] + box["height"] / 2, button="right")
-    chart = metrics.get_by_test_id("chart-loss")
-    place = chart.get_by_role("dialog", name="Values at this place")
-    for action in ("Open this step", "Annotate", "Copy link to here", "Alert at this value…"):
-        place.get_by_role("button", name=action).wait_for()
-    place.get_by_role("button", name="Set as baseline").click()
-    chart.get_by_role("button", name="vs step").wait_for()
-    accuracy = metrics.get_by_test_id("chart-accuracy")
-    point_at(metrics, "chart-accuracy", 0.9)
-    accuracy.get_by_role("columnheader", name="vs step").wait_for()
-    difference = accuracy.get_by_role("status").locator("td", has_text="(+").inner_text()
-    first, last = (
-        value_at(metrics, "chart-accuracy", STEPS / 6),
-        value_at(metrics, "chart-accuracy", STEPS * 0.9),
-    )
-    share = float(difference.split("(+")[1].split(" %")[0])
-    assert share == pytest.approx((last / first - 1) * 100, abs=2)
-    accuracy.get_by_role("button", name="vs step").click()
-    chart.get_by_role("button", name="vs step").wait_for(state="detached")
-
-
-def value_at(page, chart: str, x: float) -> float:
-    """The value of the first line of a chart that is nearest to x."""
-    line = lines(page, chart)[0]
-    return min(zip(line["x"], line["value"], strict=True), key=lambda point: abs(point[0] - x))[1]
-
-
-def test_the_menu_of_a_point_is_reached_by_keyboard_and_left_by_escape(metrics):
-    chart = metrics.get_by_test_id("chart-loss")
-    chart.focus()
-    chart.press("ArrowRight")
-    chart.press("Shift+F10")
-    chart.get_by_role("button", name="Open this step").wait_for()
-    assert chart.get_by_role("button", name="Open this step").evaluate(
-        "button => button === document.activeElement"
-    )
-    metrics.keyboard.press("Escape")
-    chart.get_by_role("dialog").wait_for(state="detached")
-    assert chart.evaluate("figure => figure === document.activeElement")
-
-
-def test_a_long_press_opens_what_can_be_done_at_a_place(served, open_page):
-    page = open_page(served, f"/run/{LIVE}/metrics", phone=True)
-    is_drawn(page, "chart-loss")
-    chart, box = page.get_by_test_id("chart-loss"), plot_box(page, "chart-loss")
-    place = {"clientX": box["x"] + box["width"] / 2, "clientY": box["y"] + box["height"] / 2}
-    finger = {"pointerType": "touch", "pointerId": 7, "bubbles": True, **place}
-    chart.locator(".u-over").dispatch_event("pointerdown", finger)
-    chart.get_by_role("button", name="Set as baseline").wait_for()
-    chart.locator(".u-over").dispatch_event("pointerup", finger)
-    chart.get_by_role("button", name="Set as baseline").click()
-    chart.get_by_role("button", name="vs step").wait_for()
-
-
-def test_a_link_to_a_place_opens_with_the_crosshair_there(metrics):
-    metrics.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    box = plot_box(metrics, "chart-loss")
-    metrics.mouse.click(box["x"] + box["width"] / 3, box["y"] + box["height"] / 2, button="right")
-    metrics.get_by_role("button", name="Copy link to here").click()
-    metrics.get_by_text("Link copied").wait_for()
-    link = metrics.evaluate("navigator.clipboard.readText()")
-    metrics.mouse.move(5, 5)
-    metrics.goto("about:blank")
-    metrics.goto(link)
-    is_drawn(metrics, "chart-loss")
-    assert metrics.evaluate("window.__stepscope.sync.crosshair") == pytest.approx(STEPS / 3, abs=STEPS / 50)
-
-
-def test_a_note_is_written_where_a_person_has_pointed(metrics):
-    box = plot_box(metrics, "chart-loss")
-    metrics.mouse.click(box["x"] + box["width"] / 3, box["y"] + box["height"] / 2, button="right")
-    metrics.get_by_role("button", name="Annotate").click()
-    title = metrics.get_by_role("dialog", name="Note at step").get_attribute("aria-label")
-    assert int(title.removeprefix("Note at step ").replace(",", "")) == pytest.approx(
-        STEPS / 3, abs=STEPS / 50
-    )
-
-
 @pytest.fixture
 def sixteen_devices(tmp_path, serve, open_page):
     store = ExampleStore(tmp_path / "store")
@@ -370,6 +278,21 @@ def test_another_chart_joins_this_one_until_they_are_separated(metrics):
     chart.get_by_role("button", name="merged with val/loss ✕").click()
     is_drawn(metrics, "chart-loss")
     assert keys_of(metrics, "chart-loss") == {"loss"}
+
+
+def test_merged_charts_are_pinned_together_each_in_its_unit(metrics):
+    merge(metrics, "chart-loss", "accuracy")
+    is_drawn(metrics, "chart-loss")
+    choose(metrics, "chart-loss", "Pin to Overview")
+    metrics.get_by_text("Pinned to the Overview: loss + accuracy").wait_for()
+    metrics.get_by_role("link", name="Overview", exact=True).click()
+    is_drawn(metrics, "pinned-loss")
+    assert keys_of(metrics, "pinned-loss") == {"loss", "accuracy"}
+    point_at(metrics, "pinned-loss", 0.3)
+    row = metrics.get_by_test_id("pinned-loss").get_by_role("status").get_by_role("row", name="accuracy")
+    assert " %" in row.inner_text()
+    choose(metrics, "pinned-loss", "Unpin from Overview")
+    metrics.get_by_test_id("pinned").wait_for(state="detached")
 
 
 def test_a_third_unit_is_not_merged_and_charts_out_of_sight_are_offered(metrics):

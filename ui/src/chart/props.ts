@@ -26,6 +26,8 @@ export interface ChartProps {
   unit?: string;
   kind?: "line" | "stack" | "band";
   secondAxis?: string[];
+  /** Of the second axis; by the name of its first key where it is not said. */
+  secondUnit?: string;
   percent?: boolean;
   fromZero?: boolean;
   per?: "rank" | "device" | "host" | "none";

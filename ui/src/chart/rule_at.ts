@@ -1,5 +1,6 @@
 // Writes the rule that a line across a chart stands for.
 
+import type { Unit } from "../format";
 import type { Line } from "./lines";
 
 /** A metric name that needs no backquotes in a condition. */
@@ -16,14 +17,27 @@ export function keyInCondition(key: string): string {
 }
 
 /** What is to be told: that the key passes a value which its last one has not passed yet. */
-export function ruleAt(key: string, value: number, last: number): { name: string; condition: string } {
+export function ruleAt(
+  key: string,
+  value: number,
+  last: number,
+  unit: Unit = "",
+): { name: string; condition: string } {
   const isBelow = last > value;
-  const limit = String(value);
+  const limit = limitText(value, unit);
   const ending = ` ${isBelow ? "below" : "above"} ${limit}`;
   return {
     name: key.slice(0, MOST_IN_NAME - ending.length) + ending,
     condition: `${keyInCondition(key)} ${isBelow ? "<" : ">"} ${limit}`,
   };
+}
+
+/** A value as a person would write it in a condition: shares in percent, many bytes in MiB or GiB. */
+function limitText(value: number, unit: Unit): string {
+  const short = (scaled: number): string => String(Number(scaled.toPrecision(4)));
+  if (unit === "ratio") return `${short(value * 100)}%`;
+  if (!unit.startsWith("bytes") || Math.abs(value) < 2 ** 20) return String(value);
+  return Math.abs(value) < 2 ** 30 ? `${short(value / 2 ** 20)}MiB` : `${short(value / 2 ** 30)}GiB`;
 }
 
 /** The last value of a key, the mean of all its lines; NaN where it has none. */

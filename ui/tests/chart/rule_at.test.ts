@@ -9,6 +9,15 @@ describe("a rule made from a line across a chart", () => {
     expect(ruleAt("loss", 2.5, NaN)).toEqual({ name: "loss above 2.5", condition: "loss > 2.5" });
   });
 
+  test("writes shares and bytes with their units", () => {
+    expect(ruleAt("gpu/utilization_ratio", 0.525, 1, "ratio").condition).toBe("gpu/utilization_ratio < 52.5%");
+    expect(ruleAt("gpu/memory_used_bytes", 57.2 * 2 ** 30, 0, "bytes").condition).toBe(
+      "gpu/memory_used_bytes > 57.2GiB",
+    );
+    expect(ruleAt("disk/read_bytes_per_second", 3 * 2 ** 20, 0, "bytes/s").condition).toMatch(/> 3MiB$/);
+    expect(ruleAt("memory/free_bytes", 512, 1e9, "bytes").condition).toMatch(/< 512$/);
+  });
+
   test("puts names in backquotes that would be read as something else", () => {
     expect(["loss", "gpu/temperature_celsius", "a.b/c_1"].map(keyInCondition)).toEqual([
       "loss",
