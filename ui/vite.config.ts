@@ -2,6 +2,7 @@
 import { fileURLToPath } from "node:url";
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig } from "vitest/config";
+import { leanUplot } from "./plugins/lean_uplot.ts";
 import { licences } from "./plugins/licences.ts";
 import { noAddresses } from "./plugins/no_addresses.ts";
 import { serviceWorker, WORKER } from "./plugins/service_worker.ts";
@@ -9,7 +10,7 @@ import { tidy } from "./plugins/tidy.ts";
 
 export default defineConfig({
   base: "./",
-  plugins: [svelte(), noAddresses(), licences(), serviceWorker(), tidy()],
+  plugins: [leanUplot(), svelte(), noAddresses(), licences(), serviceWorker(), tidy()],
   build: {
     outDir: fileURLToPath(new URL("../src/stepscope/web/page", import.meta.url)),
     emptyOutDir: false,

@@ -62,3 +62,16 @@ def drag(page, chart: str, begin: float, end: float) -> None:
     page.mouse.move(box["x"] + (begin + end) / 2 * box["width"], middle)
     page.mouse.move(box["x"] + end * box["width"], middle)
     page.mouse.up()
+
+
+def choose(page, chart: str, entry: str) -> None:
+    """Opens the menu of a chart and takes an entry of it."""
+    figure = page.get_by_test_id(chart)
+    figure.get_by_role("button", name="What to do with").click()
+    figure.get_by_role("menu").get_by_text(entry, exact=True).click()
+
+
+def point_at(page, chart: str, share: float = 0.5) -> None:
+    """Points into the middle of a chart, at a share of its width."""
+    box = plot_box(page, chart)
+    page.mouse.move(box["x"] + share * box["width"], box["y"] + box["height"] / 2)

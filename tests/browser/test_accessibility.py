@@ -81,3 +81,25 @@ def test_a_status_is_a_word_and_an_icon(look):
     for status in page.locator("[data-status]").all():
         assert status.inner_text().strip().lower() == status.get_attribute("data-status")
         assert status.locator("svg").count() == 1
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious_in_what_opens_in_a_chart(look, theme):
+    page = look(f"/run/{LIVE}/system", theme)
+    is_drawn(page, "chart-gpu/power_watts")
+    chart = page.get_by_test_id("chart-gpu/power_watts")
+    for entry in ("Set y range…", "Merge with another chart…", "Alert at this value…"):
+        chart.get_by_role("button", name="What to do with").click()
+        assert faults(page) == []
+        chart.get_by_role("menuitem", name=entry).click()
+        chart.get_by_role("button", name="Cancel").wait_for()
+        assert faults(page) == []
+        page.keyboard.press("Escape")
+    chart.get_by_role("button", name="Choices for the line gpu 1").click()
+    assert faults(page) == []
+    chart.get_by_role("menuitem", name="Rename…").click()
+    assert faults(page) == []
+    page.keyboard.press("Escape")
+    chart.locator(".u-over").click(button="right")
+    chart.get_by_role("dialog").wait_for()
+    assert faults(page) == []

@@ -57,3 +57,11 @@ def test_what_is_pressed_is_large_enough_for_a_finger(look):
         "nav[aria-label=Main] a:visible, nav[aria-label=Main] button:visible"
     ).evaluate_all("nodes => nodes.map(node => node.getBoundingClientRect().height)")
     assert min(heights) >= 44
+
+
+def test_the_events_of_a_run_are_as_wide_as_the_phone(look):
+    page = look(f"/run/{LIVE}", phone=True)
+    page.get_by_text("Machine, events and environment").click()
+    lane = page.get_by_test_id("events")
+    lane.scroll_into_view_if_needed()
+    assert lane.bounding_box()["width"] > 300

@@ -42,6 +42,7 @@ export const SHORTCUTS: { title: string; items: Shortcut[] }[] = [
       { keys: ["j", "k"], does: "Next or previous chart" },
       { keys: ["Enter"], does: "Full screen" },
       { keys: ["←", "→"], does: "Move the crosshair by a bucket, with Shift by ten" },
+      { keys: ["Shift F10"], does: "What can be done at the crosshair, as by a right click" },
       { keys: ["drag"], does: "Zoom all charts; with Shift this one alone, with Alt the y axis" },
       { keys: ["Ctrl", "wheel"], does: "Zoom around the pointer" },
       { keys: ["double click"], does: "Show everything again" },

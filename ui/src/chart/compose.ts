@@ -2,10 +2,12 @@
 
 import type { EventMark } from "../data/types";
 import type { Unit } from "../format";
+import { within, type Bounds } from "./bounds";
 import type { Line, LineOptions } from "./lines";
 import type { Mark, Picture, PlotStyle } from "./plot";
 import { pile, pileHeight } from "./stack";
 import type { ChartSync, Range } from "./sync";
+import { thinned } from "./thin";
 import { yRange, type YOptions, type YRange } from "./y_range";
 
 /** What the page says about a chart; all of it may change. */
@@ -22,6 +24,7 @@ export interface ChartSettings extends LineOptions {
   /** What a person chose in this chart alone. */
   logY: boolean | null;
   share: boolean;
+  bounds: Bounds | null;
   hidden: ReadonlySet<string>;
 }
 
@@ -30,6 +33,8 @@ const MOST_MARKS = 24;
 /** What a person has done to this chart alone. */
 export interface Chosen {
   window: Range;
+  /** How many CSS pixels wide the plot is. */
+  width: number;
   yFixed: Range | null;
   group: string | null;
 }
@@ -58,13 +63,15 @@ export function compose(settings: ChartSettings, sync: ChartSync, lines: Line[],
   };
   const layers = stacked ? pile(lines, settings.share) : null;
   const top = layers && (settings.share ? 1 : pileHeight(layers, window) * 1.06);
-  const y: YRange = top
+  const reached: YRange = top
     ? { min: chosen.yFixed?.from ?? 0, max: chosen.yFixed?.to ?? top, above: 0, below: 0 }
     : yRange(
         lines.filter((line) => line.scale === "y"),
         window,
         options,
       );
+  const isTyped = settings.bounds !== null && !stacked && chosen.yFixed === null;
+  const y = isTyped ? within(reached, settings.bounds!, logY) : reached;
   const second = settings.secondUnit === null ? null : lines.filter((line) => line.scale === "y2");
   return {
     picture: {
@@ -73,7 +80,7 @@ export function compose(settings: ChartSettings, sync: ChartSync, lines: Line[],
       window,
       y,
       y2: second && yRange(second, window, { ...options, fixed: null, log: false, percent: false }),
-      marks: marksOf(settings, sync, window),
+      marks: marksOf(settings, sync, { ...window, log: logX, width: chosen.width }),
       emphasis: { group: chosen.group, band: band || settings.kind === "band" },
       labels: !settings.compact && !stacked && second === null,
     },
@@ -90,15 +97,30 @@ export function compose(settings: ChartSettings, sync: ChartSync, lines: Line[],
   };
 }
 
-/** The marks in the window; a kind that is there too often would hide the lines: the event lane has it. */
-function marksOf({ events, run }: ChartSettings, sync: ChartSync, { from, to }: Range): Mark[] {
+/**
+ * The marks in the window. Epochs stand apart; any other kind that is there too often would hide the lines: the
+ * event lane has it.
+ */
+function marksOf(
+  { events, run }: ChartSettings,
+  sync: ChartSync,
+  { from, to, log, width }: Range & { log: boolean; width: number },
+): Mark[] {
   const byKind = new Map<string, Mark[]>();
   for (const { kind, step, time } of events) {
     const x = sync.xOf({ step, time }, run);
-    if (x === null || x < from || x > to) continue;
-    byKind.set(kind, [...(byKind.get(kind) ?? []), { x, tone: toneOf(kind) }]);
+    if (x !== null) byKind.set(kind, [...(byKind.get(kind) ?? []), { x, tone: toneOf(kind) }]);
   }
-  return [...byKind.values()].filter((marks) => marks.length <= MOST_MARKS).flat();
+  const along = (x: number): number => (log ? Math.log10(Math.max(x, 1e-300)) : x);
+  const pixels = ({ x }: Mark): number => ((along(x) - along(from)) / (along(to) - along(from))) * width;
+  const base = sync.baseline && sync.xOf(sync.baseline, run);
+  const marks: Mark[] = base === null || base < from || base > to ? [] : [{ x: base, tone: "text" }];
+  const others = [...byKind].flatMap(([kind, ofKind]) => {
+    if (kind === "epoch") return thinned(ofKind, pixels, width);
+    const inside = ofKind.filter(({ x }) => x >= from && x <= to);
+    return inside.length <= MOST_MARKS ? inside : [];
+  });
+  return [...marks, ...others];
 }
 
 /** How loudly an event is drawn, by its kind. */

@@ -1,5 +1,6 @@
 // Runs one chart without knowing how its surroundings are made: numbers, picture, gestures, crosshair.
 
+import { valuesAt } from "./baseline";
 import { compose, type ChartSettings } from "./compose";
 import { toX, windowOf, xAt, yAt } from "./frame";
 import { inNextFrame, notInNextFrame } from "./frames";
@@ -12,6 +13,9 @@ import type { Layer } from "./stack";
 import type { Surroundings } from "./surroundings";
 import type { ChartSync, Range } from "./sync";
 import { onThemeChange } from "./theme";
+
+/** CSS pixels beside a plot that was not drawn yet, more or less. */
+const AXIS_WIDTH = 68;
 
 export class ChartController implements GestureTarget {
   readonly model: ChartModel;
@@ -39,7 +43,8 @@ export class ChartController implements GestureTarget {
     private readonly around: Surroundings,
   ) {
     const runs = settings.runs?.map((run) => run.id) ?? [settings.run];
-    const per = settings.kind === "stack" ? "none" : settings.per;
+    const ways = [settings.per, ...Object.values(settings.perKey ?? {})];
+    const per = settings.kind === "stack" ? "none" : (ways.find((way) => way !== "none") ?? "none");
     this.model = new ChartModel({ runs, keys: settings.keys, per }, sync, () => this.changed());
     this.lastAxis = sync.state.axis;
     this.lastRange = sync.state.range;
@@ -92,12 +97,23 @@ export class ChartController implements GestureTarget {
     return this.plot?.canvas ?? null;
   }
 
+  svg(title: string): string | null {
+    return this.plot?.svg(title) ?? null;
+  }
+
   get shownLines(): Line[] {
     return this.lines.filter((line) => !this.settings.hidden.has(line.group));
   }
 
   get window(): Range | null {
     return this.alone ?? this.sync.window;
+  }
+
+  /** The value a person points at, or the one in the middle; null before anything is drawn. */
+  get pointedValue(): number | null {
+    if (!this.plot) return null;
+    const { height, ratio } = this.plot.frame;
+    return this.yAtPlace(this.pointer?.y ?? height / ratio / 2);
   }
 
   // What gestures and keys do.
@@ -167,6 +183,13 @@ export class ChartController implements GestureTarget {
     this.pinned = false;
     this.hover(place);
     this.pinned = true;
+  }
+
+  /** Pins the place of the crosshair, for those without a pointer. */
+  pinHere(): void {
+    if (!this.plot || this.sync.crosshair === null) return;
+    this.pinned = true;
+    this.crosshairMoved(this.sync.crosshair, this);
   }
 
   /** Lets go of a pinned place. */
@@ -272,14 +295,19 @@ export class ChartController implements GestureTarget {
       below: range?.below ?? 0,
       alone: this.alone !== null,
       yZoomed: this.yFixed !== null,
-      many: this.settings.per !== "none" && this.model.lines.length > MOST_PLACES,
+      many: this.settings.per !== "none" && this.placesOfFirstKey > MOST_PLACES,
     });
+  }
+
+  private get placesOfFirstKey(): number {
+    return this.model.lines.filter(({ owner }) => owner.key === this.settings.keys[0]).length;
   }
 
   private paint(window: Range): { above: number; below: number } {
     const group = this.picture?.emphasis.group ?? null;
     const { picture, style, above, below } = compose(this.settings, this.sync, this.shownLines, {
       window,
+      width: this.plot ? this.plot.frame.width / this.plot.frame.ratio : this.width - AXIS_WIDTH,
       yFixed: this.yFixed,
       group,
     });
@@ -293,7 +321,7 @@ export class ChartController implements GestureTarget {
   private plotFor(style: PlotStyle): Plot {
     if (this.plot && JSON.stringify(this.plot.style) !== JSON.stringify(style)) this.dropPlot();
     if (!this.plot) {
-      this.plot = new Plot(this.host, style, this.width, this.settings.height);
+      this.plot = new Plot(this.host, style, this.width, this.settings.height, this.around.framed);
       this.gestures = new Gestures(this.host, this.plot.overlay, this);
     } else this.plot.resize(this.width, this.settings.height);
     return this.plot;
@@ -337,6 +365,8 @@ export class ChartController implements GestureTarget {
       (best, one) => (best && best.distance <= one.distance ? best : one),
       null,
     );
+    const bases = valuesAt(this.lines, this.sync);
+    for (const reading of readings) reading.base = bases.get(reading.group) ?? null;
     const several = new Set(readings.map((one) => one.group)).size > 1;
     this.plot.emphasise(several && pointerY !== null ? (nearest?.group ?? null) : null);
     this.around.pointing({

@@ -9,25 +9,32 @@ export interface PlacedMark {
   /** Where a span ends; null for a moment. */
   end: number | null;
   glyph: string;
+  /** The loudest kind there. */
   kind: string;
   events: EventMark[];
 }
 
+/** The loudest first: where events share a mark, it is theirs. */
 const GLYPHS: [RegExp, string][] = [
   [/alert|crash|failed/, "▲"],
   [/nonfinite|finding/, "!"],
-  [/epoch/, "│"],
-  [/eval/, "◆"],
-  [/checkpoint/, "■"],
-  [/resume|segment|start/, "↻"],
   [/note/, "✎"],
+  [/resume|segment|start/, "↻"],
+  [/checkpoint/, "■"],
+  [/eval/, "◆"],
+  [/^(?!.*epoch)/, "●"],
+  [/epoch/, "│"],
 ];
 
 export function glyphOf(kind: string): string {
-  return GLYPHS.find(([pattern]) => pattern.test(kind))?.[1] ?? "●";
+  return GLYPHS[quietness(kind)]![1];
 }
 
-/** The marks in the window; events of one kind nearer to each other than `apart` share one. */
+function quietness(kind: string): number {
+  return GLYPHS.findIndex(([pattern]) => pattern.test(kind));
+}
+
+/** The marks in the window; moments nearer to each other than `apart` share one, spans have their own. */
 export function placeEvents(
   events: readonly EventMark[],
   window: Range,
@@ -37,7 +44,7 @@ export function placeEvents(
   const span = window.to - window.from;
   if (!(span > 0)) return [];
   const placed: PlacedMark[] = [];
-  const lastOfKind = new Map<string, PlacedMark>();
+  let before: PlacedMark | null = null;
   const located = events.flatMap((event) => {
     const x = xOf(event);
     return x === null ? [] : [{ event, at: (x - window.from) / span }];
@@ -46,9 +53,8 @@ export function placeEvents(
     const endX = event.end_time === null ? null : xOf({ step: null, time: event.end_time });
     const end = endX === null ? null : (endX - window.from) / span;
     if ((end ?? at) < 0 || at > 1) continue;
-    const before = lastOfKind.get(event.kind);
-    if (before && before.end === null && end === null && at - before.at < apart) {
-      before.events.push(event);
+    if (before && end === null && at - before.at < apart) {
+      join(before, event);
       continue;
     }
     const mark: PlacedMark = {
@@ -59,7 +65,24 @@ export function placeEvents(
       events: [event],
     };
     placed.push(mark);
-    lastOfKind.set(event.kind, mark);
+    if (end === null) before = mark;
   }
   return placed;
+}
+
+function join(mark: PlacedMark, event: EventMark): void {
+  mark.events.push(event);
+  if (quietness(event.kind) >= quietness(mark.kind)) return;
+  [mark.kind, mark.glyph] = [event.kind, glyphOf(event.kind)];
+}
+
+/** What else is under a mark, by kind: `2 epoch, 1 checkpoint`; empty where there is one event. */
+export function othersOf({ events, kind }: PlacedMark): string {
+  const counts = new Map<string, number>();
+  for (const event of events) counts.set(event.kind, (counts.get(event.kind) ?? 0) + 1);
+  counts.set(kind, counts.get(kind)! - 1);
+  return [...counts]
+    .filter(([, count]) => count > 0)
+    .map(([name, count]) => `${count} ${name}`)
+    .join(", ");
 }

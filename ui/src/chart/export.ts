@@ -95,8 +95,8 @@ function quoted(text: string): string {
 }
 
 /** Saves a text as a file of this name. */
-export function saveText(text: string, name: string): void {
-  save(new Blob([text], { type: "text/csv" }), name);
+export function saveText(text: string, name: string, type = "text/csv"): void {
+  save(new Blob([text], { type }), name);
 }
 
 /** Copies the picture; where the clipboard takes no pictures it is saved. Says which of the two it did. */

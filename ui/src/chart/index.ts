@@ -8,6 +8,7 @@ export { default as OverviewBrush } from "./OverviewBrush.svelte";
 export { default as Sparkline } from "./Sparkline.svelte";
 export { default as StackBars } from "./StackBars.svelte";
 export { nameDevices } from "./labels";
+export { ofKey } from "./merge";
 export type * from "./props";
 export { summaryOf } from "./summary";
-export { ChartSync, type ChartActions, type Range, type SyncOptions, type SyncState } from "./sync";
+export { ChartSync, type ChartActions, type Range, type Spot, type SyncOptions, type SyncState } from "./sync";

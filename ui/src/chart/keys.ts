@@ -39,6 +39,10 @@ function actionOf(
       return () => sync.zoomBy(0.5);
     case "-":
       return () => sync.zoomBy(2);
+    case "ContextMenu":
+      return () => controller.pinHere();
+    case "F10":
+      return event.shiftKey ? () => controller.pinHere() : null;
     case "Enter":
       return () => void toggleFullScreen(figure);
     case "Escape":

@@ -8,13 +8,17 @@ import type { SourceLine } from "./source";
 import { gathered } from "./places";
 import { keyLabels } from "./labels";
 import { strandsOf } from "./strands";
-import { phaseColour, strokeOf, theme } from "./theme";
+import { DASHES, phaseColour, strokeOf, theme } from "./theme";
 
 /** One line as it is drawn. Columns are of one length; x ascends. */
 export interface Line extends Columns {
   /** Lines of one group are one entry of the legend: a run's segments, a superseded tail. */
   group: string;
   label: string;
+  /** What it was called before a person gave it another name. */
+  origin: string;
+  /** Comes first and never fades. */
+  pinned: boolean;
   key: string;
   run: string;
   colour: string;
@@ -38,6 +42,8 @@ export interface LineOptions {
   runs: { id: string; name: string; colour: string }[] | null;
   keys: string[];
   per: "rank" | "device" | "host" | "none";
+  /** Keys whose lines are told apart in another way. */
+  perKey?: Record<string, LineOptions["per"]>;
   secondAxis: readonly string[];
   noSmoothing: readonly string[];
   /** Shows every place although there are many. */
@@ -91,7 +97,7 @@ function partsOf(sources: readonly SourceLine[], options: LineOptions): Part[] {
       const keyPart = options.keys.length > 1 ? labels[keyAt]! : "";
       const runPart = runs.length ? (runs.find((one) => one.id === run)?.name ?? run) : "";
       const prefix = [runPart, keyPart].filter(Boolean).join(" · ");
-      const strands = strandsOf(ofRun, options.per);
+      const strands = strandsOf(ofRun, options.perKey?.[key] ?? options.per);
       const places = new Set(strands.map((strand) => strand.place));
       const names = { run, key, prefix };
       if (places.size > MOST_PLACES && !options.expanded) return gathered(strands, names);
@@ -129,11 +135,14 @@ function drawn(part: Part, at: number, options: LineOptions, sync: ChartSync): L
     return {
       ...columns,
       group: part.group,
-      label: part.label,
+      label: sync.names.get(part.label) ?? part.label,
+      origin: part.label,
+      pinned: sync.pinned.has(part.label),
       key: part.key,
       run: part.run,
       colour,
-      dash: options.runs ? [] : stroke.dash,
+      // A run keeps its colour: what else is shown of it differs in its stroke.
+      dash: options.runs ? DASHES[options.keys.indexOf(part.key) % DASHES.length]! : stroke.dash,
       scale: options.secondAxis.includes(part.key) ? "y2" : "y",
       superseded: part.superseded,
       plain: part.plain,

@@ -1,8 +1,11 @@
 // What can be done with a chart, as entries of its menu.
 
-import { ChartController } from "./controller";
+import type { ChartSpec } from "../data/types";
+import type { ChartChoices } from "./choices.svelte";
+import type { ChartController } from "./controller";
 import { copyPicture, csvOfEverything, csvOfShown, saveText } from "./export";
 import { toggleFullScreen } from "./keys";
+import type { ChartPins } from "./props";
 import type { ChartSync } from "./sync";
 import { theme } from "./theme";
 
@@ -10,6 +13,8 @@ export interface MenuItem {
   label: string;
   /** Undefined for what is done, true or false for what is on or off. */
   checked?: boolean;
+  /** Why it cannot be done now. */
+  whyNot?: string | null;
   act(): void;
 }
 
@@ -20,64 +25,80 @@ export interface MenuContext {
   keys: string[];
   kind: "line" | "stack" | "band";
   sync: ChartSync;
-  table: boolean;
-  share: boolean;
-  expanded: boolean;
+  choices: ChartChoices;
   many: boolean;
-  zero: boolean;
-  logY: boolean;
+  pins: ChartPins | undefined;
+  /** The chart as it can be shown elsewhere. */
+  spec(): ChartSpec;
   controller(): ChartController | null;
   figure(): HTMLElement;
   say(text: string): void;
-  set(change: {
-    table?: boolean;
-    share?: boolean;
-    expanded?: boolean;
-    zero?: boolean;
-    logY?: boolean | null;
-  }): void;
 }
 
 export function menuItems(context: MenuContext): MenuItem[] {
-  const { sync, set } = context;
-  const items: MenuItem[] = [
+  const { choices } = context;
+  return [
     { label: "Full screen", act: () => void toggleFullScreen(context.figure()) },
-    { label: "Show as table", checked: context.table, act: () => set({ table: !context.table }) },
+    { label: "Show as table", checked: choices.table, act: () => void (choices.table = !choices.table) },
     { label: "Reset zoom", act: () => context.controller()?.reset() },
+    ...(context.kind === "stack" ? ofPile(context) : ofLines(context)),
+    ...toKeep(context),
+    ...toTakeAway(context),
   ];
-  if (context.kind === "stack")
-    items.push({
-      label: "Share in percent",
-      checked: context.share,
-      act: () => set({ share: !context.share }),
-    });
-  else {
-    items.push(
-      { label: "Logarithmic y", checked: context.logY, act: () => set({ logY: !context.logY }) },
-      { label: "y from zero", checked: context.zero, act: () => set({ zero: !context.zero }) },
-      {
-        label: "Clip outliers (all charts)",
-        checked: sync.state.clip,
-        act: () => sync.set({ clip: !sync.state.clip }),
-      },
-    );
+}
+
+function toKeep({ pins, keys, spec }: MenuContext): MenuItem[] {
+  if (!pins) return [];
+  const label = pins.has(keys) ? "Unpin from Overview" : "Pin to Overview";
+  return [{ label, whyNot: pins.whyNot, act: () => pins.toggle(spec()) }];
+}
+
+function ofPile({ choices }: MenuContext): MenuItem[] {
+  const act = (): void => void (choices.share = !choices.share);
+  return [{ label: "Share in percent", checked: choices.share, act }];
+}
+
+function ofLines(context: MenuContext): MenuItem[] {
+  const { sync, choices } = context;
+  const logY = choices.logY ?? sync.state.logY;
+  const { clip } = sync.state;
+  const items: MenuItem[] = [
+    { label: "Logarithmic y", checked: logY, act: () => void (choices.logY = !logY) },
+    { label: "y from zero", checked: choices.zero, act: () => void (choices.zero = !choices.zero) },
+    { label: "Set y range…", act: () => void (choices.form = "range") },
+    { label: "Clip outliers (all charts)", checked: clip, act: () => sync.set({ clip: !clip }) },
+  ];
+  items.push({ label: "Merge with another chart…", act: () => void (choices.form = "merge") });
+  if (context.many) {
+    const expand = (): void => choices.showMany("expanded");
+    const heat = (): void => choices.showMany("heat");
+    items.push({ label: "Every rank and device", checked: choices.expanded, act: expand });
+    items.push({ label: "Heatmap of them", checked: choices.heat, act: heat });
   }
-  if (context.many)
-    items.push({
-      label: "Every rank and device",
-      checked: context.expanded,
-      act: () => set({ expanded: !context.expanded }),
-    });
-  items.push(
-    { label: "Copy picture (PNG)", act: () => void tried(context, copy(context)) },
+  if (sync.actions.alert) {
+    const act = (): void => void (choices.level = context.controller()?.pointedValue ?? null);
+    items.push({ label: "Alert at this value…", whyNot: whyNoLines(context), act });
+  }
+  return items;
+}
+
+/** Why nothing can be done with lines: a heatmap is in their place. */
+function whyNoLines({ choices, many }: MenuContext): string | null {
+  return choices.heat && many ? "Leave the heatmap first." : null;
+}
+
+function toTakeAway(context: MenuContext): MenuItem[] {
+  const whyNot = whyNoLines(context);
+  return [
+    { label: "Copy picture (PNG)", whyNot, act: () => void tried(context, copy(context)) },
+    { label: "Copy picture (SVG)", whyNot, act: () => void tried(context, copyVector(context)) },
     { label: "Copy data", act: () => void tried(context, copyData(context)) },
     {
       label: "CSV of what is shown",
       act: () => shownCsv(context, (text) => saveText(text, `${context.title}.csv`)),
     },
     { label: "CSV of everything", act: () => void tried(context, everything(context)) },
-  );
-  return items;
+  ];
 }
 
 async function tried(context: MenuContext, work: Promise<string>): Promise<void> {
@@ -94,6 +115,18 @@ async function copy(context: MenuContext): Promise<string> {
   return (await copyPicture(canvas, context.title, theme())) === "copied"
     ? "Picture copied"
     : "Picture saved";
+}
+
+async function copyVector({ controller, title }: MenuContext): Promise<string> {
+  const picture = controller()?.svg(title);
+  if (!picture) return "Nothing is drawn yet.";
+  try {
+    await navigator.clipboard.writeText(picture);
+    return "Picture copied";
+  } catch {
+    saveText(picture, `${title}.svg`, "image/svg+xml");
+    return "Picture saved";
+  }
 }
 
 async function copyData(context: MenuContext): Promise<string> {

@@ -11,6 +11,7 @@ export interface Reading {
   colour: string;
   dash: number[];
   superseded: boolean;
+  pinned: boolean;
   x: number;
   time: number;
   /** The value of the bucket: exact where it holds one point, else its mean. */
@@ -20,6 +21,8 @@ export interface Reading {
   max: number;
   count: number;
   nonfinite: number;
+  /** What it was at the baseline; null without one. */
+  base: number | null;
   /** Of a pile: the part of the whole. */
   share: number | null;
   scale: "y" | "y2";
@@ -46,7 +49,10 @@ export function bucketAt(frame: Frame, line: Line, x: number): number {
   return pixels <= REACH_PIXELS * frame.ratio || (between && pixels <= frame.width / 8) ? nearer : -1;
 }
 
-/** The readings at x, nearest lines first chosen, then sorted by value; `pointerY` in device pixels. */
+/**
+ * The readings at x: pinned lines and the nearest are chosen, then pinned ones come first and the others by value.
+ * `pointerY` is in device pixels.
+ */
 export function readingsAt(
   frame: Frame,
   lines: readonly Line[],
@@ -60,12 +66,19 @@ export function readingsAt(
     if (at < 0 || (Number.isNaN(line.value[at]!) && !line.nonfinite[at]!)) continue;
     found.push(readingOf(frame, line, at, pointerY, layers));
   }
-  const nearest = found.sort((one, other) => one.distance - other.distance).slice(0, MOST_READINGS);
+  const nearest = found
+    .sort((one, other) => first(one, other) || one.distance - other.distance)
+    .slice(0, MOST_READINGS);
   if (layers) {
     const order = layers.map((layer) => layer.line.group);
     return nearest.sort((one, other) => order.indexOf(other.group) - order.indexOf(one.group));
   }
-  return nearest.sort((one, other) => (other.value || 0) - (one.value || 0));
+  return nearest.sort((one, other) => first(one, other) || (other.value || 0) - (one.value || 0));
+}
+
+/** Below zero where the one is pinned and the other is not. */
+function first(one: Reading, other: Reading): number {
+  return Number(other.pinned) - Number(one.pinned);
 }
 
 function readingOf(
@@ -89,6 +102,7 @@ function readingOf(
     colour: line.colour,
     dash: line.dash,
     superseded: line.superseded,
+    pinned: line.pinned,
     x: line.x[at]!,
     time: line.time[at]!,
     value: line.value[at]!,
@@ -97,6 +111,7 @@ function readingOf(
     max: line.max[at]!,
     count: line.count[at]!,
     nonfinite: line.nonfinite[at]!,
+    base: null,
     share: layer && whole > 0 ? line.value[at]! / whole : null,
     scale: line.scale,
     key: line.key,

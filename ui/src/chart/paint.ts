@@ -4,6 +4,7 @@ import { toX, toY, windowOf, type Frame } from "./frame";
 import { isGapBefore } from "./gaps";
 import type { Line } from "./lines";
 import { firstAtLeast } from "./source";
+import type { Canvas } from "./svg_canvas";
 import type { Theme } from "./theme";
 
 export interface Emphasis {
@@ -22,7 +23,7 @@ const POINT_DISTANCE = 7;
 const POINT_RADIUS = 2.25;
 
 export function paintLines(
-  context: CanvasRenderingContext2D,
+  context: Canvas,
   frame: Frame,
   lines: readonly Line[],
   emphasis: Emphasis,
@@ -40,7 +41,7 @@ export function paintLines(
 }
 
 function alphaOf(line: Line, { group }: Emphasis): number {
-  return (group === null || group === line.group ? 1 : FADED) * (line.superseded ? SUPERSEDED_ALPHA : 1);
+  return (group === null || group === line.group || line.pinned ? 1 : FADED) * (line.superseded ? SUPERSEDED_ALPHA : 1);
 }
 
 /** The buckets that are in sight, with one beyond each edge so that lines run out of the frame. */
@@ -49,7 +50,7 @@ export function inSight(frame: Frame, line: Line): [number, number] {
   return [Math.max(0, firstAtLeast(line.x, from) - 1), Math.min(line.x.length, firstAtLeast(line.x, to) + 1)];
 }
 
-function paintBand(context: CanvasRenderingContext2D, frame: Frame, line: Line, alpha: number): void {
+function paintBand(context: Canvas, frame: Frame, line: Line, alpha: number): void {
   if (line.exact) return;
   const [from, to] = inSight(frame, line);
   context.globalAlpha = alpha * BAND_ALPHA;
@@ -64,7 +65,7 @@ function paintBand(context: CanvasRenderingContext2D, frame: Frame, line: Line, 
 }
 
 function fillBetween(
-  context: CanvasRenderingContext2D,
+  context: Canvas,
   frame: Frame,
   line: Line,
   from: number,
@@ -79,7 +80,7 @@ function fillBetween(
   context.fill();
 }
 
-function paintLine(context: CanvasRenderingContext2D, frame: Frame, line: Line, emphasis: Emphasis): void {
+function paintLine(context: Canvas, frame: Frame, line: Line, emphasis: Emphasis): void {
   const alpha = alphaOf(line, emphasis);
   const thick = emphasis.group === line.group ? 2.5 : 1.5;
   context.strokeStyle = line.colour;
@@ -100,7 +101,7 @@ function paintLine(context: CanvasRenderingContext2D, frame: Frame, line: Line, 
 }
 
 function strokeThrough(
-  context: CanvasRenderingContext2D,
+  context: Canvas,
   frame: Frame,
   line: Line,
   values: Float64Array,
@@ -119,7 +120,7 @@ function strokeThrough(
 }
 
 /** Dots where points lie apart, and for a point that has no neighbour to draw a line to. */
-function paintPoints(context: CanvasRenderingContext2D, frame: Frame, line: Line): void {
+function paintPoints(context: Canvas, frame: Frame, line: Line): void {
   const [from, to] = inSight(frame, line);
   const pixels = to > from ? toX(frame, line.x[to - 1]!) - toX(frame, line.x[from]!) : 0;
   const sparse = pixels > 0 && pixels >= (to - from - 1) * POINT_DISTANCE * frame.ratio;
@@ -139,7 +140,7 @@ function paintPoints(context: CanvasRenderingContext2D, frame: Frame, line: Line
 
 /** Triangles on the top edge where values are not finite, on the floor where they have no logarithm. */
 export function paintMarks(
-  context: CanvasRenderingContext2D,
+  context: Canvas,
   frame: Frame,
   lines: readonly Line[],
   { bad, warn, font }: Theme,
@@ -164,7 +165,7 @@ export function paintMarks(
 }
 
 function paintTriangles(
-  context: CanvasRenderingContext2D,
+  context: Canvas,
   marks: Map<number, number>,
   y: number,
   size: number,

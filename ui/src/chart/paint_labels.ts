@@ -3,6 +3,7 @@
 import { toX, toY, type Frame } from "./frame";
 import { inSight } from "./paint";
 import type { Line } from "./lines";
+import type { Canvas } from "./svg_canvas";
 import type { Theme } from "./theme";
 
 export const MOST_LABELS = 6;
@@ -49,7 +50,7 @@ export function endLabels(frame: Frame, lines: readonly Line[]): EndLabel[] {
 }
 
 export function paintLabels(
-  context: CanvasRenderingContext2D,
+  context: Canvas,
   frame: Frame,
   lines: readonly Line[],
   { font }: Theme,

@@ -9,6 +9,7 @@ import { paintLines, paintMarks, type Emphasis } from "./paint";
 import { labelRoom, paintLabels } from "./paint_labels";
 import { logTicks } from "./scale_ticks";
 import { paintPile, type Layer } from "./stack";
+import { svgOf, type Drawing } from "./svg";
 import type { Range } from "./sync";
 import { theme } from "./theme";
 
@@ -25,7 +26,7 @@ export interface PlotStyle {
 
 export interface Mark {
   x: number;
-  tone: "bad" | "warn" | "muted";
+  tone: "bad" | "warn" | "muted" | "text";
 }
 
 export interface Picture {
@@ -51,12 +52,14 @@ export class Plot {
   private readonly chart: uPlot;
   private picture: Picture | null = null;
   private room = 0;
+  private readonly ticks: Drawing["ticks"] = { x: [], y: [], y2: [] };
 
   constructor(
     host: HTMLElement,
     readonly style: PlotStyle,
     width: number,
     height: number,
+    private readonly painted: (frame: Frame) => void,
   ) {
     this.chart = new uPlot(
       this.options(width, height),
@@ -97,6 +100,14 @@ export class Plot {
       y: projection(y, logY),
       y2: this.style.secondUnit === null ? null : projection(y2, false),
     };
+  }
+
+  /** What is drawn, as a vector picture. */
+  svg(title: string): string | null {
+    const { chart, picture, frame, ticks } = this;
+    const { width, height } = chart;
+    if (!picture) return null;
+    return svgOf({ title, width, height, frame, picture, ticks, labelled: this.room > 0 }, theme());
   }
 
   show(picture: Picture): void {
@@ -185,8 +196,9 @@ export class Plot {
             ? WHOLE_STEPS
             : undefined,
       values: (_self, splits) => {
-        if (clock) return clockTicksOf(splits);
-        return logX ? logTicksOf(splits, "") : ticksOf(splits, seconds ? "seconds" : "");
+        if (clock) return this.noted("x", splits, clockTicksOf(splits));
+        const texts = logX ? logTicksOf(splits, "") : ticksOf(splits, seconds ? "seconds" : "");
+        return this.noted("x", splits, texts);
       },
       grid: { ...this.axisLook().grid, show: !compact },
     };
@@ -204,10 +216,25 @@ export class Plot {
       space: this.style.compact ? 26 : 34,
       incrs: tickDistances(unit),
       splits: log ? logSplits : undefined,
-      values: (_self, splits) => (log ? logTicksOf(splits, unit) : ticksOf(splits, unit)),
+      values: (_self, splits) =>
+        this.noted(
+          more.scale === "y2" ? "y2" : "y",
+          splits,
+          log ? logTicksOf(splits, unit) : ticksOf(splits, unit),
+        ),
       ...more,
       grid: { ...look.grid, ...more.grid },
     };
+  }
+
+  /** Keeps what stands beside an axis, for pictures that are made of it later. */
+  private noted(
+    axis: keyof Drawing["ticks"],
+    splits: readonly number[],
+    texts: (string | null)[],
+  ): (string | null)[] {
+    this.ticks[axis] = splits.map((at, index) => ({ at, text: texts[index] ?? "" }));
+    return texts;
   }
 
   private textWidth(self: uPlot, text: string): number {
@@ -250,5 +277,6 @@ export class Plot {
     paintMarks(ctx, frame, picture.lines, theme());
     if (this.room) paintLabels(ctx, frame, picture.lines, theme());
     ctx.restore();
+    this.painted(frame);
   }
 }

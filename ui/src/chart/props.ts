@@ -1,6 +1,6 @@
 // What the chart components take.
 
-import type { EventMark, Heatmap, HistogramBin, StepBar } from "../data/types";
+import type { ChartSpec, EventMark, Heatmap, HistogramBin, StepBar } from "../data/types";
 import type { Grouped } from "./groups";
 import type { ChartSync, Range } from "./sync";
 
@@ -10,13 +10,25 @@ export interface OverlaidRun {
   colour: string;
 }
 
+/** Where charts can be pinned, so that they are found again in one place. */
+export interface ChartPins {
+  /** Why nothing can be pinned; null where it can. */
+  whyNot: string | null;
+  has(keys: string[]): boolean;
+  toggle(spec: ChartSpec): void;
+}
+
 export interface ChartProps {
   run: string;
   title: string;
+  /** Its title where it stands among charts of other sections. */
+  longTitle?: string;
   keys: string[];
   unit?: string;
   kind?: "line" | "stack" | "band";
   secondAxis?: string[];
+  /** Of the second axis; by the name of its first key where it is not said. */
+  secondUnit?: string;
   percent?: boolean;
   fromZero?: boolean;
   per?: "rank" | "device" | "host" | "none";
@@ -31,6 +43,7 @@ export interface ChartProps {
   compact?: boolean;
   /** Keys that smoothing leaves alone, as the catalogue says. */
   noSmoothing?: string[];
+  pins?: ChartPins;
   testid?: string;
 }
 
@@ -75,6 +88,12 @@ export interface HeatmapProps {
   sync?: ChartSync;
   height?: number;
   onpick?: (where: { rank: number; start: number }) => void;
+  /** What rows are called that are no ranks; x is then in units of the page's axis. */
+  rows?: string[];
+  /** Where a column lies, in words. */
+  where?: (start: number, width: number) => string;
+  /** What stands below places along x. */
+  ticks?: (places: number[]) => string[];
   testid?: string;
 }
 

@@ -4,6 +4,7 @@ import { toX, toY, type Frame } from "./frame";
 import { isGapBefore } from "./gaps";
 import type { Line } from "./lines";
 import { firstAtLeast } from "./source";
+import type { Canvas } from "./svg_canvas";
 import type { Range } from "./sync";
 
 /** A line with the place it takes in the pile; all layers share one x. */
@@ -45,7 +46,7 @@ export function pileHeight(layers: readonly Layer[], window: Range): number {
 }
 
 export function paintPile(
-  context: CanvasRenderingContext2D,
+  context: Canvas,
   frame: Frame,
   layers: readonly Layer[],
   group: string | null,
@@ -55,7 +56,7 @@ export function paintPile(
   context.rect(frame.left, frame.top, frame.width, frame.height);
   context.clip();
   for (const layer of layers) {
-    const faded = group !== null && group !== layer.line.group;
+    const faded = group !== null && group !== layer.line.group && !layer.line.pinned;
     context.globalAlpha = faded ? 0.3 : 0.88;
     context.fillStyle = layer.line.colour;
     paintLayer(context, frame, layer);
@@ -63,7 +64,7 @@ export function paintPile(
   context.restore();
 }
 
-function paintLayer(context: CanvasRenderingContext2D, frame: Frame, { x, bottom, top, line }: Layer): void {
+function paintLayer(context: Canvas, frame: Frame, { x, bottom, top, line }: Layer): void {
   const from = Math.max(0, firstAtLeast(x, frame.x.min) - 1);
   const to = Math.min(x.length, firstAtLeast(x, frame.x.max) + 1);
   let begin = from;

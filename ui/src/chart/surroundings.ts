@@ -1,5 +1,6 @@
 // What a chart tells whatever it stands in.
 
+import type { Frame } from "./frame";
 import type { Line } from "./lines";
 import type { ChartModel } from "./model";
 import type { Reading } from "./nearest";
@@ -47,4 +48,6 @@ export interface Surroundings {
   select(area: Area | null): void;
   /** Moves the crosshair to CSS pixels from the left of the plot with its axes; null hides it. */
   crosshair(left: number | null): void;
+  /** Where the plot lies and how far it reaches, after each painting. */
+  framed(frame: Frame): void;
 }

@@ -5,6 +5,8 @@ import type { LiveStream } from "../data/live";
 import { fetchSeries } from "../data/series";
 import { NO_SMOOTHING, type Smoothing } from "../data/smoothing";
 import type { Axis, AxisName, Segment, Series, SeriesAxis } from "../data/types";
+import type { Bounds } from "./bounds";
+import type { Mergeable } from "./merge";
 
 export interface Range {
   from: number;
@@ -37,6 +39,8 @@ export interface ChartActions {
   openStep?(step: number): void;
   annotate?(where: Spot): void;
   copyLink?(range: Range | null, where: Spot): void;
+  /** Asks for a rule; `run` is null where several runs are shown. */
+  alert?(rule: { name: string; condition: string; run: string | null }): void;
 }
 
 export interface SyncOptions {
@@ -68,8 +72,16 @@ export class ChartSync {
   actions: ChartActions;
   /** Colours a person has chosen, by the name of a line; shared by all charts. */
   readonly colours = new Map<string, string>();
+  /** Names a person has given to lines, by the name they had. */
+  readonly names = new Map<string, string>();
+  /** Lines that come first and never fade, by the name they had. */
+  readonly pinned = new Set<string>();
+  /** The y ranges that were typed, by what a chart shows. */
+  readonly bounds = new Map<string, Bounds>();
   /** Which step was at which time. */
   readonly clock = new StepClock();
+  private readonly offers = new Set<readonly Mergeable[]>();
+  private base: Spot | null = null;
   private axisList: Axis[];
   private segmentsByRun = new Map<string, Segment[]>();
   private readonly mappings = new Map<string, Series | null>();
@@ -123,6 +135,27 @@ export class ChartSync {
   /** How many segments a run is known to have; 0 where that is not known. */
   segmentCount(run: string): number {
     return (this.segmentsByRun.get(run) ?? this.segments).length;
+  }
+
+  /** All charts of the page, also those that are not drawn yet; some may be named twice. */
+  get offered(): Mergeable[] {
+    return [...this.offers].flat();
+  }
+
+  /** Charts that others can be merged with; call what is returned when they are gone. */
+  offer(charts: readonly Mergeable[]): () => void {
+    this.offers.add(charts);
+    return () => this.offers.delete(charts);
+  }
+
+  /** The place whose values all charts are compared with; null without one. */
+  get baseline(): Spot | null {
+    return this.base;
+  }
+
+  set baseline(spot: Spot | null) {
+    this.base = spot;
+    this.tell();
   }
 
   /** Calls at once and after each change (the contract of a Svelte store); call what is returned to stop. */

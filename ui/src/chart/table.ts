@@ -12,6 +12,8 @@ export interface TableRow {
 
 export interface Table {
   columns: string[];
+  /** The axis each column belongs to. */
+  scales: ("y" | "y2")[];
   rows: TableRow[];
   /** How many places there are in all; more than there are rows when they were thinned. */
   places: number;
@@ -21,7 +23,7 @@ export const MOST_ROWS = 200;
 
 export function tableOf(lines: readonly Line[], window: Range): Table {
   const shown = lines.filter((line) => !line.superseded);
-  const groups = [...new Map(shown.map((line) => [line.group, line.label]))];
+  const groups = [...new Map(shown.map((line) => [line.group, line]))];
   const cells = new Map<number, (number | null)[]>();
   for (const line of shown) {
     const column = groups.findIndex(([group]) => group === line.group);
@@ -40,7 +42,8 @@ export function tableOf(lines: readonly Line[], window: Range): Table {
   const every = Math.max(1, Math.ceil(all.length / MOST_ROWS));
   const kept = all.filter((_, at) => at % every === 0 || at === all.length - 1);
   return {
-    columns: groups.map(([, label]) => label),
+    columns: groups.map(([, line]) => line.label),
+    scales: groups.map(([, line]) => line.scale),
     rows: kept.map(([x, values]) => ({ x, values })),
     places: all.length,
   };

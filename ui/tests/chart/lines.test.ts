@@ -43,6 +43,15 @@ describe("the lines of a chart", () => {
     expect(buildLines([source("loss", [0], [1])], OPTIONS, sync)[0]!.colour).toBe("#123456");
   });
 
+  test("are called what a person calls them, and keep colour and place by the name they had", () => {
+    const sync = new ChartSync();
+    sync.names.set("loss", "ours");
+    sync.colours.set("loss", "#123456");
+    sync.pinned.add("loss");
+    const [line] = buildLines([source("loss", [0], [1])], OPTIONS, sync);
+    expect([line!.label, line!.origin, line!.colour, line!.pinned]).toEqual(["ours", "loss", "#123456", true]);
+  });
+
   test("of several ranks are named by rank", () => {
     const ranks = [0, 1].map((rank) => source("loss", [0, 1], [rank, rank], { rank }));
     const lines = buildLines(ranks, { ...OPTIONS, per: "rank" }, new ChartSync());
@@ -83,6 +92,26 @@ describe("the lines of a chart", () => {
       ["first", "#111111"],
       ["second", "#222222"],
     ]);
+  });
+
+  test("of several keys of overlaid runs differ in their stroke", () => {
+    const runs = [{ id: "a", name: "first", colour: "#111111" }];
+    const keys = ["loss", "accuracy"];
+    const sources = keys.map((key) => source(key, [0], [1], {}, "a"));
+    const [loss, accuracy] = buildLines(sources, { ...OPTIONS, keys, runs }, new ChartSync());
+    expect([loss!.colour, loss!.dash]).toEqual(["#111111", []]);
+    expect(accuracy!.colour).toBe("#111111");
+    expect(accuracy!.dash.length).toBeGreaterThan(0);
+  });
+
+  test("are told apart by key where charts were merged", () => {
+    const ranks = [0, 1].flatMap((rank) => [
+      source("loss", [0, 1], [rank, rank], { rank }),
+      source("step_seconds", [0, 1], [rank, rank], { rank }),
+    ]);
+    const keys = ["loss", "step_seconds"];
+    const lines = buildLines(ranks, { ...OPTIONS, keys, perKey: { loss: "rank" } }, new ChartSync());
+    expect(lines.map((line) => line.label)).toEqual(["loss · rank 0", "loss · rank 1", "step seconds"]);
   });
 
   test("share a group with their superseded tail", () => {

@@ -161,6 +161,15 @@ describe("the crosshair", () => {
     expect(readings[0]!.value).toBe(95);
   });
 
+  test("reads pinned lines first, however far away they are", () => {
+    const lines = Array.from({ length: 20 }, (_, at) =>
+      lineOf([5], [at * 5], { group: `g${at}`, pinned: at === 2 }),
+    );
+    const readings = readingsAt(FRAME, lines, 5, toY(FRAME, 95));
+    expect(readings).toHaveLength(MOST_READINGS);
+    expect(readings.slice(0, 2).map((one) => one.group)).toEqual(["g2", "g19"]);
+  });
+
   test("reads a value that is not finite as such", () => {
     const [reading] = readingsAt(FRAME, [lineOf([5], [NaN])], 5, 20);
     expect(reading).toMatchObject({ nonfinite: 1, count: 1 });
@@ -207,6 +216,7 @@ describe("a picture", () => {
     compact: false,
     logY: null,
     share: false,
+    bounds: null,
     hidden: new Set(),
     events: [],
   };
@@ -219,16 +229,53 @@ describe("a picture", () => {
     label: "",
     detail: "",
   });
-  const chosen = { window: WINDOW, yFixed: null, group: null };
+  const chosen = { window: WINDOW, width: 480, yFixed: null, group: null };
 
   test("has a mark for each event in the window, and none of a kind that would hide the lines", () => {
     const events = [
       event(3, "alert"),
       event(99, "alert"),
-      ...Array.from({ length: 40 }, (_, at) => event(at / 4, "epoch")),
+      ...Array.from({ length: 40 }, (_, at) => event(at / 4, "checkpoint")),
     ];
     const { picture } = compose({ ...settings, events }, new ChartSync(), [lineOf([0, 10], [1, 2])], chosen);
     expect(picture.marks).toEqual([{ x: 3, tone: "bad" }]);
+  });
+
+  test("has every epoch that stands apart from the one before, and stays with it while the window moves", () => {
+    const events = Array.from({ length: 200 }, (_, at) => event((at + 1) / 10, "epoch"));
+    const marksIn = (window: { from: number; to: number }) =>
+      compose({ ...settings, events }, new ChartSync(), [lineOf([0, 20], [1, 2])], {
+        ...chosen,
+        window,
+        width: 400,
+      }).picture.marks.map(({ x }) => x);
+    expect(marksIn({ from: 0, to: 20 })).toEqual([2, 4, 6, 8, 10, 12, 14, 16, 18, 20]);
+    expect(marksIn({ from: 0.3, to: 20.3 })).toEqual(marksIn({ from: 0, to: 20 }));
+    expect(marksIn({ from: 0, to: 1 })).toHaveLength(10);
+  });
+
+  test("reaches as far as was typed, and by the data where nothing was", () => {
+    const lines = [lineOf([0, 10], [1, 2])];
+    const range = (least: number | null, greatest: number | null, more: Partial<ChartSettings> = {}) => {
+      const typed = { ...settings, bounds: { least, greatest }, ...more };
+      const { y } = compose(typed, new ChartSync(), lines, chosen).picture;
+      return [y.min, y.max].map((end) => Number(end.toFixed(2)));
+    };
+    expect(range(0, 5)).toEqual([0, 5]);
+    expect(range(0.5, null)).toEqual([0.5, 2.06]);
+    expect(range(null, 1.5)).toEqual([0.94, 1.5]);
+    expect(range(8, null)).toEqual([8, 16]);
+    expect(range(null, -3)).toEqual([-6, -3]);
+    expect(range(0.1, 100, { logY: true })).toEqual([0.1, 100]);
+    expect(range(-1, 100, { logY: true })).toEqual([0.87, 100]);
+    expect(range(40, null, { logY: true })).toEqual([40, 400]);
+  });
+
+  test("is zoomed by hand within a range that was typed", () => {
+    const typed = { ...settings, bounds: { least: 0, greatest: 5 } };
+    const zoomed = { ...chosen, yFixed: { from: 1, to: 2 } };
+    const { y } = compose(typed, new ChartSync(), [lineOf([0, 10], [1, 2])], zoomed).picture;
+    expect([y.min, y.max]).toEqual([1, 2]);
   });
 
   test("has a second axis of its own reach", () => {

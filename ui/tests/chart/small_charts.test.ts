@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { dragged, gripAt } from "../../src/chart/brush";
 import { cividis } from "../../src/chart/cividis";
-import { glyphOf, placeEvents } from "../../src/chart/event_marks";
+import { glyphOf, othersOf, placeEvents } from "../../src/chart/event_marks";
 import { cellAt, heatScale } from "../../src/chart/heat";
 import { logTicks, roundTicks } from "../../src/chart/scale_ticks";
 import { sparkPath } from "../../src/chart/spark_path";
@@ -25,13 +25,28 @@ describe("the event lane", () => {
     expect(marks.map((mark) => mark.at)).toEqual([0.5]);
   });
 
-  test("joins those of a kind that would lie over each other", () => {
-    const events = [event("checkpoint", 5), event("checkpoint", 5.05), event("alert", 5.02)];
+  test("joins those that would lie over each other under the loudest of them", () => {
+    const events = [event("epoch", 5), event("checkpoint", 5.05), event("alert", 5.02), event("epoch", 8)];
     const marks = placeEvents(events, { from: 0, to: 10 }, place, 0.02);
-    expect(marks.map((mark) => [mark.kind, mark.events.length])).toEqual([
-      ["checkpoint", 2],
-      ["alert", 1],
+    expect(marks.map((mark) => [mark.kind, mark.glyph, mark.events.length])).toEqual([
+      ["alert", "▲", 3],
+      ["epoch", "│", 1],
     ]);
+    expect(marks.map(othersOf)).toEqual(["1 epoch, 1 checkpoint", ""]);
+  });
+
+  test("keeps marks of many events apart", () => {
+    const events = Array.from({ length: 500 }, (_, at) => event(at % 7 ? "epoch" : "checkpoint", at / 50));
+    const marks = placeEvents(events, { from: 0, to: 10 }, place, 0.02);
+    for (let at = 1; at < marks.length; at += 1)
+      expect(marks[at]!.at - marks[at - 1]!.at).toBeGreaterThan(0.0199);
+    expect(marks.reduce((sum, mark) => sum + mark.events.length, 0)).toBe(500);
+  });
+
+  test("leaves a span beside the moments in it", () => {
+    const events = [event("throttling", 5, 9), event("epoch", 5.01), event("epoch", 5.02)];
+    const marks = placeEvents(events, { from: 0, to: 10 }, place, 0.02);
+    expect(marks.map((mark) => mark.events.length)).toEqual([1, 2]);
   });
 
   test("cuts a span at the edges of the window", () => {

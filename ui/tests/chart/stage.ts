@@ -82,6 +82,8 @@ export function lineOf(x: number[], value: number[], more: Partial<Line> = {}): 
     ...series,
     group: "g",
     label: "loss",
+    origin: "loss",
+    pinned: false,
     run: "r",
     colour: "#000000",
     dash: [],

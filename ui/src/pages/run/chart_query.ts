@@ -10,12 +10,15 @@ export const CHART_QUERY = ["x", "from", "to", "smooth", "by", "log", "logx", "b
 
 const KINDS: SmoothingKind[] = ["ema", "mean", "gaussian", "min", "max"];
 
+/** A number of an address; null where there is none. */
+export function numberIn(query: URLSearchParams, name: string): number | null {
+  const text = query.get(name);
+  return text === null || text === "" || Number.isNaN(Number(text)) ? null : Number(text);
+}
+
 /** What an address asks for; `usualAxis` is that of a reader whose address names none. */
 export function stateOf(query: URLSearchParams, usualAxis: string): Partial<SyncState> {
-  const number = (name: string): number | null => {
-    const text = query.get(name);
-    return text === null || text === "" || Number.isNaN(Number(text)) ? null : Number(text);
-  };
+  const number = (name: string): number | null => numberIn(query, name);
   const [from, to] = [number("from"), number("to")];
   const axis = (query.get("x") ?? usualAxis) as AxisName;
   const range = from !== null && to !== null && from < to ? { from, to } : null;
@@ -50,12 +53,14 @@ export function queryOf(state: SyncState, usualAxis: string): Record<string, str
 }
 
 /** An address that shows the same to readers who prefer another axis or smoothing. */
-export function linkTo(address: string, state: SyncState): string {
+export function linkTo(address: string, state: SyncState, at: number | null = null): string {
   const url = new URL(address);
   for (const [name, value] of Object.entries(queryOf(state, ""))) {
     if (value === "" || value === false) url.searchParams.delete(name);
     else url.searchParams.set(name, String(value));
   }
   url.searchParams.set("smooth", String(state.smoothing.amount));
+  if (at === null) url.searchParams.delete("at");
+  else url.searchParams.set("at", String(at));
   return url.href;
 }

@@ -9,12 +9,14 @@ import { isAtRun, place, setQuery } from "../../app/router.svelte";
 import { ChartSync, nameDevices, type SyncState } from "../../chart";
 import { api, type AxisName, type Catalogue, type RunHead, type RunRow } from "../../data";
 import { number } from "../../format";
-import { linkTo, queryOf, stateOf } from "./chart_query";
+import { linkTo, numberIn, queryOf, stateOf } from "./chart_query";
+import { Pins } from "./pins.svelte";
 
 export class RunView {
   readonly head: Resource<RunHead>;
   readonly catalogue: Resource<Catalogue>;
   readonly sync: ChartSync;
+  readonly pins = new Pins(() => this.row?.project ?? "");
   settings = $state.raw<SyncState>()!;
   fresh = $state.raw<RunRow | null>(null);
   /** When the run was last told of, by the server's clock. */
@@ -27,6 +29,8 @@ export class RunView {
     this.catalogue = new Resource(() => api.get<Catalogue>(this.path("keys")));
     this.sync = new ChartSync({ stream: live.stream, state: stateOf(place.query, preferences.axis) });
     this.settings = this.sync.state;
+    const at = numberIn(place.query, "at");
+    if (at !== null) this.sync.setCrosshair(at);
   }
 
   /** The run as it stands now. */
@@ -34,9 +38,9 @@ export class RunView {
     return this.fresh ?? this.head.data?.row ?? null;
   }
 
-  /** The address of what is shown, for somebody else; of another window where one is given. */
-  link(range = this.sync.state.range): string {
-    return linkTo(location.href, { ...this.sync.state, range });
+  /** The address of what is shown, for somebody else; with the crosshair at a place where one is given. */
+  link(at: number | null = null): string {
+    return linkTo(location.href, this.sync.state, at);
   }
 
   /** The address of something of this run in the API. */
@@ -78,6 +82,7 @@ export class RunView {
     // A run that does not exist is not listened to: the server would refuse again and again.
     void this.head.load().then(() => this.head.data && live.stream.subscribe(this.id, []));
     void this.catalogue.load();
+    void this.pins.load();
     const stops = [
       live.stream.on("run", (row) => row.id === this.id && this.#news(row)),
       live.stream.on("resync", () => void this.head.load()),
