@@ -77,7 +77,7 @@ def test_runs_with_one_value_become_one_line_with_a_band(compared, open_page):
     low, high = lines(page, "chart-loss")
     assert [low["label"], high["label"]] == ["lr 0.01 (2 runs)", "lr 0.1 (2 runs)"]
     assert low["value"][0] == pytest.approx(2.51)
-    legend = page.get_by_test_id("chart-loss").get_by_role("button", name="lr 0.1 (2 runs)")
+    legend = page.get_by_test_id("chart-loss").get_by_role("button", name="lr 0.1 (2 runs)", exact=True)
     legend.wait_for()
     heads = page.get_by_test_id("figures").locator("thead").inner_text()
     assert "lr 0.01" in heads
