@@ -8,6 +8,7 @@ import pytest
 
 from stepscope.alerts.page_rules import PageRules
 from tests.browser.example_store import LIVE, ExampleStore
+from tests.browser.looking import choose, is_drawn
 from tests.browser.test_accessibility import faults
 
 HEIGHTS = "nodes => nodes.map(node => node.getBoundingClientRect().height)"
@@ -51,6 +52,22 @@ def listed(page, name: str):
 def said(page, words: str) -> None:
     """Waits for what the editor says a rule will do."""
     page.get_by_test_id("rule-words").get_by_text(re.compile(words)).first.wait_for()
+
+
+def test_an_alert_asked_for_in_a_chart_becomes_a_rule_of_that_run(folder_and_server, open_page, rules):
+    page = open_page(folder_and_server[1], f"/run/{LIVE}/metrics")
+    is_drawn(page, "chart-loss")
+    choose(page, "chart-loss", "Alert at this value…")
+    condition = page.get_by_test_id("chart-loss").locator("code").inner_text()
+    page.get_by_test_id("chart-loss").get_by_role("slider").press("Enter")
+    editor = page.get_by_test_id("rule-editor")
+    editor.wait_for()
+    assert editor.get_by_label("Condition").input_value() == condition
+    said(page, "now: ")
+    editor.get_by_role("button", name="Keep rule").click()
+    editor.wait_for(state="detached")
+    [made] = rules.read().rules
+    assert (str(made.rule.condition), made.run) == (condition, LIVE)
 
 
 def test_a_rule_is_made_and_listed_with_where_it_comes_from(alerts, rules):
