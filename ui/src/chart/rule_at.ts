@@ -1,20 +1,10 @@
 // Writes the rule that a line across a chart stands for.
 
+import { keyInCondition } from "../data/condition";
 import type { Unit } from "../format";
 import type { Line } from "./lines";
 
-/** A metric name that needs no backquotes in a condition. */
-const PLAIN = /^[a-z_]\w*(?:[./]\w+)*$/i;
-const RESERVED = /^(?:and|or|not|baseline|status)$/;
-/** What would be read as a division. */
-const DIVIDED = /\/(?:\d[\d.]*(?:e\d+)?|and|or|not|baseline|status)$/;
 const MOST_IN_NAME = 100;
-
-/** A key as it stands in a condition: odd ones in backquotes. */
-export function keyInCondition(key: string): string {
-  const isPlain = PLAIN.test(key) && !RESERVED.test(key) && !DIVIDED.test(key);
-  return isPlain ? key : `\`${key.replaceAll("`", "``")}\``;
-}
 
 /** What is to be told: that the key passes a value which its last one has not passed yet. */
 export function ruleAt(

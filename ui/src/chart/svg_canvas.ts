@@ -149,7 +149,6 @@ export class SvgCanvas implements Canvas {
 export function escaped(text: string): string {
   const signs: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
   // Signs that no XML may hold are left out.
-  // eslint-disable-next-line no-control-regex
   return text.replaceAll(/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, "").replaceAll(/[&<>"]/g, (sign) => signs[sign]!);
 }
 

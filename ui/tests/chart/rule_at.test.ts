@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { keyInCondition, lastValue, roundedTo, ruleAt } from "../../src/chart/rule_at";
+import { lastValue, roundedTo, ruleAt } from "../../src/chart/rule_at";
 import { lineOf } from "./stage";
 
 describe("a rule made from a line across a chart", () => {
@@ -16,24 +16,6 @@ describe("a rule made from a line across a chart", () => {
     );
     expect(ruleAt("disk/read_bytes_per_second", 3 * 2 ** 20, 0, "bytes/s").condition).toMatch(/> 3MiB$/);
     expect(ruleAt("memory/free_bytes", 512, 1e9, "bytes").condition).toMatch(/< 512$/);
-  });
-
-  test("puts names in backquotes that would be read as something else", () => {
-    expect(["loss", "gpu/temperature_celsius", "a.b/c_1"].map(keyInCondition)).toEqual([
-      "loss",
-      "gpu/temperature_celsius",
-      "a.b/c_1",
-    ]);
-    expect(["top-1", "top/5", "a b", "status", "lr/not", "x`y", "", "größe"].map(keyInCondition)).toEqual([
-      "`top-1`",
-      "`top/5`",
-      "`a b`",
-      "`status`",
-      "`lr/not`",
-      "`x``y`",
-      "``",
-      "`größe`",
-    ]);
   });
 
   test("has a name of at most a hundred characters", () => {

@@ -1,5 +1,6 @@
 // What the editor of rules says of a condition, and proposes while one is typed.
 
+import { keyInCondition } from "../../data/condition";
 import type { FilterFault, KeyInfo, NewRule, RuleCheck } from "../../data";
 import { number } from "../../format";
 
@@ -10,20 +11,12 @@ const FUNCTIONS = [
   { text: "baseline(", about: "what the metric was like at first" },
   { text: 'status == "', about: "running, stalled, finished, failed or crashed" },
 ];
-const PLAIN = /^[\p{L}_][\p{L}\p{N}_]*(?:[./][\p{L}\p{N}_]+)*$/u;
-const NO_NAMES = new Set(["and", "or", "not", "baseline", "status"]);
 const MOST = 8;
 
 export interface Proposal {
   /** What replaces the word. */
   text: string;
   about: string;
-}
-
-/** A metric name as a condition has to write it. */
-export function quoted(key: string): string {
-  const looksDivided = /\/(?:[0-9][0-9.]*(?:e[0-9]+)?|and|or|not|baseline|status)$/.test(key);
-  return PLAIN.test(key) && !NO_NAMES.has(key) && !looksDivided ? key : `\`${key.replaceAll("`", "``")}\``;
 }
 
 /** The word the cursor is at the end of: where it begins, and what is typed of it. */
@@ -41,7 +34,7 @@ export function proposals(typed: string, keys: readonly KeyInfo[]): Proposal[] {
   if (!typed) return [];
   const metrics = keys.map(({ key, help, last }) => ({
     name: key.toLowerCase(),
-    text: quoted(key),
+    text: keyInCondition(key),
     about: help || (last === null ? "" : `last ${number(last)}`),
   }));
   const functions = FUNCTIONS.map((one) => ({ ...one, name: one.text }));
