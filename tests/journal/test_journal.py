@@ -135,6 +135,32 @@ def test_threads_and_signal_handlers_may_log_at_any_moment(folder: Path) -> None
     assert lost_in(batches) == 0
 
 
+def test_a_row_that_others_overtake_at_the_end_of_a_file_does_not_seem_lost(folder: Path) -> None:
+    writer = writer_for(folder)
+    writer.append_row({"slow": 0.0}, 0)
+    segment = writer._segment
+    count, step = segment.next_sequence, itertools.count()
+
+    def overtaken() -> int:
+        """Takes a number, and is held up until others have filled the file and gone on in the next."""
+        number = count()
+        segment.next_sequence = count
+        while writer._segment is segment:
+            writer.append_row({"quick": 1.0}, next(step))
+        return number
+
+    segment.next_sequence = overtaken
+    writer.append_row({"slow": 1.0}, 1)
+    writer.close(None)
+
+    batches = read_all(folder)
+    by_name: dict[str, list[int]] = {}
+    for rows in itertools.chain.from_iterable(batch.rows for batch in batches):
+        by_name.setdefault(rows.keys[0], []).extend(rows.steps.tolist())
+    assert by_name == {"slow": [0, 1], "quick": list(range(next(step)))}
+    assert lost_in(batches) == 0
+
+
 def test_where_mapping_is_not_safe_write_takes_its_place_with_the_same_result(folder: Path) -> None:
     writer = writer_for(folder, mapping="never")
     for step in range(3000):

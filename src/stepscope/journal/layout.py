@@ -14,7 +14,8 @@ offset size    meaning
 30     2       0
 32     8       file id, random: offsets are kept by it, names may come again
 40     8       wall clock minus monotonic clock in ns, when the process began
-48     16      0
+48     8       numbers below the count that no frame has, not even a ``VOID``: there was no room for one
+56     8       0
 ====== ======= ==============================================================
 
 A frame is a multiple of eight bytes, so consecutive rows of one key set are one array:
@@ -49,9 +50,10 @@ from stepscope.errors import JournalError
 MAGIC: Final = b"STEPJRNL"
 VERSION: Final = 1
 
-HEADER: Final = struct.Struct("<8sQQIBBHQq16x")
+HEADER: Final = struct.Struct("<8sQQIBBHQqQ8x")
 HEADER_BYTES: Final = 64
 COMMITTED: Final = slice(8, 24)
+VAIN: Final = slice(48, 56)
 CLOSED_AT: Final = 28
 RETIRE_AT: Final = 29
 

@@ -79,7 +79,7 @@ class JournalReader:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         head = os.pread(self._descriptor, layout.HEADER_BYTES, 0)
         head += bytes(layout.HEADER_BYTES - len(head))
-        magic, _, _, version, _, _, _, self.file_id, self._clock_base_ns = layout.HEADER.unpack(head)
+        magic, _, _, version, _, _, _, self.file_id, self._clock_base_ns, _ = layout.HEADER.unpack(head)
         if magic == layout.MAGIC and version > layout.VERSION:
             os.close(self._descriptor)
             raise JournalError(
@@ -135,8 +135,13 @@ class JournalReader:
         batch.last = self.offset >= end or stop == end
         known = max(self._highest + 1, count if batch.last else 0)
         nameless = sum(len(rows) for orphans in self._orphans.values() for rows in orphans)
-        batch.lost = max(known - self._seen, 0) + nameless
+        batch.lost = max(known - self._seen - self._taken_in_vain(known), 0) + nameless
         return batch
+
+    def _taken_in_vain(self, known: int) -> int:
+        """How many numbers below the highest no frame was ever written for."""
+        told = int.from_bytes(os.pread(self._descriptor, 8, layout.VAIN.start), "little")
+        return told if self._intact_header and told < known else 0
 
     def _written(self, *, final: bool) -> tuple[int, int]:
         """How far the file goes, and how many records the writer had counted by then."""

@@ -32,6 +32,7 @@ class Segment(Protocol):
     next_sequence: Callable[[], int]
     next_set_id: Callable[[], int]
     committed: memoryview
+    vain: memoryview
 
     def write(self, data: bytes, /) -> object:
         """Adds bytes at the end, whole, or raises ValueError (no room) or OSError."""
@@ -58,6 +59,7 @@ def header(clock_base_ns: int, committed: int = layout.HEADER_BYTES) -> bytes:
         0,
         int.from_bytes(os.urandom(8), "little") >> 1,
         clock_base_ns,
+        0,
     )
 
 
@@ -75,6 +77,7 @@ class MappedSegment:
         self.next_sequence = itertools.count().__next__
         self.next_set_id = itertools.count(1).__next__
         self.committed = memoryview(mapping)[layout.COMMITTED].cast("Q")
+        self.vain = memoryview(mapping)[layout.VAIN].cast("Q")
 
     @classmethod
     def create(cls, path: Path, size: int, clock_base_ns: int) -> MappedSegment:
@@ -129,6 +132,7 @@ class AppendedSegment:
         self.next_sequence = itertools.count().__next__
         self.next_set_id = itertools.count(1).__next__
         self.committed = memoryview(bytearray(16)).cast("Q")
+        self.vain = memoryview(bytearray(8)).cast("Q")
         try:
             self.write(header(clock_base_ns, committed=0))
         except OSError:

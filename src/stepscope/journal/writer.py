@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import threading
 import time
@@ -164,10 +163,15 @@ class JournalWriter:
 
     def _void(self, segment: Segment, sequence: int) -> None:
         """Says that a number was taken in vain: a shorter frame of another thread may still find room."""
-        with contextlib.suppress(ValueError, OSError):
+        try:
             segment.write(layout.frame(layout.VOID, b"", sequence))
-            segment.committed[0] = segment.tell()
-            segment.committed[1] = sequence + 1
+        except (ValueError, OSError):
+            with self._lock:
+                # Somebody with a higher number has filled or sealed it meanwhile: this one would seem lost.
+                segment.vain[0] += segment.committed[1] > sequence
+            return
+        segment.committed[0] = segment.tell()
+        segment.committed[1] = sequence + 1
 
     def _write(self, segment: Segment, frames: bytes) -> bool:
         if len(frames) > segment.size - layout.HEADER_BYTES:
