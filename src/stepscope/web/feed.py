@@ -17,6 +17,7 @@ from stepscope.web.subscriber import Message, Subscriber, resync
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from stepscope.views.run_rows import RunRow
     from stepscope.web.live_run import News, Seen
     from stepscope.web.site import Site
 
@@ -42,7 +43,7 @@ class Feed:
         self._site, self._now = site, now
         self._subscribers: set[Subscriber] = set()
         self._seen: dict[str, Seen] = {}
-        self._rows: dict[str, str] = {}
+        self._rows: dict[str, RunRow] = {}
         self._version: object = None
         self._someone = asyncio.Event()
         # Nobody may join in the middle of a look: what they wait for would not have been looked at.
@@ -201,11 +202,10 @@ class Feed:
     def _changed_rows(self) -> Message | None:
         with self._site.shelf.open() as opened:
             rows = self._site.rows(opened)
-        texts = {row.id: to_text(row) for row in rows}
-        changed = [text for run_id, text in texts.items() if self._rows.get(run_id) != text]
-        is_gone = bool(self._rows.keys() - texts.keys())
-        self._rows = texts
-        return _list_message(changed, len(texts)) if changed or is_gone else None
+        changed = [row for row in rows if self._rows.get(row.id) != row]
+        before, self._rows = self._rows, {row.id: row for row in rows}
+        is_gone = bool(before.keys() - self._rows.keys())
+        return _list_message(changed, len(rows)) if changed or is_gone else None
 
     def _list_since(self, since: str | None) -> Message:
         """The rows of runs that are live, or have changed since a client last heard of them."""
@@ -215,9 +215,9 @@ class Feed:
             rows = self._site.rows(opened)
         if all(one.run_id is not None for one in self._subscribers):
             # Else others follow the list who have yet to be told what is new in it.
-            self._rows = {row.id: to_text(row) for row in rows}
+            self._rows = {row.id: row for row in rows}
         told = [row for row in rows if row.ended is None or row.last_seen >= heard_s]
-        return _list_message([to_text(row) for row in told], len(rows))
+        return _list_message(told, len(rows))
 
 
 def pace_s(took_s: float, clients: int) -> float:
@@ -235,5 +235,5 @@ def _tell(subscriber: Subscriber, news: News) -> None:
         subscriber.put(message)
 
 
-def _list_message(rows: list[str], total: int) -> Message:
-    return Message("runs", f'{{"changed":[{",".join(rows)}],"total":{total}}}')
+def _list_message(rows: list[RunRow], total: int) -> Message:
+    return Message("runs", to_text({"changed": rows, "total": total}))

@@ -72,6 +72,7 @@ class Shelf:
         self._turns = threading.BoundedSemaphore(MOST_READERS)
         self._checked: _Mark | None = None
         self._watching: tuple[_Mark, SqliteReader] | None = None
+        self._looking = threading.Lock()
 
     @contextlib.contextmanager
     def open(self) -> Iterator[Opened]:
@@ -98,12 +99,13 @@ class Shelf:
     def version(self) -> tuple[object, int]:
         """Changes when anything in the store has; costs next to nothing, and waits for no request."""
         path = database(self.folder)
-        mark = _mark(path)
-        if self._watching is None or self._watching[0] != mark:
-            if self._watching is not None:
-                self._watching[1].close()
-            self._watching = (mark, _empty() if mark is None else SqliteReader(path))
-        return mark, self._watching[1].version()
+        with self._looking:
+            if self._watching is None or self._watching[0] != _mark(path):
+                if self._watching is not None:
+                    self._watching[1].close()
+                self._watching = _opened(path)
+            mark, reader = self._watching
+            return mark, reader.version()
 
     def close(self) -> None:
         """Lets go of all readers that are not in use."""
@@ -123,13 +125,11 @@ class Shelf:
                 if known == mark:
                     return mark, reader
                 reader.close()  # of a file that was there before
-        if mark is None:
-            return None, _empty()
         try:
-            self._check(path, mark)
-            return mark, SqliteReader(path)
-        except NotFound:  # only being made
-            return None, _empty()
+            if mark is not None:
+                with contextlib.suppress(NotFound):  # only being made
+                    self._check(path, mark)
+            return _opened(path)
         except (StoreError, UnicodeDecodeError) as error:
             raise StoreDamaged(str(error)) from error
 
@@ -175,6 +175,10 @@ def _mark(path: Path) -> _Mark:
     return found.st_dev, found.st_ino
 
 
-def _empty() -> SqliteReader:
-    """A store without runs, in memory."""
-    return SqliteStore(Path(":memory:"))
+def _opened(path: Path) -> tuple[_Mark, SqliteReader]:
+    """A reader, and of which file; of a store without runs, in memory, where there is none to read yet."""
+    mark = _mark(path)
+    if mark is not None:
+        with contextlib.suppress(NotFound):  # only being made
+            return mark, SqliteReader(path)
+    return None, SqliteStore(Path(":memory:"))

@@ -5,6 +5,8 @@ import { live } from "./live.svelte";
 import { Resource } from "./resource.svelte";
 
 const EVERY_S = 60;
+/** A page asks for what it shows first. */
+const PAUSE_MS = 1000;
 
 class OpenAlerts {
   readonly #list = new Resource<AlertList>(() => api.get<AlertList>("alerts"));
@@ -15,7 +17,7 @@ class OpenAlerts {
 
   /** Counts now, and again when one fires or ends. Called once. */
   begin(): void {
-    void this.#list.load();
+    setTimeout(() => void this.#list.load(), PAUSE_MS);
     live.stream.on("alert", () => this.#list.refresh(1));
     // Runs change all the time, and alerts are seldom why.
     live.stream.on("runs", () => this.#list.refresh(10));

@@ -1,5 +1,8 @@
 // Has the browser keep the page itself, where it lets us.
 
+/** What is shown comes first, and all that it asks for. */
+const PAUSE_MS = 3000;
+
 /** Only on https and on this machine do browsers have workers; elsewhere the page is as good without. */
 export function keepShell(): void {
   if (!import.meta.env.PROD || !("serviceWorker" in navigator)) return;
@@ -9,7 +12,7 @@ export function keepShell(): void {
     void navigator.serviceWorker
       .register(new URL("sw.js", base), { scope: base.pathname, updateViaCache: "none" })
       .catch(() => undefined);
-  // What is shown comes first.
-  if (document.readyState === "complete") register();
-  else addEventListener("load", register, { once: true });
+  const soon = (): void => void setTimeout(register, PAUSE_MS);
+  if (document.readyState === "complete") soon();
+  else addEventListener("load", soon, { once: true });
 }

@@ -49,9 +49,13 @@ worker.addEventListener("fetch", (event) => {
 
 async function keep(): Promise<void> {
   const cache = await caches.open(cacheName);
-  await cache.addAll(
-    ["", ...files].map((path) => new Request(new URL(path, scope), { cache: "reload" })),
-  );
+  // What changes without changing its name is asked for anew; the rest the browser has just loaded.
+  const named = files.filter((path) => path.startsWith("assets/"));
+  const others = ["", ...files.filter((path) => !named.includes(path))];
+  await cache.addAll([
+    ...named.map((path) => new Request(new URL(path, scope))),
+    ...others.map((path) => new Request(new URL(path, scope), { cache: "reload" })),
+  ]);
 }
 
 async function dropOthers(): Promise<void> {
