@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser.example_store import ExampleStore
+from tests.browser.example_store import LIVE, ExampleStore
+from tests.browser.looking import is_drawn
 from tests.browser.serving import Served
 
 playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
@@ -136,3 +137,11 @@ def look(visitors) -> Iterator[Callable]:
     yield look_at
     for one in used:
         one.expect()
+
+
+@pytest.fixture
+def metrics(served, open_page):
+    """The metrics of a run that goes on, in a fresh profile."""
+    page = open_page(served, f"/run/{LIVE}/metrics")
+    is_drawn(page, "chart-loss")
+    return page

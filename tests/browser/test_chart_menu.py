@@ -17,13 +17,6 @@ from tests.browser.looking import choose, is_drawn, lines, point_at
 pytestmark = pytest.mark.xdist_group("browser")
 
 
-@pytest.fixture
-def metrics(served, open_page):
-    page = open_page(served, f"/run/{LIVE}/metrics")
-    is_drawn(page, "chart-loss")
-    return page
-
-
 def test_a_line_that_is_dragged_to_a_value_asks_for_an_alert_there(metrics):
     choose(metrics, "chart-loss", "Alert at this value…")
     chart = metrics.get_by_test_id("chart-loss")

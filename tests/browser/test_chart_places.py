@@ -10,13 +10,6 @@ from tests.browser.looking import is_drawn, lines, plot_box, point_at
 pytestmark = pytest.mark.xdist_group("browser")
 
 
-@pytest.fixture
-def metrics(served, open_page):
-    page = open_page(served, f"/run/{LIVE}/metrics")
-    is_drawn(page, "chart-loss")
-    return page
-
-
 def value_at(page, chart: str, x: float) -> float:
     """The value of the first line of a chart that is nearest to x."""
     line = lines(page, chart)[0]

@@ -27,7 +27,7 @@ export interface Known {
 
 export interface Completion {
   /** What replaces the term. */
-  term: string;
+  text: string;
   about: string;
 }
 
@@ -55,22 +55,22 @@ export function completions(typed: string, known: Known): Completion[] {
   if (begun !== undefined) {
     return values(key, known)
       .filter((value) => value.toLowerCase().startsWith(begun.toLowerCase()) && value !== begun)
-      .map((value) => ({ term: `${minus}${key}:${/\s/.test(value) ? `"${value}"` : value} `, about: "" }))
+      .map((value) => ({ text: `${minus}${key}:${/\s/.test(value) ? `"${value}"` : value} `, about: "" }))
       .slice(0, 8);
   }
   if (word === "" || /[<>=/]/.test(word)) return [];
   const keys: Completion[] = [
-    { term: "status:", about: "running, stalled, finished, failed, crashed" },
-    { term: "tag:", about: "has this tag" },
-    { term: "project:", about: "belongs to this project" },
-    { term: "verdict:", about: "what the diagnosis says" },
-    { term: "started>", about: "started>-2d: in the last two days" },
-    ...NUMBERS.map((name) => ({ term: `${name}>`, about: "a number, with > >= < <= =" })),
-    ...known.configKeys.map((name) => ({ term: `config.${name}=`, about: "from the configuration" })),
+    { text: "status:", about: "running, stalled, finished, failed, crashed" },
+    { text: "tag:", about: "has this tag" },
+    { text: "project:", about: "belongs to this project" },
+    { text: "verdict:", about: "what the diagnosis says" },
+    { text: "started>", about: "started>-2d: in the last two days" },
+    ...NUMBERS.map((name) => ({ text: `${name}>`, about: "a number, with > >= < <= =" })),
+    ...known.configKeys.map((name) => ({ text: `config.${name}=`, about: "from the configuration" })),
   ];
   return keys
-    .filter(({ term }) => term.toLowerCase().includes(word.toLowerCase()) && term !== word)
-    .sort((a, b) => Number(!a.term.startsWith(word)) - Number(!b.term.startsWith(word)))
-    .map((one) => ({ ...one, term: minus + one.term }))
+    .filter(({ text }) => text.toLowerCase().includes(word.toLowerCase()) && text !== word)
+    .sort((a, b) => Number(!a.text.startsWith(word)) - Number(!b.text.startsWith(word)))
+    .map((one) => ({ ...one, text: minus + one.text }))
     .slice(0, 8);
 }
