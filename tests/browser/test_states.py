@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from stepscope.alerts.silences import Silences
 from stepscope.schema.series import Source
 from stepscope.store.base import OpenAlert
 from tests.browser.example_store import BEGUN, HOST, LIVE, NS, ExampleStore
@@ -41,6 +42,33 @@ def test_alerts_with_the_same_words_are_each_listed(tmp_path, serve, open_page):
     page = open_page(serve(store.folder))
     page.get_by_text("It is too hot.").nth(1).wait_for()
     assert page.get_by_text("It is too hot.").count() == 2
+    store.close()
+
+
+def test_what_is_there_twice_is_shown_twice_and_breaks_no_page(tmp_path, serve, open_page):
+    store = ExampleStore(tmp_path / "doubled")
+    store.light_runs(2)
+    begun_ns = store.now_ns - 60 * NS
+    store.processes("doubled", begun_ns, store.now_ns, "running", ranks=1)
+    times = begun_ns + np.arange(1, 31) * NS
+    store.append(Source("doubled", "s1", 0, HOST), {"loss": np.ones(30)}, np.arange(30), times)
+    for gpu in ("GPU-0001", "GPU-0002"):
+        device = Source("doubled", "s1", None, HOST, gpu, "seconds")
+        figures = {"gpu/throttled_hardware_thermal": np.ones(30), "gpu/utilization_ratio": np.ones(30)}
+        store.append(device, figures, np.zeros(30), times)
+    silences = Silences(store.folder)
+    for _ in range(2):
+        silences.silence("stalled", "*", now_ns=store.now_ns, until_ns=store.now_ns + 3_600 * NS, reason="")
+    server = serve(store.folder)
+    page = open_page(server, "/alerts")
+    page.get_by_role("button", name="End").nth(1).wait_for()
+    page.goto(f"{server.base}/run/doubled")
+    lane = page.get_by_test_id("events")
+    lane.get_by_role("button", name="held down").nth(1).wait_for()
+    page.goto(f"{server.base}/runs?columns=name,name,step")
+    assert page.get_by_role("columnheader").all_inner_texts().count("Name") == 1
+    page.goto(f"{server.base}/compare?runs=sweep-0000,sweep-0001,sweep-0000")
+    page.get_by_test_id("figures").wait_for()
     store.close()
 
 

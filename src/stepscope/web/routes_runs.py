@@ -234,7 +234,8 @@ def compare_runs(
     if not 1 <= len(ids) <= MOST_RUNS:
         raise HTTPException(400, f"runs names {len(ids)} runs; 1 to {MOST_RUNS} can be compared.")
     with site.shelf.open() as opened:
-        found = [opened.run(one) for one in ids]
+        # One may be named twice, by its id and by its name.
+        found = list({run.id: run for run in (opened.run(one) for one in ids)}.values())
         first = opened.run(baseline) if baseline else found[0]
         if all(one.id != first.id for one in found):
             raise NotFound(f"The baseline {baseline!r} is none of the runs compared.")

@@ -144,7 +144,7 @@ function configColumn(id: string): Column {
 
 /** Columns by their ids; those of the configuration are called `config.<key>`. */
 export function columnsOf(ids: string[]): Column[] {
-  return ids.flatMap((id) =>
+  return [...new Set(ids)].flatMap((id) =>
     id.startsWith("config.") ? [configColumn(id)] : COLUMNS.filter((one) => one.id === id),
   );
 }
