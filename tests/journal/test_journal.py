@@ -50,6 +50,41 @@ def test_a_full_file_is_followed_by_the_next_and_nothing_is_lost_in_between(fold
     assert lost_in(batches) == 0
 
 
+@pytest.mark.parametrize("mapping", ["always", "never"])
+def test_many_rows_at_once_come_back_as_rows_one_by_one_do(folder: Path, mapping: str) -> None:
+    writer = writer_for(folder, mapping=mapping)
+    for first in range(0, 6000, 60):
+        writer.append_rows(("a", "b"), [(first + at, first + at, float(first + at), 0.5) for at in range(60)])
+    writer.close({"status": "finished", "reason": ""})
+
+    batches = read_all(folder)
+
+    assert len(list(list_journals(folder))) > 3
+    assert steps_of(batches) == list(range(6000))
+    assert np.concatenate([rows.values[:, 0] for batch in batches for rows in batch.rows]).tolist() == list(
+        range(6000)
+    )
+    assert lost_in(batches) == 0
+
+
+def test_many_rows_at_once_from_several_threads_are_all_kept(folder: Path) -> None:
+    writer = writer_for(folder)
+
+    def write(first: int) -> None:
+        for at in range(first, first + 3000, 30):
+            writer.append_rows(("a",), [(0, at + place, 1.0) for place in range(30)])
+
+    threads = [threading.Thread(target=write, args=(first,)) for first in (0, 3000, 6000)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    writer.close({"status": "finished", "reason": ""})
+    batches = read_all(folder)
+    assert sorted(steps_of(batches)) == list(range(9000))
+    assert lost_in(batches) == 0
+
+
 def test_a_live_journal_is_followed_without_waiting_for_its_end(folder: Path) -> None:
     writer = writer_for(folder)
     ((_, path),) = list_journals(folder)

@@ -10,10 +10,10 @@ from zlib import crc32
 
 from stepscope.errors import JournalError, TooManyKeys, ValuesOnDevice
 from stepscope.journal import layout
-from stepscope.journal.segment import MemorySegment
+from stepscope.journal.segment import MappedSegment, MemorySegment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from stepscope.journal.segment import KeySet, Segment
@@ -78,6 +78,36 @@ class JournalWriter:
         committed = segment.committed
         committed[0] = segment.tell()
         committed[1] = sequence + 1
+
+    def append_rows(self, keys: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> None:
+        """Appends rows of one key set with a single write: each a moment, a step and a float for each key."""
+        segment = self._segment
+        known = segment.sets.get(keys)
+        room = segment.size - segment.tell()
+        # A file that grows by write() may take a part of the rows alone, and the rest would come twice.
+        is_mapped = isinstance(segment, MappedSegment)
+        if known is None or not is_mapped or len(rows) * layout.row_length(len(keys)) > room:
+            for at_ns, step, *values in rows:
+                self.append_row(dict(zip(keys, values, strict=True)), step, at_ns)
+            return
+        pack, head = known
+        sequences = [segment.next_sequence() for _ in rows]
+        packed = [pack(head, *row) for row in rows]
+        frames = [
+            row + _pack_trailer(crc32(row, sequence), sequence)
+            for row, sequence in zip(packed, sequences, strict=True)
+        ]
+        try:
+            segment.write(b"".join(frames))
+        except (ValueError, OSError):  # another thread has taken the room
+            for sequence in sequences:
+                self._void(segment, sequence)
+            if self._advance(segment):
+                self.append_rows(keys, rows)
+            return
+        committed = segment.committed
+        committed[0] = segment.tell()
+        committed[1] = sequences[-1] + 1
 
     def append_json(self, kind: int, fields: Mapping[str, Any]) -> None:
         """Appends an event, the opening or the end."""
