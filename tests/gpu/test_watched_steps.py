@@ -82,7 +82,8 @@ def test_nothing_synchronises_and_late_losses_are_those_of_item_bit_for_bit(tmp_
 @pytest.fixture
 def every_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many steps as possible are timed on the device, whatever it costs."""
-    monkeypatch.setattr(device_clock, "BUDGET", 1.0)
+    monkeypatch.setenv("STEPSCOPE_RECORDER__MAX_OVERHEAD", "1")
+    monkeypatch.setattr(device_clock, "SHARE", 1.0)
 
 
 @pytest.mark.usefixtures("every_step")
@@ -191,7 +192,8 @@ import os, sys, torch, stepscope
 from stepscope.steps import device_clock
 from stepscope.views.ranks import lateness, phase_medians
 from torch.nn.parallel import DistributedDataParallel
-device_clock.BUDGET = 1.0
+device_clock.SHARE = 1.0
+os.environ["STEPSCOPE_RECORDER__MAX_OVERHEAD"] = "1"
 rank = int(os.environ["RANK"])
 torch.distributed.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=rank, world_size=2)
 work = torch.randn(4096, 4096, device="cuda")

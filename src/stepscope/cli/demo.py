@@ -14,7 +14,9 @@ from stepscope.config.find import settings_for
 from stepscope.reading import open_store
 from stepscope.recorder.monitor import TrainingMonitor
 from stepscope.recorder.whoami import identify
-from stepscope.schema.keys import STEP_SECONDS, phase_key
+from stepscope.schema.keys import STEP_SECONDS
+from stepscope.views.phases import phases_of
+from stepscope.views.summed import Summed
 from stepscope.views.wording import duration
 
 if TYPE_CHECKING:
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from stepscope.reading import Run
 
 INTERRUPTED = 130
-PHASES = ("data", "forward", "backward", "optimizer")
 REDRAW_S = 0.1
 STEPS, LIVE_STEPS = 500, 6000
 
@@ -116,9 +117,8 @@ def _summary(one: Run, segment: str) -> Iterator[str]:
     yield f"steps    {len(loss)} in {duration(total_s)}, {number(steps / total_s)} steps/s"
     yield f"loss     {number(loss[0])} at first, {number(loss[-1])} at last"
     yield f"accuracy {number(accuracy[-1])} at last"
-    shares = {name: float(logged[phase_key(name)].sum()) / total_s for name in PHASES}
-    shares["other"] = max(0.0, 1 - sum(shares.values()))
-    yield "time     " + ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
+    phases = phases_of(one, Summed(one.summaries()))
+    yield "time     " + ", ".join(f"{part.phase} {part.share:.0%}" for part in phases if part.share >= 0.005)
 
 
 def _next_commands(name: str, folder: str | None) -> Iterator[str]:

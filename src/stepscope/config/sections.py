@@ -62,6 +62,9 @@ class Recorder(Section):
     metrics: list[str] = field(default_factory=list)
     """Metrics the recorder takes besides its usual ones, such as `gradient_norms`."""
 
+    max_overhead: Annotated[float, Range(0.0001, 1)] = 0.005
+    """Share of the training's time that `watch` and `batches` may take; probes are sampled to keep to it."""
+
     segment_bytes: Annotated[int, Range(64 * KIB)] = 4 * MIB
     """Size of one journal file; a full one is closed and the next begun."""
 

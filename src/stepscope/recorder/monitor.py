@@ -10,12 +10,13 @@ from stepscope.guard import Guard
 from stepscope.recorder.alert_system import check_alerts
 from stepscope.recorder.anonymity import privacy_of
 from stepscope.recorder.last_words import outcome
-from stepscope.recorder.phases import Batches, Phase
+from stepscope.recorder.phases import Batches, BatchTimes, Phase
 from stepscope.recorder.recording import Recording, monitors
 from stepscope.recorder.stats import StepStats
 from stepscope.recorder.step_log import StepLog
 from stepscope.recorder.whoami import identify
 from stepscope.schema.identity import run_id
+from stepscope.steps.overhead import Overhead
 
 if TYPE_CHECKING:
     import os
@@ -71,6 +72,8 @@ class TrainingMonitor(StepLog):
         self._was_stopped = False
         self._logs: StructuredLogs | None = None
         self._alerts: AlertSystem | None = None
+        self._overhead = Overhead(self.settings.recorder.max_overhead)
+        self._batch_times = BatchTimes(self, self._overhead)
         self._watched: Watched | None = None
         self._windows: list[ProfilerWindow] = []
 
@@ -142,11 +145,12 @@ class TrainingMonitor(StepLog):
     def stop_monitoring(self, status: str = "finished", reason: str = "") -> None:
         """Ends the segment; when it returns, every point is in the store."""
         if self._recording is not None:
+            self._batch_times.write()
             self._recording.settle()
         recording, self._recording = self._recording, None
+        self.unwatch()
         if recording is None:
             return
-        self.unwatch()
         while self._windows:
             self._windows.pop().close()
         self._append = self._append_unstarted
@@ -192,7 +196,8 @@ class TrainingMonitor(StepLog):
     def batches(self, loader: Iterable[Batch]) -> Batches[Batch]:
         """Wraps a data loader: its batches become the steps, its passes the epochs."""
         self._stride = 0
-        return Batches(loader, self, None if self._watched is None else self._watched.anatomy)
+        anatomy = None if self._watched is None else self._watched.anatomy
+        return Batches(loader, self, self._batch_times, anatomy)
 
     def watch(
         self,
@@ -214,7 +219,7 @@ class TrainingMonitor(StepLog):
             from stepscope.recorder.watched import Looks, Watched  # lazy: it needs torch, as a model does
 
             if self._watched is None:
-                self._watched = Watched(self, self._guard)
+                self._watched = Watched(self, self._guard, self._overhead)
             self._watched.add(model, optimizer, Looks(gradients, histograms, activations, attention))
         except Exception as error:  # noqa: BLE001 - a model of any kind may be handed over, training goes on
             self._guard.complain("watch", f"The model cannot be watched: {error!r}", error)
@@ -264,6 +269,7 @@ class TrainingMonitor(StepLog):
             return
         self._recording = self._recording.child()
         self._append = self._append_in_child
+        self._batch_times.forget()
         if self._watched is not None:
             self._watched.anatomy.forget()
 

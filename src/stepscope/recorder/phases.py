@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from time import perf_counter
+from time import monotonic_ns, perf_counter
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from stepscope.schema.keys import STEP_SECONDS, phase_key
-from stepscope.steps.chain import DATA, OTHER
+from stepscope.schema.keys import phase_key
+from stepscope.steps.chain import DATA, OTHER, Chain
+from stepscope.steps.phase_sampling import PLAIN_CALLS
+from stepscope.steps.step_writer import StepWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
-    from stepscope.steps.anatomy import Anatomy
+    from stepscope.steps.anatomy import Anatomy, StepRecorder
+    from stepscope.steps.overhead import Overhead
 
 Batch_co = TypeVar("Batch_co", covariant=True)
 
@@ -47,16 +50,43 @@ class StepClock(Protocol):
     def next_step(self) -> None:
         """The step in hand is over."""
 
-    def record_now(self, metrics: dict[str, float]) -> None:
-        """Records values of the step in hand."""
+    def step_in_hand(self) -> int:
+        """The number of the step that is being done."""
+
+
+class BatchTimes:
+    """Times of steps that are told by their batches alone, where no model is watched."""
+
+    def __init__(self, recorder: StepRecorder, overhead: Overhead) -> None:
+        self.chain = Chain()
+        self._overhead = overhead
+        self._writer = StepWriter(recorder.record_late, recorder.record_many, overhead)
+        self._writer.knows_wait = True
+
+    def end_step(self, number: int) -> None:
+        """A step is over."""
+        now_ns, chain = monotonic_ns(), self.chain
+        self._overhead.spend(PLAIN_CALLS * self._overhead.call_ns)
+        self._writer.add_plain(now_ns, number, now_ns - chain.began_ns, chain.waited_ns)
+        chain.cut_whole(now_ns)
+
+    def write(self) -> None:
+        """Writes down what is still held back."""
+        self._writer.write(monotonic_ns())
+
+    def forget(self) -> None:
+        """Leaves what is held back to the process this one was forked from."""
+        self._writer.forget()
 
 
 class Batches(Generic[Batch_co]):
     """A data loader whose batches are steps; each pass over it is an epoch."""
 
-    def __init__(self, loader: Iterable[Batch_co], clock: StepClock, anatomy: Anatomy | None = None) -> None:
+    def __init__(
+        self, loader: Iterable[Batch_co], clock: StepClock, times: BatchTimes, anatomy: Anatomy | None = None
+    ) -> None:
         self._loader = loader
-        self._clock = clock
+        self._clock, self._times = clock, times
         self._anatomy = anatomy
 
     def __len__(self) -> int:
@@ -69,25 +99,33 @@ class Batches(Generic[Batch_co]):
         return getattr(self._loader, name)
 
     def __iter__(self) -> Iterator[Batch_co]:
-        return self._timed() if self._anatomy is None else self._taken_apart(self._anatomy)
+        return self._timed(self._times) if self._anatomy is None else self._taken_apart(self._anatomy)
 
     def _taken_apart(self, anatomy: Anatomy) -> Iterator[Batch_co]:
-        """Batches whose steps are timed phase by phase; several may make one step."""
+        """Batches whose steps may be timed phase by phase; several may make one step."""
         self._clock.begin_epoch()
         source = iter(self._loader)
         anatomy.begin_pass(source)
-        enter, end_batch, next_step = anatomy.chain.enter, anatomy.end_batch, self._clock.next_step
-        in_hand = anatomy.witness.batch
+        chain, in_hand = anatomy.chain, anatomy.witness.batch
+        end_batch, next_step = anatomy.end_batch, self._clock.next_step
+        nothing: Any = object()
         try:
-            enter(DATA)
-            for batch in source:
+            while True:
+                if anatomy.is_timed:
+                    chain.enter(DATA)
+                    batch = next(source, nothing)
+                    chain.enter(OTHER)
+                else:
+                    asked_ns = monotonic_ns()
+                    batch = next(source, nothing)
+                    chain.waited_ns += monotonic_ns() - asked_ns
+                if batch is nothing:
+                    return
                 in_hand.held = batch
-                enter(OTHER)
                 yield batch
                 if end_batch():
                     next_step()
                 in_hand.held = None
-                enter(DATA)
         except GeneratorExit:
             # Left by `break`, or by a loop that counts its batches and never asks for one after the last.
             if anatomy.has_made_a_step() and end_batch():
@@ -96,14 +134,21 @@ class Batches(Generic[Batch_co]):
         finally:
             anatomy.end_pass()
 
-    def _timed(self) -> Iterator[Batch_co]:
-        clock, data_key = self._clock, phase_key("data")
+    def _timed(self, times: BatchTimes) -> Iterator[Batch_co]:
+        clock, chain = self._clock, times.chain
         clock.begin_epoch()
         source = iter(self._loader)
-        asked_at = perf_counter()
-        for batch in source:
-            waited_s = perf_counter() - asked_at
-            yield batch
-            began_at, asked_at = asked_at, perf_counter()
-            clock.record_now({data_key: waited_s, STEP_SECONDS: asked_at - began_at})
-            clock.next_step()
+        nothing: Any = object()
+        chain.restart()
+        try:
+            while True:
+                asked_ns = monotonic_ns()
+                batch = next(source, nothing)
+                chain.waited_ns += monotonic_ns() - asked_ns
+                if batch is nothing:
+                    return
+                yield batch
+                times.end_step(clock.step_in_hand())
+                clock.next_step()
+        finally:
+            times.write()

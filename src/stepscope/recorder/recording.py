@@ -182,6 +182,11 @@ class Recording:
         if self._alerts is not None:
             self._alerts.judge()
 
+    @property
+    def judges(self) -> bool:
+        """Whether each row is judged by rules of the training's own."""
+        return self._alerts is not None
+
     def judge_by(self, alerts: AlertSystem) -> Callable[..., None]:
         """Has rows judged by rules of the training's own; gives what appends a row from now on."""
         self._alerts = alerts

@@ -138,6 +138,20 @@ class StepLog(ABC):
         except Exception as error:  # noqa: BLE001 - training goes on whatever happens here
             self._guard.complain("late", f"Figures of step {step} were not recorded: {error!r}", error)
 
+    def record_many(self, keys: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
+        """Records many rows of earlier moments: each has its moment, its step, and a value for each key."""
+        recording = self._recording
+        if recording is None or recording.judges:
+            for at_ns, step, *values in rows:
+                self.record_late(dict(zip(keys, values, strict=True)), step, at_ns)
+            return
+        try:
+            recording.writer.append_rows(keys, rows)
+        except Exception as error:  # noqa: BLE001 - training goes on whatever happens here
+            self._guard.complain(
+                "late", f"The times of {len(rows)} steps were not recorded: {error!r}", error
+            )
+
     def _follow_late_loss(self, metrics: Mapping[Any, Any]) -> None:
         if self._follows_late_losses and "loss" in metrics:
             self._stats.follow(metrics["loss"])

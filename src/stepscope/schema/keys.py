@@ -6,6 +6,12 @@ PHASES = ("data", "transfer", "forward", "backward", "optimizer", "checkpoint", 
 """What a step consists of, in order."""
 
 STEP_SECONDS = "step_seconds"
+SAMPLED_RATIO = "phase/sampled_ratio"
+"""How likely a step was to be timed phase by phase: such a step stands for as many as its inverse."""
+
+OVERHEAD_RATIO = "stepscope/overhead_ratio"
+"""The share of the training thread's time that went into recording, beside the user's own log calls."""
+
 GRADIENT_NORM = "gradient_norm"
 LEARNING_RATE = "learning_rate"
 

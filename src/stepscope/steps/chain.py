@@ -54,16 +54,18 @@ class Chain:
         self._left = [0] * len(PHASES)
         self.phase = OTHER
         """The phase in hand; to be read only."""
-        self._since = self._began = now_ns()
+        self._since = self.began_ns = now_ns()
+        """When the step in hand began."""
+        self.waited_ns = 0
+        """Wait for data in this step, where that is timed by itself and not as a phase."""
+        self.boundaries = 0
+        """How many phases have begun in this step."""
         self.device: Stamps | None = None
         """The clock of a device, while this step is timed on it too."""
-        self.after_scaled_step: Callable[[Any], None] = lambda _: None
-        """Told of the optimizer that a loss scaler has stepped, or has not."""
-
-    @property
-    def began_ns(self) -> int:
-        """When the step in hand began."""
-        return self._began
+        self.steps_made = 0
+        """How often an optimizer has ended a step."""
+        self.on_skipped_step: Callable[[Any], None] = lambda _: None
+        """Called with the optimizer that a loss scaler has not stepped, because of an overflow."""
 
     def left_ns(self, phase: int) -> int:
         """When a phase was last left; 0 if never."""
@@ -76,6 +78,7 @@ class Chain:
         self._spent[before] += now - self._since
         self._left[before] = self._since = now
         self.phase = phase
+        self.boundaries += 1
         if self.device is not None:
             self.device.stamp(phase, now)
         return before
@@ -83,13 +86,22 @@ class Chain:
     def restart(self) -> None:
         """Forgets what was measured: a step begins here."""
         self._spent = [0] * len(PHASES)
-        self._since = self._began = self._now_ns()
+        self.waited_ns = self.boundaries = 0
+        self._since = self.began_ns = self._now_ns()
 
     def cut(self) -> Cut:
         """Ends the step; the next begins at the same moment."""
         now = self._now_ns()
         spent, self._spent = self._spent, [0] * len(PHASES)
         spent[self.phase] += now - self._since
-        cut = Cut(now, now - self._began, spent)
-        self._since = self._began = now
+        spent[self.phase] -= self.waited_ns
+        spent[DATA] += self.waited_ns
+        cut = Cut(now, now - self.began_ns, spent)
+        self._since = self.began_ns = now
+        self.waited_ns = self.boundaries = 0
         return cut
+
+    def cut_whole(self, now_ns: int) -> None:
+        """Ends a step in which no phase has begun: there is nothing to share out."""
+        self._since = self.began_ns = now_ns
+        self.waited_ns = 0

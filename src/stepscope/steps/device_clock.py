@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from stepscope.guard import Guard
+    from stepscope.steps.overhead import Overhead
 
-BUDGET = 0.001
-"""The share of step time that timing on the device may take in the training thread."""
+SHARE = 0.2
+"""The part of the allowed overhead that timing on the device may take in the training thread."""
 
 DEPTH = 64
 """Steps that may be unread at once; a further one is not timed."""
@@ -61,9 +62,11 @@ class DeviceClock:
         torch: ModuleType,
         record: Callable[[dict[str, float], int], None],
         guard: Guard,
+        overhead: Overhead,
         chance: Callable[[], float] | None = None,
     ) -> None:
         self._torch, self._record, self._guard = torch, record, guard
+        self._overhead = overhead
         self._chance = chance or own_draw()
         self._free: list[Any] = []
         self._unread: deque[_Step] = deque()
@@ -79,8 +82,11 @@ class DeviceClock:
         self._stride = 0
         self._rate = 1.0
         self._rests = False
+        self.phase_rate = 1.0
+        """How likely a step is to be timed phase by phase, which comes before being timed here."""
         self.left = 1
-        """Steps until the next one to be timed, 1 for the very next; whoever ends steps counts it down."""
+        """Steps until the next one to be timed here, 1 for the very next; whoever begins those that are timed
+        phase by phase counts it down."""
 
     def begin_step(self, phase: int, host_ns: int) -> bool:
         """Whether the step that begins, whose turn it is, can be timed; chooses the next one."""
@@ -101,7 +107,7 @@ class DeviceClock:
     def _choose(self, now_ns: int) -> None:
         if self._stride:
             step_ns = (now_ns - self._chosen_ns) / self._stride
-            self._rate = min(1.0, BUDGET * step_ns / self._usual_cost_ns)
+            self._rate = min(1.0, SHARE * self._overhead.max_ratio * step_ns / self._usual_cost_ns)
         else:
             self._rate = 1.0
         self._chosen_ns = now_ns
@@ -168,6 +174,7 @@ class DeviceClock:
             self._rest(error)
         self._spent_ns += monotonic_ns() - began
         if told:
+            self._overhead.spend(self._spent_ns)
             self._usual_cost_ns += 0.1 * (self._spent_ns / told - self._usual_cost_ns)
             self._spent_ns = 0
 
@@ -198,7 +205,7 @@ class DeviceClock:
             ready_ms = self._base_at_ms + self._base.elapsed_time(step.ready)
             row[WAIT_SECONDS] = max(at_ms[ended] - ready_ms, 0.0) * 1e-3
         row["device/step_seconds"] = (at_ms[-1] - at_ms[0]) * 1e-3
-        row["device/sampled_ratio"] = self._rate
+        row["device/sampled_ratio"] = self._rate * self.phase_rate
         self._record(row, step.number)
         self._give_back(step)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from stepscope.steps.chain import BACKWARD
 
@@ -19,6 +19,19 @@ Ranks leave that wait together, so the one that comes last waits least. No clock
 """
 
 
+class RankWait(Protocol):
+    """Measures how long a rank waits for others, in the steps that are timed phase by phase."""
+
+    def attach(self) -> None:
+        """Such a step begins."""
+
+    def detach(self) -> None:
+        """Leaves the training alone until the next one."""
+
+    def after_step(self) -> Mapping[str, float]:
+        """The waits of the step that has just ended."""
+
+
 class GradientsReady:
     """Watches the first parameters of a model, whose gradients are the last to be computed.
 
@@ -26,29 +39,30 @@ class GradientsReady:
     is the clock of the GPU that tells, in the steps that are timed by it.
     """
 
-    due = 1
-
     def __init__(self, model: Any, chain: Chain) -> None:
         self._chain = chain
         self._ready_ns = 0
         inner = getattr(model, "module", model)
-        first = [one for one in inner.parameters() if one.requires_grad][:2]
-        on_device = any(one.is_cuda for one in first)
-        note = self._mark if on_device else self._note
-        self._handles = [one.register_hook(note) for one in first]
+        self._first = [one for one in inner.parameters() if one.requires_grad][:2]
+        self._handles: list[Any] = []
 
-    def after_step(self, step: int) -> Mapping[str, Any]:
+    def attach(self) -> None:
+        """Puts hooks on the parameters."""
+        if not self._handles:
+            note = self._mark if any(one.is_cuda for one in self._first) else self._note
+            self._handles = [one.register_hook(note) for one in self._first]
+
+    def detach(self) -> None:
+        """Takes the hooks away."""
+        while self._handles:
+            self._handles.pop().remove()
+
+    def after_step(self) -> Mapping[str, float]:
         """How long the backward pass went on after the last gradient was ready."""
-        del step
         ended_ns, ready_ns, self._ready_ns = self._chain.left_ns(BACKWARD), self._ready_ns, 0
         if not ready_ns or ended_ns < ready_ns:
             return {}
         return {WAIT_SECONDS: (ended_ns - ready_ns) * 1e-9}
-
-    def close(self) -> None:
-        """Takes the hooks away."""
-        for handle in self._handles:
-            handle.remove()
 
     def _note(self, _: Any) -> None:
         self._ready_ns = monotonic_ns()

@@ -1,6 +1,7 @@
 """Puts itself before the few functions of PyTorch that begin or end a phase, and takes itself away again.
 
 Only while something is watched, and only for the thread that trains: for all others a call passes through.
+What is called rarely is followed all the time; what every step calls, only in steps whose phases are timed.
 """
 
 from __future__ import annotations
@@ -18,48 +19,76 @@ if TYPE_CHECKING:
 _chains: dict[int, Chain] = {}
 """The chain of each thread that trains under watch."""
 
-_installed: list[tuple[Any, str, Any, Any]] = []
+_timed: set[int] = set()
+"""Those of these threads whose present step is timed phase by phase."""
+
+_Installed = list[tuple[Any, str, Any, Any]]
 """What was put in place: its owner, its name there, the original (None where it was inherited), and ours."""
+
+_rare: _Installed = []
+_frequent: _Installed = []
 
 _lock = threading.Lock()
 
 
 def follow(chain: Chain, torch: ModuleType) -> None:
-    """From now on what this thread does in PyTorch moves its chain on."""
+    """From now on what this thread does in PyTorch rarely, such as saving, moves its chain on."""
     with _lock:
         _chains[threading.get_ident()] = chain
-        if not _installed:
-            _install_all(torch)
+        if not _rare:
+            _install(_rare, torch, "save", lambda original: _phased(original, CHECKPOINT))
+            _install(_rare, torch.amp.grad_scaler.GradScaler, "step", _scaled)
+
+
+def follow_phases(chain: Chain, torch: ModuleType) -> None:
+    """The same for what happens in every step; for as long as `unfollow_phases` is not called."""
+    with _lock:
+        thread = threading.get_ident()
+        _chains[thread] = chain
+        _timed.add(thread)
+        if not _frequent:
+            _install_phases(torch)
+
+
+def unfollow_phases(chain: Chain) -> None:
+    """Leaves what happens in every step alone again."""
+    with _lock:
+        _timed.difference_update([thread for thread, known in _chains.items() if known is chain])
+        if not _timed:
+            _put_all_back(_frequent)
 
 
 def unfollow(chain: Chain) -> None:
     """Undoes `follow`; the last one to leave puts everything back as it was."""
+    unfollow_phases(chain)
     with _lock:
-        for thread in [thread for thread, one in _chains.items() if one is chain]:
+        for thread in [thread for thread, known in _chains.items() if known is chain]:
             del _chains[thread]
         if not _chains:
-            while _installed:
-                _put_back(*_installed.pop())
+            _put_all_back(_rare)
 
 
-def _install_all(torch: ModuleType) -> None:
-    _install(torch.autograd, "backward", lambda original: _phased(original, BACKWARD))
-    _install(torch, "save", lambda original: _phased(original, CHECKPOINT))
+def _install_phases(torch: ModuleType) -> None:
+    _install(_frequent, torch.autograd, "backward", lambda original: _phased(original, BACKWARD))
     iterators = torch.utils.data.dataloader._BaseDataLoaderIter  # noqa: SLF001 - it has no public name
-    _install(iterators, "__next__", lambda original: _phased(original, DATA))
-    _install(torch.amp.grad_scaler.GradScaler, "step", _scaled)
+    _install(_frequent, iterators, "__next__", lambda original: _phased(original, DATA))
     if torch.cuda.is_available():
         is_cuda = functools.partial(_is_cuda, torch.device)
-        _install(torch.Tensor, "to", lambda original: _moving(original, is_cuda))
-        _install(torch.Tensor, "cuda", lambda original: _moving(original, lambda *_, **__: True))
+        _install(_frequent, torch.Tensor, "to", lambda original: _moving(original, is_cuda))
+        _install(_frequent, torch.Tensor, "cuda", lambda original: _moving(original, lambda *_, **__: True))
 
 
-def _install(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
+def _install(place: _Installed, owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
     original = getattr(owner, name)
     ours = wrap(original)
     own = vars(owner).get(name)
     setattr(owner, name, ours)
-    _installed.append((owner, name, own, ours))
+    place.append((owner, name, own, ours))
+
+
+def _put_all_back(place: _Installed) -> None:
+    while place:
+        _put_back(*place.pop())
 
 
 def _put_back(owner: Any, name: str, own: Any, ours: Any) -> None:
@@ -94,10 +123,14 @@ def _scaled(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def step(self: Any, optimizer: Any, *arguments: Any, **options: Any) -> Any:
-        result = phased(self, optimizer, *arguments, **options)
-        chain = _chains.get(threading.get_ident())
-        if chain is not None:
-            chain.after_scaled_step(optimizer)
+        thread = threading.get_ident()
+        chain = _chains.get(thread)
+        if chain is None:
+            return original(self, optimizer, *arguments, **options)
+        made = chain.steps_made
+        result = (phased if thread in _timed else original)(self, optimizer, *arguments, **options)
+        if chain.steps_made == made:
+            chain.on_skipped_step(optimizer)
         return result
 
     return step

@@ -58,25 +58,25 @@ class Exchanges:
     shortest ones.
     """
 
-    due = 1
-
     def __init__(self, chain: Chain) -> None:
         self._chain = chain
         self._began_ns = chain.began_ns
         self._waited_ns = [0] * len(PHASES)
+
+    def attach(self) -> None:
+        """Listens to the exchanges of this thread."""
         with _lock:
             _watching[get_ident()] = self
             if not _overheard:
                 _listen()
 
-    def after_step(self, step: int) -> Mapping[str, Any]:
+    def after_step(self) -> Mapping[str, float]:
         """How long the rank was in exchanges, together and by phase."""
-        del step
         waited_ns, self._waited_ns = self._waited_ns, [0] * len(PHASES)
         row = {wait_key(PHASES[phase]): took * 1e-9 for phase, took in enumerate(waited_ns) if took}
         return {**row, WAIT_SECONDS: sum(row.values())} if row else {}
 
-    def close(self) -> None:
+    def detach(self) -> None:
         """Stops listening; the last to do so leaves FSDP as it was."""
         with _lock:
             for thread in [thread for thread, one in _watching.items() if one is self]:

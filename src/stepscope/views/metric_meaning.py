@@ -60,9 +60,10 @@ _SENTENCES = {
     "memory/reserved_bytes": "GPU memory PyTorch has taken, in use or not.",
     "micro_steps": "Batches to one step of the optimizer.",
     "optimizer_skipped": "1 where the optimizer's step was left out because gradients had overflown.",
-    "phase/sampled_ratio": "How likely a step was to have all its phases kept.",
+    "phase/sampled_ratio": "How likely a step was to be timed phase by phase.",
     "ranks/wait_seconds": "Time a rank waited for the others in a step; the late one waits least.",
     "step_seconds": "How long a whole step took.",
+    "stepscope/overhead_ratio": "Share of the training thread's time that recording takes.",
 }
 _STEADY_NAMES = ("epoch", "step", "iteration")
 _SWITCHES = re.compile(r"(?:^|/)(?:throttled_|optimizer_skipped$|.*_(?:pending|failed)$)")

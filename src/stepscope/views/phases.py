@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepscope.schema.keys import PHASES, STEP_SECONDS, phase_key
+from stepscope.schema.keys import PHASES, SAMPLED_RATIO, STEP_SECONDS, phase_key
 from stepscope.views.step_values import step_values
 
 if TYPE_CHECKING:
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from stepscope.views.summed import Summed
 
     Floats = NDArray[np.float64]
-
-SAMPLED_RATIO = "phase/sampled_ratio"
-"""How likely a step was to have all its phases kept: such a step stands for as many as its inverse."""
 
 MOST_WEIGHED = 4
 """Ranks whose sampled steps are weighed one by one; the others do the same steps."""
@@ -56,7 +53,7 @@ def phases_of(run: Run, summed: Summed) -> tuple[PhaseShare, ...]:
     if whole <= 0 or not steps or not names:
         return ()
     spent = {name: summed.total(phase_key(name))[0] for name in names}
-    if SAMPLED_RATIO in summed:
+    if 0 < summed.total(SAMPLED_RATIO)[1] < 0.99 * steps:
         spent = _weighed(run, summed, spent, whole)
     spent = _within(spent, whole)
     return tuple(
@@ -83,6 +80,7 @@ def _weighed(run: Run, summed: Summed, spent: Mapping[str, float], whole: float)
     # A phase that somebody timed by himself was timed whenever it came.
     own = {name for name in spent if name not in PHASES}
     everywhere = {name for name in spent if summed.total(phase_key(name))[1] >= 0.9 * steps}
+    everywhere |= spent.keys() & {"checkpoint"}  # which is timed whenever it comes, and only then
     sampled = dict.fromkeys((name for name in spent if name not in everywhere | own), 0.0)
     for rank in summed.ranks(SAMPLED_RATIO)[:MOST_WEIGHED]:
         ratios = step_values(run, SAMPLED_RATIO, rank)

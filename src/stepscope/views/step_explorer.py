@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepscope.schema.keys import phase_key
-from stepscope.views.phases import SAMPLED_RATIO, phase_names
+from stepscope.schema.keys import OVERHEAD_RATIO, SAMPLED_RATIO, phase_key
+from stepscope.views.phases import phase_names
 from stepscope.views.plain import clean
 from stepscope.views.step_marks import StepMarks
 from stepscope.views.step_values import MOST_STEPS, NOTHING, step_seconds, step_values
@@ -94,6 +94,8 @@ class StepWindow:
     ranks: tuple[int, ...]
     sampled_ratio: float | None
     """The share of steps of which all phases are known; None where all are."""
+    overhead_ratio: float | None
+    """The share of the training's time that recording took, in the whole run; None where it is not known."""
 
 
 def steps_of(
@@ -110,7 +112,9 @@ def steps_of(
     first = next((one for one in looked_at if len(columns[one])), None)
     if first is None:
         begin = low or 0
-        return StepWindow(begin, begin if high is None else high, (), (), (), (), None, 0, tuple(ranks), None)
+        return StepWindow(
+            begin, begin if high is None else high, (), (), (), (), None, 0, tuple(ranks), None, None
+        )
     names = phase_names(summed.keys)
     begin, end = int(columns[first].steps[0]), int(columns[first].steps[-1])
     window = _Window(run, names, first, columns[first])
@@ -126,6 +130,7 @@ def steps_of(
         count=len(shown),
         ranks=tuple(ranks),
         sampled_ratio=_sampled(summed, first),
+        overhead_ratio=_mean(summed, OVERHEAD_RATIO),
     )
 
 
@@ -246,9 +251,14 @@ def _percentiles(values: Floats) -> Percentiles:
     return Percentiles(p50, p90, p95, p99, float(values.max()))
 
 
+def _mean(summed: Summed, key: str) -> float | None:
+    total, points = summed.total(key)
+    return total / points if points else None
+
+
 def _sampled(summed: Summed, rank: int) -> float | None:
     """The share of steps with all phases: as it was told, weighed by the steps each stands for."""
     kept = sum(one.points for one in summed.logged(SAMPLED_RATIO, rank))
     key = summed.step_key()
     steps = sum(one.points for one in summed.logged(key, rank)) if key is not None else 0
-    return min(kept / steps, 1.0) if kept and steps else None
+    return kept / steps if 0 < kept < steps else None

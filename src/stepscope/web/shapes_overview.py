@@ -170,6 +170,7 @@ class StepWindow(BaseModel):
     count: int
     ranks: list[int]
     sampled_ratio: float | None
+    overhead_ratio: float | None
 
 
 class LateRank(BaseModel):

@@ -1,0 +1,89 @@
+"""Keeps what watching costs a training below a share of its time, and says how much that is."""
+
+from __future__ import annotations
+
+from time import monotonic_ns, perf_counter_ns
+from typing import TYPE_CHECKING
+
+from stepscope.steps.chain import FORWARD, OTHER, Chain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+AIM = 0.8
+"""The part of the allowed share that is aimed at: estimates are off now and then."""
+
+MIN_RATE = 0.001
+"""Even where nothing can be afforded, one step in so many shows its phases."""
+
+SETTLE_NS = 5e9
+"""Time over which spending too much or too little is made up for."""
+
+REPORT_NS = 1_000_000_000
+"""How often the share is recorded."""
+
+COLD = 5.0
+"""How many times longer a call takes when a step's own data has pushed our code out of the caches.
+
+Measured with `python -m benchmarks.step_overhead`: what phases add to a step, divided by their number.
+"""
+
+
+class Overhead:
+    """The account of one training thread: time that passes earns a share of it, our own work spends it.
+
+    Work that takes some microseconds is timed where it is done. A single call of one of our hooks is too
+    short for that; such calls are counted, at a price that is measured when the account is opened.
+    """
+
+    def __init__(
+        self, max_ratio: float, now_ns: Callable[[], int] = monotonic_ns, call_ns: float | None = None
+    ) -> None:
+        self.max_ratio = max_ratio
+        self.call_ns = _price_of_a_call() if call_ns is None else call_ns
+        """What one call of a hook costs the training."""
+        self._at_ns = self._reported_ns = now_ns()
+        self._balance_ns = 0.0
+        self._unreported_ns = 0.0
+        self.has_begun = False
+        """Whether steps have been timed on this account already."""
+
+    def spend(self, ns: float) -> None:
+        """Takes the cost of something into account."""
+        self._balance_ns -= ns
+        self._unreported_ns += ns
+
+    def rate(self, now_ns: int, step_ns: float, cost_ns: float, plain_ns: float) -> float:
+        """The share of steps that can have their phases timed.
+
+        A step takes `step_ns`, timing its phases costs `cost_ns`, and a step whose phases are not timed costs
+        `plain_ns`.
+        """
+        allowed = AIM * self.max_ratio
+        self._balance_ns += allowed * (now_ns - self._at_ns)
+        self._at_ns = now_ns
+        # A long pause of the training must not pay for a hurry afterwards.
+        self._balance_ns = min(self._balance_ns, 4 * cost_ns)
+        income = allowed * step_ns - plain_ns + self._balance_ns * step_ns / SETTLE_NS
+        rate = income / max(cost_ns, 1.0)
+        return 1.0 if rate >= 0.9 else max(rate, MIN_RATE)
+
+    def report(self, now_ns: int) -> float | None:
+        """The share since the last report, when it is time for one."""
+        elapsed = now_ns - self._reported_ns
+        if elapsed < REPORT_NS:
+            return None
+        spent, self._unreported_ns, self._reported_ns = self._unreported_ns, 0.0, now_ns
+        return spent / elapsed
+
+
+def _price_of_a_call() -> float:
+    chain = Chain()
+    best = float("inf")
+    for _ in range(5):
+        began = perf_counter_ns()
+        for _ in range(10):
+            chain.enter(FORWARD)
+            chain.enter(OTHER)
+        best = min(best, perf_counter_ns() - began)
+    return COLD * best / 20

@@ -1,0 +1,122 @@
+"""Writes steps down some at a time: doing it after each one would cost the training several times as much."""
+
+from __future__ import annotations
+
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stepscope.schema.keys import OVERHEAD_RATIO, SAMPLED_RATIO, STEP_SECONDS, phase_key
+from stepscope.steps.chain import CHECKPOINT, DATA, Cut
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stepscope.steps.overhead import Overhead
+
+TOGETHER_NS = 50_000_000
+"""Steps that end within this time are written down together.
+
+After a step the caches of a processor hold the training's data, and code costs several times what it does
+when it is run again and again. A process that is killed takes the times of its last steps along.
+"""
+
+_WHOLE, _WITH_WAIT = (STEP_SECONDS,), (STEP_SECONDS, phase_key("data"))
+_DATA, _EVAL, _CHECKPOINT = phase_key("data"), phase_key("eval"), phase_key("checkpoint")
+
+
+class EndedStep(NamedTuple):
+    """A step, or an evaluation between steps, that is over."""
+
+    number: int
+    cut: Cut
+    rate: float = 0.0
+    """How likely it was to be timed phase by phase; 0 when it was not."""
+    others: dict[str, Any] | None = None
+    """What else there is to say of it."""
+    is_evaluation: bool = False
+
+    def row(self, *, knows_wait: bool) -> dict[str, Any]:
+        """What is recorded of it, with the wait for data if that is known in every step."""
+        cut = self.cut
+        if self.is_evaluation:
+            return {_EVAL: cut.took * 1e-9}
+        if self.rate:
+            row: dict[str, Any] = cut.row()
+            row[SAMPLED_RATIO] = self.rate
+        else:
+            row = {STEP_SECONDS: cut.took * 1e-9}
+            if knows_wait:
+                row[_DATA] = cut.spent[DATA] * 1e-9
+            if cut.spent[CHECKPOINT]:
+                row[_CHECKPOINT] = cut.spent[CHECKPOINT] * 1e-9
+        if self.others:
+            row.update(self.others)
+        return row
+
+
+PlainStep = tuple[int, int, float, float]
+"""A step of which only the whole is known: when it ended, its number, its seconds, its wait for data."""
+
+
+class StepWriter:
+    """Holds steps that have ended until it is time to write them down."""
+
+    def __init__(
+        self,
+        record: Callable[..., None],
+        record_many: Callable[[tuple[str, ...], list[tuple[Any, ...]]], None],
+        overhead: Overhead,
+    ) -> None:
+        self._record, self._record_many, self._overhead = record, record_many, overhead
+        self._ended: list[EndedStep] = []
+        self._plain: list[PlainStep] = []
+        self._write_at_ns = 0
+        self.knows_wait = False
+        """Whether the wait for data is known in every step."""
+        self.after_writing: Callable[[], None] = lambda: None
+
+    def add_plain(self, ended_ns: int, number: int, took_ns: int, waited_ns: int) -> None:
+        """Takes a step of which only the whole is known: this is most of what an ordinary step costs."""
+        self._plain.append((ended_ns, number, took_ns * 1e-9, waited_ns * 1e-9))
+        if ended_ns >= self._write_at_ns:
+            self.write(ended_ns)
+
+    def add(self, step: EndedStep) -> None:
+        """Takes a step, and writes down all of them when it is time to."""
+        if self._plain:
+            self._write_plain()  # in order
+        self._ended.append(step)
+        if step.cut.ended >= self._write_at_ns:
+            self.write(step.cut.ended)
+
+    def write(self, now_ns: int) -> None:
+        """Writes down what it holds, and now and then what recording has cost."""
+        began_ns = monotonic_ns()
+        last = self._plain[-1][1] if self._plain else self._ended[-1].number if self._ended else None
+        self._write_ended()
+        self._write_plain()
+        ratio = None if last is None else self._overhead.report(began_ns)
+        if ratio is not None:
+            self._record({OVERHEAD_RATIO: ratio}, last, now_ns)
+        self._write_at_ns = now_ns + TOGETHER_NS
+        self._overhead.spend(monotonic_ns() - began_ns)
+        self.after_writing()
+
+    def forget(self) -> None:
+        """Drops what it holds: a process that this one was forked from writes it down."""
+        self._ended, self._plain = [], []
+
+    def _write_ended(self) -> None:
+        ended, self._ended = self._ended, []
+        for step in ended:
+            self._record(step.row(knows_wait=self.knows_wait), step.number, step.cut.ended)
+
+    def _write_plain(self) -> None:
+        self._write_ended()
+        plain, self._plain = self._plain, []
+        if not plain:
+            return
+        if self.knows_wait:
+            self._record_many(_WITH_WAIT, plain)
+        else:
+            self._record_many(_WHOLE, [step[:3] for step in plain])
