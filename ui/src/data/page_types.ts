@@ -141,6 +141,8 @@ export interface StepWindow {
   count: number;
   ranks: number[];
   sampled_ratio: number | null;
+  /** The share of the training's time that recording took, in the whole run. */
+  overhead_ratio: number | null;
 }
 
 export interface Heatmap {
