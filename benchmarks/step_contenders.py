@@ -3,11 +3,28 @@
 import importlib
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
+
+import torch  # noqa: TID253 - what is watched
 
 import stepscope
 
 Log = Callable[[Any], None]
+
+
+class Took(NamedTuple):
+    """Seconds of the clock on the wall, and of the training thread on a processor."""
+
+    wall_s: float
+    thread_s: float
+
+    @classmethod
+    def now(cls) -> "Took":
+        """What both clocks show."""
+        return cls(time.perf_counter(), time.thread_time())
+
+    def __sub__(self, began: "Took") -> "Took":
+        return Took(self.wall_s - began.wall_s, self.thread_s - began.thread_s)
 
 
 class Contender:
@@ -31,23 +48,23 @@ class Contender:
         """The data as the loop gets it."""
         return data
 
-    def train(self, model: Any, optimizer: Any, data: list[Any], device: str) -> list[float]:
-        """Runs the block and returns the seconds each step took."""
-        took: list[float] = []
+    def train(self, model: Any, optimizer: Any, data: list[Any], device: str, forwards: int) -> Took:
+        """Runs the block, in which a step calls the model so many times."""
         log = self.log
-        at = time.perf_counter()
+        began = Took.now()
         for batch in self.batches(data):
             x = batch.to(device, non_blocking=True)
-            loss = model(x).square().mean()
             optimizer.zero_grad()
+            loss = model(x).square().mean()
+            for _ in range(forwards - 1):
+                loss = loss + model(x).square().mean()
             loss.backward()
             optimizer.step()
             if log is not None:
                 log(loss.detach())
-            now = time.perf_counter()
-            took.append(now - at)
-            at = now
-        return took
+        if device == "cuda":
+            torch.cuda.synchronize()
+        return Took.now() - began
 
     def end(self) -> None:
         """The block is over: the model is as it was."""
@@ -93,6 +110,16 @@ class Stepscope(Contender):
         self._monitor.log_training_step(loss=loss, learning_rate=1e-3)
 
 
+class Watched(Stepscope):
+    """What `watch` and `batches` add by themselves; nothing is logged by the loop."""
+
+    name = "watch"
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(folder)
+        self.log = None
+
+
 class Logging(Stepscope):
     """Only the loss of every step and the time of batches, without `watch`."""
 
@@ -136,6 +163,7 @@ def _peer(place: str, package: str) -> Callable[[str], Contender]:
 CONTENDERS: dict[str, Callable[[str], Contender]] = {
     "nothing": Plain,
     "stepscope": Stepscope,
+    "watch": Watched,
     "log": Logging,
     "nograd": WithoutGradients,
     "wandb_watch": _peer("wandb_watch:WandbWatch", "wandb"),
