@@ -112,7 +112,10 @@ def _put_back(kind: Any) -> None:
 
 def _seen_call(kind: type, own: Any, is_compiling: Callable[[], bool]) -> Any:
     # What is inherited is looked up at every call: tracers replace it for a while.
-    original = own or (lambda self, *arguments, **options: super(kind, self).__call__(*arguments, **options))
+    def inherited(self: Any, *arguments: Any, **options: Any) -> Any:
+        return super(kind, self).__call__(*arguments, **options)  # type: ignore[arg-type]  # it is a class
+
+    original = own or inherited
 
     @functools.wraps(own or kind.__call__)
     def __call__(self: Any, *arguments: Any, **options: Any) -> Any:  # noqa: N807 - it stands for that method
