@@ -39,8 +39,7 @@ def test_show_as_json_is_one_object(capsys):
     assert shown["origins"]["run"] == "a.yaml:1"
 
 
-def test_validate_says_that_a_file_is_fine(capsys, monkeypatch):
-    monkeypatch.setenv("STEPSCOPE_QUUX", "the environment is not part of the file")
+def test_validate_says_that_a_file_is_fine(capsys):
     Path("a.yaml").write_text("run: r\n")
     assert main(["config", "validate", "a.yaml"]) == 0
     assert capsys.readouterr().out == "a.yaml: fine\n"
@@ -52,6 +51,42 @@ def test_validate_names_every_mistake_and_fails(capsys):
     captured = capsys.readouterr()
     assert captured.out == ""
     assert [line.split(" ")[0] for line in captured.err.splitlines()] == ["a.yaml:1:", "a.yaml:2:"]
+
+
+def test_validate_reports_what_is_wrong_in_the_environment_too(capsys, monkeypatch):
+    monkeypatch.setenv("STEPSCOPE_AGNET__MODE", "thread")
+    Path("a.yaml").write_text("run: r\n")
+    assert main(["config", "validate", "a.yaml"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == (
+        "environment STEPSCOPE_AGNET__MODE: there is no such setting; did you mean STEPSCOPE_AGENT__MODE?\n"
+    )
+
+
+def test_show_goes_on_without_a_wrong_variable_and_names_it_in_one_line(start):
+    process = start(
+        """
+        import sys
+        from stepscope.cli.main import main
+        sys.exit(main(["config", "show", "--json"]))
+        """,
+        environment={"STEPSCOPE_QUUX": "1"},
+    )
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert json.loads(out)["settings"]["agent"]["mode"] == "process"
+    assert err == (
+        'stepscope ignores the environment variable STEPSCOPE_QUUX="1": there is no such setting.\n'
+    )
+
+
+def test_show_says_that_everything_is_switched_off_and_by_what(capsys, monkeypatch):
+    monkeypatch.setenv("STEPSCOPE_DISABLED", "1")
+    Path("a.yaml").write_text("recorder: {enabled: true}\n")
+    assert main(["config", "show", "--origin", "a.yaml"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["recorder.enabled:", "false", "#", "environment", "STEPSCOPE_DISABLED"] in lines
 
 
 def test_init_writes_a_sample_that_loads_as_the_defaults():

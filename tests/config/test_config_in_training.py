@@ -10,7 +10,6 @@ from stepscope.config.find import defaults, needs_loading, settings_for
 from stepscope.config.load import load
 from stepscope.config.plain import from_dict, to_dict
 from stepscope.config.sections import Settings
-from stepscope.errors import ConfigError
 
 SCRIPT = """
 import sys
@@ -76,8 +75,3 @@ def test_the_short_way_and_the_long_way_agree(tmp_path):
     environment = {"STEPSCOPE_DIR": "d", "STEPSCOPE_PROJECT": "p", "STEPSCOPE_RUN": ""}
     loaded = load(environment=environment, directory=tmp_path).settings
     assert defaults(environment) == loaded == Settings(directory="d", project="p")
-
-
-def test_a_misspelt_variable_is_not_passed_over(tmp_path):
-    with pytest.raises(ConfigError, match="STEPSCOPE_AGNET__MODE"):
-        settings_for(None, {"STEPSCOPE_AGNET__MODE": "thread"}, tmp_path)

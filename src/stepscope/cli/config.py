@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show.add_argument("--json", action="store_true", help="print one JSON object")
     show.set_defaults(act=_show)
 
-    validate = actions.add_parser("validate", help="Check a file and name all that is wrong.")
+    validate = actions.add_parser("validate", help="Name all that is wrong in a file and the environment.")
     validate.add_argument("file", metavar="FILE", help="YAML file to check")
     validate.set_defaults(act=_validate)
 
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    loaded = load(options.file)
+    loaded = load(options.file, strict=None)
     settings = redacted(to_dict(loaded.settings))
     if options.json:
         shown = {"settings": settings}
@@ -71,7 +71,7 @@ def _origin(loaded: Loaded, name: str) -> str:
 
 def _validate(options: argparse.Namespace) -> int:
     try:
-        load(options.file, environment={})
+        load(options.file)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return FAILED

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from stepscope.cli.main import FINE
 from stepscope.cli.text import emit, number, say
-from stepscope.config.find import settings_for
+from stepscope.config.find import settings_for, why_disabled
 from stepscope.reading import open_store
 from stepscope.recorder.monitor import TrainingMonitor
 from stepscope.recorder.whoami import identify
@@ -65,6 +65,9 @@ def run(options: argparse.Namespace) -> int:
             _work(monitor, options)
     except KeyboardInterrupt:
         code = INTERRUPTED
+    if not monitor.settings.recorder.enabled:
+        say(f"Nothing was recorded: {why_disabled()}.")
+        return code
     store = open_store(monitor.directory)
     emit(_summary(store.run(monitor.run_id), segment))
     emit(_next_commands(name, options.store))

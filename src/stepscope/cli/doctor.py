@@ -11,7 +11,7 @@ from stepscope.cli import checks, machine_checks, package_checks
 from stepscope.cli.find import add_store_argument
 from stepscope.cli.main import FAILED, FINE
 from stepscope.cli.text import emit, paint, safe, screen_width, to_json
-from stepscope.config.find import settings_for
+from stepscope.config.find import settings_for, why_disabled
 from stepscope.config.sections import Settings
 from stepscope.errors import ConfigError
 
@@ -40,13 +40,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _checks(store: str | None) -> Iterator[Check]:
     yield checks.check_python()
-    try:
-        settings = settings_for()
-    except ConfigError as error:
-        settings = Settings()
-        yield checks.Check("settings", "problem", str(error), "See: stepscope config show")
-    else:
-        yield checks.Check("settings", "ok", "no mistakes")
+    settings, check = _settings()
+    yield check
     folder = Path(store or settings.directory or ".stepscope").absolute()
     yield checks.check_folder(folder)
     yield checks.check_file_system(folder)
@@ -58,6 +53,23 @@ def _checks(store: str | None) -> Iterator[Check]:
     yield from machine_checks.check_samplers(settings)
     yield package_checks.check_torch()
     yield package_checks.check_extras()
+
+
+def _settings() -> tuple[Settings, Check]:
+    """The settings that hold; a training ignores a mistake in the environment, any other one stops it."""
+    try:
+        settings = settings_for(strict=True)
+    except ConfigError as error:
+        mistakes = str(error)
+    else:
+        if not settings.recorder.enabled:
+            found = f"no mistakes, but nothing is recorded: {why_disabled()}"
+            return settings, checks.Check("settings", "note", found)
+        return settings, checks.Check("settings", "ok", "no mistakes")
+    try:
+        return settings_for(), checks.Check("settings", "note", mistakes, "Training ignores these variables.")
+    except ConfigError:
+        return Settings(), checks.Check("settings", "problem", mistakes, "See: stepscope config show")
 
 
 def _lines(done: Sequence[Check]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from stepscope.cli.main import ALERTED, FINE, MISUSED
 from stepscope.cli.text import safe, say
-from stepscope.config.find import settings_for
+from stepscope.config.find import settings_for, why_disabled
 from stepscope.launcher.command import CannotStart
 from stepscope.launcher.observe import Observed
 from stepscope.reading import open_store
@@ -70,7 +70,7 @@ def _judged(observed: Observed, folder: Path, limit: Severity) -> int:
 
 def _can_record(observed: Observed, folder: Path, *, enabled: bool) -> bool:
     """Says where the run is kept, or why it is not; the command runs in any case."""
-    trouble = observed.trouble() if enabled else "recorder.enabled is false"
+    trouble = observed.trouble() if enabled else why_disabled()
     if trouble is not None:
         say(f"Nothing is recorded: {trouble}. The command runs all the same.")
         return False

@@ -15,7 +15,7 @@ from stepscope.cli.find import add_store_argument
 from stepscope.cli.main import FINE
 from stepscope.cli.table import Column, shorten, table
 from stepscope.cli.text import emit, safe, say, screen_width
-from stepscope.config.find import settings_for
+from stepscope.config.find import settings_for, why_disabled
 from stepscope.launcher.machine import MachineWatch
 from stepscope.schema.sample import DeviceFacts, Notice
 from stepscope.views.machine import GpuNow, HostNow, MachineNow
@@ -75,9 +75,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _can_record(watch: MachineWatch, folder: Path, *, enabled: bool) -> bool:
+    if not enabled:
+        say(f"Nothing is recorded: {why_disabled()}. It is shown all the same.")
+        return False
     try:
-        if not enabled:
-            raise PermissionError(0, "recorder.enabled is false")
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass

@@ -11,6 +11,9 @@ from stepscope.config.shape import Key, dotted
 
 MAX_DEPTH = 32
 
+ENVIRONMENT = "environment"
+"""The first word of where an entry stands that was given by an environment variable; its name follows."""
+
 OriginOf: TypeAlias = Callable[[Key], str]
 """Tells where a written key stands: `train.yaml:7`, `argument`, ..."""
 
@@ -21,6 +24,14 @@ class Problem:
 
     origin: str
     text: str
+    is_hyperparameter: bool = False
+    """Whether it looks like a hyper-parameter of the model in the place of a setting."""
+
+    @property
+    def variable(self) -> str | None:
+        """The environment variable it is about; None for what stands elsewhere."""
+        kind, _, name = self.origin.partition(" ")
+        return name if kind == ENVIRONMENT else None
 
     def __str__(self) -> str:
         return f"{self.origin}: {self.text}"

@@ -5,13 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stepscope.config import document
-from stepscope.config.entry import MAX_DEPTH, Entry, Problem, flatten, plain
-from stepscope.config.find import PREFIX, RESERVED, SHORT_NAMES
-from stepscope.config.secret import is_secret
+from stepscope.config.entry import ENVIRONMENT, MAX_DEPTH, Entry, Problem, flatten, plain
+from stepscope.config.find import (
+    DISABLED_VARIABLE,
+    FILE_VARIABLE,
+    PREFIX,
+    RESERVED,
+    SHORT_NAMES,
+    is_disabled,
+    is_switch_malformed,
+)
+from stepscope.config.secret import CHANNELS, HIDDEN, is_secret, redacted
 from stepscope.config.sections import Sampler
 from stepscope.config.shape import Key, hint_at, is_text, leaves, names_in
-from stepscope.config.wording import nearest
+from stepscope.config.wording import MAX_SHOWN, nearest, yaml_text
 from stepscope.errors import ConfigError
+from stepscope.schema.redact import redact_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -31,12 +40,30 @@ def entries_of(environment: Mapping[str, str], problems: list[Problem]) -> Itera
     for name, text in sorted(environment.items()):
         if not name.startswith(PREFIX) or name in RESERVED or not text:
             continue
-        origin = f"environment {name}"
+        origin = f"{ENVIRONMENT} {name}"
         key = _key_of(name)
         if key is None:
             problems.append(Problem(origin, _no_such_variable(name)))
             continue
         yield from _entries_at(key, text, origin, problems)
+
+
+def switched_off(environment: Mapping[str, str], problems: list[Problem]) -> Iterator[Entry]:
+    """Yields the setting that switches everything off, where STEPSCOPE_DISABLED says so."""
+    origin = f"{ENVIRONMENT} {DISABLED_VARIABLE}"
+    if is_disabled(environment):
+        key = ("recorder", "enabled")
+        yield Entry(key, False, key, lambda _key: origin)  # noqa: FBT003 - the value of a setting
+    elif is_switch_malformed(environment):
+        text = "it must be 1, true, yes or on to switch stepscope off, else 0, false, no, off or empty."
+        problems.append(Problem(origin, text))
+
+
+def assignment(name: str, text: str) -> str:
+    """Writes a variable with its value as a message may show it: short, on one line, without secrets."""
+    # What a misspelt variable holds may be the address of a webhook, whose path is its password.
+    safe = HIDDEN if is_secret(name) else yaml_text(redact_text(redacted(text, CHANNELS)))
+    return f"{name}={safe if len(safe) <= MAX_SHOWN else f'{safe[: MAX_SHOWN - 3]}...'}"
 
 
 def _key_of(name: str) -> Key | None:
@@ -54,7 +81,12 @@ def _is_sampler_option(key: Key) -> bool:
 
 
 def _no_such_variable(name: str) -> str:
-    meant = LONG_NAMES.get(name) or nearest(name, map(variable_of, leaves()))
+    meant = LONG_NAMES.get(name)
+    if meant is None:
+        # Without the prefix, which all of them have: with it, any two short names look alike.
+        names = [*map(variable_of, leaves()), FILE_VARIABLE, DISABLED_VARIABLE]
+        close = nearest(name.removeprefix(PREFIX), [known.removeprefix(PREFIX) for known in names])
+        meant = None if close is None else PREFIX + close
     return "there is no such setting" + (f"; did you mean {meant}?" if meant else ".")
 
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from stepscope.config.sections import Settings
+from stepscope.config.sections import Recorder, Settings
 
 Source: TypeAlias = Mapping[str, Any] | str | os.PathLike[str] | None
 """Settings as a mapping, the path of a YAML file, or None."""
@@ -23,21 +24,49 @@ SHORT_NAMES = {
     "STEPSCOPE_PROJECT": "project",
     "STEPSCOPE_RUN": "run",
 }
-RESERVED = frozenset({FILE_VARIABLE, "STEPSCOPE_SEGMENT"})
+DISABLED_VARIABLE = "STEPSCOPE_DISABLED"
+RESERVED = frozenset({FILE_VARIABLE, DISABLED_VARIABLE, "STEPSCOPE_SEGMENT"})
 """Variables that are not settings."""
+
+ON, OFF = frozenset({"1", "true", "yes", "on"}), frozenset({"", "0", "false", "no", "off"})
 
 
 def settings_for(
     source: Source = None,
     environment: Mapping[str, str] = os.environ,
     directory: Path | None = None,
+    *,
+    strict: bool | None = None,
 ) -> Settings:
-    """Returns the settings that hold here; raises ConfigError when one of them is wrong."""
+    """Returns the settings that hold here; raises ConfigError when one of them is wrong.
+
+    Unless `strict`, a wrong environment variable is logged once and ignored; None is what recorder.strict
+    says.
+    """
     if not needs_loading(source, environment, directory):
         return defaults(environment)
     from stepscope.config.load import load  # lazy: it brings pydantic into the process
 
-    return load(source, environment=environment, directory=directory).settings
+    return load(source, environment=environment, directory=directory, strict=strict).settings
+
+
+def is_disabled(environment: Mapping[str, str] = os.environ) -> bool:
+    """Says whether STEPSCOPE_DISABLED switches everything off."""
+    return _switch(environment) in ON
+
+
+def why_disabled(environment: Mapping[str, str] = os.environ) -> str:
+    """Says by what recording is switched off, where it is."""
+    return f"{DISABLED_VARIABLE} is set" if is_disabled(environment) else "recorder.enabled is false"
+
+
+def is_switch_malformed(environment: Mapping[str, str]) -> bool:
+    """Says whether STEPSCOPE_DISABLED has a value that means neither on nor off."""
+    return _switch(environment) not in ON | OFF
+
+
+def _switch(environment: Mapping[str, str]) -> str:
+    return environment.get(DISABLED_VARIABLE, "").strip().lower()
 
 
 def needs_loading(
@@ -45,17 +74,20 @@ def needs_loading(
     environment: Mapping[str, str] = os.environ,
     directory: Path | None = None,
 ) -> bool:
-    """Says whether anything but defaults and the three short variables is to be considered."""
+    """Says whether anything but defaults, the three short variables and the switch is to be considered."""
     if source is not None or settings_file(source, environment, directory) is not None:
+        return True
+    if is_switch_malformed(environment):
         return True
     plain = SHORT_NAMES.keys() | RESERVED
     return any(name.startswith(PREFIX) and name not in plain for name in environment)
 
 
 def defaults(environment: Mapping[str, str] = os.environ) -> Settings:
-    """Returns the defaults with `STEPSCOPE_DIR`, `STEPSCOPE_PROJECT` and `STEPSCOPE_RUN`."""
+    """Returns the defaults with `STEPSCOPE_DIR`, `STEPSCOPE_PROJECT`, `STEPSCOPE_RUN` and the switch."""
     given = {key: environment.get(name) for name, key in SHORT_NAMES.items()}
-    return Settings(**{key: value for key, value in given.items() if value})  # type: ignore[arg-type]  # three texts
+    settings = Settings(**{key: value for key, value in given.items() if value})  # type: ignore[arg-type]  # three texts
+    return replace(settings, recorder=Recorder(enabled=False)) if is_disabled(environment) else settings
 
 
 def settings_file(source: Source, environment: Mapping[str, str], directory: Path | None) -> str | None:

@@ -1,11 +1,15 @@
 """Lays the sources of settings over each other and checks the result.
 
-The order is defaults, YAML file, environment, dictionary, arguments: the later wins.
+The order is defaults, YAML file, environment, dictionary, arguments: the later wins. A mistake in a file, a
+dictionary or an argument is an error. One in the environment, which a cluster may set for everybody, is
+logged once in a process, and the variable is ignored.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -17,6 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 from stepscope.config import document, older
 from stepscope.config import environment as variables
 from stepscope.config.entry import (
+    ENVIRONMENT,
     Entry,
     OriginOf,
     Problem,
@@ -28,17 +33,26 @@ from stepscope.config.entry import (
     plain,
     values_of,
 )
-from stepscope.config.find import Source, settings_file
+from stepscope.config.find import FILE_VARIABLE, Source, settings_file
 from stepscope.config.plain import to_dict
 from stepscope.config.sections import Sampler, Settings
 from stepscope.config.shape import Key, dotted, hint_at, is_section, names_in
-from stepscope.config.wording import allowed, nearest, no_such_setting, shown
+from stepscope.config.wording import allowed, meant_setting, nearest, no_such_setting, shown
 from stepscope.errors import ConfigError
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 UNKNOWN_KEY = "unexpected_keyword_argument"
+DICTIONARY = "dictionary"
+
+HYPERPARAMETERS = (
+    "Hyper-parameters are not settings; give them as TrainingMonitor(..., params={...}) "
+    "or monitor.log_params({...})."
+)
+
+_logged: set[str] = set()
+"""What was logged of the environment by this process."""
 
 
 @dataclass(frozen=True)
@@ -56,22 +70,57 @@ def load(
     environment: Mapping[str, str] = os.environ,
     arguments: Mapping[str, Any] | None = None,
     directory: Path | None = None,
+    strict: bool | None = True,
 ) -> Loaded:
     """Returns the settings that hold; raises ConfigError with one line per problem.
 
-    An argument that is None counts as not given.
+    An argument that is None counts as not given. Unless `strict`, problems of the environment are logged and
+    the variables ignored; None is what recorder.strict says.
     """
-    problems: list[Problem] = []
+    given = dict(environment)
+    ignored: list[Problem] = []
+    while True:
+        problems: list[Problem] = []
+        tree = _tree(_sources(source, given, arguments, directory, problems), problems)
+        settings = _checked(tree, problems)
+        if settings is not None and not problems:
+            break
+        wrong = {problem.variable for problem in problems}
+        if strict or not wrong <= given.keys():
+            raise ConfigError(_lines([*ignored, *problems]))
+        ignored += problems
+        # What a wrong variable hid may be wrong too: everything is read again without it.
+        given = {name: text for name, text in given.items() if name not in wrong}
+    if ignored and strict is None and settings.recorder.strict:
+        raise ConfigError(_lines(ignored))
+    _log(ignored, environment)
+    return Loaded(settings, _origins(settings, tree))
+
+
+def _tree(sources: Iterator[Iterator[Entry]], problems: list[Problem]) -> Tree:
     tree: Tree = {}
-    for entries in _sources(source, environment, arguments, directory, problems):
+    for entries in sources:
         tidied = [_tidied(entry, problems) for entry in entries]
         tree = laid_over(tree, laid_out(tidied, problems))
     _hand_down_sampler_default(tree)
-    settings = _checked(tree, problems)
-    if settings is None or problems:
-        lines = dict.fromkeys(str(problem) for problem in sorted(problems, key=_place))
-        raise ConfigError("\n".join(lines))
-    return Loaded(settings, _origins(settings, tree))
+    return tree
+
+
+def _lines(problems: list[Problem]) -> str:
+    lines = dict.fromkeys(str(problem) for problem in sorted(problems, key=_place))
+    if any(problem.is_hyperparameter for problem in problems):
+        lines[HYPERPARAMETERS] = None
+    return "\n".join(lines)
+
+
+def _log(ignored: list[Problem], environment: Mapping[str, str]) -> None:
+    for problem in ignored:
+        name = problem.variable or ""
+        given = variables.assignment(name, environment[name])
+        message = f"stepscope ignores the environment variable {given}: {problem.text}"
+        if message not in _logged:
+            _logged.add(message)
+            logging.getLogger("stepscope").warning("%s", message)
 
 
 def _sources(
@@ -83,17 +132,36 @@ def _sources(
 ) -> Iterator[Iterator[Entry]]:
     if source is not None and not isinstance(source, Mapping | str | os.PathLike):
         kind = type(source).__name__
-        raise ConfigError(f"Settings are a mapping or the path of a YAML file, not {kind}.")
+        raise ConfigError(f"Settings are a mapping or the path of a YAML file, not {kind}. {HYPERPARAMETERS}")
     name = settings_file(source, environment, directory)
-    if name is not None:
+    if name is not None and _can_be_read(name, source, environment, directory, problems):
         file = document.read((directory or Path()) / name, name)
         problems.extend(file.problems)
         yield _entries_of(file.data, file.origin_of, problems)
     yield variables.entries_of(environment, problems)
     if isinstance(source, Mapping):
-        yield _entries_of(source, lambda _key: "dictionary", problems)
+        yield _entries_of(source, lambda _key: DICTIONARY, problems)
     given = {key: value for key, value in (arguments or {}).items() if value is not None}
     yield _entries_of(given, lambda _key: "argument", problems)
+    yield variables.switched_off(environment, problems)
+
+
+def _can_be_read(
+    name: str,
+    source: Source,
+    environment: Mapping[str, str],
+    directory: Path | None,
+    problems: list[Problem],
+) -> bool:
+    """Says whether there is a file where the variable says so; a file named otherwise must be there."""
+    if isinstance(source, str | os.PathLike) or not environment.get(FILE_VARIABLE):
+        return True
+    path = (directory or Path()) / name
+    with contextlib.suppress(OSError):
+        if path.is_file() and os.access(path, os.R_OK):
+            return True
+    problems.append(Problem(f"{ENVIRONMENT} {FILE_VARIABLE}", f"{name} is not a file that can be read."))
+    return False
 
 
 def _entries_of(data: Mapping[str, Any], origin_of: OriginOf, problems: list[Problem]) -> Iterator[Entry]:
@@ -145,12 +213,17 @@ def _problem(details: ErrorDetails, tree: Tree) -> Problem:
     entry = entry_at(tree, key)
     written = entry.written_at(key)
     if details["type"] == UNKNOWN_KEY:
-        older_names = older.ROOTS if len(key) == 1 else ()
-        text = no_such_setting(written, names_in(hint_at(key[:-1])), older_names)
-    else:
-        value = shown(details["input"], key)
-        text = f"{dotted(written)} is {value}; it must be {allowed(hint_at(key))}."
+        return _unknown_key(key, written, entry.origin_of(written))
+    value = shown(details["input"], key)
+    text = f"{dotted(written)} is {value}; it must be {allowed(hint_at(key))}."
     return Problem(entry.origin_of(written), text)
+
+
+def _unknown_key(key: Key, written: Key, origin: str) -> Problem:
+    is_top = len(key) == 1
+    names = names_in(hint_at(key[:-1])), older.ROOTS if is_top else ()
+    is_hyperparameter = is_top and origin == DICTIONARY and meant_setting(written, *names) is None
+    return Problem(origin, no_such_setting(written, *names), is_hyperparameter)
 
 
 def _place(problem: Problem) -> tuple[bool, int]:

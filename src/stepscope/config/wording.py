@@ -36,14 +36,17 @@ def yaml_text(value: Any) -> str:
 
 def no_such_setting(key: Key, siblings: list[str], older_names: Iterable[str] = ()) -> str:
     """Says that a key is unknown, and which one was probably meant."""
-    text = f"there is no setting {dotted(key)!r}"
+    meant = meant_setting(key, siblings, older_names)
+    rest = f"there are {', '.join(siblings)}." if meant is None else f"did you mean {meant!r}?"
+    return f"there is no setting {dotted(key)!r}; {rest}"
+
+
+def meant_setting(key: Key, siblings: list[str], older_names: Iterable[str] = ()) -> str | None:
+    """Returns the setting that was probably meant by an unknown key, None when nothing is close."""
     meant = nearest(key[-1], [*siblings, *older_names])
     if meant is not None:
-        return f"{text}; did you mean {dotted((*key[:-1], meant))!r}?"
-    elsewhere = [leaf for leaf in leaves() if leaf[-1] == key[-1]]
-    if elsewhere:
-        return f"{text}; did you mean {dotted(elsewhere[0])!r}?"
-    return f"{text}; there are {', '.join(siblings)}."
+        return dotted((*key[:-1], meant))
+    return next((dotted(leaf) for leaf in leaves() if leaf[-1] == key[-1]), None)
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
