@@ -61,12 +61,15 @@ class JournalWriter:
         Raises what converting a value to float raises.
         """
         segment = self._segment
+        values = (
+            metrics.values()
+        )  # raises for what is not a mapping, before its names are asked for without end
         try:
             pack, head = segment.sets[tuple(metrics)]
         except KeyError:
             self._append_first_row(metrics, step, at_ns)
             return
-        row = pack(head, self._clock() if at_ns is None else at_ns, step, *metrics.values())
+        row = pack(head, self._clock() if at_ns is None else at_ns, step, *values)
         try:
             sequence = segment.next_sequence()
             segment.write(row + _pack_trailer(crc32(row, sequence), sequence))

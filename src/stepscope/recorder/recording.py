@@ -16,6 +16,7 @@ from stepscope.agent.start import ensure_agent, wait_until_read
 from stepscope.agent.wake import wake
 from stepscope.config.sections import Alerts
 from stepscope.errors import JournalError, TooManyKeys
+from stepscope.guard import shown
 from stepscope.journal import layout
 from stepscope.journal.folder import JournalName, journals_of
 from stepscope.journal.supply import SegmentSupply
@@ -211,21 +212,30 @@ class Recording:
     def append_with_care(self, metrics: Any, step: int) -> None:
         """Records numbers, arrays and texts each in their way, and says what cannot be kept."""
         if not isinstance(metrics, Mapping):
-            kind = type(metrics).__name__
             self._guard.complain(
-                "metrics", f"log() was given a {kind}; it takes a mapping of names to numbers."
+                "metrics", f"log() was given {shown(metrics)}; it takes a mapping of names to numbers."
             )
             return
         found = values.sort(metrics)
         self._append_split(found.numbers, step)
         for key, (shape, raw) in found.arrays.items():
             described = {"key": key, "step": step, "dtype": "<f8", "shape": shape}
-            self.writer.append_array(described, raw)
+            try:
+                self.writer.append_array(described, raw)
+            except JournalError as error:
+                self._guard.complain("too long", str(error), error)
         for key, text in found.texts.items():
             self.note({"kind": "text", "step": step, "key": key, "value": text})
             self._guard.complain(
                 f"text {key}",
                 f"{key!r} is {text[:60]!r}, not a number; it is kept as a text event, not as a series.",
+            )
+        if found.failure is not None:
+            self._guard.complain(
+                "mapping",
+                f"log() was given {shown(metrics)}, which raised {shown(found.failure)}; "
+                "what it gave before that was recorded.",
+                found.failure,
             )
 
     def _append_split(self, numbers: dict[str, float], step: int) -> None:
