@@ -6,8 +6,9 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from stepscope.errors import ConfigError
-from stepscope.recorder.values import as_number
+from stepscope.errors import ConfigError, RecorderError
+from stepscope.guard import shown
+from stepscope.recorder.values import as_number, is_on_device
 from stepscope.schema.alert import SEVERITIES
 
 if TYPE_CHECKING:
@@ -29,6 +30,16 @@ def check_alerts(settings: Alerts) -> None:
     from stepscope.alerts.defaults import check_rules  # lazy: most settings have none
 
     check_rules(settings)
+
+
+_LENGTHS = {"cooldown": "cooldown_seconds", "for": "for_seconds"}
+
+
+def _seconds(name: str, value: Any) -> float:
+    number = as_number(value)
+    if number is None or not 0 <= number < float("inf"):
+        raise ConfigError(f"{name} is {shown(value)}; it must be a number of seconds.")
+    return number
 
 
 class LatestMetrics:
@@ -88,25 +99,30 @@ class AlertSystem:
             alerts.add_alert_rule("high_loss", lambda metrics: metrics.loss > 2, message="Loss is {loss:.2f}")
             alerts.add_alert_rule("slow", "p50(step_seconds, 2m) > 1.5 * baseline", severity="critical")
 
-        Wrong arguments raise ConfigError. A function that fails is passed over, and that is said once.
+        A rule with wrong arguments is not added, and that is said. A function that fails is passed over, and
+        that is said once.
         """
+        given = {"severity": severity, "message": message, "cooldown": cooldown_seconds}
+        try:
+            self._add(name, condition, {**given, "for": for_seconds, "advice": advice})
+        except RecorderError:
+            raise
+        except Exception as error:  # noqa: BLE001 - anything may be handed over, training goes on
+            said = str(error).partition("\n")[0] if isinstance(error, ConfigError) else shown(error)
+            topic = f"rule {shown(name)}"
+            self._guard.complain(topic, f"The alert {topic} was not added: {said}", error)
+
+    def _add(self, name: str, condition: Condition | str, given: dict[str, Any]) -> None:
+        severity = given["severity"]
         if severity not in SEVERITIES:
-            raise ConfigError(
-                f"severity of the rule {name!r} is {severity!r}; it must be one of {', '.join(SEVERITIES)}."
-            )
-        said = {
-            "name": name,
-            "severity": severity,
-            "message": message,
-            "cooldown": float(cooldown_seconds),
-            "for": float(for_seconds),
-            "advice": advice,
-        }
+            raise ConfigError(f"severity is {shown(severity)}; it must be one of {', '.join(SEVERITIES)}.")
+        seconds = {key: _seconds(label, given[key]) for key, label in _LENGTHS.items()}
+        said = {"name": name, **given, **seconds}
         if isinstance(condition, str):
             said["when"] = condition
         elif not callable(condition):
             raise ConfigError(
-                f"condition of the rule {name!r} is {condition!r}; it must be a function of the latest "
+                f"condition is {shown(condition)}; it must be a function of the latest "
                 'metrics, as in lambda metrics: metrics.loss > 2, or an expression, as in "loss > 2".'
             )
         from stepscope.alerts.rule import rule_said  # lazy: most trainings have no rule of their own
@@ -139,7 +155,7 @@ class AlertSystem:
             while self._rows:
                 metrics, step = self._rows.popleft()
                 for key, value in metrics.items():
-                    number = as_number(value) if getattr(value, "is_cuda", False) is not True else None
+                    number = None if is_on_device(value) else as_number(value)
                     if number is not None:
                         self._latest[str(key)] = number
                 for name, condition in self._conditions.items():
@@ -151,8 +167,8 @@ class AlertSystem:
         except (AttributeError, KeyError):
             return  # a metric that was not logged yet
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything
-            said = f"The condition of the rule {name!r} failed: {error!r}"
-            self._guard.complain(f"rule {name}", said, error)
+            said = f"The condition of the rule {name!r} failed: {shown(error)}"
+            self._guard.warn_once(f"rule {name}", said)
             return
         if holds != self._holds.get(name, False):
             self._holds[name] = holds

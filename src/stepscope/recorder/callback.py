@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stepscope.config.find import is_disabled
+from stepscope.errors import ConfigError
 from stepscope.exporters.metrics_files import MIB, RotatedLines, training_line
+from stepscope.guard import shown
+from stepscope.recorder.gpu_monitor import GPUMonitor
 from stepscope.recorder.monitor import TrainingMonitor
-from stepscope.recorder.values import as_number
-
-if TYPE_CHECKING:
-    from stepscope.recorder.gpu_monitor import GPUMonitor
+from stepscope.recorder.values import as_number, as_step
 
 WRITE_EVERY_S = 1.0
 """Lines wait so long before they are written, so that not every step waits for a file."""
@@ -39,9 +40,13 @@ class TrainingMonitorCallback:
         *,
         recorded: bool = True,
     ) -> None:
+        if not isinstance(gpu_monitor, GPUMonitor | None):
+            raise ConfigError(f"argument: gpu_monitor is {shown(gpu_monitor)}; it must be a GPUMonitor.")
+        if not isinstance(monitor, TrainingMonitor | None):
+            raise ConfigError(f"argument: monitor is {shown(monitor)}; it must be a TrainingMonitor.")
         self.gpu_monitor = gpu_monitor
         self.monitor = monitor or (TrainingMonitor() if recorded else None)
-        log_dir = None if gpu_monitor is None else gpu_monitor.log_dir
+        log_dir = None if gpu_monitor is None or is_disabled() else gpu_monitor.log_dir
         self._lines = None if log_dir is None else RotatedLines(log_dir, "training_metrics")
         self._waiting: list[dict[str, object]] = []
         self._written_at = time.monotonic()
@@ -93,9 +98,11 @@ class TrainingMonitorCallback:
             summary["gpu"] = self.gpu_monitor.get_summary()
         return summary
 
-    def _note(self, metrics: dict[str, Any], step: int) -> None:
+    def _note(self, metrics: dict[str, Any], step: Any) -> None:
         numbers = {name: as_number(value) for name, value in metrics.items()}
-        self._waiting.append(training_line(time.time_ns(), step, {**numbers, **self._memory}))
+        whole = as_step(step)
+        if whole is not None:  # of any other the run's own monitor has warned
+            self._waiting.append(training_line(time.time_ns(), whole, {**numbers, **self._memory}))
         if time.monotonic() - self._written_at >= WRITE_EVERY_S:
             self._memory = _torch_memory()
             self._write()
@@ -113,9 +120,12 @@ class TrainingMonitorCallback:
 def _torch_memory() -> dict[str, float]:
     """What PyTorch holds on the GPU, where a training has begun to use one; it is never imported here."""
     torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_initialized():
+    try:
+        if torch is None or not torch.cuda.is_initialized():
+            return {}
+        return {
+            "memory_allocated_mb": torch.cuda.memory_allocated() / MIB,
+            "memory_reserved_mb": torch.cuda.memory_reserved() / MIB,
+        }
+    except Exception:  # noqa: BLE001 - a GPU that has failed tells so in its own way, and to the training
         return {}
-    return {
-        "memory_allocated_mb": torch.cuda.memory_allocated() / MIB,
-        "memory_reserved_mb": torch.cuda.memory_reserved() / MIB,
-    }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stepscope.recorder.last_words import outcome
+from stepscope.errors import ConfigError
+from stepscope.guard import shown
 from stepscope.recorder.monitor import TrainingMonitor
 
 if TYPE_CHECKING:
@@ -37,6 +38,10 @@ class RealTimeMetricsCollector:
     ) -> None:
         config: dict[str, Any] = {}
         if buffer_size is not None:
+            if not isinstance(buffer_size, int) or isinstance(buffer_size, bool):
+                raise ConfigError(
+                    f"argument: buffer_size is {shown(buffer_size)}; it must be a whole number."
+                )
             config["recorder"] = {"segment_bytes": max(buffer_size * BYTES_PER_ROW, LEAST_BYTES)}
         if flush_interval is not None:
             config["flush_interval"] = flush_interval
@@ -66,4 +71,4 @@ class RealTimeMetricsCollector:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.monitor.stop_monitoring(*outcome(error))
+        self.monitor.__exit__(kind, error, trace)

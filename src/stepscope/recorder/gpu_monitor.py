@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepscope.agent.sampling import Poller
+from stepscope.config.find import DISABLED_VARIABLE, is_disabled
 from stepscope.devices.find_gpus import find_gpus
 from stepscope.devices.visible import visible_gpus
 from stepscope.errors import RecorderError
 from stepscope.exporters.metrics_files import GPU_FIELDS, RotatedLines, gpu_line
+from stepscope.guard import shown
+from stepscope.recorder.values import as_number
 from stepscope.samplers.gpu import GpuSampler
 from stepscope.schema.sample import Notice, Sample
 
@@ -69,10 +72,16 @@ class GPUMonitor:
         _find: Callable[..., GpusFound] = find_gpus,
         _environment: Mapping[str, str] = os.environ,
     ) -> None:
-        if not FASTEST_S <= sample_interval <= SLOWEST_S:
+        _check_count("gpu_index", gpu_index)
+        _check_count("history_size", history_size)
+        seconds = as_number(sample_interval)
+        if seconds is None or not FASTEST_S <= seconds <= SLOWEST_S:
+            given = shown(sample_interval)
             raise RecorderError(
-                f"sample_interval is {sample_interval}; it must be a number of seconds from 0.1 to 600."
+                f"sample_interval is {given}; it must be a number of seconds from 0.1 to 600."
             )
+        if not isinstance(log_dir, str | os.PathLike | None):
+            raise RecorderError(f"log_dir is {shown(log_dir)}; it must be the path of a folder.")
         self.gpu_index, self.sample_interval = gpu_index, sample_interval
         self.log_dir = None if log_dir is None else Path(log_dir)
         self.reason: str | None = None
@@ -84,12 +93,19 @@ class GPUMonitor:
         self._poller: Poller | None = None
 
     def start(self) -> None:
-        """Begins to sample; nothing when it does already."""
-        if self._poller is None:
+        """Begins to sample; nothing when it does already, or is switched off by STEPSCOPE_DISABLED."""
+        if is_disabled(self._environment):
+            self.reason = f"{DISABLED_VARIABLE} is set."
+        elif self._poller is None:
             # Counters of the SMs are the agent's: a second reader would take them from it.
             sampler = GpuSampler(performance_counters=False, _find=self._find_and_choose)
-            self._poller = Poller("gpu", sampler, self.sample_interval, self._take)
-            self._poller.direct(self.sample_interval, ())
+            try:
+                poller = Poller("gpu", sampler, self.sample_interval, self._take)
+            except RuntimeError as error:  # no further thread may be started
+                self._say(f"The GPU is not watched: {error}.")
+                return
+            self._poller = poller
+            poller.direct(self.sample_interval, ())
 
     def stop(self) -> None:
         """Ends the sampling; the history stays."""
@@ -175,3 +191,8 @@ class GPUMonitor:
         if text != self.reason:
             self.reason = text
             log.warning("%s", text)
+
+
+def _check_count(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise RecorderError(f"{name} is {shown(value)}; it must be a whole number, 0 or more.")

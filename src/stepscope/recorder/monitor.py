@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+import threading
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from stepscope.config.find import settings_for
-from stepscope.guard import Guard
-from stepscope.recorder.alert_system import check_alerts
+from stepscope.errors import RecorderError
+from stepscope.guard import Guard, shown
 from stepscope.recorder.anonymity import privacy_of
 from stepscope.recorder.last_words import outcome
+from stepscope.recorder.monitor_settings import (
+    ending_arguments,
+    folder_argument,
+    monitor_settings,
+    strict_argument,
+    text_argument,
+)
+from stepscope.recorder.params import PlainParams, params_argument
 from stepscope.recorder.phases import Batches, BatchTimes, Phase
 from stepscope.recorder.recording import Recording, monitors
 from stepscope.recorder.stats import StepStats
@@ -21,6 +28,7 @@ from stepscope.steps.overhead import Overhead
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
     from types import TracebackType
 
     from stepscope.config.find import Source
@@ -31,7 +39,11 @@ if TYPE_CHECKING:
 
 Batch = TypeVar("Batch")
 
-STORE_FOLDER = ".stepscope"
+_RECORDING_CALLS = (
+    "start_monitoring", "stop_monitoring", "log", "log_params", "log_training_step", "log_training_metrics",
+    "record_metrics", "record_now", "record_late", "watch", "event",
+)  # fmt: skip
+"""Calls that return at once, whatever they are given, where recording is switched off."""
 
 
 class TrainingMonitor(StepLog):
@@ -42,9 +54,10 @@ class TrainingMonitor(StepLog):
                 loss = train_step(x, y)
                 monitor.log_training_step(loss=loss)
 
-    `config` is a mapping, the path of a YAML file, or nothing. No method raises into training or waits for
-    anything, but for `stop_monitoring`, which returns when every point can be read; with `strict=True` a
-    value that cannot be kept raises RecorderError.
+    `config` has settings of stepscope: a mapping, the path of a YAML file, or nothing; `params` has the
+    hyper-parameters of the run. Wrong arguments raise ConfigError here. No method raises into training or
+    waits for anything, but for `stop_monitoring`, which returns when every point can be read; with
+    `strict=True` a value that cannot be kept raises RecorderError.
     """
 
     def __init__(
@@ -55,27 +68,34 @@ class TrainingMonitor(StepLog):
         project: str | None = None,
         directory: str | os.PathLike[str] | None = None,
         strict: bool | None = None,
+        params: Any = None,
     ) -> None:
-        self.settings = settings_for(config)
+        self.settings = monitor_settings(config, strict=strict_argument(strict))
         recorder = self.settings.recorder
-        privacy_of(self.settings.privacy)  # raises here, where mistakes in the settings do
-        check_alerts(self.settings.alerts)
-        self._guard = Guard(strict=recorder.strict if strict is None else strict)
-        self._folder = Path(directory or self.settings.directory or STORE_FOLDER).absolute()
-        self.identity = identify(run or self.settings.run, project or self.settings.project)
-        self._begin_anew()
+        self._guard = Guard(strict=recorder.enabled and (recorder.strict if strict is None else strict))
+        self._folder = folder_argument(directory, self.settings)
+        name, of_project = text_argument("run", run), text_argument("project", project)
+        self.identity = identify(name or self.settings.run, of_project or self.settings.project)
+        self._begin_anew(params_argument(params))
 
-    def _begin_anew(self) -> None:
-        """Nothing is recorded yet, in this process."""
+    def _begin_anew(self, params: PlainParams | None = None) -> None:
+        """Nothing is recorded yet, in this process; hyper-parameters wait for the beginning."""
         StepLog.__init__(self)
         self._append = self._append_unstarted
         self._was_stopped = False
         self._logs: StructuredLogs | None = None
         self._alerts: AlertSystem | None = None
-        self._overhead = Overhead(self.settings.recorder.max_overhead)
-        self._batch_times = BatchTimes(self, self._overhead)
+        self.overhead = Overhead(self.settings.recorder.max_overhead)
+        """What watching costs the training, and may cost it."""
+        self._batch_times = BatchTimes(self)
         self._watched: Watched | None = None
         self._windows: list[ProfilerWindow] = []
+        self._params = params
+        self._start_lock = threading.RLock()  # a signal handler may log while its thread starts
+        self._is_starting = False
+        if not self.settings.recorder.enabled:
+            for call in _RECORDING_CALLS:
+                setattr(self, call, _do_nothing)
 
     @property
     def run_id(self) -> str:
@@ -93,9 +113,15 @@ class TrainingMonitor(StepLog):
 
         It lets in whoever has it: print it where only you read.
         """
+        if not self.settings.recorder.enabled:
+            return None
         from stepscope.recorder.page_server import link_to_run  # lazy: few ask
 
-        return link_to_run(self._folder, self.run_id)
+        try:
+            return link_to_run(self._folder, self.run_id)
+        except Exception as error:  # noqa: BLE001 - the file that says so is anybody's to write
+            self._guard.complain("url", f"The address of the page is not known: {shown(error)}", error)
+            return None
 
     @property
     def alert_system(self) -> AlertSystem:
@@ -129,24 +155,47 @@ class TrainingMonitor(StepLog):
 
     def start_monitoring(self) -> None:
         """Begins a segment of the run, as the first log call does by itself; nothing when one is open."""
-        if self._recording is not None or not self.settings.recorder.enabled:
+        if self._recording is not None:
             return
-        self._stats = StepStats()
+        with self._start_lock:
+            if self._recording is not None or self._is_starting:
+                return
+            self._is_starting = True
+            try:
+                self._start()
+            except Exception as error:  # noqa: BLE001 - training goes on whatever the machine is like
+                self._append, self._recording, self._was_stopped = _do_nothing, None, True
+                said = f"Recording could not begin, training goes on without it: {shown(error)}"
+                self._guard.complain("start", said, error)
+            finally:
+                self._is_starting = False
+
+    def _start(self) -> None:
+        if self._was_stopped:
+            self._stats = StepStats()
+        self._stats.begin()
         if self.settings.logging.directory is not None:
-            self.logs.start(self.identity)
-        self._recording = Recording(self.identity, self._folder, self.settings, self._guard)
-        self._append = self._recording.writer.append_row
+            self._guard.attempt("Starting the log files", self.logs.start, self.identity)
+        recording = Recording(self.identity, self._folder, self.settings, self._guard)
+        self._append = recording.writer.append_row
+        self._recording = recording
         if self._alerts is not None:
-            self._alerts.begin_anew()
-        self._recording.on_resolved = self._follow_late_loss
-        self._recording.begin(on_end=self.stop_monitoring, on_failure=self._tell_of_failure)
+            self._guard.attempt("Telling the alert rules", self._alerts.begin_anew)
+        recording.on_resolved = self._follow_late_loss
+        self._guard.attempt(
+            "A part of the start",
+            lambda: recording.begin(on_end=self.stop_monitoring, on_failure=self._tell_of_failure),
+        )
         monitors.add(self)
+        params, self._params = self._params, None
+        if params is not None:
+            self._note_params(recording, params)
 
     def stop_monitoring(self, status: str = "finished", reason: str = "") -> None:
         """Ends the segment; when it returns, every point is in the store."""
         if self._recording is not None:
             self._batch_times.write()
-            self._recording.settle()
+            self._guard.attempt("Waiting for the last numbers", self._recording.settle)
         recording, self._recording = self._recording, None
         self.unwatch()
         if recording is None:
@@ -156,9 +205,9 @@ class TrainingMonitor(StepLog):
         self._append = self._append_unstarted
         self._was_stopped = True
         monitors.discard(self)
-        recording.end(status, reason)
+        self._guard.attempt("Ending the run", recording.end, *ending_arguments(status, reason, self._guard))
         if self._logs is not None:
-            self._logs.stop()
+            self._guard.attempt("Closing the log files", self._logs.stop)
         # A further start is a further segment: nothing recorded so far is added to.
         self.identity = identify(self.identity.name, self.identity.project)
 
@@ -172,9 +221,12 @@ class TrainingMonitor(StepLog):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        status, reason = outcome(error)
+        try:
+            status, reason = outcome(error)
+        except Exception:  # noqa: BLE001 - an exception's own text may raise anything
+            status, reason = "failed", type(error).__name__
         if error is not None and status == "failed":
-            self._tell_of_failure(error)
+            self._guard.attempt("Describing the failure", self._tell_of_failure, error)
         self.stop_monitoring(status, reason)
 
     def _tell_of_failure(self, error: BaseException) -> None:
@@ -191,10 +243,16 @@ class TrainingMonitor(StepLog):
 
     def phase(self, name: str) -> Phase:
         """Times a block as a named part of the step in hand."""
-        return Phase(name, self.record_now)
+        try:
+            return Phase(name, self.record_now)
+        except Exception as error:  # noqa: BLE001 - a name's own text may raise anything
+            self._guard.complain("phase", f"A phase is called {shown(name)}; expected text.", error)
+            return Phase("unnamed", self.record_now)
 
     def batches(self, loader: Iterable[Batch]) -> Batches[Batch]:
         """Wraps a data loader: its batches become the steps, its passes the epochs."""
+        if not self.settings.recorder.enabled:
+            return cast("Batches[Batch]", loader)  # a loop cannot tell, and pays nothing
         self._stride = 0
         anatomy = None if self._watched is None else self._watched.anatomy
         return Batches(loader, self, self._batch_times, anatomy)
@@ -216,28 +274,62 @@ class TrainingMonitor(StepLog):
         three cost more and are asked for by the number of steps between two looks, such as 1000.
         """
         try:
-            from stepscope.recorder.watched import Looks, Watched  # lazy: it needs torch, as a model does
+            from stepscope.recorder.watched import Looks, watch  # lazy: it needs torch, as a model does
 
-            if self._watched is None:
-                self._watched = Watched(self, self._guard, self._overhead)
-            self._watched.add(model, optimizer, Looks(gradients, histograms, activations, attention))
+            looks = Looks(bool(gradients), histograms, activations, attention)
+            self._watched = watch(model, optimizer, looks, self._watched, self, self._guard)
+        except RecorderError:
+            raise
         except Exception as error:  # noqa: BLE001 - a model of any kind may be handed over, training goes on
-            self._guard.complain("watch", f"The model cannot be watched: {error!r}", error)
+            self._guard.complain("watch", f"The model cannot be watched: {shown(error)}", error)
 
     def profile(self, **options: Any) -> ProfilerWindow:
         """A `ProfilerWindow` on chosen epochs and steps, with its options: call its `step` once a step."""
         from stepscope.profiling.window import ProfilerWindow, WindowOptions  # lazy: few profile
 
         usual = {"directory": self._folder / "profiles", "options": WindowOptions(rank=self.identity.rank)}
-        window = ProfilerWindow(**{**usual, **options})
-        self._windows.append(window)
+        try:
+            window = ProfilerWindow(**{**usual, **options})
+            is_resting = not self.settings.recorder.enabled
+        except Exception as error:  # noqa: BLE001 - anything may be handed over, training goes on
+            said = f"profile() was given {shown(options)}; nothing is profiled: {error}"
+            self._guard.complain("profile", said, error)
+            window, is_resting = ProfilerWindow(), True
+        if is_resting:
+            window.close()
+        else:
+            self._windows.append(window)
         return window
 
     def unwatch(self) -> None:
         """Takes all hooks away: model and optimizer are as they were."""
         watched, self._watched = self._watched, None
         if watched is not None:
-            watched.anatomy.close()
+            self._guard.attempt("Taking the hooks away", watched.anatomy.close)
+
+    def log_params(self, params: Any) -> None:
+        """Records hyper-parameters of the run, which are shown, compared and filtered by.
+
+        Takes a mapping, nested or not, a dataclass or an argparse.Namespace; a later call updates an earlier
+        one, name by name. What is no text, number, boolean, None or list is kept as text.
+        """
+        try:
+            plain = PlainParams(params)
+        except Exception as error:  # noqa: BLE001 - anything may be handed over, training goes on
+            self._guard.complain("params", f"{error} Nothing of the call was recorded.", error)
+            return
+        recording = self.open_recording()
+        if recording is not None:
+            self._note_params(recording, plain)
+        else:
+            self._guard.complain("stopped", "A log call after stop_monitoring() is not recorded.")
+
+    def _note_params(self, recording: Recording, params: PlainParams) -> None:
+        step = max(self._step - self._stride, 0)
+        for record in params.records():
+            recording.note({"kind": "params", "step": step, "params": record})
+        for topic, said in params.complaints():
+            self._guard.complain(topic, said)
 
     def event(self, kind: str, **fields: Any) -> None:
         """Marks a moment of the run."""
@@ -255,13 +347,12 @@ class TrainingMonitor(StepLog):
 
     def _append_unstarted(self, metrics: Mapping[Any, Any], step: int, at_ns: int | None = None) -> None:
         """Starts on the first call of a monitor nobody has started; after its end, says so once."""
-        if not self.settings.recorder.enabled:
-            return
         if self._was_stopped:
             self._guard.complain("stopped", "A log call after stop_monitoring() is not recorded.")
             return
         self.start_monitoring()
-        self._append(metrics, step, at_ns)
+        if self._recording is not None:
+            self._append(metrics, step, at_ns)
 
     def continue_in_child(self) -> None:
         """Parts from the parent's journal after a fork; the first log call here opens an own one."""
@@ -299,3 +390,7 @@ class TrainingMonitor(StepLog):
             self._append = self._append_in_child
             if self.settings.logging.directory is not None:
                 self.logs.start()
+
+
+def _do_nothing(*_: Any, **__: Any) -> None:
+    """What a monitor does that is switched off."""

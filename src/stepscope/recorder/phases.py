@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from stepscope.steps.anatomy import Anatomy, StepRecorder
-    from stepscope.steps.overhead import Overhead
 
 Batch_co = TypeVar("Batch_co", covariant=True)
 
@@ -57,10 +56,10 @@ class StepClock(Protocol):
 class BatchTimes:
     """Times of steps that are told by their batches alone, where no model is watched."""
 
-    def __init__(self, recorder: StepRecorder, overhead: Overhead) -> None:
+    def __init__(self, recorder: StepRecorder) -> None:
         self.chain = Chain()
-        self._overhead = overhead
-        self._writer = StepWriter(recorder.record_late, recorder.record_many, overhead)
+        self._overhead = recorder.overhead
+        self._writer = StepWriter(recorder.record_late, recorder.record_many, recorder.overhead)
         self._writer.knows_wait = True
 
     def end_step(self, number: int) -> None:

@@ -20,6 +20,10 @@ class StepStats:
         self._total = 0.0
         self._least = self._greatest = self._current = 0.0
 
+    def begin(self) -> None:
+        """Starts the clock; steps that were counted on the way to it stay counted."""
+        self._began_at = self._now()
+
     def add(self, loss: float | None) -> None:
         """Counts a step."""
         self.steps += 1

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from stepscope.errors import RecorderError, ValuesOnDevice
+from stepscope.guard import shown
 from stepscope.recorder.stats import StepStats
-from stepscope.recorder.values import as_number, as_step, learning_rate_of
+from stepscope.recorder.values import LARGEST_STEP, as_number, as_step, is_on_device, learning_rate_of
+from stepscope.schema.record import TrainingMetrics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from stepscope.guard import Guard
     from stepscope.recorder.recording import Recording
-    from stepscope.schema.record import TrainingMetrics
 
+MOST_FROM_DEVICE = 4096
+"""Elements of a tensor on a GPU that are read without waiting for it."""
+
+_METRICS = frozenset(one.name for one in fields(TrainingMetrics))
+_NUMBERS = frozenset({int, float})
 _ON_DEVICE = ValuesOnDevice("the loss lies on a GPU")
 
 
@@ -48,12 +57,14 @@ class StepLog(ABC):
         try:
             if step is None:
                 step = self._step
+            elif type(step) is not int:
+                step = self._whole(step)
             self._append(metrics, step)
             self._step = step + self._stride
         except Exception as error:  # noqa: BLE001 - a user's value may raise anything, training goes on
             self._log_with_care(metrics, step, error)
 
-    def log_training_step(  # noqa: PLR0913 - the names people know
+    def log_training_step(  # noqa: C901, PLR0913 - the names people know, and no calls that cost
         self,
         model: object = None,
         optimizer: object = None,
@@ -67,12 +78,15 @@ class StepLog(ABC):
     ) -> None:
         """Records a step; step and epoch are counted when not given, the rate read from the optimizer."""
         if epoch is not None:
-            self._epoch = epoch
+            self._epoch = epoch if type(epoch) in _NUMBERS else self._number_of_epoch(epoch)
         if learning_rate is None and optimizer is not None:
-            learning_rate = learning_rate_of(optimizer)
+            try:
+                learning_rate = learning_rate_of(optimizer)
+            except Exception as error:  # noqa: BLE001 - anything may be handed over, training goes on
+                self._complain_of_optimizer(optimizer, error)
         is_late = False
         if type(loss) is not float:
-            is_late = getattr(loss, "is_cuda", False) is True
+            is_late = is_on_device(loss)
             number = None if is_late else as_number(loss)
             loss = loss if number is None else number
         # A loss that comes late from a GPU is counted now, and followed when it is here.
@@ -82,8 +96,11 @@ class StepLog(ABC):
             metrics["accuracy"] = accuracy
         if learning_rate is not None:
             metrics["learning_rate"] = learning_rate
-        if custom_metrics:
-            metrics.update(custom_metrics)
+        if custom_metrics is not None:
+            try:
+                metrics.update(custom_metrics)
+            except Exception as error:  # noqa: BLE001 - a mapping of the user's own may raise anything
+                self._add_until_it_raises(metrics, custom_metrics, error)
         if is_late and self.open_recording() is not None:
             self._follows_late_losses = True
             self._log_with_care(metrics, self._step if step is None else step, _ON_DEVICE)
@@ -92,11 +109,24 @@ class StepLog(ABC):
 
     def log_training_metrics(self, metrics: TrainingMetrics) -> None:
         """Records the metrics of a step handed over as one object."""
-        fields = {**vars(metrics)}
-        custom = fields.pop("custom_metrics")
-        step, loss, epoch = fields.pop("step"), fields.pop("loss"), fields.pop("epoch")
-        given = {name: value for name, value in fields.items() if value is not None}
-        self.log_training_step(loss=loss, custom_metrics={**given, **custom}, step=step, epoch=epoch)
+        try:
+            given = {} if isinstance(metrics, type) else dict(_fields_of(metrics))
+        except Exception:  # noqa: BLE001 - anything may be handed over, training goes on
+            given = {}
+        if _METRICS.isdisjoint(given):
+            self._guard.complain(
+                "training metrics",
+                f"metrics is {shown(metrics)}; expected a TrainingMetrics. Nothing of the call was recorded.",
+            )
+            return
+        custom = given.pop("custom_metrics", None)
+        step, loss, epoch = (given.pop(name, None) for name in ("step", "loss", "epoch"))
+        others = {name: value for name, value in given.items() if value is not None}
+        try:
+            others.update(() if custom is None else custom)
+        except Exception as error:  # noqa: BLE001 - a mapping of the user's own may raise anything
+            self._add_until_it_raises(others, custom, error)
+        self.log_training_step(loss=loss, custom_metrics=others, step=step, epoch=epoch)
 
     def record_metrics(self, step: int, loss: Any, learning_rate: Any, batch_size: Any) -> None:
         """Records the four numbers of a step."""
@@ -129,14 +159,15 @@ class StepLog(ABC):
         try:
             self._append(metrics, self._step)
         except Exception as error:  # noqa: BLE001 - training goes on whatever happens here
-            self._log_with_care(metrics, self._step, error)
+            self._log_with_care(metrics, self._step, error, counts=False)
 
     def record_late(self, metrics: Mapping[str, Any], step: int, at_ns: int | None = None) -> None:
         """Records figures of an earlier step and moment."""
         try:
             self._append(metrics, step, at_ns)
         except Exception as error:  # noqa: BLE001 - training goes on whatever happens here
-            self._guard.complain("late", f"Figures of step {step} were not recorded: {error!r}", error)
+            said = f"Figures of step {shown(step)} were not recorded: {shown(error)}"
+            self._guard.complain("late", said, error)
 
     def record_many(self, keys: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
         """Records many rows of earlier moments: each has its moment, its step, and a value for each key."""
@@ -156,23 +187,100 @@ class StepLog(ABC):
         if self._follows_late_losses and "loss" in metrics:
             self._stats.follow(metrics["loss"])
 
-    def _log_with_care(self, metrics: Any, step: Any, error: Exception) -> None:
-        """Keeps what can be kept of a call that could not be recorded as it came."""
-        if self._recording is None:
-            return
+    def _whole(self, step: Any) -> int:
+        """The number of a step that was given as something else than a plain number."""
         whole = as_step(step)
         if whole is None:
             self._guard.complain(
-                "step", f"step is {step!r}; it must be a whole number. Counting on instead.", error
+                "step", f"step is {shown(step)}; expected a whole number. Counting on instead."
             )
-            whole = self._step
+            return min(self._step, LARGEST_STEP)
+        return whole
+
+    def _number_of_epoch(self, epoch: Any) -> float:
+        number = as_number(epoch)
+        if number is None:
+            said = f"epoch is {shown(epoch)}; expected a number. The rest of the call was recorded."
+            self._guard.complain("epoch", said)
+            return self._epoch
+        return number
+
+    def _complain_of_optimizer(self, optimizer: object, error: Exception) -> None:
+        self._guard.complain(
+            "optimizer",
+            f"optimizer is {shown(optimizer)}; its learning rate could not be read ({shown(error)}). "
+            "Give it as learning_rate=...; the rest of the call was recorded.",
+            error,
+        )
+
+    def _add_until_it_raises(self, metrics: dict[Any, Any], custom: Any, error: Exception) -> None:
+        """Keeps what a mapping gives that cannot be read to its end."""
+        with contextlib.suppress(Exception):
+            if isinstance(custom, Mapping):
+                for key in custom:
+                    metrics[key] = custom[key]
+        self._guard.complain(
+            "custom_metrics",
+            f"custom_metrics is {shown(custom)}; expected a mapping of names to numbers. "
+            "The rest of the call was recorded.",
+            error,
+        )
+
+    def _log_with_care(self, metrics: Any, step: Any, error: Exception, *, counts: bool = True) -> None:
+        """Keeps what can be kept of a call that could not be recorded as it came."""
+        if isinstance(error, RecorderError):
+            raise error
+        recording = self._recording
+        if recording is None:
+            return
+        whole = self._whole(step)
         try:
             if isinstance(error, ValuesOnDevice):
-                self._recording.defer(metrics, whole)
+                self._record_from_device(recording, metrics, whole)
             else:
-                self._recording.append_with_care(metrics, whole)
+                recording.append_with_care(metrics, whole)
         except RecorderError:
             raise
         except Exception as failure:  # noqa: BLE001 - training goes on whatever happens here
-            self._guard.complain("log", f"A log call was not recorded: {failure!r}", failure)
-        self._step = whole + self._stride
+            self._guard.complain("log", f"A log call was not recorded: {shown(failure)}", failure)
+        if counts:
+            self._step = whole + self._stride
+
+    def _record_from_device(self, recording: Recording, metrics: Mapping[Any, Any], step: int) -> None:
+        """Records values of which some lie on a GPU, without waiting for it."""
+        row: dict[Any, Any] = {}
+        others: dict[Any, Any] = {}
+        has_late = False
+        for key, value in metrics.items():
+            if type(value) in _NUMBERS:
+                row[key] = value
+            elif not is_on_device(value):
+                number = as_number(value)
+                if number is None:
+                    others[key] = value
+                else:
+                    row[key] = number
+            elif value.numel() == 1 and not value.is_complex():
+                row[key], has_late = value, True
+            else:
+                self._record_device_array(recording, key, value, step)
+        if has_late:
+            recording.defer(row, step)
+        else:
+            others.update(row)
+        if others:
+            recording.append_with_care(others, step)
+
+    def _record_device_array(self, recording: Recording, key: Any, tensor: Any, step: int) -> None:
+        if tensor.numel() <= MOST_FROM_DEVICE and not tensor.is_complex():
+            recording.record_array(str(key), tensor, step)
+        else:
+            self._guard.complain(
+                f"device {key}",
+                f"{key!r} is {shown(tensor)} on a GPU and was not recorded; at most {MOST_FROM_DEVICE} real "
+                "numbers are. Reduce it first, or log a copy on the CPU.",
+            )
+
+
+def _fields_of(metrics: object) -> Mapping[str, Any]:
+    return metrics if isinstance(metrics, Mapping) else vars(metrics)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from stepscope.guard import shown
 from stepscope.insides.outlets import Outlets
 from stepscope.steps.anatomy import Anatomy, StepRecorder
 from stepscope.steps.out_of_memory import describe_out_of_memory
@@ -15,11 +16,13 @@ if TYPE_CHECKING:
     from stepscope.guard import Guard
     from stepscope.recorder.recording import Recording
     from stepscope.steps.observers import Observer
-    from stepscope.steps.overhead import Overhead
 
 
 GRADIENT_SHARE = 0.2
 """The part of the allowed overhead that looks at gradients may take."""
+
+_EVERY = ("histograms", "activations", "attention")
+"""What is looked at every so many steps, and only where that is asked for."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,59 @@ class Looks:
     attention: int | None = None
 
 
+def watch(
+    model: Any, optimizer: Any, looks: Looks, watched: Watched | None, recorder: Recorder, guard: Guard
+) -> Watched | None:
+    """Watches a model besides those watched already; gives what watches them all, None where nothing does."""
+    model, optimizer, looks = _checked(model, optimizer, looks, guard)
+    if model is None:
+        return watched
+    watching = watched or Watched(recorder, guard)
+    try:
+        watching.add(model, optimizer, looks)
+    except Exception:
+        if watched is None:
+            watching.anatomy.close()  # half a watch would count steps in a way of its own
+        raise
+    return watching
+
+
+def _checked(model: Any, optimizer: Any, looks: Looks, guard: Guard) -> tuple[Any, Any, Looks]:
+    """What can be watched of what was handed over; None for a model that cannot be."""
+    if not _has_method(model, "register_forward_pre_hook"):
+        guard.complain("watch", f"model is {shown(model)}; expected a torch.nn.Module. It is not watched.")
+        return None, None, looks
+    several = list(optimizer) if isinstance(optimizer, list | tuple) else [optimizer]
+    known = [one for one in several if _has_method(one, "register_step_pre_hook")]
+    if len(known) < len(several) and optimizer is not None:
+        guard.complain(
+            "optimizer",
+            f"optimizer is {shown(optimizer)}; expected a torch.optim.Optimizer or a list of them. "
+            "The model is watched with whichever optimizer steps.",
+        )
+        known = []
+    for name in _EVERY:
+        looks = replace(looks, **{name: _every(name, getattr(looks, name), guard)})  # type: ignore[arg-type]  # of three numbers
+    return model, known or None, looks
+
+
+def _has_method(value: Any, name: str) -> bool:
+    try:
+        return callable(getattr(value, name, None)) and not isinstance(value, type)
+    except Exception:  # noqa: BLE001 - an object of the user's own may raise anything
+        return False
+
+
+def _every(name: str, steps: Any, guard: Guard) -> int | None:
+    if steps is None or steps is False:
+        return None
+    if isinstance(steps, int) and not isinstance(steps, bool) and steps >= 0:
+        return int(steps)
+    said = f"{name} is {shown(steps)}; expected the number of steps between two looks, such as 1000."
+    guard.complain(name, f"{said} They are not looked at.")
+    return None
+
+
 class Recorder(StepRecorder, Protocol):
     """What a monitor offers to those who watch for it."""
 
@@ -42,9 +98,9 @@ class Recorder(StepRecorder, Protocol):
 class Watched:
     """All that watches a training: one chain of phases, and for each model what looks inside it."""
 
-    def __init__(self, recorder: Recorder, guard: Guard, overhead: Overhead) -> None:
-        self._recorder, self._guard, self._overhead = recorder, guard, overhead
-        self.anatomy = Anatomy(recorder, guard, overhead)
+    def __init__(self, recorder: Recorder, guard: Guard) -> None:
+        self._recorder, self._guard = recorder, guard
+        self.anatomy = Anatomy(recorder, guard)
         self._outlets = Outlets(
             record_tensor=self._record_tensor,
             record_array=self._record_array,
@@ -88,7 +144,7 @@ class Watched:
             from stepscope.insides.gradient_monitor import GradientMonitor  # lazy: each brings what it needs
             from stepscope.insides.gradient_watch import Pace  # lazy: as the monitor is
 
-            pace = Pace(budget_ratio=GRADIENT_SHARE * self._overhead.max_ratio)
+            pace = Pace(budget_ratio=GRADIENT_SHARE * self._recorder.overhead.max_ratio)
             found.append(GradientMonitor(model, optimizer, pace=pace, outlets=outlets))
         if looks.histograms:
             from stepscope.insides.histograms import Histograms  # lazy: few ask for it

@@ -51,6 +51,8 @@ class _Handle:
 class StepRecorder(Protocol):
     """Takes what is known of steps."""
 
+    overhead: Overhead
+
     def step_in_hand(self) -> int:
         """The number of the step that is being done."""
 
@@ -76,10 +78,9 @@ class Anatomy:
         self,
         recorder: StepRecorder,
         guard: Guard,
-        overhead: Overhead,
     ) -> None:
         self._torch = torch = sys.modules["torch"]
-        record, note = recorder.record_late, recorder.event
+        record, note, overhead = recorder.record_late, recorder.event, recorder.overhead
         self._step_in_hand, self._overhead = recorder.step_in_hand, overhead
         self._is_grad_enabled = torch.is_grad_enabled
         self.chain = Chain()

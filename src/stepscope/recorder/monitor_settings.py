@@ -1,0 +1,95 @@
+"""Settings and arguments of a monitor, checked before any training: text, folders, privacy, alert rules."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stepscope.config.find import settings_for
+from stepscope.errors import ConfigError
+from stepscope.guard import Guard, shown
+from stepscope.recorder.alert_system import check_alerts
+from stepscope.recorder.anonymity import privacy_of
+
+if TYPE_CHECKING:
+    from stepscope.config.find import Source
+    from stepscope.config.sections import Settings
+
+STORE_FOLDER = ".stepscope"
+ENDINGS = ("finished", "failed", "crashed")
+MAX_REASON = 1_000
+
+_CHECKED_LATER = ("STEPSCOPE_PRIVACY", "STEPSCOPE_ALERTS")
+"""Variables of the settings whose values mean more than their type says."""
+
+
+def monitor_settings(config: Source, *, strict: bool | None) -> Settings:
+    """The settings of a monitor; raises ConfigError for a mistake that is not the environment's."""
+    settings = settings_for(config, strict=strict)
+    try:
+        _check(settings)
+    except ConfigError as error:
+        if settings.recorder.strict if strict is None else strict:
+            raise
+        settings = _without_environment(config, settings, error)
+    if not settings.recorder.enabled:
+        return replace(settings, logging=replace(settings.logging, directory=None))
+    return settings
+
+
+def strict_argument(value: bool | None) -> bool | None:  # noqa: FBT001 - an argument of a monitor
+    """The argument itself; raises ConfigError for what is neither true nor false."""
+    if value is None or isinstance(value, bool):
+        return value
+    raise ConfigError(f"argument: strict is {shown(value)}; it must be true or false.")
+
+
+def text_argument(name: str, value: str | None) -> str | None:
+    """An argument that is text or not given; raises ConfigError for anything else."""
+    if value is None or isinstance(value, str):
+        return value
+    raise ConfigError(f"argument: {name} is {shown(value)}; it must be text.")
+
+
+def folder_argument(directory: str | os.PathLike[str] | None, settings: Settings) -> Path:
+    """The store folder; raises ConfigError for what names no folder."""
+    folder = directory or settings.directory or STORE_FOLDER
+    is_path = isinstance(folder, str | os.PathLike)
+    path = os.fspath(folder) if is_path else None
+    if not isinstance(path, str) or "\0" in path:
+        raise ConfigError(f"argument: directory is {shown(directory)}; it must be the path of a folder.")
+    return Path(path).absolute()
+
+
+def ending_arguments(status: object, reason: object, guard: Guard) -> tuple[str, str]:
+    """How a run is said to end; what is not known as an ending is finished, and that is said."""
+    # By its type, because asking an object of the user's own for its class may raise.
+    if not issubclass(type(status), str) or status not in ENDINGS:
+        said = f"status is {shown(status)}; expected one of {', '.join(ENDINGS)}. The run ended as finished."
+        guard.warn_once("status", said)
+        status = "finished"
+    if reason is None:
+        return str(status), ""
+    text = str(reason) if issubclass(type(reason), str) else shown(reason)
+    return str(status), text[:MAX_REASON]
+
+
+def _check(settings: Settings) -> None:
+    privacy_of(settings.privacy)
+    check_alerts(settings.alerts)
+
+
+def _without_environment(config: Source, settings: Settings, error: ConfigError) -> Settings:
+    """The settings without the variables that are wrong; raises where it is not the environment's mistake."""
+    others = {name: text for name, text in os.environ.items() if not name.startswith(_CHECKED_LATER)}
+    plain = settings_for(config, others, strict=False)
+    _check(plain)
+    guard = Guard(strict=False)
+    if plain.privacy != settings.privacy:
+        # What was to be hidden must not be recorded in plain text.
+        guard.tell(f"stepscope records nothing, because an environment variable is wrong: {error}")
+        return replace(plain, recorder=replace(plain.recorder, enabled=False))
+    guard.tell(f"stepscope ignores the environment variables of alerts, because one is wrong: {error}")
+    return plain

@@ -1,0 +1,206 @@
+"""Turns hyper-parameters of any make into plain data of a bounded size, and cuts them into records."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any
+
+from stepscope.errors import ConfigError
+from stepscope.guard import shown
+from stepscope.schema.redact import redact_mapping, redact_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_ENTRIES = 10_000
+MAX_DEPTH = 16
+MAX_TEXT = 1_000
+MAX_NAME = 200
+MAX_LIST_BYTES = 16_000
+"""A longer list is kept as text: it must fit into one record."""
+MAX_BITS = 1_024
+"""A larger whole number is kept as text: JSON readers give up on it."""
+
+RECORD_BYTES = 32_000
+"""Less than the smallest journal file holds."""
+
+EXPECTED = "expected a mapping of names to values, a dataclass or an argparse.Namespace"
+
+_LEFT_OUT = "…"
+
+
+def params_argument(params: object) -> PlainParams | None:
+    """Hyper-parameters given with the settings, None where there are none; raises ConfigError."""
+    if params is None:
+        return None
+    try:
+        return PlainParams(params)
+    except TypeError as error:
+        raise ConfigError(f"argument: {error}") from None
+
+
+class PlainParams:
+    """Hyper-parameters as dicts, lists, text, numbers, booleans and None.
+
+    Raises TypeError for what has no names. Values that are none of these become text, and are named in `odd`.
+    """
+
+    def __init__(self, params: object) -> None:
+        self._left = MAX_ENTRIES
+        self._inside: list[int] = []
+        self.odd: list[str] = []
+        """What could not be kept as it was: `model (<class 'Net'>)`."""
+        try:
+            parts = _parts_of(params)
+        except Exception:  # noqa: BLE001 - an object of the user's own may raise anything
+            parts = None
+        if parts is None:
+            raise TypeError(f"params is {shown(params)}; {EXPECTED}.")
+        self.nested: dict[str, Any] = self._mapping(params, parts, "")
+
+    def complaints(self) -> Iterator[tuple[str, str]]:
+        """What there is to say of them: a topic and a sentence each."""
+        if self.odd:
+            more = f" and {len(self.odd) - 3} more" if len(self.odd) > 3 else ""
+            said = f"{', '.join(self.odd[:3])}{more}"
+            yield "odd params", f"Hyper-parameters that are not plain values were recorded as text: {said}."
+        if self._left < 0:
+            yield (
+                "many params",
+                f"Only the first {MAX_ENTRIES:,} hyper-parameters were recorded, the most allowed.",
+            )
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """The same in nested pieces, each small enough for one record; merged they are the whole."""
+        if len(json.dumps(self.nested)) <= RECORD_BYTES:
+            yield from [self.nested] if self.nested else []
+            return
+        # What stands together, as a name beside its value, tells what is secret: pieces no longer do.
+        nested = redact_mapping(self.nested)
+        piece: dict[str, Any] = {}
+        room = RECORD_BYTES
+        for path, value in _leaves(nested, ()):
+            size = len(json.dumps([path, value]))
+            if size > room and piece:
+                yield piece
+                piece, room = {}, RECORD_BYTES
+            room -= size
+            node = piece
+            for name in path[:-1]:
+                node = node.setdefault(name, {})
+            node[path[-1]] = value
+        if piece:
+            yield piece
+
+    def _mapping(self, source: object, parts: Iterable[tuple[Any, Any]], place: str) -> dict[str, Any]:
+        self._inside.append(id(source))
+        found: dict[str, Any] = {}
+        for key, value in parts:
+            name = _name(key)
+            self._left -= 1
+            if self._left < 0:
+                break
+            found[name] = self._value(value, f"{place}{name}")
+        self._inside.pop()
+        return found
+
+    def _value(self, value: Any, place: str) -> Any:
+        try:
+            return self._plain(value, place)
+        except Exception:  # noqa: BLE001 - a value's own methods may raise anything
+            return self._as_text(value, place)
+
+    def _plain(self, value: Any, place: str) -> Any:
+        if value is None or isinstance(value, bool | float):
+            return value
+        if isinstance(value, str | os.PathLike):
+            return _cut(os.fspath(value))
+        if isinstance(value, int) and value.bit_length() <= MAX_BITS:
+            return int(value)
+        if isinstance(value, int) or id(value) in self._inside or len(self._inside) >= MAX_DEPTH:
+            return self._as_text(value, place)
+        parts = _parts_of(value)
+        if parts is not None:
+            return self._mapping(value, parts, f"{place}.")
+        return self._list_or_text(value, place)
+
+    def _list_or_text(self, value: Any, place: str) -> Any:
+        if getattr(value, "is_cuda", False) is True:
+            return self._as_text(value, place)  # its numbers would have to be waited for
+        if hasattr(value, "tolist"):  # an array, a tensor, or one number of such a library
+            value = value.tolist()
+            if value is None or isinstance(value, bool | int | float | str):
+                return self._plain(value, place)
+        if not isinstance(value, Sequence | Set) or isinstance(value, bytes | bytearray):
+            return self._as_text(value, place)
+        self._inside.append(id(value))
+        parts = []
+        for number, part in enumerate(itertools.islice(value, max(self._left, 0))):
+            self._left -= 1
+            parts.append(self._value(part, f"{place}[{number}]"))
+        self._inside.pop()
+        if len(json.dumps(parts)) > MAX_LIST_BYTES:
+            return self._as_text(value, place)
+        return parts
+
+    def _as_text(self, value: Any, place: str) -> str:
+        self.odd.append(f"{place} ({shown(value)})")
+        try:
+            text = shown(value) if isinstance(value, list | dict | tuple | int) else str(value)
+        except Exception:  # noqa: BLE001 - a value's own text may raise anything
+            text = shown(value)
+        return _cut(text)
+
+
+def _parts_of(value: Any) -> Iterable[tuple[Any, Any]] | None:
+    """Names and values of what has some; None for anything else."""
+    if isinstance(value, type):
+        return None
+    if dataclasses.is_dataclass(value):
+        names = [field.name for field in dataclasses.fields(value)]
+        return ((name, _got(getattr, value, name)) for name in names)
+    namespace = getattr(sys.modules.get("argparse"), "Namespace", ())
+    if isinstance(value, (namespace, type(sys.implementation))):
+        return list(vars(value).items())
+    for method in ("_asdict", "model_dump"):  # named tuples, and the models of pydantic
+        if callable(getattr(value, method, None)):
+            value = getattr(value, method)()
+    if isinstance(value, Mapping) or (hasattr(value, "keys") and hasattr(value, "__getitem__")):
+        return ((key, _got(lambda held, name: held[name], value, key)) for key in list(value.keys()))
+    return None
+
+
+def _got(get: Any, holder: Any, name: Any) -> Any:
+    """The value of a name; words for it where asking raises, as for what a configuration leaves open."""
+    try:
+        return get(holder, name)
+    except Exception as error:  # noqa: BLE001 - a mapping of the user's own may raise anything
+        return f"<no value: {type(error).__name__}>"
+
+
+def _name(key: Any) -> str:
+    try:
+        name = key if isinstance(key, str) else str(key)
+    except Exception:  # noqa: BLE001 - a key's own text may raise anything
+        name = shown(key)
+    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}{_LEFT_OUT}"
+
+
+def _cut(text: str) -> str:
+    if len(text) <= MAX_TEXT:
+        return str(text)
+    # Secrets are taken out first: one that is cut in two would no longer look like one.
+    return f"{redact_text(str(text[: 4 * MAX_TEXT]))[: MAX_TEXT - 1]}{_LEFT_OUT}"
+
+
+def _leaves(nested: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, value in nested.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, (*above, name))
+        else:
+            yield (*above, name), value
