@@ -18,7 +18,7 @@ from stepscope.timeline import Timeline, bucket_by_step, read_timeline
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from stepscope.schema.run import RunInfo, SegmentInfo
     from stepscope.schema.series import Axis, Buckets, Points, SeriesInfo, Source
     from stepscope.store.base import Reader, SeriesSummary
+
+
+PARAMS = "params"
+"""The kind of event, and its field, in which hyper-parameters are recorded."""
 
 
 def open_store(path: str | os.PathLike[str] | None = None) -> Runs:
@@ -42,6 +46,29 @@ def open_store(path: str | os.PathLike[str] | None = None) -> Runs:
 def default_folder() -> Path:
     """The store folder when none is named."""
     return Path(settings_for().directory or ".stepscope")
+
+
+def merged_params(events: Iterable[Event], segments: Sequence[SegmentInfo]) -> dict[str, Any]:
+    """The hyper-parameters that events of the kind `params` tell, by segments in their order.
+
+    Where ranks of a segment differ, as by a seed of their own, the lowest rank speaks for all.
+    """
+    order = {part.id: place for place, part in enumerate(segments)}
+    merged: dict[str, Any] = {}
+    for event in sorted(events, key=lambda one: (order.get(one.segment, -1), -(one.rank or 0))):
+        given = event.fields.get(PARAMS)
+        if isinstance(given, dict):
+            _merge_into(merged, given)
+    return merged
+
+
+def _merge_into(merged: dict[str, Any], given: dict[str, Any]) -> None:
+    for name, value in given.items():
+        known = merged.get(name)
+        if isinstance(known, dict) and isinstance(value, dict):
+            _merge_into(known, value)
+        else:
+            merged[name] = value
 
 
 class Runs:
@@ -193,6 +220,11 @@ class Run:
     def events(self, kind: str | Collection[str] | None = None) -> list[Event]:
         """What happened, of one kind, of several or of all, oldest first."""
         return self._reader.events(self.id, kind)
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Its hyper-parameters, nested as they were given; a later value of a name is the one that holds."""
+        return merged_params(self.events(PARAMS), self.segments)
 
     def arrays(self, key: str) -> list[tuple[int | None, NDArray[np.generic]]]:
         """Arrays logged under a key, with their steps."""

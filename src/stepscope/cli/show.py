@@ -16,10 +16,14 @@ from stepscope.cli.show_schedule import schedule_lines
 from stepscope.cli.table import Column, shorten, table
 from stepscope.config.find import settings_for
 from stepscope.errors import NotFound
+from stepscope.reading import PARAMS
+from stepscope.views.compared_config import shown
 from stepscope.views.described import SPARKS, extremes, run_in_full, seconds, segment_seconds
 from stepscope.views.energy import energy_of
 from stepscope.views.machine_figures import described, machine_figures
+from stepscope.views.plain import tree
 from stepscope.views.schedule import schedule_of
+from stepscope.views.told_config import flattened
 from stepscope.views.wording import duration
 
 if TYPE_CHECKING:
@@ -36,6 +40,7 @@ ROOMY = 100
 MOST_PROCESSES = 24
 MOST_KEYS = 40
 MOST_EVENTS = 10
+MOST_PARAMS = 30
 CONSOLE_LINES = 10
 CONSOLE = "console"
 DEVICE = "device"
@@ -81,6 +86,7 @@ def _told(one: Run, folder: str, options: argparse.Namespace) -> dict[str, Any]:
         return {**run_in_full(one, folder, [], []), "schedule": schedule_of(one).described()}
     keys = [] if options.events else _chosen_keys(one, options.keys)[: options.limit]
     told = run_in_full(one, folder, keys, _newest(one.events(), options.limit))
+    told["params"] = one.params
     if not options.events:
         told["machine"] = [described(one) for one in machine_figures(one, options.keys, SPARKS)]
         told["energy"] = energy_of(one, settings_for().energy).described()
@@ -91,10 +97,11 @@ def _page(one: Run, options: argparse.Namespace) -> Iterator[str]:
     yield from _head(one)
     yield from _segments(one)
     yield from _facts(one)
+    yield from _params(one)
     yield from _metrics(one, options)
     yield from _machine(one, options)
     events = one.events()
-    others = [event for event in events if event.kind not in (CONSOLE, DEVICE)]
+    others = [event for event in events if event.kind not in (CONSOLE, DEVICE, PARAMS)]
     yield from _events(others, MOST_EVENTS if options.limit is None else options.limit)
     yield from _console([event for event in events if event.kind == CONSOLE])
 
@@ -170,6 +177,18 @@ def _short_facts(facts: dict[str, Any]) -> dict[str, str]:
         "libraries": ", ".join(f"{name} {version}" for name, version in facts.get("libraries", {}).items()),
     }
     return {name: value for name, value in found.items() if value}
+
+
+def _params(one: Run) -> Iterator[str]:
+    """Hyper-parameters, one name with its value on each line."""
+    flat = flattened(tree(one.params))
+    room = max((len(name) for name in flat), default=0)
+    lines = [f"{text.safe(name):<{room}}  {text.safe(shown(value))}" for name, value in flat.items()]
+    if len(lines) > MOST_PARAMS:
+        more = text.paint(f"{len(lines) - MOST_PARAMS:,} more: see --json", "faint")
+        lines = [*lines[:MOST_PARAMS], more]
+    if lines:
+        yield from _section("params", [shorten(line, text.screen_width() - 2) for line in lines])
 
 
 def _chosen_keys(one: Run, pattern: str | None) -> list[SeriesInfo]:

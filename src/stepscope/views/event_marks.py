@@ -31,8 +31,8 @@ GAP_S = 10.0
 """Two spells of heat this near to each other are one."""
 
 NOT_MARKED = {
-    "alert_condition", "alert_rule", "census", "config", "console", "device", "loader", "notice", "text",
-    "total_steps",
+    "alert_condition", "alert_rule", "census", "config", "console", "device", "loader", "notice", "params",
+    "text", "total_steps",
 }  # fmt: skip
 """What is kept as an event and is no moment people look for."""
 

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from stepscope.reading import PARAMS, merged_params
 from stepscope.views.plain import clean, mapping, scalar, tree
 
 if TYPE_CHECKING:
@@ -64,14 +65,16 @@ def setup_of(run: Run) -> Setup:
     told = dict(mapping(facts.get(CONFIG)))
     said = _count(facts.get(TOTAL_STEPS))
     loader: dict[str, Any] = {}
-    for event in run.events((CONFIG, LOADER, TOTAL_STEPS)):
+    events = run.events((CONFIG, LOADER, TOTAL_STEPS, PARAMS))
+    for event in events:
         fields = {name: value for name, value in event.fields.items() if name not in _NOT_CONFIG}
         if event.kind == CONFIG:
             told.update(fields)
         elif event.kind == LOADER:
             loader = fields
-        elif _count(facts.get(TOTAL_STEPS)) is None:
+        elif event.kind == TOTAL_STEPS and _count(facts.get(TOTAL_STEPS)) is None:
             said = _count(fields.get(TOTAL_STEPS, fields.get("value"))) or said
+    told.update(merged_params((event for event in events if event.kind == PARAMS), run.segments))
     if loader:
         told.setdefault(LOADER, loader)
     nested: dict[str, Any] = tree(told)
