@@ -149,6 +149,8 @@ def test_with_strict_a_wrong_variable_is_an_error(tmp_path, caplog):
     [
         ("STEPSCOPE_API_TOKEN", "abc123def", "abc123def"),
         ("STEPSCOPE_ALERTS__CHANELS__SLACK__URL", "https://hooks.example/T0/B0/zzz", "zzz"),
+        ("STEPSCOPE_EXPORTERS__WANDB", "correcthorse", "correcthorse"),
+        ("STEPSCOPE_EXPORTER__WANDB__KEY", "correcthorse", "correcthorse"),
         ("STEPSCOPE_QUUX", "user:hf_abcdefghijklmnopqrstuvwxyz123456", "hf_abc"),
     ],
 )

@@ -61,8 +61,10 @@ def switched_off(environment: Mapping[str, str], problems: list[Problem]) -> Ite
 
 def assignment(name: str, text: str) -> str:
     """Writes a variable with its value as a message may show it: short, on one line, without secrets."""
-    # What a misspelt variable holds may be the address of a webhook, whose path is its password.
-    safe = HIDDEN if is_secret(name) else yaml_text(redact_text(redacted(text, CHANNELS)))
+    # Also of a misspelt variable: it may hold a key, or the address of a webhook, whose path is its password.
+    words = name.removeprefix(PREFIX).lower().split("__")
+    is_delicate = is_secret(name) or any(nearest(word, ("channels", "exporters")) for word in words)
+    safe = HIDDEN if is_delicate else yaml_text(redact_text(redacted(text, CHANNELS)))
     return f"{name}={safe if len(safe) <= MAX_SHOWN else f'{safe[: MAX_SHOWN - 3]}...'}"
 
 

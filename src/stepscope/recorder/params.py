@@ -149,11 +149,12 @@ class PlainParams:
         return parts
 
     def _as_text(self, value: Any, place: str) -> str:
-        self.odd.append(f"{place} ({shown(value)})")
+        short = shown(value)
+        self.odd.append(f"{place} ({short})")
         try:
-            text = shown(value) if isinstance(value, list | dict | tuple | int) else str(value)
+            text = short if isinstance(value, list | dict | tuple | int) else str(value)
         except Exception:  # noqa: BLE001 - a value's own text may raise anything
-            text = shown(value)
+            text = short
         return _cut(text)
 
 
