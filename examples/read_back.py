@@ -1,4 +1,4 @@
-"""Reads a run back: all points, buckets for a chart, events, a data frame.
+"""Reads a run back: hyper-parameters, all points, buckets for a chart, events, a data frame.
 
 The data frame needs pandas: pip install 'stepscope[pandas]'
 """
@@ -10,7 +10,8 @@ import stepscope
 
 def record() -> None:
     """Leaves a run of ten thousand steps to read."""
-    with stepscope.TrainingMonitor(run="read-back", project="examples") as monitor:
+    params = {"optimizer": {"name": "sgd", "rate": 0.1}, "decay": 0.999}
+    with stepscope.TrainingMonitor(run="read-back", project="examples", params=params) as monitor:
         for step in range(10_000):
             metrics = {"loss": 2 * math.exp(-step / 3000), "learning_rate": 0.1 * 0.999**step}
             monitor.log(metrics, step=step)
@@ -24,6 +25,8 @@ def main() -> None:
     store = stepscope.open_store()
     run = store.run("read-back")
     print(f"{run.name} in project {run.project}: {run.status}")
+
+    print(f"optimizer: {run.params['optimizer']['name']}")
 
     for series in run.keys():
         print(f"  {series.key}: {series.points} points, last {series.last}")

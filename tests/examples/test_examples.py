@@ -122,6 +122,7 @@ def test_resume_leaves_two_segments_and_overwrites_nothing(
 
 def test_read_back_reads_in_every_way(example: Callable[[str], str], folder: Path) -> None:
     printed = example("read_back")
+    assert "optimizer: sgd" in printed
     assert "series: 10000 points" in printed
     assert "buckets: 79 of 128 steps" in printed
     assert "event at step 7500: accuracy 0.75" in printed
