@@ -172,16 +172,16 @@ class StepLog(ABC):
     def record_many(self, keys: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
         """Records many rows of earlier moments: each has its moment, its step, and a value for each key."""
         recording = self._recording
-        if recording is None or recording.judges:
+        try:
+            if recording is not None and not recording.judges:
+                recording.writer.append_rows(keys, rows)
+                return
             for at_ns, step, *values in rows:
                 self.record_late(dict(zip(keys, values, strict=True)), step, at_ns)
-            return
-        try:
-            recording.writer.append_rows(keys, rows)
+        except RecorderError:
+            raise
         except Exception as error:  # noqa: BLE001 - training goes on whatever happens here
-            self._guard.complain(
-                "late", f"The times of {len(rows)} steps were not recorded: {error!r}", error
-            )
+            self._guard.complain("late", f"Times of steps were not recorded: {shown(error)}", error)
 
     def _follow_late_loss(self, metrics: Mapping[Any, Any]) -> None:
         if self._follows_late_losses and "loss" in metrics:
