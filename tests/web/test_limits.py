@@ -170,3 +170,14 @@ def test_large_messages_count_by_their_size() -> None:
 def test_streams_beyond_the_limit_are_told_to_wait(folder, store) -> None:
     app = app_of(folder, limits=Limits(streams=0))
     assert ask(app, f"{API}/stream?run={RUN}").status_code == 429
+
+
+def test_clients_that_ask_for_the_feed_at_the_same_moment_are_counted_too(folder, store) -> None:
+    app = app_of(folder, limits=Limits(streams=1))
+
+    async def ask_together():
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=PLACE) as client:
+            asked = (client.get(f"{API}/delta?run={RUN}", headers=BEARER) for _ in range(5))
+            return await asyncio.gather(*asked)
+
+    assert sorted(one.status_code for one in asyncio.run(ask_together())) == [200, 429, 429, 429, 429]

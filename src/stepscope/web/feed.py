@@ -42,6 +42,7 @@ class Feed:
     def __init__(self, site: Site, now: Callable[[], float] = time.monotonic) -> None:
         self._site, self._now = site, now
         self._subscribers: set[Subscriber] = set()
+        self._joining = 0
         self._seen: dict[str, Seen] = {}
         self._rows: dict[str, RunRow] = {}
         self._version: object = None
@@ -54,8 +55,8 @@ class Feed:
 
     @property
     def client_count(self) -> int:
-        """How many follow."""
-        return len(self._subscribers)
+        """How many follow, or are about to: joining takes a moment, in which more may ask."""
+        return len(self._subscribers) + self._joining
 
     async def run(self) -> None:
         """Looks and tells until it is cancelled."""
@@ -110,6 +111,13 @@ class Feed:
 
     async def join(self, run_id: str | None, keys: frozenset[str], since: str | None) -> Subscriber:
         """A new client, with what it missed since its cursor waiting for it. Raises StoreError."""
+        self._joining += 1
+        try:
+            return await self._join(run_id, keys, since)
+        finally:
+            self._joining -= 1
+
+    async def _join(self, run_id: str | None, keys: frozenset[str], since: str | None) -> Subscriber:
         async with self._looking:
             if run_id is None:
                 subscriber = Subscriber(None, frozenset())
