@@ -105,6 +105,7 @@ class Gate:
         if not (has_bearer or keyring.is_in_cookie(request) or not keyring.is_needed()):
             return self._stranger(request, refusals.HOW_TO_ENTER)
         self.asked_at = self._now()
+        request.mark_known()
         if request.is_change:
             refused = self._foreign(request, ambient=not has_bearer)
             if refused is None and self._options.read_only:
@@ -140,6 +141,7 @@ class Gate:
         if not self._keyring.opens(given):
             return self._stranger(request, refusals.NOT_THE_KEY)
         self._keyring.hand_out(answer, request)
+        request.mark_known()
         return answer
 
     def _stranger(self, request: Incoming, text: str) -> Response:

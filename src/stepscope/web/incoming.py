@@ -13,12 +13,15 @@ API = "/api/v1"
 HEALTH = f"{API}/health"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 """Those that change nothing; any other is taken for a change."""
+KNOWN = "stepscope_known"
+"""Set in the scope of a request that came with the token."""
 
 
 class Incoming:
     """One request, as far as the gate looks at it."""
 
     def __init__(self, scope: Scope, base_path: str = "") -> None:
+        self._scope = scope
         self.method: str = scope["method"]
         self.is_encrypted = scope.get("scheme") == "https"
         self._headers: list[tuple[bytes, bytes]] = list(scope["headers"])
@@ -36,6 +39,10 @@ class Incoming:
     def is_api(self) -> bool:
         """Whether a program asks, and not a person for a page."""
         return self.path == "/api" or self.path.startswith("/api/")
+
+    def mark_known(self) -> None:
+        """Notes that the request came with the token, so that its connection is closed after others."""
+        self._scope[KNOWN] = True
 
     def headers(self, name: str) -> list[str]:
         """Every header of a name, in small letters."""

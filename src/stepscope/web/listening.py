@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from stepscope.web.options import ServerOptions
 
 FURTHER_PORTS = 50
+BACKLOG = 1024
+"""Connections the system keeps until they are accepted: a burst beyond it waits for seconds."""
 
 
 def listen(options: ServerOptions, *, exactly: bool) -> socket.socket:
@@ -64,7 +66,7 @@ def _tcp(host: str, port: int) -> socket.socket:
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(address)
-        made.listen(128)
+        made.listen(BACKLOG)
     except OSError:
         made.close()
         raise
@@ -79,7 +81,7 @@ def _unix(path: Path) -> socket.socket:
         if path.is_socket() and not _answers(path):
             path.unlink()
         made.bind(str(path))
-        made.listen(128)
+        made.listen(BACKLOG)
     except OSError as error:
         made.close()
         raise ConfigError(f"--unix-socket is {path}, and it cannot be made: {error.strerror}.") from error

@@ -31,6 +31,15 @@ class Limits:
     """For each address, of requests without a valid token."""
     streams: int = 200
     """Live streams at the same time."""
+    connections: int = 500
+    """Open at the same time; fewer where the process may open fewer files."""
+    connections_per_address: int = 300
+    head_seconds: float = 10.0
+    """How long a new connection may take to send the head of its first request."""
+    keep_alive_seconds: int = 30
+    """How long a connection may take from a response to the head of the next request."""
+    stuck_seconds: float = 60.0
+    """How long a client may leave a response unread."""
 
 
 @dataclass(frozen=True)

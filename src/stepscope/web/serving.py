@@ -19,7 +19,9 @@ from stepscope.config.plain import from_dict
 from stepscope.errors import StepscopeError
 from stepscope.recorder.page_server import LOG_NAME, Served, find_server
 from stepscope.web import tokens
+from stepscope.web.accepting import Acceptor
 from stepscope.web.app import create_app
+from stepscope.web.connections import Connection, ConnectionTable
 from stepscope.web.idleness import Idleness
 from stepscope.web.listening import address_of, listen
 from stepscope.web.options import ServerOptions
@@ -33,11 +35,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("stepscope.web")
 
 MOST_LOG_BYTES = 1 << 20
-MOST_CONNECTIONS = 500
 ELECTION_S = 5.0
 """How long one waits for the address of a server that is just starting."""
 IDLE_CHECK_TICKS = 300
 """Every half a minute: the server ticks ten times a second."""
+CONNECTION_CHECK_TICKS = 5
 
 
 def serve(
@@ -118,20 +120,45 @@ def main() -> int:
 
 
 class _Server(uvicorn.Server):
-    """Ends streams before it waits for connections to end, and itself when there is nothing to do."""
+    """Ends streams before it waits for connections to end, and itself when there is nothing to do.
 
-    def __init__(self, config: uvicorn.Config, site: Site, idleness: Idleness | None) -> None:
+    It accepts connections itself: uvicorn closes none that has not sent a whole request.
+    """
+
+    def __init__(
+        self, config: uvicorn.Config, site: Site, listening: socket.socket, idleness: Idleness | None
+    ) -> None:
         super().__init__(config)
-        self._site, self._idleness = site, idleness
+        self._site, self._listening, self._idleness = site, listening, idleness
+        self._connections = ConnectionTable(site.options.limits)
+        self._acceptor: Acceptor | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Starts the application, then accepts connections."""
+        await super().startup(sockets)
+        options = self._site.options
+        self._acceptor = Acceptor(
+            self._listening,
+            self._connections,
+            lambda: Connection(self.config, self.server_state, self.lifespan.state, self._connections),
+            self.config.ssl,
+            # Behind a proxy all clients have its address.
+            by_address=options.unix_socket is None and not options.behind_proxy,
+        )
+        self._acceptor.start()
 
     async def on_tick(self, counter: int) -> bool:
-        """Looks at times whether the server is still needed."""
+        """Closes connections that have waited too long, and looks whether the server is still needed."""
+        if counter % CONNECTION_CHECK_TICKS == 0:
+            self._connections.close_expired()
         if self._idleness is not None and counter and counter % IDLE_CHECK_TICKS == 0:
             self.should_exit |= await asyncio.to_thread(self._idleness.is_over)
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Ends."""
+        if self._acceptor is not None:
+            self._acceptor.stop()
         self._site.feed.close()
         await super().shutdown(sockets)
 
@@ -150,8 +177,8 @@ def _run(options: ServerOptions, listening: socket.socket) -> None:
         proxy_headers=options.behind_proxy,
         ws="none",
         lifespan="on",
-        limit_concurrency=MOST_CONNECTIONS,
-        timeout_keep_alive=30,
+        http="h11",
+        timeout_keep_alive=options.limits.keep_alive_seconds,
         timeout_graceful_shutdown=3,
         **secured,
     )
@@ -159,7 +186,7 @@ def _run(options: ServerOptions, listening: socket.socket) -> None:
     idleness = Idleness(site, lambda: gate.asked_at) if options.ends_when_idle else None
     # uvicorn hands the signal on when it has ended; the default would leave no time to clean up.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    _Server(config, site, idleness).run(sockets=[listening])
+    _Server(config, site, listening, idleness).run(sockets=[])
 
 
 def _other(folder: Path) -> Served:
