@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from stepscope.schema import secret_values
 from stepscope.schema.secret_names import hides_numbers, is_secret_name
@@ -20,7 +20,24 @@ LEFT_OUT = "[...]"
 
 _TAKEN_OUT = re.compile(r"(\[redacted:[a-z0-9_-]+\])")
 _RULE_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
+_NAMES = re.compile(r"(?:[^\s=\"'?&:{}()\[\],]+=)+")
+"""One name or more before a value, as no address, list or object has them."""
 _LOGINS = ("-u", "--user", "--proxy-user")
+
+
+class Rule(Protocol):
+    """Finds one kind of what is to be taken out."""
+
+    @property
+    def name(self) -> str:
+        """What is put in its place."""
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """In small letters; a text without any of them is not searched. None given: every text is."""
+
+    def spans(self, text: str) -> Iterable[tuple[int, int]]:
+        """Where it begins and ends."""
 
 
 class _Assignments:
@@ -31,7 +48,7 @@ class _Assignments:
     spans = staticmethod(secret_values.spans)
 
 
-_BUILT_IN: tuple[Shape | _Assignments, ...] = (*SHAPES_BEFORE_NAMES, _Assignments(), *SHAPES_AFTER_NAMES)
+_BUILT_IN: tuple[Rule, ...] = (*SHAPES_BEFORE_NAMES, _Assignments(), *SHAPES_AFTER_NAMES)
 _HINTS = tuple((hint, place) for place, rule in enumerate(_BUILT_IN) for hint in rule.hints)
 _added: dict[str, Shape] = {}
 
@@ -79,17 +96,33 @@ def redact_words(words: Iterable[str]) -> list[str]:
     kept: list[str] = []
     before = ""
     for word in words:
-        name, equals, value = word.partition("=")
+        name, equals, value = _assignment(word)
         if before.startswith("-") and is_secret_name(before) and not word.startswith("-"):
             kept.append(_under_secret_name(before, word))
         elif before in _LOGINS and ":" in word and not word.replace(":", "").isdigit():
             kept.append("[redacted:user]")
-        elif equals and " " not in name and is_secret_name(name):
+        elif equals and is_secret_name(name.rpartition("=")[2]):
             kept.append(f"{name}={_under_secret_name(name, value)}")
         else:
             kept.append(redact_text(word))
         before = "" if equals else word
     return kept
+
+
+def _assignment(word: str) -> tuple[str, str, str]:
+    """Name, sign and value of a word; in `--env=HF_TOKEN=…` the last name before a secret counts.
+
+    The value goes to the end of the word, blanks and further signs included.
+    """
+    found = _NAMES.match(word)
+    if found is None:
+        return word, "", ""
+    end = 0
+    for name in found[0][:-1].split("="):
+        end += len(name) + 1
+        if is_secret_name(name):
+            break
+    return word[: end - 1], "=", word[end:]
 
 
 def redact_mapping(mapping: Mapping[Any, Any]) -> dict[str, Any]:
@@ -111,22 +144,25 @@ def _redact_once(text: str) -> str:
     wanted = {place for hint, place in _HINTS if hint in folded}
     for place, rule in enumerate(_BUILT_IN):
         if place in wanted or not rule.hints:
-            text = _apply(rule, text)
+            text = apply_rule(rule, text)
     for added in tuple(_added.values()):  # another thread may add one meanwhile
-        text = _apply(added, text)
+        text = apply_rule(added, text)
     return text
 
 
-def _apply(rule: Shape | _Assignments, text: str) -> str:
-    """Applies a rule to what lies between secrets already taken out."""
-    if "[redacted:" not in text:
+def apply_rule(rule: Rule, text: str) -> str:
+    """Applies a rule to what lies between secrets already taken out.
+
+    A value that belongs to a name may hold one of those, so that rule sees the whole text.
+    """
+    if "[redacted:" not in text or isinstance(rule, _Assignments):
         return _replaced(rule, text)
     parts = _TAKEN_OUT.split(text)
     parts[::2] = [_replaced(rule, part) if part else part for part in parts[::2]]
     return "".join(parts)
 
 
-def _replaced(rule: Shape | _Assignments, text: str) -> str:
+def _replaced(rule: Rule, text: str) -> str:
     kept: list[str] = []
     at = 0
     for start, end in rule.spans(text):
@@ -140,8 +176,7 @@ def _under_secret_name(name: str, value: Any) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        is_harmless = secret_values.is_nothing(value) or _TAKEN_OUT.fullmatch(value)
-        if is_harmless or (secret_values.is_number(value) and not hides_numbers(name)):
+        if secret_values.is_nothing(value) or (secret_values.is_number(value) and not hides_numbers(name)):
             return value
         if secret_values.is_working_directory(name, value):
             return redact_text(value)

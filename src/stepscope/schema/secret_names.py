@@ -11,6 +11,8 @@ _BETWEEN_WORDS = re.compile(r"[^a-z0-9]+")
 
 _FRAGMENTS = ("passw", "passphrase", "secret", "credential")
 """Inside any word, as in PGPASSWORD."""
+_OTHER_WORDS = re.compile("secret(?=ar|ion|e|ory|iv|ly)")
+"""Words such as `secretary` and `secretion`, which only begin like a secret."""
 
 
 def _any_of(words: str) -> frozenset[str]:
@@ -39,6 +41,7 @@ _AFTER_HARMLESS_TOKEN = _any_of(
     "probs rate shift size throughput times type types"
 )
 _HARMLESS_ENDS = _any_of(
+    "accuracy auc f1 loss perplexity ppl precision recall score "
     "arn count dir directory enabled endpoint env expires expiry field file filename folder hint len "
     "length limit max min mode name path policy required ttl type uri url version"
 )
@@ -53,7 +56,8 @@ def is_secret_name(name: str) -> bool:
 
 def hides_numbers(name: str) -> bool:
     """Says whether even a plain number under this name is a secret: one may be a password, never a token."""
-    return any(fragment in word for word in _words(name[-_LONGEST:]) for fragment in _FOR_NUMBERS_TOO)
+    words = " ".join(_OTHER_WORDS.sub("", word) for word in _words(name[-_LONGEST:]))
+    return any(fragment in words for fragment in _FOR_NUMBERS_TOO)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -69,6 +73,8 @@ def _words(name: str) -> list[str]:
 
 
 def _is_secret_word(word: str) -> bool:
+    if "secret" in word:
+        word = _OTHER_WORDS.sub("", word)
     return word in _WORDS or any(fragment in word for fragment in _FRAGMENTS)
 
 

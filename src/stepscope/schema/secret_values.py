@@ -23,6 +23,7 @@ HINTS = (
     "bearer",
     "jwt",
     "sig",
+    "hmac",
 )
 """In small letters; a text without any of them names no secret."""
 
@@ -30,14 +31,29 @@ HINTS = (
 _NAME = re.compile(
     r"(?<![\w.-])(?P<dashes>-{0,2})"
     r"(?P<name>(?:(?i:api|access|secret|private|account|auth) )?\w[\w.-]*)"
-    r"(?:(?P<sign>[\"'\\]{0,4}[ \t]{0,3}(?:=>|:=|==?|:(?![:/]))[ \t]{0,3})"
+    r"(?:(?P<sign>[\"'\\]{0,4}[ \t]{0,40}(?:"
+    # The type in a line of a program: `api_key: str | None = "…"`.
+    r":[ \t]?(?:Optional\[)?(?:str|bytes|Any|SecretStr)\]?(?:[ ]?\|[ ]?None)?[ \t]{0,3}=[ \t]{0,3}"
+    r"|(?:=>|:=|==?|:(?![:/]))[ \t]{0,40}))"
     r"|(?P<gap>[\"'],[ \t]{0,3}|[ \t]{1,3}))?",
     re.ASCII,
 )
 _OPENING = re.compile(r"[bBrRuUfF]{0,2}(?P<quote>\\{0,7}(?:\"\"\"|'''|[\"']))")
 _UNQUOTED = re.compile(r"(?:[^\s;&,]|[;&,](?!\s|\Z|[\w .-]{1,40}[=:]))+")
 _NEXT = re.compile(r"[\w.-]{1,80}=[^=\s]")
-_BRACKETS = {"[": "]", "{": "}", "(": ")"}
+_BLOCK = re.compile(r"[|>][+-]?[ \t]*\n(?:[ \t]+[^\n]*(?:\n|\Z))+")
+"""A text of several lines in YAML."""
+_CONTINUED = re.compile(r"[ \t]{0,8}\n[ \t]{0,80}(?=[bBrRuUfF]{0,2}[\"'])")
+"""Between the parts of a long text as `pprint` divides it."""
+_CONSTRUCTOR = re.compile(
+    r"(?:[A-Za-z_]\w{0,60}\.){0,6}(?:[A-Z]\w{0,60}|str|bytes|bytearray|namespace|frozenset|deque|array)\("
+)
+"""Begins what an object says of itself; names of functions begin with a small letter."""
+_BEFORE_PAIR = re.compile(r"(?:[\[{(]|,\s?)\(b?[\"']\Z")
+_PAIR = re.compile(r"[bBrRuUfF]{0,2}(?:\"(?:[^\"\\\n]|\\.){0,4096}\"|'(?:[^'\\\n]|\\.){0,4096}')\)")
+_BRACKET = re.compile(
+    r"\\.|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|(?P<opening>[(\[{])|(?P<closing>[)\]}])", re.S
+)
 _AFTER_VALUE = "\"')]}>,.\\"
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9][0-9_]{0,8}(?:\.[0-9]{0,20})?(?:[eE][+-]?[0-9]{1,3})?|nan|inf)%?", re.I)
@@ -45,8 +61,14 @@ _CALL = re.compile(r"[a-z_][\w.]{0,60}\(")
 """A line of a program, as tracebacks show them; no key looks like one."""
 _PROSE = re.compile(r"[a-z]+(?:'[a-z]+)?[.,:;!?]?")
 _NOTHING = frozenset(
-    ["", "none", "null", "nil", "true", "false", "yes", "no", "on", "off", "***", "****", "..."]
+    [
+        *("", "none", "null", "nil", "true", "false", "yes", "no", "on", "off", "***", "****", "..."),
+        *("str", "bytes", "string", "<class"),
+    ]
 )
+_REFERENCE = re.compile(r"%\(|\{\{|\$(?:[A-Za-z_]\w*\Z|\{|\()")
+"""A variable, where the value itself stands elsewhere."""
+_TAKEN_OUT = re.compile(r"(?:\[redacted:[a-z0-9_-]+\])+")
 _SIGNATURES = frozenset(["sig", "signature"])
 _SHORTEST_SIGNATURE = 20
 _LONG = 80
@@ -55,11 +77,12 @@ _LONG = 80
 def spans(text: str) -> Iterator[tuple[int, int]]:
     """Where values of secret names begin and end."""
     at = 0
+    reader = _ValueReader(text)
     while (found := _NAME.search(text, at)) is not None:
         at = max(found.end("name"), found.start() + 1)
         if not _gives_something(found):
             continue
-        start, end = _value(text, found.end())
+        start, end = reader.read(found.end())
         if start < end and _is_secret(found, text, start, end):
             yield start, end
             at = end
@@ -68,8 +91,10 @@ def spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def is_nothing(value: str) -> bool:
-    """Says whether a value under a secret name hides nothing: empty, true, a reference to a variable."""
-    return len(value) < _LONG and (value.lower() in _NOTHING or value.startswith(("$", "%(", "{{")))
+    """Says whether a value under a secret name hides nothing: empty, true, a variable, already taken out."""
+    if len(value) < _LONG and (value.lower() in _NOTHING or _REFERENCE.match(value)):
+        return True
+    return value.startswith("[redacted:") and _TAKEN_OUT.fullmatch(value) is not None
 
 
 def is_working_directory(name: str, value: str) -> bool:
@@ -82,18 +107,56 @@ def is_number(value: str) -> bool:
     return _NUMBER.fullmatch(value) is not None
 
 
-def _value(text: str, at: int) -> tuple[int, int]:
-    """Begin and end of the value at a place: quoted, bracketed, or up to a blank or the next assignment."""
-    opening = _OPENING.match(text, at)
-    if opening is not None:
-        return opening.end(), _closing_quote(text, opening.end(), opening["quote"])
-    if text[at : at + 1] in _BRACKETS:
-        end = text.find(_BRACKETS[text[at]], at)
-        return at, end + 1 if end >= 0 else _line_end(text, at)
-    found = _UNQUOTED.match(text, at)
-    if found is None:
-        return at, at
-    return at, at + len(found[0].rstrip(_AFTER_VALUE))
+class _ValueReader:
+    """Finds where values end, in time linear in the text however often it is asked."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._brackets_left = len(text)
+        """Brackets and quoted texts that may still be looked at: one may be met by several searches."""
+
+    def read(self, at: int) -> tuple[int, int]:
+        """Begin and end of a value: quoted, in brackets, or up to a blank or the next assignment."""
+        text = self._text
+        opening = _OPENING.match(text, at)
+        if opening is not None:
+            return opening.end(), _last_part(text, opening)
+        block = _BLOCK.match(text, at)
+        if block is not None:
+            return at, at + len(block[0].rstrip())
+        constructor = _CONSTRUCTOR.match(text, at)
+        if constructor is not None:
+            return at, self._closing_bracket(constructor.end() - 1)
+        if text[at : at + 1] in ("(", "[", "{"):
+            return at, self._closing_bracket(at)
+        found = _UNQUOTED.match(text, at)
+        if found is None:
+            return at, at
+        return at, at + len(found[0].rstrip(_AFTER_VALUE))
+
+    def _closing_bracket(self, at: int) -> int:
+        """Where a bracket is closed, those inside it counted; the end of the line where it is not."""
+        depth = 0
+        for found in _BRACKET.finditer(self._text, at):
+            self._brackets_left -= 1
+            if self._brackets_left < 0:
+                break
+            depth += bool(found["opening"]) - bool(found["closing"])
+            if not depth and found["closing"]:
+                return found.end()
+        return _line_end(self._text, at)
+
+
+def _last_part(text: str, opening: re.Match[str]) -> int:
+    """Where a quoted value ends, with the parts that follow it on lines of their own."""
+    end = _closing_quote(text, opening.end(), opening["quote"])
+    while (gap := _CONTINUED.match(text, end + len(opening["quote"]))) is not None:
+        further = _OPENING.match(text, gap.end())
+        if further is None:
+            break
+        end = _closing_quote(text, further.end(), further["quote"])
+        opening = further
+    return end
 
 
 def _closing_quote(text: str, at: int, quote: str) -> int:
@@ -122,9 +185,17 @@ def _gives_something(found: re.Match[str]) -> bool:
     if found["sign"] == "= " and _NEXT.match(found.string, found.end()):
         return False  # nothing was given: the next assignment follows
     is_flag = bool(found["gap"] and found["dashes"] and found.string[found.end() : found.end() + 1] != "-")
-    if found["sign"] is None and not is_flag:
+    if found["sign"] is None and not is_flag and not _is_first_of_pair(found):
         return False
     return is_secret_name(found["name"]) or found["name"].lower() in _SIGNATURES
+
+
+def _is_first_of_pair(found: re.Match[str]) -> bool:
+    """Whether the name is the first of a pair in a list of pairs: `[('token', '…'), …]`."""
+    if not found["gap"] or "," not in found["gap"]:
+        return False
+    before = found.string[max(found.start() - 6, 0) : found.start()]
+    return _BEFORE_PAIR.search(before) is not None and _PAIR.match(found.string, found.end()) is not None
 
 
 def _is_secret(found: re.Match[str], text: str, start: int, end: int) -> bool:
@@ -134,6 +205,8 @@ def _is_secret(found: re.Match[str], text: str, start: int, end: int) -> bool:
     if name in _SIGNATURES:
         return len(value) >= _SHORTEST_SIGNATURE and "(" not in value
     if hides_numbers(found["name"]):
+        return True
+    if _CONSTRUCTOR.match(value):
         return True
     return not (is_number(value) or _CALL.match(value) or _is_prose(found, text, end))
 
