@@ -239,6 +239,9 @@ class Privacy(Section):
     shorten_home: bool = False
     """Whether home directories are written as `~`."""
 
+    personal_data: bool | None = None
+    """Whether e-mail and IP addresses, phone numbers and IBANs are taken out; null: with a salt file."""
+
     rules: dict[str, str] = field(default_factory=dict)
     """Further secrets to take out: patterns by the name that is put in their place."""
 

@@ -24,11 +24,14 @@ def privacy_of(settings: PrivacySettings, environment: Mapping[str, str] = os.en
         except ValueError as error:
             raise ConfigError(f"privacy.rules.{name}: {error}") from error
     home = environment.get("HOME") if settings.shorten_home else None
+    is_wanted = settings.personal_data
+    hides_people = settings.salt_file is not None if is_wanted is None else is_wanted
     if settings.salt_file is None:
-        return Privacy(home=home)
+        return Privacy(home=home, personal_data=hides_people)
     host = os.uname().nodename
     users = {environment.get(name, "") for name in ("USER", "LOGNAME")} - {"", "root"}
-    return Privacy(_salt(settings.salt_file), (host, host.partition(".")[0], *sorted(users)), home)
+    names = (host, host.partition(".")[0], *sorted(users))
+    return Privacy(_salt(settings.salt_file), names, home, personal_data=hides_people)
 
 
 def _salt(path: str) -> str:

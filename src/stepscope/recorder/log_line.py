@@ -11,8 +11,6 @@ from stepscope.recorder.log_entry import MOST_TEXT, cut
 from stepscope.schema.redact import redact_text, redact_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from stepscope.recorder.log_entry import Entry
     from stepscope.schema.correlation import Correlation
     from stepscope.schema.privacy import Privacy
@@ -112,20 +110,12 @@ def _rest(entry: Entry, privacy: Privacy) -> dict[str, Any]:
     """Fields, exception and stack without secrets and without what is private."""
     rest: dict[str, Any] = {}
     if entry.fields:
-        rest["fields"] = _private(redact_value(entry.fields), privacy.text)
+        rest["fields"] = privacy.nested(redact_value(entry.fields))
     if entry.exception is not None:
-        rest["exception"] = _private(redact_value(entry.exception), privacy.text)
+        rest["exception"] = privacy.nested(redact_value(entry.exception))
     if entry.stack:
         rest["stack"] = safe_text(entry.stack, privacy)
     return rest
-
-
-def _private(value: Any, hide: Callable[[str], str]) -> Any:
-    if isinstance(value, dict):
-        return {hide(key): _private(part, hide) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_private(part, hide) for part in value]
-    return hide(value) if isinstance(value, str) else value
 
 
 def _trace_lines(exception: dict[str, Any] | None) -> list[str]:

@@ -7,6 +7,7 @@ import hmac
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 _BEFORE = r"(?<![\w.~/-])"
 _HOMES = re.compile(_BEFORE + r"/(?:home|Users)/[^/\s\"'`<>|:;,()\[\]{}]+")
@@ -39,24 +40,56 @@ class Privacy:
     """Further names to hash wherever text mentions them, such as the user's; hosts are hashed anyway."""
     home: str | None = None
     """The home directory to write as `~`; None leaves paths as they are."""
+    personal_data: bool = False
+    """Whether e-mail addresses, phone numbers, IP addresses and account numbers are taken out."""
+
+    def for_names(self) -> Privacy:
+        """What holds for names and texts of a program's own: hosts and people it names stay readable."""
+        return Privacy(personal_data=self.personal_data)
 
     def name(self, name: str) -> str:
         """A host's or a user's name as it may be written."""
         return name if self.salt is None else hash_name(name, self.salt)
 
-    def text(self, text: str) -> str:
-        """Text as it may be written."""
+    def text(self, text: str, name: str = "") -> str:
+        """Text as it may be written, given the name it stands under."""
         if self.home is not None:
             text = shorten_home(text, self.home)
         if self.salt is not None and self._mentioned is not None:
             text = self._mentioned.sub(lambda found: self.name(found[0]), text)
-        return text
+        return _without_personal_data(text, name) if self.personal_data else text
+
+    def nested(self, value: Any, name: str = "") -> Any:
+        """Dictionaries and lists of any depth as they may be written; what is no text stays."""
+        if self == _NOTHING_ASKED:
+            return value
+        if isinstance(value, dict):
+            pair = value.get("key") if "value" in value else None  # how a text is recorded among metrics
+            return {
+                self.text(key): self.nested(part, str(pair) if pair and key == "value" else key)
+                for key, part in value.items()
+            }
+        if isinstance(value, list):
+            return [self.nested(part, name) for part in value]
+        return self.text(value, name) if isinstance(value, str) else value
 
     @cached_property
     def _mentioned(self) -> re.Pattern[str] | None:
         # Longest first: `node7.cluster` must not become the hash of `node7` and a readable rest.
         names = sorted(filter(None, self.names), key=len, reverse=True)
         return re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, names))})(?![\w-])") if names else None
+
+
+_NOTHING_ASKED = Privacy()
+
+
+def _without_personal_data(text: str, name: str) -> str:
+    from stepscope.schema.personal_data import redact_personal_data  # lazy: few ask for it
+
+    # The name says what a number is: `phone` and `version` are read as they would be in a sentence.
+    begin = f"{name}: " if name else ""
+    redacted = redact_personal_data(begin + text)
+    return redacted.removeprefix(begin) if redacted.startswith(begin) else redact_personal_data(text)
 
 
 def _bytes(text: str) -> bytes:
