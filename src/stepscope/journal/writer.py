@@ -41,8 +41,10 @@ class JournalWriter:
         max_keys: int = 50_000,
         clock: Callable[[], int] = time.monotonic_ns,
         complain: Callable[[str], None] = lambda _: None,
+        name_of: Callable[[object], str] = layout.clean,
     ) -> None:
         self._supply = supply
+        self._name_of = name_of
         self._opening = dict(opening)
         self._max_keys = max_keys
         self._known_keys: set[object] = set()
@@ -167,7 +169,7 @@ class JournalWriter:
         if len(segment.sets) >= MAX_KEY_SETS:
             segment.sets.clear()
         set_id = segment.next_set_id()
-        names = layout.to_json([layout.clean(key) for key in keys])
+        names = layout.to_json([self._name_of(key) for key in keys])
         declaration = layout.frame(layout.KEYS, names, set_id=set_id)
         if not self._write(segment, declaration):
             if self._segment is not segment:

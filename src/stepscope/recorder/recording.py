@@ -25,8 +25,9 @@ from stepscope.recorder import values
 from stepscope.recorder.anonymity import privacy_of
 from stepscope.recorder.facts import facts
 from stepscope.recorder.keeper import Keeper
+from stepscope.recorder.key_names import KeyNames
 from stepscope.recorder.last_words import LastWords, path_beside
-from stepscope.schema.redact import redact_mapping
+from stepscope.schema.redact import redact_mapping, redact_text, redact_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,6 +61,8 @@ class Recording:
         self._identity, self._folder, self._settings = identity, folder, settings
         self._guard, self._role, self._command = guard, role, command
         self._privacy = privacy_of(settings.privacy)
+        self._user_privacy = self._privacy.for_names()
+        self._key_names = KeyNames(self._user_privacy)
         self._lazy_writer: JournalWriter | None = None
         self._deferred: dict[Any, Deferred] = {}
         self._alerts: AlertSystem | None = None
@@ -105,7 +108,8 @@ class Recording:
         if self._lazy_writer is None:
             return
         self._flush()
-        self.writer.close({"status": status, "reason": reason, "exit_code": exit_code})
+        safe_reason = self._user_privacy.text(redact_text(reason))
+        self.writer.close({"status": status, "reason": safe_reason, "exit_code": exit_code})
         if self._last_words is not None:
             self._last_words.uninstall()
         if self._role != "worker":
@@ -127,7 +131,7 @@ class Recording:
     def note(self, fields: Mapping[str, Any]) -> None:
         """Records an event."""
         try:
-            self.writer.append_json(layout.EVENT, redact_mapping(fields))
+            self.writer.append_json(layout.EVENT, self._user_privacy.nested(redact_mapping(fields)))
         except Exception as error:  # noqa: BLE001 - a field's own text may raise anything
             self._guard.complain("event", f"The event {fields['kind']!r} is lost: {error}", error)
 
@@ -165,7 +169,12 @@ class Recording:
 
     def record_array(self, key: str, values: Any, step: int) -> None:
         """Records a tensor whole, under one key."""
-        described = {"key": key, "step": step, "dtype": "<f8", "shape": tuple(values.shape)}
+        described = {
+            "key": self._key_names(key),
+            "step": step,
+            "dtype": "<f8",
+            "shape": tuple(values.shape),
+        }
         self.read_later(
             values, lambda numbers: self.writer.append_array(described, array("d", numbers).tobytes())
         )
@@ -219,16 +228,18 @@ class Recording:
         found = values.sort(metrics)
         self._append_split(found.numbers, step)
         for key, (shape, raw) in found.arrays.items():
-            described = {"key": key, "step": step, "dtype": "<f8", "shape": shape}
+            described = {"key": self._key_names(key), "step": step, "dtype": "<f8", "shape": shape}
             try:
                 self.writer.append_array(described, raw)
             except JournalError as error:
                 self._guard.complain("too long", str(error), error)
         for key, text in found.texts.items():
             self.note({"kind": "text", "step": step, "key": key, "value": text})
+            # Redacted before it is cut: half a secret would not be recognised in a log.
+            name, visible = redact_text(key), redact_value(text, key)[:60]
             self._guard.complain(
                 f"text {key}",
-                f"{key!r} is {text[:60]!r}, not a number; it is kept as a text event, not as a series.",
+                f"{name!r} is {visible!r}, not a number; it is kept as a text event, not as a series.",
             )
         if found.failure is not None:
             self._guard.complain(
@@ -285,7 +296,13 @@ class Recording:
             "started_ns": time.time_ns(),
             "facts": described,
         }
-        return JournalWriter(supply, opening, max_keys=recorder.max_keys, complain=self._guard.tell)
+        return JournalWriter(
+            supply,
+            opening,
+            max_keys=recorder.max_keys,
+            complain=self._guard.tell,
+            name_of=self._key_names,
+        )
 
     def _journal_name(self) -> JournalName:
         one = self._identity

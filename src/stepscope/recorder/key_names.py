@@ -1,0 +1,34 @@
+"""Names metrics in the journal: without secrets, and never two metrics alike."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepscope.journal import layout
+from stepscope.schema.redact import redact_text
+
+if TYPE_CHECKING:
+    from stepscope.schema.privacy import Privacy
+
+
+class KeyNames:
+    """Remembers under which name each key is recorded; asked once for each set of keys, not for each row."""
+
+    def __init__(self, privacy: Privacy) -> None:
+        self._privacy = privacy
+        self._names: dict[object, str] = {}
+        self._taken: set[str] = set()
+
+    def __call__(self, key: object) -> str:
+        """The name of a key; further keys of which the same is left are numbered."""
+        name = self._names.get(key)
+        if name is None:
+            plain = layout.clean(key)
+            name = safe = self._privacy.text(redact_text(plain))
+            number = 1
+            while safe != plain and name in self._taken:
+                number += 1
+                name = f"{safe}#{number}"
+            self._names[key] = name
+            self._taken.add(name)
+        return name
