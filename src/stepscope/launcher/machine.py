@@ -10,7 +10,9 @@ from stepscope.agent.sampling import Sampling
 from stepscope.config.sections import Sampler as SamplerSettings
 from stepscope.errors import StepscopeError
 from stepscope.guard import Guard
+from stepscope.recorder.anonymity import privacy_of
 from stepscope.recorder.recording import Recording
+from stepscope.recorder.run_names import without_secrets
 from stepscope.recorder.whoami import identify
 
 if TYPE_CHECKING:
@@ -31,7 +33,9 @@ class MachineWatch:
 
     def __init__(self, folder: Path, settings: Settings, interval_s: float | None = None) -> None:
         self._settings = settings if interval_s is None else _paced(settings, interval_s)
-        self.identity = identify(settings.run or "watch", settings.project)
+        identity = identify(settings.run or "watch", settings.project)
+        privacy = privacy_of(settings.privacy)
+        self.identity = without_secrets(identity, folder, privacy, Guard(strict=False).tell)
         self._recording = Recording(self.identity, folder, self._settings, Guard(strict=False), "machine")
         self._sampling = Sampling(folder=folder)
         self.trouble: list[str] = []

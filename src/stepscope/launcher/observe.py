@@ -16,7 +16,9 @@ from stepscope.launcher.command import NOT_EXECUTABLE, Ending, check, ending_of,
 from stepscope.launcher.console import MOST_BYTES, ConsoleTail
 from stepscope.launcher.passage import Passage
 from stepscope.launcher.signals import Signals
+from stepscope.recorder.anonymity import privacy_of
 from stepscope.recorder.recording import Recording
+from stepscope.recorder.run_names import without_secrets
 from stepscope.recorder.whoami import SEGMENT_VARIABLE, identify
 
 if TYPE_CHECKING:
@@ -44,7 +46,9 @@ class Observed:
         self._command = command
         self._folder, self._settings = folder, settings
         self._note_every_s = note_every_s
-        self.identity = identify(settings.run, settings.project, script=stem_of(command))
+        identity = identify(settings.run, settings.project, script=stem_of(command))
+        privacy = privacy_of(settings.privacy)
+        self.identity = without_secrets(identity, folder, privacy, Guard(strict=False).tell)
 
     def trouble(self) -> str | None:
         """Why nothing can be recorded; None when it can."""

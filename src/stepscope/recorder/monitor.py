@@ -19,6 +19,7 @@ from stepscope.recorder.monitor_settings import (
 from stepscope.recorder.params import PlainParams, params_argument
 from stepscope.recorder.phases import Batches, BatchTimes, Phase
 from stepscope.recorder.recording import Recording, monitors
+from stepscope.recorder.run_names import without_secrets
 from stepscope.recorder.stats import StepStats
 from stepscope.recorder.step_log import StepLog
 from stepscope.recorder.whoami import identify
@@ -75,7 +76,9 @@ class TrainingMonitor(StepLog):
         self._guard = Guard(strict=recorder.enabled and (recorder.strict if strict is None else strict))
         self._folder = folder_argument(directory, self.settings)
         name, of_project = text_argument("run", run), text_argument("project", project)
-        self.identity = identify(name or self.settings.run, of_project or self.settings.project)
+        identity = identify(name or self.settings.run, of_project or self.settings.project)
+        folder = self._folder if recorder.enabled else None
+        self.identity = without_secrets(identity, folder, privacy_of(self.settings.privacy), self._guard.tell)
         self._begin_anew(params_argument(params))
 
     def _begin_anew(self, params: PlainParams | None = None) -> None:

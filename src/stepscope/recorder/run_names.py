@@ -1,0 +1,86 @@
+"""Takes secrets out of the names of runs and projects before ids, folders and addresses are made from them.
+
+Two names that differ only in their secret must stay two runs, and a resumed run must keep its id. So a name
+that held a secret ends in a mark that depends on all of it. Whoever reads the mark must not be able to find a
+weak secret by trying: the mark is made with a random key, which lies in the store folder in a file that only
+its owner can read, and by scrypt, so that each try of somebody who has the key takes some 50 ms and 16 MB.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from stepscope.schema.redact import redact_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from stepscope.schema.identity import Identity
+    from stepscope.schema.privacy import Privacy
+
+KEY_FILE = "names.key"
+KEY_BYTES = 32
+
+
+def without_secrets(
+    identity: Identity, folder: Path | None, privacy: Privacy, tell: Callable[[str], None]
+) -> Identity:
+    """The same identity under names that may be written down; says so where they had to be changed.
+
+    The same name gives the same result in every process that uses the store folder. Without a folder no file
+    is made, and the result holds for this process.
+    """
+    key: bytes | None = None
+    names = {"run": identity.name, "project": identity.project}
+    for kind, name in names.items():
+        safe = _redacted(name, privacy)
+        if safe == name:
+            continue
+        key = key or (_key_of(folder) if folder is not None else os.urandom(KEY_BYTES))
+        names[kind] = _marked(safe, name, key, privacy)
+        tell(f"The name of the {kind} holds a secret or personal data; it is recorded as {names[kind]!r}.")
+    return identity if key is None else replace(identity, name=names["run"], project=names["project"])
+
+
+def _redacted(name: str, privacy: Privacy) -> str:
+    return privacy.for_names().text(redact_text(name))
+
+
+def _marked(safe: str, name: str, key: bytes, privacy: Privacy) -> str:
+    import hashlib  # lazy: it loads a library, and few names hold a secret
+
+    secret = name.encode("utf-8", "surrogatepass")
+    mark = hashlib.scrypt(secret, salt=key, n=2**14, r=8, p=1, dklen=4).hex()
+    marked = f"{safe}-{mark}"
+    # A process that is started with the new name must come to the same one.
+    return marked if _redacted(marked, privacy) == marked else f"redacted-{mark}"
+
+
+def _key_of(folder: Path) -> bytes:
+    """The key of a store folder, made by the first process that needs one."""
+    path = folder / KEY_FILE
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            _write_once(path, os.urandom(KEY_BYTES))
+        key = path.read_bytes()
+        if len(key) == KEY_BYTES:
+            return key
+    return os.urandom(KEY_BYTES)  # nothing can be recorded there either
+
+
+def _write_once(path: Path, content: bytes) -> None:
+    """Makes a file that is whole from its first moment on; leaves the one of a process that was faster."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        with contextlib.suppress(FileExistsError):
+            os.link(temporary, path)
+    finally:
+        temporary.unlink()
