@@ -256,7 +256,7 @@ def test_something_that_is_no_model_is_said_so_and_training_goes_on(folder: Path
     with stepscope.TrainingMonitor(run="odd", directory=folder) as monitor:
         monitor.watch(object())
         monitor.log({"loss": 1.0})
-    assert "cannot be watched" in caplog.text
+    assert "It is not watched" in caplog.text
 
 
 RANKS = """

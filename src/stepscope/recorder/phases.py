@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
-    from stepscope.steps.anatomy import Anatomy, StepRecorder
+    from stepscope.steps.anatomy import Anatomy
+    from stepscope.steps.step_writer import StepRecorder
 
 Batch_co = TypeVar("Batch_co", covariant=True)
 
@@ -59,7 +60,7 @@ class BatchTimes:
     def __init__(self, recorder: StepRecorder) -> None:
         self.chain = Chain()
         self._overhead = recorder.overhead
-        self._writer = StepWriter(recorder.record_late, recorder.record_many, recorder.overhead)
+        self._writer = StepWriter(recorder)
         self._writer.knows_wait = True
 
     def end_step(self, number: int) -> None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from stepscope.guard import shown
 from stepscope.insides.outlets import Outlets
-from stepscope.steps.anatomy import Anatomy, StepRecorder
+from stepscope.steps.anatomy import Anatomy
 from stepscope.steps.out_of_memory import describe_out_of_memory
+from stepscope.steps.step_writer import StepRecorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

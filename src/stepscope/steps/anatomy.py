@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from threading import get_ident
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from stepscope.steps import memory_scene, patches
 from stepscope.steps.chain import EVAL, FORWARD, OPTIMIZER, OTHER, Chain
@@ -21,49 +21,18 @@ from stepscope.steps.sharded import Exchanges, is_sharded
 from stepscope.steps.step_writer import EndedStep, StepWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from stepscope.guard import Guard
     from stepscope.steps.gradients_ready import RankWait
     from stepscope.steps.observers import Observer
-    from stepscope.steps.overhead import Overhead
+    from stepscope.steps.step_writer import StepRecorder
 
 PATIENCE = 64
 """So many batches without an optimizer step mean that there is none, and that each batch is a step."""
 
 MAX_UNCLEAR = 3
 """Batches whose model calls are looked at to find out whether a pass over data trains or evaluates."""
-
-
-class _Handle:
-    """Takes a hook away from a list that may just be gone through."""
-
-    def __init__(self, hooks: list[Any], hook: Any, then: Callable[[], None]) -> None:
-        self._hooks, self._hook, self._then = hooks, hook, then
-
-    def remove(self) -> None:
-        """Takes it away."""
-        if self._hook in self._hooks:
-            self._hooks.remove(self._hook)
-            self._then()
-
-
-class StepRecorder(Protocol):
-    """Takes what is known of steps."""
-
-    overhead: Overhead
-
-    def step_in_hand(self) -> int:
-        """The number of the step that is being done."""
-
-    def record_late(self, metrics: Mapping[str, Any], step: int, at_ns: int | None = None) -> None:
-        """Records figures of an earlier moment."""
-
-    def record_many(self, keys: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
-        """Records many rows: each has its moment, its step, and a value for each key."""
-
-    def event(self, kind: str, **fields: Any) -> None:
-        """Marks a moment of the run."""
 
 
 class Anatomy:
@@ -86,13 +55,11 @@ class Anatomy:
         self.chain = Chain()
         self.chain.on_skipped_step = self._step_is_skipped
         self._calls = ModelCalls(self, torch.compiler.is_compiling)
-        self._optimizers = OptimizerSteps(self._optimizer_begins, self._optimizer_ends)
+        self._optimizers = OptimizerSteps(self, overhead)
         self._sampling = PhaseSampling(overhead, monotonic_ns())
-        self._writer = StepWriter(record, recorder.record_many, overhead)
+        self._writer = StepWriter(recorder)
         self._observers = Observers(guard)
         self._rank_waits: list[RankWait] = []
-        self._before_steps: list[Callable[[Any], None]] = []
-        self._after_steps: list[Callable[[Any], None]] = []
         self._thread = get_ident()
         self.is_timed = False
         """Whether the step in hand is timed phase by phase; to be read only."""
@@ -135,16 +102,13 @@ class Anatomy:
         if not self.is_timed:
             self._time_phases()
 
-    def before_step(self, hook: Callable[[Any], None]) -> _Handle:
-        """Calls with each optimizer that is about to step."""
-        self._before_steps.append(hook)
-        self._optimizers.hear_beginnings(wanted=True)
-        return _Handle(self._before_steps, hook, self._hear_as_needed)
+    def before_step(self, hook: Callable[[Any], None]) -> Any:
+        """Calls with each optimizer that is about to step; gives what takes the hook away by `remove`."""
+        return self._optimizers.before_step(hook)
 
-    def after_step(self, hook: Callable[[Any], None]) -> _Handle:
+    def after_step(self, hook: Callable[[Any], None]) -> Any:
         """The same after it has stepped."""
-        self._after_steps.append(hook)
-        return _Handle(self._after_steps, hook, self._hear_as_needed)
+        return self._optimizers.after_step(hook)
 
     def observe(self, observer: Observer) -> None:
         """Adds the figures of an observer to the steps it asks for."""
@@ -298,7 +262,7 @@ class Anatomy:
         self._attach_calls()
         for wait in self._rank_waits:
             wait.detach()
-        self._hear_as_needed()
+        self._optimizers.hear_beginnings(wanted=False)
         self._overhead.spend(monotonic_ns() - began_ns)
 
     def _end_timed_step(self, step: int, ended_ns: int, calls: int) -> dict[str, Any]:
@@ -370,36 +334,24 @@ class Anatomy:
         if before >= 0:
             self.chain.enter(before)
 
-    def _hear_as_needed(self) -> None:
-        self._optimizers.hear_beginnings(wanted=self.is_timed or bool(self._before_steps))
-
-    def _optimizer_begins(self, optimizer: Any) -> None:
-        if self._before_steps:
-            self._call(self._before_steps, optimizer)
+    def optimizer_begins(self) -> None:
+        """An optimizer is about to step."""
         if self.is_timed:
             self._before_optimizer = self.chain.enter(OPTIMIZER)
 
-    def _optimizer_ends(self, optimizer: Any, is_last: bool) -> None:  # noqa: FBT001 - called in every step
+    def optimizer_ends(self) -> None:
+        """It has stepped; what came before that goes on."""
         if self.is_timed and self.chain.phase == OPTIMIZER:
             self.chain.enter(self._before_optimizer)
-        if self._after_steps:
-            self._call(self._after_steps, optimizer)
-        if is_last:
-            self._step_is_made()
-
-    def _call(self, hooks: list[Callable[[Any], None]], optimizer: Any) -> None:
-        began_ns = monotonic_ns()
-        for hook in tuple(hooks):
-            hook(optimizer)
-        self._overhead.spend(monotonic_ns() - began_ns)
 
     def _step_is_skipped(self, optimizer: Any) -> None:
         """A loss scaler has not stepped an optimizer, because of an overflow."""
         if self._optimizers.is_last(optimizer):
             self._skipped = True
-            self._step_is_made()
+            self.step_is_made()
 
-    def _step_is_made(self) -> None:
+    def step_is_made(self) -> None:
+        """The optimizer that ends a step of the training has stepped."""
         self.chain.steps_made += 1
         self._optimizer_stepped = self._optimizer_seen = True
         if not self._in_batches:

@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from stepscope.steps.overhead import Overhead
+
     Listener = Callable[[Any], None]
+
+
+class StepObserver(Protocol):
+    """Who wants to know when a training step is made."""
+
+    def optimizer_begins(self) -> None:
+        """An optimizer is about to step."""
+
+    def optimizer_ends(self) -> None:
+        """It has stepped."""
+
+    def step_is_made(self) -> None:
+        """The optimizer that ends a step of the training has stepped."""
 
 
 class OptimizerSteps:
@@ -18,8 +34,10 @@ class OptimizerSteps:
     hook after the optimizer step. So that one stays, and the one before comes and goes.
     """
 
-    def __init__(self, begins: Listener, ends: Callable[[Any, bool], None]) -> None:
-        self._begins, self._ends = begins, ends
+    def __init__(self, observer: StepObserver, overhead: Overhead) -> None:
+        self._observer, self._overhead = observer, overhead
+        self._before_steps: list[Listener] = []
+        self._after_steps: list[Listener] = []
         self._register_before: list[Callable[[Any], Any]] = []
         self._before: list[Any] = []
         self._after: list[Any] = []
@@ -42,12 +60,23 @@ class OptimizerSteps:
         self._register_before.append(hooks.register_optimizer_step_pre_hook)
         self._renew()
 
+    def before_step(self, listener: Listener) -> _Handle:
+        """Calls with each optimizer that is about to step."""
+        self._before_steps.append(listener)
+        self.hear_beginnings(wanted=True)
+        return _Handle(self._before_steps, listener)
+
+    def after_step(self, listener: Listener) -> _Handle:
+        """The same after it has stepped."""
+        self._after_steps.append(listener)
+        return _Handle(self._after_steps, listener)
+
     def hear_beginnings(self, *, wanted: bool) -> None:
-        """Whether to hear when an optimizer begins to step."""
+        """Whether to hear when an optimizer begins to step, for others than those who listen to that."""
         if wanted and not self._before:
             self._before = [register(self._step_begins) for register in self._register_before]
-        elif not wanted and self._before and not self._is_nested:
-            self._remove(self._before)
+        elif not wanted and self._before and not self._is_nested and not self._before_steps:
+            _remove(self._before)
 
     def is_last(self, optimizer: Any) -> bool:
         """Whether the step of this optimizer ends a step of the training."""
@@ -64,30 +93,56 @@ class OptimizerSteps:
     def close(self) -> None:
         """Takes all hooks away."""
         self._is_nested = False
-        self._remove(self._before)
-        self._remove(self._after)
+        _remove(self._before)
+        _remove(self._after)
         self._register_before.clear()
 
     def _renew(self) -> None:
         if self._before:
-            self._remove(self._before)
+            _remove(self._before)
             self.hear_beginnings(wanted=True)
-
-    def _remove(self, handles: list[Any]) -> None:
-        while handles:
-            handles.pop().remove()
 
     def _step_begins(self, optimizer: Any, *_: Any) -> None:
         # One that is derived from another has its hooks called again by the step of that one. It is then
         # followed from beginning to end for good, or each of its steps would be counted twice.
         self._depth += 1
-        if self._depth == 1:
-            self._begins(optimizer)
-        else:
+        if self._depth > 1:
             self._is_nested = True
+            return
+        if self._before_steps:
+            self._call(self._before_steps, optimizer)
+        self._observer.optimizer_begins()
 
     def _step_ends(self, optimizer: Any, *_: Any) -> None:
         self._depth -= 1
-        if self._depth <= 0:
-            self._depth = 0
-            self._ends(optimizer, self._last is None or optimizer is self._last)
+        if self._depth > 0:
+            return
+        self._depth = 0
+        self._observer.optimizer_ends()
+        if self._after_steps:
+            self._call(self._after_steps, optimizer)
+        if self._last is None or optimizer is self._last:
+            self._observer.step_is_made()
+
+    def _call(self, listeners: list[Listener], optimizer: Any) -> None:
+        began_ns = monotonic_ns()
+        for listener in tuple(listeners):
+            listener(optimizer)
+        self._overhead.spend(monotonic_ns() - began_ns)
+
+
+class _Handle:
+    """Takes a listener away from a list that may just be gone through."""
+
+    def __init__(self, listeners: list[Listener], listener: Listener) -> None:
+        self._listeners, self._listener = listeners, listener
+
+    def remove(self) -> None:
+        """Takes it away."""
+        if self._listener in self._listeners:
+            self._listeners.remove(self._listener)
+
+
+def _remove(handles: list[Any]) -> None:
+    while handles:
+        handles.pop().remove()

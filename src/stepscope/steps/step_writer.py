@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from stepscope.schema.keys import OVERHEAD_RATIO, SAMPLED_RATIO, STEP_SECONDS, phase_key
 from stepscope.steps.chain import CHECKPOINT, DATA, Cut
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from stepscope.steps.overhead import Overhead
 
@@ -22,6 +22,24 @@ when it is run again and again. A process that is killed takes the times of its 
 
 _WHOLE, _WITH_WAIT = (STEP_SECONDS,), (STEP_SECONDS, phase_key("data"))
 _DATA, _EVAL, _CHECKPOINT = phase_key("data"), phase_key("eval"), phase_key("checkpoint")
+
+
+class StepRecorder(Protocol):
+    """Takes what is known of steps."""
+
+    overhead: Overhead
+
+    def step_in_hand(self) -> int:
+        """The number of the step that is being done."""
+
+    def record_late(self, metrics: Mapping[str, Any], step: int, at_ns: int | None = None) -> None:
+        """Records figures of an earlier moment."""
+
+    def record_many(self, keys: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
+        """Records many rows: each has its moment, its step, and a value for each key."""
+
+    def event(self, kind: str, **fields: Any) -> None:
+        """Marks a moment of the run."""
 
 
 class EndedStep(NamedTuple):
@@ -61,13 +79,9 @@ PlainStep = tuple[int, int, float, float]
 class StepWriter:
     """Holds steps that have ended until it is time to write them down."""
 
-    def __init__(
-        self,
-        record: Callable[..., None],
-        record_many: Callable[[tuple[str, ...], list[tuple[Any, ...]]], None],
-        overhead: Overhead,
-    ) -> None:
-        self._record, self._record_many, self._overhead = record, record_many, overhead
+    def __init__(self, recorder: StepRecorder) -> None:
+        self._record, self._record_many = recorder.record_late, recorder.record_many
+        self._overhead = recorder.overhead
         self._ended: list[EndedStep] = []
         self._plain: list[PlainStep] = []
         self._write_at_ns = 0
@@ -96,7 +110,7 @@ class StepWriter:
         self._write_ended()
         self._write_plain()
         ratio = None if last is None else self._overhead.report(began_ns)
-        if ratio is not None:
+        if last is not None and ratio is not None:
             self._record({OVERHEAD_RATIO: ratio}, last, now_ns)
         self._write_at_ns = now_ns + TOGETHER_NS
         self._overhead.spend(monotonic_ns() - began_ns)
