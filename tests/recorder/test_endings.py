@@ -39,7 +39,64 @@ ENDINGS = {
     "sigkill": ("os.kill(os.getpid(), signal.SIGKILL)", "crashed", "ended without a word", -9),
     "segmentation fault": ("import ctypes; ctypes.string_at(0)", "crashed", "Segmentation fault", -11),
     "abort": ("os.abort()", "crashed", "Aborted", -6),
-    "os._exit": ("os._exit(3)", "crashed", "ended without a word", 3),
+    "os._exit(3)": ("os._exit(3)", "failed", "exit code 3", 3),
+    "os._exit(0)": ("os._exit(0)", "finished", "", 0),
+    "os._exit in a thread": (
+        "threading.Thread(target=os._exit, args=(4,)).start(); time.sleep(5)",
+        "failed",
+        "exit code 4",
+        4,
+    ),
+    "sys.exit(3)": ("sys.exit(3)", "failed", "exit with 3", 3),
+    "sys.exit with a text": ("sys.exit('no data')", "failed", "exit with 'no data'", 1),
+    "sys.exit that is caught": (
+        "\n    try: sys.exit(3)\n    except SystemExit: monitor.log({'more': 1.0})",
+        "finished",
+        "",
+        0,
+    ),
+    "sys.exit in a thread": (
+        "t = threading.Thread(target=sys.exit, args=(3,)); t.start(); t.join()",
+        "finished",
+        "",
+        0,
+    ),
+    "a daemon thread goes on": (
+        "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
+        "finished",
+        "",
+        0,
+    ),
+    "exec": ("os.execv('/bin/true', ['true'])", "finished", "replaced itself by another program (exec)", 0),
+    "exec by the search path": (
+        "os.execvp('true', ['true'])",
+        "finished",
+        "replaced itself by another program (exec)",
+        0,
+    ),
+    "exec that fails": (
+        """
+    with open("no-program", "wb") as file: file.write(bytes(9))
+    os.chmod("no-program", 0o755)
+    try: os.execv("no-program", ["x"])
+    except OSError: sys.exit(5)
+""",
+        "failed",
+        "exit with 5",
+        5,
+    ),
+    "exec of a forked child": (
+        "\n    if os.fork() == 0: os.execv('/bin/true', ['true'])\n    os.wait()",
+        "finished",
+        "",
+        0,
+    ),
+    "os._exit of a forked child": (
+        "\n    if os.fork() == 0: os._exit(7)\n    os.wait()",
+        "finished",
+        "",
+        0,
+    ),
     "exception in a thread": (
         "t = threading.Thread(target=lambda: 1 / 0); t.start(); t.join()",
         "finished",
@@ -59,6 +116,100 @@ def test_the_ending_is_told_as_it_was(ending: str, run_script, read) -> None:
     assert len(run.series("loss")) == 1
     if exit_code is not None:
         assert result.returncode == exit_code, "watching changed how the process ends"
+
+
+def test_an_exec_that_fails_leaves_the_run_recording(run_script, read) -> None:
+    result = run_script(
+        BEGIN
+        + """
+    with open("no-program", "wb") as file: file.write(bytes(100))
+    os.chmod("no-program", 0o755)
+    try:
+        os.execv("no-program", ["x"])
+    except OSError:
+        pass
+    monitor.log({"loss": 2.0}, step=1)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    )
+    assert result.returncode == -signal.SIGKILL
+    run = read("ending")
+    assert run.series("loss").values.tolist() == [1.0, 2.0]
+    assert run.status == "crashed"
+
+
+def test_a_script_that_executes_itself_again_has_a_segment_for_each_time(run_script, read) -> None:
+    result = run_script(
+        """
+        import os, sys, stepscope
+        monitor = stepscope.TrainingMonitor(run="again")
+        monitor.start_monitoring()
+        monitor.log({"loss": float(os.environ.get("ROUND", 0))})
+        if os.environ.get("ROUND", "0") < "2":
+            os.environ["ROUND"] = str(int(os.environ.get("ROUND", 0)) + 1)
+            os.execv(sys.executable, sys.orig_argv)
+        """
+    )
+    assert result.returncode == 0, result.stderr
+    run = read("again")
+    exec_reason = "replaced itself by another program (exec)"
+    assert [part.reason for part in run.segments] == [exec_reason, exec_reason, ""]
+    assert run.series("loss").values.tolist() == [0.0, 1.0, 2.0]
+    assert run.status == "finished"
+
+
+@pytest.mark.parametrize("name", ["SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGXCPU"])
+def test_a_signal_that_ends_the_process_is_named(name: str, run_script, read) -> None:
+    result = run_script(BEGIN + f"    os.kill(os.getpid(), signal.{name}); time.sleep(5)\n")
+    assert result.returncode == -signal.Signals[name]
+    run = read("ending")
+    assert (run.status, run.reason) == ("failed", f"terminated by {name}")
+
+
+def test_a_handler_set_during_the_run_is_still_there_after_it(run_script) -> None:
+    result = run_script(
+        """
+        import os, signal, stepscope
+        with stepscope.TrainingMonitor(run="hook") as monitor:
+            for number in (signal.SIGTERM, signal.SIGUSR1):
+                signal.signal(number, lambda *_: print("mine", flush=True))
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        """
+    )
+    assert (result.returncode, result.stdout) == (0, "mine\nmine\n")
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize(
+    ("code", "status", "reason"),
+    [("pass", "finished", ""), ("raise ValueError('x')", "failed", "1"), ("os._exit(3)", "failed", "3")],
+)
+def test_a_training_in_a_process_of_multiprocessing_ends_as_it_did(
+    method: str, code: str, status: str, reason: str, tmp_path, start, read
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import multiprocessing, os, sys, stepscope\n"
+        "def train():\n"
+        "    monitor = stepscope.TrainingMonitor(run='ending')\n"
+        "    monitor.start_monitoring()\n"
+        "    monitor.log({'loss': 1.0})\n"
+        f"    {code}\n"
+        "if __name__ == '__main__':\n"
+        "    process = multiprocessing.get_context(sys.argv[1]).Process(target=train)\n"
+        "    process.start()\n"
+        "    process.join()\n"
+    )
+    process = start(
+        "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')",
+        script,
+        method,
+    )
+    process.communicate(timeout=100)
+    run = read("ending")
+    assert run.status == status
+    assert reason in run.reason
 
 
 def test_a_handler_of_the_users_own_decides_what_sigterm_means(run_script, read) -> None:
@@ -115,12 +266,18 @@ def test_the_users_exception_hook_still_runs(run_script) -> None:
 def test_hooks_are_gone_after_stop(run_script) -> None:
     result = run_script(
         """
-        import faulthandler, signal, sys, stepscope
-        before = sys.excepthook, faulthandler.is_enabled(), signal.getsignal(signal.SIGTERM)
-        with stepscope.TrainingMonitor(run="hook") as monitor:
+        import faulthandler, gc, os, signal, sys, stepscope
+        def hooks():
+            return (
+                sys.excepthook, faulthandler.is_enabled(), signal.getsignal(signal.SIGTERM),
+                os._exit, os.execv, os.execve, sys.exit, len(os.listdir("/proc/self/fd")),
+            )
+        before = hooks()
+        with stepscope.TrainingMonitor({"agent": {"mode": "none"}}, run="hook") as monitor:
             pass
-        after = sys.excepthook, faulthandler.is_enabled(), signal.getsignal(signal.SIGTERM)
-        print(before == after)
+        del monitor
+        gc.collect()
+        print(before == hooks())
         """
     )
     assert result.stdout == "True\n"

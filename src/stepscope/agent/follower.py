@@ -188,6 +188,7 @@ class Follower:
             self.process.exit_code = fields.get("exit_code")
             self.process.dropped = fields["dropped"]
             self.process.ended_ns = time_ns
+            self._end_is_known = True
         else:
             event_kind, step = layout.clean(fields.pop("kind")), _step_of(fields)
             if event_kind == "gap":
@@ -200,6 +201,9 @@ class Follower:
 
     def _take_opening(self, said: dict[str, Any]) -> None:
         before = self.process
+        if before.ended_ns is not None:
+            # It was about to become another program, and did not, or that program records too.
+            before.status, before.reason, self._end_is_known = "running", "", False
         self.process = Process(
             run_id=self._name.run_id,
             name=said["run"],

@@ -20,6 +20,13 @@ LONGEST_GAPS = 1.5
 """And not before so many times the longest pause it has made, as for an evaluation; its start is none."""
 
 
+TRACED_SIGNALS = ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGXCPU")
+"""Signals that end a process by default; each leaves its trace in a part of the file of its own."""
+
+TRACE_BYTES = 1 << 16
+"""Size of such a part. The place of a signal in the list above never changes: further ones come behind."""
+
+
 class Pulse:
     """What is known of one recording process: its marks, and when its journal last grew."""
 
@@ -66,15 +73,14 @@ class Pulse:
 
 def cause_of_death(process: Process, last_words: Path, *, memory_ran_out: bool) -> tuple[str, str]:
     """Status and reason of a process that ended without saying so."""
-    text = last_words.read_text(errors="replace") if last_words.exists() else ""
-    if "Fatal Python error:" in text:
-        fatal = text.partition("Fatal Python error:")[2].splitlines()[0].strip()
+    trace = last_words.read_bytes() if last_words.exists() else b""
+    if b"Fatal Python error:" in trace:
+        fatal = trace.partition(b"Fatal Python error:")[2].decode(errors="replace").splitlines()[0].strip()
         return "crashed", f"{fatal} in process {process.pid}"
-    if text:
-        return "failed", "terminated by SIGTERM"
+    if trace:
+        place = (len(trace) - len(trace.lstrip(b"\0"))) // TRACE_BYTES
+        return "failed", f"terminated by {TRACED_SIGNALS[min(place, len(TRACED_SIGNALS) - 1)]}"
     if memory_ran_out:
         return "crashed", f"process {process.pid} was killed while the machine ran out of memory"
-    return (
-        "crashed",
-        f"process {process.pid} ended without a word (killed with SIGKILL, or the machine went down)",
-    )
+    cause = "killed with SIGKILL, ended by native code, or the machine went down"
+    return "crashed", f"process {process.pid} ended without a word ({cause})"

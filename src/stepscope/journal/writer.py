@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 import time
@@ -13,13 +14,14 @@ from stepscope.journal import layout
 from stepscope.journal.segment import MappedSegment, MemorySegment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from stepscope.journal.segment import KeySet, Segment
     from stepscope.journal.supply import SegmentSupply
 
 MAX_KEY_SETS = 20_000
+LOCK_S = 1.0
 
 _pack_trailer = layout.TRAILER.pack
 _packers: dict[int, Callable[..., bytes]] = {}
@@ -53,6 +55,7 @@ class JournalWriter:
         self._lock = threading.RLock()  # a signal handler may log while its thread rolls a file
         self.dropped = 0
         self._noted_dropped = 0
+        self._is_closed = self._was_told_late = False
         self._segment = supply.take()
         self._announce()
         self.append_json(layout.OPEN, self._opening)
@@ -131,6 +134,36 @@ class JournalWriter:
                 self.append_json(layout.END, {**end, "dropped": self.dropped})
             self._segment.seal()
             self._supply.give_up_prepared()
+            self._is_closed = True
+
+    def end_soon(self, end: Mapping[str, Any]) -> None:
+        """Ends the journal of a process that is about to go, even while another thread hangs in it."""
+        if self._lock.acquire(timeout=LOCK_S):
+            try:
+                self.close(end)
+            finally:
+                self._lock.release()
+        else:
+            self.append_json(layout.END, {**end, "dropped": self.dropped})
+
+    @contextlib.contextmanager
+    def closed_for(self, end: Mapping[str, Any]) -> Iterator[None]:
+        """Ends the journal, and goes on in a new file if the block raises: an exec that failed."""
+        is_locked = self._lock.acquire(timeout=LOCK_S)
+        self.end_soon(end)
+        try:
+            yield
+        except BaseException:
+            self._is_closed = False
+            self._go_on_in_next()
+            raise
+        finally:
+            if is_locked:
+                self._lock.release()
+
+    def position(self) -> tuple[int, int]:
+        """Another one after every record."""
+        return id(self._segment), self._segment.tell()
 
     def prepare(self) -> None:
         """Makes the next file while there is time, so that the training thread need not."""
@@ -227,16 +260,24 @@ class JournalWriter:
         with self._lock:
             if full is not self._segment:
                 return True  # another thread was here first
+            if self._is_closed:
+                if not self._was_told_late:
+                    self._complain("What is logged while the run is being stopped is not recorded.")
+                self._was_told_late = True
+                return False
             full.seal()
             if isinstance(full, MemorySegment):
                 if self._leave_memory(full):
                     return True
                 self.dropped += 1
                 return False
-            self._segment = self._supply.take()
-            self._announce()
-            self._repeat_opening()
+            self._go_on_in_next()
             return True
+
+    def _go_on_in_next(self) -> None:
+        self._segment = self._supply.take()
+        self._announce()
+        self._repeat_opening()
 
     def _leave_memory(self, memory: MemorySegment) -> bool:
         heir = self._supply.make_file(at_least=memory.committed[0])

@@ -5,10 +5,12 @@ from __future__ import annotations
 import atexit
 import contextlib
 import faulthandler
+import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from stepscope.agent.liveness import TRACE_BYTES, TRACED_SIGNALS
 from stepscope.schema.redact import redact_text
 
 if TYPE_CHECKING:
@@ -16,64 +18,88 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+    from stepscope.recorder.exit_hooks import ExitHooks
+
 
 class LastWords:
     """Calls back when the interpreter ends, and leaves a trace when it has no time to.
 
-    A fatal error or SIGTERM is caught below Python: the handler writes the stack to a file and lets the
-    signal do its work at once, even while the process hangs in a library. A handler of the user's own,
-    set before or after, is left to decide.
+    A fatal error, SIGTERM or another signal that ends a process is caught below Python: the handler writes
+    the stack to a file and lets the signal do its work at once, even while the process hangs in a library.
+    A handler of the user's own, set before or after, is left to decide.
     """
 
     def __init__(
         self,
         path: Path,
         ended: Callable[[str, str], None],
-        failed: Callable[[BaseException], None] = lambda _: None,
+        failed: Callable[[BaseException], None],
+        hooks: ExitHooks,
     ) -> None:
         self._path = path
-        self._ended, self._failed = ended, failed
+        self._ended, self._failed, self._hooks = ended, failed, hooks
         self._status, self._reason = "finished", ""
         self._previous_hook = sys.excepthook
-        self._file: Any = None
-        self._watches_faults = self._watches_term = False
+        self._descriptors: list[int] = []
+        self._watches_faults = False
+        self._watched: set[signal.Signals] = set()
 
     def install(self) -> None:
         """Begins to listen."""
         sys.excepthook = self._on_exception
         atexit.register(self._at_exit)
-        with contextlib.suppress(OSError, ValueError, RuntimeError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._path.open("wb", buffering=0)
-            self._watch_signals()
+        self._hooks.install()
+        self._watch_signals()
 
     def uninstall(self) -> None:
         """Stops listening and leaves no trace; a hook set over ours stays."""
         atexit.unregister(self._at_exit)
+        self._hooks.uninstall()
         if sys.excepthook == self._on_exception:
             sys.excepthook = self._previous_hook
         self.forget_signals()
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)
 
+    def begin_anew(self) -> None:
+        """Leaves its trace in the folder as it is now, after the one before was deleted or moved."""
+        before, self._descriptors = self._descriptors, []
+        self._watch_signals()
+        for descriptor in before:
+            os.close(descriptor)
+
     def forget_signals(self) -> None:
         """Takes the handlers away; also in a forked child, whose signals say nothing of its parent."""
         if self._watches_faults:
             faulthandler.disable()
-        if self._watches_term:
-            faulthandler.unregister(signal.SIGTERM)
-        self._watches_faults = self._watches_term = False
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        for number in self._watched:
+            # To take ours away would take away one that was set over it.
+            if signal.getsignal(number) is signal.SIG_DFL:
+                faulthandler.unregister(number)
+        self._watches_faults = False
+        self._watched.clear()
+        while self._descriptors:
+            os.close(self._descriptors.pop())
 
     def _watch_signals(self) -> None:
-        if not faulthandler.is_enabled():
-            faulthandler.enable(self._file)
-            self._watches_faults = True
-        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            faulthandler.register(signal.SIGTERM, self._file, all_threads=False, chain=True)
-            self._watches_term = True
+        with contextlib.suppress(OSError, ValueError, RuntimeError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.write_bytes(b"")
+            if self._watches_faults or not faulthandler.is_enabled():
+                faulthandler.enable(self._open_trace(0))
+                self._watches_faults = True
+            for place, name in enumerate(TRACED_SIGNALS):
+                number = signal.Signals[name]
+                if signal.getsignal(number) is signal.SIG_DFL:
+                    faulthandler.register(number, self._open_trace(place), all_threads=False, chain=True)
+                    self._watched.add(number)
+
+    def _open_trace(self, place: int) -> int:
+        """A descriptor that writes to a part of the file of its own: where there is text, that was it."""
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
+        self._descriptors.append(descriptor)
+        os.lseek(descriptor, place * TRACE_BYTES, os.SEEK_SET)
+        return descriptor
 
     def _on_exception(
         self,
@@ -88,6 +114,8 @@ class LastWords:
             self._previous_hook(kind, error, trace)
 
     def _at_exit(self) -> None:
+        if self._status == "finished":
+            self._status, self._reason = outcome(SystemExit(self._hooks.exit_code()))
         self._ended(self._status, self._reason)
 
 

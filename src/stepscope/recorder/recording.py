@@ -23,6 +23,7 @@ from stepscope.journal.supply import SegmentSupply
 from stepscope.journal.writer import JournalWriter
 from stepscope.recorder import values
 from stepscope.recorder.anonymity import privacy_of
+from stepscope.recorder.exit_hooks import ExitHooks
 from stepscope.recorder.facts import facts
 from stepscope.recorder.keeper import Keeper
 from stepscope.recorder.key_names import KeyNames
@@ -30,7 +31,7 @@ from stepscope.recorder.last_words import LastWords, path_beside
 from stepscope.schema.redact import redact_mapping, redact_text, redact_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from stepscope.config.sections import Settings
     from stepscope.guard import Guard
@@ -92,8 +93,23 @@ class Recording:
         self._ensure_page()
         self._keeper = Keeper(self.writer, self._ensure_agent, self._drain, self._guard)
         name = self._journal_name().path(journals_of(self._folder))
-        self._last_words = LastWords(path_beside(name), on_end, on_failure)
+        hooks = ExitHooks(self._leave, self._leave_by_exec, self.writer.position)
+        self._last_words = LastWords(path_beside(name), on_end, on_failure, hooks)
         self._last_words.install()
+
+    def _leave(self, exit_code: int) -> None:
+        """Says how a process ended that leaves by `os._exit`, which runs nothing else."""
+        self._drain()
+        status, reason = ("failed", f"exit code {exit_code}") if exit_code else ("finished", "")
+        self.writer.end_soon({"status": status, "reason": reason, "exit_code": exit_code})
+
+    @contextlib.contextmanager
+    def _leave_by_exec(self) -> Iterator[None]:
+        """Ends the journal of a process that becomes another program; goes on if it does not."""
+        self._flush()
+        reason = "replaced itself by another program (exec)"
+        with self.writer.closed_for({"status": "finished", "reason": reason, "exit_code": None}):
+            yield
 
     def child(self) -> Recording:
         """What a forked child records with; the parent's files are left alone."""
