@@ -13,6 +13,7 @@ from stepscope.agent.alerting import Alerting
 from stepscope.agent.diagnosing import Diagnosing
 from stepscope.agent.feeds import Feeds, feeds_of
 from stepscope.agent.ingest import Ingest
+from stepscope.agent.report import own_report, trouble_of, write_report
 from stepscope.agent.sampling import Sampling
 from stepscope.agent.wake import open_wake
 from stepscope.agent.watching import Watching
@@ -47,25 +48,41 @@ class Agent:
         store: Store,
         settings: Settings,
         now: Callable[[], float] = time.monotonic,
+        is_in_place: Callable[[], bool] = lambda: True,
     ) -> None:
         self._folder, self._store, self._settings, self._now = folder, store, settings, now
+        self._is_in_place = is_in_place
+        self._trouble = ""
         self._alerting = Alerting(folder, store, settings)
         self._diagnosing = Diagnosing(store, settings, now)
         self._feeds = Feeds(feeds_of(settings), now, _Listeners(self._alerting, self._diagnosing))
-        self._ingest = Ingest(folder, store, settings.agent.stall_after_s, now, feeds=self._feeds)
+        self._ingest = Ingest(
+            folder, store, settings.agent.stall_after_s, now, feeds=self._feeds, is_in_place=is_in_place
+        )
         self._watching = Watching(store, settings, Sampling(folder=folder), self._feeds, now)
         self._looked_at = self._busy_at = self._live_at = now()
         self._synced_at = self._tidied_at = float("-inf")
         self._wake = open_wake(folder)
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> None:
-        """Ticks until no process has recorded anything for a while, or it is told to stop."""
+        """Ticks until nothing was recorded for a while, it is told to stop, or the store is gone."""
         while True:
             if self.tick():
                 continue
+            if self._is_displaced():
+                log.warning("The store in %s was deleted, moved or replaced: this agent ends.", self._folder)
+                return
             if self.idle or should_stop():
                 return
             self._wait()
+
+    def _is_displaced(self) -> bool:
+        try:
+            if self._is_in_place():
+                return False
+        except OSError:  # not to be told now; ingesting says what is wrong
+            return False
+        return True
 
     def tick(self) -> bool:
         """One round; True when the next should follow at once."""
@@ -80,8 +97,11 @@ class Agent:
         except (OSError, sqlite3.Error, StoreError) as error:
             # A full or vanished disk: journals keep the records, and the next round tries again.
             log.warning("Cannot ingest for now: %s", error)
+            if not self._is_displaced():
+                self._report(trouble_of(error))
             self._busy_at = now
             return False
+        self._report(self._ingest.left_alone)
         if self._ingest.live:
             self._busy_at = self._live_at = now
         elif self._alerting.is_waiting and now - self._live_at < DELIVERY_S:
@@ -90,6 +110,12 @@ class Agent:
             self._ingest.sync()
             self._synced_at = now
         return more
+
+    def _report(self, trouble: str) -> None:
+        """Tells recorders why nothing is taken in, when that changes."""
+        if trouble != self._trouble:
+            self._trouble = trouble
+            write_report(self._folder, own_report(trouble))
 
     def _tidy(self, now: float) -> None:
         if now - self._tidied_at >= TIDY_EVERY_S:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import logging
 import os
@@ -9,11 +11,11 @@ import sqlite3
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from stepscope import procfs
 from stepscope.agent.agent import Agent
-from stepscope.agent.election import AgentLock, agent_pid
+from stepscope.agent.election import AgentLock, OpenedStore, agent_pid
 from stepscope.agent.ingest import Ingest
 from stepscope.agent.wake import wake
 from stepscope.config.plain import from_dict
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from stepscope.config.sections import Settings
 
+LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 CATCH_UP_S = 10.0
 ELECTION_S = 2.0
 STAND_FOR_S = 30.0
@@ -37,14 +40,28 @@ STAND_FOR_S = 30.0
 
 def attend(folder: Path, settings: Settings, should_stop: Callable[[], bool] = lambda: False) -> None:
     """Is the agent of a folder until its last run has ended."""
-    with AgentLock(folder):
+    with AgentLock(folder) as lock:
         store = SqliteStore(database(folder))
-        agent = Agent(folder, store, settings)
+        opened = OpenedStore(lock, store.path)
+        agent = Agent(folder, store, settings, is_in_place=opened.is_in_place)
         try:
             agent.run(should_stop)
         finally:
             agent.close()
+            _close(store, opened)
+
+
+def _close(store: SqliteStore, opened: OpenedStore) -> None:
+    """Closes a store; leaves it open for good where another one is at its path by now.
+
+    SQLite deletes the write-ahead log of a database that is closed by the path it had: that would be the log
+    of the other one, with what was written to it last.
+    """
+    with contextlib.suppress(OSError):
+        if opened.is_in_place():
             store.close()
+            return
+    store.leave_open()
 
 
 def catch_up(folder: Path) -> None:
@@ -68,14 +85,15 @@ def catch_up(folder: Path) -> None:
         except OSError:
             return
         with lock:
-            _ingest_all(folder)
+            _ingest_all(folder, lock)
         return
     _wait_for_agent(folder)
 
 
-def _ingest_all(folder: Path) -> None:
+def _ingest_all(folder: Path, lock: AgentLock) -> None:
     store = SqliteStore(database(folder))
-    ingest = Ingest(folder, store)
+    opened = OpenedStore(lock, store.path)
+    ingest = Ingest(folder, store, is_in_place=opened.is_in_place)
     deadline = time.monotonic() + CATCH_UP_S
     rounds = 2  # the first learns who wrote a journal, the second whether that process still lives
     try:
@@ -86,7 +104,7 @@ def _ingest_all(folder: Path) -> None:
         raise StoreError(f"The store in {folder} cannot take in the journals: {error}.") from error
     finally:
         ingest.close()
-        store.close()
+        _close(store, opened)
 
 
 def _wait_for_agent(folder: Path) -> None:
@@ -123,9 +141,17 @@ def _is_orphan(path: Path) -> bool:
     return name is not None and procfs.start_ticks(name.pid) is None
 
 
+def log_to(file: IO[bytes]) -> None:
+    """Writes what an agent logs to a file, and not to the output of a training that it is a thread of."""
+    handler = logging.StreamHandler(io.TextIOWrapper(file, "utf-8", "backslashreplace", line_buffering=True))
+    handler.setFormatter(logging.Formatter(LOG_FORMAT))
+    log = logging.getLogger("stepscope.agent")
+    log.handlers, log.propagate = [handler], False
+
+
 def main() -> int:
     """Runs an agent whose folder and settings come as JSON on standard input."""
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=LOG_FORMAT)
     told = json.load(sys.stdin)
     os.nice(5)
     # The samplers keep to their schedule only if a longer piece of work lets them in between.

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from stepscope import procfs
+from stepscope.agent.report import own_report, write_report
 from stepscope.errors import StoreLocked
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ class AgentLock:
         """Takes the lock; one who only passes by (`attends=False`) is not named as the folder's agent."""
         self._path = folder / LOCK_NAME
         folder.mkdir(parents=True, exist_ok=True)
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        # Readable by all: other users of a shared folder must see that there is an agent.
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -37,8 +39,14 @@ class AgentLock:
             ) from error
         os.ftruncate(self._descriptor, 0)
         if attends:
+            # Before it is named as the agent: whoever finds it there asks for its report.
+            write_report(folder, own_report())
             who = {"host": os.uname().nodename, **asdict(procfs.mark(os.getpid()))}
             os.pwrite(self._descriptor, json.dumps(who).encode(), 0)
+
+    def is_in_place(self) -> bool:
+        """Whether the lock is still the file at its path; raises OSError where that cannot be told."""
+        return _is_at(self._path, os.fstat(self._descriptor))
 
     def release(self) -> None:
         """Lets another agent take over."""
@@ -55,6 +63,28 @@ class AgentLock:
         trace: TracebackType | None,
     ) -> None:
         self.release()
+
+
+class OpenedStore:
+    """Tells whether the lock and the database at their paths are still those that the agent has open.
+
+    A folder that was deleted, moved or replaced has another agent: this one must touch nothing in it.
+    """
+
+    def __init__(self, lock: AgentLock, database: Path) -> None:
+        self._lock, self._database = lock, database
+        self._opened = database.stat()
+
+    def is_in_place(self) -> bool:
+        """Compares both; raises OSError where that cannot be told."""
+        return self._lock.is_in_place() and _is_at(self._database, self._opened)
+
+
+def _is_at(path: Path, opened: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(opened, path.stat())
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def agent_pid(folder: Path) -> int | None:

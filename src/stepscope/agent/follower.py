@@ -109,6 +109,7 @@ class Follower:
         for path in self._done_with:
             reader = self._readers.pop(path, None)
             if reader is not None:
+                reader.mark_stored()
                 forgotten.append(reader.file_id)
                 reader.close()
             path.unlink(missing_ok=True)

@@ -12,6 +12,7 @@ from stepscope import procfs
 from stepscope.agent.feeds import Feeds
 from stepscope.agent.follower import Follower
 from stepscope.agent.liveness import Pulse
+from stepscope.agent.report import trouble_of
 from stepscope.errors import JournalError, StoreError
 from stepscope.journal.folder import JournalName, journals_of, list_journals
 
@@ -35,7 +36,7 @@ class _Indigestible(Exception):
 class Ingest:
     """Follows all journals of a store folder. Rows and the offset they came from are kept together."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - two clocks and three parties, each given by somebody else
         self,
         folder: Path,
         store: Store,
@@ -43,12 +44,15 @@ class Ingest:
         now: Callable[[], float] = time.monotonic,
         is_alive: Callable[[procfs.ProcessMark], bool | None] = procfs.is_alive,
         feeds: Feeds | None = None,
+        is_in_place: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._folder, self._store = folder, store
+        self._folder, self._store, self._is_in_place = folder, store, is_in_place
         self._feeds = feeds or Feeds({})
         self._stall_after_s, self._now, self._is_alive = stall_after_s, now, is_alive
         self._followers: dict[Stem, Follower] = {}
         self._unreadable: set[Path] = set()
+        self.left_alone = ""
+        """Why a journal is not taken in, and what to do about it; empty when all are."""
         self._forgotten: list[int] = []
 
     def tick(self) -> bool:
@@ -94,9 +98,12 @@ class Ingest:
                 self._feeds.note_process(follower.process)
         telling = [
             follower
-            for stem, follower in self._followers.items()
+            for stem, follower in list(self._followers.items())
             if self._gather_readable(follower, files.get(stem, []))
         ]
+        if self._followers and not self._is_in_place():
+            # What was gathered may be of another folder at the same path, with an agent of its own.
+            raise StoreError(f"the store in {self._folder} was deleted, moved or replaced")
         if telling:
             with self._store.transaction():
                 self._store.forget_progress(self._forgotten)
@@ -106,8 +113,8 @@ class Ingest:
         if telling or met:
             self._feeds.pass_on()
             self._feeds.settle()
-        for follower in self._followers.values():
-            self._forgotten += follower.let_go()
+        for follower in list(self._followers.values()):
+            self._let_go(follower)
         more = not all(follower.caught_up for follower in self._followers.values())
         self._drop_ended()
         return more
@@ -138,10 +145,24 @@ class Ingest:
     def _gather_readable(self, follower: Follower, files: list[Path]) -> bool:
         try:
             return follower.gather(files)
-        except JournalError as error:
-            log.warning("Left alone: %s", error)
-            self._unreadable.update(files)
+        except (JournalError, PermissionError) as error:
+            self._leave_alone(follower, files, error)
             return False
+
+    def _let_go(self, follower: Follower) -> None:
+        try:
+            self._forgotten += follower.let_go()
+        except PermissionError as error:
+            # The store has its records, and knows that it has: whoever may delete the files does so.
+            self._leave_alone(follower, follower.files, error)
+
+    def _leave_alone(self, follower: Follower, files: list[Path], error: Exception) -> None:
+        """Leaves a journal to another agent, and does not stay for it: that one waits for this one's end."""
+        self.left_alone = trouble_of(error)
+        log.warning("Left alone: %s", self.left_alone)
+        self._unreadable.update(files)
+        follower.close()
+        self._followers = {stem: one for stem, one in self._followers.items() if one is not follower}
 
     def _follow(self, name: JournalName) -> Follower:
         folder = journals_of(self._folder) / name.run_id

@@ -43,6 +43,14 @@ def journals_of(store: Path) -> Path:
     return store / "journal"
 
 
+def make_folder(path: Path) -> None:
+    """Makes a folder and those above it; where a link leads to one that was deleted, makes that one again."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        Path(os.path.realpath(path)).mkdir(parents=True, exist_ok=True)
+
+
 def parse(path: Path) -> JournalName | None:
     """Reads a file's name; None when it is not a journal."""
     match = _NAME.match(path.name)
@@ -69,7 +77,7 @@ def _entries(folder: str | Path) -> list[str]:
     try:
         with os.scandir(folder) as found:
             return [entry.path for entry in found]
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return []
 
 

@@ -11,7 +11,8 @@ offset size    meaning
 24     4       version
 28     1       1 once the writer will add nothing more to this file
 29     1       1 once the agent asks the writer to go on in a new file
-30     2       0
+30     1       1 once the store has every record of this file; the agent deletes it next
+31     1       0
 32     8       file id, random: offsets are kept by it, names may come again
 40     8       wall clock minus monotonic clock in ns, when the process began
 48     8       numbers below the count that no frame has, not even a ``VOID``: there was no room for one
@@ -56,6 +57,8 @@ COMMITTED: Final = slice(8, 24)
 VAIN: Final = slice(48, 56)
 CLOSED_AT: Final = 28
 RETIRE_AT: Final = 29
+STORED_AT: Final = 30
+FILE_ID: Final = slice(32, 40)
 
 MARKER: Final = 0xA55C
 MARKER_BYTES: Final = MARKER.to_bytes(2, "little")
@@ -68,6 +71,7 @@ MAX_FRAME: Final = 0xFFFF * 8
 
 KEYS, ROW, EVENT, ARRAY, OPEN, END, PAD, VOID = range(1, 9)
 CARRY_DATA: Final = frozenset({ROW, EVENT, ARRAY, OPEN, END})
+_NUMBERED: Final = CARRY_DATA | {VOID}
 NO_SEQUENCE: Final = 0xFFFFFFFF
 
 PAD_BYTES: Final = 64
@@ -118,6 +122,22 @@ def _spelled(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value
+
+
+def numbering(frames: bytes) -> tuple[int, int]:
+    """The sequence number after those of these frames, and how many numbers below it no frame has."""
+    at = seen = 0
+    following = 0
+    while at + MIN_FRAME <= len(frames):
+        marker, units, kind_and_set = HEAD.unpack_from(frames, at)
+        if marker != MARKER or units * 8 < MIN_FRAME or at + units * 8 > len(frames):
+            break
+        at += units * 8
+        if kind_and_set >> 28 in _NUMBERED:
+            _, sequence = TRAILER.unpack_from(frames, at - TRAILER.size)
+            seen += 1
+            following = max(following, sequence + 1)
+    return following, following - seen
 
 
 def clean(text: object) -> str:

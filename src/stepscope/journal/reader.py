@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from dataclasses import dataclass, field
@@ -67,7 +68,9 @@ def written_so_far(path: Path) -> Written:
         head, size = b"", 0
     if len(head) < layout.HEADER_BYTES:
         return Written(0, 0)
-    committed, file_id = layout.HEADER.unpack(head)[1], layout.HEADER.unpack(head)[7]
+    _, committed, _, version, _, _, _, file_id, *_ = layout.HEADER.unpack(head)
+    if version > layout.VERSION:
+        return Written(0, 0)
     return Written(file_id, min(committed, size) or size)
 
 
@@ -117,9 +120,17 @@ class JournalReader:
 
     def request_retirement(self) -> None:
         """Asks the writer to go on in a new file."""
+        self._mark(layout.RETIRE_AT)
+
+    def mark_stored(self) -> None:
+        """Tells the writer, which may still have the file open, that the store has all of it."""
+        with contextlib.suppress(OSError):
+            self._mark(layout.STORED_AT)
+
+    def _mark(self, at: int) -> None:
         descriptor = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
         try:
-            os.pwrite(descriptor, b"\x01", layout.RETIRE_AT)
+            os.pwrite(descriptor, b"\x01", at)
         finally:
             os.close(descriptor)
 

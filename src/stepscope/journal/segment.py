@@ -8,12 +8,14 @@ but forgotten: a thread may still be between its write and its commit.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import mmap
 import os
 from typing import TYPE_CHECKING, Protocol
 
 from stepscope.journal import layout
+from stepscope.journal.held_file import HeldFile, trimmed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 class Segment(Protocol):
     """What the writer asks of a journal file."""
 
-    path: Path | None
+    file: HeldFile | None
     size: int
     sets: dict[tuple[object, ...], KeySet]
     next_sequence: Callable[[], int]
@@ -43,11 +45,14 @@ class Segment(Protocol):
     def seal(self) -> None:
         """Ends the segment: every later write raises ValueError."""
 
+    def frames(self) -> bytes:
+        """Every frame of a sealed segment."""
+
     def asked_to_retire(self) -> bool:
         """Whether the agent could not sync this file and wants a new one."""
 
 
-def header(clock_base_ns: int, committed: int = layout.HEADER_BYTES) -> bytes:
+def header(clock_base_ns: int, committed: int = layout.HEADER_BYTES, file_id: int | None = None) -> bytes:
     """A fresh header; a committed length of 0 says to go by the file's size."""
     return layout.HEADER.pack(
         layout.MAGIC,
@@ -57,19 +62,49 @@ def header(clock_base_ns: int, committed: int = layout.HEADER_BYTES) -> bytes:
         0,
         0,
         0,
-        int.from_bytes(os.urandom(8), "little") >> 1,
+        int.from_bytes(os.urandom(8), "little") >> 1 if file_id is None else file_id,
         clock_base_ns,
         0,
     )
 
 
+def fill(segment: Segment, frames: bytes) -> None:
+    """Writes the frames of another segment into an empty one, which goes on with their numbering."""
+    segment.write(frames)
+    following, unused = layout.numbering(frames)
+    segment.next_sequence = itertools.count(following).__next__
+    segment.vain[0] = unused
+    segment.committed[0], segment.committed[1] = segment.tell(), following
+
+
+def hand_over(old: Segment, heir: Segment) -> None:
+    """Moves frames, key sets and numbering to an empty segment; the old one takes no frame any more."""
+    old.seal()
+    fill(heir, old.frames())
+    heir.sets, heir.next_set_id = old.sets, old.next_set_id
+
+
+def write_last(segment: Segment, kind: int, payload: bytes) -> None:
+    """Writes a frame that carries data, if there is room for it; the next segment does not begin for it."""
+    sequence = segment.next_sequence()
+    with contextlib.suppress(ValueError, OSError):
+        segment.write(layout.frame(kind, payload, sequence))
+        segment.committed[0], segment.committed[1] = segment.tell(), sequence + 1
+
+
 class MappedSegment:
     """A pre-allocated file mapped into memory, or anonymous memory where there is no file."""
 
-    def __init__(self, mapping: mmap.mmap, clock_base_ns: int, path: Path | None = None) -> None:
+    def __init__(
+        self,
+        mapping: mmap.mmap,
+        clock_base_ns: int,
+        file: HeldFile | None = None,
+        file_id: int | None = None,
+    ) -> None:
         self._map = mapping
-        self.path = path
-        mapping.write(header(clock_base_ns))
+        self.file = file
+        mapping.write(header(clock_base_ns, file_id=file_id))
         self.size = len(mapping)
         self.sets: dict[tuple[object, ...], KeySet] = {}
         self.write = mapping.write
@@ -80,23 +115,26 @@ class MappedSegment:
         self.vain = memoryview(mapping)[layout.VAIN].cast("Q")
 
     @classmethod
-    def create(cls, path: Path, size: int, clock_base_ns: int) -> MappedSegment:
+    def create(cls, path: Path, size: int, clock_base_ns: int, file_id: int | None = None) -> MappedSegment:
         """Reserves the whole file first, so that a full disk is an error here and never later."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
             os.posix_fallocate(descriptor, 0, size)
             mapping = mmap.mmap(descriptor, size)
         except OSError:
-            path.unlink()
-            raise
-        finally:
             os.close(descriptor)
-        return cls(mapping, clock_base_ns, path)
+            path.unlink(missing_ok=True)
+            raise
+        return cls(mapping, clock_base_ns, HeldFile(path, descriptor), file_id)
 
     def seal(self) -> None:
         """Moves the position to the end: from here on nobody can write, in any thread."""
         self._map.seek(0, os.SEEK_END)
         self._map[layout.CLOSED_AT] = 1
+
+    def frames(self) -> bytes:
+        """Every frame of a sealed segment."""
+        return trimmed(self._map[layout.HEADER_BYTES :])
 
     def asked_to_retire(self) -> bool:
         """Whether the agent could not sync this file and wants a new one."""
@@ -109,23 +147,14 @@ class MemorySegment(MappedSegment):
     def __init__(self, size: int, clock_base_ns: int) -> None:
         super().__init__(mmap.mmap(-1, size), clock_base_ns)
 
-    def hand_over(self, heir: Segment) -> None:
-        """Moves frames, key sets and numbering to a file; frames may no longer come in here."""
-        end, count = self.committed
-        self.seal()
-        heir.write(self._map[layout.HEADER_BYTES : end])
-        heir.sets, heir.next_set_id = self.sets, self.next_set_id
-        heir.next_sequence = itertools.count(count).__next__
-        heir.committed[0], heir.committed[1] = heir.tell(), count
-
 
 class AppendedSegment:
     """A file written with one write() a frame, for file systems where mapping is not safe."""
 
-    def __init__(self, path: Path, size: int, clock_base_ns: int) -> None:
+    def __init__(self, path: Path, size: int, clock_base_ns: int, file_id: int | None = None) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         self._descriptor = os.open(path, flags, 0o666)
-        self.path: Path | None = path
+        self.file: HeldFile | None = HeldFile(path, self._descriptor)
         self.size = size
         self._used = 0
         self.sets: dict[tuple[object, ...], KeySet] = {}
@@ -134,9 +163,9 @@ class AppendedSegment:
         self.committed = memoryview(bytearray(16)).cast("Q")
         self.vain = memoryview(bytearray(8)).cast("Q")
         try:
-            self.write(header(clock_base_ns, committed=0))
+            self.write(header(clock_base_ns, committed=0, file_id=file_id))
         except OSError:
-            path.unlink()
+            path.unlink(missing_ok=True)
             raise
 
     def write(self, data: bytes) -> object:
@@ -157,10 +186,10 @@ class AppendedSegment:
         """Refuses further writes."""
         self._used = self.size
 
+    def frames(self) -> bytes:
+        """Every frame of a sealed segment."""
+        return b"" if self.file is None else self.file.frames()
+
     def asked_to_retire(self) -> bool:
         """Whether the agent could not sync this file and wants a new one."""
         return os.pread(self._descriptor, 1, layout.RETIRE_AT) == b"\x01"
-
-    def __del__(self) -> None:
-        if hasattr(self, "_descriptor"):
-            os.close(self._descriptor)

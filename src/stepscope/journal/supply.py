@@ -7,15 +7,19 @@ import time
 from typing import TYPE_CHECKING
 
 from stepscope.filesystem import keeps_reserved_space, kind_of
-from stepscope.journal.folder import JournalName, bytes_on_disk, files_of, journals_of
+from stepscope.journal.folder import JournalName, bytes_on_disk, files_of, journals_of, make_folder
 from stepscope.journal.segment import AppendedSegment, MappedSegment, MemorySegment, Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from stepscope.journal.held_file import HeldFile
+
 RETRY_NS = 1_000_000_000
 SMALL_BYTES = 1 << 16
+UNPUBLISHED = ".new"
+"""Behind a file's name while no agent may read it."""
 
 
 class SegmentSupply:
@@ -40,6 +44,7 @@ class SegmentSupply:
         self._retry_at_ns = 0
         self._next_number = name.number
         self._prepared: Segment | None = None
+        self._folder_id: tuple[int, int] | None = None
         self.trouble: str | None = None
         """Why no file could be made; None when one could."""
 
@@ -56,11 +61,30 @@ class SegmentSupply:
 
     def make_file(self, at_least: int = 0) -> Segment | None:
         """A new file that holds so many bytes, at most one attempt a second while it fails."""
+        return self._attempt(lambda: self._make_file_within_cap(at_least))
+
+    def replace(self, old: HeldFile, at_least: int, fill: Callable[[Segment], None]) -> Segment | None:
+        """A new file for the records of one that was deleted, and has them filled in, as `make_file`.
+
+        It has the id of the old one: a store that has some of its records takes in only the others. It gets
+        its name when it is filled: a reader would take what comes later for records that it has read.
+        """
+
+        def make() -> Segment:
+            old.remove_copy()
+            segment = self._make_file_within_cap(at_least, old.file_id(), UNPUBLISHED)
+            if segment.file is not None:
+                _publish(segment.file, lambda: fill(segment))
+            return segment
+
+        return self._attempt(make)
+
+    def _attempt(self, make: Callable[[], Segment]) -> Segment | None:
         now = self._clock()
         if self.trouble is not None and now < self._retry_at_ns:
             return None
         try:
-            segment = self._make_file_within_cap(at_least)
+            segment = make()
         except OSError as error:
             self.trouble = f"{error.strerror or error} ({error.filename or self._store})"
             self._retry_at_ns = now + RETRY_NS
@@ -70,8 +94,16 @@ class SegmentSupply:
 
     def give_up_prepared(self) -> None:
         """Marks a file made ahead of need as one that will stay empty."""
-        if self._prepared is not None:
-            self._prepared.seal()
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None:
+            prepared.seal()
+
+    def is_in_place(self) -> bool:
+        """Whether the folder of all journals is the one the newest file was made in."""
+        try:
+            return self._folder_id == _identity(journals_of(self._store))
+        except OSError:
+            return False
 
     def unread(self) -> list[Path]:
         """The files of this process that no agent has taken in."""
@@ -80,30 +112,49 @@ class SegmentSupply:
     def _memory(self) -> Segment:
         return MemorySegment(self._segment_bytes, self._clock_base_ns)
 
-    def _make_file_within_cap(self, at_least: int) -> Segment:
+    def _make_file_within_cap(self, at_least: int, file_id: int | None = None, suffix: str = "") -> Segment:
         unread = bytes_on_disk(self._store, self._name)
         if unread >= self._unread_bytes:
             raise OSError(errno.EDQUOT, f"{unread} bytes are waiting for an agent to read them")
         try:
-            return self._make_file_of(self._segment_bytes)
+            return self._make_file_of(max(self._segment_bytes, at_least), file_id, suffix)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            return self._make_file_of(max(SMALL_BYTES, at_least))
+            return self._make_file_of(max(SMALL_BYTES, at_least), file_id, suffix)
 
-    def _make_file_of(self, size: int) -> Segment:
+    def _make_file_of(self, size: int, file_id: int | None, suffix: str) -> Segment:
         while True:
             path = self._name.numbered(self._next_number).path(journals_of(self._store))
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path = path.with_name(path.name + suffix)
+            make_folder(path.parent)
             try:
                 if self._mapped:
-                    segment: Segment = MappedSegment.create(path, size, self._clock_base_ns)
+                    segment: Segment = MappedSegment.create(path, size, self._clock_base_ns, file_id)
                 else:
-                    segment = AppendedSegment(path, size, self._clock_base_ns)
+                    segment = AppendedSegment(path, size, self._clock_base_ns, file_id)
             except FileExistsError:  # an older process of the same pid
                 self._next_number += 1
                 continue
             except FileNotFoundError:  # the agent removed the empty folder in between
                 continue
             self._next_number += 1
+            self._folder_id = _identity(journals_of(self._store))
             return segment
+
+
+def _publish(file: HeldFile, fill: Callable[[], None]) -> None:
+    """Gives a file its name when it is filled; deletes it where that fails."""
+    try:
+        fill()
+        name = file.path.with_name(file.path.name.removesuffix(UNPUBLISHED))
+        file.path.rename(name)
+    except OSError:
+        file.path.unlink(missing_ok=True)
+        raise
+    file.path = name
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino

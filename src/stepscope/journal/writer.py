@@ -11,12 +11,14 @@ from zlib import crc32
 
 from stepscope.errors import JournalError, TooManyKeys, ValuesOnDevice
 from stepscope.journal import layout
-from stepscope.journal.segment import MappedSegment, MemorySegment
+from stepscope.journal.sealed_files import SealedFiles
+from stepscope.journal.segment import MappedSegment, MemorySegment, hand_over, write_last
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from stepscope.journal.held_file import HeldFile, Whereabouts
     from stepscope.journal.segment import KeySet, Segment
     from stepscope.journal.supply import SegmentSupply
 
@@ -55,6 +57,7 @@ class JournalWriter:
         self._lock = threading.RLock()  # a signal handler may log while its thread rolls a file
         self.dropped = 0
         self._noted_dropped = 0
+        self.sealed = SealedFiles()
         self._is_closed = self._was_told_late = False
         self._segment = supply.take()
         self._announce()
@@ -132,7 +135,7 @@ class JournalWriter:
             self.recover()
             if end is not None:
                 self.append_json(layout.END, {**end, "dropped": self.dropped})
-            self._segment.seal()
+            self._seal(self._segment)
             self._supply.give_up_prepared()
             self._is_closed = True
 
@@ -173,22 +176,72 @@ class JournalWriter:
                 self._supply.prepare()
 
     def recover(self) -> None:
-        """Leaves memory for a file if one can be made by now, and a file that cannot be synced or is gone."""
+        """Leaves memory for a file if one can be made by now, and a file that cannot be synced."""
         with self._lock:
             if isinstance(self._segment, MemorySegment):
                 self._leave_memory(self._segment)
             elif self._segment.asked_to_retire():
                 self._complain("The journal could not be synced to disk; going on in a new file.")
                 self._advance(self._segment)
-            elif self._segment.path is not None and not self._segment.path.exists():
-                # The agent deletes only what is sealed, so this was somebody else.
-                self._complain(f"The journal {self._segment.path} was deleted; going on in a new file.")
-                self._advance(self._segment)
+
+    def whereabouts(self) -> Whereabouts:
+        """Whether the files that the store may not have yet are where they were made."""
+        with self._lock:
+            self.sealed.forget_stored(folder_is_in_place=self._supply.is_in_place())
+            if self._is_closed:
+                return self.sealed.whereabouts()
+            file = self._segment.file
+            return "in place" if file is None else file.whereabouts()
+
+    def moved_to(self) -> Path | None:
+        """Where the file that is being written has been moved; None when it was not."""
+        file = self._segment.file
+        return None if file is None else file.moved_to()
+
+    def carry_over(self) -> int | None:
+        """Copies deleted files into new ones; how many records, or None while no file can be made."""
+        with self._lock:
+            self._supply.give_up_prepared()
+            carried = self.sealed.carry_over(self._replace)
+            if carried is None:
+                return None
+            old = self._segment
+            if self._is_closed or old.file is None or old.file.whereabouts() == "in place":
+                return carried
+            heir = self._replace(old.file, old.size, lambda heir: hand_over(old, heir))
+            if heir is None:
+                return None
+            self._segment = heir
+            return carried + heir.committed[1]
+
+    def leave_behind(self, end: Mapping[str, Any]) -> None:
+        """Ends the files where they were moved to, and goes on in a new one."""
+        with self._lock:
+            if self._is_closed:
+                self.sealed.clear()
+                return
+            self._supply.give_up_prepared()
+            old = self._segment
+            # Where there is no room for it, its reader still sees that nothing more comes.
+            write_last(
+                old, layout.END, layout.to_json({"time": self._clock(), **end, "dropped": self.dropped})
+            )
+            self._advance(old)
+            self.sealed.clear()
 
     @property
     def trouble(self) -> str | None:
         """Why frames are not reaching a file; None when they are."""
         return self._supply.trouble
+
+    @property
+    def unsaved(self) -> int:
+        """Records of a closed journal that are in no file, because none could be made."""
+        if self._supply.trouble is None:
+            return 0
+        deleted = self.sealed.deleted_records()
+        in_memory = self._segment.committed[1] if isinstance(self._segment, MemorySegment) else 0
+        return deleted + in_memory + self.dropped - self._noted_dropped
 
     def unread(self) -> list[Path]:
         """The files of this journal that no agent has taken in."""
@@ -265,7 +318,7 @@ class JournalWriter:
                     self._complain("What is logged while the run is being stopped is not recorded.")
                 self._was_told_late = True
                 return False
-            full.seal()
+            self._seal(full)
             if isinstance(full, MemorySegment):
                 if self._leave_memory(full):
                     return True
@@ -279,12 +332,23 @@ class JournalWriter:
         self._announce()
         self._repeat_opening()
 
+    def _seal(self, segment: Segment) -> None:
+        segment.seal()
+        self.sealed.add(segment)
+
+    def _replace(self, old: HeldFile, size: int, fill: Callable[[Segment], None]) -> Segment | None:
+        was_told = self._supply.trouble is not None
+        heir = self._supply.replace(old, size, fill)
+        if heir is None and not was_told:
+            self._announce()
+        return heir
+
     def _leave_memory(self, memory: MemorySegment) -> bool:
         heir = self._supply.make_file(at_least=memory.committed[0])
         if heir is None:
             return False
         try:
-            memory.hand_over(heir)
+            hand_over(memory, heir)
         except OSError:
             return False
         self._segment = heir

@@ -1,4 +1,4 @@
-"""Looks after the journal beside the training: next file, late numbers, return of the disk, a dead agent."""
+"""Looks after the journal beside the training: next file, late numbers, lost disk or folder, dead agent."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ class Keeper:
     def __init__(
         self,
         writer: JournalWriter,
-        ensure_agent: Callable[[], None],
+        look_at_folder: Callable[[], None],
         drain: Callable[[], None],
+        ensure_agent: Callable[[], None],
         guard: Guard,
     ) -> None:
         self._writer, self._guard = writer, guard
-        self._ensure_agent, self._drain = ensure_agent, drain
+        self._look_at_folder, self._drain, self._ensure_agent = look_at_folder, drain, ensure_agent
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stepscope-keeper", daemon=True)
         self._thread.start()
@@ -42,6 +43,7 @@ class Keeper:
         while not self._stop.wait(PERIOD_S):
             try:
                 self._writer.prepare()
+                self._look_at_folder()
                 self._writer.recover()
                 self._drain()
                 if time.monotonic() - checked_at >= AGENT_PERIOD_S:

@@ -62,9 +62,15 @@ def ensure_server(folder: Path, settings: Settings) -> None:
     """Starts a server unless there is one, or one is on its way; returns at once."""
     if _is_starting(folder) or find_server(folder) is not None:
         return
-    pid = start_process("stepscope.web.serving", folder, settings, LOG_NAME)
-    if pid is not None:
-        _children[folder] = pid
+    child = start_process("stepscope.web.serving", folder, settings, LOG_NAME)
+    if child is not None:
+        child.close()
+        _children[folder] = child.pid
+
+
+def forget_server(folder: Path) -> None:
+    """Lets another server be started for a folder that was made again: the one before is not known in it."""
+    _children.pop(folder, None)
 
 
 def link_to_run(folder: Path, run_id: str) -> str | None:

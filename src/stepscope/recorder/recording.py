@@ -12,8 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepscope.agent.start import ensure_agent, wait_until_read
-from stepscope.agent.wake import wake
+from stepscope.agent.start import database_of
 from stepscope.config.sections import Alerts
 from stepscope.errors import JournalError, TooManyKeys
 from stepscope.guard import shown
@@ -22,9 +21,11 @@ from stepscope.journal.folder import JournalName, journals_of
 from stepscope.journal.supply import SegmentSupply
 from stepscope.journal.writer import JournalWriter
 from stepscope.recorder import values
+from stepscope.recorder.agent_watch import AgentWatch
 from stepscope.recorder.anonymity import privacy_of
 from stepscope.recorder.exit_hooks import ExitHooks
 from stepscope.recorder.facts import facts
+from stepscope.recorder.folder_watch import FolderWatch
 from stepscope.recorder.keeper import Keeper
 from stepscope.recorder.key_names import KeyNames
 from stepscope.recorder.last_words import LastWords, path_beside
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from stepscope.recorder.monitor import TrainingMonitor
     from stepscope.schema.identity import Identity
     from stepscope.schema.run import Role
-
-PATIENCE_S = 15.0
 
 monitors: weakref.WeakSet[TrainingMonitor] = weakref.WeakSet()
 """Monitors that are recording; each parts from its journal when the process forks."""
@@ -70,7 +69,9 @@ class Recording:
         self.on_resolved: Callable[[Mapping[Any, Any]], None] = lambda _: None
         """Told of rows that came late from a GPU."""
         self._keeper: Keeper | None = None
+        self._watch: FolderWatch | None = None
         self._last_words: LastWords | None = None
+        self._agent = AgentWatch(folder, settings, lambda: self.writer.trouble is None, guard.tell)
 
     @classmethod
     def of_worker(cls, identity: Identity, folder: Path, settings: Settings, guard: Guard) -> Recording:
@@ -82,6 +83,8 @@ class Recording:
         """The journal, opened at first use."""
         if self._lazy_writer is None:
             self._lazy_writer = self._open()
+            if self._role == "worker":
+                self._keep(lambda: None)
         return self._lazy_writer
 
     def begin(
@@ -89,17 +92,41 @@ class Recording:
     ) -> None:
         """Starts what a rank has and a worker has not: an agent, a keeper, last words."""
         self._keep_out_of_version_control()
-        self._ensure_agent()
+        self._agent.ensure()
         self._ensure_page()
-        self._keeper = Keeper(self.writer, self._ensure_agent, self._drain, self._guard)
         name = self._journal_name().path(journals_of(self._folder))
         hooks = ExitHooks(self._leave, self._leave_by_exec, self.writer.position)
         self._last_words = LastWords(path_beside(name), on_end, on_failure, hooks)
         self._last_words.install()
+        self._keep(self._agent.look_after)
+
+    def _keep(self, ensure_agent: Callable[[], None]) -> None:
+        """Starts what looks after the journal; a worker has its own, with an agent of its parent's."""
+        database = database_of(self._folder)
+        self._watch = FolderWatch(
+            self._folder, database, self.writer, self._guard.tell, self._begin_in_new_folder
+        )
+        self._keeper = Keeper(self.writer, self._watch.look, self._drain, ensure_agent, self._guard)
+
+    def _begin_in_new_folder(self) -> None:
+        """Puts into a store folder that was made again what else was in it."""
+        if self._role == "worker":
+            return
+        self._keep_out_of_version_control()
+        if self._last_words is not None:
+            self._last_words.begin_anew()
+        self._agent.ensure()
+        if self._settings.dashboard.enabled:
+            from stepscope.recorder.page_server import forget_server  # lazy: few have it served with a run
+
+            forget_server(self._folder)
+        self._ensure_page()
 
     def _leave(self, exit_code: int) -> None:
         """Says how a process ended that leaves by `os._exit`, which runs nothing else."""
         self._drain()
+        if self._watch is not None:
+            self._watch.look()
         status, reason = ("failed", f"exit code {exit_code}") if exit_code else ("finished", "")
         self.writer.end_soon({"status": status, "reason": reason, "exit_code": exit_code})
 
@@ -124,12 +151,19 @@ class Recording:
         if self._lazy_writer is None:
             return
         self._flush()
+        if self._watch is not None:
+            self._watch.look()
         safe_reason = self._user_privacy.text(redact_text(reason))
         self.writer.close({"status": status, "reason": safe_reason, "exit_code": exit_code})
         if self._last_words is not None:
             self._last_words.uninstall()
-        if self._role != "worker":
-            self._wait_for_store()
+        if self.writer.unsaved:
+            self._guard.tell(
+                f"{self.writer.unsaved:,} records of this process are lost, because the journal could not be "
+                f"written: {self.writer.trouble}."
+            )
+        elif self._role != "worker":
+            self._agent.wait_until_stored(self._unread)
 
     def settle(self) -> None:
         """Waits for numbers on their way and judges them, while there can still be something to tell."""
@@ -324,16 +358,6 @@ class Recording:
         one = self._identity
         return JournalName(one.run_id, one.segment, one.rank, os.getpid())
 
-    def _ensure_agent(self) -> None:
-        if self.writer.trouble is not None:
-            return  # the journal has said what is wrong, and there is nothing to read
-        try:
-            ensure_agent(self._folder, self._settings)
-        except OSError as error:
-            self._guard.complain(
-                "agent", f"No agent could be started ({error}); records wait in the journal.", error
-            )
-
     def _ensure_page(self) -> None:
         """Has the web page served, where that is wanted; by one process of all ranks."""
         if not self._settings.dashboard.enabled or self._identity.rank != 0:
@@ -342,18 +366,11 @@ class Recording:
 
         ensure_server(self._folder, self._settings)
 
-    def _wait_for_store(self) -> None:
-        if self._settings.agent.mode == "none" or self.writer.trouble is not None:
-            return
-        if not wait_until_read(self.writer.unread, PATIENCE_S, self._nudge_agent):
-            self._guard.tell(
-                f"The agent has taken in nothing for {PATIENCE_S:.0f} s; the records are safe in "
-                f"{journals_of(self._folder)}, and the next reader takes them in."
-            )
-
-    def _nudge_agent(self) -> None:
-        self._ensure_agent()
-        wake(self._folder)
+    def _unread(self) -> list[Path]:
+        """The files the store does not have, wherever their folder is by now."""
+        if self._watch is not None:
+            self._watch.look()
+        return self.writer.unread()
 
     def _keep_out_of_version_control(self) -> None:
         with contextlib.suppress(OSError):

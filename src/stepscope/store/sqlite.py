@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import json
 import sqlite3
@@ -276,6 +277,11 @@ class SqliteStore(SqliteReader, Store):
                 self._connection.execute("ROLLBACK")
             self._sealer.forget()
             raise
+
+    def leave_open(self) -> None:
+        """Lets go without ever closing the file, not even when the interpreter ends; the agent says why."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
+        self._connection = sqlite3.connect(":memory:")
 
     def put_process(self, process: Process) -> None:
         """Notes a process, or what has become of it."""

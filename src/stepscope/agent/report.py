@@ -1,0 +1,96 @@
+"""What an agent says of itself in its store folder: process, version, why it cannot work; stdlib only."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from stepscope import __version__
+from stepscope.journal.layout import VERSION
+
+REPORT_NAME = "agent.json"
+
+_DISTRIBUTIONS = {"yaml": "pyyaml", "pynvml": "nvidia-ml-py"}
+"""Packages that are installed by another name than they are imported by."""
+
+
+@dataclass(frozen=True)
+class AgentReport:
+    """An agent, and how it is doing."""
+
+    pid: int
+    version: str
+    """Of stepscope."""
+    journal_version: int
+    """The newest it can read."""
+    python: str
+    """The interpreter that runs it."""
+    trouble: str = ""
+    """Why it cannot work, and what to do about it; empty while it can."""
+
+
+def own_report(trouble: str = "") -> AgentReport:
+    """The report of this process as an agent."""
+    return AgentReport(os.getpid(), __version__, VERSION, sys.executable, trouble)
+
+
+def write_report(folder: Path, report: AgentReport) -> None:
+    """Leaves a report in a folder; nothing where it cannot be written."""
+    text = json.dumps(asdict(report))
+    beside = folder / f".{REPORT_NAME}.{report.pid}"
+    try:
+        beside.write_text(text)
+        beside.replace(folder / REPORT_NAME)
+    except OSError:
+        # A folder that takes no new file, as one made read-only, may still have the file of before.
+        with contextlib.suppress(OSError), (folder / REPORT_NAME).open("r+") as file:
+            file.write(text)
+            file.truncate()
+
+
+def read_report(folder: Path) -> AgentReport | None:
+    """The report of a folder's newest agent, which may have ended; None where there is none."""
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+        found = json.loads((folder / REPORT_NAME).read_text())
+        return AgentReport(**{one.name: found[one.name] for one in fields(AgentReport) if one.name in found})
+    return None
+
+
+def trouble_of(error: BaseException) -> str:
+    """What keeps an agent from working and what to do about it, in one line."""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        package = error.name.partition(".")[0]
+        package = _DISTRIBUTIONS.get(package, package)
+        return f"the package {package} is missing. Install it with: {sys.executable} -m pip install {package}"
+    if isinstance(error, PermissionError) and error.filename is not None:
+        return _no_access(Path(error.filename))
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}. Put it right, or use another folder with STEPSCOPE_DIR."
+    text = " ".join(str(error).split())
+    if not type(error).__module__.startswith("stepscope."):
+        return f"{type(error).__name__}: {text}. See agent.log in the store folder."
+    if (
+        type(error.__cause__).__name__ == "DatabaseError"
+    ):  # to import sqlite3 for it would cost every training
+        return f"{text} Move that file away to begin a new store."
+    return text
+
+
+def _no_access(path: Path) -> str:
+    """Says whose a path is that this user may not write or delete."""
+    user = os.geteuid()
+    try:
+        owner = path.stat().st_uid
+    except OSError:
+        owner = None
+    if owner == user:
+        return f"{path} cannot be written or deleted. Make the folder writable with: chmod u+w {path.parent}"
+    whose = "another user" if owner is None else f"user {owner}"
+    return (
+        f"user {user} may not write or delete {path} of {whose}. Give user {user} write access to the whole "
+        "store folder, or use a folder of its own with STEPSCOPE_DIR."
+    )

@@ -1,0 +1,83 @@
+"""Holds the full files of a journal until the store has them, so that none is lost with a deleted folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepscope.journal import layout
+from stepscope.journal.segment import fill
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stepscope.journal.held_file import HeldFile, Whereabouts
+    from stepscope.journal.segment import Segment
+
+    Replace = Callable[[HeldFile, int, Callable[[Segment], None]], Segment | None]
+    """Makes a new file for an old one, of at least so many bytes, and has it filled; None if it cannot."""
+
+MAX_HELD = 32
+
+
+class SealedFiles:
+    """Files that nothing more is written to, oldest first, each with its number of records."""
+
+    def __init__(self) -> None:
+        self._files: list[tuple[HeldFile, int]] = []
+        self.stored = 0
+        """Records in files that the store has and the agent has deleted."""
+
+    def add(self, segment: Segment) -> None:
+        """Takes a segment that was sealed; one in memory has no file."""
+        if segment.file is not None:
+            self._files.append((segment.file, segment.committed[1]))
+            if len(self._files) > MAX_HELD:
+                self.stored += self._files.pop(0)[1]
+
+    def clear(self) -> None:
+        """Lets go of all."""
+        self._files.clear()
+
+    def forget_stored(self, *, folder_is_in_place: bool) -> None:
+        """Lets go of files that the store has."""
+        waiting = []
+        for file, records in self._files:
+            # An agent of an earlier version deletes files without marking them.
+            is_deleted = folder_is_in_place and file.whereabouts() == "deleted"
+            if file.is_stored() or is_deleted:
+                self.stored += records
+            else:
+                waiting.append((file, records))
+        self._files = waiting
+
+    def whereabouts(self) -> Whereabouts:
+        """Whether all are where they were made; where the first is that is not."""
+        states = (file.whereabouts() for file, _ in self._files)
+        return next((state for state in states if state != "in place"), "in place")
+
+    def deleted_records(self) -> int:
+        """Records of files that were deleted before the store had them."""
+        return sum(records for file, records in self._files if file.whereabouts() == "deleted")
+
+    def carry_over(self, replace: Replace) -> int | None:
+        """Copies those that are gone; how many records, or None when a file cannot be made."""
+        carried = 0
+        for at, (file, records) in enumerate(self._files):
+            if file.whereabouts() == "in place":
+                continue
+            heir = _copy(file, replace)
+            if heir is None or heir.file is None:
+                return None
+            self._files[at] = (heir.file, records)
+            carried += records
+        return carried
+
+
+def _copy(file: HeldFile, replace: Replace) -> Segment | None:
+    frames = file.frames()
+
+    def transfer(heir: Segment) -> None:
+        fill(heir, frames)
+        heir.seal()
+
+    return replace(file, layout.HEADER_BYTES + len(frames), transfer)
