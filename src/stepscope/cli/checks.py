@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Literal
 
 from stepscope import filesystem
 from stepscope.agent.election import agent_pid
+from stepscope.agent.report import read_report
+from stepscope.agent.start import LOG_NAME, older_agent
 from stepscope.errors import StoreError
 from stepscope.journal.folder import list_journals
 from stepscope.journal.reader import written_so_far
@@ -144,9 +146,14 @@ def _unread(folder: Path) -> Iterator[int]:
 
 def check_agent(folder: Path, settings: Settings) -> Check:
     """Whether an agent attends to the folder, or one can be started."""
-    pid = agent_pid(folder)
+    pid, report = agent_pid(folder), read_report(folder)
+    if report is not None and report.trouble and pid in (None, report.pid):
+        found = f"process {report.pid} could not work: {report.trouble}"
+        return Check("agent", "problem", found, f"Its log is {folder / LOG_NAME}.")
     if pid is not None:
-        return Check("agent", "ok", f"process {pid} attends to this folder")
+        older = older_agent(folder)
+        found = f"process {pid} attends to this folder"
+        return Check("agent", "note", found, older) if older else Check("agent", "ok", found)
     if settings.agent.mode != "process":
         return Check("agent", "ok", f"none now; agent.mode is {settings.agent.mode}")
     try:

@@ -8,6 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from stepscope.agent.report import trouble_of
 from stepscope.errors import StepscopeError
 
 if TYPE_CHECKING:
@@ -34,13 +35,16 @@ COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code: 0 fine, 1 failed, 2 misused, 3 an alert fired."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    parser = _parser(words[0] if words else None)
-    options = parser.parse_args(words)
-    if "run_command" not in options:
-        parser.print_help()
-        return MISUSED
     try:
+        parser = _parser(words[0] if words else None)
+        options = parser.parse_args(words)
+        if "run_command" not in options:
+            parser.print_help()
+            return MISUSED
         return int(options.run_command(options))
+    except ModuleNotFoundError as error:
+        print(f"stepscope: {trouble_of(error)}", file=sys.stderr)
+        return FAILED
     except StepscopeError as error:
         print(f"stepscope: {error}", file=sys.stderr)
         return FAILED

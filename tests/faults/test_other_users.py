@@ -1,0 +1,121 @@
+"""Two users may share a store folder: what one of them records is stored, or it is said why not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import stepscope
+from stepscope.agent.election import agent_pid
+
+OTHER = 1000
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user")
+
+TRAINING = """
+    import os, sys, time, stepscope
+    os.umask(int(sys.argv[2], 8))
+    monitor = stepscope.TrainingMonitor(run=sys.argv[1])
+    monitor.start_monitoring()
+    for step in range(20):
+        monitor.log({"loss": 1.0}, step=step)
+    print("logged", flush=True)
+    sys.stdin.readline()
+    began = time.monotonic()
+    monitor.stop_monitoring()
+    print(time.monotonic() - began)
+"""
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def shared(folder: Path, tmp_path: Path) -> Path:
+    """A folder that everybody may write."""
+    for one in (tmp_path, *tmp_path.parents[:2]):  # pytest's own, which are its user's alone
+        one.chmod(0o755)
+    (folder / "journal").mkdir(parents=True)
+    folder.chmod(0o777)
+    (folder / "journal").chmod(0o777)
+    return folder
+
+
+@pytest.fixture
+def start_as(shared: Path) -> Iterator[Start]:
+    started: list[subprocess.Popen[str]] = []
+
+    def start(run: str, user: int, umask: str = "022") -> subprocess.Popen[str]:
+        become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
+        process = subprocess.Popen(
+            [*become, sys.executable, "-c", textwrap.dedent(TRAINING), run, umask],
+            env={**os.environ, "STEPSCOPE_DIR": str(shared), "STEPSCOPE_AGENT__LINGER_S": "600"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd="/",
+        )
+        started.append(process)
+        process.stdout.readline()
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+    agent = agent_pid(shared)
+    if agent is not None:
+        os.kill(agent, 15)
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    out, err = process.communicate("\n", timeout=60)
+    assert process.returncode == 0, err
+    assert float(out) < 8, err
+    return err
+
+
+def test_what_another_user_records_is_stored_by_the_agent_of_root(
+    shared: Path, start_as: Start, until
+) -> None:
+    mine = start_as("mine", 0)
+    until(lambda: agent_pid(shared))
+    theirs = start_as("theirs", OTHER)
+    assert finish(theirs) == ""
+    assert finish(mine) == ""
+    for name in ("mine", "theirs"):
+        assert len(stepscope.open_store(shared).run(name).series("loss")) == 20
+
+
+@pytest.mark.parametrize("umask", ["022", "077"])
+def test_what_the_agent_of_another_user_may_not_take_is_kept_and_named(
+    umask: str, shared: Path, start_as: Start, until
+) -> None:
+    theirs = start_as("theirs", OTHER)
+    until(lambda: agent_pid(shared))
+    mine = start_as("mine", 0, umask)
+    said = finish(mine)
+    assert said.count("\n") == 1, said
+    assert f"user {OTHER}" in said
+    assert "STEPSCOPE_DIR" in said
+    assert finish(theirs) == ""
+    agent = agent_pid(shared)
+    if agent is not None:
+        os.kill(agent, 15)
+    until(lambda: agent_pid(shared) is None)
+    for name in ("mine", "theirs"):
+        assert stepscope.open_store(shared).run(name).series("loss").steps.tolist() == list(range(20))
+
+
+def test_a_folder_of_another_user_is_named_when_it_may_not_be_written(shared: Path, start_as: Start) -> None:
+    (shared / "journal").chmod(0o755)
+    said = finish(start_as("theirs", OTHER))
+    assert "The journal cannot be written: Permission denied" in said
+    assert "records of this process are lost" in said
