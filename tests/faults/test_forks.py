@@ -110,3 +110,88 @@ def test_r8_a_child_that_logs_nothing_leaves_nothing(run_script, read) -> None:
     assert run.series("loss").values.tolist() == [1.0, 2.0]
     assert run.status == "finished"
     assert len(run.segments[0].processes) == 1
+
+
+AT_MODULE_LEVEL = """
+import sys, stepscope, torch
+from torch.utils.data import DataLoader, Dataset
+
+monitor = stepscope.TrainingMonitor()
+if "started" in sys.argv:
+    monitor.start_monitoring()
+    monitor.event("imported")
+
+class Numbers(Dataset):
+    def __len__(self): return 16
+    def __getitem__(self, index):
+        if "logging" in sys.argv:
+            monitor.log({"drawn": float(index)}, step=index)
+        return torch.tensor(float(index))
+
+if __name__ == "__main__":
+    monitor.start_monitoring()
+    loader = DataLoader(Numbers(), batch_size=4, num_workers=2, multiprocessing_context=sys.argv[1])
+    for batch in monitor.batches(loader):
+        monitor.log({"loss": float(batch.mean())})
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(["started"], marks=pytest.mark.slow, id="started"),
+        pytest.param(["logging"], marks=pytest.mark.slow, id="logging"),
+        pytest.param(["started", "logging"], id="started and logging"),
+    ],
+)
+def test_workers_that_import_the_script_again_begin_no_run_of_their_own(
+    method: str, words: list[str], tmp_path, folder, start
+) -> None:
+    import stepscope
+
+    script = tmp_path / "train.py"
+    script.write_text(AT_MODULE_LEVEL)
+    process = start(
+        "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')",
+        script,
+        method,
+        *words,
+    )
+    _, err = process.communicate(timeout=100)
+    assert (process.returncode, err) == (0, "")
+
+    (run,) = stepscope.open_store(folder).runs()
+    assert run.status == "finished"
+    (segment,) = run.segments
+    assert [one.role for one in segment.processes].count("rank") == 1
+    assert len(run.series("loss")) == 4
+    if "logging" in words:
+        assert sorted(run.series("drawn").steps.tolist()) == list(range(16))
+    elif method == "fork":
+        assert len(segment.processes) == 1
+
+
+def test_a_training_in_a_spawned_process_is_a_run_where_its_parent_records_nothing(
+    tmp_path, folder, start
+) -> None:
+    import stepscope
+
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import multiprocessing, stepscope\n"
+        "monitor = stepscope.TrainingMonitor(run='rank')\n"
+        "def train():\n"
+        "    with monitor:\n"
+        "        monitor.log({'loss': 1.0})\n"
+        "if __name__ == '__main__':\n"
+        "    process = multiprocessing.get_context('spawn').Process(target=train)\n"
+        "    process.start()\n"
+        "    process.join()\n"
+    )
+    process = start(
+        "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')", script
+    )
+    assert process.communicate(timeout=60)[1] == ""
+    run = stepscope.open_store(folder).run("rank")
+    assert (run.status, run.segments[0].processes[0].role) == ("finished", "rank")

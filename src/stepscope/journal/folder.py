@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from stepscope.journal import layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,6 +74,19 @@ def list_journals(store: Path) -> Iterator[tuple[JournalName, Path]]:
             if name is not None:
                 found.append((name, path))
     yield from sorted(found)
+
+
+def opening_of(path: Path) -> dict[str, Any] | None:
+    """What a process said of itself at the beginning of a journal file; None where that cannot be read."""
+    try:
+        with path.open("rb") as file:
+            file.seek(layout.HEADER_BYTES)
+            head = file.read(layout.HEAD.size)
+            _, units, kind_and_set = layout.HEAD.unpack(head)
+            body = file.read(units * 8 - layout.MIN_FRAME)
+        return dict(json.loads(body)) if kind_and_set >> 28 == layout.OPEN else None
+    except (OSError, ValueError, TypeError, struct.error):
+        return None
 
 
 def _entries(folder: str | Path) -> list[str]:

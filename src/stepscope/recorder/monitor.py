@@ -22,7 +22,7 @@ from stepscope.recorder.recording import Recording, monitors
 from stepscope.recorder.run_names import without_secrets
 from stepscope.recorder.stats import StepStats
 from stepscope.recorder.step_log import StepLog
-from stepscope.recorder.whoami import identify
+from stepscope.recorder.whoami import identify, is_imported_by_worker, recording_of_parent
 from stepscope.schema.identity import run_id
 from stepscope.steps.overhead import Overhead
 
@@ -79,6 +79,7 @@ class TrainingMonitor(StepLog):
         identity = identify(name or self.settings.run, of_project or self.settings.project)
         folder = self._folder if recorder.enabled else None
         self.identity = without_secrets(identity, folder, privacy_of(self.settings.privacy), self._guard.tell)
+        self._is_copy = is_imported_by_worker()
         self._begin_anew(params_argument(params))
 
     def _begin_anew(self, params: PlainParams | None = None) -> None:
@@ -174,6 +175,8 @@ class TrainingMonitor(StepLog):
                 self._is_starting = False
 
     def _start(self) -> None:
+        if self._is_copy and self._join_parent():
+            return
         if self._was_stopped:
             self._stats = StepStats()
         self._stats.begin()
@@ -193,6 +196,25 @@ class TrainingMonitor(StepLog):
         params, self._params = self._params, None
         if params is not None:
             self._note_params(recording, params)
+
+    def _join_parent(self) -> bool:
+        """Records as a worker into the run of the process whose script is imported again here.
+
+        False where that process records nothing, and the import is over: then this process is on its own.
+        """
+        parent = recording_of_parent(self._folder)
+        if parent is None:
+            return is_imported_by_worker()
+        self.identity = parent
+        self._record_as_worker()
+        return True
+
+    def _record_as_worker(self) -> None:
+        self._recording = Recording.of_worker(self.identity, self._folder, self.settings, self._guard)
+        self._append = self._append_in_child
+        monitors.add(self)
+        if self.settings.logging.directory is not None:
+            self.logs.start()
 
     def stop_monitoring(self, status: str = "finished", reason: str = "") -> None:
         """Ends the segment; when it returns, every point is in the store."""
@@ -356,6 +378,10 @@ class TrainingMonitor(StepLog):
         self.start_monitoring()
         if self._recording is not None:
             self._append(metrics, step, at_ns)
+        elif self._is_copy:
+            self._guard.complain(
+                "import", "A log call while a worker imports the training script is not recorded."
+            )
 
     def continue_in_child(self) -> None:
         """Parts from the parent's journal after a fork; the first log call here opens an own one."""
@@ -386,13 +412,11 @@ class TrainingMonitor(StepLog):
         self.settings, self._folder = state["settings"], state["folder"]
         self.identity = state["identity"]
         self._guard = Guard(strict=False)
+        self._is_copy = False
         self._begin_anew()
         self._step, self._was_stopped = state["step"], not state["recording"]
         if state["recording"]:
-            self._recording = Recording.of_worker(self.identity, self._folder, self.settings, self._guard)
-            self._append = self._append_in_child
-            if self.settings.logging.directory is not None:
-                self.logs.start()
+            self._record_as_worker()
 
 
 def _do_nothing(*_: Any, **__: Any) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepscope import procfs
+from stepscope.journal.folder import list_journals, opening_of
 from stepscope.schema.identity import Identity
 
 if TYPE_CHECKING:
@@ -45,6 +46,25 @@ def identify(
         world_size=_first_number(environment, _WORLD, 1),
         host=os.uname().nodename,
     )
+
+
+def is_imported_by_worker() -> bool:
+    """Whether a process of `multiprocessing` is importing the main module again, to find its functions."""
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and getattr(process.current_process(), "_inheriting", False)
+
+
+def recording_of_parent(folder: Path) -> Identity | None:
+    """What the process that started this one records into a folder now; None when it records nothing."""
+    process = sys.modules.get("multiprocessing.process")
+    parent = None if process is None else process.parent_process()
+    pids = {os.getppid(), os.getppid() if parent is None else parent.pid}
+    found = [(name, path) for name, path in list_journals(folder) if name.pid in pids]
+    said = {name: words for name, path in found if (words := opening_of(path)) is not None}
+    if not said:
+        return None
+    name, opening = max(said.items(), key=lambda one: one[1]["started_ns"])
+    return Identity(opening["run"], opening["project"], name.segment, name.rank, 1, os.uname().nodename)
 
 
 def _launch(environment: Mapping[str, str], parent: int) -> str | None:
