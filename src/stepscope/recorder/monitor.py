@@ -16,14 +16,13 @@ from stepscope.recorder.monitor_settings import (
     strict_argument,
     text_argument,
 )
+from stepscope.recorder.on_demand import OnDemand
 from stepscope.recorder.params import PlainParams, params_argument
 from stepscope.recorder.phases import Batches, BatchTimes, Phase
 from stepscope.recorder.recording import Recording, monitors
 from stepscope.recorder.run_names import without_secrets
 from stepscope.recorder.stats import StepStats
-from stepscope.recorder.step_log import StepLog
 from stepscope.recorder.whoami import identify, is_imported_by_worker, recording_of_parent
-from stepscope.schema.identity import run_id
 from stepscope.steps.overhead import Overhead
 
 if TYPE_CHECKING:
@@ -33,9 +32,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from stepscope.config.find import Source
-    from stepscope.profiling.window import ProfilerWindow
-    from stepscope.recorder.alert_system import AlertSystem
-    from stepscope.recorder.logs import StructuredLogs
     from stepscope.recorder.watched import Watched
 
 Batch = TypeVar("Batch")
@@ -47,7 +43,7 @@ _RECORDING_CALLS = (
 """Calls that return at once, whatever they are given, where recording is switched off."""
 
 
-class TrainingMonitor(StepLog):
+class TrainingMonitor(OnDemand):
     """Records a training run: metrics, phases, events, how it ended.
 
         with TrainingMonitor(run="mnist") as monitor:
@@ -84,16 +80,13 @@ class TrainingMonitor(StepLog):
 
     def _begin_anew(self, params: PlainParams | None = None) -> None:
         """Nothing is recorded yet, in this process; hyper-parameters wait for the beginning."""
-        StepLog.__init__(self)
+        super().__init__()
         self._append = self._append_unstarted
         self._was_stopped = False
-        self._logs: StructuredLogs | None = None
-        self._alerts: AlertSystem | None = None
         self.overhead = Overhead(self.settings.recorder.max_overhead)
         """What watching costs the training, and may cost it."""
         self._batch_times = BatchTimes(self)
         self._watched: Watched | None = None
-        self._windows: list[ProfilerWindow] = []
         self._params = params
         self._start_lock = threading.RLock()  # a signal handler may log while its thread starts
         self._is_starting = False
@@ -102,60 +95,9 @@ class TrainingMonitor(StepLog):
                 setattr(self, call, _do_nothing)
 
     @property
-    def run_id(self) -> str:
-        """The run's id, by which any command and `open_store().run(...)` finds it."""
-        return run_id(self.identity.project, self.identity.name)
-
-    @property
     def directory(self) -> Path:
         """The store folder."""
         return self._folder
-
-    @property
-    def url(self) -> str | None:
-        """The address of the run's web page, token included; None where the store is not being served.
-
-        It lets in whoever has it: print it where only you read.
-        """
-        if not self.settings.recorder.enabled:
-            return None
-        from stepscope.recorder.page_server import link_to_run  # lazy: few ask
-
-        try:
-            return link_to_run(self._folder, self.run_id)
-        except Exception as error:  # noqa: BLE001 - the file that says so is anybody's to write
-            self._guard.complain("url", f"The address of the page is not known: {shown(error)}", error)
-            return None
-
-    @property
-    def alert_system(self) -> AlertSystem:
-        """Takes alert rules written in Python; those of the settings need nobody to ask for them."""
-        if self._alerts is None:
-            from stepscope.recorder.alert_system import AlertSystem  # lazy: few have rules of their own
-
-            self._alerts = AlertSystem(self.event, self._guard, self._judge_alerts)
-        return self._alerts
-
-    def _judge_alerts(self, system: AlertSystem) -> None:
-        """From now on each row is judged by rules of the user's own."""
-        recording = self.open_recording()
-        if recording is not None:
-            self._append = recording.judge_by(system)
-
-    @property
-    def logs(self) -> StructuredLogs:
-        """The log files of the run, written while it is recorded if `logging.directory` is set."""
-        if self._logs is None:
-            from stepscope.recorder.logs import StructuredLogs  # lazy: it brings `logging` into the process
-
-            self._logs = StructuredLogs(
-                self.identity,
-                self.settings.logging,
-                # Between two calls of log(), the step that has just been logged.
-                step=lambda: max(self._step - self._stride, 0),
-                privacy=privacy_of(self.settings.privacy),
-            )
-        return self._logs
 
     def start_monitoring(self) -> None:
         """Begins a segment of the run, as the first log call does by itself; nothing when one is open."""
@@ -225,8 +167,7 @@ class TrainingMonitor(StepLog):
         self.unwatch()
         if recording is None:
             return
-        while self._windows:
-            self._windows.pop().close()
+        self._close_windows()
         self._append = self._append_unstarted
         self._was_stopped = True
         monitors.discard(self)
@@ -262,7 +203,7 @@ class TrainingMonitor(StepLog):
             self.event("out_of_memory", **told)
 
     def get_performance_summary(self) -> dict[str, Any]:
-        """How the run fares, for people and scripts to print."""
+        """How the run is doing, for people and scripts to print."""
         dropped = 0 if self._recording is None else self._recording.writer.dropped
         return {"run": self.identity.name, "run_id": self.run_id, **self._stats.summary(), "dropped": dropped}
 
@@ -292,11 +233,11 @@ class TrainingMonitor(StepLog):
         activations: int | None = None,
         attention: int | None = None,
     ) -> None:
-        """Times every step phase by phase, and looks at the gradients of some.
+        """Times steps, and of some of them every phase; looks at the gradients of some.
 
-        Hooks go on the model, its inner modules left alone, and on the optimizer (or several, in a list;
-        without one, on whichever steps). `unwatch`, or the end of the run, takes them away again. The last
-        three cost more and are asked for by the number of steps between two looks, such as 1000.
+        Nothing is put into the model. The optimizer (or several, in a list; without one, whichever steps)
+        gets a hook, which `unwatch`, or the end of the run, takes away again. The last three cost more and
+        are asked for by the number of steps between two looks, such as 1000.
         """
         try:
             from stepscope.recorder.watched import Looks, watch  # lazy: it needs torch, as a model does
@@ -307,24 +248,6 @@ class TrainingMonitor(StepLog):
             raise
         except Exception as error:  # noqa: BLE001 - a model of any kind may be handed over, training goes on
             self._guard.complain("watch", f"The model cannot be watched: {shown(error)}", error)
-
-    def profile(self, **options: Any) -> ProfilerWindow:
-        """A `ProfilerWindow` on chosen epochs and steps, with its options: call its `step` once a step."""
-        from stepscope.profiling.window import ProfilerWindow, WindowOptions  # lazy: few profile
-
-        usual = {"directory": self._folder / "profiles", "options": WindowOptions(rank=self.identity.rank)}
-        try:
-            window = ProfilerWindow(**{**usual, **options})
-            is_resting = not self.settings.recorder.enabled
-        except Exception as error:  # noqa: BLE001 - anything may be handed over, training goes on
-            said = f"profile() was given {shown(options)}; nothing is profiled: {error}"
-            self._guard.complain("profile", said, error)
-            window, is_resting = ProfilerWindow(), True
-        if is_resting:
-            window.close()
-        else:
-            self._windows.append(window)
-        return window
 
     def unwatch(self) -> None:
         """Takes all hooks away: model and optimizer are as they were."""
