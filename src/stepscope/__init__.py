@@ -5,6 +5,8 @@ Importing this loads no torch, numpy, pydantic or sqlite3; each public name is l
 
 from __future__ import annotations
 
+from stepscope.version import __version__
+
 TYPE_CHECKING = False  # as type checkers read it; importing typing would double the time this takes
 if TYPE_CHECKING:
     from typing import Any
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
     from stepscope.recorder.gpu_monitor import GPUMonitor
     from stepscope.recorder.monitor import TrainingMonitor
     from stepscope.schema.record import TrainingMetrics
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "GPUMonitor": "stepscope.recorder.gpu_monitor",

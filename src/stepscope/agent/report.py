@@ -9,8 +9,8 @@ import sys
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from stepscope import __version__
 from stepscope.journal.layout import VERSION
+from stepscope.version import __version__
 
 REPORT_NAME = "agent.json"
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from stepscope import __version__
 from stepscope.agent.election import agent_pid
 from stepscope.agent.report import own_report, read_report, trouble_of, write_report
 from stepscope.config.plain import to_dict
 from stepscope.journal.layout import VERSION
 from stepscope.procfs import start_ticks
 from stepscope.store.place import database, point_to
+from stepscope.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
