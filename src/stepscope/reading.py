@@ -224,7 +224,11 @@ class Run:
     @property
     def params(self) -> dict[str, Any]:
         """Its hyper-parameters, nested as they were given; a later value of a name is the one that holds."""
-        return merged_params(self.events(PARAMS), self.segments)
+        return merged_params(self.own_events(PARAMS), self.segments)
+
+    def own_events(self, kind: str | Collection[str] | None = None) -> list[Event]:
+        """What stepscope itself has noticed, and no event of the same kind that the training recorded."""
+        return [event for event in self.events(kind) if not event.by_user]
 
     def arrays(self, key: str) -> list[tuple[int | None, NDArray[np.generic]]]:
         """Arrays logged under a key, with their steps."""

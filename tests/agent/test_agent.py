@@ -134,11 +134,12 @@ def test_a_journal_of_a_newer_version_is_left_alone_and_the_others_go_on(
     assert caplog.text.count("has version 99") == 1
 
 
-def test_a_journal_that_cannot_be_understood_does_not_keep_others_from_the_store(
+def test_a_record_that_cannot_be_understood_is_counted_and_named_and_the_rest_is_kept(
     folder: Path, store: SqliteStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     poisoned = writer_for(folder, JournalName("b-run", "seg2", 0, 1))
     poisoned.append_json(layout.EVENT, {"no_kind": "at all"})
+    poisoned.append_row({"loss": 1.0}, 0)
     writer = writer_for(folder)
     writer.append_row({"loss": 1.0}, 0)
     ingest = Ingest(folder, store, is_alive=lambda _: True)
@@ -146,7 +147,12 @@ def test_a_journal_that_cannot_be_understood_does_not_keep_others_from_the_store
         ingest.tick()
 
     assert len(store.points(Selection("a-run", "loss"))) == 1
-    assert "Left alone" in caplog.text
+    assert len(store.points(Selection("b-run", "loss"))) == 1
+    (process,) = store.processes("b-run")
+    assert process.lost == 1
+    (named,) = store.events("b-run", "record_refused")
+    assert named.fields == {"reason": "an event has no kind"}
+    assert caplog.text.count("an event has no kind") == 1
 
 
 def test_what_is_written_while_a_file_is_read_is_never_kept_after_what_came_later(

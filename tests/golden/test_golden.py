@@ -156,7 +156,7 @@ def test_an_old_journal_is_read_exactly(journal):
     assert kinds == [layout.OPEN, layout.EVENT, layout.END]
     opening, event, end = (fields for _, fields in batch.notes)
     assert opening == {**make.OPENING, "time": make.BEGUN_NS + 10**6}
-    assert (event["kind"], event["step"], event["path"]) == ("checkpoint", 3, "ckpt/3")
+    assert (event["kind"], event["step"], event["fields"]) == ("checkpoint", 3, {"path": "ckpt/3"})
     assert {name: end[name] for name in make.END} == make.END
     ((fields, raw),) = batch.arrays
     assert (fields["key"], raw) == ("grads", make.ARRAY.tobytes())

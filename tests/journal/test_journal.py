@@ -220,7 +220,7 @@ def test_events_and_arrays_come_back_with_their_fields(folder: Path) -> None:
     (batch,) = read_all(folder)
 
     assert batch.notes[1][1]["kind"] == "epoch"
-    assert batch.notes[1][1]["text"] == "end of it \ud800 ☃"
+    assert batch.notes[1][1]["fields"] == {"text": "end of it \\ud800 ☃"}
     ((fields, data),) = batch.arrays
     assert fields["key"] == "weights"
     assert data == raw
@@ -283,7 +283,7 @@ def test_the_cap_on_unread_bytes_drops_the_newest_and_counts_them(folder: Path) 
     (gap,) = (
         fields for batch in read_all(folder) for _, fields in batch.notes if fields.get("kind") == "gap"
     )
-    assert gap["dropped"] == writer.dropped > 0
+    assert gap["fields"]["dropped"] == writer.dropped > 0
     assert steps_of(read_all(folder))[-1] == 20_000
     assert lost_in(read_all(folder)) == 0
 

@@ -70,6 +70,14 @@ class Feeds:
         if self._listener is not None:
             self._news.append((run_id, event))
 
+    def mark(self) -> tuple[int, int]:
+        """How much has been noted so far."""
+        return len(self._pending), len(self._news)
+
+    def back_to(self, mark: tuple[int, int]) -> None:
+        """Drops what was noted since: it was not kept."""
+        del self._pending[mark[0] :], self._news[mark[1] :]
+
     def pass_on(self) -> None:
         """Hands over what was noted: it is safe now."""
         pending, self._pending = self._pending, []
@@ -80,8 +88,9 @@ class Feeds:
                 try:
                     for table in pending:
                         feed.take(table)
-                except OSError as error:
-                    log.warning("The exporter %s failed, and rests for a minute: %s", name, error)
+                except Exception as error:  # noqa: BLE001 - an exporter may be written by anybody
+                    reason = str(error) or repr(error)
+                    log.warning("The exporter %s failed, and rests for a minute: %s", name, reason)
                     self._rests_until[name] = self._now() + RETRY_S
 
     def settle(self) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 from typing import TYPE_CHECKING, Any
 
 from stepscope import procfs
+from stepscope.agent.exit_notes import read_exit_note
 from stepscope.agent.liveness import Pulse, cause_of_death
+from stepscope.errors import JournalError
 from stepscope.exporters.base import Table
 from stepscope.journal import layout
-from stepscope.journal.reader import JournalReader
+from stepscope.journal.folder import WORDS_SUFFIX, parse
+from stepscope.journal.reader import MAX_NAMED, JournalReader
+from stepscope.journal.records import is_int64
 from stepscope.schema.record import Event
 from stepscope.schema.run import Process
 from stepscope.schema.series import Source
@@ -18,11 +24,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stepscope.agent.feeds import Feeds
+    from stepscope.agent.troubled import TroubledJournals
     from stepscope.journal.folder import JournalName
     from stepscope.journal.reader import Batch
     from stepscope.store.base import Store
 
-LARGEST = 2**63
+log = logging.getLogger("stepscope.agent")
+
 MARK_FIELDS = ("pid", "start_ticks", "boot_id", "namespace")
 
 
@@ -36,17 +44,22 @@ class Follower:
         store: Store,
         pulse_for: Callable[[procfs.ProcessMark], Pulse],
         feeds: Feeds,
+        troubled: TroubledJournals,
     ) -> None:
         self._name = name
-        self._last_words = folder / f"{name.segment}-r{name.rank}-{name.pid}.words"
+        self._last_words = folder / f"{name.segment}-r{name.rank}-{name.pid}{WORDS_SUFFIX}"
         self._store = store
         self._pulse_for = pulse_for
         self._feeds = feeds
+        self._troubled = troubled
         self._readers: dict[Path, JournalReader] = {}
         self._lost: dict[Path, int] = {}
         self._told: dict[Path, int] = {}
         self._batches: list[tuple[JournalReader, Batch]] = []
-        self._done_with: list[Path] = []
+        self._read_out: list[Path] = []
+        """Files that have been read to their end; each is deleted once the store has all of it."""
+        self._named = 0
+        """How many records that could not be stored were named."""
         self.files: list[Path] = []
         """The files looked at last."""
         self._dead = False
@@ -62,28 +75,49 @@ class Follower:
 
     def gather(self, files: list[Path]) -> bool:
         """Reads what has come; True when there is something to tell the store."""
-        self._batches, self.files = [], files
+        self._batches, self._read_out = [], []
+        # What somebody else has deleted can still be read while it is open here.
+        self.files = sorted({*files, *self._readers}, key=_number)
         alive = self._pulse.is_alive()  # judged before reading: no record comes later
         self.is_here = alive is True
         self._dead = self._dead or alive is False
         self.caught_up = True
-        for path in files:
+        settled = 0
+        for path in self.files:
+            if self._troubled.rests(path) and path not in self._readers:
+                if not self._troubled.is_lasting(path):
+                    break
+            elif not self._gather_file(path):
+                break
+            settled += path in self._read_out or self._troubled.rests(path)
+        finished = self._dead or self._end_is_known
+        self.ended = finished and settled == len(self.files)
+        return self.ended or self._has_news() or self._changes_status()
+
+    def _gather_file(self, path: Path) -> bool:
+        """Reads what has come in one file; False when those after it have to wait for more of it."""
+        try:
             reader = self._reader(path)
             if reader is None:
-                continue
-            final = self._is_final(reader, path, files)
+                return True
+            final = self._is_final(reader, path, self.files)
             batch = reader.read(final=final)
-            self._batches.append((reader, batch))
-            self._end_is_known |= any(kind == layout.END for kind, _ in batch.notes)
-            self.caught_up = self.caught_up and batch.last
-            if not (final and batch.last):
-                # What comes later in time lies in the files after this one, which may have begun meanwhile.
-                self.caught_up = self.caught_up and (final or not reader.closed_by_writer())
-                break
-            self._done_with.append(path)
-        finished = self._dead or self._end_is_known
-        self.ended = finished and len(self._done_with) == len(files)
-        return self.ended or self._has_news() or self._changes_status()
+        except FileNotFoundError:
+            return True
+        except (OSError, JournalError) as error:
+            self._drop_reader(path)
+            self._troubled.add(path, error)
+            return self._troubled.is_lasting(path)
+        self._batches.append((reader, batch))
+        self._end_is_known |= any(kind == layout.END for kind, _ in batch.notes)
+        self.caught_up = self.caught_up and batch.last
+        if not (final and batch.last):
+            # What comes later in time lies in the files after this one, which may have begun meanwhile.
+            self.caught_up = self.caught_up and (final or not reader.closed_by_writer())
+            self._troubled.clear(path)
+            return False
+        self._read_out.append(path)
+        return True
 
     def tell(self) -> int:
         """Tells the store what was gathered, within its transaction; returns the number of records."""
@@ -97,25 +131,49 @@ class Follower:
         if records:
             self._pulse.grew(records)
         self._judge()
-        self._store.put_process(self.process)
-        self._feeds.note_process(self.process)
+        if not self.is_stranger or self._batches:
+            self._store.put_process(self.process)
+            self._feeds.note_process(self.process)
         if self.ended:
             self._store.seal(self._source())
         return records
 
+    @property
+    def is_stranger(self) -> bool:
+        """Whether nothing it recorded has been read yet."""
+        return self.process.started_ns == 0
+
+    @property
+    def has_an_end_to_tell(self) -> bool:
+        """Whether the store has yet to learn how it ended, and that can be found out from here."""
+        is_open = not self.is_stranger and self.process.ended_ns is None
+        return is_open and self._pulse.is_alive() is not None
+
     def let_go(self) -> list[int]:
-        """Deletes files whose every record the store has; returns their ids."""
+        """Deletes files whose every record is in the store or counted as lost; returns their ids.
+
+        To be called when the store has kept what was told.
+        """
         forgotten = []
-        for path in self._done_with:
-            reader = self._readers.pop(path, None)
-            if reader is not None:
-                reader.mark_stored()
+        for path in self._read_out:
+            reader = self._readers.get(path)
+            if reader is None or self._told[path] != reader.offset:
+                continue
+            try:
+                if reader.is_at(path):
+                    reader.mark_stored()
+                    path.unlink(missing_ok=True)
+            except OSError as error:
+                refusal = f"{path} is stored but cannot be deleted: {error.strerror}"
+                self._troubled.add(path, JournalError(refusal))
+            else:
                 forgotten.append(reader.file_id)
-                reader.close()
-            path.unlink(missing_ok=True)
-        self._done_with = []
+                self._troubled.clear(path)
+            self._drop_reader(path)
+        self._read_out = []
         if self.ended:
-            self._last_words.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self._last_words.unlink(missing_ok=True)
         return forgotten
 
     def sync(self) -> None:
@@ -124,13 +182,18 @@ class Follower:
             try:
                 reader.sync()
             except OSError:
-                reader.request_retirement()
+                with contextlib.suppress(OSError):  # deleted, or another user's
+                    reader.request_retirement()
 
     def close(self) -> None:
         """Forgets the files without deleting them."""
-        for reader in self._readers.values():
+        for path in list(self._readers):
+            self._drop_reader(path)
+
+    def _drop_reader(self, path: Path) -> None:
+        reader = self._readers.pop(path, None)
+        if reader is not None:
             reader.close()
-        self._readers.clear()
 
     def _reader(self, path: Path) -> JournalReader | None:
         """Opens a file at the offset the store has; None for one made this moment, without a header yet."""
@@ -154,7 +217,10 @@ class Follower:
 
     def _has_news(self) -> bool:
         """Whether a reader got on, be it past nothing but names: who waits for the store goes by offsets."""
-        return any(batch.offset > self._told[reader.path] for reader, batch in self._batches)
+        return any(
+            batch.offset > self._told[reader.path] or batch.lost != self._lost[reader.path]
+            for reader, batch in self._batches
+        )
 
     def _changes_status(self) -> bool:
         stalls = self._silence() is not None
@@ -162,7 +228,8 @@ class Follower:
 
     def _tell_batch(self, batch: Batch) -> int:
         for kind, fields in batch.notes:
-            self._take_note(kind, dict(fields))
+            self._take_note(kind, fields)
+        self._name_refused(batch)
         source = self._source()
         records = len(batch.notes) + len(batch.arrays)
         for rows in batch.rows:
@@ -174,31 +241,46 @@ class Follower:
         for fields, raw in batch.arrays:
             self._introduce(fields["time"])
             place = self._place()
-            described = {**fields, "key": layout.clean(fields["key"])}
-            self._store.put_array(place[0], place[1], place[2], described, raw)
+            self._store.put_array(place[0], place[1], place[2], fields, raw)
         return records
 
-    def _take_note(self, kind: int, fields: dict[str, Any]) -> None:
-        time_ns = fields.pop("time")
+    def _name_refused(self, batch: Batch) -> None:
+        """Says of the first records that could not be stored what is wrong with them; all are counted."""
+        for reason in batch.refused[: MAX_NAMED - self._named]:
+            self._named += 1
+            log.warning("Not stored: a record of process %s: %s", self._name.pid, reason)
+            if not self.is_stranger:
+                self._put_event("record_refused", self.process.last_ns, None, {"reason": reason})
+
+    def _take_note(self, kind: int, said: dict[str, Any]) -> None:
+        time_ns = said["time"]
         self.process.last_ns = max(self.process.last_ns, time_ns)
         if kind == layout.OPEN:
-            self._take_opening(fields)
+            self._take_opening(said)
         elif kind == layout.END:
-            self.process.status = fields["status"]
-            self.process.reason = layout.clean(fields["reason"])
-            self.process.exit_code = fields.get("exit_code")
-            self.process.dropped = fields["dropped"]
-            self.process.ended_ns = time_ns
-            self._end_is_known = True
+            self._take_end(said)
         else:
-            event_kind, step = layout.clean(fields.pop("kind")), _step_of(fields)
-            if event_kind == "gap":
+            fields = said["fields"]
+            if said["kind"] == "gap" and not said["user"] and is_int64(fields.get("dropped")):
                 self.process.dropped += fields["dropped"]
-            place = self._place()
-            event = Event(event_kind, time_ns, step, place[2], place[1], fields)
             self._introduce(time_ns)
-            self._store.put_event(place[0], event)
-            self._feeds.note_event(place[0], event)
+            self._put_event(said["kind"], time_ns, said["step"], fields, by_user=said["user"])
+
+    def _take_end(self, said: dict[str, Any]) -> None:
+        self.process.status = said["status"]
+        self.process.reason = said["reason"]
+        self.process.exit_code = said.get("exit_code")
+        self.process.dropped = said["dropped"]
+        self.process.ended_ns = said["time"]
+        self._end_is_known = True
+
+    def _put_event(
+        self, kind: str, time_ns: int, step: int | None, fields: dict[str, Any], *, by_user: bool = False
+    ) -> None:
+        run_id, segment, rank, _ = self._place()
+        event = Event(kind, time_ns, step, rank, segment, fields, by_user)
+        self._store.put_event(run_id, event)
+        self._feeds.note_event(run_id, event)
 
     def _take_opening(self, said: dict[str, Any]) -> None:
         before = self.process
@@ -251,12 +333,14 @@ class Follower:
     def _write_obituary(self) -> None:
         process = self.process
         process.ended_ns = process.last_ns
+        note = read_exit_note(self._last_words)
+        if note.end is not None:
+            self._take_end(note.end)
+            return
         if process.role == "worker":
             process.status, process.reason = "finished", ""
             return
-        status, process.reason = cause_of_death(
-            process, self._last_words, memory_ran_out=self._pulse.memory_ran_out()
-        )
+        status, process.reason = cause_of_death(process, note, memory_ran_out=self._pulse.memory_ran_out())
         process.status = "failed" if status == "failed" else "crashed"
 
     def _source(self) -> Source:
@@ -268,8 +352,8 @@ class Follower:
         return process.run_id, process.segment, process.rank, process.host
 
     def _mark(self) -> procfs.ProcessMark:
-        found = self.process.facts.get("mark", {})
-        if found:
+        found = self.process.facts.get("mark")
+        if found and all(field in found for field in MARK_FIELDS):
             return procfs.ProcessMark(**{field: found[field] for field in MARK_FIELDS})
         # Its opening was damaged or has not come yet: go by the number alone.
         return procfs.mark(self._name.pid)
@@ -297,10 +381,7 @@ class Follower:
         )
 
 
-def _step_of(fields: dict[str, Any]) -> int | None:
-    """Takes the step out of an event; what a user gave as one and no database can hold stays a field."""
-    step = fields.get("step")
-    if isinstance(step, int) and abs(step) < LARGEST:
-        del fields["step"]
-        return step
-    return None
+def _number(path: Path) -> int:
+    """Which file of its process this is."""
+    name = parse(path)
+    return -1 if name is None else name.number

@@ -13,8 +13,9 @@ from stepscope.agent.feeds import Feeds
 from stepscope.agent.follower import Follower
 from stepscope.agent.liveness import Pulse
 from stepscope.agent.report import trouble_of
+from stepscope.agent.troubled import TroubledJournals
 from stepscope.errors import JournalError, StoreError
-from stepscope.journal.folder import JournalName, journals_of, list_journals
+from stepscope.journal.folder import JournalName, journals_of, list_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,11 +27,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("stepscope.agent")
 
 Stem = tuple[str, str, int, int]
-
-
-class _Indigestible(Exception):
-    def __init__(self, follower: Follower) -> None:
-        self.follower = follower
 
 
 class Ingest:
@@ -50,20 +46,18 @@ class Ingest:
         self._feeds = feeds or Feeds({})
         self._stall_after_s, self._now, self._is_alive = stall_after_s, now, is_alive
         self._followers: dict[Stem, Follower] = {}
-        self._unreadable: set[Path] = set()
+        self._troubled = TroubledJournals(store, now)
+        self._failed: list[Follower] = []
         self.left_alone = ""
         """Why a journal is not taken in, and what to do about it; empty when all are."""
         self._forgotten: list[int] = []
+        self._silent: set[Stem] = set()
+        """Processes without a journal that were looked at, and of which nothing remains to be told."""
 
     def tick(self) -> bool:
         """Takes in what has come; True when more is waiting already."""
         try:
             return self._tick_or_fail()
-        except _Indigestible as error:
-            log.exception("Left alone: the journal of process %s", error.follower.process.pid)
-            self._unreadable.update(error.follower.files)
-            self._begin_again()
-            return True
         except BaseException:
             self._begin_again()
             raise
@@ -71,7 +65,7 @@ class Ingest:
     @property
     def live(self) -> bool:
         """Whether any process may still write."""
-        return bool(self._followers)
+        return bool(self._followers) or self._troubled.is_hopeful
 
     def processes_here(self) -> list[Process]:
         """The processes of this host that may still write and that the store knows."""
@@ -90,16 +84,11 @@ class Ingest:
 
     def _tick_or_fail(self) -> bool:
         files = self._files()
-        met = [stem for stem in files if stem not in self._followers]
-        for stem in met:
-            follower = self._followers[stem] = self._follow(JournalName(*stem))
-            if follower.process.started_ns:
-                # Somebody else has taken in what it wrote so far.
-                self._feeds.note_process(follower.process)
+        met = self._meet(files)
         telling = [
             follower
             for stem, follower in list(self._followers.items())
-            if self._gather_readable(follower, files.get(stem, []))
+            if self._gather(follower, files.get(stem, []))
         ]
         if self._followers and not self._is_in_place():
             # What was gathered may be of another folder at the same path, with an agent of its own.
@@ -110,63 +99,109 @@ class Ingest:
                 for follower in telling:
                     self._tell(follower)
             self._forgotten = []
+        self._drop_failed()
         if telling or met:
             self._feeds.pass_on()
             self._feeds.settle()
-        for follower in list(self._followers.values()):
-            self._let_go(follower)
+        for follower in self._followers.values():
+            self._forgotten += follower.let_go()
         more = not all(follower.caught_up for follower in self._followers.values())
         self._drop_ended()
+        self._troubled.note()
         return more
+
+    def _meet(self, files: dict[Stem, list[Path]]) -> bool:
+        """Begins to follow journals that were not there before; True when there were any."""
+        met = False
+        for stem, paths in files.items():
+            if stem in self._followers or (paths and all(map(self._troubled.rests, paths))):
+                continue
+            try:
+                follower = self._follow(JournalName(*stem))
+            except Exception as error:  # noqa: BLE001 - one journal must not keep all others from the store
+                _raise_if_store_rests(error)
+                self._set_aside(paths, error)
+                continue
+            if not paths and not follower.has_an_end_to_tell:
+                self._silent.add(stem)
+                continue
+            met = True
+            self._followers[stem] = follower
+            if not follower.is_stranger:
+                # Somebody else has taken in what it wrote so far.
+                self._feeds.note_process(follower.process)
+        return met
 
     def _begin_again(self) -> None:
         """Forgets what the followers remember, which may be ahead of the store, for its offsets."""
         self._feeds.forget()
+        self._failed = []
         for follower in self._followers.values():
             follower.close()
         self._followers.clear()
 
-    def _tell(self, follower: Follower) -> None:
-        try:
-            follower.tell()
-        except (OSError, sqlite3.Error, StoreError, MemoryError):
-            raise
-        except Exception as error:
-            # One journal that cannot be understood must not keep all others from the store.
-            raise _Indigestible(follower) from error
-
-    def _files(self) -> dict[Stem, list[Path]]:
-        found: dict[Stem, list[Path]] = {}
-        for name, path in list_journals(self._folder):
-            if path not in self._unreadable:
-                found.setdefault(name.stem, []).append(path)
-        return found
-
-    def _gather_readable(self, follower: Follower, files: list[Path]) -> bool:
+    def _gather(self, follower: Follower, files: list[Path]) -> bool:
         try:
             return follower.gather(files)
-        except (JournalError, PermissionError) as error:
-            self._leave_alone(follower, files, error)
+        except Exception as error:  # noqa: BLE001 - one journal must not keep all others from the store
+            _raise_if_store_rests(error)
+            self._fail(follower, error)
             return False
 
-    def _let_go(self, follower: Follower) -> None:
+    def _tell(self, follower: Follower) -> None:
+        mark = self._feeds.mark()
         try:
-            self._forgotten += follower.let_go()
-        except PermissionError as error:
-            # The store has its records, and knows that it has: whoever may delete the files does so.
-            self._leave_alone(follower, follower.files, error)
+            with self._store.attempt():
+                follower.tell()
+        except Exception as error:  # noqa: BLE001 - one journal must not keep all others from the store
+            _raise_if_store_rests(error)
+            self._feeds.back_to(mark)
+            self._fail(follower, error)
 
-    def _leave_alone(self, follower: Follower, files: list[Path], error: Exception) -> None:
-        """Leaves a journal to another agent, and does not stay for it: that one waits for this one's end."""
-        self.left_alone = trouble_of(error)
-        log.warning("Left alone: %s", self.left_alone)
-        self._unreadable.update(files)
-        follower.close()
-        self._followers = {stem: one for stem, one in self._followers.items() if one is not follower}
+    def _fail(self, follower: Follower, error: Exception) -> None:
+        """Sets all files of a process aside: what is remembered of them may be ahead of the store."""
+        self._set_aside(follower.files, error)
+        self._failed.append(follower)
+
+    def _set_aside(self, paths: list[Path], error: Exception) -> None:
+        log.debug("What failed:", exc_info=error)
+        if isinstance(error, JournalError | PermissionError):
+            # The training that writes it is told, for somebody has to act.
+            self.left_alone = trouble_of(error)
+        for path in paths:
+            self._troubled.add(path, error)
+
+    def _drop_failed(self) -> None:
+        """Lets go of those that failed, and of those of which nothing could be read so far."""
+        for stem, follower in list(self._followers.items()):
+            rests = bool(follower.files) and all(map(self._troubled.rests, follower.files))
+            if follower in self._failed or (follower.is_stranger and rests):
+                follower.close()
+                del self._followers[stem]
+        self._failed = []
+
+    def _files(self) -> dict[Stem, list[Path]]:
+        """The files of each process; none for one that has left nothing but its last words."""
+        troubled: list[Path] = []
+
+        def on_trouble(folder: Path, error: OSError) -> None:
+            troubled.append(folder)
+            if not self._troubled.rests(folder):
+                self._troubled.add(folder, error)
+
+        listing = list_folder(self._folder, on_trouble)
+        found: dict[Stem, list[Path]] = {}
+        for name, path in listing.journals:
+            found.setdefault(name.stem, []).append(path)
+        self._troubled.keep_only([path for _, path in listing.journals] + troubled)
+        for name in listing.words:
+            if name.stem not in self._silent:
+                found.setdefault(name.stem, [])
+        return found
 
     def _follow(self, name: JournalName) -> Follower:
         folder = journals_of(self._folder) / name.run_id
-        return Follower(name, folder, self._store, self._pulse, self._feeds)
+        return Follower(name, folder, self._store, self._pulse, self._feeds, self._troubled)
 
     def _pulse(self, marks: procfs.ProcessMark) -> Pulse:
         return Pulse(marks, self._stall_after_s, self._now, self._is_alive)
@@ -178,3 +213,11 @@ class Ingest:
                 del self._followers[stem]
                 with contextlib.suppress(OSError):  # other processes of the run may have files there
                     (journals_of(self._folder) / stem[0]).rmdir()
+
+
+def _raise_if_store_rests(error: Exception) -> None:
+    """Raises what is no fault of one journal: a store that takes nothing for now, as on a full disk."""
+    if isinstance(error, sqlite3.OperationalError) or (
+        isinstance(error, StoreError) and isinstance(error.__cause__, sqlite3.OperationalError)
+    ):
+        raise error

@@ -9,8 +9,8 @@ from stepscope import procfs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
+    from stepscope.agent.exit_notes import ExitNote
     from stepscope.schema.run import Process
 
 USUAL_GAPS = 3
@@ -18,13 +18,6 @@ USUAL_GAPS = 3
 
 LONGEST_GAPS = 1.5
 """And not before so many times the longest pause it has made, as for an evaluation; its start is none."""
-
-
-TRACED_SIGNALS = ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGXCPU")
-"""Signals that end a process by default; each leaves its trace in a part of the file of its own."""
-
-TRACE_BYTES = 1 << 16
-"""Size of such a part. The place of a signal in the list above never changes: further ones come behind."""
 
 
 class Pulse:
@@ -71,15 +64,13 @@ class Pulse:
         return kills is not None and self._oom_kills is not None and kills > self._oom_kills
 
 
-def cause_of_death(process: Process, last_words: Path, *, memory_ran_out: bool) -> tuple[str, str]:
-    """Status and reason of a process that ended without saying so."""
-    trace = last_words.read_bytes() if last_words.exists() else b""
-    if b"Fatal Python error:" in trace:
-        fatal = trace.partition(b"Fatal Python error:")[2].decode(errors="replace").splitlines()[0].strip()
+def cause_of_death(process: Process, note: ExitNote, *, memory_ran_out: bool) -> tuple[str, str]:
+    """Status and reason of a process that ended without saying so, by what its fault handlers wrote."""
+    if "Fatal Python error:" in note.text:
+        fatal = note.text.partition("Fatal Python error:")[2].splitlines()[0].strip()
         return "crashed", f"{fatal} in process {process.pid}"
-    if trace:
-        place = (len(trace) - len(trace.lstrip(b"\0"))) // TRACE_BYTES
-        return "failed", f"terminated by {TRACED_SIGNALS[min(place, len(TRACED_SIGNALS) - 1)]}"
+    if note.text:
+        return "failed", f"terminated by {note.signal}"
     if memory_ran_out:
         return "crashed", f"process {process.pid} was killed while the machine ran out of memory"
     cause = "killed with SIGKILL, ended by native code, or the machine went down"

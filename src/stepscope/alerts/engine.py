@@ -87,7 +87,7 @@ class Engine:
     def hear(self, run_id: str, event: Event) -> None:
         """Takes what a training says of its own rules."""
         run = self._runs.get(run_id)
-        if run is None:
+        if run is None or event.by_user:
             return
         if event.kind == RULE_EVENT:
             self._learn_rule(run, event.fields)

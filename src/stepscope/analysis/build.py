@@ -158,5 +158,5 @@ def _machine(
 
 
 def _events(reader: Reader, run_id: str, segment: str, wanted: Wanted) -> tuple[Event, ...]:
-    found = [one for kind in sorted(wanted.events) for one in reader.events(run_id, kind)]
+    found = [one for kind in sorted(wanted.events) for one in reader.events(run_id, kind) if not one.by_user]
     return tuple(sorted((one for one in found if one.segment == segment), key=lambda one: one.time_ns))

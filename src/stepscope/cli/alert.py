@@ -164,7 +164,7 @@ def _said(options: argparse.Namespace) -> list[ListedRule]:
         runs = open_store(options.store).runs()
     except NotFound:
         return []
-    return rules_said((run.id, run.events("alert_rule")) for run in runs if run.status in LIVE)
+    return rules_said((run.id, run.own_events("alert_rule")) for run in runs if run.status in LIVE)
 
 
 def _history(options: argparse.Namespace) -> int:

@@ -101,9 +101,10 @@ def _page(one: Run, options: argparse.Namespace) -> Iterator[str]:
     yield from _metrics(one, options)
     yield from _machine(one, options)
     events = one.events()
-    others = [event for event in events if event.kind not in (CONSOLE, DEVICE, PARAMS)]
+    hidden = (CONSOLE, DEVICE, PARAMS)
+    others = [event for event in events if event.by_user or event.kind not in hidden]
     yield from _events(others, MOST_EVENTS if options.limit is None else options.limit)
-    yield from _console([event for event in events if event.kind == CONSOLE])
+    yield from _console([event for event in events if event.kind == CONSOLE and not event.by_user])
 
 
 def _head(one: Run) -> Iterator[str]:

@@ -29,7 +29,7 @@ _UNITS: dict[str, Callable[[float], str]] = {
 def device_lines(one: Run) -> list[str]:
     """What the run ran on."""
     lines = []
-    for event in one.events("device"):
+    for event in one.own_events("device"):
         fields = event.fields
         if "vendor" in fields:
             memory = fields.get("memory_total_bytes")

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class Events(Protocol):
-    """Takes a moment of the run, as `TrainingMonitor.event` does."""
+    """Takes a moment of the run, as `TrainingMonitor.own_event` does."""
 
-    def __call__(self, kind: str, **fields: Any) -> None:
+    def __call__(self, kind: str, /, **fields: Any) -> None:
         """Marks the moment."""
 
 
@@ -26,7 +26,7 @@ def _no_tensor(_keys: Sequence[str], _values: Any) -> None: ...
 def _no_array(_key: str, _values: Any) -> None: ...
 
 
-def _no_event(kind: str, **_fields: Any) -> None: ...
+def _no_event(kind: str, /, **_fields: Any) -> None: ...
 
 
 def _no_step() -> int:

@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Any
 from stepscope.journal import layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+MAX_NUMBER = 2**31
+WORDS_SUFFIX = ".words"
+"""Of the file beside a journal in which a process leaves how it ended when the journal cannot take it."""
+END_MARK = "stepscope end "
+"""Comes before the end in such a file, which is a line of JSON."""
+TRACED_SIGNALS = ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGXCPU")
+"""Signals that end a process by default; each has a part of that file for its trace. The end comes last."""
+TRACE_BYTES = 1 << 16
+"""Size of such a part. The place of a signal in the list above never changes: further ones come behind."""
 
 _NAME = re.compile(r"(?P<segment>[0-9a-z]+)-r(?P<rank>\d+)-(?P<pid>\d+)\.(?P<number>\d+)\Z")
 
@@ -61,19 +71,43 @@ def parse(path: Path) -> JournalName | None:
     if match is None:
         return None
     rank, pid, number = (int(match[part]) for part in ("rank", "pid", "number"))
+    if max(rank, pid, number) >= MAX_NUMBER:
+        return None  # no process of ours has such numbers, and no database holds them
     return JournalName(path.parent.name, match["segment"], rank, pid, number)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What the processes of a store have left in its folder of journals."""
+
+    journals: list[tuple[JournalName, Path]]
+    """Their files, each process's in order."""
+    words: list[JournalName]
+    """Those that have a file of last words beside where their journal is, or was."""
+
+
+def _ignore(_folder: Path, _error: OSError) -> None: ...
+
+
+def list_folder(store: Path, on_trouble: Callable[[Path, OSError], None] = _ignore) -> Listing:
+    """Lists the folder of journals; a folder in it that cannot be listed is reported and left out."""
+    journals, words = [], []
+    for run in _entries(journals_of(store), on_trouble):
+        for file in _entries(run, on_trouble):
+            if file.endswith(WORDS_SUFFIX):
+                spoken = parse(Path(file.removesuffix(WORDS_SUFFIX) + ".0"))
+                words += [spoken] if spoken is not None else []
+                continue
+            path = Path(file)
+            name = parse(path)
+            if name is not None:
+                journals.append((name, path))
+    return Listing(sorted(journals), words)
 
 
 def list_journals(store: Path) -> Iterator[tuple[JournalName, Path]]:
     """All journal files of a store, each process's in order."""
-    found = []
-    for run in _entries(journals_of(store)):
-        for file in _entries(run):
-            path = Path(file)
-            name = parse(path)
-            if name is not None:
-                found.append((name, path))
-    yield from sorted(found)
+    yield from list_folder(store).journals
 
 
 def opening_of(path: Path) -> dict[str, Any] | None:
@@ -89,12 +123,15 @@ def opening_of(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def _entries(folder: str | Path) -> list[str]:
+def _entries(folder: str | Path, on_trouble: Callable[[Path, OSError], None] = _ignore) -> list[str]:
     """What a folder holds; the agent asks several times a second, and a pattern would cost far more."""
     try:
         with os.scandir(folder) as found:
             return [entry.path for entry in found]
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        on_trouble(Path(folder), error)
         return []
 
 
@@ -109,7 +146,7 @@ def bytes_on_disk(store: Path, name: JournalName) -> int:
     total = 0
     for path in files_of(store, name):
         try:
-            total += path.stat().st_size
+            total += path.lstat().st_size
         except FileNotFoundError:  # the agent has read it and let it go
             continue
     return total

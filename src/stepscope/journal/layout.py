@@ -7,7 +7,7 @@ offset size    meaning
 ====== ======= ==============================================================
 0      8       magic ``STEPJRNL``
 8      8       committed length: every byte before it is complete; 0: the file's size
-16     8       committed count: frames that carry data, before that length
+16     8       committed count: frames that carry data, before that length; 0: not known
 24     4       version
 28     1       1 once the writer will add nothing more to this file
 29     1       1 once the agent asks the writer to go on in a new file
@@ -36,6 +36,10 @@ Payloads: ``KEYS`` a JSON list of names; ``ROW`` monotonic time in ns, step, one
 ``EVENT``, ``OPEN`` and ``END`` a JSON object; ``ARRAY`` the length of a JSON object, that object, raw
 bytes; ``PAD`` nothing; ``VOID`` nothing either, in the place of a frame that went to the next file with a
 number of its own there. JSON is padded with blanks.
+
+An ``EVENT`` says in the place of the key-set id whose it is: 1 stepscope's own, its fields beside `kind`,
+`step` and `time`; 2 the user's, with the fields in an object of their own, so that no name a user chooses
+can be taken for one of ours; 0 not known, written by a version that did not tell them apart.
 """
 
 from __future__ import annotations
@@ -54,6 +58,7 @@ VERSION: Final = 1
 HEADER: Final = struct.Struct("<8sQQIBBHQqQ8x")
 HEADER_BYTES: Final = 64
 COMMITTED: Final = slice(8, 24)
+COUNT_AT: Final = 16
 VAIN: Final = slice(48, 56)
 CLOSED_AT: Final = 28
 RETIRE_AT: Final = 29
@@ -72,9 +77,13 @@ MAX_FRAME: Final = 0xFFFF * 8
 KEYS, ROW, EVENT, ARRAY, OPEN, END, PAD, VOID = range(1, 9)
 CARRY_DATA: Final = frozenset({ROW, EVENT, ARRAY, OPEN, END})
 _NUMBERED: Final = CARRY_DATA | {VOID}
+OF_UNKNOWN, OF_STEPSCOPE, OF_USER = range(3)
+"""Whose an event is."""
 NO_SEQUENCE: Final = 0xFFFFFFFF
 
 PAD_BYTES: Final = 64
+MAX_INTEGER_BITS: Final = 4096
+"""Python itself refuses to read much longer ones from text."""
 
 
 def head_word(kind: int, length: int, set_id: int = 0) -> int:
@@ -109,18 +118,22 @@ def to_json(value: Any) -> bytes:
     """Packs a value as strict JSON; what JSON does not know, NaN included, becomes text."""
     try:
         return json.dumps(value, separators=(",", ":"), default=str, allow_nan=False).encode()
-    except ValueError:
-        return json.dumps(_spelled(value), separators=(",", ":"), default=str).encode()
+    except (TypeError, ValueError):
+        return json.dumps(spelled(value), separators=(",", ":"), default=str).encode()
 
 
-def _spelled(value: Any) -> Any:
-    """Spells out numbers that JSON has no word for."""
+def spelled(value: Any) -> Any:
+    """The same value with everything spelled out as text that JSON or a database cannot hold."""
+    if isinstance(value, str):
+        return clean(value)
     if isinstance(value, dict):
-        return {key: _spelled(part) for key, part in value.items()}
+        return {clean(key): spelled(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_spelled(part) for part in value]
+        return [spelled(part) for part in value]
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS:
+        return f"an integer of {value.bit_length()} bits"
     return value
 
 
@@ -149,11 +162,3 @@ def array_payload(fields: dict[str, Any], raw: bytes) -> bytes:
     """Packs an array's description and its bytes."""
     described = to_json(fields)
     return JSON_LENGTH.pack(len(described)) + described + raw
-
-
-def split_array(payload: bytes) -> tuple[dict[str, Any], bytes]:
-    """Takes an array payload apart."""
-    (size,) = JSON_LENGTH.unpack_from(payload)
-    start = JSON_LENGTH.size + size
-    fields = json.loads(payload[JSON_LENGTH.size : start])
-    return fields, payload[start : start + fields["bytes"]]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
+import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -12,7 +12,8 @@ from zlib import crc32
 import numpy as np
 
 from stepscope.errors import JournalError
-from stepscope.journal import layout
+from stepscope.journal import layout, records
+from stepscope.journal.records import BadRecordError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 READ_BYTES = 8 << 20
 LONGEST_RUN = 4096
+OVERTAKEN = 1024
+"""Numbers beyond those of its frames that a file may have: threads took them when it was full."""
+MAX_NAMED = 5
+"""Records that could not be stored and are named one by one; further ones are counted."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +45,14 @@ class Batch:
 
     rows: list[Rows] = field(default_factory=list)
     notes: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
-    """Openings, events and ends: the kind of frame and its fields, `time` in ns since the epoch."""
+    """Openings, events and ends: the kind of frame and what `records` made of it."""
     arrays: list[tuple[dict[str, Any], bytes]] = field(default_factory=list)
     offset: int = 0
     """Where the next reading begins."""
     lost: int = 0
-    """Records of this file that could not be read, all readings together."""
+    """Records of this file that could not be read or stored, all readings together."""
+    refused: list[str] = field(default_factory=list)
+    """What is wrong with the first records that were intact and could not be stored."""
     last: bool = True
     """Whether everything written so far has been read."""
 
@@ -61,11 +68,16 @@ class Written:
 def written_so_far(path: Path) -> Written:
     """Looks at a file without following it; an end of 0 when it is gone, not begun, or not ours to read."""
     try:
-        with path.open("rb") as file:
-            head = file.read(layout.HEADER_BYTES)
-        size = path.stat().st_size
+        descriptor = open_file(path)
+    except (OSError, JournalError):
+        return Written(0, 0)
+    try:
+        head = os.pread(descriptor, layout.HEADER_BYTES, 0)
+        size = os.fstat(descriptor).st_size
     except OSError:
         head, size = b"", 0
+    finally:
+        os.close(descriptor)
     if len(head) < layout.HEADER_BYTES:
         return Written(0, 0)
     _, committed, _, version, _, _, _, file_id, *_ = layout.HEADER.unpack(head)
@@ -74,28 +86,60 @@ def written_so_far(path: Path) -> Written:
     return Written(file_id, min(committed, size) or size)
 
 
+def open_file(path: Path) -> int:
+    """Opens a regular file to read, and never waits; raises JournalError for anything else of that name."""
+    kind = path.lstat().st_mode
+    if not stat.S_ISREG(kind):
+        raise JournalError(f"{path} is {_KINDS.get(stat.S_IFMT(kind), 'not a file')}, expected a file")
+    # It may have become something else since: a pipe must not be waited for, a link not be followed.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise JournalError(f"{path} is not a file, expected a file")
+    return descriptor
+
+
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
 class JournalReader:
     """Reads one journal file, from the start or from an offset an earlier reader had reached."""
 
     def __init__(self, path: Path, offset: int = 0) -> None:
         self.path = path
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._descriptor = open_file(path)
+        try:
+            self._begin(offset)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def _begin(self, offset: int) -> None:
+        """Reads the header, and learns what an earlier reader knew at its offset."""
         head = os.pread(self._descriptor, layout.HEADER_BYTES, 0)
         head += bytes(layout.HEADER_BYTES - len(head))
         magic, _, _, version, _, _, _, self.file_id, self._clock_base_ns, _ = layout.HEADER.unpack(head)
         if magic == layout.MAGIC and version > layout.VERSION:
-            os.close(self._descriptor)
             raise JournalError(
-                f"{path} has version {version}, this stepscope reads up to {layout.VERSION}. "
+                f"{self.path} has version {version}, this stepscope reads up to {layout.VERSION}. "
                 "Upgrade with: pip install -U stepscope"
             )
         self._intact_header = magic == layout.MAGIC
         self.begun = head != bytes(layout.HEADER_BYTES)
         """Whether the writer has come to writing the header."""
         # Offsets are kept by this id; a header lost with the power still needs one of its own.
-        self.file_id = self.file_id or crc32(path.name.encode())
+        self.file_id = self.file_id or crc32(os.fsencode(self.path.name))
         self._sets: dict[int, tuple[str, ...]] = {}
-        self._orphans: dict[int, list[NDArray[np.uint64]]] = {}
+        self._orphans: dict[tuple[int, int], list[NDArray[np.uint64]]] = {}
+        """Rows whose names have not come yet, by key set and width."""
+        self._refused = 0
         self._seen = 0
         self._highest = -1
         self._suspect: int | None = None
@@ -105,6 +149,14 @@ class JournalReader:
     def close(self) -> None:
         """Lets go of the file."""
         os.close(self._descriptor)
+
+    def is_at(self, path: Path) -> bool:
+        """Whether this very file is the one of that name."""
+        try:
+            found, own = path.lstat(), os.fstat(self._descriptor)
+        except FileNotFoundError:
+            return False
+        return (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino)
 
     def closed_by_writer(self) -> bool:
         """Whether the writer said that nothing more will come."""
@@ -146,7 +198,7 @@ class JournalReader:
         batch.last = self.offset >= end or stop == end
         known = max(self._highest + 1, count if batch.last else 0)
         nameless = sum(len(rows) for orphans in self._orphans.values() for rows in orphans)
-        batch.lost = max(known - self._seen - self._taken_in_vain(known), 0) + nameless
+        batch.lost = max(known - self._seen - self._taken_in_vain(known), 0) + nameless + self._refused
         return batch
 
     def _taken_in_vain(self, known: int) -> int:
@@ -160,7 +212,7 @@ class JournalReader:
         head = os.pread(self._descriptor, 16, layout.COMMITTED.start)
         committed = int.from_bytes(head[:8], "little")
         count = int.from_bytes(head[8:], "little")
-        if not self._intact_header or count > committed // layout.MIN_FRAME:
+        if not self._intact_header or count > (committed or size) // layout.MIN_FRAME:
             count = 0
         if final or committed == 0 or not self._intact_header:
             return size, count
@@ -176,7 +228,6 @@ class JournalReader:
             if self.offset == before:
                 break
         self.offset = max(self.offset, offset)
-        self._orphans.clear()
 
     def _decode(self, data: bytes, batch: Batch, *, final: bool, complete: bool) -> int:
         """Decodes frames and skips damage; returns how many bytes are done with.
@@ -185,7 +236,7 @@ class JournalReader:
         """
         done = 0
         while True:
-            scan = _Scan(data[done:] if done else data)
+            scan = _Scan(data[done:] if done else data, self._most_frames())
             scan.run()
             self._take(scan, batch)
             done += scan.at
@@ -205,46 +256,86 @@ class JournalReader:
             else:
                 return max(done, len(data) - layout.MAX_FRAME)
 
+    def _most_frames(self) -> int:
+        """More frames than this the file cannot hold; a higher number in one is not to be believed."""
+        return os.fstat(self._descriptor).st_size // layout.MIN_FRAME + OVERTAKEN
+
     def _take(self, scan: _Scan, batch: Batch) -> None:
-        for set_id, names in scan.declared:
-            self._sets[set_id] = names
+        for set_id, payload in scan.declared:
+            self._declare(set_id, payload, batch)
         self._seen += scan.seen
         self._highest = max(self._highest, scan.highest)
-        for set_id, rows in scan.rows():
-            self._orphans.setdefault(set_id, []).append(rows)
-        for set_id in [known for known in self._orphans if known in self._sets]:
-            for rows in self._orphans.pop(set_id):
-                batch.rows.append(self._named(self._sets[set_id], rows))
-        for kind, payload in scan.notes:
-            fields = json.loads(payload)
-            fields["time"] += self._clock_base_ns
-            batch.notes.append((kind, fields))
+        for place, rows in scan.rows():
+            self._orphans.setdefault(place, []).append(rows)
+        self._take_named(batch)
+        for kind, origin, payload in scan.notes:
+            try:
+                batch.notes.append((kind, self._read_note(kind, origin, payload)))
+            except BadRecordError as error:
+                self._refuse(str(error), batch)
         for payload in scan.arrays:
-            fields, raw = layout.split_array(payload)
-            fields["time"] += self._clock_base_ns
-            batch.arrays.append((fields, raw))
+            try:
+                batch.arrays.append(records.read_array(payload, self._clock_base_ns))
+            except BadRecordError as error:
+                self._refuse(str(error), batch)
+
+    def _take_named(self, batch: Batch) -> None:
+        """Hands over the rows whose names are known."""
+        for set_id, width in [place for place in self._orphans if place[0] in self._sets]:
+            pieces = self._orphans.pop((set_id, width))
+            keys = self._sets[set_id]
+            if len(keys) == width:
+                batch.rows += [self._named(keys, rows) for rows in pieces]
+            else:
+                reason = f"a row has {width} values for {len(keys)} metrics"
+                self._refuse(reason, batch, sum(map(len, pieces)))
+
+    def _declare(self, set_id: int, payload: bytes, batch: Batch) -> None:
+        """Learns the names of a key set; rows whose names cannot be read stay nameless, and are counted."""
+        try:
+            names = records.read_keys(payload)
+        except BadRecordError as error:
+            self._refuse(str(error), batch, 0)
+            return
+        # Every set is declared twice, in the same words: other words under its number are a mistake.
+        if self._sets.setdefault(set_id, names) != names:
+            self._refuse(f"key set {set_id} was declared again with other names", batch, 0)
+
+    def _read_note(self, kind: int, origin: int, payload: bytes) -> dict[str, Any]:
+        if kind == layout.OPEN:
+            return records.read_opening(payload, self._clock_base_ns)
+        if kind == layout.END:
+            return records.read_end(payload, self._clock_base_ns)
+        if kind == layout.ROW:
+            raise BadRecordError("a row is too short for a time and a step")
+        return records.read_event(payload, self._clock_base_ns, origin)
+
+    def _refuse(self, reason: str, batch: Batch, count: int = 1) -> None:
+        self._refused += count
+        if len(batch.refused) < MAX_NAMED:
+            batch.refused.append(reason)
 
     def _named(self, keys: tuple[str, ...], rows: NDArray[np.uint64]) -> Rows:
-        times = rows[:, 1].view(np.int64) + self._clock_base_ns
+        times = rows[:, 1].view(np.int64) + np.int64(self._clock_base_ns)
         return Rows(keys, times, rows[:, 2].view(np.int64), rows[:, 3:-1].view(np.float64))
 
 
 class _Scan:
     """One pass over bytes that begin with a frame; stops at the end or at the first bad frame."""
 
-    def __init__(self, data: bytes) -> None:
-        self._data = data
+    def __init__(self, data: bytes, most_frames: int) -> None:
+        self._data, self._most_frames = data, most_frames
         self._view = memoryview(data)
         self._words = np.frombuffer(data, "<u8", len(data) // 8)
         self.at = 0
         self.cut_off = False
         self.seen = 0
         self.highest = -1
-        self.declared: list[tuple[int, tuple[str, ...]]] = []
-        self.notes: list[tuple[int, bytes]] = []
+        self.declared: list[tuple[int, bytes]] = []
+        self.notes: list[tuple[int, int, bytes]] = []
         self.arrays: list[bytes] = []
-        self._starts: dict[int, list[int]] = {}
-        self._lengths: dict[int, int] = {}
+        self._starts: dict[tuple[int, int], list[int]] = {}
+        """Where rows begin, by key set and length."""
 
     def run(self) -> None:
         """Takes frame after frame, rows of one key set many at a time."""
@@ -260,18 +351,19 @@ class _Scan:
             if not self._checks_out(self.at, length):
                 return
             kind, set_id = kind_and_set >> 28, kind_and_set & 0x0FFFFFFF
-            if kind == layout.ROW:
+            if kind == layout.ROW and length >= layout.row_length(0):
                 self._take_rows(set_id, length)
             else:
                 self._take_other(kind, set_id, length)
         self.cut_off = self.at < end
 
-    def rows(self) -> Sequence[tuple[int, NDArray[np.uint64]]]:
-        """The rows by key set, each as an array of words: head, time, step, values, trailer."""
+    def rows(self) -> Sequence[tuple[tuple[int, int], NDArray[np.uint64]]]:
+        """The rows by key set and width, each as an array of words: head, time, step, values, trailer."""
         found = []
-        for set_id, starts in self._starts.items():
+        for (set_id, length), starts in self._starts.items():
             first = np.array(starts, np.int64)[:, None] // 8
-            found.append((set_id, self._words[first + np.arange(self._lengths[set_id] // 8)]))
+            width = (length - layout.row_length(0)) // 8
+            found.append(((set_id, width), self._words[first + np.arange(length // 8)]))
         return found
 
     def _checks_out(self, start: int, length: int) -> bool:
@@ -280,8 +372,7 @@ class _Scan:
 
     def _take_rows(self, set_id: int, length: int) -> None:
         """Takes the row at hand and every row of the same key set that follows on without a break."""
-        self._lengths[set_id] = length
-        starts = self._starts.setdefault(set_id, [])
+        starts = self._starts.setdefault((set_id, length), [])
         run = self._run_length(length)
         for start in range(self.at, self.at + run * length, length):
             if not self._checks_out(start, length):
@@ -304,18 +395,19 @@ class _Scan:
         payload = self._data[self.at + layout.HEAD.size : self.at + length - layout.TRAILER.size]
         self.at += length
         if kind == layout.KEYS:
-            self.declared.append((set_id, tuple(json.loads(payload))))
+            self.declared.append((set_id, payload))
         elif kind == layout.ARRAY:
             self.arrays.append(payload)
         elif kind in layout.CARRY_DATA:
-            self.notes.append((kind, payload))
+            self.notes.append((kind, set_id, payload))
         if kind in layout.CARRY_DATA or kind == layout.VOID:
             self._count(self.at)
 
     def _count(self, end: int) -> None:
         _, sequence = layout.TRAILER.unpack_from(self._data, end - layout.TRAILER.size)
         self.seen += 1
-        self.highest = max(self.highest, sequence)
+        if sequence < self._most_frames:
+            self.highest = max(self.highest, sequence)
 
 
 def _next_frame(data: bytes, start: int) -> int | None:

@@ -12,6 +12,7 @@ import contextlib
 import itertools
 import mmap
 import os
+import threading
 from typing import TYPE_CHECKING, Protocol
 
 from stepscope.journal import layout
@@ -34,7 +35,6 @@ class Segment(Protocol):
     next_sequence: Callable[[], int]
     next_set_id: Callable[[], int]
     committed: memoryview
-    vain: memoryview
 
     def write(self, data: bytes, /) -> object:
         """Adds bytes at the end, whole, or raises ValueError (no room) or OSError."""
@@ -47,6 +47,9 @@ class Segment(Protocol):
 
     def frames(self) -> bytes:
         """Every frame of a sealed segment."""
+
+    def count_vain(self, numbers: int = 1) -> None:
+        """Notes that so many numbers were taken for which there is no frame."""
 
     def asked_to_retire(self) -> bool:
         """Whether the agent could not sync this file and wants a new one."""
@@ -73,7 +76,8 @@ def fill(segment: Segment, frames: bytes) -> None:
     segment.write(frames)
     following, unused = layout.numbering(frames)
     segment.next_sequence = itertools.count(following).__next__
-    segment.vain[0] = unused
+    if unused:
+        segment.count_vain(unused)
     segment.committed[0], segment.committed[1] = segment.tell(), following
 
 
@@ -112,7 +116,7 @@ class MappedSegment:
         self.next_sequence = itertools.count().__next__
         self.next_set_id = itertools.count(1).__next__
         self.committed = memoryview(mapping)[layout.COMMITTED].cast("Q")
-        self.vain = memoryview(mapping)[layout.VAIN].cast("Q")
+        self._vain = memoryview(mapping)[layout.VAIN].cast("Q")
 
     @classmethod
     def create(cls, path: Path, size: int, clock_base_ns: int, file_id: int | None = None) -> MappedSegment:
@@ -136,6 +140,10 @@ class MappedSegment:
         """Every frame of a sealed segment."""
         return trimmed(self._map[layout.HEADER_BYTES :])
 
+    def count_vain(self, numbers: int = 1) -> None:
+        """Notes that so many numbers were taken for which there is no frame."""
+        self._vain[0] += numbers
+
     def asked_to_retire(self) -> bool:
         """Whether the agent could not sync this file and wants a new one."""
         return self._map[layout.RETIRE_AT] == 1
@@ -146,6 +154,10 @@ class MemorySegment(MappedSegment):
 
     def __init__(self, size: int, clock_base_ns: int) -> None:
         super().__init__(mmap.mmap(-1, size), clock_base_ns)
+
+
+SEALED = 1 << 62
+"""A position behind the end of every segment."""
 
 
 class AppendedSegment:
@@ -161,7 +173,10 @@ class AppendedSegment:
         self.next_sequence = itertools.count().__next__
         self.next_set_id = itertools.count(1).__next__
         self.committed = memoryview(bytearray(16)).cast("Q")
-        self.vain = memoryview(bytearray(8)).cast("Q")
+        self._vain = 0
+        # Reentrant, for a signal handler may log while its thread writes. What is written when seal()
+        # returns is all there will ever be: a reader deletes a closed file.
+        self._lock = threading.RLock()
         try:
             self.write(header(clock_base_ns, committed=0, file_id=file_id))
         except OSError:
@@ -170,10 +185,11 @@ class AppendedSegment:
 
     def write(self, data: bytes) -> object:
         """Writes a frame; one cut short by a full disk is skipped by the reader."""
-        if self._used + len(data) > self.size:
-            raise ValueError("the segment is full")
-        written = os.write(self._descriptor, data)
-        self._used += written
+        with self._lock:
+            if self._used + len(data) > self.size:
+                raise ValueError("the segment is full")
+            written = os.write(self._descriptor, data)
+            self._used += written
         if written != len(data):
             raise OSError(f"only {written} of {len(data)} bytes were written")
         return written
@@ -183,8 +199,27 @@ class AppendedSegment:
         return self._used
 
     def seal(self) -> None:
-        """Refuses further writes."""
-        self._used = self.size
+        """Refuses further writes, and says in the header that nothing more will come."""
+        with self._lock:
+            if self._used == SEALED:
+                return
+            self._used = SEALED
+        self._note(layout.COUNT_AT, self.committed[1].to_bytes(8, "little"))
+        self._note(layout.CLOSED_AT, b"\x01")
+
+    def count_vain(self, numbers: int = 1) -> None:
+        """Notes that so many numbers were taken for which there is no frame."""
+        self._vain += numbers
+        self._note(layout.VAIN.start, self._vain.to_bytes(8, "little"))
+
+    def _note(self, at: int, data: bytes) -> None:
+        """Writes into the header, through a descriptor of its own: the other one only ever appends."""
+        with contextlib.suppress(OSError):  # a header that is not completed costs a reader time, no record
+            descriptor = os.open(f"/proc/self/fd/{self._descriptor}", os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                os.pwrite(descriptor, data, at)
+            finally:
+                os.close(descriptor)
 
     def frames(self) -> bytes:
         """Every frame of a sealed segment."""

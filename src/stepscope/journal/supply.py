@@ -92,6 +92,10 @@ class SegmentSupply:
         self.trouble = None
         return segment
 
+    def try_at_once(self) -> None:
+        """Lets the next attempt follow the last failed one without a pause."""
+        self._retry_at_ns = 0
+
     def give_up_prepared(self) -> None:
         """Marks a file made ahead of need as one that will stay empty."""
         prepared, self._prepared = self._prepared, None

@@ -121,23 +121,47 @@ class JournalWriter:
         committed[1] = sequences[-1] + 1
 
     def append_json(self, kind: int, fields: Mapping[str, Any]) -> None:
-        """Appends an event, the opening or the end."""
-        self._append_numbered(kind, layout.to_json({"time": self._clock(), **fields}))
+        """Appends the opening or the end."""
+        self._append_numbered(kind, layout.to_json({**fields, "time": self._clock()}))
+
+    def append_event(self, kind: str, fields: Mapping[str, Any], step: int | None = None) -> None:
+        """Appends an event of stepscope's own."""
+        said = {**fields, "kind": kind, "time": self._clock()}
+        if step is not None:
+            said["step"] = step
+        self._append_numbered(layout.EVENT, layout.to_json(said), layout.OF_STEPSCOPE)
+
+    def append_user_event(self, kind: str, fields: Mapping[str, Any], step: int) -> None:
+        """Appends an event of the user's; its fields may have any names."""
+        said = {"time": self._clock(), "kind": kind, "step": step, "fields": fields}
+        self._append_numbered(layout.EVENT, layout.to_json(said), layout.OF_USER)
 
     def append_array(self, fields: Mapping[str, Any], raw: bytes) -> None:
         """Appends an array, such as a histogram, with its description."""
-        described = {"time": self._clock(), **fields, "bytes": len(raw)}
+        described = {**fields, "time": self._clock(), "bytes": len(raw)}
         self._append_numbered(layout.ARRAY, layout.array_payload(described, raw))
 
-    def close(self, end: Mapping[str, Any] | None) -> None:
-        """Ends the journal, saying how the process ended; None when there is nothing to say."""
+    def close(self, end: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        """Ends the journal, saying how the process ended; None when there is nothing to say.
+
+        Gives back an end that no file took, with the records that are lost for the same reason counted.
+        """
         with self._lock:
+            self._supply.try_at_once()
             self.recover()
+            dropped = self.dropped + self._waiting()
             if end is not None:
                 self.append_json(layout.END, {**end, "dropped": self.dropped})
             self._seal(self._segment)
             self._supply.give_up_prepared()
             self._is_closed = True
+            if not isinstance(self._segment, MemorySegment):
+                return None
+            self._complain(
+                f"The journal could not be written until the end: {self._supply.trouble}. "
+                f"{dropped} records are lost."
+            )
+            return None if end is None else {**end, "dropped": dropped}
 
     def end_soon(self, end: Mapping[str, Any]) -> None:
         """Ends the journal of a process that is about to go, even while another thread hangs in it."""
@@ -167,6 +191,10 @@ class JournalWriter:
     def position(self) -> tuple[int, int]:
         """Another one after every record."""
         return id(self._segment), self._segment.tell()
+
+    def _waiting(self) -> int:
+        """How many records are in memory and in no file; the opening, which each segment has, left out."""
+        return max(self._segment.committed[1] - 1, 0) if isinstance(self._segment, MemorySegment) else 0
 
     def prepare(self) -> None:
         """Makes the next file while there is time, so that the training thread need not."""
@@ -272,15 +300,15 @@ class JournalWriter:
             raise TooManyKeys(self._max_keys, self._known_keys)
         self._known_keys.update(fresh)
 
-    def _append_numbered(self, kind: int, payload: bytes) -> None:
+    def _append_numbered(self, kind: int, payload: bytes, origin: int = layout.OF_UNKNOWN) -> None:
         segment = self._segment
         sequence = segment.next_sequence()
-        if self._write(segment, layout.frame(kind, payload, sequence)):
+        if self._write(segment, layout.frame(kind, payload, sequence, origin)):
             segment.committed[1] = sequence + 1
         else:
             self._void(segment, sequence)
             if self._segment is not segment:
-                self._append_numbered(kind, payload)
+                self._append_numbered(kind, payload, origin)
 
     def _void(self, segment: Segment, sequence: int) -> None:
         """Says that a number was taken in vain: a shorter frame of another thread may still find room."""
@@ -289,7 +317,8 @@ class JournalWriter:
         except (ValueError, OSError):
             with self._lock:
                 # Somebody with a higher number has filled or sealed it meanwhile: this one would seem lost.
-                segment.vain[0] += segment.committed[1] > sequence
+                if segment.committed[1] > sequence:
+                    segment.count_vain()
             return
         segment.committed[0] = segment.tell()
         segment.committed[1] = sequence + 1
@@ -356,7 +385,7 @@ class JournalWriter:
         self._noted_dropped = self.dropped
         self._complain(f"The journal goes on in a file; {missed} records were dropped meanwhile.")
         if missed:
-            self.append_json(layout.EVENT, {"kind": "gap", "dropped": missed})
+            self.append_event("gap", {"dropped": missed})
         return True
 
     def _announce(self) -> None:
@@ -369,7 +398,7 @@ class JournalWriter:
     def _repeat_opening(self) -> None:
         """Says in every file whose it is: older ones are deleted once they are read."""
         sequence = self._segment.next_sequence()
-        payload = layout.to_json({"time": self._clock(), **self._opening})
+        payload = layout.to_json({**self._opening, "time": self._clock()})
         if self._write(self._segment, layout.frame(layout.OPEN, payload, sequence)):
             self._segment.committed[1] = sequence + 1
 

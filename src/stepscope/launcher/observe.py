@@ -144,4 +144,4 @@ class _Note:
         self._noted_bytes = self._tail.bytes_seen
         text, left_out = self._tail.text(most_bytes)
         if text:
-            self._recording.note({"kind": "console", "text": text, "left_out": left_out})
+            self._recording.note("console", {"text": text, "left_out": left_out})

@@ -8,17 +8,23 @@ import faulthandler
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
-from stepscope.agent.liveness import TRACE_BYTES, TRACED_SIGNALS
+from stepscope.journal.folder import END_MARK, TRACE_BYTES, TRACED_SIGNALS, WORDS_SUFFIX
+from stepscope.journal.layout import to_json
 from stepscope.schema.redact import redact_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
     from types import TracebackType
 
     from stepscope.recorder.exit_hooks import ExitHooks
+
+RESERVED_BYTES = 4096
+MAX_REASON = 1000
+"""Characters of a reason that fit into the reserved room, whatever they are."""
 
 
 class LastWords:
@@ -51,15 +57,28 @@ class LastWords:
         self._hooks.install()
         self._watch_signals()
 
-    def uninstall(self) -> None:
-        """Stops listening and leaves no trace; a hook set over ours stays."""
+    def uninstall(self, untold: Mapping[str, Any] | None = None) -> None:
+        """Stops listening and leaves no trace, but for an end the journal had no room for.
+
+        A hook set over ours stays.
+        """
         atexit.unregister(self._at_exit)
         self._hooks.uninstall()
         if sys.excepthook == self._on_exception:
             sys.excepthook = self._previous_hook
+        if untold is None or not self._leave(untold):
+            with contextlib.suppress(OSError):
+                self._path.unlink(missing_ok=True)
         self.forget_signals()
-        with contextlib.suppress(OSError):
-            self._path.unlink(missing_ok=True)
+
+    def _leave(self, untold: Mapping[str, Any]) -> bool:
+        """Writes an end into the room reserved for it; False when that cannot be done."""
+        said = {**untold, "reason": str(untold["reason"])[:MAX_REASON], "time": time.time_ns()}
+        line = f"\n{END_MARK}".encode() + to_json(said) + b"\n"
+        try:
+            return os.write(self._open_trace(len(TRACED_SIGNALS)), line) == len(line)
+        except OSError:
+            return False
 
     def begin_anew(self) -> None:
         """Leaves its trace in the folder as it is now, after the one before was deleted or moved."""
@@ -85,6 +104,7 @@ class LastWords:
         with contextlib.suppress(OSError, ValueError, RuntimeError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.write_bytes(b"")
+            self._reserve()
             if self._watches_faults or not faulthandler.is_enabled():
                 faulthandler.enable(self._open_trace(0))
                 self._watches_faults = True
@@ -93,6 +113,11 @@ class LastWords:
                 if signal.getsignal(number) is signal.SIG_DFL:
                     faulthandler.register(number, self._open_trace(place), all_threads=False, chain=True)
                     self._watched.add(number)
+
+    def _reserve(self) -> None:
+        """Takes room for the end on the disk while there is some: it may be full when there is an end."""
+        with contextlib.suppress(OSError):
+            os.posix_fallocate(self._open_trace(0), len(TRACED_SIGNALS) * TRACE_BYTES, RESERVED_BYTES)
 
     def _open_trace(self, place: int) -> int:
         """A descriptor that writes to a part of the file of its own: where there is text, that was it."""
@@ -140,4 +165,4 @@ def outcome(error: BaseException | None) -> tuple[str, str]:
 
 def path_beside(journal: Path) -> Path:
     """Where the trace of a process is left, beside its journal."""
-    return journal.with_name(f"{journal.name.rpartition('.')[0]}.words")
+    return journal.with_name(f"{journal.name.rpartition('.')[0]}{WORDS_SUFFIX}")

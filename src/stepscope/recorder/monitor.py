@@ -19,7 +19,7 @@ from stepscope.recorder.monitor_settings import (
 from stepscope.recorder.on_demand import OnDemand
 from stepscope.recorder.params import PlainParams, params_argument
 from stepscope.recorder.phases import Batches, BatchTimes, Phase
-from stepscope.recorder.recording import Recording, monitors
+from stepscope.recorder.recording import Recording, as_step, monitors
 from stepscope.recorder.run_names import without_secrets
 from stepscope.recorder.stats import StepStats
 from stepscope.recorder.whoami import identify, is_imported_by_worker, recording_of_parent
@@ -200,7 +200,7 @@ class TrainingMonitor(OnDemand):
             self._logs.failed(error)
         told = None if self._watched is None else self._watched.describe_failure(error)
         if told is not None:
-            self.event("out_of_memory", **told)
+            self.own_event("out_of_memory", **told)
 
     def get_performance_summary(self) -> dict[str, Any]:
         """How the run is doing, for people and scripts to print."""
@@ -273,19 +273,29 @@ class TrainingMonitor(OnDemand):
             self._guard.complain("stopped", "A log call after stop_monitoring() is not recorded.")
 
     def _note_params(self, recording: Recording, params: PlainParams) -> None:
-        step = max(self._step - self._stride, 0)
         for record in params.records():
-            recording.note({"kind": "params", "step": step, "params": record})
+            recording.note("params", {"params": record}, self._last_step())
         for topic, said in params.complaints():
             self._guard.complain(topic, said)
 
-    def event(self, kind: str, **fields: Any) -> None:
-        """Marks a moment of the run."""
+    def event(self, kind: str, /, **fields: Any) -> None:
+        """Marks a moment of the run; fields may have any names and values.
+
+        A whole number given as `step` is the step it belongs to, in place of the one logged last.
+        """
         recording = self.open_recording()
         if recording is not None:
-            # Between two calls of log(), the step that has just been logged.
-            step = max(self._step - self._stride, 0)
-            recording.note({"kind": kind, "step": step, **fields})
+            step = as_step(fields.get("step"))
+            if step is not None:
+                del fields["step"]
+            recording.note_of_user(kind, fields, self._last_step() if step is None else step)
+
+    def own_event(self, kind: str, /, **fields: Any) -> None:
+        """Marks a moment that stepscope itself has noticed."""
+        recording = self.open_recording()
+        if recording is not None:
+            step = as_step(fields.get("step"))
+            recording.note(kind, fields, self._last_step() if step is None else step)
 
     def open_recording(self) -> Recording | None:
         """What records now, begun by this call where nobody has done so; None after the end."""

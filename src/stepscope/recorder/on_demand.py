@@ -39,8 +39,8 @@ class OnDemand(StepLog):
         return run_id(self.identity.project, self.identity.name)
 
     @abstractmethod
-    def event(self, kind: str, **fields: Any) -> None:
-        """Marks a moment of the run."""
+    def own_event(self, kind: str, /, **fields: Any) -> None:
+        """Marks a moment that stepscope itself has noticed."""
 
     @property
     def url(self) -> str | None:
@@ -64,7 +64,7 @@ class OnDemand(StepLog):
         if self._alerts is None:
             from stepscope.recorder.alert_system import AlertSystem  # lazy: few have rules of their own
 
-            self._alerts = AlertSystem(self.event, self._guard, self._judge_alerts)
+            self._alerts = AlertSystem(self.own_event, self._guard, self._judge_alerts)
         return self._alerts
 
     def _judge_alerts(self, system: AlertSystem) -> None:
@@ -82,8 +82,7 @@ class OnDemand(StepLog):
             self._logs = StructuredLogs(
                 self.identity,
                 self.settings.logging,
-                # Between two calls of log(), the step that has just been logged.
-                step=lambda: max(self._step - self._stride, 0),
+                step=self._last_step,
                 privacy=privacy_of(self.settings.privacy),
             )
         return self._logs

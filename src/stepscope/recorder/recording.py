@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 import os
 import time
 import weakref
@@ -154,15 +155,10 @@ class Recording:
         if self._watch is not None:
             self._watch.look()
         safe_reason = self._user_privacy.text(redact_text(reason))
-        self.writer.close({"status": status, "reason": safe_reason, "exit_code": exit_code})
+        untold = self.writer.close({"status": status, "reason": safe_reason, "exit_code": exit_code})
         if self._last_words is not None:
-            self._last_words.uninstall()
-        if self.writer.unsaved:
-            self._guard.tell(
-                f"{self.writer.unsaved:,} records of this process are lost, because the journal could not be "
-                f"written: {self.writer.trouble}."
-            )
-        elif self._role != "worker":
+            self._last_words.uninstall(untold)
+        if untold is None and self._role != "worker":
             self._agent.wait_until_stored(self._unread)
 
     def settle(self) -> None:
@@ -178,12 +174,21 @@ class Recording:
         except Exception as error:  # noqa: BLE001 - a GPU that has failed tells so in its own way
             self._guard.complain("deferred", f"The last numbers on the GPU are lost: {error!r}", error)
 
-    def note(self, fields: Mapping[str, Any]) -> None:
-        """Records an event."""
+    def note(self, kind: str, fields: Mapping[str, Any], step: int | None = None) -> None:
+        """Records an event of stepscope's own."""
         try:
-            self.writer.append_json(layout.EVENT, self._user_privacy.nested(redact_mapping(fields)))
+            safe = self._user_privacy.nested(redact_mapping(fields))
+            self.writer.append_event(kind, safe, step)
         except Exception as error:  # noqa: BLE001 - a field's own text may raise anything
-            self._guard.complain("event", f"The event {fields['kind']!r} is lost: {error}", error)
+            self._guard.complain("event", f"The event {kind!r} is lost: {error}", error)
+
+    def note_of_user(self, kind: object, fields: Mapping[str, Any], step: int) -> None:
+        """Records an event of the user's, whatever its fields are called."""
+        try:
+            said = self._user_privacy.nested(redact_mapping({"kind": layout.clean(kind), "fields": fields}))
+            self.writer.append_user_event(said["kind"], said["fields"], step)
+        except Exception as error:  # noqa: BLE001 - a field's own text may raise anything
+            self._guard.complain("event", f"The event {kind!r} is lost: {error}", error)
 
     def defer(self, metrics: Mapping[Any, Any], step: int) -> None:
         """Records a row of which some numbers lie on a GPU, when they have come from there."""
@@ -284,7 +289,7 @@ class Recording:
             except JournalError as error:
                 self._guard.complain("too long", str(error), error)
         for key, text in found.texts.items():
-            self.note({"kind": "text", "step": step, "key": key, "value": text})
+            self.note("text", {"key": key, "value": text}, step)
             # Redacted before it is cut: half a secret would not be recognised in a log.
             name, visible = redact_text(key), redact_value(text, key)[:60]
             self._guard.complain(
@@ -378,6 +383,17 @@ class Recording:
             ignore = self._folder / ".gitignore"
             if not ignore.exists():
                 ignore.write_text("*\n")
+
+
+def as_step(value: object) -> int | None:
+    """A step as a journal holds it; None for what is not a whole number, or too large for one."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        return None
+    try:
+        step = operator.index(value)
+    except Exception:  # noqa: BLE001 - an array of several elements, or whatever else raises anything
+        return None
+    return step if -(2**63) <= step < 2**63 else None
 
 
 def _part_from_parent() -> None:

@@ -141,6 +141,10 @@ class StepLog(ABC):
         """Current, average, least and greatest loss, steps and seconds, of the steps logged so far."""
         return self._stats.as_dict()
 
+    def _last_step(self) -> int:
+        """Between two calls of log(), the step that has just been logged."""
+        return max(self._step - self._stride, 0)
+
     def step_in_hand(self) -> int:
         """The number of the step that is being done."""
         return self._step

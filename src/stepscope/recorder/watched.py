@@ -105,7 +105,7 @@ class Watched:
         self._outlets = Outlets(
             record_tensor=self._record_tensor,
             record_array=self._record_array,
-            event=recorder.event,
+            event=recorder.own_event,
             read_later=self._read_later,
             optimizer_steps=self.anatomy,
             step_in_hand=recorder.step_in_hand,

@@ -34,6 +34,8 @@ class Event:
     """Whose it is; None for what concerns the whole host."""
     segment: str
     fields: dict[str, Any]
+    by_user: bool = False
+    """Whether the training's own code recorded it; False for stepscope's own, and where that is not known."""
 
     @property
     def time(self) -> float:

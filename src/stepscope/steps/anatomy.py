@@ -49,7 +49,7 @@ class Anatomy:
         guard: Guard,
     ) -> None:
         self._torch = torch = sys.modules["torch"]
-        record, note, overhead = recorder.record_late, recorder.event, recorder.overhead
+        record, note, overhead = recorder.record_late, recorder.own_event, recorder.overhead
         self._step_in_hand, self._overhead = recorder.step_in_hand, overhead
         self._is_grad_enabled = torch.is_grad_enabled
         self.chain = Chain()

@@ -38,8 +38,8 @@ class StepRecorder(Protocol):
     def record_many(self, keys: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
         """Records many rows: each has its moment, its step, and a value for each key."""
 
-    def event(self, kind: str, **fields: Any) -> None:
-        """Marks a moment of the run."""
+    def own_event(self, kind: str, /, **fields: Any) -> None:
+        """Marks a moment that stepscope itself has noticed."""
 
 
 class EndedStep(NamedTuple):

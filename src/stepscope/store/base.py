@@ -48,6 +48,18 @@ class SeriesSummary:
         return self.total / self.finite if self.finite > 0 else None
 
 
+@dataclass(frozen=True)
+class SetAside:
+    """A journal that cannot be read or stored for now, and is tried again."""
+
+    path: str
+    """Where it is."""
+    reason: str
+    advice: str
+    """What a person can do."""
+    since_ns: int
+
+
 class Reader(ABC):
     """Answers questions; opens nothing for writing."""
 
@@ -116,6 +128,10 @@ class Reader(ABC):
     @abstractmethod
     def findings(self, run_id: str) -> list[dict[str, Any]]:
         """The findings of a run, oldest first, as they were put; `open` says how each stands."""
+
+    @abstractmethod
+    def set_aside(self) -> list[SetAside]:
+        """The journals that cannot be read or stored for now, by their paths."""
 
     @abstractmethod
     def bytes_used(self) -> int:
@@ -206,6 +222,14 @@ class Store(Reader):
     @abstractmethod
     def transaction(self) -> AbstractContextManager[None]:
         """What is told within it is kept together or not at all, and once kept survives power loss."""
+
+    @abstractmethod
+    def attempt(self) -> AbstractContextManager[None]:
+        """Within a transaction: what is told within it is taken back, and that alone, where it raises."""
+
+    @abstractmethod
+    def put_set_aside(self, every: Collection[SetAside]) -> None:
+        """Notes which journals cannot be read or stored for now, in place of those noted before."""
 
     @abstractmethod
     def put_process(self, process: Process) -> None:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stepscope.schema.record import Event
 from stepscope.schema.series import Source
 from stepscope.store import history
+from stepscope.store.event_rows import read_events_since
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
+    from stepscope.schema.record import Event
     from stepscope.schema.series import Points, Selection
 
 
@@ -74,15 +74,7 @@ class Following(ABC):
     def events_since(self, run_id: str, after: int) -> list[tuple[int, Event]]:
         """The events of a run that were stored after the one of a number, with their own numbers."""
         with self._view():
-            rows = self._connection.execute(
-                "SELECT id, kind, time_ns, step, rank, segment, fields FROM event"
-                " WHERE run_id = ? AND id > ? ORDER BY id",
-                (run_id, after),
-            )
-            return [
-                (number, Event(kind, time_ns, step, rank, segment, json.loads(fields)))
-                for number, kind, time_ns, step, rank, segment, fields in rows
-            ]
+            return read_events_since(self._connection, run_id, after)
 
     def newest_event(self, run_id: str) -> int:
         """The number of the event of a run that was stored last; 0 when it has none."""

@@ -14,13 +14,13 @@ import numpy as np
 import zstandard
 
 from stepscope.errors import StoreError
-from stepscope.schema.record import Event
 from stepscope.schema.run import RunInfo, segments_of
 from stepscope.schema.series import SeriesInfo, Source
-from stepscope.store import history
+from stepscope.store import history, tables
 from stepscope.store.alert_book import SqliteAlertBook, read_notices
-from stepscope.store.base import Reader, Store
+from stepscope.store.base import Reader, SetAside, Store
 from stepscope.store.connecting import connect_to_read, connect_to_write
+from stepscope.store.event_rows import read_events, write_event
 from stepscope.store.finding_book import clear_finding, put_finding, read_findings
 from stepscope.store.following import Following
 from stepscope.store.newest import read_newest
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from stepscope.schema.record import Event
     from stepscope.schema.run import Process
     from stepscope.schema.series import Axis, Buckets, Points, Selection
     from stepscope.store.base import SeriesSummary
@@ -150,18 +151,9 @@ class SqliteReader(Following, Reader):
 
     def events(self, run_id: str, kind: str | Collection[str] | None = None) -> list[Event]:
         """What happened in a run, of one kind, of several or of all, oldest first."""
-        kinds = [kind] if isinstance(kind, str) else list(kind or ())
-        wanted = "" if kind is None else f" AND kind IN ({', '.join('?' * len(kinds))})"
+        kinds = [kind] if isinstance(kind, str) else kind
         with self._view():
-            rows = self._connection.execute(
-                "SELECT kind, time_ns, step, rank, segment, fields FROM event"  # noqa: S608 - question marks alone
-                f" WHERE run_id = ?{wanted} ORDER BY time_ns, id",
-                (run_id, *kinds),
-            )
-            return [
-                Event(found, time_ns, step, rank, segment, json.loads(fields))
-                for found, time_ns, step, rank, segment, fields in rows
-            ]
+            return read_events(self._connection, run_id, kinds)
 
     def arrays(self, run_id: str, key: str) -> list[tuple[int | None, NDArray[np.generic]]]:
         """Steps and arrays logged under a key, oldest first."""
@@ -194,6 +186,16 @@ class SqliteReader(Following, Reader):
         """The findings of a run, oldest first, as they were put; `open` says how each stands."""
         with self._view():
             return read_findings(self._connection, run_id)
+
+    def set_aside(self) -> list[SetAside]:
+        """The journals that cannot be read or stored for now, by their paths."""
+        with self._view():
+            if tables.version_of(self._connection) < tables.KNOWS_SET_ASIDE:
+                return []
+            rows = self._connection.execute(
+                "SELECT path, reason, advice, since_ns FROM set_aside ORDER BY path"
+            )
+            return [SetAside(*row) for row in rows]
 
     def progress_of_all(self) -> dict[int, int]:
         """How far each journal file was ingested."""
@@ -283,6 +285,28 @@ class SqliteStore(SqliteReader, Store):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
         self._connection = sqlite3.connect(":memory:")
 
+    @contextlib.contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Within a transaction: what is told within it is taken back, and that alone, where it raises."""
+        self._connection.execute("SAVEPOINT attempt")
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK TO attempt")
+                self._connection.execute("RELEASE attempt")
+            self._sealer.forget()
+            raise
+        self._connection.execute("RELEASE attempt")
+
+    def put_set_aside(self, every: Collection[SetAside]) -> None:
+        """Notes which journals cannot be read or stored for now, in place of those noted before."""
+        self._connection.execute("DELETE FROM set_aside")
+        self._connection.executemany(
+            "INSERT INTO set_aside VALUES (?, ?, ?, ?)",
+            [(one.path, one.reason, one.advice, one.since_ns) for one in every],
+        )
+
     def put_process(self, process: Process) -> None:
         """Notes a process, or what has become of it."""
         write_process(self._connection, process)
@@ -304,19 +328,7 @@ class SqliteStore(SqliteReader, Store):
 
     def put_event(self, run_id: str, event: Event) -> None:
         """Notes an event."""
-        self._connection.execute(
-            "INSERT INTO event (run_id, segment, rank, kind, time_ns, step, fields)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (
-                run_id,
-                event.segment,
-                event.rank,
-                event.kind,
-                event.time_ns,
-                event.step,
-                json.dumps(event.fields),
-            ),
-        )
+        write_event(self._connection, run_id, event)
 
     def put_array(self, run_id: str, segment: str, rank: int, fields: dict[str, Any], raw: bytes) -> None:
         """Keeps an array; `fields` has key, step, time, dtype and shape."""

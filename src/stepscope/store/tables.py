@@ -205,22 +205,35 @@ CREATE INDEX notice_by_run ON notice (run_id, made_ns);
 CREATE INDEX alert_open ON alert (run_id) WHERE resolved_ns IS NULL;
 """
 
-MIGRATIONS = (_FIRST, _NOTICES)
+_SET_ASIDE = """
+ALTER TABLE event ADD COLUMN by_user INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE set_aside (
+    path        TEXT PRIMARY KEY,
+    reason      TEXT NOT NULL,
+    advice      TEXT NOT NULL,
+    since_ns    INTEGER NOT NULL
+);
+"""
+
+MIGRATIONS = (_FIRST, _NOTICES, _SET_ASIDE)
 """The statements that lead from each version to the next; a released one is never edited."""
 
 VERSION = len(MIGRATIONS)
 
+KNOWS_SET_ASIDE = 3
+"""A file of an earlier version, which nobody has written to since, has no such table."""
+
 
 def migrate(connection: sqlite3.Connection) -> None:
     """Brings a file to this version, each version in one transaction."""
-    for number in range(_version_of(connection), VERSION):
+    for number in range(version_of(connection), VERSION):
         script = MIGRATIONS[number]
         connection.executescript(f"BEGIN IMMEDIATE; {script} PRAGMA user_version = {number + 1}; COMMIT;")
 
 
 def check_before_writing(connection: sqlite3.Connection, path: Path) -> None:
     """Refuses a file made by a newer stepscope, and one made by another program."""
-    found = _version_of(connection)
+    found = version_of(connection)
     _refuse_newer(found, path)
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if found == 0 and tables:
@@ -229,13 +242,13 @@ def check_before_writing(connection: sqlite3.Connection, path: Path) -> None:
 
 def check_before_reading(connection: sqlite3.Connection, path: Path) -> None:
     """Refuses a file made by a newer stepscope, and one that has no tables of ours."""
-    found = _version_of(connection)
+    found = version_of(connection)
     _refuse_newer(found, path)
     if found == 0:
         raise NotFound(f"{path} is not a store of stepscope, or one that is only being made.")
 
 
-def _version_of(connection: sqlite3.Connection) -> int:
+def version_of(connection: sqlite3.Connection) -> int:
     """The version a file was written by; 0 for an empty one."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 

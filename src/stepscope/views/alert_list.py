@@ -127,7 +127,7 @@ def alerts_of(
 
 
 def _rules(alerts: Alerts, made: Made, runs: Sequence[Run]) -> tuple[RuleRow, ...]:
-    said = rules_said((run.id, run.events("alert_rule")) for run in runs if run.status in LIVE)
+    said = rules_said((run.id, run.own_events("alert_rule")) for run in runs if run.status in LIVE)
     return (
         *(_rule(one) for one in listed_rules(alerts, made, said)),
         *(_useless(name, why) for name, why in made.problems.items()),

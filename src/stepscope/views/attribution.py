@@ -38,7 +38,7 @@ _NEEDED = {"uuid", "index", "name", "vendor"}
 def known_gpus(run: Run) -> dict[tuple[str, str], GpuFacts]:
     """What the GPUs of a run said of themselves, by host and UUID; the last word counts."""
     found = {}
-    for event in run.events("device"):
+    for event in run.own_events("device"):
         told = {name: value for name, value in event.fields.items() if name in _FACTS}
         if told.keys() >= _NEEDED:
             found[str(event.fields.get("host", "")), str(told["uuid"])] = GpuFacts(**told)

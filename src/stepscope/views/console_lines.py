@@ -67,7 +67,7 @@ def _captured(run: Run) -> list[ConsoleLine]:
     """The console as it was captured now and then: each time its last lines, which are put together."""
     found: list[ConsoleLine] = []
     for segment in run.segments:
-        events = [event for event in run.events("console") if event.segment == segment.id]
+        events = [event for event in run.own_events("console") if event.segment == segment.id]
         found += _joined(events)
     return found
 

@@ -66,7 +66,7 @@ def _place(scene: Scene, facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _training(scene: Scene) -> Iterator[tuple[str, str]]:
-    census = scene.events["census"][-1].fields if "census" in scene.events else {}
+    census = scene.own_events["census"][-1].fields if "census" in scene.own_events else {}
     yield "Precision", _precision(census)
     parameters = _count(census.get("parameters"))
     if parameters:
@@ -75,7 +75,7 @@ def _training(scene: Scene) -> Iterator[tuple[str, str]]:
     yield "Wrappers", ", ".join(map(str, listed(census.get("wrappers"))))
     optimizers = [mapping(one) for one in listed(census.get("optimizers"))]
     yield "Optimizer", ", ".join(str(one["name"]) for one in optimizers if "name" in one)
-    loader = scene.events["loader"][-1].fields if "loader" in scene.events else {}
+    loader = scene.own_events["loader"][-1].fields if "loader" in scene.own_events else {}
     yield "Batch", _batch(scene, loader)
     if loader.get("num_workers") is not None:
         yield "Loader workers", f"{loader['num_workers']}"

@@ -30,6 +30,9 @@ MOST_SPANS = 100
 GAP_S = 10.0
 """Two spells of heat this near to each other are one."""
 
+SETUP = {"config", "total_steps"}
+"""What a training records of its set-up."""
+
 NOT_MARKED = {
     "alert_condition", "alert_rule", "census", "config", "console", "device", "loader", "notice", "params",
     "text", "total_steps",
@@ -65,14 +68,19 @@ def event_marks(scene: Scene, alerts: Iterable[AlertRow]) -> tuple[EventMark, ..
 
 
 def _told(scene: Scene) -> Iterator[EventMark]:
-    for kind, events in scene.events.items():
-        if kind not in NOT_MARKED:
-            yield from (mark_of(event) for event in events[-MOST_OF_A_KIND:])
+    for events in scene.events.values():
+        marked = [event for event in events if is_marked(event)]
+        yield from (mark_of(event) for event in marked[-MOST_OF_A_KIND:])
+
+
+def is_marked(event: Event) -> bool:
+    """Whether an event is a moment people look for; of those the training recorded, most are."""
+    return event.kind not in (SETUP if event.by_user else NOT_MARKED)
 
 
 def mark_of(event: Event) -> EventMark:
     """The mark of an event that somebody told."""
-    fields = {name: value for name, value in event.fields.items() if name != "kind"}
+    fields = {name: value for name, value in event.fields.items() if event.by_user or name != "kind"}
     kind = clean(event.kind, 100)
     label = kind.replace("_", " ")
     if event.kind == "epoch" and "epoch" in fields:

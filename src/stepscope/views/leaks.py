@@ -192,7 +192,7 @@ def _limit(run: Run, key: str, source: Source) -> Limit | None:
         return min(found, key=lambda limit: limit.limit_bytes, default=None)
     totals = [
         float(device["total_bytes"])
-        for event in run.events("census")
+        for event in run.own_events("census")
         if event.rank == source.rank and event.segment == source.segment
         for device in event.fields.get("devices", ())
     ]

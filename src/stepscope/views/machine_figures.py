@@ -91,7 +91,7 @@ def described(figure: MachineFigure) -> dict[str, Any]:
 def _gpu_numbers(run: Run) -> dict[str, str]:
     """What people call a GPU whose UUID a series has."""
     found = {}
-    for event in run.events("device"):
+    for event in run.own_events("device"):
         if "index" in event.fields:
             found[str(event.fields["device"])] = f"gpu {event.fields['index']}"
     return found

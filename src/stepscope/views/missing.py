@@ -48,10 +48,10 @@ def _found(scene: Scene) -> Iterator[Missing]:
     else:
         yield from _of_steps(scene)
     if UTILIZATION not in summed:
-        told = [str(event.fields.get("text", "")) for event in scene.events.get("notice", ())]
+        told = [str(event.fields.get("text", "")) for event in scene.own_events.get("notice", ())]
         why = next((text for text in told if "gpu" in text.lower()), "")
         yield Missing("GPU", clean(why, 400) or NO_GPU)
-    if "console" not in scene.events:
+    if "console" not in scene.own_events:
         yield Missing("Console", NO_CONSOLE)
 
 

@@ -59,7 +59,7 @@ def config_of(run: Run) -> RunConfig:
     process = first_process(run)
     facts: dict[str, Any] = tree(redacted(process.facts)) if process is not None else {}
     events: dict[str, list[Event]] = {}
-    for event in run.events(("loader", "census", "notice")):
+    for event in run.own_events(("loader", "census", "notice")):
         events.setdefault(event.kind, []).append(event)
     sections = [
         Section("Launch", tuple(_launch(facts))),

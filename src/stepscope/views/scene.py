@@ -56,9 +56,15 @@ class Scene:
         return found
 
     @functools.cached_property
+    def own_events(self) -> dict[str, list[Event]]:
+        """What stepscope itself has noticed, by kind, oldest first."""
+        found = {kind: [one for one in events if not one.by_user] for kind, events in self.events.items()}
+        return {kind: events for kind, events in found.items() if events}
+
+    @functools.cached_property
     def gpus(self) -> dict[Place, GpuFacts]:
         """What its GPUs said of themselves."""
-        return known_gpus(self.run) if "device" in self.events else {}
+        return known_gpus(self.run) if "device" in self.own_events else {}
 
     @functools.cached_property
     def own_gpus(self) -> set[Place]:

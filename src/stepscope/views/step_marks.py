@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepscope.views.event_marks import NOT_MARKED
+from stepscope.views.event_marks import is_marked
 from stepscope.views.plain import clean
 from stepscope.views.step_values import step_values
 
@@ -36,7 +36,7 @@ class StepMarks:
         self._events: dict[int, list[str]] = {}
         for event in run.events():
             is_here = event.step is not None and low <= event.step <= high and event.rank in (None, rank)
-            if is_here and event.kind not in NOT_MARKED and event.step is not None:
+            if is_here and is_marked(event) and event.step is not None:
                 self._events.setdefault(event.step, []).append(clean(event.kind, 60).replace("_", " "))
         self._counted: dict[int, list[str]] = {}
         for key, word in COUNTED.items():

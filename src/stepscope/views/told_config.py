@@ -67,14 +67,17 @@ def setup_of(run: Run) -> Setup:
     loader: dict[str, Any] = {}
     events = run.events((CONFIG, LOADER, TOTAL_STEPS, PARAMS))
     for event in events:
-        fields = {name: value for name, value in event.fields.items() if name not in _NOT_CONFIG}
+        fields = event.fields
+        if not event.by_user:
+            fields = {name: value for name, value in fields.items() if name not in _NOT_CONFIG}
         if event.kind == CONFIG:
             told.update(fields)
         elif event.kind == LOADER:
-            loader = fields
+            loader = loader if event.by_user else fields
         elif event.kind == TOTAL_STEPS and _count(facts.get(TOTAL_STEPS)) is None:
             said = _count(fields.get(TOTAL_STEPS, fields.get("value"))) or said
-    told.update(merged_params((event for event in events if event.kind == PARAMS), run.segments))
+    params = (event for event in events if event.kind == PARAMS and not event.by_user)
+    told.update(merged_params(params, run.segments))
     if loader:
         told.setdefault(LOADER, loader)
     nested: dict[str, Any] = tree(told)

@@ -6,7 +6,7 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 from stepscope.views.alert_rows import alert_rows
-from stepscope.views.event_marks import NOT_MARKED, EventMark, mark_of
+from stepscope.views.event_marks import EventMark, is_marked, mark_of
 from stepscope.web.answers import plain, to_text
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def text_of(document: Document) -> str:
 
 def event_marks(events: Iterable[tuple[int, Event]]) -> list[EventMark]:
     """Events as the time line shows them; what is no moment people look for is left out."""
-    return [mark_of(event) for _, event in events if event.kind not in NOT_MARKED]
+    return [mark_of(event) for _, event in events if is_marked(event)]
 
 
 def _moments(document: Document) -> list[float]:

@@ -62,7 +62,7 @@ def _switch(site: SiteOf, name: str, *, on: bool) -> bool | None:
     """What to keep of a switch; None where that is how the rule stands anyway. Raises NotFound."""
     with site.shelf.open() as opened:
         live = [run for run in opened.runs.runs() if run.status in LIVE]
-        said = rules_said((run.id, run.events("alert_rule")) for run in live)
+        said = rules_said((run.id, run.own_events("alert_rule")) for run in live)
     made = site.page_rules.read()
     if any(one.rule.name == name for one in made.rules):
         return on

@@ -1,0 +1,121 @@
+"""Remembers journals that cannot be read or stored, why, and when each is tried again."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import sqlite3
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stepscope.errors import JournalError
+from stepscope.journal.layout import clean
+from stepscope.store.base import SetAside
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from stepscope.store.base import Store
+
+log = logging.getLogger("stepscope.agent")
+
+FIRST_PAUSE_S = 1.0
+MAX_PAUSE_S = 60.0
+
+
+@dataclass
+class _Trouble:
+    note: SetAside
+    pause_s: float
+    retry_at: float
+    is_lasting: bool
+    """Whether the next look will hardly find it any better; what comes after it does not wait for it."""
+
+
+class TroubledJournals:
+    """Journals that were set aside: other runs go on, these are tried again after growing pauses."""
+
+    def __init__(
+        self,
+        store: Store,
+        now: Callable[[], float] = time.monotonic,
+        now_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._store, self._now, self._now_ns = store, now, now_ns
+        self._troubles: dict[Path, _Trouble] = {}
+        self._noted = {note.path: note for note in store.set_aside()}
+
+    def add(self, path: Path, error: Exception) -> None:
+        """Sets a file, or a folder of files, aside until a pause is over."""
+        known = self._troubles.get(path)
+        pause_s = FIRST_PAUSE_S if known is None else min(known.pause_s * 2, MAX_PAUSE_S)
+        place, (reason, advice) = clean(path), _explain(path, error)
+        if known is None:
+            log.warning("Set aside: %s: %s. %s", place, reason, advice)
+        earlier = known.note if known is not None else self._noted.get(place)
+        since_ns = self._now_ns() if earlier is None else earlier.since_ns
+        is_lasting = isinstance(error, JournalError | PermissionError) or pause_s >= MAX_PAUSE_S
+        note = SetAside(place, reason, advice, since_ns)
+        self._troubles[path] = _Trouble(note, pause_s, self._now() + pause_s, is_lasting)
+
+    def rests(self, path: Path) -> bool:
+        """Whether a file is not to be tried yet."""
+        known = self._troubles.get(path)
+        return known is not None and self._now() < known.retry_at
+
+    def is_lasting(self, path: Path) -> bool:
+        """Whether the files after this one need not wait for it."""
+        known = self._troubles.get(path)
+        return known is None or known.is_lasting
+
+    def clear(self, path: Path) -> None:
+        """Notes that a file can be read and stored."""
+        if self._troubles.pop(path, None) is not None:
+            log.info("No longer set aside: %s", clean(path))
+
+    @property
+    def is_hopeful(self) -> bool:
+        """Whether something may be readable in a moment, so that it is worth staying to try it again."""
+        return any(not one.is_lasting for one in self._troubles.values())
+
+    def keep_only(self, present: Iterable[Path]) -> None:
+        """Drops all but these: they are no longer there, or can be listed again."""
+        if self._troubles:
+            for path in set(self._troubles).difference(present):
+                del self._troubles[path]
+
+    def note(self) -> None:
+        """Has the store name what is set aside now, where that has changed."""
+        notes = {one.note.path: one.note for one in self._troubles.values()}
+        if notes != self._noted:
+            with self._store.transaction():
+                self._store.put_set_aside(notes.values())
+            self._noted = notes
+
+
+def _explain(path: Path, error: Exception) -> tuple[str, str]:
+    """What is wrong, and what a person can do about it."""
+    if isinstance(error, JournalError):
+        reason = clean(error).removeprefix(f"{clean(path)} ").rstrip(".")
+        advice = "" if "pip install" in reason else f"Nothing is lost. Move it out of {clean(path.parent)}."
+        return reason, advice
+    if isinstance(error, PermissionError):
+        return (
+            f"no permission to read it (owner: uid {_owner(path)})",
+            "Its owner can read it in with: stepscope runs. Or allow others to read it: chmod -R a+rX",
+        )
+    if isinstance(error, sqlite3.Error):
+        return f"the database refused it: {error}", "See: stepscope doctor"
+    if isinstance(error, OSError):
+        code = errno.errorcode.get(error.errno or 0, "")
+        return f"it cannot be read: {error.strerror} ({code})", "It is tried again. Check the disk."
+    return f"{type(error).__name__}: {clean(error)}", "It is tried again. Please report this."
+
+
+def _owner(path: Path) -> int | str:
+    try:
+        return path.lstat().st_uid
+    except OSError:
+        return "unknown"
