@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from stepscope.schema.record import Event
     from stepscope.schema.run import RunInfo, SegmentInfo
     from stepscope.schema.series import Axis, Buckets, Points, SeriesInfo, Source
-    from stepscope.store.base import Reader, SeriesSummary
+    from stepscope.store.base import Reader, SeriesSummary, SetAside
 
 
 PARAMS = "params"
@@ -94,6 +94,10 @@ class Runs:
             raise NotFound(f"{len(found)} runs are named {name_or_id!r}. Use one of the ids: {ids}")
         names = ", ".join(run.name for run in every[-5:]) or "none at all"
         raise NotFound(f"There is no run {name_or_id!r} in {self.folder}; the newest are: {names}")
+
+    def set_aside(self) -> list[SetAside]:
+        """The journals that cannot be read or stored for now; runs may lack what they hold."""
+        return self._reader.set_aside()
 
     def close(self) -> None:
         """Lets go of the store."""

@@ -20,7 +20,7 @@ from stepscope.agent.ingest import Ingest
 from stepscope.agent.wake import wake
 from stepscope.config.plain import from_dict
 from stepscope.errors import StoreError, StoreLocked
-from stepscope.journal.folder import list_journals, parse
+from stepscope.journal.folder import list_folder, list_journals, parse
 from stepscope.journal.layout import HEADER_BYTES
 from stepscope.journal.reader import written_so_far
 from stepscope.store.place import database
@@ -69,7 +69,8 @@ def catch_up(folder: Path) -> None:
 
     Where nothing may be written, or the agent does not answer, the reader sees what the store has.
     """
-    if not any(list_journals(folder)):
+    left = list_folder(folder)
+    if not left.journals and not left.words:
         return
     deadline = time.monotonic() + ELECTION_S
     while agent_pid(folder) is None:
@@ -114,23 +115,26 @@ def _wait_for_agent(folder: Path) -> None:
     deadline = time.monotonic() + CATCH_UP_S
     wake(folder)
     while goals and time.monotonic() < deadline:
-        progress = _progress(folder)
+        progress, set_aside = _progress(folder)
         goals = {
             path: goal
             for path, goal in goals.items()
-            if path.exists() and (progress.get(goal.file_id, 0) < goal.end or _is_orphan(path))
+            if path.exists()
+            and set_aside.isdisjoint((path, path.parent))
+            and (progress.get(goal.file_id, 0) < goal.end or _is_orphan(path))
         }
         if goals:
             time.sleep(0.01)
 
 
-def _progress(folder: Path) -> dict[int, int]:
+def _progress(folder: Path) -> tuple[dict[int, int], set[Path]]:
+    """How far each journal file was taken in, and which files are set aside and need not be waited for."""
     try:
         reader = SqliteReader(database(folder))
     except StoreError:  # not made yet
-        return {}
+        return {}, set()
     try:
-        return reader.progress_of_all()
+        return reader.progress_of_all(), {folder / one.path for one in reader.set_aside()}
     finally:
         reader.close()
 

@@ -46,7 +46,7 @@ class Ingest:
         self._feeds = feeds or Feeds({})
         self._stall_after_s, self._now, self._is_alive = stall_after_s, now, is_alive
         self._followers: dict[Stem, Follower] = {}
-        self._troubled = TroubledJournals(store, now)
+        self._troubled = TroubledJournals(folder, store, now)
         self._failed: list[Follower] = []
         self.left_alone = ""
         """Why a journal is not taken in, and what to do about it; empty when all are."""

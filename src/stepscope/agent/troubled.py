@@ -39,11 +39,12 @@ class TroubledJournals:
 
     def __init__(
         self,
+        folder: Path,
         store: Store,
         now: Callable[[], float] = time.monotonic,
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
-        self._store, self._now, self._now_ns = store, now, now_ns
+        self._folder, self._store, self._now, self._now_ns = folder, store, now, now_ns
         self._troubles: dict[Path, _Trouble] = {}
         self._noted = {note.path: note for note in store.set_aside()}
 
@@ -51,7 +52,7 @@ class TroubledJournals:
         """Sets a file, or a folder of files, aside until a pause is over."""
         known = self._troubles.get(path)
         pause_s = FIRST_PAUSE_S if known is None else min(known.pause_s * 2, MAX_PAUSE_S)
-        place, (reason, advice) = clean(path), _explain(path, error)
+        place, (reason, advice) = clean(path.relative_to(self._folder)), explain(path, error)
         if known is None:
             log.warning("Set aside: %s: %s. %s", place, reason, advice)
         earlier = known.note if known is not None else self._noted.get(place)
@@ -95,7 +96,7 @@ class TroubledJournals:
             self._noted = notes
 
 
-def _explain(path: Path, error: Exception) -> tuple[str, str]:
+def explain(path: Path, error: Exception) -> tuple[str, str]:
     """What is wrong, and what a person can do about it."""
     if isinstance(error, JournalError):
         reason = clean(error).removeprefix(f"{clean(path)} ").rstrip(".")

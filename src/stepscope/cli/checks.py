@@ -15,9 +15,10 @@ from stepscope import filesystem
 from stepscope.agent.election import agent_pid
 from stepscope.agent.report import read_report
 from stepscope.agent.start import LOG_NAME, older_agent
-from stepscope.errors import StoreError
-from stepscope.journal.folder import list_journals
-from stepscope.journal.reader import written_so_far
+from stepscope.agent.troubled import explain
+from stepscope.errors import JournalError, StoreError
+from stepscope.journal.folder import list_folder, list_journals
+from stepscope.journal.reader import JournalReader, written_so_far
 from stepscope.store.place import database
 from stepscope.store.sqlite import SqliteReader
 from stepscope.views.wording import size
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stepscope.config.sections import Settings
+    from stepscope.store.base import SetAside
 
 Outcome = Literal["ok", "note", "problem"]
 
@@ -142,6 +144,45 @@ def _unread(folder: Path) -> Iterator[int]:
     for _, path in list_journals(folder):
         written = written_so_far(path)
         yield max(written.end - progress.get(written.file_id, 0), 0)
+
+
+def check_set_aside(folder: Path) -> Iterator[Check]:
+    """Which journals could not be read or stored, why, and what to do about each."""
+    found = {folder / one.path: (one.reason, one.advice) for one in _noted_as_set_aside(folder)}
+    if agent_pid(folder) is None:  # nobody has noted what has come since
+        found |= _unreadable(folder)
+    for path, (reason, advice) in found.items():
+        yield Check("journal", "note", f"{path} is set aside: {reason}.", advice or "It is tried again.")
+
+
+def _noted_as_set_aside(folder: Path) -> list[SetAside]:
+    try:
+        reader = SqliteReader(database(folder))
+    except StoreError:
+        return []
+    try:
+        return reader.set_aside()
+    except StoreError:  # the check of the database says so
+        return []
+    finally:
+        reader.close()
+
+
+def _unreadable(folder: Path) -> dict[Path, tuple[str, str]]:
+    """The journals that cannot even be opened, and why."""
+    found: dict[Path, tuple[str, str]] = {}
+
+    def note(path: Path, error: Exception) -> None:
+        found[path] = explain(path, error)
+
+    for _, path in list_folder(folder, note).journals:
+        try:
+            JournalReader(path).close()
+        except FileNotFoundError:
+            continue
+        except (OSError, JournalError) as error:
+            note(path, error)
+    return found
 
 
 def check_agent(folder: Path, settings: Settings) -> Check:

@@ -48,6 +48,7 @@ def _checks(store: str | None) -> Iterator[Check]:
     yield checks.check_space(folder, settings)
     yield checks.check_journal(folder, settings)
     yield checks.check_unread(folder)
+    yield from checks.check_set_aside(folder)
     yield checks.check_agent(folder, settings)
     yield checks.check_sqlite(folder)
     yield from machine_checks.check_samplers(settings)

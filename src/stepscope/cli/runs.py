@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-    from stepscope.reading import Run
+    from stepscope.reading import Run, Runs
     from stepscope.schema.series import SeriesInfo
 
 ROOMY = 120
@@ -49,12 +49,25 @@ def run(options: argparse.Namespace) -> int:
         say(f"The store {store.folder} has no run yet. Record one, or try: stepscope demo")
     elif not listed:
         say(f"None of the {len(every)} runs in {store.folder} is of that kind.")
+    warn_of_set_aside(store)
     if options.json:
         emit([to_json([run_in_short(one, str(store.folder.absolute())) for one in listed])])
     elif listed:
         emit(_lines(listed, with_project=len({one.project for one in every}) > 1))
     store.close()
     return FINE
+
+
+def warn_of_set_aside(store: Runs) -> None:
+    """Says in one line that journals cannot be read, so that runs or parts of them are not listed."""
+    every = store.set_aside()
+    if every:
+        more = f" and {len(every) - 1} more" if len(every) > 1 else ""
+        one = every[0]
+        say(
+            f"Not read for now: {store.folder / one.path}{more} ({one.reason}). Nothing is deleted. "
+            "See: stepscope doctor"
+        )
 
 
 def last_step(keys: Sequence[SeriesInfo]) -> int | None:

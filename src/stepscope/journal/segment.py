@@ -154,6 +154,8 @@ class MemorySegment(MappedSegment):
 
     def __init__(self, size: int, clock_base_ns: int) -> None:
         super().__init__(mmap.mmap(-1, size), clock_base_ns)
+        self.voided = 0
+        """How many of the frames are there in the place of one that was dropped."""
 
 
 SEALED = 1 << 62
@@ -173,7 +175,8 @@ class AppendedSegment:
         self.next_sequence = itertools.count().__next__
         self.next_set_id = itertools.count(1).__next__
         self.committed = memoryview(bytearray(16)).cast("Q")
-        self._vain = 0
+        self._numbered = 0
+        self._highest = -1
         # Reentrant, for a signal handler may log while its thread writes. What is written when seal()
         # returns is all there will ever be: a reader deletes a closed file.
         self._lock = threading.RLock()
@@ -190,6 +193,8 @@ class AppendedSegment:
                 raise ValueError("the segment is full")
             written = os.write(self._descriptor, data)
             self._used += written
+            if written == len(data):
+                self._count(data)
         if written != len(data):
             raise OSError(f"only {written} of {len(data)} bytes were written")
         return written
@@ -204,13 +209,25 @@ class AppendedSegment:
             if self._used == SEALED:
                 return
             self._used = SEALED
-        self._note(layout.COUNT_AT, self.committed[1].to_bytes(8, "little"))
+        # Numbers that threads have taken and not written by now will have no frame here.
+        count = self._highest + 1
+        self._note(layout.COUNT_AT, count.to_bytes(8, "little"))
+        self._note(layout.VAIN.start, (count - self._numbered).to_bytes(8, "little"))
         self._note(layout.CLOSED_AT, b"\x01")
 
     def count_vain(self, numbers: int = 1) -> None:
-        """Notes that so many numbers were taken for which there is no frame."""
-        self._vain += numbers
-        self._note(layout.VAIN.start, self._vain.to_bytes(8, "little"))
+        """Does nothing: seal() knows which numbers were taken in vain."""
+
+    def _count(self, frames: bytes) -> None:
+        """Notes the numbers of frames that were written."""
+        at = 0
+        while frames[at : at + 2] == layout.MARKER_BYTES:
+            _, units, _ = layout.HEAD.unpack_from(frames, at)
+            at += units * 8
+            _, sequence = layout.TRAILER.unpack_from(frames, at - layout.TRAILER.size)
+            if sequence != layout.NO_SEQUENCE:
+                self._numbered += 1
+                self._highest = max(self._highest, sequence)
 
     def _note(self, at: int, data: bytes) -> None:
         """Writes into the header, through a descriptor of its own: the other one only ever appends."""

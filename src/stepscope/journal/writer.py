@@ -194,7 +194,10 @@ class JournalWriter:
 
     def _waiting(self) -> int:
         """How many records are in memory and in no file; the opening, which each segment has, left out."""
-        return max(self._segment.committed[1] - 1, 0) if isinstance(self._segment, MemorySegment) else 0
+        segment = self._segment
+        if not isinstance(segment, MemorySegment):
+            return 0
+        return max(segment.committed[1] - segment.voided - 1, 0)
 
     def prepare(self) -> None:
         """Makes the next file while there is time, so that the training thread need not."""
@@ -322,6 +325,8 @@ class JournalWriter:
             return
         segment.committed[0] = segment.tell()
         segment.committed[1] = sequence + 1
+        if isinstance(segment, MemorySegment):
+            segment.voided += 1
 
     def _write(self, segment: Segment, frames: bytes) -> bool:
         if len(frames) > segment.size - layout.HEADER_BYTES:

@@ -53,7 +53,7 @@ class SetAside:
     """A journal that cannot be read or stored for now, and is tried again."""
 
     path: str
-    """Where it is."""
+    """Where it is in the store folder."""
     reason: str
     advice: str
     """What a person can do."""

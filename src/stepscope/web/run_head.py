@@ -93,6 +93,9 @@ def meta_of(site: Site, opened: Opened) -> dict[str, Any]:
         "projects": sorted({run.project for run in runs}),
         "bytes_used": opened.reader.bytes_used(),
         "agent": _agent_cost(runs),
+        "set_aside": [
+            {"path": one.path, "reason": one.reason, "advice": one.advice} for one in opened.runs.set_aside()
+        ],
     }
 
 

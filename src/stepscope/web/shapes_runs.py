@@ -18,6 +18,14 @@ class AgentCost(BaseModel):
     rss_bytes: float | None = Field(description="Memory it holds.")
 
 
+class SetAsideJournal(BaseModel):
+    """A journal that cannot be read or stored for now; runs may lack what it holds."""
+
+    path: str = Field(description="Where it is in the store folder.")
+    reason: str
+    advice: str = Field(description="What a person can do about it.")
+
+
 class Meta(BaseModel):
     """The server, and what it serves."""
 
@@ -31,6 +39,7 @@ class Meta(BaseModel):
     projects: list[str]
     bytes_used: int
     agent: AgentCost
+    set_aside: list[SetAsideJournal]
 
 
 class Verdict(BaseModel):

@@ -16,6 +16,8 @@ export interface Meta {
   projects: string[];
   bytes_used: number;
   agent: { cpu_ratio: number | null; rss_bytes: number | null };
+  /** Journals that cannot be read or stored for now. */
+  set_aside: { path: string; reason: string; advice: string }[];
 }
 
 export interface Verdict {
