@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stepscope.errors import JournalError
-from stepscope.journal.folder import END_MARK, TRACE_BYTES, TRACED_SIGNALS
+from stepscope.journal.folder import END_MARK, TRACE_BYTES, TRACED_SIGNALS, open_file
 from stepscope.journal.layout import spelled
-from stepscope.journal.reader import open_file
 from stepscope.journal.records import BadRecordError, check_end, is_int64
 
 if TYPE_CHECKING:

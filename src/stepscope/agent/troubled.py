@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import sqlite3
 import time
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING
 from stepscope.errors import JournalError
 from stepscope.journal.layout import clean
 from stepscope.store.base import SetAside
+from stepscope.store.connecting import DAMAGED_SUFFIX
+from stepscope.store.place import database
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -47,6 +50,19 @@ class TroubledJournals:
         self._folder, self._store, self._now, self._now_ns = folder, store, now, now_ns
         self._troubles: dict[Path, _Trouble] = {}
         self._noted = {note.path: note for note in store.set_aside()}
+        self._damaged_log = self._find_damaged_log()
+
+    def _find_damaged_log(self) -> dict[str, SetAside]:
+        """The copy of a damaged write-ahead log: it is named for as long as it is there."""
+        copy = database(self._folder).with_name(f"{database(self._folder).name}-wal{DAMAGED_SUFFIX}")
+        if not copy.exists():
+            return {}
+        place = clean(os.path.relpath(copy, self._folder))
+        reason = "the newest transactions of the store were damaged, and the records in them are lost"
+        advice = f"Restore the store from a copy, or delete {clean(copy)}."
+        earlier = self._noted.get(place)
+        since_ns = self._now_ns() if earlier is None else earlier.since_ns
+        return {place: SetAside(place, reason, advice, since_ns)}
 
     def add(self, path: Path, error: Exception) -> None:
         """Sets a file, or a folder of files, aside until a pause is over."""
@@ -90,6 +106,7 @@ class TroubledJournals:
     def note(self) -> None:
         """Has the store name what is set aside now, where that has changed."""
         notes = {one.note.path: one.note for one in self._troubles.values()}
+        notes |= self._damaged_log
         if notes != self._noted:
             with self._store.transaction():
                 self._store.put_set_aside(notes.values())

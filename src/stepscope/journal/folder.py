@@ -1,15 +1,17 @@
-"""Knows where journals live: names them, lists them, tells one process's from another's."""
+"""Knows where journals live: names them, lists them, opens them, tells one process's from another's."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import stat
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stepscope.errors import JournalError
 from stepscope.journal import layout
 
 if TYPE_CHECKING:
@@ -150,3 +152,26 @@ def bytes_on_disk(store: Path, name: JournalName) -> int:
         except FileNotFoundError:  # the agent has read it and let it go
             continue
     return total
+
+
+def open_file(path: Path) -> int:
+    """Opens a regular file to read, and never waits; raises JournalError for anything else of that name."""
+    kind = path.lstat().st_mode
+    if not stat.S_ISREG(kind):
+        raise JournalError(f"{path} is {_KINDS.get(stat.S_IFMT(kind), 'not a file')}, expected a file")
+    # It may have become something else since: a pipe must not be waited for, a link not be followed.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise JournalError(f"{path} is not a file, expected a file")
+    return descriptor
+
+
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -13,6 +12,7 @@ import numpy as np
 
 from stepscope.errors import JournalError
 from stepscope.journal import layout, records
+from stepscope.journal.folder import open_file
 from stepscope.journal.records import BadRecordError
 
 if TYPE_CHECKING:
@@ -84,29 +84,6 @@ def written_so_far(path: Path) -> Written:
     if version > layout.VERSION:
         return Written(0, 0)
     return Written(file_id, min(committed, size) or size)
-
-
-def open_file(path: Path) -> int:
-    """Opens a regular file to read, and never waits; raises JournalError for anything else of that name."""
-    kind = path.lstat().st_mode
-    if not stat.S_ISREG(kind):
-        raise JournalError(f"{path} is {_KINDS.get(stat.S_IFMT(kind), 'not a file')}, expected a file")
-    # It may have become something else since: a pipe must not be waited for, a link not be followed.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise JournalError(f"{path} is not a file, expected a file")
-    return descriptor
-
-
-_KINDS = {
-    stat.S_IFIFO: "a named pipe",
-    stat.S_IFDIR: "a folder",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFLNK: "a symbolic link",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
 
 
 class JournalReader:

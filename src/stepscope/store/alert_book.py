@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.schema.alert import Notice
 from stepscope.store.base import AlertBook, OpenAlert, Posted
+from stepscope.store.checksums import check, check_count, checksum, columns_for, counted
 
 if TYPE_CHECKING:
     import sqlite3
@@ -40,6 +41,27 @@ def read_notices(connection: sqlite3.Connection, run_id: str | None) -> list[dic
     ]
 
 
+_COLUMNS = "id, run_id, rule, severity, message, fired_ns, resolved_ns, fields"
+
+
+def read_alerts(connection: sqlite3.Connection, run_id: str) -> list[dict[str, Any]]:
+    """The alerts of a run, oldest first."""
+    rows = connection.execute(
+        f"SELECT {_COLUMNS}, {columns_for(connection, 'alert')} FROM alert"  # noqa: S608 - no part of it comes from outside
+        " WHERE run_id = ? ORDER BY fired_ns, id",
+        (run_id,),
+    ).fetchall()
+    check_count("alert", len(rows), counted(connection, run_id, "alert"))
+    documents = []
+    for *row, found in rows:
+        check("alert", found, *row)
+        document = dict(zip(_COLUMNS.split(", "), row, strict=True))
+        del document["run_id"]
+        document.update(json.loads(document.pop("fields")))
+        documents.append(document)
+    return documents
+
+
 class SqliteAlertBook(AlertBook):
     """Writes by the connection of the store's one writer, within the caller's transaction."""
 
@@ -60,17 +82,29 @@ class SqliteAlertBook(AlertBook):
                 json.dumps(alert.fields),
             ),
         )
-        return int(cursor.lastrowid or 0)
+        number = int(cursor.lastrowid or 0)
+        self._put_checksum(number)
+        return number
 
     def resolve(self, alert_id: int, at_ns: int) -> None:
         """Notes that an alert is over."""
         self._connection.execute("UPDATE alert SET resolved_ns = ? WHERE id = ?", (at_ns, alert_id))
+        self._put_checksum(alert_id)
 
     def add_fields(self, alert_id: int, fields: dict[str, Any]) -> None:
         """Adds to what is known of an alert."""
         self._connection.execute(
             "UPDATE alert SET fields = json_patch(fields, ?) WHERE id = ?", (json.dumps(fields), alert_id)
         )
+        self._put_checksum(alert_id)
+
+    def _put_checksum(self, alert_id: int) -> None:
+        row = self._connection.execute(
+            f"SELECT {_COLUMNS} FROM alert WHERE id = ?",  # noqa: S608 - no part of it comes from outside
+            (alert_id,),
+        ).fetchone()
+        if row is not None:
+            self._connection.execute("UPDATE alert SET checksum = ? WHERE id = ?", (checksum(*row), alert_id))
 
     def open_alerts(self) -> list[OpenAlert]:
         """Those that are not over."""

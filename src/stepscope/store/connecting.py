@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import sys
 from pathlib import Path
 
 from stepscope.errors import NotFound, StoreError
-from stepscope.store import tables
+from stepscope.store import log_check, tables
+from stepscope.store.series_rows import teach
 
 _READING = (
     "PRAGMA busy_timeout = 5000; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;"
     "PRAGMA query_only = ON;"
 )
+DAMAGED_SUFFIX = ".damaged"
+"""Of the copy of a damaged log, made before SQLite writes over it."""
+
 LONGEST_BLOB_BYTES = 512 * 1024 * 1024
 """No row of ours is longer; a forged file must not make a reader reserve more."""
+
+_DAMAGE = (sqlite3.Error, UnicodeDecodeError)
+"""What opening a damaged file provokes; SQLite's own message may hold bytes that are no text."""
 
 # FULL: a journal is deleted once its rows are committed, so they must outlive a power cut.
 _WRITING = (
@@ -32,11 +40,15 @@ def connect_to_write(path: Path) -> sqlite3.Connection:
     except (OSError, sqlite3.Error) as error:
         raise StoreError(f"{path} cannot be opened as a store: {error}.") from error
     try:
+        teach(connection)
         connection.execute("PRAGMA busy_timeout = 5000")
         tables.check_before_writing(connection, path)
+        if _has_log(path) and log_check.is_damaged(path):
+            # SQLite goes on behind what is intact; the rest is kept, so that its loss can be reported.
+            shutil.copyfile(f"{path}-wal", f"{path}-wal{DAMAGED_SUFFIX}")
         connection.executescript(_WRITING)
         tables.migrate(connection)
-    except sqlite3.Error as error:
+    except (*_DAMAGE, OSError) as error:
         connection.close()
         raise StoreError(f"{path} cannot be opened as a store: {error}.") from error
     except StoreError:
@@ -52,10 +64,10 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
             f"There is no store at {path}. Record a run first, or name another folder with STEPSCOPE_DIR."
         )
     try:
-        return _opened(path, "mode=ro")
-    except sqlite3.Error as error:
+        return _refuse_damaged_log(_opened(path, "mode=ro"), path)
+    except _DAMAGE as error:
         if os.access(path.parent, os.W_OK):
-            raise StoreError(f"{path} cannot be read as a store: {error}.") from error
+            raise StoreError(f"{path} cannot be read as a store: {error}. {tables.RESTORE}") from error
     # In a read-only folder the log's index cannot be made: the file is read as unchanging, without its log.
     if _has_log(path):
         raise StoreError(
@@ -64,7 +76,7 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
         )
     try:
         return _opened(path, "mode=ro&immutable=1")
-    except sqlite3.Error as error:
+    except _DAMAGE as error:
         raise StoreError(f"{path} cannot be read as a store: {error}.") from error
 
 
@@ -78,11 +90,23 @@ def _opened(path: Path, mode: str) -> sqlite3.Connection:
     try:
         if sys.version_info >= (3, 11):
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_BLOB_BYTES)
+        teach(connection)
         connection.executescript(_READING)
         tables.check_before_reading(connection, path)
-    except (sqlite3.Error, StoreError):
+    except (*_DAMAGE, StoreError):
         connection.close()
         raise
+    return connection
+
+
+def _refuse_damaged_log(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
+    if _has_log(path) and log_check.is_damaged(path):
+        connection.close()
+        raise StoreError(
+            f"{path}-wal is damaged, and the newest records of the store cannot be read. Restore both files "
+            "from a copy, or record a run: what is intact is then kept, and the rest copied to "
+            f"{path.name}-wal{DAMAGED_SUFFIX}. See: stepscope doctor"
+        )
     return connection
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import numpy as np
 
 from stepscope.schema.series import Points
 from stepscope.store import rollup
+from stepscope.store.checksums import DamagedRowError, check, check_count, columns_for, head
 from stepscope.store.chunks import unpack_floats, unpack_ints
 from stepscope.store.sealing import NS, loose_rows
+from stepscope.store.series_rows import Strand, read_strands
 
 if TYPE_CHECKING:
     import sqlite3
@@ -27,22 +28,9 @@ if TYPE_CHECKING:
     Piece = tuple[Ints, Ints, Floats]
 
 
-@dataclass(frozen=True)
-class _Strand:
-    """The part of a series that one key set of one source holds."""
-
-    series_id: int
-    key_set_id: int
-    position: int
-    keys: int
-    axis: str
-    blocks: int
-    segment: str
-
-
 def read_points(connection: sqlite3.Connection, selection: Selection) -> Points:
     """Every point, in the order logged; segments one after the other."""
-    strands = list(_strands(connection, selection))
+    strands = read_strands(connection, selection)
     if len(strands) == 1:
         return _alone(connection, strands[0])
     pieces: list[Piece] = []
@@ -55,7 +43,7 @@ def read_points(connection: sqlite3.Connection, selection: Selection) -> Points:
 
 def read_points_since(connection: sqlite3.Connection, selection: Selection, after: int) -> Points:
     """The points after the first so many of those `read_points` gives; reads the newest blocks alone."""
-    strands = list(_strands(connection, selection))
+    strands = read_strands(connection, selection)
     pieces: list[Piece] = []
     for segment in dict.fromkeys(strand.segment for strand in strands):
         here = [strand for strand in strands if strand.segment == segment]
@@ -65,6 +53,8 @@ def read_points_since(connection: sqlite3.Connection, selection: Selection, afte
         wanted = total - passed
         if wanted:
             found = [_newest(connection, strand, wanted) for strand in here]
+            if sum(len(times) for _, times, _ in found) < wanted:
+                raise DamagedRowError("points are missing that were written")
             steps, times, values = found[0] if len(strands) == 1 else _by_time(found)
             pieces.append((steps[-wanted:], times[-wanted:], values[-wanted:]))
     steps, times, values = _joined(pieces)
@@ -73,7 +63,7 @@ def read_points_since(connection: sqlite3.Connection, selection: Selection, afte
 
 def read_reach(connection: sqlite3.Connection, selection: Selection) -> tuple[int, int] | None:
     """The first and the last step (or second); None when there is no point."""
-    return _reach(connection, list(_strands(connection, selection)))
+    return _reach(connection, read_strands(connection, selection))
 
 
 def read_buckets(
@@ -84,7 +74,7 @@ def read_buckets(
     high: int | None,
 ) -> Buckets:
     """At most so many buckets; reads rollups wherever they are fine enough, points elsewhere."""
-    strands = list(_strands(connection, selection))
+    strands = read_strands(connection, selection)
     reach = _reach(connection, strands)
     if reach is None:
         return rollup.as_buckets(None, 0)
@@ -103,38 +93,17 @@ def read_buckets(
     return rollup.as_buckets(_within(merged, span), exponent)
 
 
-def _strands(connection: sqlite3.Connection, selection: Selection) -> Iterator[_Strand]:
-    query = (
-        "SELECT series.id, key_set.id, member.position, key_set.keys, key_set.axis, key_set.blocks,"
-        " series.segment FROM series JOIN member ON member.series_id = series.id"
-        " JOIN key_set ON key_set.id = member.key_set_id"
-        " WHERE series.run_id = ? AND series.key = ?"
-    )
-    values: list[object] = [selection.run_id, selection.key]
-    for label in ("segment", "rank", "host", "device", "axis"):
-        wanted = getattr(selection, label)
-        if wanted is not None:
-            query += f" AND series.{label} = ?"
-            values.append(wanted)
-    order = dict(
-        connection.execute(
-            "SELECT segment, min(started_ns) FROM process WHERE run_id = ? GROUP BY segment",
-            (selection.run_id,),
-        ).fetchall()
-    )
-    rows = connection.execute(query, values).fetchall()
-    for row in sorted(rows, key=lambda row: (order.get(row[6], 0), row[1])):
-        yield _Strand(row[0], row[1], row[2], len(json.loads(row[3])), row[4], row[5], row[6])
-
-
-def _alone(connection: sqlite3.Connection, strand: _Strand) -> Points:
+def _alone(connection: sqlite3.Connection, strand: Strand) -> Points:
     """All points of a strand, unpacked into the place they stay in; times wait until somebody asks."""
-    blocks = connection.execute(
-        "SELECT block.rows, block.steps, block.times, chunk.data FROM chunk"
+    rows = connection.execute(
+        "SELECT block.rows, block.steps, block.times, chunk.data,"  # noqa: S608 - no part of it comes from outside
+        f" {columns_for(connection, 'block', 'chunk')} FROM chunk"
         " JOIN block ON block.key_set_id = chunk.key_set_id AND block.number = chunk.number"
         " WHERE chunk.series_id = ? AND chunk.key_set_id = ? ORDER BY chunk.number",
         (strand.series_id, strand.key_set_id),
     ).fetchall()
+    check_count("chunk", len(rows), strand.blocks)
+    blocks = [_checked(strand, number, row) for number, row in enumerate(rows)]
     loose = list(_loose(connection, strand))
     total = sum(count for count, *_ in blocks) + sum(len(steps) for steps, _, _ in loose)
     steps, values = np.empty(total, np.int64), np.empty(total)
@@ -150,7 +119,15 @@ def _alone(connection: sqlite3.Connection, strand: _Strand) -> Points:
     return Points(steps, values, lambda: _times(packed_times, [times for _, times, _ in loose]))
 
 
-def _counted(connection: sqlite3.Connection, strands: list[_Strand]) -> int:
+def _checked(strand: Strand, number: int, row: tuple[Any, ...]) -> tuple[int, bytes, bytes, bytes]:
+    """A block and a chunk of it, when they are those of that number and as they were written."""
+    rows, steps, times, data, of_block, of_chunk = row
+    check("block", of_block, strand.key_set_id, number, rows, head(steps), head(times))
+    check("chunk", of_chunk, strand.series_id, strand.key_set_id, number, rows, head(data))
+    return rows, steps, times, data
+
+
+def _counted(connection: sqlite3.Connection, strands: list[Strand]) -> int:
     """How many points the series of these strands have."""
     counts = {
         strand.series_id: connection.execute(
@@ -161,7 +138,7 @@ def _counted(connection: sqlite3.Connection, strands: list[_Strand]) -> int:
     return int(sum(counts.values()))
 
 
-def _newest(connection: sqlite3.Connection, strand: _Strand, wanted: int) -> Piece:
+def _newest(connection: sqlite3.Connection, strand: Strand, wanted: int) -> Piece:
     """At least so many of the newest points of a strand, or all it has: whole blocks, in order."""
     pieces = list(_loose(connection, strand))
     found = sum(len(steps) for steps, _, _ in pieces)
@@ -179,8 +156,8 @@ def _times(packed: list[tuple[bytes, int]], loose: list[Ints]) -> Ints:
     return np.concatenate([np.empty(0, np.int64), *parts, *loose])
 
 
-def _loose(connection: sqlite3.Connection, strand: _Strand) -> Iterator[Piece]:
-    for rows in loose_rows(connection, strand.key_set_id, strand.keys):
+def _loose(connection: sqlite3.Connection, strand: Strand) -> Iterator[Piece]:
+    for rows in loose_rows(connection, strand.key_set_id, strand.keys, strand.loose):
         bits = rows.view(np.int64)
         yield bits[:, 0], bits[:, 1], rows[:, 2 + strand.position]
 
@@ -201,7 +178,7 @@ def _by_time(pieces: list[Piece]) -> Piece:
     return steps[order], times[order], values[order]
 
 
-def _reach(connection: sqlite3.Connection, strands: list[_Strand]) -> tuple[int, int] | None:
+def _reach(connection: sqlite3.Connection, strands: list[Strand]) -> tuple[int, int] | None:
     lows, highs = [], []
     for strand in strands:
         for low, high in _covering(connection, strand):
@@ -213,24 +190,32 @@ def _reach(connection: sqlite3.Connection, strands: list[_Strand]) -> tuple[int,
     return (min(lows), max(highs)) if lows else None
 
 
-def _covering(connection: sqlite3.Connection, strand: _Strand) -> Iterator[tuple[int, int]]:
+def _covering(connection: sqlite3.Connection, strand: Strand) -> Iterator[tuple[int, int]]:
     """How far the fewest nodes reach that cover a strand."""
     for level in range(_top(strand.blocks)[0], 0, -1):
         numbers = _remainder(strand.blocks, level)
-        if numbers:
-            yield from connection.execute(
-                "SELECT low, high FROM node WHERE key_set_id = ? AND level = ? AND number BETWEEN ? AND ?",
-                (strand.key_set_id, level, min(numbers), max(numbers)),
-            )
+        if not numbers:
+            continue
+        rows = connection.execute(
+            "SELECT number, low, high, exponent, buckets, starts, counts, times,"  # noqa: S608 - no part of it comes from outside
+            f" {columns_for(connection, 'node')} FROM node"
+            " WHERE key_set_id = ? AND level = ? AND number BETWEEN ? AND ?",
+            (strand.key_set_id, level, min(numbers), max(numbers)),
+        ).fetchall()
+        check_count("node", len(rows), len(numbers))
+        for number, low, high, exponent, buckets, starts, counts, times, found in rows:
+            node = (strand.key_set_id, level, number, low, high, exponent, buckets)
+            check("node", found, *node, *map(crc32, (starts, counts, times)))
+            yield low, high
 
 
-def _loose_on_axis(connection: sqlite3.Connection, strand: _Strand) -> Iterator[Piece]:
+def _loose_on_axis(connection: sqlite3.Connection, strand: Strand) -> Iterator[Piece]:
     for steps, times, values in _loose(connection, strand):
         yield (steps if strand.axis == "step" else times // NS), times, values
 
 
 def _loose_rollups(
-    connection: sqlite3.Connection, strand: _Strand, span: tuple[int, int], exponent: int
+    connection: sqlite3.Connection, strand: Strand, span: tuple[int, int], exponent: int
 ) -> Iterator[rollup.Rollup]:
     pieces = [
         (x, times, values)
@@ -243,7 +228,7 @@ def _loose_rollups(
 
 
 def _rollups(
-    connection: sqlite3.Connection, strand: _Strand, span: tuple[int, int], exponent: int
+    connection: sqlite3.Connection, strand: Strand, span: tuple[int, int], exponent: int
 ) -> Iterator[rollup.Rollup]:
     """Walks the pyramid from the top: a node too coarse gives way to its children, a leaf to points.
 
@@ -254,8 +239,6 @@ def _rollups(
     while level > 0:
         below: set[int] = set()
         for number, node_exponent, buckets, axis, data in _nodes(connection, strand, span, level, wanted):
-            if number not in wanted:
-                continue
             if node_exponent <= exponent:
                 part = rollup.unpack_column(node_exponent, buckets, axis, data)
                 found.append((number * rollup.FAN_OUT ** (level - 1), part))
@@ -286,7 +269,7 @@ def _remainder(blocks: int, level: int) -> set[int]:
 
 def _nodes(
     connection: sqlite3.Connection,
-    strand: _Strand,
+    strand: Strand,
     span: tuple[int, int],
     level: int,
     wanted: set[int],
@@ -294,18 +277,28 @@ def _nodes(
     if not wanted:
         return
     rows = connection.execute(
-        "SELECT number, exponent, buckets, starts, counts, times, data FROM node"
+        "SELECT number, low, high, exponent, buckets, starts, counts, times, data,"  # noqa: S608 - no part of it comes from outside
+        f" {columns_for(connection, 'node', 'rollup')} FROM node"
         " JOIN rollup ON rollup.node_id = node.id AND rollup.series_id = ?"
-        " WHERE key_set_id = ? AND level = ? AND number BETWEEN ? AND ? AND high >= ? AND low <= ?"
-        " ORDER BY number",
-        (strand.series_id, strand.key_set_id, level, min(wanted), max(wanted), *span),
+        " WHERE key_set_id = ? AND level = ? AND number BETWEEN ? AND ? ORDER BY number",
+        (strand.series_id, strand.key_set_id, level, min(wanted), max(wanted)),
     )
-    for number, exponent, buckets, starts, counts, times, data in rows:
-        yield number, exponent, buckets, (starts, counts, times), data
+    met = 0
+    for number, low, high, exponent, buckets, starts, counts, times, data, *sums in rows:
+        if number not in wanted:
+            continue
+        met += 1
+        axis = (starts, counts, times)
+        place = (strand.key_set_id, level, number)
+        check("node", sums[0], *place, low, high, exponent, buckets, *map(crc32, axis))
+        check("rollup", sums[1], strand.series_id, *place, crc32(data))
+        if high >= span[0] and low <= span[1]:
+            yield number, exponent, buckets, axis, data
+    check_count("node", met, len(wanted))
 
 
 def _block_rollup(
-    connection: sqlite3.Connection, strand: _Strand, number: int, exponent: int
+    connection: sqlite3.Connection, strand: Strand, number: int, exponent: int
 ) -> rollup.Rollup:
     count, steps, times, data = _block(connection, strand, number)
     times_ns = unpack_ints(times, count)
@@ -313,15 +306,16 @@ def _block_rollup(
     return rollup.roll_up(x, times_ns, unpack_floats(data, count)[:, None], exponent)
 
 
-def _block(connection: sqlite3.Connection, strand: _Strand, number: int) -> tuple[int, bytes, bytes, bytes]:
+def _block(connection: sqlite3.Connection, strand: Strand, number: int) -> tuple[int, bytes, bytes, bytes]:
     """One block of a strand, packed: how many rows, steps, times, values."""
-    found: tuple[int, bytes, bytes, bytes] = connection.execute(
-        "SELECT block.rows, block.steps, block.times, chunk.data FROM chunk"
+    row = connection.execute(
+        "SELECT block.rows, block.steps, block.times, chunk.data,"  # noqa: S608 - no part of it comes from outside
+        f" {columns_for(connection, 'block', 'chunk')} FROM chunk"
         " JOIN block ON block.key_set_id = chunk.key_set_id AND block.number = chunk.number"
         " WHERE chunk.series_id = ? AND chunk.key_set_id = ? AND chunk.number = ?",
         (strand.series_id, strand.key_set_id, number),
     ).fetchone()
-    return found
+    return _checked(strand, number, row)
 
 
 def _within(found: rollup.Rollup | None, span: tuple[int, int]) -> rollup.Rollup | None:

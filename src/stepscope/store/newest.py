@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepscope.schema.series import Points, Source
+from stepscope.store.checksums import are_kept, check, columns_for, head
 from stepscope.store.chunks import unpack_floats, unpack_ints
+from stepscope.store.sealing import loose_rows
 
 if TYPE_CHECKING:
     import sqlite3
@@ -30,6 +32,8 @@ class _KeySet:
     id: int
     width: int
     blocks: int
+    loose: int | None
+    """Rows that are not in blocks; None where nobody counted."""
     columns: dict[str, tuple[int, int]] = field(default_factory=dict)
     """The series and the position of each of these keys."""
 
@@ -53,19 +57,20 @@ def read_newest(
 def _key_sets(
     connection: sqlite3.Connection, run_id: str, segment: str, keys: Sequence[str]
 ) -> list[tuple[Source, _KeySet]]:
+    counts = "key_set.rows - key_set.sealed" if are_kept(connection) else "NULL"
     rows = connection.execute(
-        "SELECT key_set.id, key_set.rank, key_set.host, key_set.device, key_set.axis, key_set.keys,"
-        " key_set.blocks, series.key, series.id, member.position FROM series"
+        "SELECT key_set.id, key_set.rank, key_set.host, key_set.device, key_set.axis, key_set.keys,"  # noqa: S608 - no part of it comes from outside
+        f" key_set.blocks, series.key, series.id, member.position, {counts} FROM series"
         " JOIN member ON member.series_id = series.id JOIN key_set ON key_set.id = member.key_set_id"
         " WHERE series.run_id = ? AND series.key IN (SELECT value FROM json_each(?)) AND series.segment = ?"
         " ORDER BY key_set.id, member.position",
         (run_id, json.dumps(keys), segment),
     )
     found: dict[int, tuple[Source, _KeySet]] = {}
-    for number, rank, host, device, axis, listed, blocks, key, series_id, position in rows:
+    for number, rank, host, device, axis, listed, blocks, key, series_id, position, loose in rows:
         if number not in found:
             source = Source(run_id, segment, rank, host, device, axis)
-            found[number] = (source, _KeySet(number, len(json.loads(listed)), blocks))
+            found[number] = (source, _KeySet(number, len(json.loads(listed)), blocks, loose))
         found[number][1].columns[key] = (series_id, position)
     return list(found.values())
 
@@ -74,9 +79,8 @@ def _newest_rows(connection: sqlite3.Connection, key_set: _KeySet, rows: int) ->
     pieces: list[Piece] = []
     have = 0
     places = [2 + position for _, position in key_set.columns.values()]
-    tail = connection.execute("SELECT data FROM tail WHERE key_set_id = ? ORDER BY id DESC", (key_set.id,))
-    for (data,) in tail:
-        loose = np.frombuffer(data).reshape(-1, key_set.width + 2)[have - rows :]
+    for piece in reversed(loose_rows(connection, key_set.id, key_set.width, key_set.loose)):
+        loose = piece[have - rows :]
         bits = loose.view(np.int64)
         pieces.append((bits[:, 0], bits[:, 1], loose[:, places]))
         have += len(loose)
@@ -94,15 +98,20 @@ def _newest_rows(connection: sqlite3.Connection, key_set: _KeySet, rows: int) ->
 
 
 def _block(connection: sqlite3.Connection, key_set: _KeySet, number: int) -> Piece:
-    count, steps, times = connection.execute(
-        "SELECT rows, steps, times FROM block WHERE key_set_id = ? AND number = ?", (key_set.id, number)
+    count, steps, times, found = connection.execute(
+        f"SELECT rows, steps, times, {columns_for(connection, 'block')} FROM block"  # noqa: S608 - no part of it comes from outside
+        " WHERE key_set_id = ? AND number = ?",
+        (key_set.id, number),
     ).fetchone()
+    check("block", found, key_set.id, number, count, head(steps), head(times))
     values = np.empty((count, len(key_set.columns)), order="F")
     for place, (series_id, _) in enumerate(key_set.columns.values()):
-        (packed,) = connection.execute(
-            "SELECT data FROM chunk WHERE series_id = ? AND key_set_id = ? AND number = ?",
+        packed, found = connection.execute(
+            f"SELECT data, {columns_for(connection, 'chunk')} FROM chunk"  # noqa: S608 - no part of it comes from outside
+            " WHERE series_id = ? AND key_set_id = ? AND number = ?",
             (series_id, key_set.id, number),
         ).fetchone()
+        check("chunk", found, series_id, key_set.id, number, count, head(packed))
         values[:, place] = unpack_floats(packed, count)
     return unpack_ints(steps, count), unpack_ints(times, count), values
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import numpy as np
 
 from stepscope.schema.series import Source
 from stepscope.store import rollup
+from stepscope.store.checksums import check, check_count, checksum, columns_for, head, stored
 from stepscope.store.chunks import pack_floats, pack_ints
+from stepscope.store.series_rows import LABELS, key_set_row
 
 if TYPE_CHECKING:
     import sqlite3
@@ -39,6 +42,10 @@ class KeySet:
     source: Source
     series_ids: list[int]
     blocks: int
+    keys: str
+    """Its keys as the table has them."""
+    total: int = 0
+    """How many rows it has, sealed or not."""
     loose: list[NDArray[np.float64]] = field(default_factory=list)
     """Pieces of rows as float64 bits: step, time, values."""
     rows: int = 0
@@ -51,12 +58,22 @@ class KeySet:
         self.loose, self.rows = pieces, sum(map(len, pieces))
 
 
+@dataclass
+class _Series:
+    """What is remembered of a series between two appends."""
+
+    labels: int
+    """The checksum of its labels."""
+    points: int
+
+
 class Sealer:
     """Writes points for the one connection that may write."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._sets: dict[tuple[Source, tuple[str, ...]], KeySet] = {}
+        self._series: dict[int, _Series] = {}
 
     def append(self, source: Source, keys: Sequence[str], steps: Ints, times: Ints, values: Floats) -> None:
         """Adds rows: whole blocks are sealed at once, the rest goes to the tail."""
@@ -72,10 +89,12 @@ class Sealer:
         rows[:, 2:] = values
         key_set.loose.append(rows)
         key_set.rows += len(rows)
+        key_set.total += len(rows)
         if key_set.rows >= BLOCK_ROWS:
             self._seal_blocks(key_set, least=BLOCK_ROWS)
         else:
             self._put_tail(key_set, rows)
+        self._note_key_set(key_set)
         self._count(key_set, steps, times, values)
 
     def seal(self, source: Source) -> None:
@@ -91,14 +110,17 @@ class Sealer:
             key_set = self._key_set(Source(*place, axis), tuple(json.loads(keys)))
             if key_set.rows >= FEWEST_ROWS:
                 self._seal_blocks(key_set, least=1)
+                self._note_key_set(key_set)
             else:
                 self._join_tail(key_set)
         for known in [one for one in self._sets if _labels(one[0]) == place]:
-            del self._sets[known]
+            for series_id in self._sets.pop(known).series_ids:
+                self._series.pop(series_id, None)
 
     def forget(self) -> None:
         """Drops what is remembered of the file, when a transaction failed or a run was deleted."""
         self._sets.clear()
+        self._series.clear()
 
     def _append_namesakes(
         self, source: Source, keys: Sequence[str], steps: Ints, times: Ints, values: Floats
@@ -117,18 +139,28 @@ class Sealer:
 
     def _load(self, source: Source, keys: tuple[str, ...]) -> KeySet | None:
         row = self._connection.execute(
-            f"SELECT id, blocks FROM key_set WHERE {_OF_SOURCE} AND axis = ? AND keys = ?",  # noqa: S608 - nor here
+            f"SELECT id, blocks, rows, sealed FROM key_set WHERE {_OF_SOURCE} AND axis = ? AND keys = ?",  # noqa: S608 - nor here
             (*_labels(source), source.axis, json.dumps(keys)),
         ).fetchone()
         if row is None:
             return None
+        number, blocks, total, sealed = row
         members = self._connection.execute(
-            "SELECT series_id FROM member WHERE key_set_id = ? ORDER BY position", row[:1]
+            "SELECT series_id FROM member WHERE key_set_id = ? ORDER BY position", (number,)
         )
-        found = KeySet(row[0], source, [one for (one,) in members], row[1])
-        found.set_loose(loose_rows(self._connection, found.id, len(keys)))
+        found = KeySet(number, source, [one for (one,) in members], blocks, json.dumps(keys))
+        loose = None if total is None or sealed is None else total - sealed
+        found.set_loose(loose_rows(self._connection, found.id, len(keys), loose))
         found.pieces = len(found.loose)
+        found.total = self._sealed_rows(number) + found.rows if total is None else total
         return found
+
+    def _sealed_rows(self, key_set_id: int) -> int:
+        """How many rows the blocks of a set have that an older version wrote, which did not count them."""
+        (rows,) = self._connection.execute(
+            "SELECT coalesce(sum(rows), 0) FROM block WHERE key_set_id = ?", (key_set_id,)
+        ).fetchone()
+        return int(rows)
 
     def _create(self, source: Source, keys: tuple[str, ...]) -> KeySet:
         cursor = self._connection.execute(
@@ -136,7 +168,7 @@ class Sealer:
             " VALUES (?, ?, ?, ?, ?, ?, ?)",
             (*_labels(source), source.axis, json.dumps(keys)),
         )
-        made = KeySet(int(cursor.lastrowid or 0), source, [], 0)
+        made = KeySet(int(cursor.lastrowid or 0), source, [], 0, json.dumps(keys))
         for position, key in enumerate(keys):
             self._connection.execute(
                 "INSERT OR IGNORE INTO series (run_id, segment, rank, host, device, axis, key)"
@@ -152,9 +184,10 @@ class Sealer:
         return made
 
     def _put_tail(self, key_set: KeySet, rows: Floats) -> None:
+        data = rows.tobytes()
         self._connection.execute(
-            "INSERT INTO tail (key_set_id, rows, data) VALUES (?, ?, ?)",
-            (key_set.id, len(rows), rows.tobytes()),
+            "INSERT INTO tail (key_set_id, rows, data, checksum) VALUES (?, ?, ?, ?)",
+            (key_set.id, len(rows), data, checksum(key_set.id, key_set.pieces, len(rows), crc32(data))),
         )
         key_set.pieces += 1
         if key_set.pieces > MOST_TAIL_PIECES:
@@ -179,7 +212,6 @@ class Sealer:
         while len(rows) - at >= least:
             self._seal_block(key_set, rows[at : at + BLOCK_ROWS])
             at += BLOCK_ROWS
-        self._connection.execute("UPDATE key_set SET blocks = ? WHERE id = ?", (key_set.blocks, key_set.id))
         if at < len(rows):
             rest = rows[at:].copy()
             key_set.set_loose([rest])
@@ -190,9 +222,11 @@ class Sealer:
         steps, times = np.ascontiguousarray(bits[:, 0]), np.ascontiguousarray(bits[:, 1])
         values = np.asfortranarray(rows[:, 2:])
         number = key_set.blocks
+        block = (key_set.id, number, len(rows))
+        packed_steps, packed_times = pack_ints(steps), pack_ints(times)
         self._connection.execute(
-            "INSERT INTO block VALUES (?, ?, ?, ?, ?)",
-            (key_set.id, number, len(rows), pack_ints(steps), pack_ints(times)),
+            "INSERT INTO block VALUES (?, ?, ?, ?, ?, ?)",
+            (*block, packed_steps, packed_times, checksum(*block, head(packed_steps), head(packed_times))),
         )
         x = steps if key_set.source.axis == "step" else times // NS
         low, high = int(x.min()), int(x.max())
@@ -206,20 +240,18 @@ class Sealer:
         with np.errstate(over="ignore", invalid="ignore"):
             total = rolled.total.sum(axis=0)
         self._connection.executemany(
-            "INSERT INTO chunk VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO chunk VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (
-                    series_id,
-                    key_set.id,
-                    key_set.blocks,
-                    len(values),
+                    *(place := (series_id, key_set.id, key_set.blocks, len(values))),
                     _least(rolled.minimum[:, column]),
                     _greatest(rolled.maximum[:, column]),
                     float(total[column]),
                     float(values[0, column]),
                     float(values[-1, column]),
                     int(rolled.nonfinite[:, column].sum()),
-                    pack_floats(values[:, column]),
+                    packed := pack_floats(values[:, column]),
+                    checksum(*place, head(packed)),
                 )
                 for column, series_id in enumerate(key_set.series_ids)
             ],
@@ -234,24 +266,19 @@ class Sealer:
         rolled: rollup.Rollup,
     ) -> None:
         axis = rollup.pack_axis(rolled)
+        place = (key_set.id, level, number)
+        node = (*place, *reach, rolled.exponent, len(rolled.index))
         cursor = self._connection.execute(
             "INSERT INTO node (key_set_id, level, number, low, high, exponent, buckets,"
-            " starts, counts, times) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                key_set.id,
-                level,
-                number,
-                *reach,
-                rolled.exponent,
-                len(rolled.index),
-                *axis,
-            ),
+            " starts, counts, times, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*node, *axis, checksum(*node, *map(crc32, axis))),
         )
+        columns = [rollup.pack_column(rolled, column) for column in range(len(key_set.series_ids))]
         self._connection.executemany(
-            "INSERT INTO rollup VALUES (?, ?, ?)",
+            "INSERT INTO rollup VALUES (?, ?, ?, ?)",
             [
-                (series_id, cursor.lastrowid, rollup.pack_column(rolled, column))
-                for column, series_id in enumerate(key_set.series_ids)
+                (series_id, cursor.lastrowid, data, checksum(series_id, *place, crc32(data)))
+                for series_id, data in zip(key_set.series_ids, columns, strict=True)
             ],
         )
 
@@ -266,41 +293,81 @@ class Sealer:
     def _put_parent(self, key_set: KeySet, level: int, number: int) -> None:
         first = number * rollup.FAN_OUT
         children = self._connection.execute(
-            "SELECT id, low, high, exponent, buckets, starts, counts, times FROM node"
+            "SELECT id, number, low, high, exponent, buckets, starts, counts, times, checksum FROM node"
             " WHERE key_set_id = ? AND level = ? AND number >= ? AND number < ? ORDER BY number",
             (key_set.id, level - 1, first, first + rollup.FAN_OUT),
         ).fetchall()
         parts = []
-        for node_id, _, _, exponent, buckets, *axis in children:
-            found = dict(
-                self._connection.execute(
-                    "SELECT series_id, data FROM rollup WHERE node_id = ?", (node_id,)
-                ).fetchall()
-            )
+        check_count("node", len(children), rollup.FAN_OUT)
+        for node_id, *node, starts, counts, times, expected in children:
+            axis = (starts, counts, times)
+            check("node", expected, key_set.id, level - 1, *node, *map(crc32, axis))
+            number_below, _, _, exponent, buckets = node
+            place = (key_set.id, level - 1, number_below)
+            packed = self._rollups_of(node_id, place)
             columns = [
-                rollup.unpack_column(exponent, buckets, axis, found[series_id])
+                rollup.unpack_column(exponent, buckets, axis, packed[series_id])
                 for series_id in key_set.series_ids
             ]
             parts.append(rollup.beside(columns))
-        low, high = min(row[1] for row in children), max(row[2] for row in children)
+        low, high = min(row[2] for row in children), max(row[3] for row in children)
         widest = max(part.exponent for part in parts)
         exponent = max(widest, rollup.exponent_for(low, high, rollup.NODE_BUCKETS))
         self._put_node(key_set, level, number, (low, high), rollup.merge(parts, exponent))
 
+    def _rollups_of(self, node_id: int, place: tuple[int, int, int]) -> dict[int, bytes]:
+        """The packed buckets of a node by series."""
+        found = {}
+        for series_id, data, expected in self._connection.execute(
+            "SELECT series_id, data, checksum FROM rollup WHERE node_id = ?", (node_id,)
+        ):
+            check("rollup", expected, series_id, *place, crc32(data))
+            found[series_id] = data
+        return found
+
     def _count(self, key_set: KeySet, steps: Ints, times: Ints, values: Floats) -> None:
+        last_step, last_ns = int(steps[-1]), int(times[-1])
+        rows = []
+        for series_id, last in zip(key_set.series_ids, values[-1].tolist(), strict=True):
+            series = self._series.get(series_id) or self._load_series(series_id)
+            series.points += len(values)
+            counters = (series.points, stored(last), last_step, last_ns)
+            rows.append((*counters, checksum(*counters, start=series.labels), series_id))
         self._connection.executemany(
-            "UPDATE series SET points = points + ?, last = ?, last_step = ?, last_ns = ? WHERE id = ?",
-            [
-                (len(values), float(values[-1, column]), int(steps[-1]), int(times[-1]), series_id)
-                for column, series_id in enumerate(key_set.series_ids)
-            ],
+            "UPDATE series SET points = ?, last = ?, last_step = ?, last_ns = ?, checksum = ? WHERE id = ?",
+            rows,
+        )
+
+    def _load_series(self, series_id: int) -> _Series:
+        *labels, points = self._connection.execute(
+            f"SELECT {LABELS}, points FROM series WHERE id = ?",  # noqa: S608 - nor here
+            (series_id,),
+        ).fetchone()
+        found = self._series[series_id] = _Series(checksum(*labels), points)
+        return found
+
+    def _note_key_set(self, key_set: KeySet) -> None:
+        """Notes how many rows a set has, and how many of them are in blocks."""
+        counts = (key_set.blocks, key_set.total, key_set.total - key_set.rows)
+        row = key_set_row(key_set.id, key_set.keys, key_set.source.axis, *counts)
+        self._connection.execute(
+            "UPDATE key_set SET blocks = ?, rows = ?, sealed = ?, checksum = ? WHERE id = ?",
+            (*counts, checksum(*row), key_set.id),
         )
 
 
-def loose_rows(connection: sqlite3.Connection, key_set_id: int, keys: int) -> list[Floats]:
-    """The pieces of a key set's tail, in order."""
-    rows = connection.execute("SELECT data FROM tail WHERE key_set_id = ? ORDER BY id", (key_set_id,))
-    return [np.frombuffer(data).reshape(-1, keys + 2) for (data,) in rows]
+def loose_rows(
+    connection: sqlite3.Connection, key_set_id: int, keys: int, expected: int | None
+) -> list[Floats]:
+    """The pieces of a key set's tail, in order; checked to be so many rows, where that is known."""
+    rows = connection.execute(
+        f"SELECT rows, data, {columns_for(connection, 'tail')} FROM tail WHERE key_set_id = ? ORDER BY id",  # noqa: S608 - nor here
+        (key_set_id,),
+    ).fetchall()
+    for place, (count, data, found) in enumerate(rows):
+        check("tail", found, key_set_id, place, count, crc32(data))
+    check_count("tail", sum(count for count, _, _ in rows), expected)
+    return [np.frombuffer(data).reshape(-1, keys + 2) for _, data, _ in rows]
 
 
 def _labels(source: Source) -> tuple[str, str, int | None, str, str]:

@@ -9,23 +9,33 @@ import json
 import sqlite3
 import struct
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import numpy as np
 import zstandard
 
 from stepscope.errors import StoreError
 from stepscope.schema.run import RunInfo, segments_of
-from stepscope.schema.series import SeriesInfo, Source
+from stepscope.schema.series import Selection, Source
 from stepscope.store import history, tables
-from stepscope.store.alert_book import SqliteAlertBook, read_notices
+from stepscope.store.alert_book import SqliteAlertBook, read_alerts, read_notices
 from stepscope.store.base import Reader, SetAside, Store
+from stepscope.store.checksums import (
+    DamagedRowError,
+    check,
+    check_count,
+    checksum,
+    columns_for,
+    counted,
+)
 from stepscope.store.connecting import connect_to_read, connect_to_write
 from stepscope.store.event_rows import read_events, write_event
 from stepscope.store.finding_book import clear_finding, put_finding, read_findings
 from stepscope.store.following import Following
 from stepscope.store.newest import read_newest
-from stepscope.store.process_rows import read_processes, write_process
+from stepscope.store.process_rows import read_processes, read_runs, write_process
 from stepscope.store.sealing import Sealer
+from stepscope.store.series_rows import read_axis, read_keys
 from stepscope.store.summaries import read_summaries
 
 if TYPE_CHECKING:
@@ -36,7 +46,7 @@ if TYPE_CHECKING:
 
     from stepscope.schema.record import Event
     from stepscope.schema.run import Process
-    from stepscope.schema.series import Axis, Buckets, Points, Selection
+    from stepscope.schema.series import Axis, Buckets, Points, SeriesInfo
     from stepscope.store.base import SeriesSummary
 
 # What reading provokes in a file that is damaged, or forged.
@@ -68,12 +78,9 @@ class SqliteReader(Following, Reader):
             processes: dict[str, list[Process]] = {}
             for process in read_processes(self._connection):
                 processes.setdefault(process.run_id, []).append(process)
-            rows = self._connection.execute(
-                "SELECT id, name, project, created_ns FROM run ORDER BY created_ns, id"
-            )
             return [
                 RunInfo(run_id, name, project, created_ns, segments_of(processes[run_id]))
-                for run_id, name, project, created_ns in rows
+                for run_id, name, project, created_ns in read_runs(self._connection)
                 if run_id in processes
             ]
 
@@ -87,25 +94,12 @@ class SqliteReader(Following, Reader):
     ) -> list[SeriesInfo]:
         """The keys of a run on an axis in alphabetical order, a page of them where a limit is given."""
         with self._view():
-            rows = self._connection.execute(
-                "SELECT key, sum(points), group_concat(DISTINCT rank), last, last_step, max(last_ns)"
-                " FROM series WHERE run_id = ? AND axis = ? AND (? IS NULL OR key > ?)"
-                " GROUP BY key ORDER BY key LIMIT ?",
-                (run_id, axis, after, after, -1 if limit is None else limit),
-            )
-            return [
-                SeriesInfo(key, points, _ranks(ranks), last, last_step)
-                for key, points, ranks, last, last_step, _ in rows
-            ]
+            return read_keys(self._connection, run_id, axis, limit, after)
 
     def axis(self, run_id: str, key: str) -> Axis | None:
         """What a key is counted in, what was logged before what was read; None when there is no such key."""
         with self._view():
-            row = self._connection.execute(
-                "SELECT axis FROM series WHERE run_id = ? AND key = ? ORDER BY axis = 'seconds' LIMIT 1",
-                (run_id, key),
-            ).fetchone()
-            return row[0] if row else None
+            return read_axis(self._connection, run_id, key)
 
     def sources(self, run_id: str) -> dict[Source, list[str]]:
         """Where the series of a run come from, and the keys of each, in the order they were first met."""
@@ -159,11 +153,14 @@ class SqliteReader(Following, Reader):
         """Steps and arrays logged under a key, oldest first."""
         found = []
         with self._view():
+            sums = columns_for(self._connection, "array")
             rows = self._connection.execute(
-                "SELECT step, fields, data FROM array WHERE run_id = ? AND key = ? ORDER BY id",
+                f"SELECT step, fields, data, {sums} FROM array WHERE run_id = ? AND key = ? ORDER BY id",  # noqa: S608 - no part of it comes from outside
                 (run_id, key),
-            )
-            for step, text, data in rows:
+            ).fetchall()
+            check_count("array", len(rows), counted(self._connection, run_id, f"array/{key}"))
+            for step, text, data, expected in rows:
+                check("array", expected, run_id, key, step, text, crc32(data))
                 fields = json.loads(text)
                 shaped = np.frombuffer(data, fields["dtype"]).reshape(fields["shape"])
                 found.append((step, shaped))
@@ -171,11 +168,8 @@ class SqliteReader(Following, Reader):
 
     def alerts(self, run_id: str) -> list[dict[str, Any]]:
         """The alerts of a run, oldest first."""
-        return self._documents(
-            "SELECT id, rule, severity, message, fired_ns, resolved_ns, fields FROM alert"
-            " WHERE run_id = ? ORDER BY fired_ns, id",
-            run_id,
-        )
+        with self._view():
+            return read_alerts(self._connection, run_id)
 
     def notices(self, run_id: str | None = None) -> list[dict[str, Any]]:
         """What people were told of a run, or of all, and by which channels; oldest first."""
@@ -202,6 +196,21 @@ class SqliteReader(Following, Reader):
         with self._view():
             return dict(self._connection.execute("SELECT file_id, offset FROM journal").fetchall())
 
+    def verify(self) -> None:
+        """Raises StoreError when the file is damaged; looks at all of it, which takes time."""
+        with self._view():
+            (found,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
+            if found != "ok":
+                raise DamagedRowError(found)
+            runs = [run_id for run_id, *_ in read_runs(self._connection)]
+        for run_id in runs:
+            self.processes(run_id)
+            self.events(run_id)
+            self.alerts(run_id)
+            for axis in ("step", "seconds"):
+                for known in self.keys(run_id, axis):
+                    self.points(Selection(run_id, known.key, axis=axis)).times_ns  # noqa: B018 - unpacks them
+
     def bytes_used(self) -> int:
         """What the store takes on disk: pages in use, free ones left out."""
         with self._view():
@@ -218,17 +227,6 @@ class SqliteReader(Following, Reader):
         # People read a run in one line and let go of it; newer Pythons complain of what was not closed.
         if hasattr(self, "_connection"):
             self._connection.close()
-
-    def _documents(self, query: str, run_id: str) -> list[dict[str, Any]]:
-        found = []
-        with self._view():
-            cursor = self._connection.execute(query, (run_id,))
-            names = [column[0] for column in cursor.description]
-            for row in cursor:
-                document = dict(zip(names, row, strict=True))
-                document.update(json.loads(document.pop("fields")))
-                found.append(document)
-        return found
 
     @contextlib.contextmanager
     def _view(self) -> Iterator[None]:
@@ -248,8 +246,7 @@ class SqliteReader(Following, Reader):
             raise
         except _DAMAGE as error:
             raise StoreError(
-                f"{self.path} cannot be read, it seems to be damaged: {error}. "
-                "Restore it from a copy, or move it away to begin a new one."
+                f"{self.path} cannot be read, it seems to be damaged: {error}. {tables.RESTORE}"
             ) from error
 
 
@@ -332,10 +329,12 @@ class SqliteStore(SqliteReader, Store):
 
     def put_array(self, run_id: str, segment: str, rank: int, fields: dict[str, Any], raw: bytes) -> None:
         """Keeps an array; `fields` has key, step, time, dtype and shape."""
+        key, step, text = fields["key"], fields["step"], json.dumps(fields)
+        found = checksum(run_id, key, step, text, crc32(raw))
         self._connection.execute(
-            "INSERT INTO array (run_id, segment, rank, key, time_ns, step, fields, data)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (run_id, segment, rank, fields["key"], fields["time"], fields["step"], json.dumps(fields), raw),
+            "INSERT INTO array (run_id, segment, rank, key, time_ns, step, fields, data, checksum)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (run_id, segment, rank, key, fields["time"], step, text, raw, found),
         )
 
     def put_finding(self, run_id: str, finding: Mapping[str, Any], at_ns: int) -> None:
@@ -365,6 +364,7 @@ class SqliteStore(SqliteReader, Store):
         """Deletes a run and gives its space back."""
         with self.transaction():
             self._connection.execute("DELETE FROM run WHERE id = ?", (run_id,))
+            self._connection.execute("DELETE FROM tally WHERE run_id = ?", (run_id,))
         self._sealer.forget()
         # As a script: it gives a page back with each row it is stepped to, and execute() steps once.
         self._connection.executescript("PRAGMA incremental_vacuum")
@@ -387,8 +387,3 @@ def _read_transaction(connection: sqlite3.Connection) -> Iterator[None]:
         yield
     finally:
         connection.execute("COMMIT")
-
-
-def _ranks(listed: str | None) -> tuple[int, ...]:
-    """The ranks SQLite lists; none for what belongs to the host."""
-    return tuple(sorted(map(int, listed.split(",")))) if listed else ()

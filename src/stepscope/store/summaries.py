@@ -72,7 +72,7 @@ def _add_loose(
         for number, key_set, keys, position in rows:
             wanted.setdefault((key_set, len(json.loads(keys))), []).append((number, position))
     for (key_set, width), members in wanted.items():
-        rows_of_set = np.concatenate(loose_rows(connection, key_set, width))
+        rows_of_set = np.concatenate(loose_rows(connection, key_set, width, None))
         columns = rows_of_set[:, [2 + position for _, position in members]]
         for (number, _), summed in zip(members, _summed(columns), strict=True):
             found[number] = _added(found[number], *summed)

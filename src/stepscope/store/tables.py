@@ -205,7 +205,7 @@ CREATE INDEX notice_by_run ON notice (run_id, made_ns);
 CREATE INDEX alert_open ON alert (run_id) WHERE resolved_ns IS NULL;
 """
 
-_SET_ASIDE = """
+_CHECKED = """
 ALTER TABLE event ADD COLUMN by_user INTEGER NOT NULL DEFAULT 0;
 CREATE TABLE set_aside (
     path        TEXT PRIMARY KEY,
@@ -213,15 +213,102 @@ CREATE TABLE set_aside (
     advice      TEXT NOT NULL,
     since_ns    INTEGER NOT NULL
 );
-"""
 
-MIGRATIONS = (_FIRST, _NOTICES, _SET_ASIDE)
+ALTER TABLE key_set ADD COLUMN rows INTEGER;
+ALTER TABLE key_set ADD COLUMN sealed INTEGER;
+ALTER TABLE run ADD COLUMN checksum INTEGER;
+ALTER TABLE process ADD COLUMN checksum INTEGER;
+ALTER TABLE series ADD COLUMN checksum INTEGER;
+ALTER TABLE key_set ADD COLUMN checksum INTEGER;
+ALTER TABLE tail ADD COLUMN checksum INTEGER;
+ALTER TABLE block ADD COLUMN checksum INTEGER;
+ALTER TABLE chunk ADD COLUMN checksum INTEGER;
+ALTER TABLE node ADD COLUMN checksum INTEGER;
+ALTER TABLE rollup ADD COLUMN checksum INTEGER;
+ALTER TABLE event ADD COLUMN checksum INTEGER;
+ALTER TABLE array ADD COLUMN checksum INTEGER;
+ALTER TABLE alert ADD COLUMN checksum INTEGER;
+
+CREATE TABLE tally (
+    run_id      TEXT NOT NULL,
+    what        TEXT NOT NULL,
+    rows        INTEGER NOT NULL,
+    PRIMARY KEY (run_id, what)
+) WITHOUT ROWID;
+INSERT INTO tally SELECT '', 'run', count(*) FROM run;
+INSERT INTO tally SELECT '', 'process', count(*) FROM process;
+INSERT INTO tally SELECT run_id, 'process', count(*) FROM process GROUP BY 1, 2;
+INSERT INTO tally SELECT run_id, 'alert', count(*) FROM alert GROUP BY 1, 2;
+INSERT INTO tally SELECT run_id, 'array/' || key, count(*) FROM array GROUP BY 1, 2;
+INSERT INTO tally SELECT run_id, 'event/' || kind, count(*) FROM event GROUP BY 1, 2;
+INSERT INTO tally SELECT run_id, 'series/' || axis || '/' || key, count(*) FROM series GROUP BY 1, 2;
+
+CREATE TRIGGER process_added AFTER INSERT ON process BEGIN
+    INSERT INTO tally VALUES (new.run_id, 'process', 1)
+        ON CONFLICT DO UPDATE SET rows = rows + 1;
+END;
+CREATE TRIGGER process_gone AFTER DELETE ON process BEGIN
+    UPDATE tally SET rows = rows - 1
+        WHERE run_id = old.run_id AND what = 'process';
+END;
+CREATE TRIGGER alert_added AFTER INSERT ON alert BEGIN
+    INSERT INTO tally VALUES (new.run_id, 'alert', 1)
+        ON CONFLICT DO UPDATE SET rows = rows + 1;
+END;
+CREATE TRIGGER alert_gone AFTER DELETE ON alert BEGIN
+    UPDATE tally SET rows = rows - 1
+        WHERE run_id = old.run_id AND what = 'alert';
+END;
+CREATE TRIGGER array_added AFTER INSERT ON array BEGIN
+    INSERT INTO tally VALUES (new.run_id, 'array/' || new.key, 1)
+        ON CONFLICT DO UPDATE SET rows = rows + 1;
+END;
+CREATE TRIGGER array_gone AFTER DELETE ON array BEGIN
+    UPDATE tally SET rows = rows - 1
+        WHERE run_id = old.run_id AND what = 'array/' || old.key;
+END;
+CREATE TRIGGER event_added AFTER INSERT ON event BEGIN
+    INSERT INTO tally VALUES (new.run_id, 'event/' || new.kind, 1)
+        ON CONFLICT DO UPDATE SET rows = rows + 1;
+END;
+CREATE TRIGGER event_gone AFTER DELETE ON event BEGIN
+    UPDATE tally SET rows = rows - 1
+        WHERE run_id = old.run_id AND what = 'event/' || old.kind;
+END;
+CREATE TRIGGER series_added AFTER INSERT ON series BEGIN
+    INSERT INTO tally VALUES (new.run_id, 'series/' || new.axis || '/' || new.key, 1)
+        ON CONFLICT DO UPDATE SET rows = rows + 1;
+END;
+CREATE TRIGGER series_gone AFTER DELETE ON series BEGIN
+    UPDATE tally SET rows = rows - 1
+        WHERE run_id = old.run_id AND what = 'series/' || old.axis || '/' || old.key;
+END;
+CREATE TRIGGER any_run_added AFTER INSERT ON run BEGIN
+    UPDATE tally SET rows = rows + 1 WHERE run_id = '' AND what = 'run';
+END;
+CREATE TRIGGER any_run_gone AFTER DELETE ON run BEGIN
+    UPDATE tally SET rows = rows - 1 WHERE run_id = '' AND what = 'run';
+END;
+CREATE TRIGGER any_process_added AFTER INSERT ON process BEGIN
+    UPDATE tally SET rows = rows + 1 WHERE run_id = '' AND what = 'process';
+END;
+CREATE TRIGGER any_process_gone AFTER DELETE ON process BEGIN
+    UPDATE tally SET rows = rows - 1 WHERE run_id = '' AND what = 'process';
+END;
+"""
+# The triggers count rows whoever writes them: a reader that finds fewer knows that some are missing.
+
+MIGRATIONS = (_FIRST, _NOTICES, _CHECKED)
 """The statements that lead from each version to the next; a released one is never edited."""
 
 VERSION = len(MIGRATIONS)
 
-KNOWS_SET_ASIDE = 3
-"""A file of an earlier version, which nobody has written to since, has no such table."""
+KNOWS_SET_ASIDE = KNOWS_USERS = KNOWS_CHECKSUMS = 3
+"""A file of an earlier version, which nobody has written to since, has no such tables and columns."""
+
+
+DAMAGED_VERSION = "its version is not that of its tables"
+RESTORE = "Restore it from a copy, or move it away to begin a new one. See: stepscope doctor"
 
 
 def migrate(connection: sqlite3.Connection) -> None:
@@ -244,6 +331,9 @@ def check_before_reading(connection: sqlite3.Connection, path: Path) -> None:
     """Refuses a file made by a newer stepscope, and one that has no tables of ours."""
     found = version_of(connection)
     _refuse_newer(found, path)
+    (is_newer,) = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'tally'").fetchone()
+    if is_newer and found < KNOWS_CHECKSUMS:
+        raise StoreError(f"{path} cannot be read, it seems to be damaged: {DAMAGED_VERSION}. {RESTORE}")
     if found == 0:
         raise NotFound(f"{path} is not a store of stepscope, or one that is only being made.")
 

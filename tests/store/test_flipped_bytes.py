@@ -1,0 +1,298 @@
+"""A byte that has changed on the disk is noticed: right values or a clear error, never anything else."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import stepscope
+from stepscope.cli.main import main
+from stepscope.errors import StoreError
+from stepscope.reading import Run, Runs
+from stepscope.schema.record import Event
+from stepscope.schema.series import Source
+from stepscope.store import log_check
+from stepscope.store.base import OpenAlert
+from stepscope.store.sqlite import SqliteReader, SqliteStore
+from tests.store.telling import process
+
+RUNS = {"one": 5000, "two": 300, "three": 20}
+"""Runs and how many rows each has: sealed and loose, loose alone, hardly any."""
+
+
+def fill(store: SqliteStore) -> None:
+    draw = np.random.default_rng(1)
+    for run_id, rows in RUNS.items():
+        with store.transaction():
+            for rank in (0, 1):
+                store.put_process(process(run_id=run_id, rank=rank, pid=100 + rank))
+                steps = np.arange(rows)
+                values = np.c_[draw.normal(size=rows), np.full(rows, 0.5), np.arange(rows) * 1.0]
+                source = Source(run_id, process().segment, rank, process().host)
+                times = 10**18 + steps * 1000 + draw.integers(0, 900, rows)
+                store.append(source, ["loss", "lr", "count"], steps, times, values)
+            for number in range(12):
+                kind = ("epoch", "checkpoint")[number % 2]
+                store.put_event(run_id, Event(kind, 10**18 + number, number, 0, "a", {"number": number}))
+                store.alert_book.fire(
+                    OpenAlert(run_id, "rule", "warning", "message", 10**18 + number, {"value": number})
+                )
+
+
+def answers(runs: Runs) -> dict[str, Callable[[], object]]:
+    """All that is asked of a store, each to be asked on its own."""
+
+    def points(run: Run, key: str, **labels: int) -> object:
+        found = run.series(key, **labels)
+        return found.steps.tobytes(), found.times_ns.tobytes(), found.values.tobytes()
+
+    def buckets(run: Run, key: str, **bounds: int) -> object:
+        found = run.buckets(key, 50, **bounds)
+        return found.starts.tobytes(), found.count.tobytes(), found.minimum.tobytes(), found.last.tobytes()
+
+    asked: dict[str, Callable[[], object]] = {"runs": lambda: [run.info for run in runs.runs()]}
+    questions: dict[str, Callable[[Run], object]] = {
+        "info": lambda run: run.info,
+        "keys": lambda run: run.keys(),
+        "loss": lambda run: points(run, "loss"),
+        "lr of rank 1": lambda run: points(run, "lr", rank=1),
+        "count": lambda run: points(run, "count"),
+        "buckets": lambda run: buckets(run, "loss"),
+        "some buckets": lambda run: buckets(run, "count", low=5, high=2000),
+        "events": lambda run: run.events(),
+        "epochs": lambda run: run.events("epoch"),
+        "alerts": lambda run: run.alerts(),
+    }
+    for run_id in RUNS:
+        for name, ask in questions.items():
+            asked[f"{name} of {run_id}"] = lambda ask=ask, run_id=run_id: ask(runs.run(run_id))
+    return asked
+
+
+def asked_of(path: Path) -> dict[str, object]:
+    """Every answer; `refused` in the place of a clear error."""
+    said: list[str] = []
+    try:
+        reader = SqliteReader(path)
+    except StoreError as error:
+        said.append(str(error))
+        assert_names(said, path)
+        return {}
+    found: dict[str, object] = {}
+    try:
+        for name, ask in answers(Runs(reader, path.parent)).items():
+            try:
+                found[name] = ask()
+            except StoreError as error:
+                said.append(str(error))
+                found[name] = "refused"
+    finally:
+        reader.close()
+    assert_names(said, path)
+    return found
+
+
+def assert_names(said: list[str], path: Path) -> None:
+    """Every message has the file and what to do."""
+    for text in said:
+        assert str(path) in text
+        assert "stepscope doctor" in text or "pip install" in text or "is not a store" in text
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("sound") / "store.sqlite"
+    store = SqliteStore(path)
+    fill(store)
+    store.close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def right(sound: Path) -> dict[str, object]:
+    found = asked_of(sound)
+    assert "refused" not in found.values()
+    return found
+
+
+def pages_by_table(path: Path) -> list[list[int]]:
+    """The pages of each table and index; all of them as one where SQLite does not say."""
+    connection = sqlite3.connect(path)
+    found: dict[str, list[int]] = {}
+    try:
+        for name, page in connection.execute("SELECT name, pageno FROM dbstat"):
+            found.setdefault(name, []).append(page)
+    except sqlite3.Error:
+        return [list(range(1, path.stat().st_size // 4096 + 1))]
+    finally:
+        connection.close()
+    known = {page for pages in found.values() for page in pages}
+    others = [page for page in range(1, path.stat().st_size // 4096 + 1) if page not in known]
+    return [*found.values(), others]
+
+
+def check_flips(seed: int, flips: int, sound: Path, right: dict[str, object], place: Path) -> int:
+    draw = random.Random(seed)
+    tables, data = pages_by_table(sound), sound.read_bytes()
+    damaged = place / "store.sqlite"
+    refused = 0
+    for number in range(flips):
+        page = draw.choice(draw.choice(tables)) - 1
+        at = page * 4096 + (draw.randrange(4096) if number % 3 else draw.randrange(120))
+        flipped = bytearray(data)
+        flipped[at] ^= draw.choice((1 << draw.randrange(8), draw.randrange(1, 256)))
+        for file in place.iterdir():
+            file.unlink()
+        damaged.write_bytes(flipped)
+        found = asked_of(damaged)
+        wrong = [name for name, answer in found.items() if answer not in ("refused", right[name])]
+        assert not wrong, f"byte {at - page * 4096} of page {page + 1}: {wrong}"
+        refused += not found or "refused" in found.values()
+    return refused
+
+
+def test_a_changed_byte_anywhere_gives_right_values_or_a_clear_error(
+    sound: Path, right: dict[str, object], tmp_path: Path
+) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    assert check_flips(1, 40, sound, right, place) > 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2, 7))
+def test_hundreds_of_changed_bytes_give_right_values_or_clear_errors(
+    seed: int, sound: Path, right: dict[str, object], tmp_path: Path
+) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    assert check_flips(seed, 200, sound, right, place) > 20
+
+
+LOST_ROWS = [
+    "DELETE FROM event WHERE id = 3",
+    "DELETE FROM alert WHERE id = 3",
+    "DELETE FROM process WHERE rank = 1",
+    "DELETE FROM tail WHERE id = (SELECT max(id) FROM tail)",
+    "DELETE FROM chunk WHERE rowid = 1",
+    "DELETE FROM block WHERE rowid = 1",
+    "DELETE FROM node WHERE id = 1",
+    "DELETE FROM rollup WHERE rowid = 1",
+    "DELETE FROM member WHERE series_id = 1",
+    "DELETE FROM series WHERE id = 1",
+    "DELETE FROM run WHERE id = 'two'",
+    "UPDATE event SET kind = 'epoch2' WHERE id = 1",
+    "UPDATE event SET run_id = 'two' WHERE id = 1",
+    "UPDATE event SET fields = '{\"number\": 8}' WHERE id = 1",
+    "UPDATE alert SET message = 'other' WHERE id = 1",
+    "UPDATE run SET name = 'other' WHERE id = 'two'",
+    "UPDATE process SET status = 'finished'",
+    "UPDATE series SET last = 7 WHERE id = 1",
+    "UPDATE series SET points = points - 1 WHERE id = 1",
+    "UPDATE key_set SET blocks = 0",
+    "UPDATE member SET position = 1 - position WHERE position < 2 AND series_id = 1",
+    "UPDATE block SET steps = zeroblob(17)",
+    "UPDATE tail SET data = zeroblob(length(data))",
+    "UPDATE node SET low = low + 1",
+    "UPDATE tally SET rows = rows + 1",
+]
+
+
+@pytest.mark.parametrize("statement", LOST_ROWS)
+def test_rows_that_are_gone_or_changed_are_missed(
+    statement: str, sound: Path, right: dict[str, object], tmp_path: Path
+) -> None:
+    path = Path(shutil.copy(sound, tmp_path / "store.sqlite"))
+    connection = sqlite3.connect(path, isolation_level=None)
+    for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+        connection.execute(f"DROP TRIGGER {name}")  # damage counts nothing
+    connection.execute(statement)
+    connection.close()
+    found = asked_of(path)
+    assert "refused" in found.values()
+    assert all(answer in ("refused", right[name]) for name, answer in found.items())
+
+
+def left_by_a_killed_writer(place: Path) -> Path:
+    """A store whose log was not folded into the file."""
+    pid = os.fork()
+    if pid == 0:
+        store = SqliteStore(place / "store.sqlite")
+        store._connection.execute("PRAGMA wal_autocheckpoint = 0")
+        fill(store)
+        os._exit(0)
+    os.waitpid(pid, 0)
+    (place / "store.sqlite-shm").unlink(missing_ok=True)
+    return place / "store.sqlite"
+
+
+def test_a_changed_byte_in_the_log_is_no_shorter_store(tmp_path: Path, right: dict[str, object]) -> None:
+    made, place = tmp_path / "made", tmp_path / "place"
+    made.mkdir()
+    path = left_by_a_killed_writer(made)
+    log = Path(f"{path}-wal").read_bytes()
+    draw = random.Random(1)
+    for at in [0, 5, 17, 30, 33, 45, *(draw.randrange(len(log)) for _ in range(10))]:
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.copytree(made, place)
+        changed = bytearray(log)
+        changed[at] ^= 1 << draw.randrange(8)
+        (place / "store.sqlite-wal").write_bytes(changed)
+        found = asked_of(place / "store.sqlite")
+        assert all(answer in ("refused", right[name]) for name, answer in found.items()), at
+
+
+def test_a_log_that_is_whole_is_never_called_damaged(tmp_path: Path, right: dict[str, object]) -> None:
+    made = tmp_path / "made"
+    made.mkdir()
+    path = left_by_a_killed_writer(made)
+    assert asked_of(path) == right
+    store = SqliteStore(path)
+    with store.transaction():
+        store.put_process(process(run_id="four"))
+    assert not log_check.is_damaged(path)
+    store.close()
+
+
+def test_a_writer_keeps_what_is_intact_and_names_the_rest(tmp_path: Path, capsys) -> None:
+    path = left_by_a_killed_writer(tmp_path)
+    log = bytearray(Path(f"{path}-wal").read_bytes())
+    log[len(log) * 3 // 4] ^= 1
+    Path(f"{path}-wal").write_bytes(log)
+    with pytest.raises(StoreError, match=r"store.sqlite-wal is damaged.*stepscope doctor"):
+        SqliteReader(path)
+
+    with stepscope.TrainingMonitor({"agent": {"mode": "none"}}, run="next", directory=tmp_path) as monitor:
+        monitor.log({"loss": 1.0})
+    opened = stepscope.open_store(tmp_path)
+    assert {"one", "next"} <= {run.name for run in opened.runs()} | {run.id for run in opened.runs()}
+    (noted,) = opened.set_aside()
+    assert noted.path == "store.sqlite-wal.damaged"
+    assert "lost" in noted.reason
+    assert main(["runs", "--store", str(tmp_path)]) == 0
+    assert "store.sqlite-wal.damaged" in capsys.readouterr().err
+
+
+def test_no_command_prints_a_traceback_for_a_damaged_store(
+    sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(shutil.copy(sound, tmp_path / "store.sqlite"))
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE event SET fields = '{}'")
+    connection.execute("UPDATE tail SET data = zeroblob(length(data))")
+    connection.commit()
+    connection.close()
+    for command in (["show", "one"], ["export", "one", "--format", "json"], ["diagnose", "one"]):
+        assert main([*command, "--store", str(tmp_path)]) == 1
+        said = capsys.readouterr().err
+        assert str(path) in said
+        assert "Traceback" not in said
+    assert main(["doctor", "--store", str(tmp_path)]) == 1
+    assert "damaged" in capsys.readouterr().out
