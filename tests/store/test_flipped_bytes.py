@@ -296,3 +296,17 @@ def test_no_command_prints_a_traceback_for_a_damaged_store(
         assert "Traceback" not in said
     assert main(["doctor", "--store", str(tmp_path)]) == 1
     assert "damaged" in capsys.readouterr().out
+
+
+def test_the_newest_value_of_a_key_is_that_of_its_newest_segment(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.sqlite")
+    with store.transaction():
+        for number, segment in enumerate(("a", "b", "c")):
+            store.put_process(process(run_id="one", segment=segment))
+            steps = np.array([10 * number])
+            store.append(
+                Source("one", segment, 0, "node1"), ["loss"], steps, steps + 10**18, steps[:, None] * 1.0
+            )
+    (known,) = store.keys("one")
+    assert (known.points, known.last, known.last_step) == (3, 20.0, 20)
+    store.close()

@@ -55,10 +55,13 @@ def _is_sound(found: int | None, *columns: Column) -> int:
 
 
 def _check_series(connection: sqlite3.Connection) -> str:
-    """In a query over series: 1 where all rows are what was written."""
+    """In a query over series: how many rows are what was written.
+
+    No min() or max(): a query with two of them no longer gives `last` of the row of the greatest `last_ns`.
+    """
     if not are_kept(connection):
-        return "1"
-    return f"min({_IS_SOUND}(checksum, {LABELS}, {COUNTERS}))"
+        return "count(*)"
+    return f"sum({_IS_SOUND}(checksum, {LABELS}, {COUNTERS}))"
 
 
 def read_keys(
@@ -71,7 +74,7 @@ def read_keys(
         " WHERE run_id = ? AND axis = ? AND (? IS NULL OR key > ?) GROUP BY key ORDER BY key LIMIT ?",
         (run_id, axis, after, after, -1 if limit is None else limit),
     ).fetchall()
-    if not all(row[-1] for row in rows):
+    if any(row[-1] != row[-2] for row in rows):
         raise DamagedRowError("a row of the table series is not what was written")
     expected = counted_between(connection, run_id, f"series/{axis}/")
     if expected is not None:
