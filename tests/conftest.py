@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 import stepscope
+from tests.attack.outcomes import table
 
 # A job that is started in the background ignores SIGINT, and so would all it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -102,3 +104,15 @@ def read(folder: Path) -> Callable[[str], stepscope.reading.Run]:
         return stepscope.open_store(folder).run(name)
 
     return read_run
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Prints the figures of the attack sweep, which its tests hand over with their reports."""
+    reports = [*terminalreporter.stats.get("passed", []), *terminalreporter.stats.get("failed", [])]
+    figures = [
+        json.loads(text) for report in reports for name, text in report.user_properties if name == "attack"
+    ]
+    if figures:
+        terminalreporter.section("attack sweep")
+        for line in table(figures):
+            terminalreporter.write_line(line)
