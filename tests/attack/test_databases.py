@@ -39,12 +39,11 @@ class Original:
 
 
 def record_runs(scratch: Path, store: Path) -> None:
-    """Three runs: one with sealed rows and an alert, one with many keys, one that was killed; then no agent."""
+    """Records three runs: one with sealed rows and an alert, one with many keys, one that was killed."""
     with trainings() as start:
         one = start(scratch, store, "long", rows=9000, settings=SETTINGS)
-        wait_for(
-            lambda: agent_pid(store)
-        )  # or another run starts an agent of its own, which waits for its turn
+        # Without it the other two start agents of their own, which take over from the one that is killed.
+        wait_for(lambda: agent_pid(store))
         two = start(scratch, store, "wide", rows=500, keys=40, settings=SETTINGS, salt=0.25)
         three = start(scratch, store, "killed", settings=SETTINGS, salt=0.75)
         three.log_until(1000)
