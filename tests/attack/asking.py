@@ -9,6 +9,7 @@ import itertools
 import json
 import multiprocessing
 import os
+import resource
 import runpy
 import sys
 import tempfile
@@ -27,6 +28,7 @@ import stepscope.cli.export
 import stepscope.cli.runs
 import stepscope.cli.show
 from stepscope.errors import NotFound, StepscopeError
+from tests.attack.trainer import MAX_MEMORY
 
 BUCKETS = (1, 40, 5000)
 SCRATCH = Path(tempfile.gettempdir())
@@ -64,6 +66,7 @@ def ask(question: Callable[..., Any], *arguments: object, seconds: float = 60.0)
 
 
 def _answer(question: Callable[..., Any], arguments: tuple[object, ...], answer: str, errors: str) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
     descriptor = os.open(errors, os.O_WRONLY | os.O_APPEND)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)

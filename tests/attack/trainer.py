@@ -5,6 +5,7 @@ Started as a script with one JSON argument; `tests.attack.training` starts it an
 
 import json
 import mmap
+import resource
 import struct
 import sys
 import time
@@ -12,6 +13,8 @@ from pathlib import Path
 
 PAGE = struct.Struct("<QQQdQ")
 """Rows whose log call has returned, phase reached, phase allowed, longest log call in s, rows asked for."""
+MAX_MEMORY = 6 << 30
+"""Whoever reads an endless file fails alone, and does not take the machine along; agents inherit it."""
 PHASES = ("begun", "made", "started", "logging", "stopping", "stopped")
 
 
@@ -22,6 +25,7 @@ def value(step, salt=0.0):
 
 def main():
     """Trains as the argument says."""
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
     task = json.loads(sys.argv[1])
     with Path(task["page"]).open("r+b") as file:
         page = mmap.mmap(file.fileno(), PAGE.size)

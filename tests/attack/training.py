@@ -164,8 +164,8 @@ def kill_agent(store: Path) -> bool:
 
 
 def agent_log(store: Path) -> str:
-    """What the agents of a folder have printed."""
-    try:
-        return (store / "agent.log").read_text(errors="replace")
-    except OSError:
+    """What the agents of a folder have printed; nothing where its place is taken by something odd."""
+    path = store / "agent.log"
+    if path.is_symlink() or not path.is_file():
         return ""
+    return path.read_text(errors="replace")
