@@ -30,8 +30,8 @@ KINDS = (LOST, WRONG, TRACEBACK, OTHER, HANG, UNCLEAR, FAILED, LEFT_OUT, BROKEN)
 SEED = os.environ.get("ATTACK_SEED", "1")
 CASE = os.environ.get("ATTACK_CASE", "")
 MAX_LISTED = 150
-MAX_SECONDS = 300
-"""A sweep takes about a minute alone on two cores; where much hangs, the rest is reported and left out."""
+MAX_SECONDS = 600
+"""A sweep takes one or two minutes on two idle cores; where much hangs, the rest is left out and reported."""
 
 
 @dataclass(frozen=True)
