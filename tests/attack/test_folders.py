@@ -30,6 +30,7 @@ END_S = 25.0
 """Stopping may wait 15 s for an agent, and no longer."""
 SLOW = {"burst": 1, "pause_s": 0.002}
 SETTINGS = {"agent": {"interval_s": 0.05}}
+LINGERING = {"agent": {"interval_s": 0.05, "linger_s": 15}}
 SMALL_FILES = {**SETTINGS, "recorder": {"segment_bytes": 65536}}
 MAX_LINES = 3
 
@@ -184,12 +185,12 @@ def while_agent_lingers(pause_s: float, *, again: bool) -> Callable:
     """`train; rm -rf store; train`: the second run is whole, whatever the agent of the first one does."""
 
     def check(dice: random.Random, scratch: Path, store: Path, blow: Blow, start) -> Iterator[Fault]:
-        first = start(scratch, store, "first", rows=300, settings=SETTINGS, **SLOW)
+        first = start(scratch, store, "first", rows=300, settings=LINGERING, **SLOW)
         yield from process_faults(first, first.end(END_S))
         time.sleep(pause_s * dice.random())
         blow.strike(first)
         if again:
-            second = start(scratch, store, "second", rows=300, settings=SETTINGS, salt=0.5, **SLOW)
+            second = start(scratch, store, "second", rows=300, settings=LINGERING, salt=0.5, **SLOW)
             yield from process_faults(second, second.end(END_S))
             yield from text_faults("second", second.stderr)
             yield from whole_run_faults(store, second, second.acknowledged, ("finished",))
