@@ -299,7 +299,7 @@ def test_journals_that_are_damaged_keep_every_intact_row_and_count_the_lost(
             expected = damage(dice, journals.copy_to(store))
             asked = ask(rows_of, str(store), "victim")
             yield from reading_faults("victim", asked)
-            if expected.newer and str(expected.newer) in asked.stderr and expected.newer.exists():
+            if expected.newer and expected.newer.name in asked.stderr and expected.newer.exists():
                 data = expected.newer.read_bytes()
                 expected = Expected(steps_touched(data, 0, len(data)), "refused")
             if asked.result is not None:
