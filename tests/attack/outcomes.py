@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.attack.training import end_agents
+
 LOST = "lost silently"
 WRONG = "wrong value"
 TRACEBACK = "traceback"
@@ -103,6 +105,7 @@ class Sweep:
             faults = tuple(_up_to_a_hang(case.check(dice, folder)))
         except Exception as error:  # noqa: BLE001 - the other cases still have to be carried out
             faults = (Fault(BROKEN, repr(error)),)
+        end_agents(folder)
         if not faults:
             shutil.rmtree(folder, ignore_errors=True)
         return Result(case.name, faults, time.monotonic() - began)

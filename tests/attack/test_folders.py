@@ -22,14 +22,16 @@ from tests.attack.checking import (
     whole_run_faults,
 )
 from tests.attack.outcomes import HANG, LOST, UNCLEAR, WRONG, Case, Fault, Sweep
-from tests.attack.training import Training, trainings, wait_for
+from tests.attack.training import Training, processes_of, trainings, wait_for
 
 NOTICED_S = 3.0
 """The folder is looked after twice a second; on a busy machine that may be late."""
 END_S = 25.0
 """Stopping may wait 15 s for an agent, and no longer."""
+LEAVE_S = 15.0
+"""An agent stays a second after the last run."""
 SLOW = {"burst": 1, "pause_s": 0.002}
-SETTINGS = {"agent": {"interval_s": 0.05}}
+SETTINGS = {"agent": {"interval_s": 0.05, "linger_s": 1}}
 LINGERING = {"agent": {"interval_s": 0.05, "linger_s": 15}}
 SMALL_FILES = {**SETTINGS, "recorder": {"segment_bytes": 65536}}
 MAX_LINES = 3
@@ -116,6 +118,10 @@ def ending_faults(training: Training, store: Path, blow: Blow, *, must_say: bool
     yield from agent_faults(store)
     if blow.kind == "moved":
         yield from agent_faults(blow.moved)
+    if not wait_for(lambda: not processes_of(store.parent), LEAVE_S):
+        yield Fault(
+            HANG, f"an agent is still there {LEAVE_S:.0f} s after the training whose folder was {blow.kind}"
+        )
 
 
 def read(folder: Path, training: Training) -> Iterator[Fault]:
@@ -185,7 +191,8 @@ def while_agent_lingers(pause_s: float, *, again: bool) -> Callable:
     """`train; rm -rf store; train`: the second run is whole, whatever the agent of the first one does."""
 
     def check(dice: random.Random, scratch: Path, store: Path, blow: Blow, start) -> Iterator[Fault]:
-        first = start(scratch, store, "first", rows=300, settings=LINGERING, **SLOW)
+        settings = LINGERING if again else SETTINGS
+        first = start(scratch, store, "first", rows=300, settings=settings, **SLOW)
         yield from process_faults(first, first.end(END_S))
         time.sleep(pause_s * dice.random())
         blow.strike(first)
@@ -194,6 +201,8 @@ def while_agent_lingers(pause_s: float, *, again: bool) -> Callable:
             yield from process_faults(second, second.end(END_S))
             yield from text_faults("second", second.stderr)
             yield from whole_run_faults(store, second, second.acknowledged, ("finished",))
+        elif not wait_for(lambda: not processes_of(scratch), LEAVE_S):
+            yield Fault(HANG, f"the agent is still there {LEAVE_S:.0f} s after its folder was {blow.kind}")
         if blow.kind == "moved":
             yield from whole_run_faults(blow.moved, first, first.acknowledged, ("finished",))
         yield from agent_faults(store)

@@ -21,6 +21,8 @@ from tests.attack.trainer import PAGE, PHASES
 SCRIPT = Path(trainer.__file__)
 ENDLESS = 2**62
 LAST_PHASE = len(PHASES)
+MARK = "ATTACK_FOLDER"
+"""Tells by the environment, which agents inherit, which case a process belongs to."""
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 30.0) -> bool:
@@ -49,7 +51,6 @@ class Training:
         salt: float = 0.0,
         settings: dict[str, Any] | None = None,
         hold_at: str | None = None,
-        user: int | None = None,
     ) -> None:
         self.run, self.rows, self.salt, self.keys = run, rows, salt, keys
         page = scratch / f"{run}.page"
@@ -76,7 +77,7 @@ class Training:
                 stdout=errors,
                 stderr=errors,
                 cwd=scratch,
-                user=user,
+                env={**os.environ, MARK: str(scratch)},
                 start_new_session=True,
             )
 
@@ -161,6 +162,24 @@ def kill_agent(store: Path) -> bool:
         os.kill(pid, signal.SIGKILL)
     wait_for(lambda: agent_pid(store) != pid)
     return True
+
+
+def processes_of(scratch: Path) -> list[int]:
+    """The trainings of a case that still run, and their agents."""
+    mark = f"{MARK}={scratch}".encode()
+    found = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if mark in environment.read_bytes().split(b"\0"):
+                found.append(int(environment.parent.name))
+    return found
+
+
+def end_agents(scratch: Path) -> None:
+    """Kills the agents that a case has left behind; where a folder is spoilt they may stay for ever."""
+    for pid in processes_of(scratch):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def agent_log(store: Path) -> str:
