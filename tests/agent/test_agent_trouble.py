@@ -53,7 +53,7 @@ def a_lock_that_cannot_be_opened(folder: Path) -> None:
 
 
 TROUBLES = {
-    a_newer_database: "has version 99, this stepscope knows up to 2. Upgrade with: pip install -U stepscope",
+    a_newer_database: "has version 99, this stepscope knows up to 3. Upgrade with: pip install -U stepscope",
     no_database: "file is not a database. Move that file away to begin a new store",
     a_lock_that_cannot_be_opened: "agent.lock: Is a directory",
 }
