@@ -78,5 +78,7 @@ def _alone(own: Mapping[str, float]) -> list[Bound]:
         Bound(chart, own.get("chart_fresh_ms"), 50, "ms"),
         Bound("agent's CPU at ten steps a second", own.get("agent_cpu_percent"), 1, "% of a core"),
         Bound("agent's memory", own.get("agent_rss_mb"), 90, "MB"),
+        Bound("agent's CPU with 50 live runs", own.get("agent_cpu_percent_50_runs"), 4, "% of a core"),
+        Bound("agent's memory with 50 live runs", own.get("agent_rss_mb_50_runs"), 90, "MB"),
         Bound("monitoring of a 5 ms step, CPU", own.get("step_overhead_percent"), 0.5, "%"),
     ]

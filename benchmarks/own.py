@@ -9,7 +9,7 @@ from benchmarks.catalogue import BENCH, PEERS, SUBJECT
 from benchmarks.processes import Tree
 from benchmarks.session import HELPER_LIMIT_S
 
-MODULES = ("own_ingest", "own_chart", "own_call", "own_agent", "own_step", "own_import")
+MODULES = ("own_ingest", "own_chart", "own_call", "own_agent", "own_fifty_runs", "own_step", "own_import")
 LIMIT_S = 300.0
 
 
