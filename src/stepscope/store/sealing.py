@@ -79,10 +79,13 @@ class Sealer:
         """Adds rows: whole blocks are sealed at once, the rest goes to the tail."""
         if len(steps) == 0:
             return
-        if len(set(keys)) < len(keys):
-            self._append_namesakes(source, keys, steps, times, values)
-            return
-        key_set = self._key_set(source, tuple(keys))
+        place = (source, tuple(keys))
+        key_set = self._sets.get(place)
+        if key_set is None:
+            if len(set(keys)) < len(keys):
+                self._append_namesakes(source, keys, steps, times, values)
+                return
+            key_set = self._key_set(*place)
         rows = np.empty((len(steps), len(keys) + 2))
         rows[:, 0] = steps.view(np.float64)
         rows[:, 1] = times.view(np.float64)
