@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from stepscope.schema.run import Process
@@ -15,6 +16,7 @@ _COLUMNS = (
     "segment, rank, host, pid, role, status, reason, exit_code, started_ns, ended_ns, last_ns,"
     " dropped, lost, facts"
 )
+_BY_KEY = "run_id = ? AND segment = ? AND rank = ? AND host = ? AND pid = ? AND started_ns = ?"
 
 
 def read_processes(connection: sqlite3.Connection, run_id: str | None = None) -> list[Process]:
@@ -41,10 +43,43 @@ def read_runs(connection: sqlite3.Connection) -> list[tuple[str, str, str, int]]
     return [row[:4] for row in rows]
 
 
-def write_process(connection: sqlite3.Connection, process: Process) -> None:
-    """Notes a process, or what has become of it."""
-    _write_run(connection, process)
-    row = (
+class ProcessWriter:
+    """Writes processes for the one connection that may write.
+
+    Of a process that goes on logging only the time of its last record changes, several times a second.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._written: dict[tuple[object, ...], tuple[int, Process, str]] = {}
+        """The row of each process that has not ended, what it holds, and its facts as they are kept."""
+
+    def write(self, process: Process) -> None:
+        """Notes a process, or what has become of it."""
+        key = (process.run_id, process.segment, process.rank, process.host, process.pid, process.started_ns)
+        row_id, written, facts = self._written.get(key, (0, None, ""))
+        if written is not None:
+            written.last_ns = process.last_ns
+            if written == process:
+                self._connection.execute(
+                    "UPDATE process SET last_ns = ?, checksum = ? WHERE id = ?",
+                    (process.last_ns, checksum(*_row(process, facts)), row_id),
+                )
+                return
+        facts = json.dumps(process.facts)
+        _write_process(self._connection, process, facts)
+        (row_id,) = self._connection.execute(f"SELECT id FROM process WHERE {_BY_KEY}", key).fetchone()  # noqa: S608 - nor here
+        self._written[key] = (row_id, deepcopy(process), facts)
+        if process.ended_ns is not None:
+            del self._written[key]
+
+    def forget(self) -> None:
+        """Drops what is remembered of the file, when a transaction failed or a run was deleted."""
+        self._written.clear()
+
+
+def _row(process: Process, facts: str) -> tuple[object, ...]:
+    return (
         process.run_id,
         process.segment,
         process.rank,
@@ -59,8 +94,13 @@ def write_process(connection: sqlite3.Connection, process: Process) -> None:
         process.last_ns,
         process.dropped,
         process.lost,
-        json.dumps(process.facts),
+        facts,
     )
+
+
+def _write_process(connection: sqlite3.Connection, process: Process, facts: str) -> None:
+    _write_run(connection, process)
+    row = _row(process, facts)
     connection.execute(
         f"INSERT INTO process (run_id, {_COLUMNS}, checksum)"  # noqa: S608 - no part of it comes from outside
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"

@@ -33,7 +33,7 @@ from stepscope.store.event_rows import read_events, write_event
 from stepscope.store.finding_book import clear_finding, put_finding, read_findings
 from stepscope.store.following import Following
 from stepscope.store.newest import read_newest
-from stepscope.store.process_rows import read_processes, read_runs, write_process
+from stepscope.store.process_rows import ProcessWriter, read_processes, read_runs
 from stepscope.store.sealing import Sealer
 from stepscope.store.series_rows import read_axis, read_keys
 from stepscope.store.summaries import read_summaries
@@ -257,6 +257,7 @@ class SqliteStore(SqliteReader, Store):
         self.path = path
         self._connection = connect_to_write(path)
         self._sealer = Sealer(self._connection)
+        self._processes = ProcessWriter(self._connection)
         self._alert_book = SqliteAlertBook(self._connection)
 
     @property
@@ -274,7 +275,7 @@ class SqliteStore(SqliteReader, Store):
         except BaseException:
             with contextlib.suppress(sqlite3.Error):
                 self._connection.execute("ROLLBACK")
-            self._sealer.forget()
+            self._forget()
             raise
 
     def leave_open(self) -> None:
@@ -292,7 +293,7 @@ class SqliteStore(SqliteReader, Store):
             with contextlib.suppress(sqlite3.Error):
                 self._connection.execute("ROLLBACK TO attempt")
                 self._connection.execute("RELEASE attempt")
-            self._sealer.forget()
+            self._forget()
             raise
         self._connection.execute("RELEASE attempt")
 
@@ -306,7 +307,7 @@ class SqliteStore(SqliteReader, Store):
 
     def put_process(self, process: Process) -> None:
         """Notes a process, or what has become of it."""
-        write_process(self._connection, process)
+        self._processes.write(process)
 
     def append(
         self,
@@ -365,7 +366,7 @@ class SqliteStore(SqliteReader, Store):
         with self.transaction():
             self._connection.execute("DELETE FROM run WHERE id = ?", (run_id,))
             self._connection.execute("DELETE FROM tally WHERE run_id = ?", (run_id,))
-        self._sealer.forget()
+        self._forget()
         # As a script: it gives a page back with each row it is stepped to, and execute() steps once.
         self._connection.executescript("PRAGMA incremental_vacuum")
         self._fold_log()
@@ -375,6 +376,11 @@ class SqliteStore(SqliteReader, Store):
         with contextlib.suppress(sqlite3.Error):
             self._fold_log()
         super().close()
+
+    def _forget(self) -> None:
+        """Drops what is remembered of the file and may not be so."""
+        self._sealer.forget()
+        self._processes.forget()
 
     def _fold_log(self) -> None:
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
