@@ -348,11 +348,12 @@ class _Scan:
         return bool(crc32(self._view[start : start + length - 8], sequence) == checksum)
 
     def _take_rows(self, set_id: int, length: int) -> None:
-        """Takes the row at hand and every row of the same key set that follows on without a break."""
+        """Takes the row at hand, known to be sound, and all of its key set that follow without a break."""
         starts = self._starts.setdefault((set_id, length), [])
         run = self._run_length(length)
-        for start in range(self.at, self.at + run * length, length):
-            if not self._checks_out(start, length):
+        first = self.at
+        for start in range(first, first + run * length, length):
+            if start > first and not self._checks_out(start, length):
                 break
             starts.append(start)
             self._count(start + length)
