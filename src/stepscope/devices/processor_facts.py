@@ -50,8 +50,12 @@ def _physical_cores(text: str) -> int | None:
 
 
 def _value(text: str, name: str) -> str | None:
-    for line in text.splitlines():
-        key, colon, value = line.partition(":")
-        if colon and key.rstrip() == name:
+    """What the first line of this name says, found without taking the whole text apart."""
+    start = 0
+    while (found := text.find(name, start)) >= 0:
+        start = found + len(name)
+        end = text.find("\n", start)
+        between, colon, value = text[start : end if end >= 0 else None].partition(":")
+        if (found == 0 or text[found - 1] == "\n") and colon and not between.strip():
             return value.strip() or None
     return None
