@@ -16,6 +16,7 @@ from stepscope.agent.report import trouble_of
 from stepscope.agent.troubled import TroubledJournals
 from stepscope.errors import JournalError, StoreError
 from stepscope.journal.folder import JournalName, journals_of, list_folder
+from stepscope.journal.folder_cache import FolderCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +44,7 @@ class Ingest:
         is_in_place: Callable[[], bool] = lambda: True,
     ) -> None:
         self._folder, self._store, self._is_in_place = folder, store, is_in_place
+        self._folders = FolderCache()
         self._feeds = feeds or Feeds({})
         self._stall_after_s, self._now, self._is_alive = stall_after_s, now, is_alive
         self._followers: dict[Stem, Follower] = {}
@@ -189,7 +191,7 @@ class Ingest:
             if not self._troubled.rests(folder):
                 self._troubled.add(folder, error)
 
-        listing = list_folder(self._folder, on_trouble)
+        listing = list_folder(self._folder, on_trouble, self._folders.entries)
         found: dict[Stem, list[Path]] = {}
         for name, path in listing.journals:
             found.setdefault(name.stem, []).append(path)

@@ -91,11 +91,19 @@ class Listing:
 def _ignore(_folder: Path, _error: OSError) -> None: ...
 
 
-def list_folder(store: Path, on_trouble: Callable[[Path, OSError], None] = _ignore) -> Listing:
-    """Lists the folder of journals; a folder in it that cannot be listed is reported and left out."""
+def list_folder(
+    store: Path,
+    on_trouble: Callable[[Path, OSError], None] = _ignore,
+    entries: Callable[..., list[str]] | None = None,
+) -> Listing:
+    """Lists the folder of journals; a folder in it that cannot be listed is reported and left out.
+
+    `entries` lists a folder where it is given.
+    """
     journals, words = [], []
-    for run in _entries(journals_of(store), on_trouble):
-        for file in _entries(run, on_trouble):
+    list_one = entries or entries_of
+    for run in list_one(str(journals_of(store)), on_trouble):
+        for file in list_one(run, on_trouble):
             if file.endswith(WORDS_SUFFIX):
                 spoken = parse(Path(file.removesuffix(WORDS_SUFFIX) + ".0"))
                 words += [spoken] if spoken is not None else []
@@ -125,7 +133,7 @@ def opening_of(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def _entries(folder: str | Path, on_trouble: Callable[[Path, OSError], None] = _ignore) -> list[str]:
+def entries_of(folder: str | Path, on_trouble: Callable[[Path, OSError], None] = _ignore) -> list[str]:
     """What a folder holds; the agent asks several times a second, and a pattern would cost far more."""
     try:
         with os.scandir(folder) as found:
@@ -139,7 +147,7 @@ def _entries(folder: str | Path, on_trouble: Callable[[Path, OSError], None] = _
 
 def files_of(store: Path, name: JournalName) -> list[Path]:
     """One process's files that have not been read to their end."""
-    found = [Path(entry) for entry in _entries(journals_of(store) / name.run_id)]
+    found = [Path(entry) for entry in entries_of(journals_of(store) / name.run_id)]
     return [path for path in found if (one := parse(path)) is not None and one.stem == name.stem]
 
 

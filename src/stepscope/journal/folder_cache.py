@@ -1,0 +1,61 @@
+"""Lists folders again and again, and reads only those that have changed."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SETTLED_NS = 2_000_000_000
+"""A time of change is trusted when it is this old: two changes within one tick of the clock look like one."""
+
+READ_ANYWAY_S = 5.0
+"""How long it is trusted: some file systems do not keep it up to date."""
+
+
+class FolderCache:
+    """What some folders hold. One that has not changed costs one call of the system, and opens nothing."""
+
+    def __init__(
+        self,
+        now: Callable[[], float] = time.monotonic,
+        wall_clock_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._now, self._wall_clock_ns = now, wall_clock_ns
+        self._listed: dict[str, _Listed] = {}
+
+    def entries(
+        self, folder: str, on_trouble: Callable[[Path, OSError], None] = lambda *_: None
+    ) -> list[str]:
+        """The paths of what a folder holds; none where it is not there, or cannot be read."""
+        try:
+            found = os.stat(folder)  # noqa: PTH116 - several times a second for every run
+            mark = (found.st_mtime_ns, found.st_ino, found.st_dev)
+            listed = self._listed.get(folder)
+            if listed is None or listed.mark != mark or self._now() - listed.read_at >= READ_ANYWAY_S:
+                is_settled = self._wall_clock_ns() - found.st_mtime_ns > SETTLED_NS
+                with os.scandir(folder) as entries:
+                    paths = [entry.path for entry in entries]
+                for gone in set(listed.paths if listed else ()).difference(paths):
+                    self._listed.pop(gone, None)
+                listed = _Listed(mark if is_settled else None, self._now(), paths)
+                self._listed[folder] = listed
+        except (FileNotFoundError, NotADirectoryError):
+            self._listed.pop(folder, None)
+            return []
+        except OSError as error:
+            self._listed.pop(folder, None)
+            on_trouble(Path(folder), error)
+            return []
+        return listed.paths
+
+
+class _Listed(NamedTuple):
+    mark: tuple[int, int, int] | None
+    """What changes with the folder; None where the change is too recent to rely on it."""
+    read_at: float
+    paths: list[str]
