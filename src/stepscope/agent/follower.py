@@ -55,6 +55,8 @@ class Follower:
         self._readers: dict[Path, JournalReader] = {}
         self._lost: dict[Path, int] = {}
         self._told: dict[Path, int] = {}
+        self._synced: dict[Path, int] = {}
+        """How far each file had been read when the disk was last asked to keep it."""
         self._batches: list[tuple[JournalReader, Batch]] = []
         self._read_out: list[Path] = []
         """Files that have been read to their end; each is deleted once the store has all of it."""
@@ -177,10 +179,13 @@ class Follower:
         return forgotten
 
     def sync(self) -> None:
-        """Asks the disk to keep the files; one it cannot keep is closed and a new one asked for."""
-        for reader in self._readers.values():
+        """Asks the disk to keep what has grown; a file it cannot keep is closed and a new one asked for."""
+        for path, reader in self._readers.items():
+            if self._synced.get(path) == reader.offset:
+                continue
             try:
                 reader.sync()
+                self._synced[path] = reader.offset
             except OSError:
                 with contextlib.suppress(OSError):  # deleted, or another user's
                     reader.request_retirement()
