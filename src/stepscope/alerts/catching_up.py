@@ -14,14 +14,18 @@ if TYPE_CHECKING:
 def catch_up(run: RunWatch, store: Reader, segment: str) -> None:
     """Gives the history of a run all points of what it is behind with: of an earlier agent, or a new rule.
 
-    Whatever the store holds must have been told already, or not be told again.
+    Whatever the store holds must have been told already, or not be told again. Figures of the machine are
+    told before the store has them: those that it lacks are taken over from the history.
     """
     wanted = run.behind
-    run.history.forget(wanted)
+    before = run.history.forget(wanted)
     for source, keys in store.sources(run.run_id).items():
         for key in wanted.intersection(keys) if source.segment == segment else ():
             points = store.points(
                 Selection(run.run_id, key, segment, source.rank, source.host, source.device, source.axis)
             )
             run.history.add(source, [key], points.steps, points.times_ns, points.values[:, None])
+    for key, series in before.items():
+        for subject, recent in series.items():
+            run.history.add_newer(key, subject, recent)
     wanted.clear()

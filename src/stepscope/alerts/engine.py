@@ -18,7 +18,7 @@ from stepscope.schema.run import LIVE, PRECEDENCE
 from stepscope.store.base import OpenAlert
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from stepscope.alerts.page_rules import PageRules
     from stepscope.alerts.routing import Routing
@@ -79,10 +79,14 @@ class Engine:
         run.status, run.reason = worst.status, worst.reason
 
     def take(self, table: Table) -> None:
-        """Takes rows that are safe in the store."""
+        """Takes rows that are safe in the store, or were read of the machine."""
         run = self._runs.get(table.source.run_id)
         if run is not None and run.run_id not in self._just_begun:
             run.history.add(table.source, table.keys, table.steps, table.times_ns, table.values)
+
+    def wants(self, keys: Collection[str]) -> bool:
+        """Whether a rule of any run looks at one of these metrics."""
+        return any(run.wants(keys) for run in self._runs.values())
 
     def hear(self, run_id: str, event: Event) -> None:
         """Takes what a training says of its own rules."""

@@ -23,7 +23,7 @@ from stepscope.alerts.tree import (
     StatusIs,
     Windowed,
 )
-from stepscope.alerts.window_functions import over_window
+from stepscope.alerts.window_functions import over_newest, over_window
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,10 +61,12 @@ def evaluate(
     expression: Expression, history: History, now_ns: int, status: str | None = None
 ) -> list[Outcome]:
     """One outcome for each subject that any of the metrics tell of."""
-    return [
-        _Judge(history, subject, now_ns, status).outcome(expression)
-        for subject in subjects_of(expression, history)
-    ]
+    return [judge.outcome(now_ns, status) for judge in judges_of(expression, history)]
+
+
+def judges_of(expression: Expression, history: History) -> list[Judge]:
+    """One for each subject that any of the metrics tell of; they hold until `history.generation` changes."""
+    return [Judge(expression, history, subject) for subject in subjects_of(expression, history)]
 
 
 def _written(side: Expression, key: str) -> str:
@@ -84,17 +86,32 @@ class _Verdict(NamedTuple):
     """Where the metric to show is named."""
 
 
-class _Judge:
-    """Judges a condition for one subject."""
+class _Moment(NamedTuple):
+    now_ns: int
+    status: str | None
 
-    def __init__(self, history: History, subject: Subject, now_ns: int, status: str | None) -> None:
-        self._history, self._subject, self._now_ns, self._status = history, subject, now_ns, status
 
-    def outcome(self, expression: Expression) -> Outcome:
-        verdict = self._verdict(expression)
-        key, recent = self._shown(verdict.side or expression)
+class Judge:
+    """Judges a condition for one subject, again and again.
+
+    The series it is about are looked up and the tree is walked once, when it is made: conditions are judged
+    whenever a row has come, and hardly ever is one true.
+    """
+
+    def __init__(self, expression: Expression, history: History, subject: Subject) -> None:
+        self._expression, self._history, self.subject = expression, history, subject
+        self._judge = self._truth(expression)
+
+    def is_true(self, now_ns: int, status: str | None) -> bool | None:
+        """Whether the condition is true now; None where that cannot be known."""
+        return self._judge(_Moment(now_ns, status)).is_true
+
+    def outcome(self, now_ns: int, status: str | None) -> Outcome:
+        """What the condition comes to now."""
+        verdict = self._judge(_Moment(now_ns, status))
+        key, recent = self._shown(verdict.side or self._expression)
         points = 0 if recent is None else recent.total
-        known = Outcome(verdict.is_true, *self._subject, verdict.value, verdict.threshold, key, points=points)
+        known = Outcome(verdict.is_true, *self.subject, verdict.value, verdict.threshold, key, points=points)
         if recent is None or not verdict.is_true:
             # Nobody is told what is not so, and most conditions never are.
             return known
@@ -109,87 +126,151 @@ class _Judge:
     def _shown(self, side: Expression) -> tuple[str, Recent | None]:
         for name in side.metrics:
             for key in name.either:
-                recent = self._history.find(key, self._subject)
+                recent = self._history.find(key, self.subject)
                 if recent is not None:
                     return key, recent
         return next(iter(side.keys), ""), None
 
-    def _verdict(self, part: Expression) -> _Verdict:
+    def _truth(self, part: Expression) -> Callable[[_Moment], _Verdict]:
         if isinstance(part, Logic):
-            return self._joined(part)
+            return _joined(part.operator, self._truth(part.left), self._truth_when_asked(part.right))
         if isinstance(part, Not):
-            inner = self._verdict(part.operand)
-            return inner._replace(is_true=None if inner.is_true is None else not inner.is_true)
+            return _opposite(self._truth(part.operand))
         if isinstance(part, StatusIs):
-            if self._status is None:
-                return _Verdict(None)
-            return _Verdict((self._status == part.status) == (part.operator == "=="))
+            return _status_is(part)
         assert isinstance(part, Comparison)  # noqa: S101 - the parser lets nothing else stand here
-        return self._compared(part)
+        return _compared(part, self._number(part.left), self._number(part.right))
 
-    def _joined(self, part: Logic) -> _Verdict:
-        """`and` is false when either is, `or` is true when either is, whatever is not known of the other."""
-        deciding = part.operator == "or"
-        left = self._verdict(part.left)
-        if left.is_true is deciding:
-            return left
-        right = self._verdict(part.right)
-        is_right_better = right.is_true is deciding or (left.is_true is not None and right.is_true is None)
-        return right if is_right_better else left
+    def _truth_when_asked(self, part: Expression) -> Callable[[_Moment], _Verdict]:
+        """The same, made when it is first asked: the second half of a condition hardly ever is."""
+        made: Callable[[_Moment], _Verdict] | None = None
 
-    def _compared(self, part: Comparison) -> _Verdict:
-        left, right = self._value(part.left), self._value(part.right)
-        is_turned = not part.left.keys and bool(part.right.keys)
-        value, threshold = (right, left) if is_turned else (left, right)
-        side = part.right if is_turned else part.left
-        known = left is not None and right is not None and not math.isnan(left) and not math.isnan(right)
-        return _Verdict(_COMPARE[part.operator](left, right) if known else None, value, threshold, side)
+        def judge(moment: _Moment) -> _Verdict:
+            nonlocal made
+            if made is None:
+                made = self._truth(part)
+            return made(moment)
 
-    def _value(self, part: Expression) -> float | None:
-        """A number, NaN where a metric is not one; None where it is not known."""
+        return judge
+
+    def _number(self, part: Expression) -> Callable[[_Moment], float | None]:
+        """Gives a number, NaN where a metric is not one; None where it is not known."""
         if isinstance(part, Number):
-            return part.value
+            return lambda _: part.value
         if isinstance(part, Name | Windowed | Baseline):
-            return self._of_metric(part)
-        known = [value for one in part.parts if (value := self._value(one)) is not None]
-        return _calculated(part, known) if len(known) == len(part.parts) else None
-
-    def _of_metric(self, part: Name | Windowed | Baseline) -> float | None:
-        name = part if isinstance(part, Name) else part.name
-        recent = self._recent(name) if name is not None else None
-        if recent is None:
-            return None
-        if isinstance(part, Baseline):
-            return recent.baseline
-        if isinstance(part, Name) or (part.function == "last" and part.window is None):
-            return float(recent.values[-1])
-        if part.function == "age":
-            return max(0.0, (self._now_ns - int(recent.times_ns[-1])) / 1e9)
-        return self._over_window(part, recent)
-
-    def _over_window(self, part: Windowed, recent: Recent) -> float | None:
-        window = part.window
-        if window is None:
-            return None
-        if window.points is not None:
-            within = recent.newest(window.points)
-        else:
-            within = recent.since(self._now_ns - int((window.seconds or 0) * 1e9))
-        return over_window(part.function, recent.times_ns[within], recent.values[within])
+            name = part if isinstance(part, Name) else part.name
+            recent = self._recent(name) if name is not None else None
+            return (lambda _: None) if recent is None else _of_metric(part, recent)
+        if isinstance(part, Arithmetic):
+            return _calculated(part.operator, self._number(part.left), self._number(part.right))
+        return _of_several(part, [self._number(one) for one in part.parts])
 
     def _recent(self, name: Name) -> Recent | None:
-        found = (self._history.find(key, self._subject) for key in name.either)
+        found = (self._history.find(key, self.subject) for key in name.either)
         return next((recent for recent in found if recent is not None), None)
 
 
-def _calculated(part: Expression, values: list[float]) -> float | None:
-    if isinstance(part, Arithmetic):
-        is_by_zero = part.operator == "/" and values[1] == 0
-        return None if is_by_zero else _CALCULATE[part.operator](*values)
-    if isinstance(part, Negative):
-        return -values[0]
-    assert isinstance(part, Of)  # noqa: S101 - no other kind of number is left
-    return math.nan if any(map(math.isnan, values)) else _OF[part.function](values)
+def _joined(
+    operator: str, judge_left: Callable[[_Moment], _Verdict], judge_right: Callable[[_Moment], _Verdict]
+) -> Callable[[_Moment], _Verdict]:
+    """`and` is false when either is, `or` is true when either is, whatever is not known of the other."""
+    deciding = operator == "or"
+
+    def judge(moment: _Moment) -> _Verdict:
+        left = judge_left(moment)
+        if left.is_true is deciding:
+            return left
+        right = judge_right(moment)
+        is_right_better = right.is_true is deciding or (left.is_true is not None and right.is_true is None)
+        return right if is_right_better else left
+
+    return judge
+
+
+def _opposite(judge_inner: Callable[[_Moment], _Verdict]) -> Callable[[_Moment], _Verdict]:
+    def judge(moment: _Moment) -> _Verdict:
+        inner = judge_inner(moment)
+        return inner._replace(is_true=None if inner.is_true is None else not inner.is_true)
+
+    return judge
+
+
+def _status_is(part: StatusIs) -> Callable[[_Moment], _Verdict]:
+    def judge(moment: _Moment) -> _Verdict:
+        if moment.status is None:
+            return _Verdict(None)
+        return _Verdict((moment.status == part.status) == (part.operator == "=="))
+
+    return judge
+
+
+def _compared(
+    part: Comparison,
+    get_left: Callable[[_Moment], float | None],
+    get_right: Callable[[_Moment], float | None],
+) -> Callable[[_Moment], _Verdict]:
+    is_turned = not part.left.keys and bool(part.right.keys)
+    side = part.right if is_turned else part.left
+    compare = _COMPARE[part.operator]
+
+    def judge(moment: _Moment) -> _Verdict:
+        left, right = get_left(moment), get_right(moment)
+        value, threshold = (right, left) if is_turned else (left, right)
+        known = left is not None and right is not None and not math.isnan(left) and not math.isnan(right)
+        return _Verdict(compare(left, right) if known else None, value, threshold, side)
+
+    return judge
+
+
+def _of_metric(part: Name | Windowed | Baseline, recent: Recent) -> Callable[[_Moment], float | None]:
+    if isinstance(part, Baseline):
+        return lambda _: recent.baseline
+    if isinstance(part, Name) or (part.function == "last" and part.window is None):
+        return lambda _: float(recent.values[-1])
+    if part.function == "age":
+        return lambda moment: max(0.0, (moment.now_ns - int(recent.times_ns[-1])) / 1e9)
+    window = part.window
+    if window is None:
+        return lambda _: None
+    if window.points is not None:
+        newest = over_newest(part.function, recent, window.points)
+        return lambda _: newest()
+    span_ns = int((window.seconds or 0) * 1e9)
+
+    def over_seconds(moment: _Moment) -> float | None:
+        within = recent.since(moment.now_ns - span_ns)
+        return over_window(part.function, recent.times_ns[within], recent.values[within])
+
+    return over_seconds
+
+
+def _calculated(
+    operator: str, get_left: Callable[[_Moment], float | None], get_right: Callable[[_Moment], float | None]
+) -> Callable[[_Moment], float | None]:
+    calculate, divides = _CALCULATE[operator], operator == "/"
+
+    def result(moment: _Moment) -> float | None:
+        left, right = get_left(moment), get_right(moment)
+        if left is None or right is None or (divides and right == 0):
+            return None
+        return calculate(left, right)
+
+    return result
+
+
+def _of_several(
+    part: Expression, getters: list[Callable[[_Moment], float | None]]
+) -> Callable[[_Moment], float | None]:
+    def result(moment: _Moment) -> float | None:
+        known = [value for get in getters if (value := get(moment)) is not None]
+        if len(known) < len(getters):
+            return None
+        if isinstance(part, Negative):
+            return -known[0]
+        assert isinstance(part, Of)  # noqa: S101 - no other kind of number is left
+        return math.nan if any(map(math.isnan, known)) else _OF[part.function](known)
+
+    return result
 
 
 _CALCULATE: dict[str, Callable[[float, float], float]] = {

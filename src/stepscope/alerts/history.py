@@ -76,6 +76,12 @@ class History:
         self._ranks_on: dict[tuple[str, str], set[int]] = {}
         self.subjects: dict[tuple[Name, ...], list[Subject]] = {}
         """Whom conditions on some metrics are about, as was found; forgotten when somebody is new."""
+        self.generation = 0
+        """Another number whenever a series has come or gone: what was looked up before may not hold."""
+        self.changed: set[str] = set()
+        """Metrics that have points which nobody has judged yet; whoever judges them empties it."""
+        self._columns: dict[tuple[Subject, tuple[str, ...]], list[tuple[int, Recent]]] = {}
+        """Which columns of a table are kept, and where; forgotten together with `subjects`."""
 
     @property
     def left_out(self) -> int:
@@ -86,14 +92,16 @@ class History:
         """Whether all that a window looks at was kept so far, however long the series."""
         return reach.points <= self._room.anyway and reach.seconds * 1e9 <= self._room.keep_ns
 
-    def forget(self, keys: Collection[str]) -> None:
-        """Lets go of the points of some metrics, to be given them anew."""
-        self.subjects.clear()
-        for key in keys:
-            self._count -= len(self._series.pop(key, ()))
+    def forget(self, keys: Collection[str]) -> dict[str, dict[Subject, Recent]]:
+        """Lets go of the points of some metrics, to be given them anew; returns what there was."""
+        self._begin_generation()
+        gone = {key: self._series.pop(key) for key in keys if key in self._series}
+        self._count -= sum(map(len, gone.values()))
+        return gone
 
     def widen(self, reach: Mapping[str, Reach]) -> None:
         """Makes room for the windows of a condition, where they are wider than what is kept anyway."""
+        self._begin_generation()
         for one in reach.values():
             self._room.points = max(self._room.points, one.points)
             self._room.anyway = max(self._room.anyway, one.points)
@@ -103,13 +111,22 @@ class History:
         """Takes rows of one source: a row of `values` for each step, a column for each key."""
         if not len(values):
             return
-        subject = Subject(source.rank, source.host, source.device)
-        if source.rank is not None and source.device:
-            self._place(source.rank, (source.host, source.device))
-        for column, key in enumerate(keys):
-            recent = self._find_or_begin(key, subject)
-            if recent is not None:
-                recent.add(steps, times_ns, values[:, column])
+        place = (Subject(source.rank, source.host, source.device), tuple(keys))
+        columns = self._columns.get(place)
+        if columns is None:
+            columns = self._kept_columns(*place)
+            self._columns[place] = columns
+        for column, recent in columns:
+            recent.add(steps, times_ns, values[:, column])
+            self.changed.add(keys[column])
+
+    def add_newer(self, key: str, subject: Subject, points: Recent) -> None:
+        """Takes those points of a series that come after the last one that is known of it."""
+        recent = self._find_or_begin(key, subject)
+        if recent is not None:
+            newer = points.since(int(recent.times_ns[-1]) + 1 if len(recent) else 0)
+            recent.add(points.steps[newer], points.times_ns[newer], points.values[newer])
+            self.changed.add(key)
 
     def of(self, key: str) -> Mapping[Subject, Recent]:
         """All series of a metric."""
@@ -136,11 +153,22 @@ class History:
                 found[key] = float(series[best].values[-1])
         return found
 
+    def _kept_columns(self, subject: Subject, keys: Sequence[str]) -> list[tuple[int, Recent]]:
+        if subject.rank is not None and subject.device:
+            self._place(subject.rank, (subject.host, subject.device))
+        found = ((column, self._find_or_begin(key, subject)) for column, key in enumerate(keys))
+        return [(column, recent) for column, recent in found if recent is not None]
+
+    def _begin_generation(self) -> None:
+        self.generation += 1
+        self.subjects.clear()
+        self._columns.clear()
+
     def _place(self, rank: int, device: tuple[str, str]) -> None:
         ranks = self._ranks_on.setdefault(device, set())
         if rank not in ranks:
             ranks.add(rank)
-            self.subjects.clear()
+            self._begin_generation()
 
     def _find_or_begin(self, key: str, subject: Subject) -> Recent | None:
         if self._keys is not None and key not in self._keys:
@@ -153,7 +181,7 @@ class History:
                 self._left_out.add((key, subject))
             return None
         self._count += 1
-        self.subjects.clear()
+        self._begin_generation()
         recent = Recent(self._room)
         self._series.setdefault(key, {})[subject] = recent
         return recent

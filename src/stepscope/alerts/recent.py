@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +25,11 @@ def quantile(values: Floats, share: float) -> float:
 
     Rules look at few values and look often: for these, NumPy's own takes ten times as long.
     """
-    ordered = np.sort(values)
+    return quantile_in_order(np.sort(values), share)
+
+
+def quantile_in_order(ordered: Floats, share: float) -> float:
+    """The same of values that are in order already, the smallest first."""
     at = share * (len(ordered) - 1)
     below = int(at)
     lower, upper = float(ordered[below]), float(ordered[min(below + 1, len(ordered) - 1)])
@@ -62,6 +67,7 @@ class Recent:
         """The median of the first points after the warm-up; None while there are too few."""
         self._to_skip = WARM_UP
         self._first: Floats = np.empty(0, np.float64)
+        self._sorted: dict[int, Floats] = {}
 
     def __len__(self) -> int:
         return self._end - self._begin
@@ -89,24 +95,42 @@ class Recent:
         """Where the last so many points stand."""
         return slice(max(0, len(self) - points), len(self))
 
+    def in_order(self, points: int) -> Floats:
+        """The finite ones of the last so many values, the smallest first; worked out once for all who ask."""
+        known = self._sorted.get(points)
+        if known is None:
+            values = self.values[-points:].copy()
+            values.sort()
+            # NaN is sorted behind all others, so that the ends tell.
+            if len(values) and not (math.isfinite(values[0]) and math.isfinite(values[-1])):
+                values = values[np.isfinite(values)]
+            known = self._sorted[points] = values
+        return known
+
     def add(self, steps: Whole, times_ns: Whole, values: Floats) -> None:
         """Takes further points."""
         self.total += len(values)
-        self._learn(values)
-        newest = slice(-self._room.points, None)
-        steps, times_ns, values = steps[newest], times_ns[newest], values[newest]
-        self._make_room(len(values))
-        begin, self._end = self._end, self._end + len(values)
-        self._steps[begin : self._end] = steps
-        self._times[begin : self._end] = times_ns
-        self._values[begin : self._end] = values
-        if np.any(np.diff(self._times[max(self._begin, begin - 1) : self._end]) < 0):
+        if len(self._first) < MOST:
+            self._learn(values)
+        if len(values) > self._room.points:
+            newest = slice(-self._room.points, None)
+            steps, times_ns, values = steps[newest], times_ns[newest], values[newest]
+        begin, end = self._end, self._end + len(values)
+        if end > len(self._values):
+            self._make_room(len(values))
+            begin, end = self._end, self._end + len(values)
+        self._end = end
+        self._steps[begin:end] = steps
+        self._times[begin:end] = times_ns
+        self._values[begin:end] = values
+        self._sorted.clear()
+        first = max(self._begin, begin - 1)
+        if (self._times[first + 1 : end] < self._times[first : end - 1]).any():
             self._sort()
-        self._forget()
+        if len(self) > min(self._room.anyway, self._room.points):
+            self._forget()
 
     def _learn(self, values: Floats) -> None:
-        if len(self._first) == MOST:
-            return
         finite = values[np.isfinite(values)]
         skipped = min(self._to_skip, len(finite))
         self._to_skip -= skipped
@@ -115,8 +139,6 @@ class Recent:
             self.baseline = median(self._first)
 
     def _make_room(self, points: int) -> None:
-        if self._end + points <= len(self._values):
-            return
         held = len(self)
         room = (held + points) * 5 // 4 + _FIRST_ROOM  # more than is needed, so that points are moved seldom
         for name in ("_times", "_steps", "_values"):
@@ -132,6 +154,7 @@ class Recent:
             column[:] = column[order]
 
     def _forget(self) -> None:
-        oldest = self.since(int(self.times_ns[-1]) - self._room.keep_ns).start if len(self) else 0
-        oldest = min(oldest, max(0, len(self) - self._room.anyway))
-        self._begin += max(oldest, len(self) - self._room.points)
+        self._begin = max(self._begin, self._end - self._room.points)
+        kept_since_ns = int(self._times[self._end - 1]) - self._room.keep_ns
+        if len(self) > self._room.anyway and self._times[self._begin] < kept_since_ns:
+            self._begin += min(self.since(kept_since_ns).start, len(self) - self._room.anyway)

@@ -79,6 +79,11 @@ class Rule:
         conditions = [one for one in (self.condition, self.clear) if one is not None]
         return frozenset(names_in(self.message)).union(*(one.keys for one in conditions))
 
+    @property
+    def depends_on_time(self) -> bool:
+        """Whether it may fire, or be over, without a new point."""
+        return any(one.depends_on_time for one in (self.condition, self.clear) if one is not None)
+
     def reach(self) -> dict[str, Reach]:
         """The longest window it needs of each metric."""
         longest: dict[str, Reach] = {}

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from stepscope.alerts.evaluation import Outcome, evaluate
+from stepscope.alerts.evaluation import Outcome, judges_of
 from stepscope.alerts.history import History, Subject
 from stepscope.alerts.page_rules import Made
 from stepscope.alerts.rule import render
@@ -15,11 +15,13 @@ from stepscope.alerts.state import State
 from stepscope.schema.alert import Told
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
+    from stepscope.alerts.evaluation import Judge
     from stepscope.alerts.rule import Rule
     from stepscope.alerts.state import Turn
     from stepscope.alerts.telling import Telling
+    from stepscope.alerts.tree import Expression
     from stepscope.schema.run import Status
     from stepscope.store.base import OpenAlert
 
@@ -82,6 +84,17 @@ class RunWatch:
     """Alerts whose rule is gone, or asks for something else by now."""
     _states: dict[tuple[str, Subject], State] = field(default_factory=dict)
     _failed: list[Rule] = field(default_factory=list)
+    _due: set[str] = field(default_factory=set)
+    """Rules to judge at the next look, whether or not their metrics have new points."""
+    _asking: dict[str, list[str]] = field(default_factory=dict)
+    """The rules that look at a metric."""
+    _restless: set[str] = field(default_factory=set)
+    """Rules that time alone may change, and whose metrics there are."""
+    _judges: dict[int, list[Judge]] = field(default_factory=dict)
+    """By the identity of a condition that one of the rules has."""
+    _judges_made_for: int = -1
+    """The generation of the history that they were made for."""
+    _status_judged: str = ""
 
     def __post_init__(self) -> None:
         self.history = History(keys=self._keys)
@@ -105,12 +118,21 @@ class RunWatch:
             after = self.rules.get(name)
             if after is None or (after.condition, after.clear) != (rule.condition, rule.clear):
                 self._begin_anew(name)
+        self._asking = {}
         for rule in self.rules.values():
+            for key in rule.keys:
+                self._asking.setdefault(key, []).append(rule.name)
             reach = rule.reach()
             held = {key for key in reach if key in self._keys and self.history.holds(reach[key])}
             self.behind.update(rule.keys - self._keys, reach.keys() - held)
             self._keys.update(rule.keys)
             self.history.widen(reach)
+        self._judges_made_for = -1
+        self._due.update(self.rules)
+
+    def wants(self, keys: Collection[str]) -> bool:
+        """Whether a rule looks at one of these metrics."""
+        return not self._keys.isdisjoint(keys)
 
     def _begin_anew(self, name: str) -> None:
         """What a rule was true of says nothing of another rule of its name."""
@@ -127,8 +149,9 @@ class RunWatch:
                 del told[name]
 
     def changes(self, now_ns: int) -> Iterator[Change]:
-        """What has changed since the last look."""
-        for rule in tuple(self.rules.values()):
+        """What has changed since the last look, by the rules for which anything can have."""
+        for name in self._to_judge():
+            rule = self.rules[name]
             try:
                 changes = list(self._changes_of(rule, now_ns))
             except Exception:  # one rule must take neither the others nor the agent with it
@@ -138,7 +161,25 @@ class RunWatch:
             else:
                 yield from changes
 
+    def _to_judge(self) -> list[str]:
+        """The rules whose outcome may be another than at the last look, in their order."""
+        status = self._judged_status()
+        if status != self._status_judged:
+            self._status_judged = status
+            self._due.update(self.rules)
+        for key in self.history.changed:
+            self._due.update(self._asking.get(key, ()))
+        due = [
+            name
+            for name, rule in self.rules.items()
+            if name in self._due or name in self._restless or rule.condition is None
+        ]
+        self.history.changed.clear()
+        self._due.clear()
+        return due
+
     def _changes_of(self, rule: Rule, now_ns: int) -> Iterator[Change]:
+        is_underway = False
         for outcome in self._outcomes(rule, now_ns):
             subject = Subject(outcome.rank, outcome.host, outcome.device)
             state = self._states.setdefault((rule.name, subject), State())
@@ -149,9 +190,14 @@ class RunWatch:
                 now_ns=now_ns,
                 points=outcome.points,
             )
+            is_underway = is_underway or state.is_underway
             if turn is not None:
                 since_ns = state.true_since_ns or now_ns
                 yield Change(rule, subject, turn, self._told(rule, outcome, since_ns))
+        if is_underway or (rule.depends_on_time and self._judges.get(id(rule.condition))):
+            self._restless.add(rule.name)
+        else:
+            self._restless.discard(rule.name)
 
     def fired(self, change: Change, alert_id: int) -> None:
         """A change has become an alert."""
@@ -173,6 +219,7 @@ class RunWatch:
             self.dropped.add(alert.id)
         subject = Subject(fields.get("rank"), fields.get("host", ""), fields.get("device", ""))
         self._states[alert.rule, subject] = State(true_since_ns=alert.fired_ns, alert_id=alert.id)
+        self._due.update(self.rules)
         known = ("key", "quantity", "value", "threshold", "step", "advice")
         told = {name: fields[name] for name in known if name in fields}
         self.open[alert.id] = (
@@ -195,7 +242,26 @@ class RunWatch:
             if said is None:
                 return []
             return [Outcome(is_true=said.is_true, rank=said.fields.get("rank"), step=said.fields.get("step"))]
-        return evaluate(rule.condition, self.history, now_ns, self._judged_status())
+        status = self._judged_status()
+        return [
+            judge.outcome(now_ns, status)
+            for judge in self._judges_for(rule.condition)
+            # Where nothing is underway, what is not true changes nothing, and that is what most looks find.
+            if judge.is_true(now_ns, status) or self._is_underway(rule.name, judge.subject)
+        ]
+
+    def _is_underway(self, rule: str, subject: Subject) -> bool:
+        state = self._states.get((rule, subject))
+        return state is not None and state.is_underway
+
+    def _judges_for(self, condition: Expression) -> list[Judge]:
+        if self._judges_made_for != self.history.generation:
+            self._judges.clear()
+            self._judges_made_for = self.history.generation
+        known = self._judges.get(id(condition))
+        if known is None:
+            known = self._judges[id(condition)] = judges_of(condition, self.history)
+        return known
 
     def _judged_status(self) -> str:
         """The status that rules see: who stops a training by hand knows about it."""
@@ -204,9 +270,10 @@ class RunWatch:
     def _is_clear(self, rule: Rule, outcome: Outcome, now_ns: int) -> bool | None:
         if rule.clear is None:
             return None if outcome.is_true is None else not outcome.is_true
-        for one in evaluate(rule.clear, self.history, now_ns, self._judged_status()):
-            if (one.rank, one.host, one.device) == (outcome.rank, outcome.host, outcome.device):
-                return one.is_true
+        subject = Subject(outcome.rank, outcome.host, outcome.device)
+        for judge in self._judges_for(rule.clear):
+            if judge.subject == subject:
+                return judge.is_true(now_ns, self._judged_status())
         return None
 
     def _told(self, rule: Rule, outcome: Outcome, since_ns: int) -> Told:

@@ -27,6 +27,11 @@ class State:
         """Whether it fires."""
         return self.alert_id is not None
 
+    @property
+    def is_underway(self) -> bool:
+        """Whether its condition was true at the last look, or its alert is not over."""
+        return self.true_since_ns is not None or self.is_firing
+
     def advance(
         self, rule: Rule, *, is_true: bool | None, is_clear: bool | None, now_ns: int, points: int = 0
     ) -> Turn | None:

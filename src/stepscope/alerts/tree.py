@@ -73,6 +73,11 @@ class Expression:
         """The names it may look up a metric by, each once, in order."""
         return tuple(dict.fromkeys(key for name in self.metrics for key in name.either))
 
+    @functools.cached_property
+    def depends_on_time(self) -> bool:
+        """Whether it may come out differently without a new point: a window of seconds, or an age."""
+        return any(part.depends_on_time for part in self.parts)
+
     def reach(self) -> dict[str, Reach]:
         """The longest window it needs of each metric, in seconds and in points."""
         longest: dict[str, Reach] = {}
@@ -127,6 +132,11 @@ class Windowed(Expression):
     def names(self) -> tuple[tuple[Name, Window | None], ...]:
         """Its metric."""
         return ((self.name, self.window),)
+
+    @functools.cached_property
+    def depends_on_time(self) -> bool:
+        """Whether its window is one of seconds, or it is an age itself."""
+        return self.function == "age" or (self.window is not None and self.window.seconds is not None)
 
     def __str__(self) -> str:
         return f"{self.function}({self.name}{f', {self.window}' if self.window else ''})"

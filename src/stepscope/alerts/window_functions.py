@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepscope.alerts.recent import median, quantile
+from stepscope.alerts.recent import median, quantile, quantile_in_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepscope.alerts.recent import Floats, Whole
+    from stepscope.alerts.recent import Floats, Recent, Whole
 
 MOST_BLOCKS = 50
 """A slope looks at each pair of points; a longer window is first cut into the medians of so many blocks."""
@@ -35,6 +35,25 @@ def over_window(function: str, times_ns: Whole, values: Floats) -> float | None:
         return _OF_TIMES[function]((times_ns - times_ns[0]) / 1e9, values) if len(values) > 1 else None
     with np.errstate(over="ignore", invalid="ignore"):
         return float(_OF_VALUES[function](values)) if len(values) else None
+
+
+def over_newest(function: str, recent: Recent, points: int) -> Callable[[], float | None]:
+    """Gives the same of the last so many points of a series, whenever it is asked."""
+    share = _SHARES.get(function)
+    if share is not None:
+        return lambda: _quantile_of(recent.in_order(points), share)
+    if function == "count":
+        return lambda: float(min(len(recent), points))
+
+    def over_points() -> float | None:
+        within = recent.newest(points)
+        return over_window(function, recent.times_ns[within], recent.values[within])
+
+    return over_points
+
+
+def _quantile_of(ordered: Floats, share: float) -> float | None:
+    return quantile_in_order(ordered, share) if len(ordered) else None
 
 
 def _delta(_: Floats, values: Floats) -> float:
@@ -65,14 +84,12 @@ _OF_TIMES: dict[str, Callable[[Floats, Floats], float | None]] = {
     "rate": _rate,
     "slope": _slope,
 }
+_SHARES = {"median": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 _OF_VALUES: dict[str, Callable[[Floats], float]] = {
     "mean": np.mean,
     "min": np.min,
     "max": np.max,
-    "median": median,
-    "p90": partial(quantile, share=0.9),
-    "p95": partial(quantile, share=0.95),
-    "p99": partial(quantile, share=0.99),
     "sum": np.sum,
     "std": np.std,
+    **{name: partial(quantile, share=share) for name, share in _SHARES.items()},
 }

@@ -1,0 +1,160 @@
+"""A rule is judged when its outcome may have changed, and then only."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+
+import numpy as np
+import pytest
+
+from stepscope.alerts.catching_up import catch_up
+from stepscope.alerts.defaults import default_rules
+from stepscope.alerts.rule import rules_from
+from stepscope.alerts.run_watch import RunWatch
+from stepscope.schema.run import Process
+from stepscope.schema.series import Source
+from stepscope.store.sqlite import SqliteStore
+
+S = 10**9
+RUN = Source("r", "s", 0, "h")
+HOST = Source("r", "s", None, "h", axis="seconds")
+
+
+class Watch:
+    """A run that is watched by some rules, with a clock that is set by hand."""
+
+    def __init__(self, *rules: dict) -> None:
+        self.now_ns = 1000 * S
+        made = rules_from(rules) if rules else default_rules()
+        self.run = RunWatch("r", {rule.name: rule for rule in made})
+
+    def log(self, after_s: float = 1.0, source: Source = RUN, **values: float) -> list[tuple[str, str]]:
+        """Logs a row after a while, and looks at what has changed."""
+        self.now_ns += int(after_s * S)
+        row = np.array([list(values.values())])
+        self.run.history.add(source, list(values), np.array([1]), np.array([self.now_ns]), row)
+        return self.look(0.0)
+
+    def look(self, after_s: float) -> list[tuple[str, str]]:
+        """Looks after a while without a new row; the rules that begin to fire, and those that resolve."""
+        self.now_ns += int(after_s * S)
+        changes = list(self.run.changes(self.now_ns))
+        for number, change in enumerate(changes):
+            if change.turn == "fires":
+                self.run.fired(change, self.now_ns + number)
+            else:
+                self.run.resolved(change)
+        return [(change.rule.name, change.turn) for change in changes]
+
+
+def calls_into_alerts(act: Callable[[], object]) -> int:
+    """How many functions of the alerts are called."""
+    count = 0
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        nonlocal count
+        count += event == "call" and "stepscope/alerts" in frame.f_code.co_filename
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        act()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def steps_of_a_training(watch: Watch, steps: int) -> None:
+    for _ in range(steps):
+        watch.log(0.2, loss=1.0, step_seconds=0.2, **{"phase/data_seconds": 0.01})
+
+
+def test_a_look_at_a_run_without_new_rows_costs_next_to_nothing() -> None:
+    watch = Watch()
+    steps_of_a_training(watch, 30)
+    assert calls_into_alerts(lambda: watch.look(0.5)) <= 5
+
+
+def test_a_row_has_only_the_rules_judged_that_look_at_it() -> None:
+    watch = Watch()
+    steps_of_a_training(watch, 30)
+    watch.log(0.2, accuracy=0.5)
+    other = calls_into_alerts(lambda: watch.log(0.2, accuracy=0.5))
+    loss = calls_into_alerts(lambda: watch.log(0.2, loss=1.0))
+    assert other <= 10 < loss
+
+
+@pytest.mark.parametrize(
+    ("rule", "looks"),
+    [
+        ({"when": "loss > 1", "for": "10s"}, {9.0: [], 2.0: [("rule", "fires")]}),
+        ({"when": "age(loss) > 30"}, {29.0: [], 2.0: [("rule", "fires")]}),
+        ({"when": "count(loss, 30s) == 0"}, {29.0: [], 2.0: [("rule", "fires")]}),
+        ({"when": "not (max(loss, 30s) > 1)", "for": "5s"}, {31.0: [], 6.0: []}),
+    ],
+)
+def test_what_time_alone_brings_about_is_seen_without_new_rows(rule: dict, looks: dict) -> None:
+    watch = Watch({"name": "rule", **rule})
+    assert watch.log(loss=2.0) == []
+    for after_s, expected in looks.items():
+        assert watch.look(after_s) == expected
+
+
+def test_an_alert_that_time_ends_is_over_without_new_rows() -> None:
+    watch = Watch({"name": "rule", "when": "loss > 1", "clear": "age(loss) > 30"})
+    assert watch.log(loss=2.0) == [("rule", "fires")]
+    assert watch.look(29.0) == []
+    assert watch.look(2.0) == [("rule", "resolves")]
+
+
+def test_a_status_that_changes_has_its_rules_judged_without_new_rows() -> None:
+    watch = Watch()
+    steps_of_a_training(watch, 5)
+    assert watch.look(1.0) == []
+    watch.run.status = "stalled"
+    assert watch.look(1.0) == [("stalled", "fires")]
+    watch.run.status = "running"
+    assert watch.look(1.0) == [("stalled", "resolves")]
+
+
+def test_a_change_that_could_not_be_kept_is_seen_again_at_the_next_look() -> None:
+    watch = Watch({"name": "rule", "when": "loss > 1"})
+    watch.run.history.add(RUN, ["loss"], np.array([1]), np.array([watch.now_ns]), np.array([[2.0]]))
+    assert [one.turn for one in watch.run.changes(watch.now_ns)] == ["fires"]
+    assert watch.look(0.5) == [("rule", "fires")]
+
+
+def test_a_rule_that_is_changed_is_judged_by_the_points_there_are() -> None:
+    watch = Watch({"name": "rule", "when": "loss > 3"})
+    assert watch.log(loss=2.0) == []
+    (changed,) = rules_from([{"name": "rule", "when": "loss > 1"}])
+    watch.run.learn(changed)
+    assert watch.look(0.5) == [("rule", "fires")]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    opened = SqliteStore(tmp_path / "store.sqlite")
+    with opened.transaction():
+        opened.put_process(Process("r", "r", "p", "s", 0, "h", 7, "rank", 1))
+    yield opened
+    opened.close()
+
+
+def test_figures_that_the_store_does_not_have_yet_are_not_forgotten_when_a_rule_comes(
+    store: SqliteStore,
+) -> None:
+    watch = Watch({"name": "rule", "when": "heat > 90"})
+    kept = (np.array([0, 0]), np.array([1, 2]) * S, np.array([[50.0], [60.0]]))
+    with store.transaction():
+        store.append(HOST, ["heat"], *kept)
+    watch.run.history.add(HOST, ["heat"], *kept)
+    watch.run.history.add(HOST, ["heat"], np.array([0]), np.array([3 * S]), np.array([[70.0]]))
+    (wider,) = rules_from([{"name": "wider", "when": "max(heat, 2000 points) > 90"}])
+    watch.run.learn(wider)
+    catch_up(watch.run, store, "s")
+    (recent,) = watch.run.history.of("heat").values()
+    assert recent.values.tolist() == [50.0, 60.0, 70.0]
