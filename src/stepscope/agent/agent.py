@@ -21,7 +21,7 @@ from stepscope.errors import StoreError
 from stepscope.store import retention
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
     from stepscope.agent.feeds import Listener
@@ -63,6 +63,8 @@ class Agent:
         self._looked_at = self._busy_at = self._live_at = now()
         self._synced_at = self._tidied_at = float("-inf")
         self._wake = open_wake(folder)
+        self._is_awaited = False
+        """Whether somebody who reads the store asked for this round."""
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> None:
         """Ticks until nothing was recorded for a while, it is told to stop, or the store is gone."""
@@ -88,9 +90,10 @@ class Agent:
         """One round; True when the next should follow at once."""
         now = self._looked_at = self._now()
         try:
+            # Before the journals: who waits for these then finds the figures of the machine, too.
+            self._watching.keep(is_awaited=self._is_awaited)
             more = self._ingest.tick()
             self._watching.look_after(self._ingest.processes_here())
-            self._watching.keep()
             self._alerting.tick()
             self._diagnosing.tick()
             self._tidy(now)
@@ -147,9 +150,11 @@ class Agent:
 
     def _wait(self) -> None:
         if self._wake is None:
+            self._is_awaited = True  # nobody can ask
             time.sleep(self._settings.agent.interval_s)
             return
         ready, _, _ = select.select([self._wake], [], [], self._settings.agent.interval_s)
+        self._is_awaited = bool(ready)
         if ready:
             os.read(self._wake, 4096)
 
@@ -179,3 +184,7 @@ class _Listeners:
         """All that was kept has been told."""
         for one in self._listeners:
             one.settle()
+
+    def wants(self, keys: Collection[str]) -> bool:
+        """Whether any of them makes anything of figures of the machine under these keys."""
+        return any(one.wants(keys) for one in self._listeners)

@@ -19,7 +19,7 @@ from stepscope.config.sections import Alerts
 from stepscope.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
     from stepscope.alerts.rule import Rule
@@ -67,7 +67,7 @@ class Alerting:
         return self._delivery.is_waiting
 
     def take(self, table: Table) -> None:
-        """Takes rows that are safe in the store."""
+        """Takes rows that are safe in the store, or were read of the machine."""
         self._contain("rows", lambda: self._engine.take(table))
 
     def follow(self, process: Process) -> None:
@@ -77,6 +77,10 @@ class Alerting:
     def hear(self, run_id: str, event: Event) -> None:
         """Learns what happened in a run."""
         self._contain("events", lambda: self._engine.hear(run_id, event))
+
+    def wants(self, keys: Collection[str]) -> bool:
+        """Whether a rule of any run looks at one of these metrics."""
+        return self._engine.wants(keys)
 
     def settle(self) -> None:
         """Comes to its conclusions: all that was kept has been told."""

@@ -12,7 +12,7 @@ from stepscope.errors import ConfigError, StoreError
 from stepscope.schema.run import LIVE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from stepscope.analysis.diagnose import Diagnostician
     from stepscope.config.sections import Settings
@@ -28,7 +28,13 @@ EVERY_S = 10.0
 """A run is first looked at after this time, and again while it is not certain how a finding stands."""
 
 MOST_SHARE, MOST_SHARE_UNSURE = 0.0005, 0.002
-"""The share of the agent's time that looking may take: what costs more is done less often."""
+"""The share of one core that looking at one run may take: what costs more is done less often."""
+
+MAX_SHARE_OF_ALL = 0.0025
+"""The share of one core for all runs together: with many live runs, each is looked at less often."""
+
+MAX_SAVED_S = 0.05
+"""Processor time saved up while nothing was due: a few runs that begin together need not wait."""
 
 RAISE_AFTER = 2
 """A finding is kept when so many looks in a row have found it."""
@@ -87,19 +93,24 @@ class Diagnosing:
         settings: Settings,
         now: Callable[[], float] = time.monotonic,
         now_ns: Callable[[], int] = time.time_ns,
-        clock: Callable[[], float] = time.perf_counter,
+        clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self._store, self._settings = store, settings
         self._now, self._now_ns, self._clock = now, now_ns, clock
         self._runs: dict[str, _Watched] = {}
         self._made: Diagnostician | None = None
         self._failed = False
+        self._saved_s, self._saved_at = MAX_SAVED_S, now()
 
     def take(self, table: Table) -> None:
-        """Learns that a run has new rows."""
+        """Learns that a run has new steps; figures of the machine are looked at together with these."""
         run = self._runs.get(table.source.run_id)
-        if run is not None:
+        if run is not None and table.source.axis == "step":
             run.has_news = True
+
+    def wants(self, keys: Collection[str]) -> bool:
+        """None of them: it reads them from the store when a run has new steps."""
+        return False
 
     def follow(self, process: Process) -> None:
         """Learns of a process of a run, or what has become of it."""
@@ -123,15 +134,22 @@ class Diagnosing:
                 self._contain(lambda run_id=run_id, run=run: self._look(run_id, run))  # type: ignore[misc]
 
     def tick(self) -> None:
-        """Looks at the runs that are due."""
+        """Looks at the run that is overdue longest: one in a round, which journals wait for."""
         now = self._now()
-        for run_id, run in self._runs.items():
-            if run.has_news and now >= run.due_at:
-                run.has_news = False
-                began = self._clock()
-                self._contain(lambda run_id=run_id, run=run: self._look(run_id, run))  # type: ignore[misc]
-                share = MOST_SHARE_UNSURE if run.is_unsure else MOST_SHARE
-                run.due_at = now + max(EVERY_S, (self._clock() - began) / share)
+        self._saved_s = min(self._saved_s + MAX_SHARE_OF_ALL * (now - self._saved_at), MAX_SAVED_S)
+        self._saved_at = now
+        due = [run_id for run_id, run in self._runs.items() if run.has_news and now >= run.due_at]
+        if not due or self._saved_s <= 0:
+            return
+        run_id = min(due, key=lambda one: self._runs[one].due_at)
+        run = self._runs[run_id]
+        run.has_news = False
+        began = self._clock()
+        self._contain(lambda: self._look(run_id, run))
+        spent_s = self._clock() - began
+        self._saved_s -= spent_s
+        share = MOST_SHARE_UNSURE if run.is_unsure else MOST_SHARE
+        run.due_at = now + max(EVERY_S, spent_s / share)
 
     def _contain(self, act: Callable[[], None]) -> None:
         try:

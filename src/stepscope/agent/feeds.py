@@ -13,7 +13,7 @@ from stepscope.exporters.base import Feed
 from stepscope.schema.run import Process
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from stepscope.config.sections import Settings
     from stepscope.exporters.base import Table
@@ -40,6 +40,9 @@ class Listener(Protocol):
     def settle(self) -> None:
         """All that was kept has been told."""
 
+    def wants(self, keys: Collection[str]) -> bool:
+        """Whether it makes anything of figures of the machine under these keys."""
+
 
 class Feeds:
     """The exporters of an agent. One that fails rests for a minute and takes nothing from the others."""
@@ -59,6 +62,10 @@ class Feeds:
         """Remembers rows until they are safe."""
         if self._feeds or self._listener is not None:
             self._pending.append(table)
+
+    def wants(self, keys: Collection[str]) -> bool:
+        """Whether anybody makes anything of figures of the machine under these keys."""
+        return bool(self._feeds) or (self._listener is not None and self._listener.wants(keys))
 
     def note_process(self, process: Process) -> None:
         """Remembers what has become of a process until that is safe."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from stepscope.schema.sample import DeviceFacts, Notice, Sample, Watched
 from stepscope.schema.series import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from stepscope.agent.sampling import Taken
     from stepscope.config.sections import Settings
@@ -29,6 +29,14 @@ if TYPE_CHECKING:
 
 KEEP_EVERY_S = 1.0
 """Figures are kept this often: a transaction waits for the disk."""
+
+KEEP_EVERY_S_PER_RUN = 0.2
+"""With more than five live runs they are kept less often, unless somebody waits: it costs the same then."""
+
+MAX_KEEP_EVERY_S = 10.0
+
+PASS_ON_EVERY_S = 1.0
+"""Alert rules and exporters get figures this often, however many runs there are."""
 
 MOST_UNKEPT = 10_000
 """Polls that wait for a store that cannot be written; beyond it the oldest go."""
@@ -53,12 +61,16 @@ class Watching:
         self._sampling = sampling or Sampling()
         self._own_cost = OwnCost(now)
         self._parts: dict[Part, list[Watched]] = {}
+        self._hosts: dict[tuple[str, str], list[str]] = {}
+        """By run and segment."""
         self._wishes: list[Settings] = []
         self._unkept: deque[Taken] = deque(maxlen=MOST_UNKEPT)
         self._news: dict[str, DeviceFacts | Notice] = {}
         self._told: dict[Part, dict[str, DeviceFacts | Notice]] = {}
         self._sources: dict[Part, set[Source]] = {}
-        self._kept_at = float("-inf")
+        self._has_news = False
+        """Whether there are facts or notices that the store does not have."""
+        self._kept_at = self._passed_on_at = float("-inf")
 
     def look_after(self, processes: Iterable[Process]) -> None:
         """Follows the runs that come and go; `processes` are those of this host that may still write."""
@@ -66,18 +78,30 @@ class Watching:
         parts = _parts(roots)
         if parts == self._parts:
             return
-        gone = self._parts.keys() - parts.keys()
-        if gone:
-            self._keep(ended=gone)
+        if self._parts:
+            # What was read so far belongs to the runs there were, not to those that begin now.
+            self._keep(ended=self._parts.keys() - parts.keys())
         self._parts = parts
+        self._hosts = {}
+        for run_id, segment, host in parts:
+            self._hosts.setdefault((run_id, segment), []).append(host)
         self._wishes = [_wish(one, self._settings) for one in roots]
         watched = tuple(one for members in parts.values() for one in members)
         self._sampling.direct(self._intervals(), watched)
 
-    def keep(self) -> None:
-        """Puts what was read into the store, now and then."""
-        if self._parts and self._now() - self._kept_at >= KEEP_EVERY_S:
+    def keep(self, *, is_awaited: bool = False) -> None:
+        """Hands on what was read, and puts it into the store now and then; soon where a reader waits."""
+        if not self._parts:
+            return
+        now = self._now()
+        if now - self._kept_at >= (KEEP_EVERY_S if is_awaited or self._has_news else self._keep_every_s):
             self._keep()
+        elif now - self._passed_on_at >= PASS_ON_EVERY_S:
+            self._pass_on()
+
+    @property
+    def _keep_every_s(self) -> float:
+        return max(KEEP_EVERY_S, min(KEEP_EVERY_S_PER_RUN * len(self._parts), MAX_KEEP_EVERY_S))
 
     def close(self) -> None:
         """Ends all sampling and keeps what was read last."""
@@ -102,9 +126,8 @@ class Watching:
 
     def _keep(self, ended: Collection[Part] = ()) -> None:
         self._kept_at = self._now()
-        self._unkept.extend(self._sampling.collect())
-        self._unkept.extend(self._own_cost.read(self._sampling.costs()))
-        tables = list(self._sorted().tables())
+        self._pass_on()
+        tables = list(self._tables(self._unkept))
         with self._store.transaction():
             for one in tables:
                 self._sources.setdefault(_part(one.source), set()).add(one.source)
@@ -113,35 +136,56 @@ class Watching:
             for source in [one for part in ended for one in self._sources.get(part, ())]:
                 self._store.seal(source)
         self._unkept.clear()
+        self._has_news = False
         self._told = {part: news for part, news in told.items() if part not in ended}
         for part in ended:
             self._sources.pop(part, None)
-        for one in tables:
-            self._feeds.note(one)
+
+    def _pass_on(self) -> None:
+        """Takes what the samplers have read, and hands it to alert rules and exporters before it is kept."""
+        self._passed_on_at = self._now()
+        fresh = [*self._sampling.collect(), *self._own_cost.read(self._sampling.costs())]
+        self._unkept.extend(fresh)
+        for news in [one for taken in fresh for one in taken.readings if not isinstance(one, Sample)]:
+            if self._news.get(_subject(news)) != news:
+                self._news[_subject(news)] = news
+                self._has_news = True
+            if isinstance(news, DeviceFacts):
+                self._feeds.describe(news)
+        for table in self._tables(fresh, self._feeds.wants):
+            self._feeds.note(table)
         self._feeds.pass_on()
 
-    def _sorted(self) -> _Rows:
-        """What was read as rows of the runs it belongs to; news are taken out of it."""
-        rows = _Rows()
-        for taken in self._unkept:
-            for reading in taken.readings:
-                if isinstance(reading, Sample):
-                    rows.add(taken.time_ns, reading, self._owners(reading))
-                else:
-                    self._news[_subject(reading)] = reading
-                    if isinstance(reading, DeviceFacts):
-                        self._feeds.describe(reading)
-        return rows
+    def _tables(
+        self, several: Iterable[Taken], is_wanted: Callable[[tuple[str, ...]], bool] = lambda _: True
+    ) -> Iterator[Table]:
+        """What was read as rows of the runs it belongs to; what all runs share is put together once."""
+        groups: dict[_Group, list[tuple[int, list[float]]]] = {}
+        wanted: dict[tuple[str, ...], bool] = {}
+        for taken in several:
+            for sample in taken.readings:
+                if isinstance(sample, Sample) and sample.values:
+                    group = _Group(_owner(sample), sample.device, tuple(sample.values))
+                    groups.setdefault(group, []).append((taken.time_ns, list(sample.values.values())))
+        for group, rows in groups.items():
+            if group.keys not in wanted:
+                wanted[group.keys] = is_wanted(group.keys)
+            if wanted[group.keys]:
+                times_ns = np.array([time_ns for time_ns, _ in rows], np.int64)
+                values = np.array([values for _, values in rows], np.float64)
+                steps = np.zeros(len(rows), np.int64)
+                for source in self._sources_of(group):
+                    yield Table(source, group.keys, steps, times_ns, values)
 
-    def _owners(self, sample: Sample) -> list[Source]:
-        """Whose a sample is: its owner's, or that of every run on the host."""
-        found = []
-        for run_id, segment, host in self._parts:
-            if sample.owner is None:
-                found.append(Source(run_id, segment, None, host, sample.device, "seconds"))
-            elif (sample.owner.run_id, sample.owner.segment) == (run_id, segment):
-                found.append(Source(run_id, segment, sample.owner.rank, host, sample.device, "seconds"))
-        return found
+    def _sources_of(self, group: _Group) -> Iterator[Source]:
+        """Whose figures they are: their owner's, or those of every run on the host."""
+        if group.owner is None:
+            for run_id, segment, host in self._parts:
+                yield Source(run_id, segment, None, host, group.device, "seconds")
+            return
+        run_id, segment, rank = group.owner
+        for host in self._hosts.get((run_id, segment), ()):
+            yield Source(run_id, segment, rank, host, group.device, "seconds")
 
     def _tell_news(self, part: Part) -> dict[str, DeviceFacts | Notice]:
         """Tells a run what it has not been told yet; returns all it knows then."""
@@ -158,25 +202,18 @@ class Watching:
         return dict(self._news)
 
 
-class _Rows:
-    """Samples sorted into tables, one for each source and set of keys."""
+class _Group(NamedTuple):
+    """Figures that are read together and make up rows of one table."""
 
-    def __init__(self) -> None:
-        self._tables: dict[tuple[Source, tuple[str, ...]], list[tuple[int, list[float]]]] = {}
+    owner: tuple[str, str, int | None] | None
+    """Run, segment and rank; None for those of the host."""
+    device: str
+    keys: tuple[str, ...]
 
-    def add(self, time_ns: int, sample: Sample, sources: Sequence[Source]) -> None:
-        """Adds a row for each source."""
-        if sample.values:
-            row = (time_ns, list(sample.values.values()))
-            for source in sources:
-                self._tables.setdefault((source, tuple(sample.values)), []).append(row)
 
-    def tables(self) -> Iterator[Table]:
-        """The tables, their rows in the order read."""
-        for (source, keys), rows in self._tables.items():
-            times_ns = np.array([time_ns for time_ns, _ in rows], np.int64)
-            values = np.array([values for _, values in rows], np.float64)
-            yield Table(source, keys, np.zeros(len(rows), np.int64), times_ns, values)
+def _owner(sample: Sample) -> tuple[str, str, int | None] | None:
+    owner = sample.owner
+    return None if owner is None else (owner.run_id, owner.segment, owner.rank)
 
 
 def _parts(processes: Iterable[Process]) -> dict[Part, list[Watched]]:
