@@ -35,6 +35,11 @@ log = logging.getLogger("stepscope.agent")
 
 TIDY_EVERY_S = 3600.0
 
+MAX_SHARE = 0.02
+"""The share of one core that reading the journals may take while nobody waits for it, if it can be helped."""
+
+ROUNDS_AVERAGED = 8
+
 DELIVERY_S = 600.0
 """How long an agent stays after the last run for notices that do not get through; the next one goes on."""
 
@@ -65,6 +70,8 @@ class Agent:
         self._wake = open_wake(folder)
         self._is_awaited = False
         """Whether somebody who reads the store asked for this round."""
+        self._usual_cpu_s = 0.0
+        """What reading the journals takes in a round, on average over the last ones."""
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> None:
         """Ticks until nothing was recorded for a while, it is told to stop, or the store is gone."""
@@ -92,7 +99,9 @@ class Agent:
         try:
             # Before the journals: who waits for these then finds the figures of the machine, too.
             self._watching.keep(is_awaited=self._is_awaited)
+            began = time.thread_time()
             more = self._ingest.tick()
+            self._usual_cpu_s += (time.thread_time() - began - self._usual_cpu_s) / ROUNDS_AVERAGED
             self._watching.look_after(self._ingest.processes_here())
             self._alerting.tick()
             self._diagnosing.tick()
@@ -148,12 +157,18 @@ class Agent:
         if self._wake is not None:
             os.close(self._wake)
 
+    @property
+    def _pause_s(self) -> float:
+        """How long until the next round: longer where rounds are long, as with many runs, up to a sync."""
+        chosen = self._settings.agent
+        return max(chosen.interval_s, min(self._usual_cpu_s / MAX_SHARE, chosen.sync_interval_s))
+
     def _wait(self) -> None:
         if self._wake is None:
             self._is_awaited = True  # nobody can ask
             time.sleep(self._settings.agent.interval_s)
             return
-        ready, _, _ = select.select([self._wake], [], [], self._settings.agent.interval_s)
+        ready, _, _ = select.select([self._wake], [], [], self._pause_s)
         self._is_awaited = bool(ready)
         if ready:
             os.read(self._wake, 4096)

@@ -12,6 +12,8 @@ from stepscope.store.checksums import check, check_count, checksum, columns_for,
 if TYPE_CHECKING:
     import sqlite3
 
+    from stepscope.store.checksums import Column
+
 _COLUMNS = (
     "segment, rank, host, pid, role, status, reason, exit_code, started_ns, ended_ns, last_ns,"
     " dropped, lost, facts"
@@ -78,7 +80,7 @@ class ProcessWriter:
         self._written.clear()
 
 
-def _row(process: Process, facts: str) -> tuple[object, ...]:
+def _row(process: Process, facts: str) -> tuple[Column, ...]:
     return (
         process.run_id,
         process.segment,
