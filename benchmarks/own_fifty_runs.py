@@ -15,7 +15,7 @@ from stepscope import open_store, procfs
 from stepscope.agent.election import agent_pid
 from stepscope.agent.start import ensure_agent
 from stepscope.config.sections import Settings
-from stepscope.journal.folder import JournalName
+from stepscope.journal.folder import JournalName, list_journals
 from stepscope.journal.supply import SegmentSupply
 from stepscope.journal.writer import JournalWriter
 from stepscope.schema.keys import PHASES, phase_key
@@ -31,6 +31,7 @@ SILENT_EVERY = 5
 SILENT_S = 10.0
 GRADIENTS_EVERY = 7
 AGENT_STARTS_S = 20.0
+TAKEN_IN_S = 60.0
 
 
 def measure(folder: Path, quick: bool) -> dict[str, float]:
@@ -121,6 +122,9 @@ def _idle_processes(count: int) -> Iterator[list[int]]:
 
 
 def _check_nothing_was_lost(folder: Path, load: list[_Run]) -> None:
+    deadline = time.monotonic() + TAKEN_IN_S
+    while any(list_journals(folder)) and time.monotonic() < deadline:
+        time.sleep(0.05)
     store = open_store(folder)
     for run in load:
         stored = len(store.run(run.name).series("loss").steps)
