@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from stepscope.devices.process_files import ProcessFiles
     from stepscope.schema.sample import Watched
 
 SETTLED_AFTER_S = 5.0
@@ -39,8 +40,14 @@ class _Known(NamedTuple):
 class ProcessTrees:
     """The trees of all watched processes; stepscope's own agent is never a part of one."""
 
-    def __init__(self, proc: Path = PROC, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        proc: Path = PROC,
+        now: Callable[[], float] = time.monotonic,
+        files: ProcessFiles | None = None,
+    ) -> None:
         self._proc, self._now = str(proc), now
+        self._files = files or proc
         self._table = ProcessTable(proc, now)
         self._roots: dict[Watched, ProcessKey] = {}
         self._slots: dict[Watched, LoaderSlots] = {}
@@ -98,7 +105,7 @@ class ProcessTrees:
     def _state(self, pid: int) -> ProcessState | None:
         """A process, read once at each look."""
         if pid not in self._states:
-            state = process_state(pid, self._proc)
+            state = process_state(pid, self._files)
             if state is None:
                 return None
             if self._keys.get(pid, state.key) != state.key:

@@ -6,10 +6,14 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepscope.devices.kernel_files import PAGE_BYTES, PROC, named_numbers, read_text
+from stepscope.devices.process_files import ProcessFiles
 from stepscope.devices.processor_facts import usable_threads
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    Files = ProcessFiles | Path | str
+    """Where to read: files that are kept open, or the folder they are in."""
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -59,9 +63,9 @@ class MemoryShares(NamedTuple):
     """That, and its part of what it shares with others."""
 
 
-def process_state(pid: int, proc: str | Path = PROC) -> ProcessState | None:
+def process_state(pid: int, files: Files = PROC) -> ProcessState | None:
     """A process as it is now; None when it has ended, even if nobody has taken notice yet."""
-    text = read_text(f"{proc}/{pid}/stat")
+    text = _text(pid, "stat", files)
     if text is None:
         return None
     before, _, after = text.rpartition(")")  # a name may hold blanks and brackets
@@ -81,31 +85,35 @@ def process_state(pid: int, proc: str | Path = PROC) -> ProcessState | None:
     )
 
 
+def _text(pid: int, name: str, files: Files) -> str | None:
+    return files.read(pid, name) if isinstance(files, ProcessFiles) else read_text(f"{files}/{pid}/{name}")
+
+
 def command_line(pid: int, proc: str | Path = PROC) -> str:
     """The command a process was started with, its words parted by blanks; empty when it does not tell."""
     return (read_text(f"{proc}/{pid}/cmdline") or "").replace("\0", " ").strip()
 
 
-def input_output_counts(pid: int, proc: str | Path = PROC) -> dict[str, float]:
+def input_output_counts(pid: int, files: Files = PROC) -> dict[str, float]:
     """What a process has read and written; nothing where this may not be known of it.
 
     `read_bytes` are all that its calls gave it, wherever they came from; `disk_read_bytes` those that had to
     come from a disk, also where it reads a file as if it were memory. What a child has read and written is
     added to its parent's when it has ended.
     """
-    counts = named_numbers(read_text(f"{proc}/{pid}/io"))
+    counts = named_numbers(_text(pid, "io", files))
     return {ours: float(counts[theirs]) for theirs, ours in _INPUT_OUTPUT.items() if theirs in counts}
 
 
-def queued_seconds(pid: int, proc: str | Path = PROC) -> float | None:
+def queued_seconds(pid: int, files: Files = PROC) -> float | None:
     """How long the first thread of a process has waited for a processor while it could have run."""
-    words = (read_text(f"{proc}/{pid}/schedstat") or "").split()
+    words = (_text(pid, "schedstat", files) or "").split()
     return int(words[1]) / 1e9 if len(words) >= 2 else None
 
 
-def main_thread_counts(pid: int, proc: str | Path = PROC) -> tuple[dict[str, float], int | None]:
+def main_thread_counts(pid: int, files: Files = PROC) -> tuple[dict[str, float], int | None]:
     """How often the first thread let go of its processor, or was made to, and how many it may use."""
-    text = read_text(f"{proc}/{pid}/status") or ""
+    text = _text(pid, "status", files) or ""
     counts = named_numbers(text[text.find("voluntary_ctxt_switches") :])
     switches = {ours: float(counts[theirs]) for theirs, ours in _SWITCHES.items() if theirs in counts}
     return switches, usable_threads(text)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from stepscope.devices.kernel_files import PROC, told
 from stepscope.devices.memory_detail import MemoryDetail
 from stepscope.devices.pace import Pace
+from stepscope.devices.process_files import ProcessFiles
 from stepscope.devices.process_tree import ProcessTrees, Tree
 from stepscope.devices.processes import (
     ProcessKey,
@@ -114,7 +115,8 @@ class ProcessesSampler(Sampler):
                 "it must be a number of seconds above 0."
             )
         self._proc = str(_proc)
-        self._trees = ProcessTrees(_proc, _now)
+        self._files = ProcessFiles(_proc)
+        self._trees = ProcessTrees(_proc, _now, self._files)
         self._detail = MemoryDetail(memory_detail_every_s, _proc, _now, _cpu_seconds)
         self._rates: Rates[ProcessKey] = Rates(_now)
         self._files_pace = Pace(OPEN_FILES_EVERY_S, _now)
@@ -122,11 +124,12 @@ class ProcessesSampler(Sampler):
     def sample(self, watched: Sequence[Watched]) -> Iterator[Sample]:
         """Reads every watched process that is alive, with all that work for it."""
         trees = self._trees.read(watched)
+        self._files.keep_only({state.key.pid for tree in trees for state in tree.members})
         usable: dict[ProcessKey, int | None] = {}
         counts = {state.key: _time_counts(state) for tree in trees for state in tree.members}
         for tree in trees:
             for key in tree.loaders:
-                counts[key] |= input_output_counts(key.pid, self._proc)
+                counts[key] |= input_output_counts(key.pid, self._files)
             counts[tree.root.key] |= self._root_counts(tree.root.key, usable)
         rates = self._rates.since_last(counts)
         fresh = self._detail.read_due(counts.keys())
@@ -138,10 +141,14 @@ class ProcessesSampler(Sampler):
             if counts_files and (files := open_files(tree.root.key.pid, self._proc)) is not None:
                 yield Sample({"process/open_files": files}, owner=tree.owner)
 
+    def close(self) -> None:
+        """Closes the files of the processes."""
+        self._files.close()
+
     def _root_counts(self, key: ProcessKey, usable: dict[ProcessKey, int | None]) -> dict[str, float]:
-        switches, usable[key] = main_thread_counts(key.pid, self._proc)
-        queued = told({"queued_seconds": queued_seconds(key.pid, self._proc)})
-        return {**input_output_counts(key.pid, self._proc), **switches, **queued}
+        switches, usable[key] = main_thread_counts(key.pid, self._files)
+        queued = told({"queued_seconds": queued_seconds(key.pid, self._files)})
+        return {**input_output_counts(key.pid, self._files), **switches, **queued}
 
     def _memory_samples(self, tree: Tree, fresh: Mapping[ProcessKey, MemoryShares]) -> Iterator[Sample]:
         """What was read of the tree at this look; the sum only when every member has been read before."""
