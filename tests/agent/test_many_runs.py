@@ -23,6 +23,7 @@ from stepscope.analysis.verdict import verdict_of
 from stepscope.config.sections import Agent as AgentSettings
 from stepscope.config.sections import Settings
 from stepscope.exporters.base import Table
+from stepscope.journal import reader
 from stepscope.journal.folder import JournalName, journals_of
 from stepscope.journal.supply import SegmentSupply
 from stepscope.journal.writer import JournalWriter
@@ -125,7 +126,7 @@ def test_a_journal_is_found_in_the_next_round_whatever_the_folders_looked_like_b
     ingest.close()
 
 
-def test_only_journals_that_have_grown_are_synced(
+def test_a_journal_is_synced_once_and_then_seldom_while_the_store_has_all_of_it(
     folder: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[int] = []
@@ -133,11 +134,32 @@ def test_only_journals_that_have_grown_are_synced(
     busy, idle = writer_for(folder, "busy"), writer_for(folder, "idle")
     ingest = Ingest(folder, store)
     idle.append_row({"loss": 1.0}, 1)
-    for step in range(3):
+    busy.append_row({"loss": 1.0}, 0)
+    ingest.tick()
+    ingest.sync()
+    assert len(synced) == 2
+    for step in range(30):
         busy.append_row({"loss": 1.0}, step)
         ingest.tick()
         ingest.sync()
-    assert len(synced) == 2 + 1 + 1
+    assert len(synced) == 2 + 3
+    ingest.close()
+
+
+def test_a_journal_of_which_more_waits_than_is_read_at_once_is_synced_every_time(
+    folder: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", synced.append)
+    monkeypatch.setattr(reader, "READ_BYTES", 1024)
+    writer = writer_for(folder, "behind")
+    ingest = Ingest(folder, store)
+    for step in range(200):
+        writer.append_row({"loss": 1.0}, step)
+    for _ in range(5):
+        assert ingest.tick()
+        ingest.sync()
+    assert len(synced) == 5
     ingest.close()
 
 

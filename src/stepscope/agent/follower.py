@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("stepscope.agent")
 
+SYNC_EVERY = 10
+"""While the store has every record on disk, a journal is synced at every tenth call: to notice a bad disk."""
+
 MARK_FIELDS = ("pid", "start_ticks", "boot_id", "namespace")
 
 
@@ -57,6 +60,7 @@ class Follower:
         self._told: dict[Path, int] = {}
         self._synced: dict[Path, int] = {}
         """How far each file had been read when the disk was last asked to keep it."""
+        self._sync_calls = name.pid  # not all processes in the same round
         self._batches: list[tuple[JournalReader, Batch]] = []
         self._read_out: list[Path] = []
         """Files that have been read to their end; each is deleted once the store has all of it."""
@@ -180,8 +184,10 @@ class Follower:
 
     def sync(self) -> None:
         """Asks the disk to keep what has grown; a file it cannot keep is closed and a new one asked for."""
+        self._sync_calls += 1
+        is_due = not self.caught_up or self._sync_calls % SYNC_EVERY == 0
         for path, reader in self._readers.items():
-            if self._synced.get(path) == reader.offset:
+            if self._synced.get(path) == reader.offset or not (is_due or path not in self._synced):
                 continue
             try:
                 reader.sync()
