@@ -1,9 +1,11 @@
-"""Tells what kind of file system a path lies on."""
+"""Tells what kind of file system a path is on, and opens files that may be something else."""
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 from pathlib import Path
 
 MOUNTS = Path("/proc/self/mountinfo")
@@ -67,3 +69,21 @@ def is_network(kind: str | None) -> bool:
 def keeps_reserved_space(kind: str | None) -> bool:
     """Whether blocks reserved beforehand stay ours, so that a mapped write can never fail."""
     return not (is_network(kind) or kind in COPY_ON_WRITE)
+
+
+def open_regular(path: Path, flags: int, mode: int = 0o666) -> int:
+    """Opens a file without ever waiting; raises OSError where a pipe, a folder or a device has its name."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "Not a file", str(path))
+    return descriptor
+
+
+def read_regular(path: Path, max_bytes: int = 1 << 20) -> bytes:
+    """What a small file holds; raises OSError where it is something else, and never waits."""
+    descriptor = open_regular(path, os.O_RDONLY)
+    try:
+        return os.pread(descriptor, max_bytes, 0)
+    finally:
+        os.close(descriptor)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from stepscope import procfs
 from stepscope.agent.report import own_report, write_report
 from stepscope.errors import StoreLocked
+from stepscope.filesystem import open_regular, read_regular
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +29,7 @@ class AgentLock:
         self._path = folder / LOCK_NAME
         folder.mkdir(parents=True, exist_ok=True)
         # Readable by all: other users of a shared folder must see that there is an agent.
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._descriptor = open_regular(self._path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -97,7 +98,7 @@ def agent_pid(folder: Path) -> int | None:
 
 def _holder(path: Path) -> procfs.ProcessMark | None:
     with contextlib.suppress(OSError, ValueError, TypeError):
-        who = json.loads(path.read_text())
+        who = json.loads(read_regular(path))
         if who.pop("host") == os.uname().nodename:
             return procfs.ProcessMark(**who)
     return None
@@ -105,7 +106,7 @@ def _holder(path: Path) -> procfs.ProcessMark | None:
 
 def _describe(path: Path) -> str:
     try:
-        who = json.loads(path.read_text())
-    except (OSError, ValueError):
+        who = json.loads(read_regular(path))
+        return f"process {who['pid']} on {who['host']}"
+    except (OSError, ValueError, TypeError, KeyError):
         return "another process"
-    return f"process {who['pid']} on {who['host']}"

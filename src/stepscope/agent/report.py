@@ -9,6 +9,7 @@ import sys
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from stepscope.filesystem import open_regular, read_regular
 from stepscope.journal.layout import VERSION
 from stepscope.version import __version__
 
@@ -47,15 +48,17 @@ def write_report(folder: Path, report: AgentReport) -> None:
         beside.replace(folder / REPORT_NAME)
     except OSError:
         # A folder that takes no new file, as one made read-only, may still have the file of before.
-        with contextlib.suppress(OSError), (folder / REPORT_NAME).open("r+") as file:
-            file.write(text)
-            file.truncate()
+        with contextlib.suppress(OSError):
+            descriptor = open_regular(folder / REPORT_NAME, os.O_WRONLY)
+            os.pwrite(descriptor, text.encode(), 0)
+            os.ftruncate(descriptor, len(text.encode()))
+            os.close(descriptor)
 
 
 def read_report(folder: Path) -> AgentReport | None:
     """The report of a folder's newest agent, which may have ended; None where there is none."""
     with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
-        found = json.loads((folder / REPORT_NAME).read_text())
+        found = json.loads(read_regular(folder / REPORT_NAME))
         return AgentReport(**{one.name: found[one.name] for one in fields(AgentReport) if one.name in found})
     return None
 

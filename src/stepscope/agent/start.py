@@ -17,6 +17,8 @@ from typing import IO, TYPE_CHECKING
 from stepscope.agent.election import agent_pid
 from stepscope.agent.report import own_report, read_report, trouble_of, write_report
 from stepscope.config.plain import to_dict
+from stepscope.errors import StepscopeError
+from stepscope.filesystem import open_regular
 from stepscope.journal.layout import VERSION
 from stepscope.procfs import start_ticks
 from stepscope.store.place import database, point_to
@@ -272,7 +274,10 @@ def run(module: str) -> None:
         os.pwrite(letter, trouble.encode(), 0)
         if module == AGENT_MODULE and agent_pid(folder) is None:
             write_report(folder, own_report(trouble))  # for those who did not start it
-        raise
+        if not isinstance(error, OSError | StepscopeError | ModuleNotFoundError):
+            raise
+        sys.stderr.write(f"Cannot work: {trouble}\n")
+        sys.exit(1)
 
 
 def _letter(told: bytes) -> int:
@@ -306,7 +311,9 @@ def is_running(pid: int) -> bool:
 def _open_log(path: Path) -> IO[bytes]:
     """A log, begun anew when it has grown large; nowhere on a disk that takes no more files."""
     try:
-        too_large = path.exists() and path.stat().st_size > MOST_LOG_BYTES
-        return path.open("wb" if too_large else "ab")
+        descriptor = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        if os.fstat(descriptor).st_size > MOST_LOG_BYTES:
+            os.ftruncate(descriptor, 0)
+        return os.fdopen(descriptor, "ab")
     except OSError:
         return Path(os.devnull).open("wb")

@@ -16,6 +16,7 @@ class HeldFile:
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path, self._descriptor = path, descriptor
+        self._home = _identity(path.parents[1])
 
     def whereabouts(self) -> Whereabouts:
         """Whether the file is still at its path; `in place` where that cannot be told."""
@@ -28,6 +29,10 @@ class HeldFile:
         except OSError:  # no right to look any more, or a network that is away
             return "in place"
         return "deleted" if self.moved_to() is None else "moved"
+
+    def is_home_in_place(self) -> bool:
+        """Whether the folder of all journals is still the one in which the file was made."""
+        return self._home is not None and self._home == _identity(self.path.parents[1])
 
     def moved_to(self) -> Path | None:
         """Where the file is now; None when it was deleted."""
@@ -65,6 +70,14 @@ class HeldFile:
 
     def __del__(self) -> None:
         os.close(self._descriptor)
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    try:
+        found = folder.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def trimmed(frames: bytes) -> bytes:

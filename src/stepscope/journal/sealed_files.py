@@ -38,12 +38,12 @@ class SealedFiles:
         """Lets go of all."""
         self._files.clear()
 
-    def forget_stored(self, *, folder_is_in_place: bool) -> None:
+    def forget_stored(self) -> None:
         """Lets go of files that the store has."""
         waiting = []
         for file, records in self._files:
             # An agent of an earlier version deletes files without marking them.
-            is_deleted = folder_is_in_place and file.whereabouts() == "deleted"
+            is_deleted = file.is_home_in_place() and file.whereabouts() == "deleted"
             if file.is_stored() or is_deleted:
                 self.stored += records
             else:

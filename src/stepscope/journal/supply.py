@@ -44,7 +44,6 @@ class SegmentSupply:
         self._retry_at_ns = 0
         self._next_number = name.number
         self._prepared: Segment | None = None
-        self._folder_id: tuple[int, int] | None = None
         self.trouble: str | None = None
         """Why no file could be made; None when one could."""
 
@@ -102,13 +101,6 @@ class SegmentSupply:
         if prepared is not None:
             prepared.seal()
 
-    def is_in_place(self) -> bool:
-        """Whether the folder of all journals is the one the newest file was made in."""
-        try:
-            return self._folder_id == _identity(journals_of(self._store))
-        except OSError:
-            return False
-
     def unread(self) -> list[Path]:
         """The files of this process that no agent has taken in."""
         return files_of(self._store, self._name)
@@ -143,7 +135,6 @@ class SegmentSupply:
             except FileNotFoundError:  # the agent removed the empty folder in between
                 continue
             self._next_number += 1
-            self._folder_id = _identity(journals_of(self._store))
             return segment
 
 
@@ -157,8 +148,3 @@ def _publish(file: HeldFile, fill: Callable[[], None]) -> None:
         file.path.unlink(missing_ok=True)
         raise
     file.path = name
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_dev, found.st_ino

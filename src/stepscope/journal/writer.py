@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from stepscope.errors import JournalError, TooManyKeys, ValuesOnDevice
+from stepscope.errors import JournalError, TooManyKeys
 from stepscope.journal import layout
+from stepscope.journal.packing import key_set, row_frames
 from stepscope.journal.sealed_files import SealedFiles
 from stepscope.journal.segment import MappedSegment, MemorySegment, hand_over, write_last
 
@@ -19,14 +19,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stepscope.journal.held_file import HeldFile, Whereabouts
-    from stepscope.journal.segment import KeySet, Segment
+    from stepscope.journal.segment import Segment
     from stepscope.journal.supply import SegmentSupply
 
 MAX_KEY_SETS = 20_000
 LOCK_S = 1.0
 
 _pack_trailer = layout.TRAILER.pack
-_packers: dict[int, Callable[..., bytes]] = {}
 
 
 class JournalWriter:
@@ -101,15 +100,9 @@ class JournalWriter:
             for at_ns, step, *values in rows:
                 self.append_row(dict(zip(keys, values, strict=True)), step, at_ns)
             return
-        pack, head = known
         sequences = [segment.next_sequence() for _ in rows]
-        packed = [pack(head, *row) for row in rows]
-        frames = [
-            row + _pack_trailer(crc32(row, sequence), sequence)
-            for row, sequence in zip(packed, sequences, strict=True)
-        ]
         try:
-            segment.write(b"".join(frames))
+            segment.write(row_frames(known, rows, sequences))
         except (ValueError, OSError):  # another thread has taken the room
             for sequence in sequences:
                 self._void(segment, sequence)
@@ -218,9 +211,10 @@ class JournalWriter:
     def whereabouts(self) -> Whereabouts:
         """Whether the files that the store may not have yet are where they were made."""
         with self._lock:
-            self.sealed.forget_stored(folder_is_in_place=self._supply.is_in_place())
-            if self._is_closed:
-                return self.sealed.whereabouts()
+            self.sealed.forget_stored()
+            found = self.sealed.whereabouts()
+            if self._is_closed or found != "in place":
+                return found
             file = self._segment.file
             return "in place" if file is None else file.whereabouts()
 
@@ -292,7 +286,7 @@ class JournalWriter:
             if self._segment is not segment:
                 self._append_first_row(metrics, step, at_ns)
             return
-        segment.sets[keys] = _key_set(metrics, set_id)
+        segment.sets[keys] = key_set(metrics, set_id)
         self.append_row(metrics, step, at_ns)
         if segment is self._segment:
             self._write(segment, layout.frame(layout.PAD, bytes(layout.PAD_BYTES)) + declaration)
@@ -406,32 +400,3 @@ class JournalWriter:
         payload = layout.to_json({**self._opening, "time": self._clock()})
         if self._write(self._segment, layout.frame(layout.OPEN, payload, sequence)):
             self._segment.committed[1] = sequence + 1
-
-
-def _key_set(metrics: Mapping[Any, Any], set_id: int) -> KeySet:
-    """Chooses how rows are packed by the kinds of the first: what was a tensor once will be one again."""
-    count = len(metrics)
-    pack = _packers.get(count)
-    if pack is None:
-        pack = _packers[count] = layout.row_struct(count).pack
-    if any(getattr(value, "is_cuda", False) is True for value in metrics.values()):
-        pack = functools.partial(_pack_unless_on_device, pack)
-    elif any(_has_item(value) for value in metrics.values()):
-        pack = functools.partial(_pack_items, pack)
-    return pack, layout.head_word(layout.ROW, layout.row_length(count), set_id)
-
-
-def _pack_items(pack: Callable[..., bytes], *fields: Any) -> bytes:
-    """Packs arrays and tensors of one element by their item, without the warning a conversion gives."""
-    return pack(*(field.item() if _has_item(field) else field for field in fields))
-
-
-def _pack_unless_on_device(pack: Callable[..., bytes], *fields: Any) -> bytes:
-    """Packs what is at hand; refuses what would have to be waited for, and comes again as plain numbers."""
-    if any(getattr(field, "is_cuda", False) is True for field in fields):
-        raise ValuesOnDevice("these numbers lie on a GPU")
-    return _pack_items(pack, *fields)
-
-
-def _has_item(value: object) -> bool:
-    return not isinstance(value, float) and hasattr(value, "item")

@@ -5,17 +5,23 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from dataclasses import asdict
+import time
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope import procfs
+from stepscope.config.sections import Alerts
+from stepscope.journal.layout import clean
 from stepscope.schema.redact import redact_text, redact_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from stepscope.config.sections import Settings
+    from stepscope.schema.identity import Identity
     from stepscope.schema.privacy import Privacy
+    from stepscope.schema.run import Role
 
 # Named one by one: an environment holds credentials under names nobody foresees.
 ENVIRONMENT = [
@@ -47,6 +53,29 @@ ENVIRONMENT = [
 ]
 
 _LIBRARIES = ("torch", "numpy", "lightning", "transformers", "accelerate", "jax", "ray")
+
+
+def opening_of(
+    identity: Identity, settings: Settings, privacy: Privacy, role: Role, command: Sequence[str] | None
+) -> dict[str, Any]:
+    """What stands at the beginning of a journal: whose it is, and which of its settings the agent needs."""
+    described = facts(identity.world_size, privacy, command)
+    if settings.samplers:
+        # The agent may have been started by another run, with other settings.
+        described["samplers"] = {name: asdict(one) for name, one in settings.samplers.items()}
+    if settings.logging.directory is not None:
+        described["log_directory"] = str(Path(settings.logging.directory).expanduser().absolute())
+    if settings.alerts != Alerts():
+        # Channels are the agent's own: what they hold may be secret, and this is kept in the store.
+        described["alerts"] = asdict(replace(settings.alerts, channels={}))
+    return {
+        "run": clean(identity.name),
+        "project": clean(identity.project),
+        "host": privacy.name(identity.host),
+        "role": role,
+        "started_ns": time.time_ns(),
+        "facts": described,
+    }
 
 
 def facts(

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from stepscope import procfs
 from stepscope.agent.start import is_running, start_process
+from stepscope.filesystem import read_regular
 
 if TYPE_CHECKING:
     from stepscope.config.sections import Settings
@@ -51,7 +52,7 @@ def find_server(folder: Path) -> Served | None:
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
         if path.stat().st_uid != os.getuid():
             return None
-        told = json.loads(path.read_text())
+        told = json.loads(read_regular(path))
         marks = procfs.ProcessMark(**told["process"])
         if told["host"] == os.uname().nodename and procfs.is_alive(marks):
             return Served(str(told["address"]), told["token_file"], marks.pid)

@@ -9,12 +9,9 @@ import time
 import weakref
 from array import array
 from collections.abc import Mapping
-from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope.agent.start import database_of
-from stepscope.config.sections import Alerts
 from stepscope.errors import JournalError, TooManyKeys
 from stepscope.guard import shown
 from stepscope.journal import layout
@@ -25,7 +22,7 @@ from stepscope.recorder import values
 from stepscope.recorder.agent_watch import AgentWatch
 from stepscope.recorder.anonymity import privacy_of
 from stepscope.recorder.exit_hooks import ExitHooks
-from stepscope.recorder.facts import facts
+from stepscope.recorder.facts import opening_of
 from stepscope.recorder.folder_watch import FolderWatch
 from stepscope.recorder.keeper import Keeper
 from stepscope.recorder.key_names import KeyNames
@@ -34,6 +31,7 @@ from stepscope.schema.redact import redact_mapping, redact_text, redact_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from stepscope.config.sections import Settings
     from stepscope.guard import Guard
@@ -158,7 +156,14 @@ class Recording:
         untold = self.writer.close({"status": status, "reason": safe_reason, "exit_code": exit_code})
         if self._last_words is not None:
             self._last_words.uninstall(untold)
-        if untold is None and self._role != "worker":
+        if untold is not None:
+            return  # the journal has said what is lost
+        if self.writer.unsaved:
+            self._guard.tell(
+                f"{self.writer.unsaved:,} records of this process are lost, because the journal could not be "
+                f"written: {self.writer.trouble}."
+            )
+        elif self._role != "worker":
             self._agent.wait_until_stored(self._unread)
 
     def settle(self) -> None:
@@ -334,23 +339,7 @@ class Recording:
             unread_bytes=recorder.unread_bytes,
             mapping=recorder.mapping,
         )
-        described = facts(self._identity.world_size, self._privacy, self._command)
-        if self._settings.samplers:
-            # The agent may have been started by another run, with other settings.
-            described["samplers"] = {name: asdict(one) for name, one in self._settings.samplers.items()}
-        if self._settings.logging.directory is not None:
-            described["log_directory"] = str(Path(self._settings.logging.directory).expanduser().absolute())
-        if self._settings.alerts != Alerts():
-            # Channels are the agent's own: what they hold may be secret, and this is kept in the store.
-            described["alerts"] = asdict(replace(self._settings.alerts, channels={}))
-        opening = {
-            "run": layout.clean(self._identity.name),
-            "project": layout.clean(self._identity.project),
-            "host": self._privacy.name(self._identity.host),
-            "role": self._role,
-            "started_ns": time.time_ns(),
-            "facts": described,
-        }
+        opening = opening_of(self._identity, self._settings, self._privacy, self._role, self._command)
         return JournalWriter(
             supply,
             opening,

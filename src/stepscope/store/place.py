@@ -6,7 +6,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from stepscope.filesystem import MOUNTS, is_network, kind_of
+from stepscope.filesystem import MOUNTS, is_network, kind_of, read_regular
 
 FILE_NAME = "store.sqlite"
 POINTER_NAME = "store.url"
@@ -20,7 +20,7 @@ def database(folder: Path, mounts: Path = MOUNTS) -> Path:
     processes, which no network file system gives.
     """
     try:
-        return folder / (folder / POINTER_NAME).read_text().strip().removeprefix(SCHEME)
+        return folder / os.fsdecode(read_regular(folder / POINTER_NAME)).strip().removeprefix(SCHEME)
     except OSError:
         pass
     if not is_network(kind_of(folder, mounts)):
@@ -34,7 +34,7 @@ def point_to(folder: Path, url: str) -> None:
     path = Path(url.removeprefix(SCHEME)).absolute()
     pointer = folder / POINTER_NAME
     word = f"{SCHEME}{path}\n"
-    if not pointer.exists() or pointer.read_text() != word:
+    if not pointer.exists() or os.fsdecode(read_regular(pointer)) != word:
         folder.mkdir(parents=True, exist_ok=True)
         pointer.write_text(word)
 

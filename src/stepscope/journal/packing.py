@@ -1,0 +1,55 @@
+"""Chooses how the values of a row are packed, by what the first row of its key set holds."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from stepscope.errors import ValuesOnDevice
+from stepscope.journal import layout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from stepscope.journal.segment import KeySet
+
+_packers: dict[int, Callable[..., bytes]] = {}
+
+
+def key_set(metrics: Mapping[Any, Any], set_id: int) -> KeySet:
+    """Chooses how rows are packed by the kinds of the first: what was a tensor once will be one again."""
+    count = len(metrics)
+    pack = _packers.get(count)
+    if pack is None:
+        pack = _packers[count] = layout.row_struct(count).pack
+    if any(getattr(value, "is_cuda", False) is True for value in metrics.values()):
+        pack = functools.partial(_pack_unless_on_device, pack)
+    elif any(_has_item(value) for value in metrics.values()):
+        pack = functools.partial(_pack_items, pack)
+    return pack, layout.head_word(layout.ROW, layout.row_length(count), set_id)
+
+
+def row_frames(known: KeySet, rows: Sequence[tuple[Any, ...]], sequences: Sequence[int]) -> bytes:
+    """Frames of rows of one key set, each with its number, one after another."""
+    (pack, head), frames = known, []
+    for row, sequence in zip(rows, sequences, strict=True):
+        packed = pack(head, *row)
+        frames.append(packed + layout.TRAILER.pack(crc32(packed, sequence), sequence))
+    return b"".join(frames)
+
+
+def _pack_items(pack: Callable[..., bytes], *fields: Any) -> bytes:
+    """Packs arrays and tensors of one element by their item, without the warning a conversion gives."""
+    return pack(*(field.item() if _has_item(field) else field for field in fields))
+
+
+def _pack_unless_on_device(pack: Callable[..., bytes], *fields: Any) -> bytes:
+    """Packs what is at hand; refuses what would have to be waited for, and comes again as plain numbers."""
+    if any(getattr(field, "is_cuda", False) is True for field in fields):
+        raise ValuesOnDevice("these numbers lie on a GPU")
+    return _pack_items(pack, *fields)
+
+
+def _has_item(value: object) -> bool:
+    return not isinstance(value, float) and hasattr(value, "item")
