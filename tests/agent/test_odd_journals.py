@@ -172,6 +172,7 @@ def test_one_bad_file_of_a_process_costs_none_of_its_other_files(folder: Path, s
     healthy = paths[1].read_bytes()
     data = bytearray(healthy)
     data[24:28] = (99).to_bytes(4, "little")
+    data[56:60] = bytes(4)  # with the checksum it would be a damaged header, not a newer version
     paths[1].write_bytes(data)
 
     now = HandClock()

@@ -174,3 +174,48 @@ def test_a_length_seen_before_its_bytes_is_looked_at_again_before_it_is_called_d
 
     assert steps_of([first, second]) == [0]
     assert second.lost == 0
+
+
+def test_a_damaged_header_costs_neither_rows_nor_their_times(folder: Path) -> None:
+    writer = writer_for(folder)
+    for step in range(50):
+        writer.append_row({"a": float(step)}, step)
+    writer.close({"status": "finished", "reason": ""})
+    ((_, path),) = list_journals(folder)
+    healthy = path.read_bytes()
+    times = [rows.times.tolist() for batch in read_all(folder) for rows in batch.rows]
+    for at in [*range(8), *range(24, 28), *range(32, 48)]:
+        data = bytearray(healthy)
+        data[at] ^= 0xFF
+        path.write_bytes(data)
+        batches = read_all(folder)
+        assert steps_of(batches) == list(range(50)), at
+        assert [rows.times.tolist() for batch in batches for rows in batch.rows] == times, at
+        assert 0 <= JournalReader(path).file_id < 2**63, at
+
+
+def test_frames_that_come_again_are_taken_once(folder: Path) -> None:
+    writer = writer_for(folder)
+    for step in range(50):
+        writer.append_row({"a": float(step)}, step)
+    writer.close({"status": "finished", "reason": ""})
+    ((_, path),) = list_journals(folder)
+    data = path.read_bytes()
+    frames = data[layout.HEADER_BYTES :].rstrip(b"\0")
+    frames += bytes(-len(frames) % 8)
+    path.write_bytes(data[: layout.HEADER_BYTES] + frames + frames)
+    batches = read_all(folder)
+    assert steps_of(batches) == list(range(50))
+    assert lost_in(batches) == 0
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 63])
+def test_a_file_cut_off_within_its_header_counts_as_a_loss(folder: Path, size: int) -> None:
+    writer = writer_for(folder)
+    writer.append_row({"a": 1.0}, 0)
+    writer.close({"status": "finished", "reason": ""})
+    ((_, path),) = list_journals(folder)
+    path.write_bytes(path.read_bytes()[:size])
+    batch = JournalReader(path).read(final=True)
+    assert batch.lost >= 1
+    assert "cut off" in batch.refused[0]

@@ -12,9 +12,8 @@ from stepscope import procfs
 from stepscope.agent.feeds import Feeds
 from stepscope.agent.follower import Follower
 from stepscope.agent.liveness import Pulse
-from stepscope.agent.report import trouble_of
 from stepscope.agent.troubled import TroubledJournals
-from stepscope.errors import JournalError, StoreError
+from stepscope.errors import StoreError
 from stepscope.journal.folder import JournalName, journals_of, list_folder
 from stepscope.journal.folder_cache import FolderCache
 
@@ -50,8 +49,6 @@ class Ingest:
         self._followers: dict[Stem, Follower] = {}
         self._troubled = TroubledJournals(folder, store, now)
         self._failed: list[Follower] = []
-        self.left_alone = ""
-        """Why a journal is not taken in, and what to do about it; empty when all are."""
         self._forgotten: list[int] = []
         self._silent: set[Stem] = set()
         """Processes without a journal that were looked at, and of which nothing remains to be told."""
@@ -112,6 +109,11 @@ class Ingest:
         self._troubled.note()
         return more
 
+    @property
+    def left_alone(self) -> str:
+        """Why a journal is not taken in, and what to do about it; empty when all are."""
+        return self._troubled.left_alone
+
     def _meet(self, files: dict[Stem, list[Path]]) -> bool:
         """Begins to follow journals that were not there before; True when there were any."""
         met = False
@@ -167,9 +169,6 @@ class Ingest:
 
     def _set_aside(self, paths: list[Path], error: Exception) -> None:
         log.debug("What failed:", exc_info=error)
-        if isinstance(error, JournalError | PermissionError):
-            # The training that writes it is told, for somebody has to act.
-            self.left_alone = trouble_of(error)
         for path in paths:
             self._troubled.add(path, error)
 

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stepscope.agent.report import trouble_of
 from stepscope.errors import JournalError
 from stepscope.journal.layout import clean
 from stepscope.store.base import SetAside
@@ -35,6 +36,8 @@ class _Trouble:
     retry_at: float
     is_lasting: bool
     """Whether the next look will hardly find it any better; what comes after it does not wait for it."""
+    told: str
+    """The same for the training that writes it, where somebody has to act; empty elsewhere."""
 
 
 class TroubledJournals:
@@ -75,7 +78,8 @@ class TroubledJournals:
         since_ns = self._now_ns() if earlier is None else earlier.since_ns
         is_lasting = isinstance(error, JournalError | PermissionError) or pause_s >= MAX_PAUSE_S
         note = SetAside(place, reason, advice, since_ns)
-        self._troubles[path] = _Trouble(note, pause_s, self._now() + pause_s, is_lasting)
+        told = trouble_of(error) if isinstance(error, JournalError | PermissionError) else ""
+        self._troubles[path] = _Trouble(note, pause_s, self._now() + pause_s, is_lasting, told)
 
     def rests(self, path: Path) -> bool:
         """Whether a file is not to be tried yet."""
@@ -91,6 +95,11 @@ class TroubledJournals:
         """Notes that a file can be read and stored."""
         if self._troubles.pop(path, None) is not None:
             log.info("No longer set aside: %s", clean(path))
+
+    @property
+    def left_alone(self) -> str:
+        """Why a journal is not taken in, and what to do about it; empty when all are."""
+        return next((one.told for one in self._troubles.values() if one.told), "")
 
     @property
     def is_hopeful(self) -> bool:

@@ -16,7 +16,8 @@ offset size    meaning
 32     8       file id, random: offsets are kept by it, names may come again
 40     8       wall clock minus monotonic clock in ns, when the process began
 48     8       numbers below the count that no frame has, not even a ``VOID``: there was no room for one
-56     8       0
+56     4       CRC-32 of magic, version, file id and clock; 0: written by a version that had none
+60     4       0
 ====== ======= ==============================================================
 
 A frame is a multiple of eight bytes, so consecutive rows of one key set are one array:
@@ -55,7 +56,7 @@ from stepscope.errors import JournalError
 MAGIC: Final = b"STEPJRNL"
 VERSION: Final = 1
 
-HEADER: Final = struct.Struct("<8sQQIBBHQqQ8x")
+HEADER: Final = struct.Struct("<8sQQIBBHQqQI4x")
 HEADER_BYTES: Final = 64
 COMMITTED: Final = slice(8, 24)
 COUNT_AT: Final = 16
@@ -84,6 +85,15 @@ NO_SEQUENCE: Final = 0xFFFFFFFF
 PAD_BYTES: Final = 64
 MAX_INTEGER_BITS: Final = 4096
 """Python itself refuses to read much longer ones from text."""
+
+
+CLOCK_BASE: Final = "clock_base_ns"
+"""The field of an opening that repeats the clock of the header."""
+
+
+def header_checksum(fields: tuple[Any, ...]) -> int:
+    """The checksum of what never changes in a header, from its unpacked fields; never 0."""
+    return crc32(struct.pack("<8sIQq", fields[0], fields[3], fields[7], fields[8])) or 1
 
 
 def head_word(kind: int, length: int, set_id: int = 0) -> int:

@@ -12,17 +12,16 @@ import numpy as np
 
 from stepscope.errors import JournalError
 from stepscope.journal import layout, records
-from stepscope.journal.folder import open_file
+from stepscope.journal.folder import open_file, opening_of
 from stepscope.journal.records import BadRecordError
+from stepscope.journal.scan import Scan, next_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
 READ_BYTES = 8 << 20
-LONGEST_RUN = 4096
 OVERTAKEN = 1024
 """Numbers beyond those of its frames that a file may have: threads took them when it was full."""
 MAX_NAMED = 5
@@ -102,26 +101,37 @@ class JournalReader:
         """Reads the header, and learns what an earlier reader knew at its offset."""
         head = os.pread(self._descriptor, layout.HEADER_BYTES, 0)
         head += bytes(layout.HEADER_BYTES - len(head))
-        magic, _, _, version, _, _, _, self.file_id, self._clock_base_ns, _ = layout.HEADER.unpack(head)
-        if magic == layout.MAGIC and version > layout.VERSION:
+        fields = layout.HEADER.unpack(head)
+        magic, version, self.file_id, self._clock_base_ns = fields[0], fields[3], fields[7], fields[8]
+        self._intact_header = magic == layout.MAGIC and fields[10] in (0, layout.header_checksum(fields))
+        if self._intact_header and version > layout.VERSION:
             raise JournalError(
                 f"{self.path} has version {version}, this stepscope reads up to {layout.VERSION}. "
                 "Upgrade with: pip install -U stepscope"
             )
-        self._intact_header = magic == layout.MAGIC
         self.begun = head != bytes(layout.HEADER_BYTES)
         """Whether the writer has come to writing the header."""
-        # Offsets are kept by this id; a header lost with the power still needs one of its own.
-        self.file_id = self.file_id or crc32(os.fsencode(self.path.name))
+        if not self._intact_header:
+            self._do_without_header()
         self._sets: dict[int, tuple[str, ...]] = {}
         self._orphans: dict[tuple[int, int], list[NDArray[np.uint64]]] = {}
         """Rows whose names have not come yet, by key set and width."""
         self._refused = 0
+        self._taken = bytearray()
+        """For each number of a frame, whether that frame was taken: one that comes again is a copy."""
         self._seen = 0
         self._highest = -1
         self._suspect: int | None = None
         self.offset = layout.HEADER_BYTES
         self._catch_up(offset)
+
+    def _do_without_header(self) -> None:
+        """Takes from elsewhere what a damaged header does not say."""
+        # Offsets are kept by this id.
+        self.file_id = crc32(os.fsencode(self.path.name))
+        said = (opening_of(self.path) or {}).get(layout.CLOCK_BASE)
+        if records.is_int64(said):
+            self._clock_base_ns = said
 
     def close(self) -> None:
         """Lets go of the file."""
@@ -169,6 +179,8 @@ class JournalReader:
         stop = min(end, self.offset + READ_BYTES)
         data = os.pread(self._descriptor, max(stop - self.offset, 0), self.offset)
         batch = Batch()
+        if final and end < layout.HEADER_BYTES and not self._refused:
+            self._refuse(f"{self.path.name} is cut off after {end} bytes", batch)
         at = self._decode(data, batch, final=final, complete=stop == end)
         self.offset += at
         batch.offset = self.offset
@@ -213,7 +225,7 @@ class JournalReader:
         """
         done = 0
         while True:
-            scan = _Scan(data[done:] if done else data, self._most_frames())
+            scan = Scan(data[done:] if done else data, self._most_frames(), self._taken)
             scan.run()
             self._take(scan, batch)
             done += scan.at
@@ -225,7 +237,7 @@ class JournalReader:
                 # Another processor may show the length before the bytes: look again before judging.
                 self._suspect = self.offset + done
                 return done
-            skipped = _next_frame(data, done + 1)
+            skipped = next_frame(data, done + 1)
             if skipped is not None:
                 done = skipped
             elif complete:
@@ -237,7 +249,7 @@ class JournalReader:
         """More frames than this the file cannot hold; a higher number in one is not to be believed."""
         return os.fstat(self._descriptor).st_size // layout.MIN_FRAME + OVERTAKEN
 
-    def _take(self, scan: _Scan, batch: Batch) -> None:
+    def _take(self, scan: Scan, batch: Batch) -> None:
         for set_id, payload in scan.declared:
             self._declare(set_id, payload, batch)
         self._seen += scan.seen
@@ -295,110 +307,3 @@ class JournalReader:
     def _named(self, keys: tuple[str, ...], rows: NDArray[np.uint64]) -> Rows:
         times = rows[:, 1].view(np.int64) + np.int64(self._clock_base_ns)
         return Rows(keys, times, rows[:, 2].view(np.int64), rows[:, 3:-1].view(np.float64))
-
-
-class _Scan:
-    """One pass over bytes that begin with a frame; stops at the end or at the first bad frame."""
-
-    def __init__(self, data: bytes, most_frames: int) -> None:
-        self._data, self._most_frames = data, most_frames
-        self._view = memoryview(data)
-        self._words = np.frombuffer(data, "<u8", len(data) // 8)
-        self.at = 0
-        self.cut_off = False
-        self.seen = 0
-        self.highest = -1
-        self.declared: list[tuple[int, bytes]] = []
-        self.notes: list[tuple[int, int, bytes]] = []
-        self.arrays: list[bytes] = []
-        self._starts: dict[tuple[int, int], list[int]] = {}
-        """Where rows begin, by key set and length."""
-
-    def run(self) -> None:
-        """Takes frame after frame, rows of one key set many at a time."""
-        data, end = self._data, len(self._data)
-        while self.at + layout.MIN_FRAME <= end:
-            marker, units, kind_and_set = layout.HEAD.unpack_from(data, self.at)
-            length = units * 8
-            if marker != layout.MARKER or length < layout.MIN_FRAME:
-                return
-            if self.at + length > end:
-                self.cut_off = True
-                return
-            if not self._checks_out(self.at, length):
-                return
-            kind, set_id = kind_and_set >> 28, kind_and_set & 0x0FFFFFFF
-            if kind == layout.ROW and length >= layout.row_length(0):
-                self._take_rows(set_id, length)
-            else:
-                self._take_other(kind, set_id, length)
-        self.cut_off = self.at < end
-
-    def rows(self) -> Sequence[tuple[tuple[int, int], NDArray[np.uint64]]]:
-        """The rows by key set and width, each as an array of words: head, time, step, values, trailer."""
-        found = []
-        for (set_id, length), starts in self._starts.items():
-            first = np.array(starts, np.int64)[:, None] // 8
-            width = (length - layout.row_length(0)) // 8
-            found.append(((set_id, width), self._words[first + np.arange(length // 8)]))
-        return found
-
-    def _checks_out(self, start: int, length: int) -> bool:
-        checksum, sequence = layout.TRAILER.unpack_from(self._data, start + length - 8)
-        return bool(crc32(self._view[start : start + length - 8], sequence) == checksum)
-
-    def _take_rows(self, set_id: int, length: int) -> None:
-        """Takes the row at hand, known to be sound, and all of its key set that follow without a break."""
-        starts = self._starts.setdefault((set_id, length), [])
-        run = self._run_length(length)
-        first = self.at
-        for start in range(first, first + run * length, length):
-            if start > first and not self._checks_out(start, length):
-                break
-            starts.append(start)
-            self._count(start + length)
-            self.at = start + length
-
-    def _run_length(self, length: int) -> int:
-        head = self._data[self.at : self.at + layout.HEAD.size]
-        if self._data[self.at + length : self.at + length + layout.HEAD.size] != head:
-            return 1
-        word, stride = self.at // 8, length // 8
-        heads = self._words[word : word + stride * LONGEST_RUN : stride]
-        others = np.flatnonzero(heads != heads[0])
-        same = int(others[0]) if len(others) else len(heads)
-        return min(same, (len(self._data) - self.at) // length)
-
-    def _take_other(self, kind: int, set_id: int, length: int) -> None:
-        payload = self._data[self.at + layout.HEAD.size : self.at + length - layout.TRAILER.size]
-        self.at += length
-        if kind == layout.KEYS:
-            self.declared.append((set_id, payload))
-        elif kind == layout.ARRAY:
-            self.arrays.append(payload)
-        elif kind in layout.CARRY_DATA:
-            self.notes.append((kind, set_id, payload))
-        if kind in layout.CARRY_DATA or kind == layout.VOID:
-            self._count(self.at)
-
-    def _count(self, end: int) -> None:
-        _, sequence = layout.TRAILER.unpack_from(self._data, end - layout.TRAILER.size)
-        self.seen += 1
-        if sequence < self._most_frames:
-            self.highest = max(self.highest, sequence)
-
-
-def _next_frame(data: bytes, start: int) -> int | None:
-    """Where the next whole and sound frame begins; None when there is none."""
-    view = memoryview(data)
-    at = data.find(layout.MARKER_BYTES, start)
-    while at >= 0:
-        if at + layout.MIN_FRAME <= len(data):
-            _, units, _ = layout.HEAD.unpack_from(data, at)
-            stop = at + units * 8 - layout.TRAILER.size
-            if units * 8 >= layout.MIN_FRAME and stop + layout.TRAILER.size <= len(data):
-                checksum, sequence = layout.TRAILER.unpack_from(data, stop)
-                if crc32(view[at:stop], sequence) == checksum:
-                    return at
-        at = data.find(layout.MARKER_BYTES, at + 1)
-    return None

@@ -57,18 +57,10 @@ class Segment(Protocol):
 
 def header(clock_base_ns: int, committed: int = layout.HEADER_BYTES, file_id: int | None = None) -> bytes:
     """A fresh header; a committed length of 0 says to go by the file's size."""
-    return layout.HEADER.pack(
-        layout.MAGIC,
-        committed,
-        0,
-        layout.VERSION,
-        0,
-        0,
-        0,
-        int.from_bytes(os.urandom(8), "little") >> 1 if file_id is None else file_id,
-        clock_base_ns,
-        0,
-    )
+    if file_id is None:
+        file_id = int.from_bytes(os.urandom(8), "little") >> 1
+    fields = (layout.MAGIC, committed, 0, layout.VERSION, 0, 0, 0, file_id, clock_base_ns, 0)
+    return layout.HEADER.pack(*fields, layout.header_checksum(fields))
 
 
 def fill(segment: Segment, frames: bytes) -> None:

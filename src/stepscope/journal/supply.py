@@ -40,7 +40,7 @@ class SegmentSupply:
         self._segment_bytes, self._unread_bytes = segment_bytes, unread_bytes
         self._mapped = mapping == "always" or (mapping == "auto" and keeps_reserved_space(kind_of(store)))
         self._clock = clock
-        self._clock_base_ns = wall_clock() - clock()
+        self.clock_base_ns = wall_clock() - clock()
         self._retry_at_ns = 0
         self._next_number = name.number
         self._prepared: Segment | None = None
@@ -106,7 +106,7 @@ class SegmentSupply:
         return files_of(self._store, self._name)
 
     def _memory(self) -> Segment:
-        return MemorySegment(self._segment_bytes, self._clock_base_ns)
+        return MemorySegment(self._segment_bytes, self.clock_base_ns)
 
     def _make_file_within_cap(self, at_least: int, file_id: int | None = None, suffix: str = "") -> Segment:
         unread = bytes_on_disk(self._store, self._name)
@@ -126,9 +126,9 @@ class SegmentSupply:
             make_folder(path.parent)
             try:
                 if self._mapped:
-                    segment: Segment = MappedSegment.create(path, size, self._clock_base_ns, file_id)
+                    segment: Segment = MappedSegment.create(path, size, self.clock_base_ns, file_id)
                 else:
-                    segment = AppendedSegment(path, size, self._clock_base_ns, file_id)
+                    segment = AppendedSegment(path, size, self.clock_base_ns, file_id)
             except FileExistsError:  # an older process of the same pid
                 self._next_number += 1
                 continue

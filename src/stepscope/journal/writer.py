@@ -48,7 +48,7 @@ class JournalWriter:
     ) -> None:
         self._supply = supply
         self._name_of = name_of
-        self._opening = dict(opening)
+        self._opening = {**opening, layout.CLOCK_BASE: supply.clock_base_ns}
         self._max_keys = max_keys
         self._known_keys: set[object] = set()
         self._clock = clock
