@@ -30,7 +30,7 @@ def store(tmp_path_factory):
             monitor.log({"loss": 3.0 - step / 100, "val/loss": math.nan if step > 200 else 1.0})
         for number in range(25):
             monitor.event("checkpoint", path=f"/data/{number}.pt")
-        monitor.event("console", text="epoch 1\n\x1b[32mgreen\x1b[0m\nthe end")
+        monitor.own_event("console", text="epoch 1\n\x1b[32mgreen\x1b[0m\nthe end")
     with TrainingMonitor(run="newest", directory=folder) as monitor:
         monitor.log({f"key {number:03d}": number for number in range(100)})
         monitor.event("evil\x1b]0;title\x07", note="a\u202eb\nc")

@@ -37,6 +37,7 @@ OLDEST_SQLITE = (3, 35, 0)
 
 COMFORTABLE_BYTES = 1 << 30
 START_WITHIN_S = 30.0
+DATABASE_REMEDY = "Restore the file from a copy, or move it away to begin a new store."
 MAX_VERIFIED_BYTES = 256 << 20
 """A larger database is not read from end to end, which would take minutes."""
 
@@ -228,13 +229,13 @@ def check_sqlite(folder: Path) -> Check:
     try:
         reader = SqliteReader(path)
     except StoreError as error:
-        return Check("database", "problem", str(error))
+        return Check("database", "problem", str(error), DATABASE_REMEDY)
     try:
         taken = reader.bytes_used()
         if taken <= MAX_VERIFIED_BYTES:
             reader.verify()
     except StoreError as error:
-        return Check("database", "problem", str(error))
+        return Check("database", "problem", str(error), DATABASE_REMEDY)
     finally:
         reader.close()
     return Check("database", "ok", f"{library}; {path}, version {_version(path)}, {size(taken)}")
