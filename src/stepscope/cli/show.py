@@ -267,7 +267,7 @@ def _events(events: Sequence[Event], most: int | None) -> Iterator[str]:
             text.moment(event.time),
             "-" if event.step is None else f"{event.step:,}",
             *([event.rank] if with_rank else []),
-            event.kind,
+            shorten(event.kind, 40),
             " ".join(f"{name}={value}" for name, value in event.fields.items()),
         ]
         for event in shown
