@@ -122,6 +122,7 @@ def test_a_journal_of_a_newer_version_is_left_alone_and_the_others_go_on(
     ((_, path),) = list_journals(folder)
     data = bytearray(path.read_bytes())
     data[24:28] = (99).to_bytes(4, "little")
+    data[56:60] = bytes(4)  # with the checksum it would be a damaged header, not a newer version
     path.write_bytes(data)
     writer = writer_for(folder)
     writer.append_row({"loss": 1.0}, 0)
