@@ -169,6 +169,9 @@ class Follower:
                 if reader.is_at(path):
                     reader.mark_stored()
                     path.unlink(missing_ok=True)
+            except PermissionError as error:
+                # The store has its records, and knows that it has: whoever may delete the file does so.
+                self._troubled.add(path, error)
             except OSError as error:
                 refusal = f"{path} is stored but cannot be deleted: {error.strerror}"
                 self._troubled.add(path, JournalError(refusal))

@@ -130,7 +130,7 @@ def explain(path: Path, error: Exception) -> tuple[str, str]:
         return reason, advice
     if isinstance(error, PermissionError):
         return (
-            f"no permission to read it (owner: uid {_owner(path)})",
+            f"no permission to read or delete it (owner: uid {_owner(path)})",
             "Its owner can read it in with: stepscope runs. Or allow others to read it: chmod -R a+rX",
         )
     if isinstance(error, sqlite3.Error):
