@@ -177,6 +177,7 @@ class Follower:
                 self._troubled.add(path, JournalError(refusal))
             else:
                 forgotten.append(reader.file_id)
+                self._troubled.release(reader.file_id)
                 self._troubled.clear(path)
             self._drop_reader(path)
         self._read_out = []
@@ -217,6 +218,11 @@ class Follower:
             if not (known.begun or self._dead):
                 known.close()
                 return None
+            try:
+                self._troubled.claim(known.file_id, path)
+            except JournalError:
+                known.close()
+                raise
             offset, self._lost[path] = self._store.progress(known.file_id)
             if offset:
                 known.close()

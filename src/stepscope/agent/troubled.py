@@ -52,6 +52,9 @@ class TroubledJournals:
     ) -> None:
         self._folder, self._store, self._now, self._now_ns = folder, store, now, now_ns
         self._troubles: dict[Path, _Trouble] = {}
+        self._owners: dict[int, Path] = {}
+        """Which file has an id; ids are random, and only a copy has that of another."""
+        self._stored: set[int] = set()
         self._noted = {note.path: note for note in store.set_aside()}
         self._damaged_log = self._find_damaged_log()
 
@@ -80,6 +83,19 @@ class TroubledJournals:
         note = SetAside(place, reason, advice, since_ns)
         told = trouble_of(error) if isinstance(error, JournalError | PermissionError) else ""
         self._troubles[path] = _Trouble(note, pause_s, self._now() + pause_s, is_lasting, told)
+
+    def claim(self, file_id: int, path: Path) -> None:
+        """Raises JournalError for a copy of a file that is there too, or that was stored and deleted."""
+        owner = self._owners.setdefault(file_id, path)
+        if owner == path:
+            return
+        if file_id in self._stored or owner.exists():
+            raise JournalError(f"{path} is a copy of {owner.name}, whose records are stored once")
+        self._owners[file_id] = path
+
+    def release(self, file_id: int) -> None:
+        """Notes that a file was stored and deleted: a copy of it must not be stored again."""
+        self._stored.add(file_id)
 
     def rests(self, path: Path) -> bool:
         """Whether a file is not to be tried yet."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+import os
+import time
+from typing import TYPE_CHECKING, Any
 
+from stepscope.filesystem import open_regular
 from stepscope.journal import layout
+from stepscope.journal.folder import END_MARK, WORDS_SUFFIX
 from stepscope.journal.segment import fill
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from stepscope.journal.held_file import HeldFile, Whereabouts
     from stepscope.journal.segment import Segment
@@ -37,6 +42,19 @@ class SealedFiles:
     def clear(self) -> None:
         """Lets go of all."""
         self._files.clear()
+
+    def leave_behind(self, end: Mapping[str, Any]) -> None:
+        """Lets go of files that were moved, and leaves beside them how the run ended there."""
+        moved = next((path for file, _ in self._files if (path := file.moved_to()) is not None), None)
+        self.clear()
+        if moved is None:
+            return
+        said = {**end, "dropped": 0, "time": time.time_ns()}
+        with contextlib.suppress(OSError):
+            words = moved.with_name(f"{moved.name.rpartition('.')[0]}{WORDS_SUFFIX}")
+            descriptor = open_regular(words, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            os.write(descriptor, f"\n{END_MARK}".encode() + layout.to_json(said) + b"\n")
+            os.close(descriptor)
 
     def forget_stored(self) -> None:
         """Lets go of files that the store has."""

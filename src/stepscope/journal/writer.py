@@ -247,6 +247,9 @@ class JournalWriter:
                 return
             self._supply.give_up_prepared()
             old = self._segment
+            if old.file is not None and old.file.whereabouts() == "in place":
+                self.sealed.leave_behind(end)  # it was begun in the new folder before anybody noticed
+                return
             # Where there is no room for it, its reader still sees that nothing more comes.
             write_last(
                 old, layout.END, layout.to_json({"time": self._clock(), **end, "dropped": self.dropped})
