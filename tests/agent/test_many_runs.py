@@ -240,7 +240,7 @@ def test_figures_of_the_machine_are_written_less_often_with_many_runs_and_none_i
     machine.go_on(0.5)
     transactions.clear()
     machine.go_on(60)
-    assert 5 <= len(transactions) <= 7
+    assert 3 <= len(transactions) <= 5
     machine.watching.close()
     for one in ("run0", f"run{RUNS - 1}"):
         points = {key.key: key.points for key in store.keys(one, "seconds")}
@@ -314,7 +314,7 @@ def test_looking_for_problems_in_many_runs_keeps_to_one_budget_and_comes_round_t
         before = len(looks)
         diagnosing.tick()
         assert len(looks) - before <= 1
-    assert spent <= 0.0025 * now + 0.05 + 0.01
+    assert spent <= 0.002 * now + 0.05 + 0.01
     assert {looks.count(one.run_id) for one in runs} <= {2, 3, 4}
 
 

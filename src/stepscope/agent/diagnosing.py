@@ -30,7 +30,7 @@ EVERY_S = 10.0
 MOST_SHARE, MOST_SHARE_UNSURE = 0.0005, 0.002
 """The share of one core that looking at one run may take: what costs more is done less often."""
 
-MAX_SHARE_OF_ALL = 0.0025
+MAX_SHARE_OF_ALL = 0.002
 """The share of one core for all runs together: with many live runs, each is looked at less often."""
 
 MAX_SAVED_S = 0.05

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 KEEP_EVERY_S = 1.0
 """Figures are kept this often: a transaction waits for the disk."""
 
-KEEP_EVERY_S_PER_RUN = 0.2
-"""With more than five live runs they are kept less often, unless somebody waits: it costs the same then."""
+KEEP_EVERY_S_PER_RUN = 0.3
+"""With more than three live runs they are kept less often, unless somebody waits: it costs the same then."""
 
-MAX_KEEP_EVERY_S = 10.0
+MAX_KEEP_EVERY_S = 15.0
 
 PASS_ON_EVERY_S = 1.0
 """Alert rules and exporters get figures this often, however many runs there are."""
