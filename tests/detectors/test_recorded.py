@@ -13,6 +13,7 @@ import pytest
 
 import stepscope
 from stepscope.recorder import phases
+from stepscope.steps.chain import Chain
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
@@ -26,15 +27,23 @@ def findings(folder: Path) -> Callable[[str], dict[str, dict]]:
 class HandClock:
     """A clock that goes when it is told to."""
 
-    now = 100.0
+    def __init__(self) -> None:
+        self.now = time.monotonic()
 
-    def __call__(self) -> float:
-        return self.now
+    def __call__(self) -> int:
+        return int(self.now * 1e9)
+
+
+def stop_the_clock(monkeypatch: pytest.MonkeyPatch) -> HandClock:
+    """Has batches timed by a clock of the test's own."""
+    clock = HandClock()
+    monkeypatch.setattr(phases, "monotonic_ns", clock)
+    monkeypatch.setattr(phases, "Chain", lambda: Chain(clock))
+    return clock
 
 
 def test_a_slow_loader_is_found_at_the_end_of_a_run(folder: Path, findings, monkeypatch) -> None:
-    clock = HandClock()
-    monkeypatch.setattr(phases, "perf_counter", clock)
+    clock = stop_the_clock(monkeypatch)
 
     def loader() -> Iterator[int]:
         for number in range(100):
@@ -52,8 +61,7 @@ def test_a_slow_loader_is_found_at_the_end_of_a_run(folder: Path, findings, monk
 
 
 def test_a_loader_that_keeps_up_is_left_alone(folder: Path, findings, monkeypatch) -> None:
-    clock = HandClock()
-    monkeypatch.setattr(phases, "perf_counter", clock)
+    clock = stop_the_clock(monkeypatch)
 
     def loader() -> Iterator[int]:
         for number in range(100):

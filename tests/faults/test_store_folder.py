@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from pathlib import Path
@@ -154,7 +155,9 @@ def test_a_part_of_the_folder_that_is_deleted_costs_no_row(
     said = training.stop()
     assert _steps(folder) == list(range(100))
     assert stepscope.open_store(folder).run("run").status == "finished"
-    assert said.count("\n") == (part in ("store.sqlite", "journal")), said
+    # A database that was not there yet when the run last looked is missed by nobody: no row is lost.
+    expected = {"store.sqlite": (0, 1), "journal": (1,)}
+    assert said.count("\n") in expected.get(part, (0,)), said
 
 
 def test_a_journal_folder_that_is_moved_away_alone_costs_no_row(
@@ -336,8 +339,9 @@ def test_two_runs_at_once_both_go_on_in_the_new_folder(start, until, folder: Pat
 def test_a_folder_that_is_made_read_only_costs_no_row(tmp_path: Path) -> None:
     place = tmp_path / "home"
     place.mkdir()
-    for one in (tmp_path, *tmp_path.parents[:2]):  # pytest's own, which are its user's alone
-        one.chmod(0o755)
+    for one in (tmp_path, *tmp_path.parents):  # pytest's own, which are its user's alone
+        if Path(tempfile.gettempdir()) in one.parents:
+            one.chmod(0o755)
     os.chown(place, 1000, 1000)
     code = """
         import os, sys, time, stepscope

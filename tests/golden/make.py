@@ -129,7 +129,7 @@ def make_journal(path: Path) -> None:
         fields = {"key": "grads", "step": 3, "dtype": "<f4", "shape": [2, 3]}
         writer.append_array(fields, ARRAY.tobytes())
         writer.close(END)
-        shutil.copyfile(writer.unread()[0], path)
+        shutil.copyfile(writer.supply.unread()[0], path)
 
 
 def _append(store, source, columns, steps, times_ns):

@@ -88,7 +88,9 @@ def test_no_public_method_raises_whatever_it_is_given(
     name: str, shared: TrainingMonitor, data: st.DataObject
 ) -> None:
     arguments = data.draw(arguments_of(name))
-    getattr(shared, name)(**arguments)
+    parameters = inspect.signature(getattr(TrainingMonitor, name)).parameters.values()
+    in_order = [one.name for one in parameters if one.kind is inspect.Parameter.POSITIONAL_ONLY]
+    getattr(shared, name)(*(arguments.pop(one) for one in in_order if one != "self"), **arguments)
     shared.unwatch()
     shared.log({"after": 1.0}, step=1)  # and it still records
     assert shared.step_in_hand() in (1, 2)
@@ -428,7 +430,7 @@ def test_a_place_that_no_journal_can_be_opened_in_stops_no_training(
         raise RuntimeError("no name")
 
     monitor = TrainingMonitor(NO_AGENT, run="a", directory=folder)
-    monkeypatch.setattr("stepscope.recorder.recording.facts", no_name)
+    monkeypatch.setattr("stepscope.recorder.recording.opening_of", no_name)
     with monitor:
         monitor.log({"loss": 1.0})
         monitor.log_training_step(loss=1.0)

@@ -30,6 +30,7 @@ def test_the_json_has_the_names_a_page_reads(made: Made) -> None:
     assert list(found) == [
         "from_", "to", "bars", "phase_order", "slowest", "histogram", "percentiles", "count", "ranks",
         "sampled_ratio",
+        "overhead_ratio",
     ]  # fmt: skip
     assert list(found["percentiles"]) == ["p50", "p90", "p95", "p99", "max"]
 

@@ -6,8 +6,8 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Any
 
-from stepscope import procfs
 from stepscope.agent.exit_notes import read_exit_note
+from stepscope.agent.known_processes import known_process, mark_of, opened, unknown_process
 from stepscope.agent.liveness import Pulse, cause_of_death
 from stepscope.errors import JournalError
 from stepscope.exporters.base import Table
@@ -16,13 +16,13 @@ from stepscope.journal.folder import WORDS_SUFFIX, parse
 from stepscope.journal.reader import MAX_NAMED, JournalReader
 from stepscope.journal.records import is_int64
 from stepscope.schema.record import Event
-from stepscope.schema.run import Process
 from stepscope.schema.series import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from stepscope import procfs
     from stepscope.agent.feeds import Feeds
     from stepscope.agent.troubled import TroubledJournals
     from stepscope.journal.folder import JournalName
@@ -33,8 +33,6 @@ log = logging.getLogger("stepscope.agent")
 
 SYNC_EVERY = 10
 """While the store has every record on disk, a journal is synced at every tenth call: to notice a bad disk."""
-
-MARK_FIELDS = ("pid", "start_ticks", "boot_id", "namespace")
 
 
 class Follower:
@@ -69,8 +67,8 @@ class Follower:
         self.files: list[Path] = []
         """The files looked at last."""
         self._dead = False
-        self.process = self._known() or self._stranger()
-        self._pulse = pulse_for(self._mark())
+        self.process = known_process(store, name) or unknown_process(name)
+        self._pulse = pulse_for(mark_of(self.process))
         self.is_here = False
         """Whether the process runs on this host and can be watched."""
         self._end_is_known = self.process.ended_ns is not None
@@ -82,6 +80,8 @@ class Follower:
     def gather(self, files: list[Path]) -> bool:
         """Reads what has come; True when there is something to tell the store."""
         self._batches, self._read_out = [], []
+        for path in files:
+            self._meet(path)
         # What somebody else has deleted can still be read while it is open here.
         self.files = sorted({*files, *self._readers}, key=_number)
         alive = self._pulse.is_alive()  # judged before reading: no record comes later
@@ -99,6 +99,21 @@ class Follower:
         finished = self._dead or self._end_is_known
         self.ended = finished and settled == len(self.files)
         return self.ended or self._has_news() or self._changes_status()
+
+    def _meet(self, path: Path) -> None:
+        """Opens a file that was not there before: it may be a copy that goes on where a deleted one ended."""
+        if path in self._readers or self._troubled.rests(path):
+            return
+        try:
+            reader = self._reader(path)
+        except FileNotFoundError:
+            return
+        except (OSError, JournalError) as error:
+            self._troubled.add(path, error)
+            return
+        for known, other in list(self._readers.items()):
+            if reader is not None and other is not reader and other.file_id == reader.file_id:
+                self._drop_reader(known)
 
     def _gather_file(self, path: Path) -> bool:
         """Reads what has come in one file; False when those after it have to wait for more of it."""
@@ -169,6 +184,9 @@ class Follower:
                 if reader.is_at(path):
                     reader.mark_stored()
                     path.unlink(missing_ok=True)
+                    # Of one that somebody else has deleted, the writer may bring a copy with the same id.
+                    forgotten.append(reader.file_id)
+                    self._troubled.release(reader.file_id)
             except PermissionError as error:
                 # The store has its records, and knows that it has: whoever may delete the file does so.
                 self._troubled.add(path, error)
@@ -176,8 +194,6 @@ class Follower:
                 refusal = f"{path} is stored but cannot be deleted: {error.strerror}"
                 self._troubled.add(path, JournalError(refusal))
             else:
-                forgotten.append(reader.file_id)
-                self._troubled.release(reader.file_id)
                 self._troubled.clear(path)
             self._drop_reader(path)
         self._read_out = []
@@ -307,27 +323,10 @@ class Follower:
         if before.ended_ns is not None:
             # It was about to become another program, and did not, or that program records too.
             before.status, before.reason, self._end_is_known = "running", "", False
-        self.process = Process(
-            run_id=self._name.run_id,
-            name=said["run"],
-            project=said["project"],
-            segment=self._name.segment,
-            rank=self._name.rank,
-            # One that was taken for a stranger is already in the store under these two.
-            host=before.host if before.started_ns else said["host"],
-            pid=self._name.pid,
-            role=said["role"],
-            started_ns=before.started_ns or said["started_ns"],
-            status=before.status,
-            reason=before.reason,
-            last_ns=before.last_ns,
-            dropped=before.dropped,
-            lost=before.lost,
-            facts=said["facts"],
-        )
+        self.process = opened(self._name, before, said)
         self._store.put_process(self.process)
         if not before.facts:
-            self._pulse = self._pulse_for(self._mark())
+            self._pulse = self._pulse_for(mark_of(self.process))
 
     def _introduce(self, first_ns: int) -> None:
         """Begins without the opening, where that was damaged: the run is known by its id alone."""
@@ -370,35 +369,6 @@ class Follower:
     def _place(self) -> tuple[str, str, int, str]:
         process = self.process
         return process.run_id, process.segment, process.rank, process.host
-
-    def _mark(self) -> procfs.ProcessMark:
-        found = self.process.facts.get("mark")
-        if found and all(field in found for field in MARK_FIELDS):
-            return procfs.ProcessMark(**{field: found[field] for field in MARK_FIELDS})
-        # Its opening was damaged or has not come yet: go by the number alone.
-        return procfs.mark(self._name.pid)
-
-    def _known(self) -> Process | None:
-        for process in self._store.processes(self._name.run_id):
-            place = (process.run_id, process.segment, process.rank, process.pid)
-            if place == self._name.stem:
-                return process
-        return None
-
-    def _stranger(self) -> Process:
-        """Stands in until the opening has been read, or for good when it is damaged."""
-        name = self._name
-        return Process(
-            run_id=name.run_id,
-            name=name.run_id,
-            project="default",
-            segment=name.segment,
-            rank=name.rank,
-            host="",
-            pid=name.pid,
-            role="rank",
-            started_ns=0,
-        )
 
 
 def _number(path: Path) -> int:

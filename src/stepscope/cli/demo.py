@@ -120,8 +120,9 @@ def _summary(one: Run, segment: str) -> Iterator[str]:
     yield f"steps    {len(loss)} in {duration(total_s)}, {number(steps / total_s)} steps/s"
     yield f"loss     {number(loss[0])} at first, {number(loss[-1])} at last"
     yield f"accuracy {number(accuracy[-1])} at last"
-    phases = phases_of(one, Summed(one.summaries()))
-    yield "time     " + ", ".join(f"{part.phase} {part.share:.0%}" for part in phases if part.share >= 0.005)
+    shares = {part.phase: part.share for part in phases_of(one, Summed(one.summaries()))}
+    shares["other"] = max(shares.get("other", 0.0), 1 - sum(shares.values()))
+    yield "time     " + ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
 
 
 def _next_commands(name: str, folder: str | None) -> Iterator[str]:

@@ -100,6 +100,7 @@ class JournalReader:
     def _begin(self, offset: int) -> None:
         """Reads the header, and learns what an earlier reader knew at its offset."""
         head = os.pread(self._descriptor, layout.HEADER_BYTES, 0)
+        is_whole = len(head) == layout.HEADER_BYTES
         head += bytes(layout.HEADER_BYTES - len(head))
         fields = layout.HEADER.unpack(head)
         magic, version, self.file_id, self._clock_base_ns = fields[0], fields[3], fields[7], fields[8]
@@ -109,8 +110,8 @@ class JournalReader:
                 f"{self.path} has version {version}, this stepscope reads up to {layout.VERSION}. "
                 "Upgrade with: pip install -U stepscope"
             )
-        self.begun = head != bytes(layout.HEADER_BYTES)
-        """Whether the writer has come to writing the header."""
+        self.begun = is_whole and head != bytes(layout.HEADER_BYTES)
+        """Whether the header was written, and is still there."""
         if not self._intact_header:
             self._do_without_header()
         self._sets: dict[int, tuple[str, ...]] = {}

@@ -46,7 +46,7 @@ class JournalWriter:
         complain: Callable[[str], None] = lambda _: None,
         name_of: Callable[[object], str] = layout.clean,
     ) -> None:
-        self._supply = supply
+        self.supply = supply
         self._name_of = name_of
         self._opening = {**opening, layout.CLOCK_BASE: supply.clock_base_ns}
         self._max_keys = max_keys
@@ -140,20 +140,18 @@ class JournalWriter:
         Gives back an end that no file took, with the records that are lost for the same reason counted.
         """
         with self._lock:
-            self._supply.try_at_once()
+            self.supply.try_at_once()
             self.recover()
             dropped = self.dropped + self._waiting()
             if end is not None:
                 self.append_json(layout.END, {**end, "dropped": self.dropped})
             self._seal(self._segment)
-            self._supply.give_up_prepared()
+            self.supply.give_up_prepared()
             self._is_closed = True
             if not isinstance(self._segment, MemorySegment):
                 return None
-            self._complain(
-                f"The journal could not be written until the end: {self._supply.trouble}. "
-                f"{dropped} records are lost."
-            )
+            reason = f"The journal could not be written until the end: {self.supply.trouble}."
+            self._complain(f"{reason} {dropped} records are lost.")
             return None if end is None else {**end, "dropped": dropped}
 
     def end_soon(self, end: Mapping[str, Any]) -> None:
@@ -197,7 +195,7 @@ class JournalWriter:
         with self._lock:
             in_file = not isinstance(self._segment, MemorySegment)
             if in_file and self._segment.tell() > self._segment.size // 2:
-                self._supply.prepare()
+                self.supply.prepare()
 
     def recover(self) -> None:
         """Leaves memory for a file if one can be made by now, and a file that cannot be synced."""
@@ -226,7 +224,7 @@ class JournalWriter:
     def carry_over(self) -> int | None:
         """Copies deleted files into new ones; how many records, or None while no file can be made."""
         with self._lock:
-            self._supply.give_up_prepared()
+            self.supply.give_up_prepared()
             carried = self.sealed.carry_over(self._replace)
             if carried is None:
                 return None
@@ -245,35 +243,31 @@ class JournalWriter:
             if self._is_closed:
                 self.sealed.clear()
                 return
-            self._supply.give_up_prepared()
+            self.supply.give_up_prepared()
             old = self._segment
             if old.file is not None and old.file.whereabouts() == "in place":
                 self.sealed.leave_behind(end)  # it was begun in the new folder before anybody noticed
                 return
-            # Where there is no room for it, its reader still sees that nothing more comes.
+            said = layout.to_json({"time": self._clock(), **end, "dropped": self.dropped})
             write_last(
-                old, layout.END, layout.to_json({"time": self._clock(), **end, "dropped": self.dropped})
-            )
+                old, layout.END, said
+            )  # or, where there is no room, its reader sees that nothing comes
             self._advance(old)
             self.sealed.clear()
 
     @property
     def trouble(self) -> str | None:
         """Why frames are not reaching a file; None when they are."""
-        return self._supply.trouble
+        return self.supply.trouble
 
     @property
     def unsaved(self) -> int:
         """Records of a closed journal that are in no file, because none could be made."""
-        if self._supply.trouble is None:
+        if self.supply.trouble is None:
             return 0
         deleted = self.sealed.deleted_records()
         in_memory = self._segment.committed[1] if isinstance(self._segment, MemorySegment) else 0
         return deleted + in_memory + self.dropped - self._noted_dropped
-
-    def unread(self) -> list[Path]:
-        """The files of this journal that no agent has taken in."""
-        return self._supply.unread()
 
     def _append_first_row(self, metrics: Mapping[Any, Any], step: int, at_ns: int | None) -> None:
         """Declares a key set twice, so that damage in one place never takes the names of all rows."""
@@ -359,7 +353,7 @@ class JournalWriter:
             return True
 
     def _go_on_in_next(self) -> None:
-        self._segment = self._supply.take()
+        self._segment = self.supply.take()
         self._announce()
         self._repeat_opening()
 
@@ -368,14 +362,14 @@ class JournalWriter:
         self.sealed.add(segment)
 
     def _replace(self, old: HeldFile, size: int, fill: Callable[[Segment], None]) -> Segment | None:
-        was_told = self._supply.trouble is not None
-        heir = self._supply.replace(old, size, fill)
+        was_told = self.supply.trouble is not None
+        heir = self.supply.replace(old, size, fill)
         if heir is None and not was_told:
             self._announce()
         return heir
 
     def _leave_memory(self, memory: MemorySegment) -> bool:
-        heir = self._supply.make_file(at_least=memory.committed[0])
+        heir = self.supply.make_file(at_least=memory.committed[0])
         if heir is None:
             return False
         try:
@@ -391,9 +385,9 @@ class JournalWriter:
         return True
 
     def _announce(self) -> None:
-        if self._supply.trouble is not None:
+        if self.supply.trouble is not None:
             self._complain(
-                f"The journal cannot be written: {self._supply.trouble}. Training goes on; records "
+                f"The journal cannot be written: {self.supply.trouble}. Training goes on; records "
                 f"are kept in memory up to {self._segment.size >> 20} MiB, then dropped and counted."
             )
 

@@ -364,7 +364,7 @@ class Recording:
         """The files the store does not have, wherever their folder is by now."""
         if self._watch is not None:
             self._watch.look()
-        return self.writer.unread()
+        return self.writer.supply.unread()
 
     def _keep_out_of_version_control(self) -> None:
         with contextlib.suppress(OSError):
