@@ -364,3 +364,34 @@ def test_a_real_agent_goes_on_beside_every_odd_file_at_once(folder: Path, until)
     assert (run.status, len(run.series("loss"))) == ("finished", 50)
     until(lambda: len(stepscope.open_store(folder).set_aside()) == len(ODD_FILES))
     assert "Traceback" not in (folder / "agent.log").read_text()
+
+
+@pytest.mark.parametrize("removed", [0, 1])
+def test_a_file_that_was_deleted_before_it_was_stored_counts_as_lost(
+    folder: Path, store: SqliteStore, removed: int
+) -> None:
+    writer = writer_for(folder)
+    for step in range(8000):
+        writer.append_row({"loss": 1.0}, step)
+    writer.close({"status": "finished", "reason": ""})
+    [path for _, path in list_journals(folder)][removed].unlink()
+    ingest = Ingest(folder, store, is_alive=lambda _: False)
+    settled(ingest)
+    ((process,),) = [run.processes for run in store.runs()[0].segments]
+    assert process.lost >= 1
+    assert len(store.points(Selection(NAME.run_id, "loss"))) < 8000
+    ingest.close()
+
+
+def test_a_copy_of_a_file_is_stored_once(folder: Path, store: SqliteStore) -> None:
+    writer = writer_for(folder)
+    for step in range(2000):
+        writer.append_row({"loss": 1.0}, step)
+    writer.close({"status": "finished", "reason": ""})
+    ((_, first), *_) = list_journals(folder)
+    shutil.copyfile(first, first.with_name(first.name.rpartition(".")[0] + ".77"))
+    ingest = Ingest(folder, store, is_alive=lambda _: False)
+    settled(ingest)
+    assert store.points(Selection(NAME.run_id, "loss")).steps.tolist() == list(range(2000))
+    assert ["is a copy of" in one.reason for one in store.set_aside()] == [True]
+    ingest.close()

@@ -62,12 +62,18 @@ class Follower:
         self._batches: list[tuple[JournalReader, Batch]] = []
         self._read_out: list[Path] = []
         """Files that have been read to their end; each is deleted once the store has all of it."""
+        self._ids: set[int] = set()
+        """Of the files that were there."""
+        self._previous_ids: set[int] = set()
+        """Of the files that later ones name as those before them."""
         self._named = 0
         """How many records that could not be stored were named."""
         self.files: list[Path] = []
         """The files looked at last."""
         self._dead = False
         self.process = known_process(store, name) or unknown_process(name)
+        self._is_met_first = self.is_stranger
+        """Whether no file of it can have been stored and deleted by somebody else."""
         self._pulse = pulse_for(mark_of(self.process))
         self.is_here = False
         """Whether the process runs on this host and can be watched."""
@@ -151,6 +157,8 @@ class Follower:
             self._store.set_progress(reader.file_id, batch.offset, batch.lost)
         if records:
             self._pulse.grew(records)
+        if self.ended:
+            self._count_missing_files()
         self._judge()
         if not self.is_stranger or self._batches:
             self._store.put_process(self.process)
@@ -239,6 +247,7 @@ class Follower:
             except JournalError:
                 known.close()
                 raise
+            self._ids.add(known.file_id)
             offset, self._lost[path] = self._store.progress(known.file_id)
             if offset:
                 known.close()
@@ -280,6 +289,15 @@ class Follower:
             self._store.put_array(place[0], place[1], place[2], fields, raw)
         return records
 
+    def _count_missing_files(self) -> None:
+        """Counts each file that a later one names and nobody has seen as a loss, of at least one record."""
+        missing = self._previous_ids - self._ids
+        if missing and self._is_met_first and not any(map(self._troubled.rests, self.files)):
+            self.process.lost += len(missing)
+            reason = f"{len(missing)} journal files were deleted before they were stored"
+            self._put_event("record_refused", self.process.last_ns, None, {"reason": reason})
+        self._previous_ids.clear()
+
     def _name_refused(self, batch: Batch) -> None:
         """Says of the first records that could not be stored what is wrong with them; all are counted."""
         for reason in batch.refused[: MAX_NAMED - self._named]:
@@ -320,6 +338,8 @@ class Follower:
 
     def _take_opening(self, said: dict[str, Any]) -> None:
         before = self.process
+        if is_int64(said.get(layout.PREVIOUS)):
+            self._previous_ids.add(said[layout.PREVIOUS])
         if before.ended_ns is not None:
             # It was about to become another program, and did not, or that program records too.
             before.status, before.reason, self._end_is_known = "running", "", False

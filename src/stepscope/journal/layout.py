@@ -89,6 +89,8 @@ MAX_INTEGER_BITS: Final = 4096
 
 CLOCK_BASE: Final = "clock_base_ns"
 """The field of an opening that repeats the clock of the header."""
+PREVIOUS: Final = "previous_file"
+"""The field of an opening with the id of the file before, in the same folder; None in the first."""
 
 
 def header_checksum(fields: tuple[Any, ...]) -> int:

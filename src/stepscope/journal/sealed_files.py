@@ -29,6 +29,8 @@ class SealedFiles:
 
     def __init__(self) -> None:
         self._files: list[tuple[HeldFile, int]] = []
+        self.last_id: int | None = None
+        """The id of the newest of them, stored or not; None where there was none in this folder."""
         self.stored = 0
         """Records in files that the store has and the agent has deleted."""
 
@@ -36,12 +38,14 @@ class SealedFiles:
         """Takes a segment that was sealed; one in memory has no file."""
         if segment.file is not None:
             self._files.append((segment.file, segment.committed[1]))
+            self.last_id = segment.file.file_id()
             if len(self._files) > MAX_HELD:
                 self.stored += self._files.pop(0)[1]
 
     def clear(self) -> None:
         """Lets go of all."""
         self._files.clear()
+        self.last_id = None
 
     def leave_behind(self, end: Mapping[str, Any]) -> None:
         """Lets go of files that were moved, and leaves beside them how the run ended there."""

@@ -249,11 +249,10 @@ class JournalWriter:
                 self.sealed.leave_behind(end)  # it was begun in the new folder before anybody noticed
                 return
             said = layout.to_json({"time": self._clock(), **end, "dropped": self.dropped})
-            write_last(
-                old, layout.END, said
-            )  # or, where there is no room, its reader sees that nothing comes
-            self._advance(old)
+            write_last(old, layout.END, said)  # where there is room: its reader sees anyway that it is over
+            old.seal()
             self.sealed.clear()
+            self._go_on_in_next()
 
     @property
     def trouble(self) -> str | None:
@@ -394,6 +393,7 @@ class JournalWriter:
     def _repeat_opening(self) -> None:
         """Says in every file whose it is: older ones are deleted once they are read."""
         sequence = self._segment.next_sequence()
-        payload = layout.to_json({**self._opening, "time": self._clock()})
+        said = {**self._opening, "time": self._clock(), layout.PREVIOUS: self.sealed.last_id}
+        payload = layout.to_json(said)
         if self._write(self._segment, layout.frame(layout.OPEN, payload, sequence)):
             self._segment.committed[1] = sequence + 1
