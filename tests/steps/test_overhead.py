@@ -110,6 +110,16 @@ def test_a_step_costs_the_same_however_often_it_calls_the_model(folder: Path) ->
     assert max(counts) > 200
 
 
+def test_passes_over_data_leave_the_model_alone_once_they_are_known_to_train(folder: Path) -> None:
+    training = Forwards(folder, recorder={"max_overhead": 0.0001})
+    for _ in range(30):
+        for _ in training.steps(10, forwards=1):
+            pass
+    assert "__call__" not in vars(torch.nn.Linear)
+    assert not training.optimizer._optimizer_step_pre_hooks
+    training.monitor.stop_monitoring()
+
+
 def test_step_times_are_complete_and_phases_of_some_steps_stand_for_all(folder: Path) -> None:
     training = Forwards(folder, recorder={"max_overhead": 0.0005})
     for _ in training.steps(300, forwards=1):

@@ -184,7 +184,7 @@ class Anatomy:
         self._attach_calls()
 
     def _attach_calls(self) -> None:
-        if self.is_timed or self._pass_trains is None:
+        if self.is_timed or (self._in_batches and self._pass_trains is None):
             self._calls.attach()
         else:
             self._calls.detach()
@@ -192,6 +192,7 @@ class Anatomy:
     def _end_step(self) -> None:
         """Ends a step; what else there is to do than to note its time is done in `_cut`."""
         chain, sampling, observers = self.chain, self._sampling, self._observers
+        self._pass_trains = self._in_batches or None
         sampling.left -= 1
         observers.left -= 1
         is_plain = not (
@@ -210,7 +211,6 @@ class Anatomy:
         else:
             self._cut()
         self._optimizer_stepped = self._trained = self._evaluated = self._skipped = False
-        self._pass_trains = self._in_batches or None
         self._micro_steps = 0
 
     def _cut(self) -> None:

@@ -42,7 +42,7 @@ class OptimizerSteps:
         self._before: list[Any] = []
         self._after: list[Any] = []
         self._depth = 0
-        self._is_nested = False
+        self._is_nested = self._is_wanted = False
         self._last: Any = None
 
     def add(self, optimizers: Sequence[Any]) -> None:
@@ -63,19 +63,24 @@ class OptimizerSteps:
     def before_step(self, listener: Listener) -> _Handle:
         """Calls with each optimizer that is about to step."""
         self._before_steps.append(listener)
-        self.hear_beginnings(wanted=True)
-        return _Handle(self._before_steps, listener)
+        self._hear_as_needed()
+        return _Handle(self._before_steps, listener, self._hear_as_needed)
 
     def after_step(self, listener: Listener) -> _Handle:
         """The same after it has stepped."""
         self._after_steps.append(listener)
-        return _Handle(self._after_steps, listener)
+        return _Handle(self._after_steps, listener, self._hear_as_needed)
 
     def hear_beginnings(self, *, wanted: bool) -> None:
-        """Whether to hear when an optimizer begins to step, for others than those who listen to that."""
-        if wanted and not self._before:
+        """Whether the observer has to hear when an optimizer begins to step."""
+        self._is_wanted = wanted
+        self._hear_as_needed()
+
+    def _hear_as_needed(self) -> None:
+        is_needed = self._is_wanted or self._is_nested or bool(self._before_steps)
+        if is_needed and not self._before:
             self._before = [register(self._step_begins) for register in self._register_before]
-        elif not wanted and self._before and not self._is_nested and not self._before_steps:
+        elif not is_needed and self._before:
             _remove(self._before)
 
     def is_last(self, optimizer: Any) -> bool:
@@ -92,15 +97,14 @@ class OptimizerSteps:
 
     def close(self) -> None:
         """Takes all hooks away."""
-        self._is_nested = False
+        self._is_nested = self._is_wanted = False
+        self._register_before.clear()
         _remove(self._before)
         _remove(self._after)
-        self._register_before.clear()
 
     def _renew(self) -> None:
-        if self._before:
-            _remove(self._before)
-            self.hear_beginnings(wanted=True)
+        _remove(self._before)
+        self._hear_as_needed()
 
     def _step_begins(self, optimizer: Any, *_: Any) -> None:
         # One that is derived from another has its hooks called again by the step of that one. It is then
@@ -134,13 +138,14 @@ class OptimizerSteps:
 class _Handle:
     """Takes a listener away from a list that may just be gone through."""
 
-    def __init__(self, listeners: list[Listener], listener: Listener) -> None:
-        self._listeners, self._listener = listeners, listener
+    def __init__(self, listeners: list[Listener], listener: Listener, then: Callable[[], None]) -> None:
+        self._listeners, self._listener, self._then = listeners, listener, then
 
     def remove(self) -> None:
         """Takes it away."""
         if self._listener in self._listeners:
             self._listeners.remove(self._listener)
+            self._then()
 
 
 def _remove(handles: list[Any]) -> None:
