@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 AIM = 0.8
 """The part of the allowed share that is aimed at: estimates are off now and then."""
 
-MIN_RATE = 0.001
-"""Even where nothing can be afforded, one step in so many shows its phases."""
+MIN_RATE = 0.02
+"""Even where nothing can be afforded, this share of steps shows its phases."""
 
 SETTLE_NS = 5e9
 """Time over which spending too much or too little is made up for."""
@@ -22,7 +22,7 @@ SETTLE_NS = 5e9
 REPORT_NS = 1_000_000_000
 """How often the share is recorded."""
 
-COLD = 5.0
+COLD = 15.0
 """How many times longer a call takes when a step's own data has pushed our code out of the caches.
 
 Measured with `python -m benchmarks.step_overhead`: what phases add to a step, divided by their number.
