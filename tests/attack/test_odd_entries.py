@@ -53,7 +53,7 @@ def unix_socket(path: Path) -> None:
 
 
 def dangling_link(path: Path) -> None:
-    path.symlink_to("/nowhere/at/all")
+    path.symlink_to(path.with_name("nothing") / "at" / "all")
 
 
 def link_loop(path: Path) -> None:

@@ -171,7 +171,9 @@ def test_what_was_tried_is_shown_as_it_was_written(hostile, open_page):
 
 def test_hostile_text_in_the_address_stays_text(hostile, open_page):
     page = open_page(
-        hostile, "/runs?filter=%3Cimg+src%3Dx+onerror%3Dwindow.owned%3D1%3E&sort=%3Cscript%3E", allowed="400"
+        hostile,
+        "/runs?filter=%3Cimg+src%3Dx+onerror%3Dwindow.owned%3D1%3E&sort=%3Cscript%3E",
+        allowed=("400",),
     )
     page.get_by_test_id("run-filter").wait_for()
     page.goto(f"{hostile.base}/run/run-0?x=%22%3E%3Cscript%3Ewindow.owned=1%3C/script%3E&from=a&to=%3Csvg%3E")

@@ -24,7 +24,9 @@ def training(tmp_path_factory, browser):
 @pytest.fixture
 def watched(training, open_page):
     """The training that runs, in a page that is live."""
-    page = open_page(training[1], f"/run/{LIVE}", allowed="Failed to load resource")
+    # While the server is away its worker cannot be fetched either, if the browser happens to look for it.
+    away = ("Failed to load resource", "error occurred when fetching the script")
+    page = open_page(training[1], f"/run/{LIVE}", allowed=away)
     is_drawn(page, "chart-loss")
     is_live(page)
     return page

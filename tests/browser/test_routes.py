@@ -48,7 +48,7 @@ def test_the_page_is_titled_after_the_run(look):
 
 
 def test_an_unknown_run_says_that_there_is_none(served, open_page):
-    page = open_page(served, "/run/nobody", allowed="404")
+    page = open_page(served, "/run/nobody", allowed=("404",))
     page.get_by_role("alert").get_by_text("Not found").wait_for()
 
 

@@ -155,7 +155,7 @@ def test_a_usual_rule_is_switched_off_and_on_again(alerts, rules):
 
 
 def test_what_the_server_refuses_is_said_in_the_editor(folder_and_server, open_page):
-    alerts = open_page(folder_and_server[1], "/alerts", allowed="400 (Bad Request)")
+    alerts = open_page(folder_and_server[1], "/alerts", allowed=("400 (Bad Request)",))
     editor = new_rule(alerts)
     editor.get_by_label("Name").fill("odd")
     editor.get_by_label("Condition").fill("loss > 1")

@@ -14,7 +14,7 @@ from tests.browser.example_store import ExampleStore
 
 pytestmark = pytest.mark.xdist_group("browser")
 
-AWAY = "net::ERR_"
+AWAY = ("net::ERR_",)
 """What the browser says of a server that does not answer."""
 
 

@@ -14,7 +14,7 @@ from stepscope.devices.gpu_reasons import reason_of_nvml
 from tests.devices.amdsmi_stand_in import StandInAmdsmi
 from tests.devices.nvml_stand_in import LOST, Refusal, StandInNvml, an_h200
 
-NOWHERE = Path("/nowhere")
+NOWHERE = Path("/dev/null/nowhere")
 
 
 def loading(**modules):
