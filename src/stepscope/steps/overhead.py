@@ -14,7 +14,10 @@ AIM = 0.8
 """The part of the allowed share that is aimed at: estimates are off now and then."""
 
 MIN_RATE = 0.02
-"""Even where nothing can be afforded, this share of steps shows its phases."""
+"""Even where nothing can be afforded, this share of steps shows its phases, if that costs little enough."""
+
+MIN_SHARE = 0.2
+"""The part of the allowed overhead that those steps may take at most."""
 
 SETTLE_NS = 5e9
 """Time over which spending too much or too little is made up for."""
@@ -66,7 +69,9 @@ class Overhead:
         self._balance_ns = min(self._balance_ns, 4 * cost_ns)
         income = allowed * step_ns - plain_ns + self._balance_ns * step_ns / SETTLE_NS
         rate = income / max(cost_ns, 1.0)
-        return 1.0 if rate >= 0.9 else max(rate, MIN_RATE)
+        if rate >= 0.9:
+            return 1.0
+        return max(rate, min(MIN_RATE, MIN_SHARE * self.max_ratio * step_ns / max(cost_ns, 1.0)))
 
     def report(self, now_ns: int) -> float | None:
         """The share since the last report, when it is time for one."""
