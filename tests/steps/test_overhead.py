@@ -17,6 +17,7 @@ from stepscope.schema.keys import OVERHEAD_RATIO, SAMPLED_RATIO, phase_key
 from stepscope.steps.overhead import MIN_SHARE, Overhead
 from stepscope.steps.phase_sampling import FIRST_STEPS, PLAIN_CALLS, PhaseSampling
 from stepscope.views.phases import phases_of
+from stepscope.views.step_explorer import steps_of
 from stepscope.views.summed import Summed
 
 torch = pytest.importorskip("torch")
@@ -132,6 +133,8 @@ def test_step_times_are_complete_and_phases_of_some_steps_stand_for_all(folder: 
     assert FIRST_STEPS <= len(forward) < 150
     rates = run.series(SAMPLED_RATIO).values
     assert ((rates > 0) & (rates <= 1)).all()
+    for bar in steps_of(run).bars:
+        assert sum(bar.phases.values()) == pytest.approx(bar.seconds, rel=0.01), "each step is drawn whole"
     shares = phases_of(run, Summed(run.summaries()))
     assert sum(part.share for part in shares) == pytest.approx(1, abs=0.01)
 

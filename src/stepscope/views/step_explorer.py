@@ -29,6 +29,12 @@ MOST_SLOWEST = 20
 MOST_RANKS = 64
 BINS = 40
 
+OTHER = "other"
+"""The phase that every step has whose phases were timed, and no other step."""
+
+NOT_TIMED = "phases not timed"
+"""What the rest of a step is called whose phases were not timed."""
+
 WORST_SHARE = 0.5
 """A phase is to blame for a slow step if it has this share of what the step took too long."""
 
@@ -119,11 +125,13 @@ def steps_of(
     begin, end = int(columns[first].steps[0]), int(columns[first].steps[-1])
     window = _Window(run, names, first, columns[first])
     shown = columns[first].values
+    bars = window.bars()
+    order = (*names, NOT_TIMED) if any(NOT_TIMED in bar.phases for bar in bars) else tuple(names)
     return StepWindow(
         from_=begin if low is None else max(low, begin),
         to=end if high is None else min(high, end),
-        bars=window.bars(),
-        phase_order=tuple(names),
+        bars=bars,
+        phase_order=order,
         slowest=_slowest(run, names, columns, window),
         histogram=_histogram(shown),
         percentiles=_percentiles(shown),
@@ -160,6 +168,8 @@ class _Window:
                 if np.isfinite(column[at]) and column[at] > 0
             }
             step, seconds = int(steps[at]), float(self.seconds.values[place])
+            if OTHER in columns and not np.isfinite(columns[OTHER][at]):
+                phases[NOT_TIMED] = max(seconds - sum(phases.values()), 0.0)
             found.append(Bar(step, float(times[at]), seconds, phases, self.marks.of(step, seconds, phases)))
         return tuple(found)
 
