@@ -4,11 +4,12 @@ VENV := .venv
 PIP := $(VENV)/bin/pip install --quiet --constraint constraints.txt
 ARGS ?=
 PAGE := src/stepscope/web/page/source.sha256
+C_SOURCES := $(shell find src -name "*.c")
 UI_SOURCES := $(shell find ui/src ui/plugins ui/*.* -type f 2>/dev/null)
 
 .PHONY: setup page demo test test-all check fix bench clean
 
-$(VENV)/base.stamp: pyproject.toml constraints.txt
+$(VENV)/base.stamp: pyproject.toml constraints.txt hatch_build.py $(C_SOURCES)
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) --editable .
 	touch $@

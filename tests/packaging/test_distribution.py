@@ -1,4 +1,4 @@
-"""What people install: the page is in wheel and sdist, and neither needs Node."""
+"""What people install: the page and what is compiled are there, and it works without Node and a compiler."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sysconfig
 import tarfile
 import venv
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -64,8 +65,14 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def without_node(tmp: Path) -> dict[str, str]:
+COMPILER = ("cc", "gcc", "as", "ld")
+
+
+def without_node(tmp: Path, *, programs: Iterable[str] = ()) -> dict[str, str]:
+    """An environment with these programs and no others."""
     tmp.mkdir(exist_ok=True)
+    for name in programs:
+        (tmp / name).symlink_to(shutil.which(name) or f"/usr/bin/{name}")
     return {**os.environ, "PATH": str(tmp)}
 
 
@@ -74,7 +81,7 @@ def built(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     pytest.importorskip("hatchling")
     folder = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-m", "hatchling", "build", "-d", str(folder)]
-    environment = without_node(tmp_path_factory.mktemp("bin"))
+    environment = without_node(tmp_path_factory.mktemp("bin"), programs=COMPILER)
     done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return {"wheel": next(folder.glob("*.whl")), "sdist": next(folder.glob("*.tar.gz"))}
@@ -89,6 +96,16 @@ def test_the_wheel_carries_the_page(built):
     assert not any(name.startswith("ui/") for name in names)
 
 
+def test_the_wheel_carries_what_is_written_in_c_for_all_versions_of_python(built):
+    names = zipfile.ZipFile(built["wheel"]).namelist()
+    assert [Path(name).name for name in names if name.endswith(".so")] == [
+        "_row_frames.abi3.so",
+        "_step_timer.abi3.so",
+    ]
+    assert not any(name.endswith(".c") for name in names)
+    assert "-cp310-abi3-linux_" in built["wheel"].name
+
+
 def test_the_sdist_carries_the_page_and_its_sources_but_no_packages(built):
     with tarfile.open(built["sdist"]) as archive:
         names = [name.split("/", 1)[1] for name in archive.getnames() if "/" in name]
@@ -101,7 +118,7 @@ def test_the_sdist_carries_the_page_and_its_sources_but_no_packages(built):
     assert not any("node_modules" in name for name in names)
 
 
-def test_a_wheel_is_built_from_the_sdist_without_node(built, tmp_path):
+def test_a_wheel_is_built_from_the_sdist_without_node_and_without_a_compiler(built, tmp_path):
     with tarfile.open(built["sdist"]) as archive:
         archive.extractall(tmp_path, filter="data")
     source = next(path for path in tmp_path.iterdir() if path.is_dir())
@@ -109,8 +126,12 @@ def test_a_wheel_is_built_from_the_sdist_without_node(built, tmp_path):
     environment = without_node(tmp_path / "bin")
     done = subprocess.run(command, cwd=source, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    again = zipfile.ZipFile(next((tmp_path / "again").glob("*.whl")))
-    assert "stepscope/web/page/index.html" in again.namelist()
+    wheel = next((tmp_path / "again").glob("*.whl"))
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "stepscope/web/page/index.html" in names
+    assert "_row_frames.c is not compiled, Python does its work" in done.stdout + done.stderr
+    assert not any(name.endswith(".so") for name in names)
+    assert wheel.name.endswith("-py3-none-any.whl")
 
 
 def test_the_installed_wheel_serves_the_page_without_node(built, tmp_path):

@@ -10,7 +10,7 @@ from stepscope.errors import ValuesOnDevice
 from stepscope.journal import layout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from stepscope.journal.segment import KeySet
 
@@ -30,13 +30,26 @@ def key_set(metrics: Mapping[Any, Any], set_id: int) -> KeySet:
     return pack, layout.head_word(layout.ROW, layout.row_length(count), set_id)
 
 
-def row_frames(known: KeySet, rows: Sequence[tuple[Any, ...]], sequences: Sequence[int]) -> bytes:
+def row_frames_in_python(head: int, rows: list[tuple[Any, ...]], sequences: list[int]) -> bytes:
     """Frames of rows of one key set, each with its number, one after another."""
-    (pack, head), frames = known, []
+    if not rows:
+        return b""
+    pack, frames = layout.row_struct(len(rows[0]) - 2).pack, []
     for row, sequence in zip(rows, sequences, strict=True):
         packed = pack(head, *row)
         frames.append(packed + layout.TRAILER.pack(crc32(packed, sequence), sequence))
     return b"".join(frames)
+
+
+if TYPE_CHECKING:
+    row_frames = row_frames_in_python
+else:
+    try:
+        from stepscope.journal import _row_frames
+
+        row_frames = _row_frames.row_frames
+    except ImportError:
+        row_frames = row_frames_in_python
 
 
 def _pack_items(pack: Callable[..., bytes], *fields: Any) -> bytes:

@@ -15,7 +15,7 @@ from stepscope.journal.sealed_files import SealedFiles
 from stepscope.journal.segment import MappedSegment, MemorySegment, hand_over, write_last
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from stepscope.journal.held_file import HeldFile, Whereabouts
@@ -89,7 +89,7 @@ class JournalWriter:
         committed[0] = segment.tell()
         committed[1] = sequence + 1
 
-    def append_rows(self, keys: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> None:
+    def append_rows(self, keys: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
         """Appends rows of one key set with a single write: each a moment, a step and a float for each key."""
         segment = self._segment
         known = segment.sets.get(keys)
@@ -102,7 +102,7 @@ class JournalWriter:
             return
         sequences = [segment.next_sequence() for _ in rows]
         try:
-            segment.write(row_frames(known, rows, sequences))
+            segment.write(row_frames(known[1], rows, sequences))
         except (ValueError, OSError):  # another thread has taken the room
             for sequence in sequences:
                 self._void(segment, sequence)
