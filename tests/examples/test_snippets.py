@@ -102,6 +102,7 @@ def train(folder: Path, tmp_path: Path) -> Callable[..., subprocess.CompletedPro
                 "OMP_NUM_THREADS": "1",
                 "PL_TRAINER_MAX_EPOCHS": "2",
                 "PL_TRAINER_ACCELERATOR": "cpu",
+                "STEPSCOPE_RECORDER__MAX_OVERHEAD": "1",  # phases of every step, however slow this machine is
             },
             capture_output=True,
             text=True,

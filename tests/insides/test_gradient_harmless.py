@@ -105,7 +105,7 @@ def test_a_costly_look_is_taken_so_seldom_that_it_keeps_to_its_share() -> None:
     assert chance.rate(5e6) == 1.0
     for cost in (1e9, 1e6, 1e6):  # the first one pays for what is done once
         chance.spent(cost)
-    assert chance.rate(5e6) == pytest.approx(0.005)
+    assert chance.rate(5e6) == pytest.approx(0.0045), "half a millisecond pays for timing the step"
     chance.spent(1e12)  # the process was stopped for a while
     assert chance.rate(5e6) > 0.002
     assert Chance(share=1.0, every=50).rate(5e6) == 0.02

@@ -22,6 +22,9 @@ torch = pytest.importorskip("torch")
 
 SPENT: dict[str, list[float]] = {}
 
+EVERY_STEP = {"recorder": {"max_overhead": 1.0}}
+"""Times the phases of every step, however slow this machine is at it."""
+
 
 def work(seconds: float) -> None:
     """Keeps the processor busy."""
@@ -81,7 +84,7 @@ class Data(torch.utils.data.Dataset):
 def train(folder: Path, model, *, steps: int, accumulate: int, batches: bool):
     SPENT.clear()
     optimizer = Optimizer(model.parameters(), lr=0.01)
-    with stepscope.TrainingMonitor(run="taken apart", directory=folder) as monitor:
+    with stepscope.TrainingMonitor(EVERY_STEP, run="taken apart", directory=folder) as monitor:
         monitor.watch(model, optimizer)
         loader = torch.utils.data.DataLoader(Data(steps * accumulate), batch_size=1)
         for number, x in enumerate(monitor.batches(loader) if batches else loader):
@@ -184,7 +187,7 @@ def test_an_evaluation_is_kept_by_itself_and_counts_no_step(folder: Path) -> Non
     run = stepscope.open_store(folder).run("evaluated")
     assert run.series("step_seconds").steps.tolist() == list(range(6))
     evaluated = run.series(phase_key("eval")).values
-    assert (evaluated > 0).sum() == 6
+    assert (evaluated > 0).sum() == 2, "each by itself"
     assert run.series(phase_key("forward")).values.min() > 0
 
 

@@ -79,7 +79,7 @@ def clock(gpu: ScriptedGpu, rows: list, monkeypatch: pytest.MonkeyPatch) -> Devi
         torch,
         lambda row, step: rows.append((step, row)),
         Guard(strict=False),
-        Overhead(0.005),
+        Overhead(0.005, now_ns=lambda: gpu.host_ns),
         chance=lambda: 0.0,
     )
 

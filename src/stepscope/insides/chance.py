@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 OUTLIER = 4.0
 """A time counts as at most so many times the usual one: a pause of the process says nothing about us."""
 
+RESERVED_NS = 500_000
+"""So much of a step's time pays for timing the step itself: short ones have little left for looks."""
+
 FAR = 1 << 30
 """So many steps are not counted to the end."""
 
@@ -63,7 +66,8 @@ class Chance:
         most = 1.0 / self._every
         if self._cost.ns is None or step_ns is None:
             return most
-        return min(most, self._share * step_ns / max(self._cost.ns, 1.0))
+        paying_ns = max(step_ns - RESERVED_NS, 0.1 * step_ns)
+        return min(most, self._share * paying_ns / max(self._cost.ns, 1.0))
 
     def is_due(self, step_ns: float | None) -> bool:
         """Whether to look at this step; each is asked about once, but for those that are skipped."""

@@ -34,6 +34,9 @@ LAYERS_EVERY = 10
 UPDATES_EVERY = 100
 """Weights are compared at one step in so many at most: it takes two passes over a sample of them."""
 
+AROUND_NS = 150_000
+"""What a look costs beside what is timed of it: its hooks come and go, and a step is ended with more care."""
+
 COMPARISON_NS = 5e6
 """What a comparison is taken to cost until that is known."""
 
@@ -100,7 +103,7 @@ class GradientWatch:
 
     def after_step(self) -> tuple[Mapping[str, float], int]:
         """How likely this step was to be looked at, if it was; and the number of steps to pass unseen."""
-        now_ns, steps = perf_counter_ns(), self._pause or 1
+        now_ns, steps = self._outlets.now_ns(), self._pause or 1
         if self._last_step_ns:
             self._step_time.add((now_ns - self._last_step_ns) / steps)
         self._last_step_ns = now_ns
@@ -221,7 +224,7 @@ class GradientWatch:
                 self._record(look)
             self._spent_ns += perf_counter_ns() - began
             if self._look is None:
-                self._looks.spent(self._spent_ns + self._device_ns)
+                self._looks.spent(self._spent_ns + self._device_ns + AROUND_NS)
 
     def _record(self, look: GradientLook) -> None:
         found = look.figures()

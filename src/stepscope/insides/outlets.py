@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stepscope.guard import Guard
@@ -53,6 +54,8 @@ class Outlets:
     """Who tells when an optimizer steps; else it is given hooks of its own."""
 
     step_in_hand: Callable[[], int] = _no_step
+    now_ns: Callable[[], int] = perf_counter_ns
+    """The clock by which steps are as long as they are."""
     guard: Guard = field(default_factory=lambda: Guard(strict=False))
 
     def read(self, values: Any, then: Callable[[list[float]], None]) -> None:

@@ -220,8 +220,8 @@ class TrainingMonitor(OnDemand):
         if not self.settings.recorder.enabled:
             return cast("Batches[Batch]", loader)  # a loop cannot tell, and pays nothing
         self._stride = 0
-        anatomy = None if self._watched is None else self._watched.anatomy
-        return Batches(loader, self, self._batch_times, anatomy)
+        timing = self._batch_times if self._watched is None else self._watched.anatomy
+        return Batches(loader, self.begin_epoch, timing.batches)
 
     def watch(
         self,
@@ -337,7 +337,7 @@ class TrainingMonitor(OnDemand):
             "settings": self.settings,
             "folder": self._folder,
             "identity": self.identity,
-            "step": self._step,
+            "step": self.timer.step,
             "recording": self._recording is not None,
         }
 
@@ -347,7 +347,7 @@ class TrainingMonitor(OnDemand):
         self._guard = Guard(strict=False)
         self._is_copy = False
         self._begin_anew()
-        self._step, self._was_stopped = state["step"], not state["recording"]
+        self.timer.step, self._was_stopped = state["step"], not state["recording"]
         if state["recording"]:
             self._record_as_worker()
 

@@ -13,6 +13,7 @@ from stepscope.guard import shown
 from stepscope.recorder.stats import StepStats
 from stepscope.recorder.values import LARGEST_STEP, as_number, as_step, is_on_device, learning_rate_of
 from stepscope.schema.record import TrainingMetrics
+from stepscope.steps.step_timer import StepTimer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +38,8 @@ class StepLog(ABC):
 
     def __init__(self) -> None:
         self._recording: Recording | None = None
-        self._step: int = 0
+        self.timer = StepTimer()
+        """Times steps, and has the number of the one in hand."""
         self._stride = 1
         self._epoch: float = 0
         self._epochs_begun = 0
@@ -55,12 +57,13 @@ class StepLog(ABC):
         hand. Steps may repeat, go back or leave gaps: all are kept.
         """
         try:
+            timer = self.timer
             if step is None:
-                step = self._step
+                step = timer.step
             elif type(step) is not int:
                 step = self._whole(step)
             self._append(metrics, step)
-            self._step = step + self._stride
+            timer.step = step + self._stride
         except Exception as error:  # noqa: BLE001 - a user's value may raise anything, training goes on
             self._log_with_care(metrics, step, error)
 
@@ -103,7 +106,7 @@ class StepLog(ABC):
                 self._add_until_it_raises(metrics, custom_metrics, error)
         if is_late and self.open_recording() is not None:
             self._follows_late_losses = True
-            self._log_with_care(metrics, self._step if step is None else step, _ON_DEVICE)
+            self._log_with_care(metrics, self.timer.step if step is None else step, _ON_DEVICE)
         else:
             self.log(metrics, step)
 
@@ -143,27 +146,23 @@ class StepLog(ABC):
 
     def _last_step(self) -> int:
         """Between two calls of log(), the step that has just been logged."""
-        return max(self._step - self._stride, 0)
+        return max(self.timer.step - self._stride, 0)
 
     def step_in_hand(self) -> int:
         """The number of the step that is being done."""
-        return self._step
+        return self.timer.step
 
     def begin_epoch(self) -> None:
         """Counts a pass over the data; `batches` calls it."""
         self._epoch = self._epochs_begun
         self._epochs_begun += 1
 
-    def next_step(self) -> None:
-        """Counts a step; `batches` calls it."""
-        self._step += 1
-
     def record_now(self, metrics: Mapping[str, Any]) -> None:
         """Records values of the step in hand without counting a step."""
         try:
-            self._append(metrics, self._step)
+            self._append(metrics, self.timer.step)
         except Exception as error:  # noqa: BLE001 - training goes on whatever happens here
-            self._log_with_care(metrics, self._step, error, counts=False)
+            self._log_with_care(metrics, self.timer.step, error, counts=False)
 
     def record_late(self, metrics: Mapping[str, Any], step: int, at_ns: int | None = None) -> None:
         """Records figures of an earlier step and moment."""
@@ -198,7 +197,7 @@ class StepLog(ABC):
             self._guard.complain(
                 "step", f"step is {shown(step)}; expected a whole number. Counting on instead."
             )
-            return min(self._step, LARGEST_STEP)
+            return min(self.timer.step, LARGEST_STEP)
         return whole
 
     def _number_of_epoch(self, epoch: Any) -> float:
@@ -248,7 +247,7 @@ class StepLog(ABC):
         except Exception as failure:  # noqa: BLE001 - training goes on whatever happens here
             self._guard.complain("log", f"A log call was not recorded: {shown(failure)}", failure)
         if counts:
-            self._step = whole + self._stride
+            self.timer.step = whole + self._stride
 
     def _record_from_device(self, recording: Recording, metrics: Mapping[Any, Any], step: int) -> None:
         """Records values of which some lie on a GPU, without waiting for it."""

@@ -109,6 +109,7 @@ class Watched:
             read_later=self._read_later,
             optimizer_steps=self.anatomy,
             step_in_hand=recorder.step_in_hand,
+            now_ns=recorder.overhead.now_ns,
             guard=guard,
         )
 

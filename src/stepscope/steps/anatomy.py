@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from threading import get_ident
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from stepscope.steps import memory_scene, patches
-from stepscope.steps.chain import EVAL, FORWARD, OPTIMIZER, OTHER, Chain
+from stepscope.steps.batch_contents import BatchInHand
+from stepscope.steps.chain import DATA, EVAL, FORWARD, OPTIMIZER, OTHER, Chain
 from stepscope.steps.device_clock import DeviceClock
 from stepscope.steps.free_evidence import gather
 from stepscope.steps.gradients_ready import GradientsReady, is_distributed
@@ -18,18 +19,28 @@ from stepscope.steps.optimizer_steps import OptimizerSteps
 from stepscope.steps.out_of_memory import Witness
 from stepscope.steps.phase_sampling import PhaseSampling
 from stepscope.steps.sharded import Exchanges, is_sharded
-from stepscope.steps.step_writer import EndedStep, StepWriter
+from stepscope.steps.step_timer import FOREVER
+from stepscope.steps.step_writer import MICRO_STEPS, EndedStep, StepWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from stepscope.guard import Guard
     from stepscope.steps.gradients_ready import RankWait
     from stepscope.steps.observers import Observer
     from stepscope.steps.step_writer import StepRecorder
 
+Batch = TypeVar("Batch")
+
 PATIENCE = 64
 """So many batches without an optimizer step mean that there is none, and that each batch is a step."""
+
+ATTACHED = 5
+"""What timing the phases of one step alone costs, in times of what attaching to PyTorch for it takes.
+
+It is taken away again for about as much, and until Python knows the changed classes by heart again, the
+training is slower: measured as the time of such a step and of the next one, against others.
+"""
 
 MAX_UNCLEAR = 3
 """Batches whose model calls are looked at to find out whether a pass over data trains or evaluates."""
@@ -50,13 +61,13 @@ class Anatomy:
     ) -> None:
         self._torch = torch = sys.modules["torch"]
         record, note, overhead = recorder.record_late, recorder.own_event, recorder.overhead
-        self._step_in_hand, self._overhead = recorder.step_in_hand, overhead
+        self._timer, self._overhead = recorder.timer, overhead
         self._is_grad_enabled = torch.is_grad_enabled
-        self.chain = Chain()
+        self.chain = Chain(timer=recorder.timer)
         self.chain.on_skipped_step = self._step_is_skipped
         self._calls = ModelCalls(self, torch.compiler.is_compiling)
-        self._optimizers = OptimizerSteps(self, overhead)
-        self._sampling = PhaseSampling(overhead, monotonic_ns())
+        self._optimizers = OptimizerSteps(self, recorder.timer, overhead)
+        self._sampling = PhaseSampling(overhead, overhead.now_ns())
         self._writer = StepWriter(recorder)
         self._observers = Observers(guard)
         self._rank_waits: list[RankWait] = []
@@ -64,22 +75,26 @@ class Anatomy:
         self.is_timed = False
         """Whether the step in hand is timed phase by phase; to be read only."""
         self._has_news = False
-        self._in_batches = False
-        self._optimizer_stepped = False
-        self._optimizer_seen = False
-        self._micro_steps = 0
         self._trained = self._evaluated = self._skipped = False
+        self._passes = self._made_before_pass = 0
         self._pass_trains: bool | None = None
         self._unclear = 0
+        self._is_timed_later = False
         self._before_optimizer = OTHER
         self._attaching_ns = 0
         self._device: DeviceClock | None = None
         if torch.cuda.is_available():
             self._device = DeviceClock(torch, record, guard, overhead)
             self._writer.after_writing = self._device.read
-        self.witness = Witness()
+        self.witness = Witness(BatchInHand(recorder.timer))
         """What a post-mortem asks for."""
-        self._evidence, self._loader, self._census = gather(torch, self.witness, note, guard, self._hurry)
+        self._evidence, self._loader, self._census = gather(
+            torch, self.witness, note, guard, self._hurry, overhead.now_ns
+        )
+        timer = self._timer
+        timer.on_step, timer.on_due, timer.due_ns = self._end_step, self._write, 0
+        timer.every_batch, timer.steps_made = False, 0
+        self._planned = timer.left
         self.observe(self._evidence)
         patches.follow(self.chain, torch)
 
@@ -112,7 +127,9 @@ class Anatomy:
 
     def observe(self, observer: Observer) -> None:
         """Adds the figures of an observer to the steps it asks for."""
+        self._count_steps()
         self._observers.add(observer)
+        self._plan()
 
     def close(self) -> None:
         """Takes everything away: model, optimizer and PyTorch are as they were."""
@@ -120,6 +137,9 @@ class Anatomy:
         self._calls.detach()
         self._optimizers.close()
         patches.unfollow(self.chain)
+        timer = self._timer
+        timer.on_step = timer.on_due = timer.on_batch = None
+        timer.left, timer.is_special = FOREVER, False
         self._writer.write(monotonic_ns())
         if self._device is not None:
             self._device.flush()
@@ -129,33 +149,45 @@ class Anatomy:
         """Leaves what is not yet written to the process this one was forked from."""
         self._writer.forget()
 
-    def begin_pass(self, batches: Any) -> None:
-        """A pass over the data begins, whose batches are told."""
-        self._in_batches = self._writer.knows_wait = True
-        self._pass_trains, self._unclear = None, 0
-        self._loader.meet(batches)
+    def batches(self, source: Iterator[Batch]) -> Iterator[Batch]:
+        """The batches of a pass over the data; one or several of them make a step."""
+        timer = self._timer
+        self._passes += 1
+        timer.in_batches = self._writer.knows_wait = True
+        self._pass_trains, self._unclear, self._made_before_pass = None, 0, timer.steps_made
+        timer.on_batch = self._ends_without_optimizer
+        self._loader.meet(source)
         memory_scene.attend(self._torch)
+        if self._passes == 1:
+            self._overhead.leave_out(monotonic_ns() - timer.began_ns)
         self.chain.restart()
         if self._device is not None and self.is_timed:
             self._begin_on_device(self._device)
+        return timer.batches_of(source, self._finish_pass)
 
-    def end_pass(self) -> None:
-        """The pass is over; until the next one, the optimizer alone tells where steps end."""
-        self._in_batches = False
+    def _finish_pass(self, is_left: bool) -> None:  # noqa: FBT001 - the timer calls it so
+        """The pass is over; until the next one, the optimizer alone tells where steps end.
+
+        A loop that counts its batches leaves after the last, and never says that it is done with that one.
+        """
+        timer = self._timer
+        if is_left and timer.is_made and self._optimizers.is_watching():
+            timer.end_batch()
+        if self._pass_trains is False:
+            self._cut_evaluation()
+        if self._is_timed_later:
+            self._is_timed_later = False
+            self._time_phases()
+        self._passes -= 1
+        timer.in_batches = self._passes > 0
         self.witness.batch.leave()
-        self.chain.enter(OTHER)
+        if self.chain.phase != OTHER:
+            self.chain.enter(OTHER)
 
-    def end_batch(self) -> bool:
-        """The loop is done with a batch; True when that ends a step."""
-        self._micro_steps += 1
-        if not self._optimizer_stepped and not self._ends_without_optimizer():
-            return False
-        self._end_step()
-        return True
-
-    def has_made_a_step(self) -> bool:
-        """Whether the optimizer has stepped since a batch last ended a step, and somebody still watches."""
-        return self._optimizer_stepped and self._optimizers.is_watching()
+    def _write(self) -> None:
+        if self._pass_trains is False:
+            self._cut_evaluation()
+        self._writer.write(monotonic_ns())
 
     def _ends_without_optimizer(self) -> bool:
         """Whether a batch after which no optimizer has stepped ends a step all the same.
@@ -165,14 +197,25 @@ class Anatomy:
         self._optimizers.forget_depth()
         if self._evaluated and not self._trained and self._pass_trains is not True:
             self._pass_trains = False
-        elif self._trained:
+        elif self._trained or self._timer.steps_made > self._made_before_pass:
             self._pass_trains = True
         elif self._pass_trains is None:
             self._find_out_what_pass_does()
         if self._pass_trains is False:
-            self._cut_evaluation()
+            self._begin_evaluation()
             return False
-        return not self._optimizer_seen and self._micro_steps >= PATIENCE
+        return not self._timer.steps_made and self._timer.batches >= PATIENCE
+
+    def _begin_evaluation(self) -> None:
+        """Until the end of this pass only its time is taken, unless an optimizer steps after all."""
+        self._timer.on_batch = None
+        self._timer.is_special = True
+        if self.is_timed:
+            self._is_timed_later = True
+            self._leave_phases()
+        self._attach_calls()
+        if self._device is not None:
+            self._device.abandon()
 
     def _find_out_what_pass_does(self) -> None:
         """Nothing is known of this batch, as its calls of the model were not seen: those of the next are."""
@@ -181,57 +224,55 @@ class Anatomy:
             self._pass_trains = False
         elif self._unclear > MAX_UNCLEAR:
             self._pass_trains = True
+        self._timer.is_special = True
         self._attach_calls()
 
     def _attach_calls(self) -> None:
-        if self.is_timed or (self._in_batches and self._pass_trains is None):
+        if self.is_timed or (self._passes and self._pass_trains is None):
             self._calls.attach()
         else:
             self._calls.detach()
 
-    def _end_step(self) -> None:
-        """Ends a step; what else there is to do than to note its time is done in `_cut`."""
-        chain, sampling, observers = self.chain, self._sampling, self._observers
-        self._pass_trains = self._in_batches or None
-        sampling.left -= 1
-        observers.left -= 1
-        is_plain = not (
-            chain.boundaries
-            or self.is_timed
-            or sampling.left <= 0
-            or observers.left <= 0
-            or self._has_news
-            or self._skipped
-            or self._micro_steps > 1
-        )
-        if is_plain:
-            now_ns = monotonic_ns()
-            self._writer.add_plain(now_ns, self._step_in_hand(), now_ns - chain.began_ns, chain.waited_ns)
-            chain.cut_whole(now_ns)
-        else:
-            self._cut()
-        self._optimizer_stepped = self._trained = self._evaluated = self._skipped = False
-        self._micro_steps = 0
-
-    def _cut(self) -> None:
-        """Ends a step of which more is known than the whole."""
-        calls = self.chain.boundaries
-        step, cut, others = self._step_in_hand(), self.chain.cut(), None
+    def _end_step(self, ended_ns: int) -> None:
+        """Ends a step of which more is known than the whole, or after which something is to be decided."""
+        self._count_steps()
+        timer, calls = self._timer, self.chain.boundaries
+        self._pass_trains = timer.in_batches or None
+        if timer.steps_made:
+            timer.on_batch = None
+        micro_steps, timer.batches = timer.batches, 0
+        step, cut, others = timer.step, self.chain.cut(ended_ns), None
         rate = 0.0
         if self.is_timed:
             rate = self._sampling.rate
-            others = self._end_timed_step(step, cut.ended, calls)
-        if self._observers.left <= 0 or self._has_news or self._micro_steps > 1 or self._skipped:
-            others = {**(others or {}), **self._others(step)}
+            others = self._end_timed_step(step, ended_ns, calls)
+        if self._observers.left <= 0 or self._has_news or micro_steps > 1 or self._skipped:
+            others = {**(others or {}), **self._others(step, micro_steps)}
+        self._trained = self._evaluated = self._skipped = False
         self._writer.add(EndedStep(step, cut, rate, others))
         if self._sampling.left <= 0:
-            self._choose(cut.ended)
+            self._choose()
         elif self.is_timed and self._device is not None:
             self._begin_on_device(self._device)
+        if self._calls.attached and not self.is_timed:
+            self._attach_calls()
+        self._plan()
 
-    def _choose(self, now_ns: int) -> None:
+    def _count_steps(self) -> None:
+        """Takes in how many steps have ended since it was planned."""
+        passed = self._planned - self._timer.left
+        self._planned = self._timer.left
+        self._sampling.left -= passed
+        self._observers.left -= passed
+
+    def _plan(self) -> None:
+        """Has the timer end steps by itself until there is something else to do than to note their time."""
+        self._planned = self._timer.left = min(self._sampling.left, self._observers.left)
+        self._timer.is_special = self.is_timed or self._has_news
+
+    def _choose(self) -> None:
         """Has the step that begins timed phase by phase, or not."""
-        if self._sampling.choose(now_ns):
+        if self._sampling.choose(self._overhead.now_ns()):
             if not self.is_timed:
                 self._time_phases()
             elif self._device is not None:
@@ -247,6 +288,8 @@ class Anatomy:
         patches.follow_phases(self.chain, self._torch)
         self._calls.attach()
         self._optimizers.hear_beginnings(wanted=True)
+        timer = self._timer
+        timer.on_asked, timer.on_got, timer.is_special = self._ask_for_data, self._get_data, True
         for wait in self._rank_waits:
             wait.attach()
         if self._device is not None:
@@ -258,6 +301,7 @@ class Anatomy:
         began_ns = monotonic_ns()
         self.is_timed = False
         self.chain.device = None
+        self._timer.on_asked = self._timer.on_got = None
         patches.unfollow_phases(self.chain)
         self._attach_calls()
         for wait in self._rank_waits:
@@ -273,30 +317,35 @@ class Anatomy:
         device = self._device
         if device is not None and self.chain.device is not None:
             device.end_step(step, ended_ns)
-        # What was attached for this step alone is taken away again, for about the same.
-        self._sampling.spent(calls * self._overhead.call_ns + 2 * self._attaching_ns)
+        self._sampling.spent(calls * self._overhead.call_ns + ATTACHED * self._attaching_ns)
         self._attaching_ns = 0
         return row
 
     def _begin_on_device(self, device: DeviceClock) -> None:
         device.left -= 1
         device.phase_rate = self._sampling.rate
-        due = device.left <= 0 and device.begin_step(self.chain.phase, self.chain.began_ns)
+        due = device.left <= 0 and device.begin_step(self.chain.phase, self._timer.began_ns)
         self.chain.device = device if due else None
 
-    def _hurry(self) -> None:
-        self._has_news = True
+    def _ask_for_data(self) -> None:
+        self.chain.enter(DATA)
 
-    def _others(self, step: int) -> dict[str, Any]:
+    def _get_data(self) -> None:
+        self.chain.enter(OTHER)
+
+    def _hurry(self) -> None:
+        self._has_news = self._timer.is_special = True
+
+    def _others(self, step: int, micro_steps: int) -> dict[str, Any]:
         """What there is beside the times of a step that has ended."""
         began_ns = monotonic_ns()
         row: dict[str, Any] = {}
-        if self._micro_steps > 1:
-            row["micro_steps"] = self._micro_steps
+        if micro_steps > 1:
+            row[MICRO_STEPS] = micro_steps
         if self._skipped:
             row["optimizer_skipped"] = 1
         if self._observers.left <= 0:
-            self.witness.batch.micro_steps = max(self._micro_steps, 1)
+            self.witness.batch.micro_steps = max(micro_steps, 1)
             row.update(self._observers.ask(step))
         if self._has_news:
             # After the look at everything, which tells what is new as well and leaves nothing to tell again.
@@ -307,12 +356,11 @@ class Anatomy:
 
     def _cut_evaluation(self) -> None:
         """Keeps the time of an evaluation by itself: it is no part of a training step."""
-        self._writer.add(EndedStep(self._step_in_hand(), self.chain.cut(), is_evaluation=True))
+        if not self._timer.batches:
+            return
+        self._timer.batches = 0
+        self._writer.add(EndedStep(self._timer.step, self.chain.cut(), is_evaluation=True))
         self._evaluated = False
-        self._micro_steps = 0
-        if self._device is not None:
-            self._device.abandon()
-            self.chain.device = None
 
     def call_begins(self, model: Any) -> int:
         """A model that is watched is called; its inner modules are left alone."""
@@ -347,12 +395,5 @@ class Anatomy:
     def _step_is_skipped(self, optimizer: Any) -> None:
         """A loss scaler has not stepped an optimizer, because of an overflow."""
         if self._optimizers.is_last(optimizer):
-            self._skipped = True
-            self.step_is_made()
-
-    def step_is_made(self) -> None:
-        """The optimizer that ends a step of the training has stepped."""
-        self.chain.steps_made += 1
-        self._optimizer_stepped = self._optimizer_seen = True
-        if not self._in_batches:
-            self._end_step()
+            self._skipped = self._timer.is_special = True
+            self._timer.make_step()

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stepscope.steps.step_timer import StepTimer
+
 SAMPLES, TOKENS = "batch/samples", "batch/tokens"
 
 INPUT_IDS = "input_ids"
@@ -35,16 +37,25 @@ class BatchInHand:
     or an exception, a description stays and the memory goes.
     """
 
-    def __init__(self) -> None:
-        self.held: Any = None
-        """The batch, from when the loop gets it until it is done with it; set for every one."""
+    def __init__(self, timer: StepTimer | None = None) -> None:
+        self._timer = timer or StepTimer()
         self.micro_steps = 1
         """How many such batches make the step in hand."""
         self._left: list[Contained] = []
 
+    @property
+    def held(self) -> Any:
+        """The batch, from when the loop gets it until it is done with it."""
+        return self._timer.held
+
+    @held.setter
+    def held(self, batch: Any) -> None:
+        self._timer.held = batch
+
     def leave(self) -> None:
         """The pass over the data is over, perhaps in the middle of a batch."""
-        self._left = describe_batch(self.held)
+        held = self.held
+        self._left = [] if held is None else describe_batch(held)
         self.held = None
 
     def described(self) -> list[Contained]:

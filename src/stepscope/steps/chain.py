@@ -6,6 +6,7 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from stepscope.schema.keys import PHASES, STEP_SECONDS, phase_key
+from stepscope.steps.step_timer import StepTimer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,22 +49,19 @@ class Chain:
     pair of start and end that could be missed or counted twice.
     """
 
-    def __init__(self, now_ns: Callable[[], int] = monotonic_ns) -> None:
+    def __init__(self, now_ns: Callable[[], int] = monotonic_ns, timer: StepTimer | None = None) -> None:
         self._now_ns = now_ns
         self._spent = [0] * len(PHASES)
         self._left = [0] * len(PHASES)
         self.phase = OTHER
         """The phase in hand; to be read only."""
-        self._since = self.began_ns = now_ns()
-        """When the step in hand began."""
-        self.waited_ns = 0
-        """Wait for data in this step, where that is timed by itself and not as a phase."""
+        self.timer = timer or StepTimer()
+        """Knows when the step in hand began, and ends those in which no phase begins."""
+        self._since = self.timer.began_ns = now_ns()
         self.boundaries = 0
         """How many phases have begun in this step."""
         self.device: Stamps | None = None
         """The clock of a device, while this step is timed on it too."""
-        self.steps_made = 0
-        """How often an optimizer has ended a step."""
         self.on_skipped_step: Callable[[Any], None] = lambda _: None
         """Called with the optimizer that a loss scaler has not stepped, because of an overflow."""
 
@@ -74,6 +72,9 @@ class Chain:
     def enter(self, phase: int) -> int:
         """Begins a phase; returns the one it ends."""
         now = self._now_ns()
+        if not self.boundaries:
+            self._since = self.timer.began_ns  # steps may have passed in which no phase began
+            self.timer.is_special = True
         before = self.phase
         self._spent[before] += now - self._since
         self._left[before] = self._since = now
@@ -86,22 +87,20 @@ class Chain:
     def restart(self) -> None:
         """Forgets what was measured: a step begins here."""
         self._spent = [0] * len(PHASES)
-        self.waited_ns = self.boundaries = 0
-        self._since = self.began_ns = self._now_ns()
+        self.boundaries = 0
+        self.timer.waited_ns = 0
+        self.timer.began_ns = self._now_ns()
 
-    def cut(self) -> Cut:
+    def cut(self, now: int | None = None) -> Cut:
         """Ends the step; the next begins at the same moment."""
-        now = self._now_ns()
+        if now is None:
+            now = self._now_ns()
+        timer = self.timer
         spent, self._spent = self._spent, [0] * len(PHASES)
-        spent[self.phase] += now - self._since
-        spent[self.phase] -= self.waited_ns
-        spent[DATA] += self.waited_ns
-        cut = Cut(now, now - self.began_ns, spent)
-        self._since = self.began_ns = now
-        self.waited_ns = self.boundaries = 0
+        spent[self.phase] += now - (self._since if self.boundaries else timer.began_ns)
+        spent[self.phase] -= timer.waited_ns
+        spent[DATA] += timer.waited_ns
+        cut = Cut(now, now - timer.began_ns, spent)
+        timer.began_ns = now
+        timer.waited_ns = self.boundaries = 0
         return cut
-
-    def cut_whole(self, now_ns: int) -> None:
-        """Ends a step in which no phase has begun: there is nothing to share out."""
-        self._since = self.began_ns = now_ns
-        self.waited_ns = 0

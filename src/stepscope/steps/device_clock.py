@@ -91,7 +91,7 @@ class DeviceClock:
     def begin_step(self, phase: int, host_ns: int) -> bool:
         """Whether the step that begins, whose turn it is, can be timed; chooses the next one."""
         self.abandon()
-        self._choose(host_ns)
+        self._choose(self._overhead.now_ns())
         if self._rests or len(self._unread) >= DEPTH:
             return False
         try:

@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 SHARE = 0.0002
 """Of the training thread's time, for all looks together."""
 
-USUAL_S = 50e-6
+USUAL_S = 200e-6
 """What a look is taken to cost until that is known: caches are cold after a step, and so it is no less."""
+
+AROUND_NS = 150_000
+"""What a look costs beside what is timed of it: the step is ended with more care than others."""
 
 _GOLDEN = 0.6180339887498949
 
@@ -105,7 +108,7 @@ class FreeEvidence:
 
     def _plan(self, began_ns: int, ended_ns: int) -> None:
         """Decides by what looks and steps take after how many steps the next look is due."""
-        took = ended_ns - began_ns
+        took = ended_ns - began_ns + AROUND_NS
         # Slow ones hardly count: the first finds nothing prepared, and a thread may be sent away meanwhile.
         self._usual_ns = 0.5 * (self._usual_ns + took) if took < self._usual_ns else 1.25 * self._usual_ns
         self._turn = (self._turn + _GOLDEN) % 1.0
@@ -131,9 +134,10 @@ def gather(
     note: Callable[..., None],
     guard: Guard,
     hurry: Callable[[], None] = lambda: None,
+    now_ns: Callable[[], int] = perf_counter_ns,
 ) -> Gathered:
     """Everything there is to look at in a training; `note` records an event, `hurry` is called at news."""
-    evidence = FreeEvidence(guard, hurry=hurry)
+    evidence = FreeEvidence(guard, now_ns, hurry)
     loader, census = LoaderQueue(note), Census(torch, witness, note)
     evidence.add(ThreadTime())
     evidence.add(loader)

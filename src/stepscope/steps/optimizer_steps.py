@@ -10,12 +10,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from stepscope.steps.overhead import Overhead
+    from stepscope.steps.step_timer import StepTimer
 
     Listener = Callable[[Any], None]
 
 
-class StepObserver(Protocol):
-    """Who wants to know when a training step is made."""
+class OptimizerObserver(Protocol):
+    """Who wants to know when optimizers step."""
 
     def optimizer_begins(self) -> None:
         """An optimizer is about to step."""
@@ -23,19 +24,17 @@ class StepObserver(Protocol):
     def optimizer_ends(self) -> None:
         """It has stepped."""
 
-    def step_is_made(self) -> None:
-        """The optimizer that ends a step of the training has stepped."""
-
 
 class OptimizerSteps:
     """Hooks on optimizers: after each step always, before it only while somebody wants to know.
 
     An optimizer must not get or lose hooks of a kind while it calls those, and a training step may end in the
-    hook after the optimizer step. So that one stays, and the one before comes and goes.
+    hook after the optimizer step. So that one, which is the step timer's, stays, and the one before comes and
+    goes.
     """
 
-    def __init__(self, observer: StepObserver, overhead: Overhead) -> None:
-        self._observer, self._overhead = observer, overhead
+    def __init__(self, observer: OptimizerObserver, timer: StepTimer, overhead: Overhead) -> None:
+        self._observer, self._timer, self._overhead = observer, timer, overhead
         self._before_steps: list[Listener] = []
         self._after_steps: list[Listener] = []
         self._register_before: list[Callable[[Any], Any]] = []
@@ -43,20 +42,19 @@ class OptimizerSteps:
         self._after: list[Any] = []
         self._depth = 0
         self._is_nested = self._is_wanted = False
-        self._last: Any = None
 
     def add(self, optimizers: Sequence[Any]) -> None:
         """Hears of these; the last of them ends a step of the training."""
-        self._last = optimizers[-1]
+        self._timer.last_optimizer = optimizers[-1]
         for optimizer in optimizers:
-            self._after.append(optimizer.register_step_post_hook(self._step_ends))
+            self._after.append(optimizer.register_step_post_hook(self._timer.optimizer_stepped))
             self._register_before.append(optimizer.register_step_pre_hook)
         self._renew()
 
     def add_any(self) -> None:
         """Hears of whichever optimizer steps; each of them ends a step."""
         hooks = sys.modules["torch.optim.optimizer"]
-        self._after.append(hooks.register_optimizer_step_post_hook(self._step_ends))
+        self._after.append(hooks.register_optimizer_step_post_hook(self._timer.optimizer_stepped))
         self._register_before.append(hooks.register_optimizer_step_pre_hook)
         self._renew()
 
@@ -69,6 +67,7 @@ class OptimizerSteps:
     def after_step(self, listener: Listener) -> _Handle:
         """The same after it has stepped."""
         self._after_steps.append(listener)
+        self._hear_as_needed()
         return _Handle(self._after_steps, listener, self._hear_as_needed)
 
     def hear_beginnings(self, *, wanted: bool) -> None:
@@ -82,10 +81,12 @@ class OptimizerSteps:
             self._before = [register(self._step_begins) for register in self._register_before]
         elif not is_needed and self._before:
             _remove(self._before)
+        self._timer.on_optimizer = self._step_ends if is_needed or self._after_steps else None
 
     def is_last(self, optimizer: Any) -> bool:
         """Whether the step of this optimizer ends a step of the training."""
-        return self._last is None or optimizer is self._last
+        last = self._timer.last_optimizer
+        return last is None or optimizer is last
 
     def is_watching(self) -> bool:
         """Whether there are hooks."""
@@ -101,6 +102,7 @@ class OptimizerSteps:
         self._register_before.clear()
         _remove(self._before)
         _remove(self._after)
+        self._timer.last_optimizer = self._timer.on_optimizer = None
 
     def _renew(self) -> None:
         _remove(self._before)
@@ -117,7 +119,7 @@ class OptimizerSteps:
             self._call(self._before_steps, optimizer)
         self._observer.optimizer_begins()
 
-    def _step_ends(self, optimizer: Any, *_: Any) -> None:
+    def _step_ends(self, optimizer: Any) -> None:
         self._depth -= 1
         if self._depth > 0:
             return
@@ -125,8 +127,8 @@ class OptimizerSteps:
         self._observer.optimizer_ends()
         if self._after_steps:
             self._call(self._after_steps, optimizer)
-        if self._last is None or optimizer is self._last:
-            self._observer.step_is_made()
+        if self.is_last(optimizer):
+            self._timer.make_step()
 
     def _call(self, listeners: list[Listener], optimizer: Any) -> None:
         began_ns = monotonic_ns()

@@ -31,8 +31,8 @@ _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 <
 class Witness:
     """Knows what a post-mortem asks for: models, optimizers, and the batch in hand. None is kept alive."""
 
-    def __init__(self) -> None:
-        self.batch = BatchInHand()
+    def __init__(self, batch: BatchInHand | None = None) -> None:
+        self.batch = batch or BatchInHand()
         self._models: list[Callable[[], Any]] = []
         self._optimizers: list[Callable[[], Any]] = []
 

@@ -6,6 +6,7 @@ from time import monotonic_ns, perf_counter_ns
 from typing import TYPE_CHECKING
 
 from stepscope.steps.chain import FORWARD, OTHER, Chain
+from stepscope.steps.step_timer import is_compiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +17,7 @@ AIM = 0.8
 MIN_RATE = 0.02
 """Even where nothing can be afforded, this share of steps shows its phases, if that costs little enough."""
 
-MIN_SHARE = 0.2
+MIN_SHARE = 0.1
 """The part of the allowed overhead that those steps may take at most."""
 
 SETTLE_NS = 5e9
@@ -30,6 +31,9 @@ COLD = 15.0
 
 Measured with `python -m benchmarks.step_overhead`: what phases add to a step, divided by their number.
 """
+
+PLAIN_CALLS = 0.8 if is_compiled else 4.0
+"""What a step costs whose phases are not timed, in calls of a hook; measured in the same way."""
 
 
 class Overhead:
@@ -45,29 +49,37 @@ class Overhead:
         self.max_ratio = max_ratio
         self.call_ns = _price_of_a_call() if call_ns is None else call_ns
         """What one call of a hook costs the training."""
+        self.plain_step_ns = PLAIN_CALLS * self.call_ns
+        """What a step costs of which only the whole is timed."""
+        self._now_ns = now_ns
+        self._idle_ns = 0
         self._at_ns = self._reported_ns = now_ns()
         self._balance_ns = 0.0
         self._unreported_ns = 0.0
         self.has_begun = False
         """Whether steps have been timed on this account already."""
 
+    def now_ns(self) -> int:
+        """A clock that stands still between passes over the data: such pauses say nothing about steps."""
+        return self._now_ns() - self._idle_ns
+
+    def leave_out(self, ns: int) -> None:
+        """Stops that clock for a pause that is over."""
+        self._idle_ns += ns
+
     def spend(self, ns: float) -> None:
         """Takes the cost of something into account."""
         self._balance_ns -= ns
         self._unreported_ns += ns
 
-    def rate(self, now_ns: int, step_ns: float, cost_ns: float, plain_ns: float) -> float:
-        """The share of steps that can have their phases timed.
-
-        A step takes `step_ns`, timing its phases costs `cost_ns`, and a step whose phases are not timed costs
-        `plain_ns`.
-        """
+    def rate(self, now_ns: int, step_ns: float, cost_ns: float) -> float:
+        """The share of steps of `step_ns` that can have their phases timed, which costs `cost_ns`."""
         allowed = AIM * self.max_ratio
         self._balance_ns += allowed * (now_ns - self._at_ns)
         self._at_ns = now_ns
         # A long pause of the training must not pay for a hurry afterwards.
         self._balance_ns = min(self._balance_ns, 4 * cost_ns)
-        income = allowed * step_ns - plain_ns + self._balance_ns * step_ns / SETTLE_NS
+        income = allowed * step_ns - self.plain_step_ns + self._balance_ns * step_ns / SETTLE_NS
         rate = income / max(cost_ns, 1.0)
         if rate >= 0.9:
             return 1.0

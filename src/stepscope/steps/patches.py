@@ -127,9 +127,9 @@ def _scaled(original: Callable[..., Any]) -> Callable[..., Any]:
         chain = _chains.get(thread)
         if chain is None:
             return original(self, optimizer, *arguments, **options)
-        made = chain.steps_made
+        made = chain.timer.steps_made
         result = (phased if thread in _timed else original)(self, optimizer, *arguments, **options)
-        if chain.steps_made == made:
+        if chain.timer.steps_made == made:
             chain.on_skipped_step(optimizer)
         return result
 

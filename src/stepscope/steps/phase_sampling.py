@@ -20,9 +20,6 @@ REVIEW_STEPS = 8
 MAX_PAUSE = 1000
 """At most so many steps pass before a decision is made again: steps may have become longer."""
 
-PLAIN_CALLS = 9
-"""Calls of ours in a step whose phases are not timed, for its batch, its optimizer step and its end."""
-
 TIMED_CALLS = 20
 """Calls in a step whose phases are timed, until they have been counted."""
 
@@ -36,7 +33,6 @@ class PhaseSampling:
 
     def __init__(self, overhead: Overhead, now_ns: int, draw: Callable[[], float] | None = None) -> None:
         self._overhead, self._draw = overhead, draw or own_draw()
-        self._plain_ns = PLAIN_CALLS * overhead.call_ns
         self._cost = Usual(TIMED_CALLS * overhead.call_ns)
         self._step_time = Usual()
         self._chosen_ns = now_ns
@@ -54,11 +50,10 @@ class PhaseSampling:
             self._steps += 1
             self.left = 1
             return True
-        self._overhead.spend(self._steps * self._plain_ns)
         self._step_time.add((now_ns - self._chosen_ns) / self._steps)
         step_ns = self._step_time.ns or (now_ns - self._chosen_ns) / self._steps
         self._chosen_ns = now_ns
-        self.rate = self._overhead.rate(now_ns, step_ns, self._cost.ns or 0.0, self._plain_ns)
+        self.rate = self._overhead.rate(now_ns, step_ns, self._cost.ns or 0.0)
         if self.rate >= 1:
             self._steps = self.left = REVIEW_STEPS
             return True

@@ -60,7 +60,7 @@ class Exchanges:
 
     def __init__(self, chain: Chain) -> None:
         self._chain = chain
-        self._began_ns = chain.began_ns
+        self._began_ns = chain.timer.began_ns
         self._waited_ns = [0] * len(PHASES)
 
     def attach(self) -> None:
@@ -87,9 +87,9 @@ class Exchanges:
 
     def add(self, took_ns: int) -> None:
         """An exchange is over."""
-        if self._began_ns != self._chain.began_ns:
+        if self._began_ns != self._chain.timer.began_ns:
             # What came before is no part of this step: it was told, or it belonged to an evaluation.
-            self._began_ns = self._chain.began_ns
+            self._began_ns = self._chain.timer.began_ns
             self._waited_ns = [0] * len(PHASES)
         self._waited_ns[self._chain.phase] += took_ns
 

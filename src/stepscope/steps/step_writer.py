@@ -12,15 +12,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from stepscope.steps.overhead import Overhead
+    from stepscope.steps.step_timer import StepTimer
 
-TOGETHER_NS = 50_000_000
+TOGETHER_NS = 200_000_000
 """Steps that end within this time are written down together.
 
 After a step the caches of a processor hold the training's data, and code costs several times what it does
 when it is run again and again. A process that is killed takes the times of its last steps along.
 """
 
-_WHOLE, _WITH_WAIT = (STEP_SECONDS,), (STEP_SECONDS, phase_key("data"))
+MICRO_STEPS = "micro_steps"
+"""Batches that make a step, where there are several."""
+
+_COLUMNS = (STEP_SECONDS, phase_key("data"), MICRO_STEPS)
 _DATA, _EVAL, _CHECKPOINT = phase_key("data"), phase_key("eval"), phase_key("checkpoint")
 
 
@@ -28,6 +32,7 @@ class StepRecorder(Protocol):
     """Takes what is known of steps."""
 
     overhead: Overhead
+    timer: StepTimer
 
     def step_in_hand(self) -> int:
         """The number of the step that is being done."""
@@ -72,65 +77,54 @@ class EndedStep(NamedTuple):
         return row
 
 
-PlainStep = tuple[int, int, float, float]
-"""A step of which only the whole is known: when it ended, its number, its seconds, its wait for data."""
-
-
 class StepWriter:
-    """Holds steps that have ended until it is time to write them down."""
+    """Holds steps that have ended until it is time to write them down; the timer holds the plain ones."""
 
     def __init__(self, recorder: StepRecorder) -> None:
         self._record, self._record_many = recorder.record_late, recorder.record_many
-        self._overhead = recorder.overhead
+        self._overhead, self._timer = recorder.overhead, recorder.timer
         self._ended: list[EndedStep] = []
-        self._plain: list[PlainStep] = []
-        self._write_at_ns = 0
         self.knows_wait = False
         """Whether the wait for data is known in every step."""
         self.after_writing: Callable[[], None] = lambda: None
 
-    def add_plain(self, ended_ns: int, number: int, took_ns: int, waited_ns: int) -> None:
-        """Takes a step of which only the whole is known: this is most of what an ordinary step costs."""
-        self._plain.append((ended_ns, number, took_ns * 1e-9, waited_ns * 1e-9))
-        if ended_ns >= self._write_at_ns:
-            self.write(ended_ns)
-
     def add(self, step: EndedStep) -> None:
-        """Takes a step, and writes down all of them when it is time to."""
-        if self._plain:
-            self._write_plain()  # in order
+        """Takes a step that is not a plain one."""
+        self._write_plain()  # in order
         self._ended.append(step)
-        if step.cut.ended >= self._write_at_ns:
+        if step.cut.ended >= self._timer.due_ns:
             self.write(step.cut.ended)
 
     def write(self, now_ns: int) -> None:
-        """Writes down what it holds, and now and then what recording has cost."""
+        """Writes down what there is, and now and then what recording has cost."""
         began_ns = monotonic_ns()
-        last = self._plain[-1][1] if self._plain else self._ended[-1].number if self._ended else None
+        last = self._ended[-1].number if self._ended else None
         self._write_ended()
-        self._write_plain()
-        ratio = None if last is None else self._overhead.report(began_ns)
+        last = self._write_plain(last)
+        ratio = None if last is None else self._overhead.report(self._overhead.now_ns())
         if last is not None and ratio is not None:
             self._record({OVERHEAD_RATIO: ratio}, last, now_ns)
-        self._write_at_ns = now_ns + TOGETHER_NS
+        self._timer.due_ns = now_ns + TOGETHER_NS
         self._overhead.spend(monotonic_ns() - began_ns)
         self.after_writing()
 
     def forget(self) -> None:
         """Drops what it holds: a process that this one was forked from writes it down."""
-        self._ended, self._plain = [], []
+        self._ended = []
+        self._timer.take(len(_COLUMNS) + 2)
 
     def _write_ended(self) -> None:
         ended, self._ended = self._ended, []
         for step in ended:
             self._record(step.row(knows_wait=self.knows_wait), step.number, step.cut.ended)
 
-    def _write_plain(self) -> None:
-        self._write_ended()
-        plain, self._plain = self._plain, []
+    def _write_plain(self, last: int | None = None) -> int | None:
+        """Writes the plain steps that the timer has; gives the number of the last one."""
+        keys = _COLUMNS[: 3 if self._timer.most_batches > 1 else 2 if self.knows_wait else 1]
+        plain = self._timer.take(len(keys) + 2)
         if not plain:
-            return
-        if self.knows_wait:
-            self._record_many(_WITH_WAIT, plain)
-        else:
-            self._record_many(_WHOLE, [step[:3] for step in plain])
+            return last
+        self._write_ended()
+        self._overhead.spend(len(plain) * self._overhead.plain_step_ns)
+        self._record_many(keys, plain)
+        return int(plain[-1][1])

@@ -1,0 +1,164 @@
+"""Times whole training steps and their waits for data.
+
+This is what runs in every step, whether or not anything else is looked at, so there is as little of it as
+can be. `_step_timer.c` does the same and costs a training a fifth of it; where that has been compiled, it is
+the `StepTimer`.
+"""
+
+from __future__ import annotations
+
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+Batch = TypeVar("Batch")
+
+FOREVER = 2**63 - 1
+MOST_ROWS = 1024
+"""Steps that are kept at most until somebody takes them."""
+
+
+class PythonStepTimer:
+    """The step in hand, and those that have ended since they were last taken.
+
+    A step ends when an optimizer has stepped: at once, or where `batches_of` is used when the loop is done
+    with the batch. Most steps are plain, of which only the time is noted here. For one that is special, or
+    when enough plain ones have passed, somebody is called who ends it instead.
+    """
+
+    def __init__(self) -> None:
+        self.step = 0
+        """The number of the step in hand. Where batches end steps, it is counted here."""
+        self.began_ns = monotonic_ns()
+        """When the step in hand began."""
+        self.waited_ns = 0
+        """How long it has waited for data, where nobody asks for that to be told by `on_got`."""
+        self.batches = 0
+        """Its batches that the loop is done with."""
+        self.is_made = False
+        """Whether an optimizer has stepped in it."""
+        self.steps_made = 0
+        """How often an optimizer has ended a step."""
+        self.in_batches = False
+        """Whether a step ends with a batch, and not as soon as an optimizer has stepped."""
+        self.every_batch = False
+        """Whether every batch ends a step, optimizer or not."""
+        self.is_special = False
+        """Whether the step in hand is to be ended by `on_step`."""
+        self.left = FOREVER
+        """Steps until one is to be ended by `on_step`."""
+        self.due_ns = FOREVER
+        """When `on_due` is to be called."""
+        self.most_batches = 0
+        """The most batches of any step that has not been taken yet."""
+        self.last_optimizer: Any = None
+        """The optimizer whose step ends a step of the training; None: any."""
+        self.held: Any = None
+        """The batch in hand."""
+        self.on_step: Callable[[int], Any] | None = None
+        """Ends a step that is not plain, at the moment it is given."""
+        self.on_due: Callable[[], Any] | None = None
+        """Called after a step or batch when it is due."""
+        self.on_batch: Callable[[], Any] | None = None
+        """Tells whether a batch ends a step although no optimizer has stepped; None: it does not."""
+        self.on_optimizer: Callable[[Any], Any] | None = None
+        """Called when an optimizer has stepped; calls `make_step` if that ends a step. None: it does."""
+        self.on_asked: Callable[[], Any] | None = None
+        """Called before a batch is fetched, where there is an `on_got`."""
+        self.on_got: Callable[[], Any] | None = None
+        """Called after a batch was fetched."""
+        self._rows: list[tuple[Any, ...]] = []
+
+    def optimizer_stepped(self, optimizer: Any, *_: Any) -> None:
+        """The hook for optimizers."""
+        if self.on_optimizer is not None:
+            self.on_optimizer(optimizer)
+        elif self.last_optimizer is None or self.last_optimizer is optimizer:
+            self.make_step()
+
+    def make_step(self) -> None:
+        """An optimizer has ended a step, or will have when the loop is done with its batch."""
+        self.steps_made += 1
+        self.is_made = True
+        if not self.in_batches:
+            self._end_step(monotonic_ns())
+
+    def end_batch(self) -> None:
+        """The loop is done with a batch; `batches_of` tells by itself."""
+        ended_ns = monotonic_ns()
+        self.batches += 1
+        if self.is_made or self.every_batch or (self.on_batch is not None and self.on_batch()):
+            self._end_step(ended_ns)
+            self.step += 1
+        elif ended_ns >= self.due_ns and self.on_due is not None:
+            self.on_due()
+
+    def take(self, columns: int) -> list[tuple[Any, ...]]:
+        """The plain steps that have ended, in so many columns.
+
+        These are: when it ended, its number, its seconds, its wait for data, its batches.
+        """
+        rows, self._rows, self.most_batches = self._rows, [], 0
+        return [row[:columns] for row in rows]
+
+    def batches_of(self, source: Iterator[Batch], finish: Callable[[bool], Any]) -> Iterator[Batch]:
+        """Batches of one pass; `finish` is called after the last, with True if the loop left early."""
+        try:
+            while True:
+                on_got, asked_ns = self.on_got, monotonic_ns()
+                if on_got is not None and self.on_asked is not None:
+                    self.on_asked()
+                try:
+                    self.held = next(source)
+                except StopIteration:
+                    break
+                finally:
+                    if on_got is None:
+                        self.waited_ns += monotonic_ns() - asked_ns
+                if on_got is not None:
+                    on_got()
+                yield self.held
+                self.end_batch()
+                self.held = None
+        except GeneratorExit:
+            finish(True)  # noqa: FBT003 - it is called from C too, where arguments have no names
+            raise
+        except BaseException:
+            finish(False)  # noqa: FBT003
+            raise
+        finish(False)  # noqa: FBT003
+
+    def _end_step(self, ended_ns: int) -> None:
+        self.left -= 1
+        if len(self._rows) == MOST_ROWS and self.on_due is not None:
+            self.on_due()
+        if len(self._rows) == MOST_ROWS:
+            self._rows.clear()  # nobody takes them
+        if self.is_special or self.left <= 0:
+            if self.on_step is not None:
+                self.on_step(ended_ns)
+        else:
+            took_ns = ended_ns - self.began_ns
+            self._rows.append(
+                (ended_ns, self.step, took_ns * 1e-9, self.waited_ns * 1e-9, float(self.batches))
+            )
+            self.most_batches = max(self.most_batches, self.batches)
+        self.began_ns = ended_ns
+        self.waited_ns = self.batches = 0
+        self.is_made = False
+        if ended_ns >= self.due_ns and self.on_due is not None:
+            self.on_due()
+
+
+if TYPE_CHECKING:
+    StepTimer = PythonStepTimer
+    is_compiled = True
+else:
+    try:
+        from stepscope.steps import _step_timer
+
+        StepTimer, is_compiled = _step_timer.StepTimer, True
+    except ImportError:
+        StepTimer, is_compiled = PythonStepTimer, False

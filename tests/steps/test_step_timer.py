@@ -1,0 +1,232 @@
+"""Whole steps are timed the same way by the timer written in C and by the one written in Python."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from stepscope.steps.step_timer import MOST_ROWS, PythonStepTimer, StepTimer, is_compiled
+
+Timer = Callable[[], Any]
+
+
+@pytest.fixture(params=["compiled", "in Python"])
+def timer(request: pytest.FixtureRequest) -> Any:
+    if request.param == "compiled":
+        assert is_compiled, "there is no compiler, or `make setup` has not run"
+        return StepTimer()
+    return PythonStepTimer()
+
+
+class Passes:
+    """Takes down how passes over data end."""
+
+    def __init__(self) -> None:
+        self.left: list[bool] = []
+
+    def __call__(self, is_left: bool) -> None:
+        self.left.append(is_left)
+
+
+def numbers(rows: list[tuple[Any, ...]]) -> list[int]:
+    return [row[1] for row in rows]
+
+
+def test_a_step_ends_when_an_optimizer_has_stepped(timer: Any) -> None:
+    began = timer.began_ns
+    for step in (5, 6):
+        timer.step = step
+        timer.optimizer_stepped("an optimizer", (), {})
+    first, second = timer.take(3)
+    assert numbers([first, second]) == [5, 6]
+    assert first[2] == pytest.approx((first[0] - began) * 1e-9)
+    assert second[2] == pytest.approx((second[0] - first[0]) * 1e-9)
+    assert timer.steps_made == 2
+    assert timer.take(3) == []
+
+
+def test_of_several_optimizers_the_last_ends_a_step(timer: Any) -> None:
+    timer.last_optimizer = last = object()
+    timer.optimizer_stepped(object())
+    assert timer.steps_made == 0
+    timer.optimizer_stepped(last)
+    assert len(timer.take(5)) == 1
+
+
+def test_in_batches_a_step_ends_when_the_loop_is_done_with_the_batch(timer: Any) -> None:
+    timer.in_batches = True
+    finish = Passes()
+    for batch in timer.batches_of(iter("abcd"), finish):
+        assert timer.held == batch
+        if batch in "bd":
+            timer.optimizer_stepped(None)
+            assert timer.step == "bd".index(batch), "a value logged now belongs to this step"
+    assert finish.left == [False]
+    assert timer.most_batches == 2
+    rows = timer.take(5)
+    assert numbers(rows) == [0, 1]
+    assert [row[4] for row in rows] == [2.0, 2.0]
+    assert timer.step == 2
+    assert timer.most_batches == 0
+
+
+def test_every_batch_can_be_a_step(timer: Any) -> None:
+    timer.in_batches = timer.every_batch = True
+    assert list(timer.batches_of(iter(range(3)), Passes())) == [0, 1, 2]
+    assert numbers(timer.take(4)) == [0, 1, 2]
+
+
+def test_the_wait_for_data_is_part_of_the_step_that_waits(timer: Any) -> None:
+    timer.in_batches = timer.every_batch = True
+    for _ in timer.batches_of(iter(range(3)), Passes()):
+        assert timer.waited_ns > 0
+    for row in timer.take(4):
+        assert 0 < row[3] < row[2]
+
+
+def test_a_loop_that_leaves_early_says_so(timer: Any) -> None:
+    finish = Passes()
+    for _ in timer.batches_of(iter(range(3)), finish):
+        break
+    gc.collect()
+    assert finish.left == [True]
+
+
+def test_what_a_loader_raises_reaches_the_loop_and_ends_the_pass(timer: Any) -> None:
+    def broken() -> Iterator[int]:
+        yield 1
+        raise ValueError("no more data")
+
+    finish = Passes()
+    batches = timer.batches_of(broken(), finish)
+    assert next(batches) == 1
+    with pytest.raises(ValueError, match="no more data"):
+        next(batches)
+    assert finish.left == [False]
+    assert list(batches) == [], "as an iterator that is over"
+    assert finish.left == [False]
+
+
+def test_a_batch_is_let_go_before_the_next_is_fetched(timer: Any) -> None:
+    class Batch:
+        pass
+
+    gone = []
+
+    def loader() -> Iterator[Batch]:
+        batch = Batch()
+        known = weakref.ref(batch)
+        yield batch
+        del batch
+        gone.append(known() is None)
+
+    for each in timer.batches_of(loader(), Passes()):
+        del each
+    assert gone == [True]
+
+
+def test_a_special_step_is_ended_by_somebody_else(timer: Any) -> None:
+    ended: list[int] = []
+    timer.on_step = ended.append
+    timer.make_step()
+    timer.is_special = True
+    timer.make_step()
+    timer.is_special = False
+    timer.make_step()
+    assert len(ended) == 1
+    assert len(timer.take(3)) == 2
+
+
+def test_after_so_many_steps_somebody_else_ends_one(timer: Any) -> None:
+    ended: list[int] = []
+
+    def end(at_ns: int) -> None:
+        ended.append(at_ns)
+        timer.left = 3
+
+    timer.on_step, timer.left = end, 3
+    for _ in range(9):
+        timer.make_step()
+    assert len(ended) == 3
+    assert len(timer.take(3)) == 6
+
+
+def test_somebody_is_told_when_steps_are_to_be_written_down(timer: Any) -> None:
+    told: list[list[int]] = []
+    timer.on_due, timer.due_ns = lambda: told.append(numbers(timer.take(3))), 0
+    timer.make_step()
+    assert told == [[0]]
+    timer.due_ns = 2**63 - 1
+    for _ in range(MOST_ROWS + 1):
+        timer.make_step()
+    assert [len(some) for some in told] == [1, MOST_ROWS], "and before there is no more room"
+    assert len(timer.take(3)) == 1
+
+
+def test_a_timer_nobody_reads_goes_on(timer: Any) -> None:
+    for _ in range(3 * MOST_ROWS):
+        timer.make_step()
+    assert 0 < len(timer.take(3)) <= MOST_ROWS
+
+
+def test_batches_without_an_optimizer_are_asked_about(timer: Any) -> None:
+    answers = iter([False, True, False])
+    timer.in_batches, timer.on_batch = True, answers.__next__
+    list(timer.batches_of(iter(range(3)), Passes()))
+    (row,) = timer.take(5)
+    assert row[4] == 2.0
+
+
+def test_fetching_is_told_where_somebody_wants_to_know(timer: Any) -> None:
+    told: list[str] = []
+    timer.on_asked, timer.on_got = lambda: told.append("asked"), lambda: told.append("got")
+    for _ in timer.batches_of(iter(range(2)), Passes()):
+        told.append("batch")
+    assert told == ["asked", "got", "batch", "asked", "got", "batch", "asked"]
+    assert timer.waited_ns == 0
+
+
+def test_who_listens_to_optimizers_decides_about_steps(timer: Any) -> None:
+    heard: list[Any] = []
+    timer.on_optimizer = heard.append
+    timer.optimizer_stepped("sgd", (), {})
+    assert heard == ["sgd"]
+    assert timer.take(3) == []
+
+
+def test_what_a_listener_raises_reaches_the_caller(timer: Any) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("strict")
+
+    timer.on_step, timer.is_special = fail, True
+    with pytest.raises(RuntimeError, match="strict"):
+        timer.make_step()
+    timer.in_batches, timer.on_step, timer.on_batch = True, None, fail
+    with pytest.raises(RuntimeError, match="strict"):
+        list(timer.batches_of(iter(range(3)), Passes()))
+
+
+def test_a_number_beyond_all_counting_is_no_error(timer: Any) -> None:
+    timer.step = 2**63
+    assert timer.step >= 2**63 - 1
+    timer.step = -(2**63) - 1
+    assert timer.step <= -(2**63)
+
+
+def test_a_timer_that_knows_those_who_know_it_is_freed(timer: Any) -> None:
+    class Owner:
+        def __init__(self) -> None:
+            self.timer = type(timer)()
+            self.timer.on_step = self.end
+            self.batches = self.timer.batches_of(iter([1]), self.end)
+
+        def end(self, _: int) -> None:
+            pass
+
+    known = weakref.ref(Owner())
+    gc.collect()
+    assert known() is None
