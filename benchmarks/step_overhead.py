@@ -9,8 +9,8 @@ the host is ahead, as in most trainings, and `forwards`.
 
 `watch` is what `watch` and `batches` add, and is held against the bound of 0.5 %; `stepscope` logs the loss
 of every step as well. Each contender trains a model of its own, which is watched all the time, as in a real
-run. Contenders take turns with blocks of about 50 ms, in random order, so that a machine that becomes slower
-or faster does so for all of them. Twenty blocks of each make a round, in which their sums are compared, no
+run. Contenders take turns with blocks of about 200 ms, in random order, so that a machine that becomes slower
+or faster does so for all of them. Ten blocks of each make a round, in which their sums are compared, no
 step left out, with those of the unwatched loop: the plain one or, for Lightning's monitors, that of its
 Trainer. Every few rounds all models are built again, so that their place in memory does not count; the first
 blocks after that warm up.
@@ -51,8 +51,8 @@ CASES = {
 
 BOUND = 0.005
 NOISE = 0.003
-BLOCK_S = 0.05
-BLOCKS = 20
+BLOCK_S = 0.2
+BLOCKS = 10
 """Blocks of each contender in a round."""
 MIN_ROUNDS = 20
 ROUNDS_WITH_A_MODEL = 5
