@@ -85,7 +85,7 @@ def train(folder: Path, model, *, steps: int, accumulate: int, batches: bool):
     SPENT.clear()
     optimizer = Optimizer(model.parameters(), lr=0.01)
     with stepscope.TrainingMonitor(EVERY_STEP, run="taken apart", directory=folder) as monitor:
-        monitor.watch(model, optimizer)
+        monitor.watch(model, optimizer, gradients=False)
         loader = torch.utils.data.DataLoader(Data(steps * accumulate), batch_size=1)
         for number, x in enumerate(monitor.batches(loader) if batches else loader):
             with taking("forward"):

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from stepscope.steps.step_timer import MOST_ROWS, PythonStepTimer, StepTimer, is_compiled
-
-Timer = Callable[[], Any]
 
 
 @pytest.fixture(params=["compiled", "in Python"])
@@ -92,6 +90,16 @@ def test_a_loop_that_leaves_early_says_so(timer: Any) -> None:
     finish = Passes()
     for _ in timer.batches_of(iter(range(3)), finish):
         break
+    gc.collect()
+    assert finish.left == [True]
+
+
+def test_a_loop_that_is_left_and_forgotten_in_a_circle_says_so(timer: Any) -> None:
+    finish = Passes()
+    circle: list[Any] = [timer.batches_of(iter(range(3)), finish)]
+    circle.append(circle)
+    next(circle[0])
+    del circle
     gc.collect()
     assert finish.left == [True]
 

@@ -27,7 +27,7 @@ from stepscope.steps.overhead import Overhead
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -220,8 +220,13 @@ class TrainingMonitor(OnDemand):
         if not self.settings.recorder.enabled:
             return cast("Batches[Batch]", loader)  # a loop cannot tell, and pays nothing
         self._stride = 0
+        return Batches(loader, self._time_pass)
+
+    def _time_pass(self, source: Iterator[Batch]) -> Iterator[Batch]:
+        """One pass over a loader; whether a model is watched is asked when it begins."""
+        self.begin_epoch()
         timing = self._batch_times if self._watched is None else self._watched.anatomy
-        return Batches(loader, self.begin_epoch, timing.batches)
+        return timing.batches(source)
 
     def watch(
         self,

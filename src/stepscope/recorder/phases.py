@@ -76,13 +76,9 @@ class Batches(Generic[Batch_co]):
     """A data loader whose batches are steps; each pass over it is an epoch."""
 
     def __init__(
-        self,
-        loader: Iterable[Batch_co],
-        begin_epoch: Callable[[], None],
-        time: Callable[[Iterator[Batch_co]], Iterator[Batch_co]],
+        self, loader: Iterable[Batch_co], time_pass: Callable[[Iterator[Batch_co]], Iterator[Batch_co]]
     ) -> None:
-        self._loader = loader
-        self._begin_epoch, self._time = begin_epoch, time
+        self._loader, self._time_pass = loader, time_pass
 
     def __len__(self) -> int:
         return len(self._loader)  # type: ignore[arg-type]  # as the loader does, this raises if it must
@@ -94,5 +90,4 @@ class Batches(Generic[Batch_co]):
         return getattr(self._loader, name)
 
     def __iter__(self) -> Iterator[Batch_co]:
-        self._begin_epoch()
-        return self._time(iter(self._loader))
+        return self._time_pass(iter(self._loader))

@@ -371,20 +371,27 @@ batches_clear(Batches *self)
     return 0;
 }
 
+/* The loop has left before the last batch, and its iterator goes. */
+static void
+batches_finalize(Batches *self)
+{
+    PyObject *type, *error, *trace, *finish = self->finish;
+    if (finish == NULL)
+        return;
+    PyErr_Fetch(&type, &error, &trace);
+    Py_INCREF(finish);
+    if (finish_pass(self, Py_True) < 0)
+        PyErr_WriteUnraisable(finish);
+    Py_DECREF(finish);
+    PyErr_Restore(type, error, trace);
+}
+
 static void
 batches_dealloc(Batches *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    if (self->finish != NULL) {
-        PyObject *kind, *error, *trace, *finish = self->finish;
-        PyErr_Fetch(&kind, &error, &trace);
-        Py_INCREF(finish);
-        if (finish_pass(self, Py_True) < 0)
-            PyErr_WriteUnraisable(finish);
-        Py_DECREF(finish);
-        PyErr_Restore(kind, error, trace);
-    }
+    batches_finalize(self);
     batches_clear(self);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
@@ -431,7 +438,8 @@ static PyType_Spec timer_spec = {
 
 static PyType_Slot batches_slots[] = {
     {Py_tp_iter, PyObject_SelfIter}, {Py_tp_iternext, batches_next}, {Py_tp_dealloc, batches_dealloc},
-    {Py_tp_traverse, batches_traverse}, {Py_tp_clear, batches_clear}, {0, NULL},
+    {Py_tp_traverse, batches_traverse}, {Py_tp_clear, batches_clear}, {Py_tp_finalize, batches_finalize},
+    {0, NULL},
 };
 
 static PyType_Spec batches_spec = {

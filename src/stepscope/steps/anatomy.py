@@ -93,7 +93,7 @@ class Anatomy:
         )
         timer = self._timer
         timer.on_step, timer.on_due, timer.due_ns = self._end_step, self._write, 0
-        timer.every_batch, timer.steps_made = False, 0
+        timer.steps_made = 0
         self._planned = timer.left
         self.observe(self._evidence)
         patches.follow(self.chain, torch)
@@ -155,7 +155,7 @@ class Anatomy:
         self._passes += 1
         timer.in_batches = self._writer.knows_wait = True
         self._pass_trains, self._unclear, self._made_before_pass = None, 0, timer.steps_made
-        timer.on_batch = self._ends_without_optimizer
+        timer.on_batch, timer.on_due, timer.every_batch = self._ends_without_optimizer, self._write, False
         self._loader.meet(source)
         memory_scene.attend(self._torch)
         if self._passes == 1:
