@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 from stepscope.schema.record import Event
 from stepscope.schema.series import Selection
 from stepscope.store.sqlite import SqliteStore
-from tests.store.telling import RUN, append, process, seal, source
+from tests.store.telling import RUN, append, process, seal, source, times
 
 
 @pytest.fixture
@@ -100,3 +101,25 @@ def test_events_of_several_kinds_are_asked_for_at_once(store: SqliteStore) -> No
     assert [one.kind for one in store.events(RUN, "c")] == ["c"]
     assert store.events(RUN, ()) == []
     assert len(store.events(RUN)) == 4
+
+
+def test_counters_are_exact_at_any_time_and_in_the_table_when_the_source_has_ended(
+    store: SqliteStore,
+) -> None:
+    def in_table() -> list[tuple[str, int, float, int]]:
+        connection = sqlite3.connect(store.path)
+        rows = connection.execute("SELECT key, points, last, last_step FROM series ORDER BY key").fetchall()
+        connection.close()
+        return rows
+
+    append(store, {"loss": [3.0, 2.0], "lr": [0.5, 0.25]})
+    assert in_table() == [("loss", 2, 2.0, 1), ("lr", 2, 0.25, 1)]
+    append(store, {"loss": [1.0]}, [2], times(1, after=5))
+    append(store, {"loss": [7.0], "lr": [0.125]}, [3], times(1, after=9))
+    known = [(one.key, one.points, one.last, one.last_step) for one in store.keys(RUN)]
+    assert known == [("loss", 4, 7.0, 3), ("lr", 3, 0.125, 3)]
+    assert [(one.key, one.points, one.last_step) for one in store.counters(RUN)] == [
+        (key, points, step) for key, points, _, step in known
+    ]
+    seal(store)
+    assert in_table() == known

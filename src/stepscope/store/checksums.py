@@ -8,6 +8,7 @@ here, and reading a long series costs no more than before.
 from __future__ import annotations
 
 import math
+import struct
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -15,11 +16,14 @@ from stepscope.store import tables
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Iterable
 
     Column = str | int | float | bytes | None
 
 HEAD_BYTES = 40
 """Longer than a packed column that is not compressed."""
+
+_SUMMARY = struct.Struct("<5q5d")
 
 
 class DamagedRowError(ValueError):
@@ -36,9 +40,17 @@ def head(packed: bytes) -> bytes:
     return packed[:HEAD_BYTES] + len(packed).to_bytes(8, "little")
 
 
+def summary_checksum(counts: tuple[int, int, int, int, int], figures: Iterable[float | None]) -> int:
+    """The checksum of the summary of a chunk, which has one of its own: who reads points reads no summaries.
+
+    Made from five whole numbers and five figures as SQLite gives them back, and cheaper than `checksum`.
+    """
+    return crc32(_SUMMARY.pack(*counts, *[math.nan if one is None else one for one in figures]))
+
+
 def stored(value: float) -> float | None:
     """A number as SQLite gives it back: NaN as nothing, and no negative zero."""
-    return None if math.isnan(value) else value + 0.0
+    return None if math.isnan(value) else float(value) + 0.0
 
 
 def check(table: str, found: int | None, *columns: Column, start: int = 0) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from stepscope.errors import NotFound, StoreError
 from stepscope.store import log_check, tables
-from stepscope.store.series_rows import teach
 
 _READING = (
     "PRAGMA busy_timeout = 5000; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;"
@@ -40,7 +39,6 @@ def connect_to_write(path: Path) -> sqlite3.Connection:
     except (OSError, sqlite3.Error) as error:
         raise StoreError(f"{path} cannot be opened as a store: {error}.") from error
     try:
-        teach(connection)
         connection.execute("PRAGMA busy_timeout = 5000")
         tables.check_before_writing(connection, path)
         if _has_log(path) and log_check.is_damaged(path):
@@ -90,7 +88,6 @@ def _opened(path: Path, mode: str) -> sqlite3.Connection:
     try:
         if sys.version_info >= (3, 11):
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_BLOB_BYTES)
-        teach(connection)
         connection.executescript(_READING)
         tables.check_before_reading(connection, path)
     except (*_DAMAGE, StoreError):

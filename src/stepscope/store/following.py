@@ -7,9 +7,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stepscope.schema.series import Source
 from stepscope.store import history
 from stepscope.store.event_rows import read_events_since
+from stepscope.store.series_rows import read_series
 
 if TYPE_CHECKING:
     import sqlite3
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from stepscope.schema.record import Event
-    from stepscope.schema.series import Points, Selection
+    from stepscope.schema.series import Points, Selection, Source
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,9 @@ class Following(ABC):
     def counters(self, run_id: str) -> list[Counter]:
         """How far each series of a run has come, in the order they were first met."""
         with self._view():
-            rows = self._connection.execute(
-                "SELECT id, key, points, last_step, last_ns, segment, rank, host, device, axis"
-                " FROM series WHERE run_id = ? ORDER BY id",
-                (run_id,),
-            )
             return [
-                Counter(series_id, key, Source(run_id, *labels), points, last_step, last_ns)
-                for series_id, key, points, last_step, last_ns, *labels in rows
+                Counter(series.id, series.key, series.source, series.points, *series.newest[1:])
+                for series in read_series(self._connection, run_id)
             ]
 
     def points_since(self, selection: Selection, after: int) -> Points:

@@ -12,8 +12,8 @@ from stepscope.schema.series import Points
 from stepscope.store import rollup
 from stepscope.store.checksums import DamagedRowError, check, check_count, columns_for, head
 from stepscope.store.chunks import unpack_floats, unpack_ints
-from stepscope.store.sealing import NS, loose_rows
-from stepscope.store.series_rows import Strand, read_strands
+from stepscope.store.sealing import NS
+from stepscope.store.series_rows import Strand, loose_rows, read_strands
 
 if TYPE_CHECKING:
     import sqlite3
@@ -47,7 +47,7 @@ def read_points_since(connection: sqlite3.Connection, selection: Selection, afte
     pieces: list[Piece] = []
     for segment in dict.fromkeys(strand.segment for strand in strands):
         here = [strand for strand in strands if strand.segment == segment]
-        total = _counted(connection, here)
+        total = sum({strand.series_id: strand.points for strand in here}.values())
         passed = min(after, total)
         after -= passed
         wanted = total - passed
@@ -100,9 +100,9 @@ def _alone(connection: sqlite3.Connection, strand: Strand) -> Points:
         f" {columns_for(connection, 'block', 'chunk')} FROM chunk"
         " JOIN block ON block.key_set_id = chunk.key_set_id AND block.number = chunk.number"
         " WHERE chunk.series_id = ? AND chunk.key_set_id = ? ORDER BY chunk.number",
-        (strand.series_id, strand.key_set_id),
+        (strand.series_id, strand.key_set.id),
     ).fetchall()
-    check_count("chunk", len(rows), strand.blocks)
+    check_count("chunk", len(rows), strand.key_set.blocks)
     blocks = [_checked(strand, number, row) for number, row in enumerate(rows)]
     loose = list(_loose(connection, strand))
     total = sum(count for count, *_ in blocks) + sum(len(steps) for steps, _, _ in loose)
@@ -122,27 +122,16 @@ def _alone(connection: sqlite3.Connection, strand: Strand) -> Points:
 def _checked(strand: Strand, number: int, row: tuple[Any, ...]) -> tuple[int, bytes, bytes, bytes]:
     """A block and a chunk of it, when they are those of that number and as they were written."""
     rows, steps, times, data, of_block, of_chunk = row
-    check("block", of_block, strand.key_set_id, number, rows, head(steps), head(times))
-    check("chunk", of_chunk, strand.series_id, strand.key_set_id, number, rows, head(data))
+    check("block", of_block, strand.key_set.id, number, rows, head(steps), head(times))
+    check("chunk", of_chunk, strand.series_id, strand.key_set.id, number, rows, head(data))
     return rows, steps, times, data
-
-
-def _counted(connection: sqlite3.Connection, strands: list[Strand]) -> int:
-    """How many points the series of these strands have."""
-    counts = {
-        strand.series_id: connection.execute(
-            "SELECT points FROM series WHERE id = ?", (strand.series_id,)
-        ).fetchone()[0]
-        for strand in strands
-    }
-    return int(sum(counts.values()))
 
 
 def _newest(connection: sqlite3.Connection, strand: Strand, wanted: int) -> Piece:
     """At least so many of the newest points of a strand, or all it has: whole blocks, in order."""
     pieces = list(_loose(connection, strand))
     found = sum(len(steps) for steps, _, _ in pieces)
-    number = strand.blocks
+    number = strand.key_set.blocks
     while found < wanted and number > 0:
         number -= 1
         count, steps, times, data = _block(connection, strand, number)
@@ -157,7 +146,7 @@ def _times(packed: list[tuple[bytes, int]], loose: list[Ints]) -> Ints:
 
 
 def _loose(connection: sqlite3.Connection, strand: Strand) -> Iterator[Piece]:
-    for rows in loose_rows(connection, strand.key_set_id, strand.keys, strand.loose):
+    for rows in loose_rows(connection, strand.key_set.id, len(strand.key_set.keys), strand.key_set.loose):
         bits = rows.view(np.int64)
         yield bits[:, 0], bits[:, 1], rows[:, 2 + strand.position]
 
@@ -192,26 +181,26 @@ def _reach(connection: sqlite3.Connection, strands: list[Strand]) -> tuple[int, 
 
 def _covering(connection: sqlite3.Connection, strand: Strand) -> Iterator[tuple[int, int]]:
     """How far the fewest nodes reach that cover a strand."""
-    for level in range(_top(strand.blocks)[0], 0, -1):
-        numbers = _remainder(strand.blocks, level)
+    for level in range(_top(strand.key_set.blocks)[0], 0, -1):
+        numbers = _remainder(strand.key_set.blocks, level)
         if not numbers:
             continue
         rows = connection.execute(
             "SELECT number, low, high, exponent, buckets, starts, counts, times,"  # noqa: S608 - no part of it comes from outside
             f" {columns_for(connection, 'node')} FROM node"
             " WHERE key_set_id = ? AND level = ? AND number BETWEEN ? AND ?",
-            (strand.key_set_id, level, min(numbers), max(numbers)),
+            (strand.key_set.id, level, min(numbers), max(numbers)),
         ).fetchall()
         check_count("node", len(rows), len(numbers))
         for number, low, high, exponent, buckets, starts, counts, times, found in rows:
-            node = (strand.key_set_id, level, number, low, high, exponent, buckets)
+            node = (strand.key_set.id, level, number, low, high, exponent, buckets)
             check("node", found, *node, *map(crc32, (starts, counts, times)))
             yield low, high
 
 
 def _loose_on_axis(connection: sqlite3.Connection, strand: Strand) -> Iterator[Piece]:
     for steps, times, values in _loose(connection, strand):
-        yield (steps if strand.axis == "step" else times // NS), times, values
+        yield (steps if strand.key_set.axis == "step" else times // NS), times, values
 
 
 def _loose_rollups(
@@ -235,7 +224,7 @@ def _rollups(
     The parts come in the order they were logged in: it decides which value is the last of equal times.
     """
     found: list[tuple[int, rollup.Rollup]] = []
-    level, wanted = _top(strand.blocks)
+    level, wanted = _top(strand.key_set.blocks)
     while level > 0:
         below: set[int] = set()
         for number, node_exponent, buckets, axis, data in _nodes(connection, strand, span, level, wanted):
@@ -248,7 +237,7 @@ def _rollups(
                 first = number * rollup.FAN_OUT
                 below.update(range(first, first + rollup.FAN_OUT))
         level -= 1
-        below.update(_remainder(strand.blocks, level))
+        below.update(_remainder(strand.key_set.blocks, level))
         wanted = below
     for _, part in sorted(found, key=itemgetter(0)):
         yield part
@@ -281,7 +270,7 @@ def _nodes(
         f" {columns_for(connection, 'node', 'rollup')} FROM node"
         " JOIN rollup ON rollup.node_id = node.id AND rollup.series_id = ?"
         " WHERE key_set_id = ? AND level = ? AND number BETWEEN ? AND ? ORDER BY number",
-        (strand.series_id, strand.key_set_id, level, min(wanted), max(wanted)),
+        (strand.series_id, strand.key_set.id, level, min(wanted), max(wanted)),
     )
     met = 0
     for number, low, high, exponent, buckets, starts, counts, times, data, *sums in rows:
@@ -289,7 +278,7 @@ def _nodes(
             continue
         met += 1
         axis = (starts, counts, times)
-        place = (strand.key_set_id, level, number)
+        place = (strand.key_set.id, level, number)
         check("node", sums[0], *place, low, high, exponent, buckets, *map(crc32, axis))
         check("rollup", sums[1], strand.series_id, *place, crc32(data))
         if high >= span[0] and low <= span[1]:
@@ -302,7 +291,7 @@ def _block_rollup(
 ) -> rollup.Rollup:
     count, steps, times, data = _block(connection, strand, number)
     times_ns = unpack_ints(times, count)
-    x = unpack_ints(steps, count) if strand.axis == "step" else times_ns // NS
+    x = unpack_ints(steps, count) if strand.key_set.axis == "step" else times_ns // NS
     return rollup.roll_up(x, times_ns, unpack_floats(data, count)[:, None], exponent)
 
 
@@ -313,7 +302,7 @@ def _block(connection: sqlite3.Connection, strand: Strand, number: int) -> tuple
         f" {columns_for(connection, 'block', 'chunk')} FROM chunk"
         " JOIN block ON block.key_set_id = chunk.key_set_id AND block.number = chunk.number"
         " WHERE chunk.series_id = ? AND chunk.key_set_id = ? AND chunk.number = ?",
-        (strand.series_id, strand.key_set_id, number),
+        (strand.series_id, strand.key_set.id, number),
     ).fetchone()
     return _checked(strand, number, row)
 

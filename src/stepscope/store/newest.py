@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepscope.schema.series import Points, Source
-from stepscope.store.checksums import are_kept, check, columns_for, head
+from stepscope.schema.series import Points
+from stepscope.store.checksums import check, columns_for, head
 from stepscope.store.chunks import unpack_floats, unpack_ints
-from stepscope.store.sealing import loose_rows
+from stepscope.store.series_rows import loose_rows, read_series
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+    from stepscope.schema.series import Source
+    from stepscope.store.series_rows import KeySetRow
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
@@ -26,14 +28,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class _KeySet:
+class _Asked:
     """A key set that holds some of the keys asked for."""
 
-    id: int
-    width: int
-    blocks: int
-    loose: int | None
-    """Rows that are not in blocks; None where nobody counted."""
+    row: KeySetRow
     columns: dict[str, tuple[int, int]] = field(default_factory=dict)
     """The series and the position of each of these keys."""
 
@@ -43,10 +41,10 @@ def read_newest(
 ) -> dict[Source, dict[str, Points]]:
     """The newest points of each key, at most so many, by where they come from and in order of time."""
     found: dict[Source, dict[str, list[Piece]]] = {}
-    for source, key_set in _key_sets(connection, run_id, segment, keys):
-        steps, times, values = _newest_rows(connection, key_set, rows)
+    for source, asked in _key_sets(connection, run_id, segment, keys):
+        steps, times, values = _newest_rows(connection, asked, rows)
         of_source = found.setdefault(source, {})
-        for place, key in enumerate(key_set.columns):
+        for place, key in enumerate(asked.columns):
             of_source.setdefault(key, []).append((steps, times, values[:, place]))
     return {
         source: {key: _joined(pieces, rows) for key, pieces in of_source.items()}
@@ -56,40 +54,34 @@ def read_newest(
 
 def _key_sets(
     connection: sqlite3.Connection, run_id: str, segment: str, keys: Sequence[str]
-) -> list[tuple[Source, _KeySet]]:
-    counts = "key_set.rows - key_set.sealed" if are_kept(connection) else "NULL"
-    rows = connection.execute(
-        "SELECT key_set.id, key_set.rank, key_set.host, key_set.device, key_set.axis, key_set.keys,"  # noqa: S608 - no part of it comes from outside
-        f" key_set.blocks, series.key, series.id, member.position, {counts} FROM series"
-        " JOIN member ON member.series_id = series.id JOIN key_set ON key_set.id = member.key_set_id"
-        " WHERE series.run_id = ? AND series.key IN (SELECT value FROM json_each(?)) AND series.segment = ?"
-        " ORDER BY key_set.id, member.position",
-        (run_id, json.dumps(keys), segment),
-    )
-    found: dict[int, tuple[Source, _KeySet]] = {}
-    for number, rank, host, device, axis, listed, blocks, key, series_id, position, loose in rows:
-        if number not in found:
-            source = Source(run_id, segment, rank, host, device, axis)
-            found[number] = (source, _KeySet(number, len(json.loads(listed)), blocks, loose))
-        found[number][1].columns[key] = (series_id, position)
+) -> list[tuple[Source, _Asked]]:
+    found: dict[int, tuple[Source, _Asked]] = {}
+    members = [
+        (key_set, position, series)
+        for series in read_series(connection, run_id, keys=keys, segment=segment)
+        for key_set, position in series.key_sets
+    ]
+    for key_set, position, series in sorted(members, key=lambda one: (one[0].id, one[1])):
+        _, asked = found.setdefault(key_set.id, (series.source, _Asked(key_set)))
+        asked.columns[series.key] = (series.id, position)
     return list(found.values())
 
 
-def _newest_rows(connection: sqlite3.Connection, key_set: _KeySet, rows: int) -> Piece:
+def _newest_rows(connection: sqlite3.Connection, asked: _Asked, rows: int) -> Piece:
     pieces: list[Piece] = []
     have = 0
-    places = [2 + position for _, position in key_set.columns.values()]
-    for piece in reversed(loose_rows(connection, key_set.id, key_set.width, key_set.loose)):
+    places = [2 + position for _, position in asked.columns.values()]
+    for piece in reversed(loose_rows(connection, asked.row.id, len(asked.row.keys), asked.row.loose)):
         loose = piece[have - rows :]
         bits = loose.view(np.int64)
         pieces.append((bits[:, 0], bits[:, 1], loose[:, places]))
         have += len(loose)
         if have >= rows:
             break
-    number = key_set.blocks
+    number = asked.row.blocks
     while have < rows and number > 0:
         number -= 1
-        pieces.append(_block(connection, key_set, number))
+        pieces.append(_block(connection, asked, number))
         have += len(pieces[-1][0])
     if not pieces:
         return np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, len(places)))
@@ -97,21 +89,21 @@ def _newest_rows(connection: sqlite3.Connection, key_set: _KeySet, rows: int) ->
     return np.concatenate(steps)[-rows:], np.concatenate(times)[-rows:], np.concatenate(values)[-rows:]
 
 
-def _block(connection: sqlite3.Connection, key_set: _KeySet, number: int) -> Piece:
+def _block(connection: sqlite3.Connection, asked: _Asked, number: int) -> Piece:
     count, steps, times, found = connection.execute(
         f"SELECT rows, steps, times, {columns_for(connection, 'block')} FROM block"  # noqa: S608 - no part of it comes from outside
         " WHERE key_set_id = ? AND number = ?",
-        (key_set.id, number),
+        (asked.row.id, number),
     ).fetchone()
-    check("block", found, key_set.id, number, count, head(steps), head(times))
-    values = np.empty((count, len(key_set.columns)), order="F")
-    for place, (series_id, _) in enumerate(key_set.columns.values()):
+    check("block", found, asked.row.id, number, count, head(steps), head(times))
+    values = np.empty((count, len(asked.columns)), order="F")
+    for place, (series_id, _) in enumerate(asked.columns.values()):
         packed, found = connection.execute(
             f"SELECT data, {columns_for(connection, 'chunk')} FROM chunk"  # noqa: S608 - no part of it comes from outside
             " WHERE series_id = ? AND key_set_id = ? AND number = ?",
-            (series_id, key_set.id, number),
+            (series_id, asked.row.id, number),
         ).fetchone()
-        check("chunk", found, series_id, key_set.id, number, count, head(packed))
+        check("chunk", found, series_id, asked.row.id, number, count, head(packed))
         values[:, place] = unpack_floats(packed, count)
     return unpack_ints(steps, count), unpack_ints(times, count), values
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from zlib import crc32
@@ -11,23 +12,34 @@ import numpy as np
 
 from stepscope.schema.series import Source
 from stepscope.store import rollup
-from stepscope.store.checksums import check, check_count, checksum, columns_for, head, stored
+from stepscope.store.checksums import (
+    check,
+    check_count,
+    checksum,
+    head,
+    stored,
+    summary_checksum,
+)
 from stepscope.store.chunks import pack_floats, pack_ints
-from stepscope.store.series_rows import LABELS, key_set_row
+from stepscope.store.series_rows import KeySetRow, key_set_checksum, loose_rows, series_checksum
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
+    Labels = tuple[str, str, int | None, str, str]
+    """Run, segment, rank, host and device of a source."""
 
 BLOCK_ROWS = 4096
 MOST_TAIL_PIECES = 64
 FEWEST_ROWS = 256
 """Fewer rows than this stay loose for good: packed, they would take more room and more time."""
+COUNT_EVERY_S = 60.0
+"""How old the counters in the table of series may be while rows arrive; stepscope itself reads key sets."""
 NS = 1_000_000_000
 
 # As the unique indexes have it: a rank compared by IS would end the use of an index there.
@@ -42,8 +54,8 @@ class KeySet:
     source: Source
     series_ids: list[int]
     blocks: int
-    keys: str
-    """Its keys as the table has them."""
+    labels: int
+    """The checksum of its labels."""
     total: int = 0
     """How many rows it has, sealed or not."""
     loose: list[NDArray[np.float64]] = field(default_factory=list)
@@ -52,40 +64,34 @@ class KeySet:
     """How many rows are loose."""
     pieces: int = 0
     """How many rows of the tail table hold them."""
+    last: bytes | None = None
+    """Its newest row."""
+    counted_at: float = float("-inf")
+    """When its series were last told how many points they have."""
 
     def set_loose(self, pieces: list[NDArray[np.float64]]) -> None:
         """Says which rows are loose."""
         self.loose, self.rows = pieces, sum(map(len, pieces))
 
 
-@dataclass
-class _Series:
-    """What is remembered of a series between two appends."""
-
-    labels: int
-    """The checksum of its labels."""
-    points: int
-
-
 class Sealer:
     """Writes points for the one connection that may write."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-        self._sets: dict[tuple[Source, tuple[str, ...]], KeySet] = {}
-        self._series: dict[int, _Series] = {}
+    def __init__(self, connection: sqlite3.Connection, now: Callable[[], float] = time.monotonic) -> None:
+        self._connection, self._now = connection, now
+        self._sets: dict[Labels, dict[tuple[str, tuple[str, ...]], KeySet]] = {}
+        """By source, then by axis and keys."""
 
     def append(self, source: Source, keys: Sequence[str], steps: Ints, times: Ints, values: Floats) -> None:
         """Adds rows: whole blocks are sealed at once, the rest goes to the tail."""
         if len(steps) == 0:
             return
-        place = (source, tuple(keys))
-        key_set = self._sets.get(place)
+        key_set = self._sets.get(_labels(source), {}).get((source.axis, tuple(keys)))
         if key_set is None:
             if len(set(keys)) < len(keys):
                 self._append_namesakes(source, keys, steps, times, values)
                 return
-            key_set = self._key_set(*place)
+            key_set = self._key_set(source, tuple(keys))
         rows = np.empty((len(steps), len(keys) + 2))
         rows[:, 0] = steps.view(np.float64)
         rows[:, 1] = times.view(np.float64)
@@ -93,37 +99,36 @@ class Sealer:
         key_set.loose.append(rows)
         key_set.rows += len(rows)
         key_set.total += len(rows)
+        key_set.last = rows[-1].tobytes()
         if key_set.rows >= BLOCK_ROWS:
             self._seal_blocks(key_set, least=BLOCK_ROWS)
         else:
             self._put_tail(key_set, rows)
         self._note_key_set(key_set)
-        self._count(key_set, steps, times, values)
+        if self._now() - key_set.counted_at >= COUNT_EVERY_S:
+            self._count(key_set)
 
     def seal(self, source: Source) -> None:
         """Seals what a source that has ended left loose, and forgets its key sets."""
         place = _labels(source)
         # Asked of the file: an agent that came after another has never met some of these sets.
-        loose = self._connection.execute(
-            f"SELECT axis, keys FROM key_set WHERE {_OF_SOURCE}"  # noqa: S608 - no part of it comes from outside
-            " AND EXISTS (SELECT 1 FROM tail WHERE key_set_id = key_set.id)",
+        met = self._connection.execute(
+            f"SELECT axis, keys FROM key_set WHERE {_OF_SOURCE} ORDER BY id",  # noqa: S608 - no part of it comes from outside
             place,
         ).fetchall()
-        for axis, keys in loose:
+        for axis, keys in met:
             key_set = self._key_set(Source(*place, axis), tuple(json.loads(keys)))
             if key_set.rows >= FEWEST_ROWS:
                 self._seal_blocks(key_set, least=1)
                 self._note_key_set(key_set)
             else:
                 self._join_tail(key_set)
-        for known in [one for one in self._sets if _labels(one[0]) == place]:
-            for series_id in self._sets.pop(known).series_ids:
-                self._series.pop(series_id, None)
+            self._count(key_set)
+        self._sets.pop(place, None)
 
     def forget(self) -> None:
         """Drops what is remembered of the file, when a transaction failed or a run was deleted."""
         self._sets.clear()
-        self._series.clear()
 
     def _append_namesakes(
         self, source: Source, keys: Sequence[str], steps: Ints, times: Ints, values: Floats
@@ -135,56 +140,68 @@ class Sealer:
             self.append(source, [keys[at] for at in columns], steps, times, values[:, columns])
 
     def _key_set(self, source: Source, keys: tuple[str, ...]) -> KeySet:
-        known = self._sets.get((source, keys))
-        if known is None:
-            known = self._sets[source, keys] = self._load(source, keys) or self._create(source, keys)
-        return known
+        known = self._sets.setdefault(_labels(source), {})
+        key_set = known.get((source.axis, keys))
+        if key_set is None:
+            key_set = self._load(source, keys) or self._create(source, keys)
+            known[source.axis, keys] = key_set
+        return key_set
 
     def _load(self, source: Source, keys: tuple[str, ...]) -> KeySet | None:
+        labels = (*_labels(source), source.axis, json.dumps(keys))
         row = self._connection.execute(
-            f"SELECT id, blocks, rows, sealed FROM key_set WHERE {_OF_SOURCE} AND axis = ? AND keys = ?",  # noqa: S608 - nor here
-            (*_labels(source), source.axis, json.dumps(keys)),
+            "SELECT id, blocks, rows, sealed, last, checksum FROM key_set"  # noqa: S608 - nor here
+            f" WHERE {_OF_SOURCE} AND axis = ? AND keys = ?",
+            labels,
         ).fetchone()
         if row is None:
             return None
-        number, blocks, total, sealed = row
+        number, blocks, total, sealed, last, expected = row
+        found = KeySet(number, source, [], blocks, checksum(number, *labels), total, last=last)
+        check("key_set", expected, blocks, total, sealed, start=crc32(last or b"", found.labels))
         members = self._connection.execute(
             "SELECT series_id FROM member WHERE key_set_id = ? ORDER BY position", (number,)
         )
-        found = KeySet(number, source, [one for (one,) in members], blocks, json.dumps(keys))
-        loose = None if total is None or sealed is None else total - sealed
-        found.set_loose(loose_rows(self._connection, found.id, len(keys), loose))
+        found.series_ids = [one for (one,) in members]
+        check_count("member", len(found.series_ids), len(keys))
+        found.set_loose(loose_rows(self._connection, found.id, len(keys), total - sealed))
         found.pieces = len(found.loose)
-        found.total = self._sealed_rows(number) + found.rows if total is None else total
         return found
 
-    def _sealed_rows(self, key_set_id: int) -> int:
-        """How many rows the blocks of a set have that an older version wrote, which did not count them."""
-        (rows,) = self._connection.execute(
-            "SELECT coalesce(sum(rows), 0) FROM block WHERE key_set_id = ?", (key_set_id,)
-        ).fetchone()
-        return int(rows)
-
     def _create(self, source: Source, keys: tuple[str, ...]) -> KeySet:
+        labels = (*_labels(source), source.axis, json.dumps(keys))
         cursor = self._connection.execute(
             "INSERT INTO key_set (run_id, segment, rank, host, device, axis, keys)"
             " VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (*_labels(source), source.axis, json.dumps(keys)),
+            labels,
         )
-        made = KeySet(int(cursor.lastrowid or 0), source, [], 0, json.dumps(keys))
+        number = int(cursor.lastrowid or 0)
+        made = KeySet(number, source, [], 0, checksum(number, *labels))
         for position, key in enumerate(keys):
+            made.series_ids.append(self._member(source, key))
             self._connection.execute(
-                "INSERT OR IGNORE INTO series (run_id, segment, rank, host, device, axis, key)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (*_labels(source), source.axis, key),
+                "INSERT INTO member VALUES (?, ?, ?)", (made.series_ids[-1], made.id, position)
             )
-            (series_id,) = self._connection.execute(
-                f"SELECT id FROM series WHERE {_OF_SOURCE} AND axis = ? AND key = ?",  # noqa: S608 - nor here
-                (*_labels(source), source.axis, key),
-            ).fetchone()
-            made.series_ids.append(series_id)
-            self._connection.execute("INSERT INTO member VALUES (?, ?, ?)", (series_id, made.id, position))
         return made
+
+    def _member(self, source: Source, key: str) -> int:
+        """The number of a series that one more key set holds; it is made where there is none."""
+        labels = _labels(source)
+        self._connection.execute(
+            "INSERT OR IGNORE INTO series (run_id, segment, rank, host, device, axis, key, key_sets)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, 0)",
+            (*labels, source.axis, key),
+        )
+        number, key_sets = self._connection.execute(
+            f"SELECT id, key_sets FROM series WHERE {_OF_SOURCE} AND axis = ? AND key = ?",  # noqa: S608 - nor here
+            (*labels, source.axis, key),
+        ).fetchone()
+        row = (number, source.run_id, key, source.segment, source.rank, source.host, source.device)
+        self._connection.execute(
+            "UPDATE series SET key_sets = ?, checksum = ? WHERE id = ?",
+            (key_sets + 1, series_checksum((*row, source.axis), key_sets + 1), number),
+        )
+        return int(number)
 
     def _put_tail(self, key_set: KeySet, rows: Floats) -> None:
         data = rows.tobytes()
@@ -242,23 +259,21 @@ class Sealer:
     def _put_chunks(self, key_set: KeySet, values: Floats, rolled: rollup.Rollup) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
             total = rolled.total.sum(axis=0)
-        self._connection.executemany(
-            "INSERT INTO chunk VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [
-                (
-                    *(place := (series_id, key_set.id, key_set.blocks, len(values))),
-                    _least(rolled.minimum[:, column]),
-                    _greatest(rolled.maximum[:, column]),
-                    float(total[column]),
-                    float(values[0, column]),
-                    float(values[-1, column]),
-                    int(rolled.nonfinite[:, column].sum()),
-                    packed := pack_floats(values[:, column]),
-                    checksum(*place, head(packed)),
-                )
-                for column, series_id in enumerate(key_set.series_ids)
-            ],
-        )
+        rows = []
+        for column, series_id in enumerate(key_set.series_ids):
+            place = (series_id, key_set.id, key_set.blocks, len(values))
+            nonfinite = int(rolled.nonfinite[:, column].sum())
+            figures = (
+                _least(rolled.minimum[:, column]),
+                _greatest(rolled.maximum[:, column]),
+                stored(total[column]),
+                stored(values[0, column]),
+                stored(values[-1, column]),
+            )
+            packed = pack_floats(values[:, column])
+            of_summary = summary_checksum((*place, nonfinite), figures)
+            rows.append((*place, *figures, nonfinite, packed, checksum(*place, head(packed)), of_summary))
+        self._connection.executemany("INSERT INTO chunk VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
     def _put_node(
         self,
@@ -328,58 +343,46 @@ class Sealer:
             found[series_id] = data
         return found
 
-    def _count(self, key_set: KeySet, steps: Ints, times: Ints, values: Floats) -> None:
-        last_step, last_ns = int(steps[-1]), int(times[-1])
-        rows = []
-        for series_id, last in zip(key_set.series_ids, values[-1].tolist(), strict=True):
-            series = self._series.get(series_id) or self._load_series(series_id)
-            series.points += len(values)
-            counters = (series.points, stored(last), last_step, last_ns)
-            rows.append((*counters, checksum(*counters, start=series.labels), series_id))
-        self._connection.executemany(
-            "UPDATE series SET points = ?, last = ?, last_step = ?, last_ns = ?, checksum = ? WHERE id = ?",
-            rows,
+    def _count(self, key_set: KeySet) -> None:
+        """Tells the series of a set how many points they have, and which is the newest."""
+        key_set.counted_at = self._now()
+        row = KeySetRow(key_set.id, key_set.source.axis, [], 0, None, None, key_set.last)
+        newest = [row.newest(position) for position in range(len(key_set.series_ids))]
+        self._connection.execute(
+            "UPDATE series SET points = (SELECT sum(rows) FROM member JOIN key_set ON key_set.id = key_set_id"
+            " WHERE series_id = series.id) WHERE id IN (SELECT series_id FROM member WHERE key_set_id = ?)",
+            (key_set.id,),
         )
-
-    def _load_series(self, series_id: int) -> _Series:
-        *labels, points = self._connection.execute(
-            f"SELECT {LABELS}, points FROM series WHERE id = ?",  # noqa: S608 - nor here
-            (series_id,),
-        ).fetchone()
-        found = self._series[series_id] = _Series(checksum(*labels), points)
-        return found
+        self._connection.executemany(
+            "UPDATE series SET last = ?, last_step = ?, last_ns = ?3 WHERE id = ? AND last_ns <= ?3",
+            [
+                (*found, series_id)
+                for found, series_id in zip(newest, key_set.series_ids, strict=True)
+                if found is not None
+            ],
+        )
 
     def _note_key_set(self, key_set: KeySet) -> None:
-        """Notes how many rows a set has, and how many of them are in blocks."""
+        """Notes how many rows a set has, how many of them are in blocks, and the newest."""
         counts = (key_set.blocks, key_set.total, key_set.total - key_set.rows)
-        row = key_set_row(key_set.id, key_set.keys, key_set.source.axis, *counts)
         self._connection.execute(
-            "UPDATE key_set SET blocks = ?, rows = ?, sealed = ?, checksum = ? WHERE id = ?",
-            (*counts, checksum(*row), key_set.id),
+            "UPDATE key_set SET blocks = ?, rows = ?, sealed = ?, last = ?, checksum = ? WHERE id = ?",
+            (
+                *counts,
+                key_set.last,
+                key_set_checksum(key_set.labels, counts, key_set.last),
+                key_set.id,
+            ),
         )
 
 
-def loose_rows(
-    connection: sqlite3.Connection, key_set_id: int, keys: int, expected: int | None
-) -> list[Floats]:
-    """The pieces of a key set's tail, in order; checked to be so many rows, where that is known."""
-    rows = connection.execute(
-        f"SELECT rows, data, {columns_for(connection, 'tail')} FROM tail WHERE key_set_id = ? ORDER BY id",  # noqa: S608 - nor here
-        (key_set_id,),
-    ).fetchall()
-    for place, (count, data, found) in enumerate(rows):
-        check("tail", found, key_set_id, place, count, crc32(data))
-    check_count("tail", sum(count for count, _, _ in rows), expected)
-    return [np.frombuffer(data).reshape(-1, keys + 2) for _, data, _ in rows]
-
-
-def _labels(source: Source) -> tuple[str, str, int | None, str, str]:
+def _labels(source: Source) -> Labels:
     return source.run_id, source.segment, source.rank, source.host, source.device
 
 
 def _least(values: Floats) -> float | None:
-    return float(np.fmin.reduce(values)) if np.isfinite(values).any() else None
+    return stored(np.fmin.reduce(values)) if np.isfinite(values).any() else None
 
 
 def _greatest(values: Floats) -> float | None:
-    return float(np.fmax.reduce(values)) if np.isfinite(values).any() else None
+    return stored(np.fmax.reduce(values)) if np.isfinite(values).any() else None

@@ -3,23 +3,89 @@
 from __future__ import annotations
 
 import json
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
-from stepscope.schema.series import SeriesInfo
-from stepscope.store.checksums import DamagedRowError, are_kept, check, check_count, checksum, counted_between
+import numpy as np
+
+from stepscope.schema.series import SeriesInfo, Source
+from stepscope.store.checksums import (
+    DamagedRowError,
+    are_kept,
+    check,
+    check_count,
+    checksum,
+    columns_for,
+    counted,
+    counted_between,
+    stored,
+)
 from stepscope.store.process_rows import read_processes
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Collection
+
+    from numpy.typing import NDArray
 
     from stepscope.schema.series import Axis, Selection
     from stepscope.store.checksums import Column
 
-LABELS = "id, run_id, key, segment, rank, host, device, axis"
-COUNTERS = "points, last, last_step, last_ns"
+    Floats = NDArray[np.float64]
 
-_IS_SOUND = "series_is_sound"
+AXES = ("step", "seconds")
+LABELS = "id, run_id, key, segment, rank, host, device, axis"
+_COUNTERS = "points, last, last_step, last_ns"
+_KEY_SET_LABELS = "id, run_id, segment, rank, host, device, axis, keys"
+_IN_LIST = "IN (SELECT value FROM json_each(?))"
+_ROW_HEAD = struct.Struct("<qq")
+_VALUE = struct.Struct("<d")
+
+Newest = tuple[float | None, int | None, int]
+"""The newest value of a series, its step, and when it was logged."""
+
+
+@dataclass(frozen=True)
+class KeySetRow:
+    """A key set as the table has it."""
+
+    id: int
+    axis: str
+    keys: list[str]
+    blocks: int
+    rows: int | None
+    """How many rows it has; None where nobody counted."""
+    sealed: int | None
+    """How many of them are in blocks."""
+    last: bytes | None
+    """Its newest row as the tail has it; None where an older version wrote it."""
+
+    @property
+    def loose(self) -> int | None:
+        """How many rows are not in blocks."""
+        return None if self.rows is None or self.sealed is None else self.rows - self.sealed
+
+    def newest(self, position: int) -> Newest | None:
+        """The newest value in one of its columns; None where an older version wrote it."""
+        if self.last is None:
+            return None
+        step, time_ns = _ROW_HEAD.unpack_from(self.last)
+        (value,) = _VALUE.unpack_from(self.last, _ROW_HEAD.size + position * _VALUE.size)
+        return stored(value), step, time_ns
+
+
+@dataclass(frozen=True)
+class SeriesRow:
+    """A series as the table has it, with the key sets that hold its points and its column in each."""
+
+    id: int
+    key: str
+    source: Source
+    points: int
+    newest: Newest
+    key_sets: list[tuple[KeySetRow, int]]
 
 
 @dataclass(frozen=True)
@@ -27,75 +93,173 @@ class Strand:
     """The part of a series that one key set of one source holds."""
 
     series_id: int
-    key_set_id: int
-    position: int
-    keys: int
-    axis: str
-    blocks: int
+    points: int
+    """How many points the whole series has."""
     segment: str
-    rows: int | None
-    """How many rows the key set has; None where nobody counted."""
-    sealed: int | None
-    """How many of them are in blocks."""
-
-    @property
-    def loose(self) -> int | None:
-        """How many rows are not in blocks."""
-        return None if self.rows is None or self.sealed is None else self.rows - self.sealed
+    position: int
+    key_set: KeySetRow
 
 
-def teach(connection: sqlite3.Connection) -> None:
-    """Lets queries check rows of series as they go through them."""
-    connection.create_function(_IS_SOUND, 13, _is_sound, deterministic=True)
+def series_checksum(labels: tuple[Column, ...], key_sets: int) -> int:
+    """The checksum of a series: its labels and how many key sets hold it, which hardly ever changes."""
+    return checksum(*labels, key_sets)
 
 
-def _is_sound(found: int | None, *columns: Column) -> int:
-    labels, counters = columns[:8], columns[8:]
-    return int(found is None or found == checksum(*counters, start=checksum(*labels)))
+def key_set_checksum(labels: int, counts: tuple[Column, ...], last: bytes | None) -> int:
+    """The checksum of a key set, from that of its labels, its counts of blocks and rows, its newest row."""
+    return checksum(*counts, start=crc32(last or b"", labels))
 
 
-def _check_series(connection: sqlite3.Connection) -> str:
-    """In a query over series: how many rows are what was written.
+def read_series(
+    connection: sqlite3.Connection,
+    run_id: str,
+    axis: str | None = None,
+    keys: Collection[str] | None = None,
+    segment: str | None = None,
+) -> list[SeriesRow]:
+    """The series of a run, or some of them, in the order they were first met.
 
-    No min() or max(): a query with two of them no longer gives `last` of the row of the greatest `last_ns`.
+    That none is missing is checked unless they are of one segment: nobody counts those.
     """
-    if not are_kept(connection):
-        return "count(*)"
-    return f"sum({_IS_SOUND}(checksum, {LABELS}, {COUNTERS}))"
+    condition, values = "run_id = ?", [run_id]
+    if axis is not None:
+        condition, values = f"{condition} AND axis = ?", [*values, axis]
+    if keys is not None:
+        condition, values = f"{condition} AND key {_IN_LIST}", [*values, json.dumps(list(keys))]
+    if segment is not None:
+        condition, values = f"{condition} AND segment = ?", [*values, segment]
+    kept = are_kept(connection)
+    rows = connection.execute(
+        f"SELECT {LABELS}, {_COUNTERS}, {'key_sets, checksum' if kept else 'NULL, NULL'}"  # noqa: S608 - question marks alone
+        f" FROM series WHERE {condition} ORDER BY id",
+        values,
+    ).fetchall()
+    members: dict[int, list[tuple[int, int]]] = {row[0]: [] for row in rows}
+    for series_id, key_set_id, position in connection.execute(
+        "SELECT series_id, key_set_id, position FROM member"  # noqa: S608 - nor here
+        f" WHERE series_id IN (SELECT id FROM series WHERE {condition}) ORDER BY series_id, key_set_id",
+        values,
+    ):
+        members[series_id].append((key_set_id, position))
+    key_sets = _read_key_sets(connection, {number for several in members.values() for number, _ in several})
+    if kept:
+        for *labels, _, _, _, _, count, found in rows:
+            check("series", found, *labels, count)
+            check_count("member", len(members[labels[0]]), count)
+        if segment is None:
+            _check_none_is_missing(connection, run_id, axis, keys, rows)
+    return [_series(row, [(key_sets[number], place) for number, place in members[row[0]]]) for row in rows]
+
+
+def _read_key_sets(connection: sqlite3.Connection, numbers: Collection[int]) -> dict[int, KeySetRow]:
+    added = "rows, sealed, last, checksum" if are_kept(connection) else "NULL, NULL, NULL, NULL"
+    found = {}
+    for *labels, blocks, rows, sealed, last, expected in connection.execute(
+        f"SELECT {_KEY_SET_LABELS}, blocks, {added} FROM key_set"  # noqa: S608 - nor here
+        f" WHERE id {_IN_LIST}",
+        (json.dumps(list(numbers)),),
+    ):
+        check("key_set", expected, blocks, rows, sealed, start=crc32(last or b"", checksum(*labels)))
+        number, *_, axis, keys = labels
+        found[number] = KeySetRow(number, axis, json.loads(keys), blocks, rows, sealed, last)
+    check_count("key_set", len(found), len(numbers))
+    return found
+
+
+def loose_rows(
+    connection: sqlite3.Connection, key_set_id: int, keys: int, expected: int | None
+) -> list[Floats]:
+    """The pieces of a key set's tail, in order; checked to be so many rows, where that is known."""
+    rows = connection.execute(
+        f"SELECT rows, data, {columns_for(connection, 'tail')} FROM tail WHERE key_set_id = ? ORDER BY id",  # noqa: S608 - nor here
+        (key_set_id,),
+    ).fetchall()
+    for place, (count, data, found) in enumerate(rows):
+        check("tail", found, key_set_id, place, count, crc32(data))
+    check_count("tail", sum(count for count, _, _ in rows), expected)
+    return [np.frombuffer(data).reshape(-1, keys + 2) for _, data, _ in rows]
+
+
+def _series(row: tuple[Any, ...], key_sets: list[tuple[KeySetRow, int]]) -> SeriesRow:
+    number, run_id, key, segment, rank, host, device, axis, points, *counters, _, _ = row
+    for key_set, position in key_sets:
+        if not 0 <= position < len(key_set.keys) or key_set.keys[position] != key:
+            raise DamagedRowError("a row of the table member is not what was written")
+    counts = [key_set.rows for key_set, _ in key_sets if key_set.rows is not None]
+    if key_sets and len(counts) == len(key_sets):
+        points = sum(counts)
+    known = [found for key_set, position in key_sets if (found := key_set.newest(position)) is not None]
+    newest: Newest = max(known, key=lambda found: found[2]) if known else tuple(counters)
+    return SeriesRow(number, key, Source(run_id, segment, rank, host, device, axis), points, newest, key_sets)
+
+
+def _check_none_is_missing(
+    connection: sqlite3.Connection,
+    run_id: str,
+    axis: str | None,
+    keys: Collection[str] | None,
+    rows: list[tuple[Any, ...]],
+) -> None:
+    """Raises DamagedRowError when there are not as many series of each key as were written."""
+    found: dict[str, int] = {}
+    for row in rows:
+        place = f"{row[7]}/{row[2]}"
+        found[place] = found.get(place, 0) + 1
+    axes = AXES if axis is None else (axis,)
+    if keys is None:
+        expected = counted_between(connection, run_id, "series/") or {}
+        expected = {what: count for what, count in expected.items() if what.partition("/")[0] in axes}
+    else:
+        counts = {
+            f"{one}/{key}": counted(connection, run_id, f"series/{one}/{key}") for one in axes for key in keys
+        }
+        expected = {what: count for what, count in counts.items() if count}
+    if found != expected:
+        check_count("series", sum(found.values()), sum(expected.values()))
+        raise DamagedRowError("the table series does not have the series that were written")
 
 
 def read_keys(
     connection: sqlite3.Connection, run_id: str, axis: Axis, limit: int | None, after: str | None
 ) -> list[SeriesInfo]:
     """The keys of a run on an axis in alphabetical order, a page of them where a limit is given."""
+    keys = None
+    if limit is not None or after is not None:
+        keys = _page_of_keys(connection, run_id, axis, limit, after)
+    found: dict[str, list[SeriesRow]] = {}
+    for series in read_series(connection, run_id, axis, keys):
+        found.setdefault(series.key, []).append(series)
+    return [_info(key, found[key]) for key in sorted(found)]
+
+
+def _page_of_keys(
+    connection: sqlite3.Connection, run_id: str, axis: Axis, limit: int | None, after: str | None
+) -> list[str]:
+    """The keys of a page; raises DamagedRowError when one is missing there."""
     rows = connection.execute(
-        "SELECT key, sum(points), group_concat(DISTINCT rank), last, last_step, max(last_ns), count(*),"  # noqa: S608 - no part of it comes from outside
-        f" {_check_series(connection)} FROM series"
-        " WHERE run_id = ? AND axis = ? AND (? IS NULL OR key > ?) GROUP BY key ORDER BY key LIMIT ?",
+        "SELECT DISTINCT key FROM series WHERE run_id = ? AND axis = ? AND (? IS NULL OR key > ?)"
+        " ORDER BY key LIMIT ?",
         (run_id, axis, after, after, -1 if limit is None else limit),
-    ).fetchall()
-    if any(row[-1] != row[-2] for row in rows):
-        raise DamagedRowError("a row of the table series is not what was written")
-    expected = counted_between(connection, run_id, f"series/{axis}/")
-    if expected is not None:
-        last = None if limit is None else max((row[0] for row in rows), default="")
-        _check_keys({row[0]: row[-2] for row in rows}, expected, after, last)
-    return [
-        SeriesInfo(key, points, _ranks(ranks), last, last_step)
-        for key, points, ranks, last, last_step, *_ in rows
-    ]
+    )
+    keys = [key for (key,) in rows]
+    counts = counted_between(connection, run_id, f"series/{axis}/")
+    if counts is not None:
+        is_last_page = limit is None or len(keys) < limit
+        expected = {
+            key
+            for key in counts
+            if (after is None or key > after) and (is_last_page or (keys and key <= keys[-1]))
+        }
+        if set(keys) != expected:
+            check_count("series", len(keys), len(expected))
+            raise DamagedRowError("the table series does not have the series that were written")
+    return keys
 
 
-def _check_keys(found: dict[str, int], counted: dict[str, int], after: str | None, last: str | None) -> None:
-    """Raises DamagedRowError when a series is missing between two keys."""
-    expected = {
-        key: count
-        for key, count in counted.items()
-        if (after is None or key > after) and (last is None or key <= last)
-    }
-    if found != expected:
-        check_count("series", sum(found.values()), sum(expected.values()))
-        raise DamagedRowError("the table series does not have the series that were written")
+def _info(key: str, several: list[SeriesRow]) -> SeriesInfo:
+    last, last_step, _ = max((series.newest for series in several), key=lambda found: found[2])
+    ranks = {series.source.rank for series in several if series.source.rank is not None}
+    return SeriesInfo(key, sum(series.points for series in several), tuple(sorted(ranks)), last, last_step)
 
 
 def read_axis(connection: sqlite3.Connection, run_id: str, key: str) -> Axis | None:
@@ -105,85 +269,30 @@ def read_axis(connection: sqlite3.Connection, run_id: str, key: str) -> Axis | N
         (run_id, key),
     ).fetchone()
     if are_kept(connection):
-        axes = [axis for axis in ("step", "seconds") if _counted(connection, run_id, axis, key)]
+        axes = [axis for axis in AXES if counted(connection, run_id, f"series/{axis}/{key}")]
         if axes[:1] != ([row[0]] if row else []):
             raise DamagedRowError("the table series does not have the series that were written")
     return row[0] if row else None
 
 
-def _counted(connection: sqlite3.Connection, run_id: str, axis: str, key: str) -> int:
-    row = connection.execute(
-        "SELECT rows FROM tally WHERE run_id = ? AND what = ?", (run_id, f"series/{axis}/{key}")
-    ).fetchone()
-    return int(row[0]) if row else 0
-
-
 def read_strands(connection: sqlite3.Connection, selection: Selection) -> list[Strand]:
     """The parts of the series that are asked for, segments in the order they began, sets as they were met."""
-    kept = are_kept(connection)
-    added = (
-        "key_set.rows, key_set.sealed, series.checksum, key_set.checksum"
-        if kept
-        else "NULL, NULL, NULL, NULL"
-    )
-    rows = connection.execute(
-        "SELECT series.id, series.run_id, series.key, series.segment, series.rank, series.host,"  # noqa: S608 - no part of it comes from outside
-        " series.device, series.axis, points, last, last_step, last_ns, member.position,"
-        f" key_set.id, key_set.axis, key_set.keys, key_set.blocks, {added}"
-        " FROM series JOIN member ON member.series_id = series.id"
-        " JOIN key_set ON key_set.id = member.key_set_id WHERE series.run_id = ? AND series.key = ?",
-        (selection.run_id, selection.key),
-    ).fetchall()
-    found: dict[int, list[tuple[Any, ...]]] = {}
-    for row in rows:
-        found.setdefault(row[0], []).append(row)
-    if kept:
-        for axis in ("step", "seconds"):
-            here = sum(parts[0][7] == axis for parts in found.values())
-            check_count("series", here, _counted(connection, selection.run_id, axis, selection.key))
-        for parts in found.values():
-            _check_parts(parts)
-    chosen = [row for parts in found.values() if _is_chosen(parts[0], selection) for row in parts]
+    chosen = [
+        Strand(series.id, series.points, series.source.segment, position, key_set)
+        for series in read_series(connection, selection.run_id, keys=[selection.key])
+        if _is_chosen(series.source, selection)
+        for key_set, position in series.key_sets
+    ]
     order: dict[str, int] = {}
-    if len({row[3] for row in chosen}) > 1:
+    if len({strand.segment for strand in chosen}) > 1:
         for process in read_processes(connection, selection.run_id):
             earlier = order.get(process.segment, process.started_ns)
             order[process.segment] = min(earlier, process.started_ns)
-    chosen.sort(key=lambda row: (order.get(row[3], 0), row[13]))
-    return [_strand(row, selection.key) for row in chosen]
+    return sorted(chosen, key=lambda strand: (order.get(strand.segment, 0), strand.key_set.id))
 
 
-def _check_parts(parts: list[tuple[Any, ...]]) -> None:
-    """Checks one series, and that its key sets have as many rows as it has points."""
-    first = parts[0]
-    check("series", first[19], *first[8:12], start=checksum(*first[:8]))
-    for part in parts:
-        check("key_set", part[20], *key_set_row(part[13], part[15], part[14], part[16], part[17], part[18]))
-    counts = [part[17] for part in parts]
-    if None not in counts:
-        check_count("tail", sum(counts), first[8])
-
-
-def key_set_row(number: int, keys: str, axis: str, *counts: int | None) -> tuple[Column, ...]:
-    """What of a key set its checksum is made from; counts are of blocks, rows, and rows in blocks."""
-    return number, keys, axis, *counts
-
-
-def _is_chosen(row: tuple[Any, ...], selection: Selection) -> bool:
-    labels = dict(zip(LABELS.split(", "), row, strict=False))
+def _is_chosen(source: Source, selection: Selection) -> bool:
     return all(
-        getattr(selection, label) is None or getattr(selection, label) == labels[label]
+        getattr(selection, label) is None or getattr(selection, label) == getattr(source, label)
         for label in ("segment", "rank", "host", "device", "axis")
     )
-
-
-def _strand(row: tuple[Any, ...], key: str) -> Strand:
-    position, keys = row[12], json.loads(row[15])
-    if not 0 <= position < len(keys) or keys[position] != key:
-        raise DamagedRowError("a row of the table member is not what was written")
-    return Strand(row[0], row[13], position, len(keys), row[14], row[16], row[3], row[17], row[18])
-
-
-def _ranks(listed: str | None) -> tuple[int, ...]:
-    """The ranks SQLite lists; none for what belongs to the host."""
-    return tuple(sorted(map(int, listed.split(",")))) if listed else ()

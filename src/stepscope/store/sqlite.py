@@ -16,7 +16,7 @@ import zstandard
 
 from stepscope.errors import StoreError
 from stepscope.schema.run import RunInfo, segments_of
-from stepscope.schema.series import Selection, Source
+from stepscope.schema.series import Selection
 from stepscope.store import history, tables
 from stepscope.store.alert_book import SqliteAlertBook, read_alerts, read_notices
 from stepscope.store.base import Reader, SetAside, Store
@@ -35,7 +35,7 @@ from stepscope.store.following import Following
 from stepscope.store.newest import read_newest
 from stepscope.store.process_rows import ProcessWriter, read_processes, read_runs
 from stepscope.store.sealing import Sealer
-from stepscope.store.series_rows import read_axis, read_keys
+from stepscope.store.series_rows import read_axis, read_keys, read_series
 from stepscope.store.summaries import read_summaries
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from stepscope.schema.record import Event
     from stepscope.schema.run import Process
-    from stepscope.schema.series import Axis, Buckets, Points, SeriesInfo
+    from stepscope.schema.series import Axis, Buckets, Points, SeriesInfo, Source
     from stepscope.store.base import SeriesSummary
 
 # What reading provokes in a file that is damaged, or forged.
@@ -105,12 +105,8 @@ class SqliteReader(Following, Reader):
         """Where the series of a run come from, and the keys of each, in the order they were first met."""
         found: dict[Source, list[str]] = {}
         with self._view():
-            rows = self._connection.execute(
-                "SELECT segment, rank, host, device, axis, key FROM series WHERE run_id = ? ORDER BY id",
-                (run_id,),
-            )
-            for segment, rank, host, device, axis, key in rows:
-                found.setdefault(Source(run_id, segment, rank, host, device, axis), []).append(key)
+            for series in read_series(self._connection, run_id):
+                found.setdefault(series.source, []).append(series.key)
         return found
 
     def summaries(self, run_id: str, keys: Collection[str] | None = None) -> list[SeriesSummary]:

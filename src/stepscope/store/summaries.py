@@ -3,82 +3,105 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepscope.schema.series import Source
 from stepscope.store.base import SeriesSummary
-from stepscope.store.sealing import loose_rows
+from stepscope.store.checksums import DamagedRowError, are_kept, check_count, summary_checksum
+from stepscope.store.series_rows import loose_rows, read_series
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable
 
     from numpy.typing import NDArray
 
-MOST_ASKED = 500
-"""Series that one question is about."""
+    from stepscope.store.series_rows import KeySetRow, SeriesRow
 
-_SUMMED = (
-    "SELECT series.id, key, segment, rank, host, device, axis, points, series.last, last_step, last_ns,"
-    " coalesce(sum(rows), 0), coalesce(sum(nonfinite), 0), min(minimum), max(maximum),"
-    " coalesce(sum(total), 0) FROM series LEFT JOIN chunk ON chunk.series_id = series.id WHERE run_id = ?"
-)
+
+@dataclass
+class _Sums:
+    """What is known of the values of a series so far."""
+
+    nonfinite: int = 0
+    minimum: float | None = None
+    maximum: float | None = None
+    total: float = 0.0
+
+    def add(self, nonfinite: int, minimum: float | None, maximum: float | None, total: float | None) -> None:
+        """Adds some of its values; where none of them is finite there is neither a least nor a greatest."""
+        self.nonfinite += nonfinite
+        if minimum is not None:
+            self.minimum = minimum if self.minimum is None else min(self.minimum, minimum)
+        if maximum is not None:
+            self.maximum = maximum if self.maximum is None else max(self.maximum, maximum)
+        self.total += total or 0.0
 
 
 def read_summaries(
     connection: sqlite3.Connection, run_id: str, keys: Collection[str] | None
 ) -> list[SeriesSummary]:
     """Every series of a run, or those of some keys, summed up; in the order they were first met."""
-    if keys is not None and not keys:
-        return []
-    query, values = _SUMMED, [run_id]
-    if keys is not None:
-        query += f" AND key IN ({', '.join('?' * len(keys))})"
-        values += keys
-    rows = connection.execute(f"{query} GROUP BY series.id ORDER BY series.id", values).fetchall()
-    found: dict[int, SeriesSummary] = {}
-    loose: list[int] = []
-    for number, key, segment, rank, host, device, axis, points, *sums in rows:
-        last, last_step, last_ns, packed, nonfinite, minimum, maximum, total = sums
-        source = Source(run_id, segment, rank, host, device, axis)
-        found[number] = SeriesSummary(
-            key, source, points, nonfinite, minimum, maximum, total or 0.0, last, last_step, last_ns
+    several = read_series(connection, run_id, keys=keys)
+    sums = {series.id: _Sums() for series in several}
+    _add_chunks(connection, several, sums)
+    _add_loose(connection, several, sums)
+    return [
+        SeriesSummary(
+            series.key,
+            series.source,
+            series.points,
+            (found := sums[series.id]).nonfinite,
+            found.minimum,
+            found.maximum,
+            found.total,
+            *series.newest,
         )
-        if points > packed:
-            loose.append(number)
-    if loose:
-        _add_loose(connection, found, loose)
-    return list(found.values())
+        for series in several
+    ]
 
 
-def _add_loose(
-    connection: sqlite3.Connection, found: dict[int, SeriesSummary], numbers: Sequence[int]
-) -> None:
+def _add_chunks(connection: sqlite3.Connection, several: list[SeriesRow], sums: dict[int, _Sums]) -> None:
+    """Adds what is packed, chunk by chunk."""
+    found: Counter[tuple[int, int]] = Counter()
+    rows = connection.execute(
+        "SELECT series_id, key_set_id, number, rows, nonfinite, minimum, maximum, total, first, last,"  # noqa: S608 - no part of it comes from outside
+        f" {'summary_checksum' if are_kept(connection) else 'NULL'} FROM chunk"
+        " WHERE series_id IN (SELECT value FROM json_each(?))",
+        (json.dumps([series.id for series in several]),),
+    )
+    for series_id, key_set_id, number, count, nonfinite, *figures, expected in rows:
+        if expected is not None and expected != summary_checksum(
+            (series_id, key_set_id, number, count, nonfinite), figures
+        ):
+            raise DamagedRowError("a row of the table chunk is not what was written")
+        found[series_id, key_set_id] += 1
+        minimum, maximum, total, _, _ = figures
+        sums[series_id].add(nonfinite, minimum, maximum, total)
+    for series in several:
+        for key_set, _ in series.key_sets:
+            check_count("chunk", found[series.id, key_set.id], key_set.blocks)
+
+
+def _add_loose(connection: sqlite3.Connection, several: list[SeriesRow], sums: dict[int, _Sums]) -> None:
     """Adds what is not packed yet, a key set at a time."""
-    wanted: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for at in range(0, len(numbers), MOST_ASKED):
-        asked = numbers[at : at + MOST_ASKED]
-        marks = ", ".join("?" * len(asked))
-        rows = connection.execute(
-            "SELECT series_id, key_set.id, keys, position FROM member"  # noqa: S608 - question marks alone
-            " JOIN key_set ON key_set.id = key_set_id"
-            f" WHERE series_id IN ({marks})"
-            " AND EXISTS (SELECT 1 FROM tail WHERE tail.key_set_id = key_set.id)",
-            asked,
-        )
-        for number, key_set, keys, position in rows:
-            wanted.setdefault((key_set, len(json.loads(keys))), []).append((number, position))
-    for (key_set, width), members in wanted.items():
-        rows_of_set = np.concatenate(loose_rows(connection, key_set, width, None))
-        columns = rows_of_set[:, [2 + position for _, position in members]]
-        for (number, _), summed in zip(members, _summed(columns), strict=True):
-            found[number] = _added(found[number], *summed)
+    asked: dict[int, tuple[KeySetRow, list[tuple[int, int]]]] = {}
+    for series in several:
+        for key_set, position in series.key_sets:
+            if key_set.loose != 0:
+                asked.setdefault(key_set.id, (key_set, []))[1].append((series.id, position))
+    for key_set, members in asked.values():
+        pieces = loose_rows(connection, key_set.id, len(key_set.keys), key_set.loose)
+        if pieces:
+            columns = np.concatenate(pieces)[:, [2 + position for _, position in members]]
+            for (series_id, _), summed in zip(members, _summed(columns), strict=True):
+                sums[series_id].add(*summed)
 
 
-def _summed(columns: NDArray[np.float64]) -> Iterable[tuple[int, float, float, float]]:
+def _summed(columns: NDArray[np.float64]) -> Iterable[tuple[int, float | None, float | None, float]]:
     """How many are not finite, the least, the greatest and the sum of each column."""
     finite = np.isfinite(columns)
     least = greatest = known = columns
@@ -87,22 +110,12 @@ def _summed(columns: NDArray[np.float64]) -> Iterable[tuple[int, float, float, f
         known = np.where(finite, columns, 0.0)
     with np.errstate(over="ignore", invalid="ignore"):
         totals = known.sum(axis=0)
-    return zip(
+    for nonfinite, minimum, maximum, total in zip(
         (len(columns) - finite.sum(axis=0)).tolist(),
         least.min(axis=0).tolist(),
         greatest.max(axis=0).tolist(),
         totals.tolist(),
         strict=True,
-    )
-
-
-def _added(one: SeriesSummary, nonfinite: int, least: float, greatest: float, total: float) -> SeriesSummary:
-    if least > greatest:  # none of them is finite
-        return replace(one, nonfinite=one.nonfinite + nonfinite)
-    return replace(
-        one,
-        nonfinite=one.nonfinite + nonfinite,
-        minimum=least if one.minimum is None else min(one.minimum, least),
-        maximum=greatest if one.maximum is None else max(one.maximum, greatest),
-        total=one.total + total,
-    )
+    ):
+        is_any_finite = minimum <= maximum
+        yield nonfinite, minimum if is_any_finite else None, maximum if is_any_finite else None, total

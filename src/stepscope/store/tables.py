@@ -216,6 +216,12 @@ CREATE TABLE set_aside (
 
 ALTER TABLE key_set ADD COLUMN rows INTEGER;
 ALTER TABLE key_set ADD COLUMN sealed INTEGER;
+ALTER TABLE key_set ADD COLUMN last BLOB;
+ALTER TABLE series ADD COLUMN key_sets INTEGER;
+UPDATE key_set SET sealed = (SELECT coalesce(sum(rows), 0) FROM block WHERE key_set_id = key_set.id);
+UPDATE key_set SET rows = sealed
+    + (SELECT coalesce(sum(tail.rows), 0) FROM tail WHERE key_set_id = key_set.id);
+UPDATE series SET key_sets = (SELECT count(*) FROM member WHERE series_id = series.id);
 ALTER TABLE run ADD COLUMN checksum INTEGER;
 ALTER TABLE process ADD COLUMN checksum INTEGER;
 ALTER TABLE series ADD COLUMN checksum INTEGER;
@@ -223,6 +229,7 @@ ALTER TABLE key_set ADD COLUMN checksum INTEGER;
 ALTER TABLE tail ADD COLUMN checksum INTEGER;
 ALTER TABLE block ADD COLUMN checksum INTEGER;
 ALTER TABLE chunk ADD COLUMN checksum INTEGER;
+ALTER TABLE chunk ADD COLUMN summary_checksum INTEGER;
 ALTER TABLE node ADD COLUMN checksum INTEGER;
 ALTER TABLE rollup ADD COLUMN checksum INTEGER;
 ALTER TABLE event ADD COLUMN checksum INTEGER;
