@@ -22,6 +22,7 @@ SETTINGS = {
     "alerts": {"thresholds": {"loss": 100.0}},
 }
 PAGE_BYTES = 4096
+LOG_HEAD_BYTES, FRAME_HEAD_BYTES = 32, 24
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Original]:
     store, closed = scratch / "open", scratch / "closed"
     for folder in (store, closed):
         folder.mkdir()
-        for name in ("store.sqlite", "store.sqlite-wal"):
+        for name in ("store.sqlite", "store.sqlite-wal", "store.sqlite-commits"):
             shutil.copy(scratch / "store" / name, folder)
     connection = sqlite3.connect(closed / "store.sqlite")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -122,6 +123,13 @@ def truncate_to_pages(dice: random.Random, data: bytes) -> bytes:
     return data[: dice.randrange(1, len(data) // PAGE_BYTES) * PAGE_BYTES]
 
 
+def truncate_to_commit(dice: random.Random, data: bytes) -> bytes:
+    """Cuts a log off behind a frame that ends a transaction, which SQLite takes for a log that is whole."""
+    frame = FRAME_HEAD_BYTES + PAGE_BYTES
+    frames = range(LOG_HEAD_BYTES, len(data) - frame, frame)
+    return data[: dice.choice([at + frame for at in frames if any(data[at + 4 : at + 8])])]
+
+
 def swap_pages(dice: random.Random, data: bytes) -> bytes:
     first, second = sorted(dice.sample(range(1, len(data) // PAGE_BYTES), 2))
     pages = [data[at : at + PAGE_BYTES] for at in range(0, len(data), PAGE_BYTES)]
@@ -133,19 +141,24 @@ def in_column(table: str, column: str) -> Damage:
     """Flips a bit of some value of a column, found by its bytes in the file."""
 
     def damage(dice: random.Random, data: bytes) -> bytes:
-        memory = sqlite3.connect(":memory:")
-        memory.deserialize(_without_log(data))
-        values = [row[0] for row in memory.execute(f'SELECT "{column}" FROM "{table}"')]
-        memory.close()
-        texts = [value.encode() if isinstance(value, str) else value for value in values]
-        # What is long lies on several pages; its first bytes are on one.
-        places = [(data.find(one[:40]), len(one[:40])) for one in texts if isinstance(one, bytes) and one]
-        at, size = dice.choice([place for place in places if place[0] >= 0])
+        at, size = dice.choice(places_of(data, table, column))
         damaged = bytearray(data)
         damaged[at + dice.randrange(size)] ^= 1 << dice.randrange(8)
         return bytes(damaged)
 
     return damage
+
+
+def places_of(data: bytes, table: str, column: str) -> list[tuple[int, int]]:
+    """Where the values of a column are in a file, and how long; none where the table is empty."""
+    memory = sqlite3.connect(":memory:")
+    memory.deserialize(_without_log(data))
+    values = [row[0] for row in memory.execute(f'SELECT "{column}" FROM "{table}"')]
+    memory.close()
+    texts = [value.encode() if isinstance(value, str) else value for value in values]
+    # What is long lies on several pages; its first bytes are on one.
+    places = [(data.find(one[:40]), len(one[:40])) for one in texts if isinstance(one, bytes) and one]
+    return [place for place in places if place[0] >= 0]
 
 
 def _without_log(data: bytes) -> bytes:
@@ -171,11 +184,14 @@ COLUMNS = (
     ("run", "id"),
     ("series", "key"),
     ("key_set", "keys"),
+    ("key_set", "last"),
+    ("finding", "fields"),
+    ("notice", "told"),
 )
 
 
-def damages() -> Iterator[tuple[str, str, str, Damage]]:
-    """Name, which store, which file, damage."""
+def damages(closed: bytes) -> Iterator[tuple[str, str, str, Damage]]:
+    """Name, which store, which file, damage; `closed` is the file of the store that was closed."""
     file = "store.sqlite"
     for turn in range(40):
         yield f"1 bit flipped, {turn}", "closed", file, flip(0, None)
@@ -191,15 +207,17 @@ def damages() -> Iterator[tuple[str, str, str, Damage]]:
         yield f"cut off after a page, {turn}", "closed", file, truncate_to_pages
         yield f"two pages swapped, {turn}", "closed", file, swap_pages
     for table, column in COLUMNS:
-        for turn in range(3):
+        for turn in range(3) if places_of(closed, table, column) else ():
             yield f"1 bit of {table}.{column} flipped, {turn}", "closed", file, in_column(table, column)
     log = "store.sqlite-wal"
+    yield "log emptied", "open", log, lambda _dice, _data: b""
     for turn in range(15):
         yield f"1 bit of the log flipped, {turn}", "open", log, flip(0, None)
     for turn in range(5):
         yield f"1 bit of the log's first 32 bytes flipped, {turn}", "open", log, flip(0, 32)
         yield f"100 bytes of the log zeroed, {turn}", "open", log, zero(100)
         yield f"log cut off, {turn}", "open", log, truncate
+        yield f"log cut off where a transaction ends, {turn}", "open", log, truncate_to_commit
         yield f"1 bit of a store with a log flipped, {turn}", "open", file, flip(0, None)
 
 
@@ -252,4 +270,5 @@ def test_databases_that_are_damaged_give_right_answers_or_errors_that_name_the_f
 
         return Case(name, check)
 
-    sweep.run([case(*damage) for damage in damages()])
+    closed = (stores["closed"].folder / "store.sqlite").read_bytes()
+    sweep.run([case(*damage) for damage in damages(closed)])

@@ -216,6 +216,14 @@ def test_damaged_times_are_refused_when_they_are_asked_for(tmp_path):
     assert "damaged" in read_or_refused(path)
 
 
+def test_a_damaged_schema_is_refused_in_one_line(tmp_path):
+    path = tmp_path / "store.sqlite"
+    path.write_bytes(SOUND.replace(b"\n    device ", b"\n   `device ", 1))
+    refusal = read_or_refused(path)
+    assert "malformed database schema" in refusal
+    assert "\n" not in refusal
+
+
 def test_deeply_nested_fields_are_refused(tmp_path):
     path = shutil.copy(make.STORE, tmp_path / "store.sqlite")
     connection = sqlite3.connect(path, isolation_level=None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import sqlite3
@@ -12,13 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import stepscope
 from stepscope.cli.main import main
 from stepscope.errors import StoreError
 from stepscope.reading import Run, Runs
+from stepscope.schema.alert import Notice
 from stepscope.schema.record import Event
 from stepscope.schema.series import Source
-from stepscope.store import log_check
 from stepscope.store.base import OpenAlert
 from stepscope.store.sqlite import SqliteReader, SqliteStore
 from tests.store.telling import process
@@ -44,6 +42,13 @@ def fill(store: SqliteStore) -> None:
                 store.alert_book.fire(
                     OpenAlert(run_id, "rule", "warning", "message", 10**18 + number, {"value": number})
                 )
+                text = f"{run_id} {number}"
+                notice = Notice(text, "firing", "title", run_id, "demo", "node1", 10**18 + number, ())
+                store.alert_book.post("console", notice)
+                finding = {"id": "input.exposed_wait", "key": text, "severity": "warning"}
+                store.put_finding(run_id, finding, 10**18 + number)
+            store.alert_book.delivered(1, 10**18)
+            store.clear_finding(run_id, f"{run_id} 3", 10**18)
 
 
 def answers(runs: Runs) -> dict[str, Callable[[], object]]:
@@ -73,6 +78,8 @@ def answers(runs: Runs) -> dict[str, Callable[[], object]]:
         "events": lambda run: run.events(),
         "epochs": lambda run: run.events("epoch"),
         "alerts": lambda run: run.alerts(),
+        "findings": lambda run: run.findings(),
+        "notices": lambda run: run.notices(),
     }
     for run_id in RUNS:
         for name, ask in questions.items():
@@ -197,6 +204,12 @@ LOST_ROWS = [
     "UPDATE event SET fields = '{\"number\": 8}' WHERE id = 1",
     "UPDATE alert SET message = 'other' WHERE id = 1",
     "UPDATE run SET name = 'other' WHERE id = 'two'",
+    "DELETE FROM finding WHERE id = 3",
+    "UPDATE finding SET closed_ns = 1 WHERE id = 1",
+    "UPDATE finding SET fields = replace(fields, 'warning', 'varning')",
+    "DELETE FROM notice WHERE id = 3",
+    "UPDATE notice SET attempts = 7 WHERE id = 3",
+    "UPDATE notice SET told = replace(told, 'title', 'tidle')",
     "UPDATE process SET status = 'finished'",
     "UPDATE series SET host = 'other' WHERE id = 1",
     "UPDATE series SET key_sets = 2 WHERE id = 1",
@@ -230,64 +243,25 @@ def test_rows_that_are_gone_or_changed_are_missed(
     assert all(answer in ("refused", right[name]) for name, answer in found.items())
 
 
-def left_by_a_killed_writer(place: Path) -> Path:
-    """A store whose log was not folded into the file."""
-    pid = os.fork()
-    if pid == 0:
-        store = SqliteStore(place / "store.sqlite")
-        store._connection.execute("PRAGMA wal_autocheckpoint = 0")
-        fill(store)
-        os._exit(0)
-    os.waitpid(pid, 0)
-    (place / "store.sqlite-shm").unlink(missing_ok=True)
-    return place / "store.sqlite"
-
-
-def test_a_changed_byte_in_the_log_is_no_shorter_store(tmp_path: Path, right: dict[str, object]) -> None:
-    made, place = tmp_path / "made", tmp_path / "place"
-    made.mkdir()
-    path = left_by_a_killed_writer(made)
-    log = Path(f"{path}-wal").read_bytes()
-    draw = random.Random(1)
-    for at in [0, 5, 17, 30, 33, 45, *(draw.randrange(len(log)) for _ in range(10))]:
-        shutil.rmtree(place, ignore_errors=True)
-        shutil.copytree(made, place)
-        changed = bytearray(log)
-        changed[at] ^= 1 << draw.randrange(8)
-        (place / "store.sqlite-wal").write_bytes(changed)
-        found = asked_of(place / "store.sqlite")
-        assert all(answer in ("refused", right[name]) for name, answer in found.items()), at
-
-
-def test_a_log_that_is_whole_is_never_called_damaged(tmp_path: Path, right: dict[str, object]) -> None:
-    made = tmp_path / "made"
-    made.mkdir()
-    path = left_by_a_killed_writer(made)
-    assert asked_of(path) == right
-    store = SqliteStore(path)
-    with store.transaction():
-        store.put_process(process(run_id="four"))
-    assert not log_check.is_damaged(path)
+def test_notices_of_a_deleted_run_are_no_damage(tmp_path: Path, sound: Path) -> None:
+    store = SqliteStore(Path(shutil.copy(sound, tmp_path / "store.sqlite")))
+    store.delete_run("one")
+    assert len(store.notices("one")) == 12
+    assert len(store.notices()) == 36
+    assert store.findings("one") == []
     store.close()
 
 
-def test_a_writer_keeps_what_is_intact_and_names_the_rest(tmp_path: Path, capsys) -> None:
-    path = left_by_a_killed_writer(tmp_path)
-    log = bytearray(Path(f"{path}-wal").read_bytes())
-    log[len(log) * 3 // 4] ^= 1
-    Path(f"{path}-wal").write_bytes(log)
-    with pytest.raises(StoreError, match=r"store.sqlite-wal is damaged.*stepscope doctor"):
-        SqliteReader(path)
-
-    with stepscope.TrainingMonitor({"agent": {"mode": "none"}}, run="next", directory=tmp_path) as monitor:
-        monitor.log({"loss": 1.0})
-    opened = stepscope.open_store(tmp_path)
-    assert {"one", "next"} <= {run.name for run in opened.runs()} | {run.id for run in opened.runs()}
-    (noted,) = opened.set_aside()
-    assert noted.path == "store.sqlite-wal.damaged"
-    assert "lost" in noted.reason
-    assert main(["runs", "--store", str(tmp_path)]) == 0
-    assert "store.sqlite-wal.damaged" in capsys.readouterr().err
+def test_damaged_progress_of_a_journal_is_not_gone_by(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.sqlite")
+    with store.transaction():
+        store.set_progress(7, 4096, 0)
+    assert store.progress(7) == (4096, 0)
+    with store.transaction():
+        store._connection.execute("UPDATE journal SET offset = 0")
+    with pytest.raises(ValueError, match="journal"):
+        store.progress(7)
+    store.close()
 
 
 def test_no_command_prints_a_traceback_for_a_damaged_store(

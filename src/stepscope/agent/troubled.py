@@ -64,7 +64,7 @@ class TroubledJournals:
         if not copy.exists():
             return {}
         place = clean(os.path.relpath(copy, self._folder))
-        reason = "the newest transactions of the store were damaged, and the records in them are lost"
+        reason = "the newest transactions of the store were damaged or cut off, and records in them are lost"
         advice = f"Restore the store from a copy, or delete {clean(copy)}."
         earlier = self._noted.get(place)
         since_ns = self._now_ns() if earlier is None else earlier.since_ns

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.schema.alert import Notice
 from stepscope.store.base import AlertBook, OpenAlert, Posted
-from stepscope.store.checksums import check, check_count, checksum, columns_for, counted
+from stepscope.store.checksums import (
+    check,
+    check_count,
+    columns_for,
+    counted,
+    counted_everywhere,
+    put_checksum,
+)
 
 if TYPE_CHECKING:
     import sqlite3
@@ -18,27 +25,33 @@ FIRST_VERSION = 2
 KEPT_NOTICES = 5_000
 """Notices that were delivered, or given up, are kept up to this many."""
 
+_NOTICE_COLUMNS = (
+    "id, notice_id, channel, run_id, made_ns, due_ns, attempts, trouble, sent_ns, given_up_ns, told"
+)
+
 
 def read_notices(connection: sqlite3.Connection, run_id: str | None) -> list[dict[str, Any]]:
     """What people were told of a run, or of all, and by which channels; oldest first."""
     if connection.execute("PRAGMA user_version").fetchone()[0] < FIRST_VERSION:
         return []
     rows = connection.execute(
-        "SELECT channel, attempts, trouble, sent_ns, given_up_ns, told FROM notice"
+        f"SELECT {_NOTICE_COLUMNS}, {columns_for(connection, 'notice')} FROM notice"  # noqa: S608 - no part of it comes from outside
         " WHERE ?1 IS NULL OR run_id = ?1 ORDER BY id",
         (run_id,),
+    ).fetchall()
+    expected = (
+        counted_everywhere(connection, "notice") if run_id is None else counted(connection, run_id, "notice")
     )
-    return [
-        {
-            **json.loads(told),
-            "channel": channel,
-            "attempts": attempts,
-            "trouble": trouble,
-            "sent_ns": sent_ns,
-            "given_up_ns": given_up_ns,
-        }
-        for channel, attempts, trouble, sent_ns, given_up_ns, told in rows
-    ]
+    check_count("notice", len(rows), expected)
+    return [_notice(*row) for row in rows]
+
+
+def _notice(*columns: Any) -> dict[str, Any]:
+    *row, found = columns
+    check("notice", found, *row)
+    named = dict(zip(_NOTICE_COLUMNS.split(", "), row, strict=True))
+    shown = ("channel", "attempts", "trouble", "sent_ns", "given_up_ns")
+    return {**json.loads(named["told"]), **{name: named[name] for name in shown}}
 
 
 _COLUMNS = "id, run_id, rule, severity, message, fired_ns, resolved_ns, fields"
@@ -83,28 +96,20 @@ class SqliteAlertBook(AlertBook):
             ),
         )
         number = int(cursor.lastrowid or 0)
-        self._put_checksum(number)
+        put_checksum(self._connection, "alert", _COLUMNS, number)
         return number
 
     def resolve(self, alert_id: int, at_ns: int) -> None:
         """Notes that an alert is over."""
         self._connection.execute("UPDATE alert SET resolved_ns = ? WHERE id = ?", (at_ns, alert_id))
-        self._put_checksum(alert_id)
+        put_checksum(self._connection, "alert", _COLUMNS, alert_id)
 
     def add_fields(self, alert_id: int, fields: dict[str, Any]) -> None:
         """Adds to what is known of an alert."""
         self._connection.execute(
             "UPDATE alert SET fields = json_patch(fields, ?) WHERE id = ?", (json.dumps(fields), alert_id)
         )
-        self._put_checksum(alert_id)
-
-    def _put_checksum(self, alert_id: int) -> None:
-        row = self._connection.execute(
-            f"SELECT {_COLUMNS} FROM alert WHERE id = ?",  # noqa: S608 - no part of it comes from outside
-            (alert_id,),
-        ).fetchone()
-        if row is not None:
-            self._connection.execute("UPDATE alert SET checksum = ? WHERE id = ?", (checksum(*row), alert_id))
+        put_checksum(self._connection, "alert", _COLUMNS, alert_id)
 
     def open_alerts(self) -> list[OpenAlert]:
         """Those that are not over."""
@@ -127,12 +132,14 @@ class SqliteAlertBook(AlertBook):
 
     def post(self, channel: str, notice: Notice) -> None:
         """Puts a notice into the outbox of a channel, once."""
-        self._connection.execute(
+        cursor = self._connection.execute(
             "INSERT OR IGNORE INTO notice"
             " (notice_id, channel, run_id, made_ns, due_ns, attempts, trouble, told)"
             " VALUES (?, ?, ?, ?, ?, 0, '', ?)",
             (notice.id, channel, notice.run_id, notice.at_ns, notice.at_ns, json.dumps(notice.to_dict())),
         )
+        if cursor.rowcount:
+            self._check_notice(cursor.lastrowid)
 
     def undelivered(self) -> list[Posted]:
         """What is in the outboxes, oldest first."""
@@ -148,6 +155,7 @@ class SqliteAlertBook(AlertBook):
     def delivered(self, posted_id: int, at_ns: int) -> None:
         """Notes that a notice has arrived; the oldest of those kept go."""
         self._connection.execute("UPDATE notice SET sent_ns = ? WHERE id = ?", (at_ns, posted_id))
+        self._check_notice(posted_id)
         self._connection.execute(
             "DELETE FROM notice WHERE id <= (SELECT max(id) FROM notice) - ?"
             " AND (sent_ns IS NOT NULL OR given_up_ns IS NOT NULL)",
@@ -160,6 +168,7 @@ class SqliteAlertBook(AlertBook):
             "UPDATE notice SET due_ns = ?, attempts = attempts + 1, trouble = ? WHERE id = ?",
             (due_ns, trouble, posted_id),
         )
+        self._check_notice(posted_id)
 
     def give_up(self, posted_id: int, at_ns: int, trouble: str) -> None:
         """Notes that a notice will never arrive."""
@@ -167,3 +176,7 @@ class SqliteAlertBook(AlertBook):
             "UPDATE notice SET given_up_ns = ?, attempts = attempts + 1, trouble = ? WHERE id = ?",
             (at_ns, trouble, posted_id),
         )
+        self._check_notice(posted_id)
+
+    def _check_notice(self, number: int | None) -> None:
+        put_checksum(self._connection, "notice", _NOTICE_COLUMNS, number)

@@ -53,6 +53,13 @@ def stored(value: float) -> float | None:
     return None if math.isnan(value) else float(value) + 0.0
 
 
+def put_checksum(connection: sqlite3.Connection, table: str, columns: str, number: int | None) -> None:
+    """Writes the checksum of a row that was written column by column, from what the table has now."""
+    row = connection.execute(f"SELECT {columns} FROM {table} WHERE id = ?", (number,)).fetchone()  # noqa: S608 - no part of it comes from outside
+    if row is not None:
+        connection.execute(f"UPDATE {table} SET checksum = ? WHERE id = ?", (checksum(*row), number))  # noqa: S608 - nor here
+
+
 def check(table: str, found: int | None, *columns: Column, start: int = 0) -> None:
     """Raises DamagedRowError when a row does not have the checksum that was written with it."""
     if found is not None and found != crc32(repr(columns).encode(), start):
@@ -85,6 +92,16 @@ def counted(connection: sqlite3.Connection, run_id: str, what: str) -> int | Non
         "SELECT rows FROM tally WHERE run_id = ? AND what = ?", (run_id, what)
     ).fetchone()
     return 0 if row is None else int(row[0])
+
+
+def counted_everywhere(connection: sqlite3.Connection, what: str) -> int | None:
+    """How many rows were written for all runs together; None where nobody counted."""
+    if not are_kept(connection):
+        return None
+    (rows,) = connection.execute(
+        "SELECT coalesce(sum(rows), 0) FROM tally WHERE what = ?", (what,)
+    ).fetchone()
+    return int(rows)
 
 
 def counted_between(connection: sqlite3.Connection, run_id: str, prefix: str) -> dict[str, int] | None:

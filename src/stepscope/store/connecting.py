@@ -21,6 +21,8 @@ DAMAGED_SUFFIX = ".damaged"
 LONGEST_BLOB_BYTES = 512 * 1024 * 1024
 """No row of ours is longer; a forged file must not make a reader reserve more."""
 
+MAX_QUOTED = 200
+
 _DAMAGE = (sqlite3.Error, UnicodeDecodeError)
 """What opening a damaged file provokes; SQLite's own message may hold bytes that are no text."""
 
@@ -33,22 +35,23 @@ _WRITING = (
 
 def connect_to_write(path: Path) -> sqlite3.Connection:
     """Opens a store, made where there is none; one of a newer version is refused before it is touched."""
+    expected = log_check.commits_beside(path) if path.exists() else 0
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     except (OSError, sqlite3.Error) as error:
-        raise StoreError(f"{path} cannot be opened as a store: {error}.") from error
+        raise StoreError(f"{path} cannot be opened as a store: {_in_a_line(error)}.") from error
     try:
         connection.execute("PRAGMA busy_timeout = 5000")
         tables.check_before_writing(connection, path)
-        if _has_log(path) and log_check.is_damaged(path):
+        if (_has_log(path) and log_check.is_damaged(path)) or _missing_commits(connection, expected):
             # SQLite goes on behind what is intact; the rest is kept, so that its loss can be reported.
-            shutil.copyfile(f"{path}-wal", f"{path}-wal{DAMAGED_SUFFIX}")
+            _keep_log(path)
         connection.executescript(_WRITING)
         tables.migrate(connection)
     except (*_DAMAGE, OSError) as error:
         connection.close()
-        raise StoreError(f"{path} cannot be opened as a store: {error}.") from error
+        raise StoreError(f"{path} cannot be opened as a store: {_in_a_line(error)}.") from error
     except StoreError:
         connection.close()
         raise
@@ -61,11 +64,14 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
         raise NotFound(
             f"There is no store at {path}. Record a run first, or name another folder with STEPSCOPE_DIR."
         )
+    expected = log_check.commits_beside(path)
     try:
-        return _refuse_damaged_log(_opened(path, "mode=ro"), path)
+        return _opened(path, "mode=ro", expected)
     except _DAMAGE as error:
         if os.access(path.parent, os.W_OK):
-            raise StoreError(f"{path} cannot be read as a store: {error}. {tables.RESTORE}") from error
+            raise StoreError(
+                f"{path} cannot be read as a store: {_in_a_line(error)}. {tables.RESTORE}"
+            ) from error
     # In a read-only folder the log's index cannot be made: the file is read as unchanging, without its log.
     if _has_log(path):
         raise StoreError(
@@ -73,12 +79,12 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
             "where nothing may be written. Copy the folder to another place and open it there."
         )
     try:
-        return _opened(path, "mode=ro&immutable=1")
+        return _opened(path, "mode=ro&immutable=1", expected)
     except _DAMAGE as error:
-        raise StoreError(f"{path} cannot be read as a store: {error}.") from error
+        raise StoreError(f"{path} cannot be read as a store: {_in_a_line(error)}.") from error
 
 
-def _opened(path: Path, mode: str) -> sqlite3.Connection:
+def _opened(path: Path, mode: str, expected: int) -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?{mode}",
         uri=True,
@@ -89,6 +95,7 @@ def _opened(path: Path, mode: str) -> sqlite3.Connection:
         if sys.version_info >= (3, 11):
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_BLOB_BYTES)
         connection.executescript(_READING)
+        _refuse_damaged_log(connection, path, expected)
         tables.check_before_reading(connection, path)
     except (*_DAMAGE, StoreError):
         connection.close()
@@ -96,15 +103,39 @@ def _opened(path: Path, mode: str) -> sqlite3.Connection:
     return connection
 
 
-def _refuse_damaged_log(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
-    if _has_log(path) and log_check.is_damaged(path):
-        connection.close()
+def _refuse_damaged_log(connection: sqlite3.Connection, path: Path, expected: int) -> None:
+    missing = _missing_commits(connection, expected)
+    is_damaged = _has_log(path) and log_check.is_damaged(path)
+    if missing or is_damaged:
+        lacks = "lacks the last transaction" if missing == 1 else f"lacks the last {missing} transactions"
+        what = "is damaged" if is_damaged else lacks
         raise StoreError(
-            f"{path}-wal is damaged, and the newest records of the store cannot be read. Restore both files "
+            f"{path}-wal {what}, and the newest records of the store cannot be read. Restore both files "
             "from a copy, or record a run: what is intact is then kept, and the rest copied to "
             f"{path.name}-wal{DAMAGED_SUFFIX}. See: stepscope doctor"
         )
-    return connection
+
+
+def _missing_commits(connection: sqlite3.Connection, expected: int) -> int:
+    """How many transactions were on disk and are no more."""
+    if not expected:
+        return 0
+    # One without the tables of this version has none of them: they were made before any was counted.
+    return max(expected - log_check.commits_in(connection), 0)
+
+
+def _keep_log(path: Path) -> None:
+    copy = f"{path}-wal{DAMAGED_SUFFIX}"
+    try:
+        shutil.copyfile(f"{path}-wal", copy)
+    except FileNotFoundError:
+        Path(copy).touch()
+
+
+def _in_a_line(error: Exception) -> str:
+    """What SQLite says, in one line of no great length: it quotes what it cannot read of a damaged file."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}…"
 
 
 def _has_log(path: Path) -> bool:

@@ -1,16 +1,29 @@
-"""Reads and writes the events of a SQLite store."""
+"""Reads and writes the events and arrays of a SQLite store."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import numpy as np
 
 from stepscope.schema.record import Event
-from stepscope.store.checksums import are_kept, check, check_count, checksum, counted_between
+from stepscope.store.checksums import (
+    are_kept,
+    check,
+    check_count,
+    checksum,
+    columns_for,
+    counted,
+    counted_between,
+)
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection
+
+    from numpy.typing import NDArray
 
 PREFIX = "event/"
 """Of the counts of events, before their kind."""
@@ -70,3 +83,33 @@ def _event(number: int, *columns: str | int | None) -> tuple[int, Event]:
     _, segment, rank, kind, time_ns, step, fields, by_user = row
     event = Event(kind, time_ns, step, rank, segment, json.loads(fields), bool(by_user))  # type: ignore[arg-type]
     return number, event
+
+
+def write_array(
+    connection: sqlite3.Connection, place: tuple[str, str, int], fields: dict[str, Any], raw: bytes
+) -> None:
+    """Keeps an array of a run, segment and rank; `fields` has key, step, time, dtype and shape."""
+    key, step, text = fields["key"], fields["step"], json.dumps(fields)
+    connection.execute(
+        "INSERT INTO array (run_id, segment, rank, key, time_ns, step, fields, data, checksum)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (*place, key, fields["time"], step, text, raw, checksum(place[0], key, step, text, crc32(raw))),
+    )
+
+
+def read_arrays(
+    connection: sqlite3.Connection, run_id: str, key: str
+) -> list[tuple[int | None, NDArray[np.generic]]]:
+    """Steps and arrays logged under a key, oldest first."""
+    rows = connection.execute(
+        f"SELECT step, fields, data, {columns_for(connection, 'array')} FROM array"  # noqa: S608 - no part of it comes from outside
+        " WHERE run_id = ? AND key = ? ORDER BY id",
+        (run_id, key),
+    ).fetchall()
+    check_count("array", len(rows), counted(connection, run_id, f"array/{key}"))
+    found = []
+    for step, text, data, expected in rows:
+        check("array", expected, run_id, key, step, text, crc32(data))
+        fields = json.loads(text)
+        found.append((step, np.frombuffer(data, fields["dtype"]).reshape(fields["shape"])))
+    return found

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from stepscope.store.checksums import check, check_count, columns_for, counted, put_checksum
+
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Mapping
+
+_COLUMNS = "id, run_id, problem, severity, opened_ns, closed_ns, fields"
 
 
 def read_findings(connection: sqlite3.Connection, run_id: str) -> list[dict[str, Any]]:
@@ -16,12 +20,15 @@ def read_findings(connection: sqlite3.Connection, run_id: str) -> list[dict[str,
     What was put into the table by others, without a key, comes with its columns.
     """
     rows = connection.execute(
-        "SELECT problem, severity, opened_ns, closed_ns, fields FROM finding"
+        f"SELECT {_COLUMNS}, {columns_for(connection, 'finding')} FROM finding"  # noqa: S608 - no part of it comes from outside
         " WHERE run_id = ? ORDER BY opened_ns, id",
         (run_id,),
-    )
+    ).fetchall()
+    check_count("finding", len(rows), counted(connection, run_id, "finding"))
     found = []
-    for problem, severity, opened_ns, closed_ns, text in rows:
+    for *row, expected in rows:
+        check("finding", expected, *row)
+        _, _, problem, severity, opened_ns, closed_ns, text = row
         fields = json.loads(text)
         if "key" in fields:
             found.append({**fields, "open": closed_ns is None})
@@ -44,11 +51,12 @@ def put_finding(connection: sqlite3.Connection, run_id: str, finding: Mapping[st
         (run_id, finding["id"], finding["key"]),
     ).fetchone()
     if known is None:
-        connection.execute(
+        cursor = connection.execute(
             "INSERT INTO finding (run_id, problem, severity, opened_ns, closed_ns, fields)"
             " VALUES (?, ?, ?, ?, NULL, ?)",
             (run_id, finding["id"], finding["severity"], at_ns, json.dumps(dict(finding), allow_nan=False)),
         )
+        put_checksum(connection, "finding", _COLUMNS, cursor.lastrowid)
         return
     number, first_time, first_step = known
     fields = {**finding, "first_time": first_time, "first_step": first_step}
@@ -56,12 +64,15 @@ def put_finding(connection: sqlite3.Connection, run_id: str, finding: Mapping[st
         "UPDATE finding SET severity = ?, closed_ns = NULL, fields = ? WHERE id = ?",
         (finding["severity"], json.dumps(fields, allow_nan=False), number),
     )
+    put_checksum(connection, "finding", _COLUMNS, number)
 
 
 def clear_finding(connection: sqlite3.Connection, run_id: str, key: str, at_ns: int) -> None:
     """Notes that a problem is no longer there."""
-    connection.execute(
-        "UPDATE finding SET closed_ns = ? WHERE run_id = ? AND closed_ns IS NULL"
-        " AND json_extract(fields, '$.key') = ?",
-        (at_ns, run_id, key),
-    )
+    numbers = connection.execute(
+        "SELECT id FROM finding WHERE run_id = ? AND closed_ns IS NULL AND json_extract(fields, '$.key') = ?",
+        (run_id, key),
+    ).fetchall()
+    for (number,) in numbers:
+        connection.execute("UPDATE finding SET closed_ns = ? WHERE id = ?", (at_ns, number))
+        put_checksum(connection, "finding", _COLUMNS, number)

@@ -3,17 +3,38 @@
 SQLite takes the log up to the first frame whose checksum is wrong, and says nothing of what comes after: a
 store would seem shorter than it is. Here the log is damaged if a transaction was completed behind the end
 that SQLite sees, and the frames between do not check out. What was written a moment ago does.
+
+A log that was cut off where a transaction ends, or deleted, looks as if there had never been more. So
+transactions are counted, in the database and, once each is on disk, in a file beside it: eight bytes for the
+number and four for their CRC-32. That file is there for as long as there is a log.
 """
 
 from __future__ import annotations
 
+import contextlib
 import mmap
+import os
 import struct
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+from zlib import crc32
 
 import numpy as np
+
+from stepscope.filesystem import open_regular, read_regular
+from stepscope.store.checksums import counted
+
+if TYPE_CHECKING:
+    import sqlite3
+
+COMMITS_SUFFIX = "-commits"
+"""Of the file that says how many transactions are on disk."""
+
+_COMMITS = struct.Struct("<Q")
+_ROW = ("", "commit")
+"""Of the table `tally`."""
 
 LOOKS = 5
 PAUSE_S = 0.05
@@ -24,6 +45,64 @@ _FRAME = struct.Struct(">IIIIII")
 _MAGIC = 0x377F0682
 _INDEX = struct.Struct("=12xBBHI")
 """The beginning of the log's index: whether it is in use, byte order, page size, how many frames it has."""
+
+
+class CommitCount:
+    """Counts the transactions of the one connection that writes."""
+
+    def __init__(self, connection: sqlite3.Connection, database: Path) -> None:
+        self._connection, self._path = connection, Path(f"{database}{COMMITS_SUFFIX}")
+        self._file: int | None = None
+        self._number = commits_in(connection)
+        self._write()
+
+    def add(self) -> None:
+        """Counts the transaction that is about to be committed, within it."""
+        self._connection.execute(
+            "INSERT INTO tally VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET rows = excluded.rows",
+            (*_ROW, self._number + 1),
+        )
+
+    def note(self) -> None:
+        """Notes beside the database that the transaction is on disk."""
+        self._number += 1
+        self._write()
+
+    def close(self, *, is_log_empty: bool) -> None:
+        """Lets go of the file, and deletes it where it has nothing to protect any more."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+            if is_log_empty:
+                with contextlib.suppress(OSError):
+                    self._path.unlink(missing_ok=True)
+
+    def _write(self) -> None:
+        number = _COMMITS.pack(self._number)
+        with contextlib.suppress(OSError):  # no room, or something odd at its path: it only protects
+            if self._file is None:
+                self._file = open_regular(self._path, os.O_WRONLY | os.O_CREAT, 0o644)
+            os.pwrite(self._file, number + crc32(number).to_bytes(4, "little"), 0)
+
+
+def commits_in(connection: sqlite3.Connection) -> int:
+    """How many transactions a database has; 0 where nobody counted."""
+    return counted(connection, *_ROW) or 0
+
+
+def commits_beside(database: Path) -> int:
+    """How many transactions a database must have at least; 0 where nothing is known of that.
+
+    To be asked before the database is: its writer goes on.
+    """
+    try:
+        data = read_regular(Path(f"{database}{COMMITS_SUFFIX}"))
+    except OSError:
+        return 0
+    number, found = data[: _COMMITS.size], data[_COMMITS.size :]
+    if len(number) < _COMMITS.size or found != crc32(number).to_bytes(4, "little"):
+        return 0
+    return int(_COMMITS.unpack(number)[0])
 
 
 @dataclass(frozen=True)

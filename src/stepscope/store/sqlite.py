@@ -5,13 +5,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
-import json
 import sqlite3
 import struct
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
-import numpy as np
 import zstandard
 
 from stepscope.errors import StoreError
@@ -20,18 +17,12 @@ from stepscope.schema.series import Selection
 from stepscope.store import history, tables
 from stepscope.store.alert_book import SqliteAlertBook, read_alerts, read_notices
 from stepscope.store.base import Reader, SetAside, Store
-from stepscope.store.checksums import (
-    DamagedRowError,
-    check,
-    check_count,
-    checksum,
-    columns_for,
-    counted,
-)
+from stepscope.store.checksums import DamagedRowError, check, checksum
 from stepscope.store.connecting import connect_to_read, connect_to_write
-from stepscope.store.event_rows import read_events, write_event
+from stepscope.store.event_rows import read_arrays, read_events, write_array, write_event
 from stepscope.store.finding_book import clear_finding, put_finding, read_findings
 from stepscope.store.following import Following
+from stepscope.store.log_check import CommitCount
 from stepscope.store.newest import read_newest
 from stepscope.store.process_rows import ProcessWriter, read_processes, read_runs
 from stepscope.store.sealing import Sealer
@@ -42,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from stepscope.schema.record import Event
@@ -147,20 +139,8 @@ class SqliteReader(Following, Reader):
 
     def arrays(self, run_id: str, key: str) -> list[tuple[int | None, NDArray[np.generic]]]:
         """Steps and arrays logged under a key, oldest first."""
-        found = []
         with self._view():
-            sums = columns_for(self._connection, "array")
-            rows = self._connection.execute(
-                f"SELECT step, fields, data, {sums} FROM array WHERE run_id = ? AND key = ? ORDER BY id",  # noqa: S608 - no part of it comes from outside
-                (run_id, key),
-            ).fetchall()
-            check_count("array", len(rows), counted(self._connection, run_id, f"array/{key}"))
-            for step, text, data, expected in rows:
-                check("array", expected, run_id, key, step, text, crc32(data))
-                fields = json.loads(text)
-                shaped = np.frombuffer(data, fields["dtype"]).reshape(fields["shape"])
-                found.append((step, shaped))
-        return found
+            return read_arrays(self._connection, run_id, key)
 
     def alerts(self, run_id: str) -> list[dict[str, Any]]:
         """The alerts of a run, oldest first."""
@@ -183,9 +163,11 @@ class SqliteReader(Following, Reader):
             if tables.version_of(self._connection) < tables.KNOWS_SET_ASIDE:
                 return []
             rows = self._connection.execute(
-                "SELECT path, reason, advice, since_ns FROM set_aside ORDER BY path"
-            )
-            return [SetAside(*row) for row in rows]
+                "SELECT path, reason, advice, since_ns, checksum FROM set_aside ORDER BY path"
+            ).fetchall()
+            for *row, expected in rows:
+                check("set_aside", expected, *row)
+            return [SetAside(*row) for *row, _ in rows]
 
     def progress_of_all(self) -> dict[int, int]:
         """How far each journal file was ingested."""
@@ -255,6 +237,7 @@ class SqliteStore(SqliteReader, Store):
         self._sealer = Sealer(self._connection)
         self._processes = ProcessWriter(self._connection)
         self._alert_book = SqliteAlertBook(self._connection)
+        self._commits = CommitCount(self._connection, path)
 
     @property
     def alert_book(self) -> SqliteAlertBook:
@@ -267,17 +250,20 @@ class SqliteStore(SqliteReader, Store):
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._commits.add()
             self._connection.execute("COMMIT")
         except BaseException:
             with contextlib.suppress(sqlite3.Error):
                 self._connection.execute("ROLLBACK")
             self._forget()
             raise
+        self._commits.note()
 
     def leave_open(self) -> None:
         """Lets go without ever closing the file, not even when the interpreter ends; the agent says why."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
         self._connection = sqlite3.connect(":memory:")
+        self._commits.close(is_log_empty=False)
 
     @contextlib.contextmanager
     def attempt(self) -> Iterator[None]:
@@ -297,8 +283,8 @@ class SqliteStore(SqliteReader, Store):
         """Notes which journals cannot be read or stored for now, in place of those noted before."""
         self._connection.execute("DELETE FROM set_aside")
         self._connection.executemany(
-            "INSERT INTO set_aside VALUES (?, ?, ?, ?)",
-            [(one.path, one.reason, one.advice, one.since_ns) for one in every],
+            "INSERT INTO set_aside VALUES (?, ?, ?, ?, ?)",
+            [(*(row := (one.path, one.reason, one.advice, one.since_ns)), checksum(*row)) for one in every],
         )
 
     def put_process(self, process: Process) -> None:
@@ -326,13 +312,7 @@ class SqliteStore(SqliteReader, Store):
 
     def put_array(self, run_id: str, segment: str, rank: int, fields: dict[str, Any], raw: bytes) -> None:
         """Keeps an array; `fields` has key, step, time, dtype and shape."""
-        key, step, text = fields["key"], fields["step"], json.dumps(fields)
-        found = checksum(run_id, key, step, text, crc32(raw))
-        self._connection.execute(
-            "INSERT INTO array (run_id, segment, rank, key, time_ns, step, fields, data, checksum)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (run_id, segment, rank, key, fields["time"], step, text, raw, found),
-        )
+        write_array(self._connection, (run_id, segment, rank), fields, raw)
 
     def put_finding(self, run_id: str, finding: Mapping[str, Any], at_ns: int) -> None:
         """Notes a finding by its key, or how one that is known stands now."""
@@ -345,13 +325,18 @@ class SqliteStore(SqliteReader, Store):
     def progress(self, file_id: int) -> tuple[int, int]:
         """How far a journal file was ingested, and how many of its records were lost."""
         row = self._connection.execute(
-            "SELECT offset, lost FROM journal WHERE file_id = ?", (file_id,)
+            "SELECT offset, lost, checksum FROM journal WHERE file_id = ?", (file_id,)
         ).fetchone()
-        return row or (0, 0)
+        if row is None:
+            return 0, 0
+        offset, lost, expected = row
+        check("journal", expected, file_id, offset, lost)
+        return offset, lost
 
     def set_progress(self, file_id: int, offset: int, lost: int) -> None:
         """Notes how far a journal file is ingested, within the transaction that holds its rows."""
-        self._connection.execute("INSERT OR REPLACE INTO journal VALUES (?, ?, ?)", (file_id, offset, lost))
+        row = (file_id, offset, lost)
+        self._connection.execute("INSERT OR REPLACE INTO journal VALUES (?, ?, ?, ?)", (*row, checksum(*row)))
 
     def forget_progress(self, file_ids: Sequence[int]) -> None:
         """Drops the notes on files that no longer exist."""
@@ -361,7 +346,8 @@ class SqliteStore(SqliteReader, Store):
         """Deletes a run and gives its space back."""
         with self.transaction():
             self._connection.execute("DELETE FROM run WHERE id = ?", (run_id,))
-            self._connection.execute("DELETE FROM tally WHERE run_id = ?", (run_id,))
+            # Its notices stay: they tell what was sent to whom.
+            self._connection.execute("DELETE FROM tally WHERE run_id = ? AND what <> 'notice'", (run_id,))
         self._forget()
         # As a script: it gives a page back with each row it is stepped to, and execute() steps once.
         self._connection.executescript("PRAGMA incremental_vacuum")
@@ -369,17 +355,21 @@ class SqliteStore(SqliteReader, Store):
 
     def close(self) -> None:
         """Folds the write-ahead log into the file, so that it can be read where nothing may be written."""
+        is_log_empty = False
         with contextlib.suppress(sqlite3.Error):
-            self._fold_log()
+            is_log_empty = self._fold_log()
         super().close()
+        self._commits.close(is_log_empty=is_log_empty)
 
     def _forget(self) -> None:
         """Drops what is remembered of the file and may not be so."""
         self._sealer.forget()
         self._processes.forget()
 
-    def _fold_log(self) -> None:
-        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    def _fold_log(self) -> bool:
+        """Folds the log into the file; False where a reader has kept some of it from that."""
+        is_busy, _, _ = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return not is_busy
 
 
 @contextlib.contextmanager

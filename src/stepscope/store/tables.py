@@ -211,7 +211,8 @@ CREATE TABLE set_aside (
     path        TEXT PRIMARY KEY,
     reason      TEXT NOT NULL,
     advice      TEXT NOT NULL,
-    since_ns    INTEGER NOT NULL
+    since_ns    INTEGER NOT NULL,
+    checksum    INTEGER NOT NULL
 );
 
 ALTER TABLE key_set ADD COLUMN rows INTEGER;
@@ -235,6 +236,9 @@ ALTER TABLE rollup ADD COLUMN checksum INTEGER;
 ALTER TABLE event ADD COLUMN checksum INTEGER;
 ALTER TABLE array ADD COLUMN checksum INTEGER;
 ALTER TABLE alert ADD COLUMN checksum INTEGER;
+ALTER TABLE finding ADD COLUMN checksum INTEGER;
+ALTER TABLE notice ADD COLUMN checksum INTEGER;
+ALTER TABLE journal ADD COLUMN checksum INTEGER;
 
 CREATE TABLE tally (
     run_id      TEXT NOT NULL,
@@ -246,6 +250,8 @@ INSERT INTO tally SELECT '', 'run', count(*) FROM run;
 INSERT INTO tally SELECT '', 'process', count(*) FROM process;
 INSERT INTO tally SELECT run_id, 'process', count(*) FROM process GROUP BY 1, 2;
 INSERT INTO tally SELECT run_id, 'alert', count(*) FROM alert GROUP BY 1, 2;
+INSERT INTO tally SELECT run_id, 'finding', count(*) FROM finding GROUP BY 1, 2;
+INSERT INTO tally SELECT run_id, 'notice', count(*) FROM notice GROUP BY 1, 2;
 INSERT INTO tally SELECT run_id, 'array/' || key, count(*) FROM array GROUP BY 1, 2;
 INSERT INTO tally SELECT run_id, 'event/' || kind, count(*) FROM event GROUP BY 1, 2;
 INSERT INTO tally SELECT run_id, 'series/' || axis || '/' || key, count(*) FROM series GROUP BY 1, 2;
@@ -265,6 +271,22 @@ END;
 CREATE TRIGGER alert_gone AFTER DELETE ON alert BEGIN
     UPDATE tally SET rows = rows - 1
         WHERE run_id = old.run_id AND what = 'alert';
+END;
+CREATE TRIGGER finding_added AFTER INSERT ON finding BEGIN
+    INSERT INTO tally VALUES (new.run_id, 'finding', 1)
+        ON CONFLICT DO UPDATE SET rows = rows + 1;
+END;
+CREATE TRIGGER finding_gone AFTER DELETE ON finding BEGIN
+    UPDATE tally SET rows = rows - 1
+        WHERE run_id = old.run_id AND what = 'finding';
+END;
+CREATE TRIGGER notice_added AFTER INSERT ON notice BEGIN
+    INSERT INTO tally VALUES (new.run_id, 'notice', 1)
+        ON CONFLICT DO UPDATE SET rows = rows + 1;
+END;
+CREATE TRIGGER notice_gone AFTER DELETE ON notice BEGIN
+    UPDATE tally SET rows = rows - 1
+        WHERE run_id = old.run_id AND what = 'notice';
 END;
 CREATE TRIGGER array_added AFTER INSERT ON array BEGIN
     INSERT INTO tally VALUES (new.run_id, 'array/' || new.key, 1)
