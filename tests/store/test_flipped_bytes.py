@@ -66,6 +66,11 @@ def answers(runs: Runs) -> dict[str, Callable[[], object]]:
     questions: dict[str, Callable[[Run], object]] = {
         "info": lambda run: run.info,
         "keys": lambda run: run.keys(),
+        "newest": lambda run: {
+            source: {key: found.values.tobytes() for key, found in series.items()}
+            for source, series in runs._reader.newest(run.id, "a1", ["loss", "lr"], 10).items()
+        },
+        "counters": lambda run: runs._reader.counters(run.id),
         "first key": lambda run: run.keys(limit=1),
         "sources": lambda run: run.sources(),
         "summaries": lambda run: run.summaries(),
@@ -212,6 +217,7 @@ LOST_ROWS = [
     "UPDATE notice SET told = replace(told, 'title', 'tidle')",
     "UPDATE process SET status = 'finished'",
     "UPDATE series SET host = 'other' WHERE id = 1",
+    "UPDATE series SET segment = 'other' WHERE id = 1",
     "UPDATE series SET key_sets = 2 WHERE id = 1",
     "UPDATE chunk SET minimum = 0 WHERE rowid = 1",
     "UPDATE chunk SET total = total + 1 WHERE rowid = 1",

@@ -117,38 +117,46 @@ def read_series(
     keys: Collection[str] | None = None,
     segment: str | None = None,
 ) -> list[SeriesRow]:
-    """The series of a run, or some of them, in the order they were first met.
+    """The series of a run, or some of them, in the order they were first met; none is missing.
 
-    That none is missing is checked unless they are of one segment: nobody counts those.
+    Those of one segment are chosen here and not by the query: nobody counts them, and all are counted.
     """
     condition, values = "run_id = ?", [run_id]
     if axis is not None:
         condition, values = f"{condition} AND axis = ?", [*values, axis]
     if keys is not None:
         condition, values = f"{condition} AND key {_IN_LIST}", [*values, json.dumps(list(keys))]
-    if segment is not None:
-        condition, values = f"{condition} AND segment = ?", [*values, segment]
     kept = are_kept(connection)
     rows = connection.execute(
         f"SELECT {LABELS}, {_COUNTERS}, {'key_sets, checksum' if kept else 'NULL, NULL'}"  # noqa: S608 - question marks alone
         f" FROM series WHERE {condition} ORDER BY id",
         values,
     ).fetchall()
-    members: dict[int, list[tuple[int, int]]] = {row[0]: [] for row in rows}
-    for series_id, key_set_id, position in connection.execute(
-        "SELECT series_id, key_set_id, position FROM member"  # noqa: S608 - nor here
-        f" WHERE series_id IN (SELECT id FROM series WHERE {condition}) ORDER BY series_id, key_set_id",
-        values,
-    ):
-        members[series_id].append((key_set_id, position))
-    key_sets = _read_key_sets(connection, {number for several in members.values() for number, _ in several})
     if kept:
         for *labels, _, _, _, _, count, found in rows:
             check("series", found, *labels, count)
-            check_count("member", len(members[labels[0]]), count)
-        if segment is None:
-            _check_none_is_missing(connection, run_id, axis, keys, rows)
+        _check_none_is_missing(connection, run_id, axis, keys, rows)
+    rows = [row for row in rows if segment in (None, row[3])]
+    members = _read_members(connection, [row[0] for row in rows])
+    key_sets = _read_key_sets(connection, {number for several in members.values() for number, _ in several})
+    if kept:
+        for row in rows:
+            check_count("member", len(members[row[0]]), row[-2])
     return [_series(row, [(key_sets[number], place) for number, place in members[row[0]]]) for row in rows]
+
+
+def _read_members(
+    connection: sqlite3.Connection, series_ids: Collection[int]
+) -> dict[int, list[tuple[int, int]]]:
+    """The key sets of some series, and their column in each."""
+    found: dict[int, list[tuple[int, int]]] = {number: [] for number in series_ids}
+    for series_id, key_set_id, position in connection.execute(
+        f"SELECT series_id, key_set_id, position FROM member WHERE series_id {_IN_LIST}"  # noqa: S608 - nor here
+        " ORDER BY series_id, key_set_id",
+        (json.dumps(list(series_ids)),),
+    ):
+        found[series_id].append((key_set_id, position))
+    return found
 
 
 def _read_key_sets(connection: sqlite3.Connection, numbers: Collection[int]) -> dict[int, KeySetRow]:
