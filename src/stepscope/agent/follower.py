@@ -86,10 +86,11 @@ class Follower:
     def gather(self, files: list[Path]) -> bool:
         """Reads what has come; True when there is something to tell the store."""
         self._batches, self._read_out = [], []
-        for path in files:
-            self._meet(path)
-        # What somebody else has deleted can still be read while it is open here.
-        self.files = sorted({*files, *self._readers}, key=_number)
+        if files != self.files or len(files) != len(self._readers):
+            for path in files:
+                self._meet(path)
+            # What somebody else has deleted can still be read while it is open here.
+            self.files = sorted({*files, *self._readers}, key=_number)
         alive = self._pulse.is_alive()  # judged before reading: no record comes later
         self.is_here = alive is True
         self._dead = self._dead or alive is False
@@ -225,7 +226,8 @@ class Follower:
                     reader.request_retirement()
 
     def close(self) -> None:
-        """Forgets the files without deleting them."""
+        """Forgets the files without deleting them, and lets go of the process."""
+        self._pulse.close()
         for path in list(self._readers):
             self._drop_reader(path)
 
@@ -346,6 +348,7 @@ class Follower:
         self.process = opened(self._name, before, said)
         self._store.put_process(self.process)
         if not before.facts:
+            self._pulse.close()
             self._pulse = self._pulse_for(mark_of(self.process))
 
     def _introduce(self, first_ns: int) -> None:

@@ -8,19 +8,19 @@ import sqlite3
 import time
 from typing import TYPE_CHECKING
 
-from stepscope import procfs
 from stepscope.agent.feeds import Feeds
 from stepscope.agent.follower import Follower
 from stepscope.agent.liveness import Pulse
 from stepscope.agent.troubled import TroubledJournals
 from stepscope.errors import StoreError
-from stepscope.journal.folder import JournalName, journals_of, list_folder
+from stepscope.journal.folder import JournalName, Listing, journals_of, list_folder
 from stepscope.journal.folder_cache import FolderCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from stepscope import procfs
     from stepscope.schema.run import Process
     from stepscope.store.base import Store
 
@@ -38,12 +38,15 @@ class Ingest:
         store: Store,
         stall_after_s: float = 60.0,
         now: Callable[[], float] = time.monotonic,
-        is_alive: Callable[[procfs.ProcessMark], bool | None] = procfs.is_alive,
+        is_alive: Callable[[procfs.ProcessMark], bool | None] | None = None,
         feeds: Feeds | None = None,
         is_in_place: Callable[[], bool] = lambda: True,
     ) -> None:
         self._folder, self._store, self._is_in_place = folder, store, is_in_place
         self._folders = FolderCache()
+        self._entries: dict[str, list[str]] = {}
+        """What each folder of journals held when last looked at."""
+        self._listing = Listing([], [])
         self._feeds = feeds or Feeds({})
         self._stall_after_s, self._now, self._is_alive = stall_after_s, now, is_alive
         self._followers: dict[Stem, Follower] = {}
@@ -127,6 +130,7 @@ class Ingest:
                 self._set_aside(paths, error)
                 continue
             if not paths and not follower.has_an_end_to_tell:
+                follower.close()
                 self._silent.add(stem)
                 continue
             met = True
@@ -190,7 +194,7 @@ class Ingest:
             if not self._troubled.rests(folder):
                 self._troubled.add(folder, error)
 
-        listing = list_folder(self._folder, on_trouble, self._folders.entries)
+        listing = self._list_folder(on_trouble)
         found: dict[Stem, list[Path]] = {}
         for name, path in listing.journals:
             found.setdefault(name.stem, []).append(path)
@@ -199,6 +203,21 @@ class Ingest:
             if name.stem not in self._silent:
                 found.setdefault(name.stem, [])
         return found
+
+    def _list_folder(self, on_trouble: Callable[[Path, OSError], None]) -> Listing:
+        """Lists the folder of journals; names are read again, and paths made, where a folder has changed."""
+        entries: dict[str, list[str]] = {}
+
+        def list_one(folder: str) -> list[str]:
+            entries[folder] = self._folders.entries(folder, on_trouble)
+            return entries[folder]
+
+        for run in list_one(str(journals_of(self._folder))):
+            list_one(run)
+        if entries != self._entries:
+            self._entries = entries
+            self._listing = list_folder(self._folder, entries=lambda folder, _: entries.get(folder, []))
+        return self._listing
 
     def _follow(self, name: JournalName) -> Follower:
         folder = journals_of(self._folder) / name.run_id

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import select
 import time
 from typing import TYPE_CHECKING
 
@@ -20,6 +22,49 @@ LONGEST_GAPS = 1.5
 """And not before so many times the longest pause it has made, as for an evaluation; its start is none."""
 
 
+class ProcessHandle:
+    """Tells whether a process lives, again and again, by the kernel's own handle of it.
+
+    That is one system call, where reading `/proc` takes three and a text to be taken apart. Where there are
+    no handles, `/proc` is read each time.
+    """
+
+    def __init__(self, mark: procfs.ProcessMark) -> None:
+        self._mark = mark
+        self._descriptor: int | None = None
+        self._ended = select.poll()
+
+    def is_alive(self) -> bool | None:
+        """Whether that very process still runs; None where it cannot be told from here."""
+        if self._descriptor is not None:
+            if not self._ended.poll(0):
+                return True
+            self.close()
+        alive = procfs.is_alive(self._mark)
+        if alive:
+            self._open()
+            # Asked again: until the handle was there, another process could have come by that number.
+            alive = procfs.is_alive(self._mark)
+        return alive
+
+    def close(self) -> None:
+        """Lets go of the handle."""
+        if self._descriptor is not None:
+            self._ended.unregister(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _open(self) -> None:
+        try:
+            self._descriptor = os.pidfd_open(self._mark.pid)
+        except (
+            AttributeError,
+            OSError,
+        ):  # an older kernel or another system, no descriptors left, or it ended
+            return
+        self._ended.register(self._descriptor, select.POLLIN)
+
+
 class Pulse:
     """What is known of one recording process: its marks, and when its journal last grew."""
 
@@ -28,9 +73,10 @@ class Pulse:
         marks: procfs.ProcessMark,
         stall_after_s: float,
         now: Callable[[], float] = time.monotonic,
-        is_alive: Callable[[procfs.ProcessMark], bool | None] = procfs.is_alive,
+        is_alive: Callable[[procfs.ProcessMark], bool | None] | None = None,
     ) -> None:
         self._marks = marks
+        self._handle = ProcessHandle(marks)
         self._stall_after_s = stall_after_s
         self._now = now
         self._is_alive = is_alive
@@ -50,7 +96,11 @@ class Pulse:
 
     def is_alive(self) -> bool | None:
         """Whether the process lives; None where that cannot be told from here. Silence proves nothing."""
-        return self._is_alive(self._marks)
+        return self._handle.is_alive() if self._is_alive is None else self._is_alive(self._marks)
+
+    def close(self) -> None:
+        """Lets go of the process."""
+        self._handle.close()
 
     def silent_for(self) -> float | None:
         """Seconds of a silence long enough to be called a stall; None when there is none."""
