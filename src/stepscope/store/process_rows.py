@@ -7,10 +7,11 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from stepscope.schema.run import Process
-from stepscope.store.checksums import check, check_count, checksum, columns_for, counted
+from stepscope.store.checksums import DamagedRowError, check, check_count, checksum, columns_for, counted
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Sequence
 
     from stepscope.store.checksums import Column
 
@@ -18,6 +19,8 @@ _COLUMNS = (
     "segment, rank, host, pid, role, status, reason, exit_code, started_ns, ended_ns, last_ns,"
     " dropped, lost, facts"
 )
+_LAST_NS = 11
+"""Where the time of the last record is in a row that begins with the run."""
 _BY_KEY = "run_id = ? AND segment = ? AND rank = ? AND host = ? AND pid = ? AND started_ns = ?"
 
 
@@ -53,25 +56,25 @@ class ProcessWriter:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._written: dict[tuple[object, ...], tuple[int, Process, str]] = {}
-        """The row of each process that has not ended, what it holds, and its facts as they are kept."""
+        self._written: dict[tuple[object, ...], tuple[int, Process, int]] = {}
+        """The row of each process that has not ended, what it holds, and the checksum of all but the time."""
 
     def write(self, process: Process) -> None:
         """Notes a process, or what has become of it."""
         key = (process.run_id, process.segment, process.rank, process.host, process.pid, process.started_ns)
-        row_id, written, facts = self._written.get(key, (0, None, ""))
+        row_id, written, lasting = self._written.get(key, (0, None, 0))
         if written is not None:
             written.last_ns = process.last_ns
             if written == process:
                 self._connection.execute(
                     "UPDATE process SET last_ns = ?, checksum = ? WHERE id = ?",
-                    (process.last_ns, checksum(*_row(process, facts)), row_id),
+                    (process.last_ns, checksum(process.last_ns, start=lasting), row_id),
                 )
                 return
-        facts = json.dumps(process.facts)
-        _write_process(self._connection, process, facts)
+        row = _row(process)
+        _write_process(self._connection, process, row)
         (row_id,) = self._connection.execute(f"SELECT id FROM process WHERE {_BY_KEY}", key).fetchone()  # noqa: S608 - nor here
-        self._written[key] = (row_id, deepcopy(process), facts)
+        self._written[key] = (row_id, deepcopy(process), _checksum_of_lasting(row))
         if process.ended_ns is not None:
             del self._written[key]
 
@@ -80,7 +83,16 @@ class ProcessWriter:
         self._written.clear()
 
 
-def _row(process: Process, facts: str) -> tuple[Column, ...]:
+def _checksum(row: Sequence[Column]) -> int:
+    """The checksum of a row, with the time of the last record at its end: nothing else changes often."""
+    return checksum(row[_LAST_NS], start=_checksum_of_lasting(row))
+
+
+def _checksum_of_lasting(row: Sequence[Column]) -> int:
+    return checksum(*row[:_LAST_NS], *row[_LAST_NS + 1 :])
+
+
+def _row(process: Process) -> tuple[Column, ...]:
     return (
         process.run_id,
         process.segment,
@@ -96,13 +108,12 @@ def _row(process: Process, facts: str) -> tuple[Column, ...]:
         process.last_ns,
         process.dropped,
         process.lost,
-        facts,
+        json.dumps(process.facts),
     )
 
 
-def _write_process(connection: sqlite3.Connection, process: Process, facts: str) -> None:
+def _write_process(connection: sqlite3.Connection, process: Process, row: tuple[Column, ...]) -> None:
     _write_run(connection, process)
-    row = _row(process, facts)
     connection.execute(
         f"INSERT INTO process (run_id, {_COLUMNS}, checksum)"  # noqa: S608 - no part of it comes from outside
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -110,7 +121,7 @@ def _write_process(connection: sqlite3.Connection, process: Process, facts: str)
         " exit_code = excluded.exit_code, ended_ns = excluded.ended_ns, last_ns = excluded.last_ns,"
         " dropped = excluded.dropped, lost = excluded.lost, facts = excluded.facts,"
         " checksum = excluded.checksum",
-        (*row, checksum(*row)),
+        (*row, _checksum(row)),
     )
 
 
@@ -130,6 +141,7 @@ def _write_run(connection: sqlite3.Connection, process: Process) -> None:
 def _process(row: tuple[Any, ...]) -> Process:
     names = ["run_id", "name", "project", *_COLUMNS.split(", ")]
     *columns, found = row
-    check("process", found, row[0], *columns[3:])
+    if found is not None and found != _checksum((row[0], *columns[3:])):
+        raise DamagedRowError("a row of the table process is not what was written")
     fields = dict(zip(names, columns, strict=True))
     return Process(**{**fields, "facts": json.loads(fields["facts"])})
