@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
@@ -13,6 +14,7 @@ import pytest
 from stepscope import procfs
 from stepscope.agent import agent as agent_module
 from stepscope.agent.agent import Agent
+from stepscope.agent.cpu_share import CpuShare
 from stepscope.agent.diagnosing import Diagnosing
 from stepscope.agent.feeds import Feeds
 from stepscope.agent.ingest import Ingest
@@ -336,7 +338,7 @@ def pauses_of(
         return [], [], []
 
     monkeypatch.setattr(Ingest, "tick", costly)
-    monkeypatch.setattr(agent_module.time, "thread_time", lambda: spent)
+    monkeypatch.setattr(agent_module, "CpuShare", functools.partial(CpuShare, cpu_s=lambda: spent))
     monkeypatch.setattr(agent_module.select, "select", select)
     agent = Agent(folder, store, Settings(agent=AgentSettings(**settings)))
     try:

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from stepscope.agent.alerting import Alerting
+from stepscope.agent.cpu_share import CpuShare
 from stepscope.agent.diagnosing import Diagnosing
 from stepscope.agent.feeds import Feeds, feeds_of
 from stepscope.agent.ingest import Ingest
@@ -37,8 +38,6 @@ TIDY_EVERY_S = 3600.0
 
 MAX_SHARE = 0.02
 """The share of one core that reading the journals may take while nobody waits for it, if it can be helped."""
-
-ROUNDS_AVERAGED = 8
 
 DELIVERY_S = 600.0
 """How long an agent stays after the last run for notices that do not get through; the next one goes on."""
@@ -70,8 +69,7 @@ class Agent:
         self._wake = open_wake(folder)
         self._is_awaited = False
         """Whether somebody who reads the store asked for this round."""
-        self._usual_cpu_s = 0.0
-        """What reading the journals takes in a round, on average over the last ones."""
+        self._reading = CpuShare(MAX_SHARE, settings.agent.sync_interval_s, now)
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> None:
         """Ticks until nothing was recorded for a while, it is told to stop, or the store is gone."""
@@ -99,9 +97,8 @@ class Agent:
         try:
             # Before the journals: who waits for these then finds the figures of the machine, too.
             self._watching.keep(is_awaited=self._is_awaited)
-            began = time.thread_time()
-            more = self._ingest.tick()
-            self._usual_cpu_s += (time.thread_time() - began - self._usual_cpu_s) / ROUNDS_AVERAGED
+            with self._reading.spent():
+                more = self._ingest.tick()
             self._watching.look_after(self._ingest.processes_here())
             self._alerting.tick()
             self._diagnosing.tick()
@@ -160,8 +157,7 @@ class Agent:
     @property
     def _pause_s(self) -> float:
         """How long until the next round: longer where rounds are long, as with many runs, up to a sync."""
-        chosen = self._settings.agent
-        return max(chosen.interval_s, min(self._usual_cpu_s / MAX_SHARE, chosen.sync_interval_s))
+        return max(self._settings.agent.interval_s, self._reading.pause_s)
 
     def _wait(self) -> None:
         if self._wake is None:

@@ -8,6 +8,7 @@ import time
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from stepscope.agent.cpu_share import CpuShare
 from stepscope.alerts.defaults import default_rules, every_rule
 from stepscope.alerts.delivery import Delivery, channels_of
 from stepscope.alerts.engine import Engine
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
     from stepscope.store.base import Store
 
 log = logging.getLogger("stepscope.agent")
+
+MAX_SHARE = 0.003
+"""The share of one core that evaluating rules may take while they are evaluated for new rows alone."""
+
+MAX_PAUSE_S = 2.5
+"""How long a row waits for that at most, as with dozens of live runs."""
 
 
 class Alerting:
@@ -60,6 +67,10 @@ class Alerting:
         )
         self._engine = Engine(store, self._rules_of, routing, now_ns, PageRules(folder))
         self._failed: set[str] = set()
+        self._evaluating = CpuShare(MAX_SHARE, MAX_PAUSE_S)
+        self._has_change = False
+        """Whether more than rows has come: a process that began or ended, or an event."""
+        self._statuses: dict[tuple[str, str, int, int], str] = {}
 
     @property
     def is_waiting(self) -> bool:
@@ -72,10 +83,17 @@ class Alerting:
 
     def follow(self, process: Process) -> None:
         """Learns what has become of a process."""
+        place = (process.run_id, process.segment, process.rank, process.pid)
+        if self._statuses.get(place) != process.status:
+            self._has_change = True
+            self._statuses[place] = process.status
+        if process.ended_ns is not None:
+            del self._statuses[place]
         self._contain("processes", lambda: self._engine.follow(process))
 
     def hear(self, run_id: str, event: Event) -> None:
         """Learns what happened in a run."""
+        self._has_change = True
         self._contain("events", lambda: self._engine.hear(run_id, event))
 
     def wants(self, keys: Collection[str]) -> bool:
@@ -83,12 +101,22 @@ class Alerting:
         return self._engine.wants(keys)
 
     def settle(self) -> None:
-        """Comes to its conclusions: all that was kept has been told."""
-        self._contain("rules", self._engine.settle)
+        """Comes to its conclusions: all that was kept has been told.
+
+        Where there is nothing but rows, and evaluating them is expensive, it may wait for more of them.
+        """
+        if self._has_change or self._evaluating.is_due:
+            self._has_change = False
+            self._evaluate(self._engine.settle)
+
+    def _evaluate(self, act: Callable[[], None]) -> None:
+        with self._evaluating.spent():
+            self._contain("rules", act)
 
     def tick(self) -> None:
         """One round; never waits."""
-        self._contain("rules", self._engine.tick)
+        if self._evaluating.is_due:
+            self._evaluate(self._engine.tick)
         if self._engine.has_posted:
             self._engine.has_posted = False
             self._delivery.has_news = True

@@ -1,0 +1,46 @@
+"""Decides how often something is done so that it takes no more than a share of a core."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROUNDS_AVERAGED = 8
+
+
+class CpuShare:
+    """Work that is repeated: what it usually costs, and whether it is time for it again."""
+
+    def __init__(
+        self,
+        share: float,
+        max_pause_s: float,
+        now: Callable[[], float] = time.monotonic,
+        cpu_s: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self._share, self._max_pause_s, self._now, self._cpu_s = share, max_pause_s, now, cpu_s
+        self._usual_s = 0.0
+        self._done_at = float("-inf")
+
+    @property
+    def pause_s(self) -> float:
+        """How long it has to rest, however much it costs no longer than was set."""
+        return min(self._usual_s / self._share, self._max_pause_s)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it has rested long enough."""
+        return self._now() - self._done_at >= self.pause_s
+
+    @contextmanager
+    def spent(self) -> Iterator[None]:
+        """Measures what is done within it."""
+        self._done_at, began = self._now(), self._cpu_s()
+        try:
+            yield
+        finally:
+            self._usual_s += (self._cpu_s() - began - self._usual_s) / ROUNDS_AVERAGED
