@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,8 @@ from hypothesis.extra import numpy as hnp
 
 from stepscope.schema.record import Event
 from stepscope.schema.series import Selection
-from stepscope.store.sqlite import SqliteStore
+from stepscope.store.sqlite import SqliteReader, SqliteStore
+from tests.golden import make
 from tests.store.telling import RUN, append, process, seal, source, times
 
 
@@ -123,3 +126,17 @@ def test_counters_are_exact_at_any_time_and_in_the_table_when_the_source_has_end
     ]
     seal(store)
     assert in_table() == known
+
+
+def test_summaries_of_an_older_store_are_the_same_once_it_is_up_to_date(tmp_path: Path) -> None:
+    path = Path(shutil.copy(make.STORE, tmp_path / "store.sqlite"))
+    reader = SqliteReader(path)
+    older = reader.summaries(make.RUN)
+    reader.close()
+    assert older
+    SqliteStore(path).close()
+    reader = SqliteReader(path)
+    newer = reader.summaries(make.RUN)
+    reader.close()
+    assert [replace(one, total=0.0) for one in newer] == [replace(one, total=0.0) for one in older]
+    assert [one.total for one in newer] == pytest.approx([one.total for one in older])

@@ -8,7 +8,6 @@ here, and reading a long series costs no more than before.
 from __future__ import annotations
 
 import math
-import struct
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -16,14 +15,11 @@ from stepscope.store import tables
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable
 
     Column = str | int | float | bytes | None
 
 HEAD_BYTES = 40
 """Longer than a packed column that is not compressed."""
-
-_SUMMARY = struct.Struct("<5q5d")
 
 
 class DamagedRowError(ValueError):
@@ -38,14 +34,6 @@ def checksum(*columns: Column, start: int = 0) -> int:
 def head(packed: bytes) -> bytes:
     """What of a packed column is not protected by a checksum of its own, and how long it is."""
     return packed[:HEAD_BYTES] + len(packed).to_bytes(8, "little")
-
-
-def summary_checksum(counts: tuple[int, int, int, int, int], figures: Iterable[float | None]) -> int:
-    """The checksum of the summary of a chunk, which has one of its own: who reads points reads no summaries.
-
-    Made from five whole numbers and five figures as SQLite gives them back, and cheaper than `checksum`.
-    """
-    return crc32(_SUMMARY.pack(*counts, *[math.nan if one is None else one for one in figures]))
 
 
 def stored(value: float) -> float | None:

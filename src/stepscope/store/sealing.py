@@ -17,11 +17,10 @@ from stepscope.store.checksums import (
     check_count,
     checksum,
     head,
-    stored,
-    summary_checksum,
 )
 from stepscope.store.chunks import pack_floats, pack_ints
 from stepscope.store.series_rows import KeySetRow, key_set_checksum, loose_rows, series_checksum
+from stepscope.store.summaries import Summary, add_to_summaries, write_member
 
 if TYPE_CHECKING:
     import sqlite3
@@ -38,7 +37,7 @@ BLOCK_ROWS = 4096
 MOST_TAIL_PIECES = 64
 FEWEST_ROWS = 256
 """Fewer rows than this stay loose for good: packed, they would take more room and more time."""
-COUNT_EVERY_S = 60.0
+COUNT_EVERY_S = 300.0
 """How old the counters in the table of series may be while rows arrive; stepscope itself reads key sets."""
 NS = 1_000_000_000
 
@@ -179,9 +178,8 @@ class Sealer:
         made = KeySet(number, source, [], 0, checksum(number, *labels))
         for position, key in enumerate(keys):
             made.series_ids.append(self._member(source, key))
-            self._connection.execute(
-                "INSERT INTO member VALUES (?, ?, ?)", (made.series_ids[-1], made.id, position)
-            )
+            member = (made.series_ids[-1], made.id, position)
+            write_member(self._connection, member, Summary())
         return made
 
     def _member(self, source: Source, key: str) -> int:
@@ -259,21 +257,18 @@ class Sealer:
     def _put_chunks(self, key_set: KeySet, values: Floats, rolled: rollup.Rollup) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
             total = rolled.total.sum(axis=0)
-        rows = []
+        chunks, summaries = [], []
         for column, series_id in enumerate(key_set.series_ids):
             place = (series_id, key_set.id, key_set.blocks, len(values))
             nonfinite = int(rolled.nonfinite[:, column].sum())
-            figures = (
-                _least(rolled.minimum[:, column]),
-                _greatest(rolled.maximum[:, column]),
-                stored(total[column]),
-                stored(values[0, column]),
-                stored(values[-1, column]),
-            )
+            extremes = (_least(rolled.minimum[:, column]), _greatest(rolled.maximum[:, column]))
+            ends = (float(values[0, column]), float(values[-1, column]))
             packed = pack_floats(values[:, column])
-            of_summary = summary_checksum((*place, nonfinite), figures)
-            rows.append((*place, *figures, nonfinite, packed, checksum(*place, head(packed)), of_summary))
-        self._connection.executemany("INSERT INTO chunk VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+            sums = (float(total[column]), *ends, nonfinite, packed, checksum(*place, head(packed)))
+            chunks.append((*place, *extremes, *sums))
+            summaries.append(Summary(nonfinite, *extremes, float(total[column])))
+        self._connection.executemany("INSERT INTO chunk VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", chunks)
+        add_to_summaries(self._connection, key_set.id, summaries)
 
     def _put_node(
         self,
@@ -381,8 +376,8 @@ def _labels(source: Source) -> Labels:
 
 
 def _least(values: Floats) -> float | None:
-    return stored(np.fmin.reduce(values)) if np.isfinite(values).any() else None
+    return float(np.fmin.reduce(values)) if np.isfinite(values).any() else None
 
 
 def _greatest(values: Floats) -> float | None:
-    return stored(np.fmax.reduce(values)) if np.isfinite(values).any() else None
+    return float(np.fmax.reduce(values)) if np.isfinite(values).any() else None

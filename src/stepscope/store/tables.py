@@ -222,6 +222,17 @@ ALTER TABLE series ADD COLUMN key_sets INTEGER;
 UPDATE key_set SET sealed = (SELECT coalesce(sum(rows), 0) FROM block WHERE key_set_id = key_set.id);
 UPDATE key_set SET rows = sealed
     + (SELECT coalesce(sum(tail.rows), 0) FROM tail WHERE key_set_id = key_set.id);
+ALTER TABLE member ADD COLUMN nonfinite INTEGER;
+ALTER TABLE member ADD COLUMN minimum REAL;
+ALTER TABLE member ADD COLUMN maximum REAL;
+ALTER TABLE member ADD COLUMN total REAL;
+ALTER TABLE member ADD COLUMN checksum INTEGER;
+CREATE TEMP TABLE summed AS SELECT series_id, key_set_id, sum(nonfinite) AS nonfinite,
+    min(minimum) AS minimum, max(maximum) AS maximum, sum(total) AS total FROM chunk GROUP BY 1, 2;
+INSERT OR REPLACE INTO member
+    SELECT series_id, key_set_id, position, coalesce(summed.nonfinite, 0), summed.minimum, summed.maximum,
+        coalesce(summed.total, 0), NULL FROM member LEFT JOIN summed USING (series_id, key_set_id);
+DROP TABLE summed;
 UPDATE series SET key_sets = (SELECT count(*) FROM member WHERE series_id = series.id);
 ALTER TABLE run ADD COLUMN checksum INTEGER;
 ALTER TABLE process ADD COLUMN checksum INTEGER;
@@ -230,7 +241,6 @@ ALTER TABLE key_set ADD COLUMN checksum INTEGER;
 ALTER TABLE tail ADD COLUMN checksum INTEGER;
 ALTER TABLE block ADD COLUMN checksum INTEGER;
 ALTER TABLE chunk ADD COLUMN checksum INTEGER;
-ALTER TABLE chunk ADD COLUMN summary_checksum INTEGER;
 ALTER TABLE node ADD COLUMN checksum INTEGER;
 ALTER TABLE rollup ADD COLUMN checksum INTEGER;
 ALTER TABLE event ADD COLUMN checksum INTEGER;
