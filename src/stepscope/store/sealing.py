@@ -19,7 +19,7 @@ from stepscope.store.checksums import (
     head,
 )
 from stepscope.store.chunks import pack_floats, pack_ints
-from stepscope.store.series_rows import KeySetRow, key_set_checksum, loose_rows, series_checksum
+from stepscope.store.series_rows import KeySetRow, Newest, key_set_checksum, loose_rows, series_checksum
 from stepscope.store.summaries import Summary, add_to_summaries, write_member
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ BLOCK_ROWS = 4096
 MOST_TAIL_PIECES = 64
 FEWEST_ROWS = 256
 """Fewer rows than this stay loose for good: packed, they would take more room and more time."""
-COUNT_EVERY_S = 300.0
+COUNT_EVERY_S = 60.0
 """How old the counters in the table of series may be while rows arrive; stepscope itself reads key sets."""
 NS = 1_000_000_000
 
@@ -65,8 +65,6 @@ class KeySet:
     """How many rows of the tail table hold them."""
     last: bytes | None = None
     """Its newest row."""
-    counted_at: float = float("-inf")
-    """When its series were last told how many points they have."""
 
     def set_loose(self, pieces: list[NDArray[np.float64]]) -> None:
         """Says which rows are loose."""
@@ -80,6 +78,8 @@ class Sealer:
         self._connection, self._now = connection, now
         self._sets: dict[Labels, dict[tuple[str, tuple[str, ...]], KeySet]] = {}
         """By source, then by axis and keys."""
+        self._counted_at: dict[Labels, float] = {}
+        """When the series of each source were last told how many points they have."""
 
     def append(self, source: Source, keys: Sequence[str], steps: Ints, times: Ints, values: Floats) -> None:
         """Adds rows: whole blocks are sealed at once, the rest goes to the tail."""
@@ -104,8 +104,9 @@ class Sealer:
         else:
             self._put_tail(key_set, rows)
         self._note_key_set(key_set)
-        if self._now() - key_set.counted_at >= COUNT_EVERY_S:
-            self._count(key_set)
+        place = _labels(source)
+        if self._now() - self._counted_at.setdefault(place, float("-inf")) >= COUNT_EVERY_S:
+            self._count(place)
 
     def seal(self, source: Source) -> None:
         """Seals what a source that has ended left loose, and forgets its key sets."""
@@ -122,12 +123,14 @@ class Sealer:
                 self._note_key_set(key_set)
             else:
                 self._join_tail(key_set)
-            self._count(key_set)
+        self._count(place)
         self._sets.pop(place, None)
+        self._counted_at.pop(place, None)
 
     def forget(self) -> None:
         """Drops what is remembered of the file, when a transaction failed or a run was deleted."""
         self._sets.clear()
+        self._counted_at.clear()
 
     def _append_namesakes(
         self, source: Source, keys: Sequence[str], steps: Ints, times: Ints, values: Floats
@@ -338,23 +341,27 @@ class Sealer:
             found[series_id] = data
         return found
 
-    def _count(self, key_set: KeySet) -> None:
-        """Tells the series of a set how many points they have, and which is the newest."""
-        key_set.counted_at = self._now()
-        row = KeySetRow(key_set.id, key_set.source.axis, [], 0, None, None, key_set.last)
-        newest = [row.newest(position) for position in range(len(key_set.series_ids))]
+    def _count(self, place: Labels) -> None:
+        """Tells the series of a source how many points they have, and which is the newest.
+
+        All at once: one series may be in thousands of key sets.
+        """
+        self._counted_at[place] = self._now()
+        newest: dict[int, Newest] = {}
+        for key_set in self._sets.get(place, {}).values():
+            row = KeySetRow(key_set.id, key_set.source.axis, [], 0, None, None, key_set.last)
+            for position, series_id in enumerate(key_set.series_ids):
+                found = row.newest(position)
+                if found is not None and (series_id not in newest or found[2] >= newest[series_id][2]):
+                    newest[series_id] = found
         self._connection.execute(
-            "UPDATE series SET points = (SELECT sum(rows) FROM member JOIN key_set ON key_set.id = key_set_id"
-            " WHERE series_id = series.id) WHERE id IN (SELECT series_id FROM member WHERE key_set_id = ?)",
-            (key_set.id,),
+            "UPDATE series SET points = (SELECT sum(rows) FROM member JOIN key_set ON key_set.id = key_set_id"  # noqa: S608 - no part of it comes from outside
+            f" WHERE series_id = series.id) WHERE {_OF_SOURCE}",
+            place,
         )
         self._connection.executemany(
             "UPDATE series SET last = ?, last_step = ?, last_ns = ?3 WHERE id = ? AND last_ns <= ?3",
-            [
-                (*found, series_id)
-                for found, series_id in zip(newest, key_set.series_ids, strict=True)
-                if found is not None
-            ],
+            [(*found, series_id) for series_id, found in newest.items()],
         )
 
     def _note_key_set(self, key_set: KeySet) -> None:
