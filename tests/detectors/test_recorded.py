@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import stepscope
-from stepscope.recorder import phases
-from stepscope.steps.chain import Chain
+from stepscope.recorder import phases, step_log
+from stepscope.steps import step_timer
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
@@ -38,7 +38,8 @@ def stop_the_clock(monkeypatch: pytest.MonkeyPatch) -> HandClock:
     """Has batches timed by a clock of the test's own."""
     clock = HandClock()
     monkeypatch.setattr(phases, "monotonic_ns", clock)
-    monkeypatch.setattr(phases, "Chain", lambda: Chain(clock))
+    monkeypatch.setattr(step_timer, "monotonic_ns", clock)
+    monkeypatch.setattr(step_log, "StepTimer", step_timer.PythonStepTimer)
     return clock
 
 

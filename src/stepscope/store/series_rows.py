@@ -124,7 +124,8 @@ def read_series(
     condition, values = "run_id = ?", [run_id]
     if axis is not None:
         condition, values = f"{condition} AND axis = ?", [*values, axis]
-    if keys is not None:
+    chosen_here = keys is not None and any("\0" in key for key in keys)  # SQLite ends text of JSON there
+    if keys is not None and not chosen_here:
         condition, values = f"{condition} AND key {_IN_LIST}", [*values, json.dumps(list(keys))]
     kept = are_kept(connection)
     rows = connection.execute(
@@ -132,6 +133,8 @@ def read_series(
         f" FROM series WHERE {condition} ORDER BY id",
         values,
     ).fetchall()
+    if keys is not None and chosen_here:
+        rows = [row for row in rows if row[2] in keys]
     if kept:
         for *labels, _, _, _, _, count, found in rows:
             check("series", found, *labels, count)
