@@ -551,3 +551,27 @@ def test_the_older_interfaces_name_a_wrong_argument() -> None:
         TrainingMonitorCallback(monitor="mine")
     with pytest.raises(ConfigError, match="buffer_size is 'large'"):
         RealTimeMetricsCollector("large")
+
+
+class WithoutText:
+    """Something whose text cannot be had."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def test_an_event_whose_kind_has_no_text_is_said_and_does_not_raise(
+    monitor: TrainingMonitor, caplog: pytest.LogCaptureFixture
+) -> None:
+    monitor.event(WithoutText())  # type: ignore[arg-type]
+    monitor.event("kind", field=WithoutText())
+    monitor.stop_monitoring()
+    assert "The event <WithoutText" in caplog.text
+
+
+def test_a_very_long_kind_is_cut_in_what_is_said(
+    monitor: TrainingMonitor, caplog: pytest.LogCaptureFixture
+) -> None:
+    monitor.event("a" * 10_000, text="y" * 5_000_000)
+    monitor.stop_monitoring()
+    assert len(caplog.text) < 1000

@@ -177,7 +177,7 @@ class Recording:
             for deferred in self._deferred.values():
                 deferred.flush()
         except Exception as error:  # noqa: BLE001 - a GPU that has failed tells so in its own way
-            self._guard.complain("deferred", f"The last numbers on the GPU are lost: {error!r}", error)
+            self._guard.complain("deferred", f"The last numbers on the GPU are lost: {shown(error)}", error)
 
     def note(self, kind: str, fields: Mapping[str, Any], step: int | None = None) -> None:
         """Records an event of stepscope's own."""
@@ -185,7 +185,7 @@ class Recording:
             safe = self._user_privacy.nested(redact_mapping(fields))
             self.writer.append_event(kind, safe, step)
         except Exception as error:  # noqa: BLE001 - a field's own text may raise anything
-            self._guard.complain("event", f"The event {kind!r} is lost: {error}", error)
+            self._guard.complain("event", f"The event {shown(kind)} is lost: {shown(error)}", error)
 
     def note_of_user(self, kind: object, fields: Mapping[str, Any], step: int) -> None:
         """Records an event of the user's, whatever its fields are called."""
@@ -193,7 +193,7 @@ class Recording:
             said = self._user_privacy.nested(redact_mapping({"kind": layout.clean(kind), "fields": fields}))
             self.writer.append_user_event(said["kind"], said["fields"], step)
         except Exception as error:  # noqa: BLE001 - a field's own text may raise anything
-            self._guard.complain("event", f"The event {kind!r} is lost: {error}", error)
+            self._guard.complain("event", f"The event {shown(kind)} is lost: {shown(error)}", error)
 
     def defer(self, metrics: Mapping[Any, Any], step: int) -> None:
         """Records a row of which some numbers lie on a GPU, when they have come from there."""
@@ -276,7 +276,7 @@ class Recording:
             if self._alerts is not None:
                 self._alerts.take(metrics, step)
         except Exception as error:  # noqa: BLE001 - what is logged beside a tensor may be anything
-            self._guard.complain("late", f"Figures of step {step} were not recorded: {error!r}", error)
+            self._guard.complain("late", f"Figures of step {step} were not recorded: {shown(error)}", error)
 
     def append_with_care(self, metrics: Any, step: int) -> None:
         """Records numbers, arrays and texts each in their way, and says what cannot be kept."""

@@ -279,9 +279,9 @@ class StepLog(ABC):
             recording.record_array(str(key), tensor, step)
         else:
             self._guard.complain(
-                f"device {key}",
-                f"{key!r} is {shown(tensor)} on a GPU and was not recorded; at most {MOST_FROM_DEVICE} real "
-                "numbers are. Reduce it first, or log a copy on the CPU.",
+                f"device {shown(key)}",
+                f"{shown(key)} is {shown(tensor)} on a GPU and was not recorded; at most {MOST_FROM_DEVICE} "
+                "real numbers are. Reduce it first, or log a copy on the CPU.",
             )
 
 
