@@ -121,3 +121,26 @@ def test_a_folder_of_another_user_is_named_when_it_may_not_be_written(shared: Pa
     said = finish(start_as("theirs", OTHER))
     assert "The journal cannot be written: Permission denied" in said
     assert "20 records are lost" in said
+
+
+@pytest.mark.parametrize("command", ["runs", "doctor"])
+def test_a_store_of_another_user_that_may_not_be_read_is_named(
+    command: str, shared: Path, start_as: Start
+) -> None:
+    finish(start_as("mine", 0))
+    (shared / "store.sqlite").chmod(0o600)
+    become = ["setpriv", f"--reuid={OTHER}", f"--regid={OTHER}", "--clear-groups"]
+    done = subprocess.run(
+        [*become, sys.executable, "-m", "stepscope", command],
+        env={**os.environ, "STEPSCOPE_DIR": str(shared)},
+        capture_output=True,
+        text=True,
+        cwd="/",
+        check=False,
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == 1, said
+    assert "may not be read" in said
+    assert "STEPSCOPE_DIR" in said
+    assert "Restore" not in said
+    assert "Traceback" not in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 import sqlite3
@@ -17,7 +18,7 @@ from stepscope.agent.report import read_report
 from stepscope.agent.start import LOG_NAME, older_agent
 from stepscope.agent.troubled import explain
 from stepscope.errors import JournalError, StoreError
-from stepscope.journal.folder import list_folder, list_journals
+from stepscope.journal.folder import journals_of, list_folder, list_journals
 from stepscope.journal.reader import JournalReader, written_so_far
 from stepscope.store.place import database
 from stepscope.store.sqlite import SqliteReader
@@ -38,6 +39,9 @@ OLDEST_SQLITE = (3, 35, 0)
 COMFORTABLE_BYTES = 1 << 30
 START_WITHIN_S = 30.0
 DATABASE_REMEDY = "Restore the file from a copy, or move it away to begin a new store."
+CLOSED_REMEDY = (
+    "Ask its owner for read and write access to all of the folder, or name another one with STEPSCOPE_DIR."
+)
 MAX_VERIFIED_BYTES = 256 << 20
 """A larger database is not read from end to end, which would take minutes."""
 
@@ -81,6 +85,14 @@ def check_folder(folder: Path) -> Check:
         )
     if place != folder:
         return Check("store", "ok", f"{folder} will be made by the first run")
+    closed = [one for one in (database(folder), journals_of(folder)) if _is_closed(one)]
+    if closed:
+        return Check(
+            "store",
+            "problem",
+            f"{closed[0]} may not be read and written by this user.",
+            CLOSED_REMEDY,
+        )
     return Check("store", "ok", f"{folder} is there and takes files")
 
 
@@ -229,7 +241,8 @@ def check_sqlite(folder: Path) -> Check:
     try:
         reader = SqliteReader(path)
     except StoreError as error:
-        return Check("database", "problem", str(error), DATABASE_REMEDY)
+        may_read = os.access(path, os.R_OK)
+        return Check("database", "problem", str(error), DATABASE_REMEDY if may_read else CLOSED_REMEDY)
     try:
         taken = reader.bytes_used()
         if taken <= MAX_VERIFIED_BYTES:
@@ -247,6 +260,12 @@ def _version(path: Path) -> int:
         return int(connection.execute("PRAGMA user_version").fetchone()[0])
     finally:
         connection.close()
+
+
+def _is_closed(path: Path) -> bool:
+    """Whether something is there that this user may not use."""
+    needed = os.R_OK | os.W_OK | (os.X_OK if path.is_dir() else 0)
+    return path.exists() and not os.access(path, needed)
 
 
 def _existing(folder: Path) -> Path:

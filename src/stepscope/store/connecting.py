@@ -64,6 +64,11 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
         raise NotFound(
             f"There is no store at {path}. Record a run first, or name another folder with STEPSCOPE_DIR."
         )
+    if not os.access(path, os.R_OK):
+        raise StoreError(
+            f"{path} may not be read by this user; it belongs to {_owner(path)}. Ask for read access to the "
+            "folder, or name another one with STEPSCOPE_DIR."
+        )
     expected = log_check.commits_beside(path)
     try:
         return _opened(path, "mode=ro", expected)
@@ -130,6 +135,13 @@ def _keep_log(path: Path) -> None:
         shutil.copyfile(f"{path}-wal", copy)
     except FileNotFoundError:
         Path(copy).touch()
+
+
+def _owner(path: Path) -> str:
+    try:
+        return path.owner()
+    except (KeyError, OSError):
+        return f"user {path.stat().st_uid}"
 
 
 def _in_a_line(error: Exception) -> str:
