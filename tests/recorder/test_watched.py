@@ -213,3 +213,63 @@ def test_running_out_of_memory_is_told_when_nothing_catches_it(folder: Path, run
     assert run.status == "failed"
     [event] = run.events("out_of_memory")
     assert event.fields["asked_bytes"] == 2 << 30
+
+
+def test_an_optimizer_that_accelerate_has_wrapped_is_watched(folder: Path) -> None:
+    accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed")
+    model = small_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    prepared = accelerate.Accelerator(cpu=True).prepare(model, optimizer)
+    with stepscope.TrainingMonitor(run="wrapped", directory=folder) as monitor:
+        monitor.watch(*prepared)
+        for x in monitor.batches([torch.randn(4, 8)] * 5):
+            prepared[0](x).square().mean().backward()
+            prepared[1].step()
+    run = stepscope.open_store(folder).run("wrapped")
+    assert run.series("step_seconds").steps.tolist() == list(range(5))
+    assert run.series("phase/optimizer_seconds").values.min() > 0
+
+
+def test_the_last_step_of_a_loop_that_asks_for_its_batches_is_counted(folder: Path) -> None:
+    model = small_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with stepscope.TrainingMonitor(run="asked", directory=folder) as monitor:
+        monitor.watch(model, optimizer)
+        batches = iter(monitor.batches([torch.randn(4, 8)] * 100))
+        for _ in range(20):
+            model(next(batches)).square().mean().backward()
+            optimizer.step()
+    run = stepscope.open_store(folder).run("asked")
+    assert run.series("step_seconds").steps.tolist() == list(range(20))
+
+
+def test_the_wait_for_data_is_left_out_where_it_is_not_known(folder: Path) -> None:
+    model = small_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    settings = {"recorder": {"max_overhead": 0.0001}}
+    with stepscope.TrainingMonitor(settings, run="unwrapped", directory=folder) as monitor:
+        monitor.watch(model, optimizer)
+        for x in torch.utils.data.DataLoader(torch.randn(400, 8), batch_size=4):
+            model(x).square().mean().backward()
+            optimizer.step()
+            monitor.log({"loss": 1.0})
+    run = stepscope.open_store(folder).run("unwrapped")
+    timed = run.series("phase/sampled_ratio").steps.tolist()
+    assert len(run.series("step_seconds")) == 100 > len(timed)
+    assert run.series("phase/data_seconds").steps.tolist() == timed
+    assert run.series("phase/data_seconds").values.min() > 0
+
+
+def test_it_does_not_matter_whether_batches_are_wrapped_before_the_model_is_watched(folder: Path) -> None:
+    model = small_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with stepscope.TrainingMonitor(run="early", directory=folder) as monitor:
+        batches = monitor.batches([torch.randn(4, 8)] * 8)
+        monitor.watch(model, optimizer)
+        for number, x in enumerate(batches):
+            model(x).square().mean().backward()
+            if number % 2:
+                optimizer.step()
+    run = stepscope.open_store(folder).run("early")
+    assert run.series("step_seconds").steps.tolist() == list(range(4))
+    assert set(run.series("micro_steps").values) == {2.0}

@@ -161,7 +161,8 @@ class TrainingMonitor(OnDemand):
     def stop_monitoring(self, status: str = "finished", reason: str = "") -> None:
         """Ends the segment; when it returns, every point is in the store."""
         if self._recording is not None:
-            self._batch_times.write()
+            if self._watched is None:
+                self._batch_times.write()
             self._guard.attempt("Waiting for the last numbers", self._recording.settle)
         recording, self._recording = self._recording, None
         self.unwatch()

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 GRADIENT_SHARE = 0.2
 """The part of the allowed overhead that looks at gradients may take."""
 
+MAX_WRAPPERS = 4
+"""How deep inside wrappers an optimizer is looked for."""
+
 _EVERY = ("histograms", "activations", "attention")
 """What is looked at every so many steps, and only where that is asked for."""
 
@@ -59,7 +62,7 @@ def _checked(model: Any, optimizer: Any, looks: Looks, guard: Guard) -> tuple[An
         guard.complain("watch", f"model is {shown(model)}; expected a torch.nn.Module. It is not watched.")
         return None, None, looks
     several = list(optimizer) if isinstance(optimizer, list | tuple) else [optimizer]
-    known = [one for one in several if _has_method(one, "register_step_pre_hook")]
+    known = [found for one in several if (found := _with_hooks(one)) is not None]
     if len(known) < len(several) and optimizer is not None:
         guard.complain(
             "optimizer",
@@ -77,6 +80,25 @@ def _has_method(value: Any, name: str) -> bool:
         return callable(getattr(value, name, None)) and not isinstance(value, type)
     except Exception:  # noqa: BLE001 - an object of the user's own may raise anything
         return False
+
+
+def _with_hooks(optimizer: Any) -> Any:
+    """The optimizer itself or, where a framework has wrapped it, the one inside; None where none takes hooks.
+
+    A wrapper may have the methods of an optimizer and still take no hooks, as that of Accelerate.
+    """
+    for _ in range(MAX_WRAPPERS):
+        try:
+            optimizer.register_step_post_hook(_do_nothing).remove()
+            optimizer.register_step_pre_hook(_do_nothing).remove()
+        except Exception:  # noqa: BLE001 - anything may be handed over
+            optimizer = getattr(optimizer, "optimizer", None)
+        else:
+            return optimizer
+    return None
+
+
+def _do_nothing(*_: Any) -> None: ...
 
 
 def _every(name: str, steps: Any, guard: Guard) -> int | None:

@@ -54,11 +54,7 @@ class Anatomy:
     when an optimizer has stepped.
     """
 
-    def __init__(
-        self,
-        recorder: StepRecorder,
-        guard: Guard,
-    ) -> None:
+    def __init__(self, recorder: StepRecorder, guard: Guard) -> None:
         self._torch = torch = sys.modules["torch"]
         record, note, overhead = recorder.record_late, recorder.own_event, recorder.overhead
         self._timer, self._overhead = recorder.timer, overhead
@@ -133,11 +129,13 @@ class Anatomy:
 
     def close(self) -> None:
         """Takes everything away: model, optimizer and PyTorch are as they were."""
+        timer = self._timer
+        if timer.in_batches and timer.is_made:
+            timer.end_batch()  # a loop that asks for its batches by `next` has not said that it is done
         self._leave_phases()
         self._calls.detach()
         self._optimizers.close()
         patches.unfollow(self.chain)
-        timer = self._timer
         timer.on_step = timer.on_due = timer.on_batch = None
         timer.left, timer.is_special = FOREVER, False
         self._writer.write(monotonic_ns())
@@ -148,6 +146,7 @@ class Anatomy:
     def forget(self) -> None:
         """Leaves what is not yet written to the process this one was forked from."""
         self._writer.forget()
+        self._timer.is_made = False
 
     def batches(self, source: Iterator[Batch]) -> Iterator[Batch]:
         """The batches of a pass over the data; one or several of them make a step."""
