@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -155,3 +158,42 @@ def test_a_writer_keeps_what_is_intact_and_names_the_rest(tmp_path: Path, capsys
     assert "lost" in noted.reason
     assert main(["runs", "--store", str(tmp_path)]) == 0
     assert "store.sqlite-wal.damaged" in capsys.readouterr().err
+
+
+CUTTING = """
+import os, sys
+path = sys.argv[1]
+with open(path, "rb") as file:
+    data = file.read()
+while True:
+    os.truncate(path, 0)
+    with open(path, "r+b") as file:
+        file.write(data)
+    print(flush=True)
+"""
+
+
+def test_a_reader_survives_that_its_writer_cuts_the_log_off_meanwhile(tmp_path: Path) -> None:
+    database = tmp_path / "store.sqlite"
+    connection = sqlite3.connect(database, isolation_level=None)
+    connection.executescript("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0; CREATE TABLE t (x)")
+    connection.execute("INSERT INTO t VALUES (zeroblob(8000000))")
+    writer = subprocess.Popen(
+        [sys.executable, "-c", CUTTING, f"{database}-wal"], stdout=subprocess.PIPE, text=True
+    )
+    reading = f"""
+from pathlib import Path
+from stepscope.store.log_check import _looks_damaged
+while True:
+    _looks_damaged(Path({str(database)!r}))
+"""
+    reader = subprocess.Popen([sys.executable, "-c", reading])
+    try:
+        for _ in range(200):
+            writer.stdout.readline()
+        assert reader.poll() is None
+    finally:
+        for process in (writer, reader):
+            process.kill()
+            process.communicate()
+        connection.close()

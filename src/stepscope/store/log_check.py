@@ -12,7 +12,6 @@ number and four for their CRC-32. That file is there for as long as there is a l
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import struct
 import time
@@ -109,7 +108,7 @@ def commits_beside(database: Path) -> int:
 class _Log:
     """A log as its header describes it."""
 
-    data: mmap.mmap | bytes
+    data: bytes
     order: str
     page_bytes: int
     salts: tuple[int, int]
@@ -138,20 +137,19 @@ def is_damaged(database: Path) -> bool:
 def _looks_damaged(database: Path) -> bool:
     try:
         index = Path(f"{database}-shm").read_bytes()[: _INDEX.size]
-        with Path(f"{database}-wal").open("rb") as file:
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError):
-        return False  # there is none, or it is empty, or not ours to read
-    with data:
-        if len(data) <= _HEADER.size or len(index) < _INDEX.size:
-            return False
-        magic, _, page_bytes, _, *salts, first, second = _HEADER.unpack_from(data)
-        order = ">" if magic & 1 else "<"
-        if magic | 1 != _MAGIC | 1 or _checksum(data[:24], order) != (first, second):
-            return True
-        in_use, _, _, seen = _INDEX.unpack_from(index)
-        log = _Log(data, order, page_bytes, (salts[0], salts[1]), (first, second))
-        return bool(in_use) and _breaks_off(log, seen)
+        # Read and not mapped: its writer may cut it off meanwhile, and a mapping without its file kills.
+        data = Path(f"{database}-wal").read_bytes()
+    except OSError:
+        return False  # there is none, or it is not ours to read
+    if len(data) <= _HEADER.size or len(index) < _INDEX.size:
+        return False
+    magic, _, page_bytes, _, *salts, first, second = _HEADER.unpack_from(data)
+    order = ">" if magic & 1 else "<"
+    if magic | 1 != _MAGIC | 1 or _checksum(data[:24], order) != (first, second):
+        return True
+    in_use, _, _, seen = _INDEX.unpack_from(index)
+    log = _Log(data, order, page_bytes, (salts[0], salts[1]), (first, second))
+    return bool(in_use) and _breaks_off(log, seen)
 
 
 def _breaks_off(log: _Log, seen: int) -> bool:
