@@ -12,8 +12,8 @@ of every step as well. Each contender trains a model of its own, which is watche
 run. Contenders take turns with blocks of about 200 ms, in random order, so that a machine that becomes slower
 or faster does so for all of them. Ten blocks of each make a round, in which their sums are compared, no
 step left out, with those of the unwatched loop: the plain one or, for Lightning's monitors, that of its
-Trainer. Every few rounds all models are built again, so that their place in memory does not count; the first
-blocks after that warm up.
+Trainer. All models share their weights, and every few rounds they are built again, so that a place in memory
+does not count; the first blocks after that warm up.
 
 On the CPU the time is that of the training thread on its processor, because all that watching adds there is
 work, and other programs do not count; on a GPU it is the clock on the wall. Of the rounds' ratios the median
@@ -135,6 +135,8 @@ class Task:
         self.batches = [batch.pin_memory() for batch in batches] if device == "cuda" else batches
         self.layers = 1 if case == "forwards" else 4
         self.step_s = wanted_s
+        self.weights: list[torch.Tensor] = []
+        """What the models of all contenders share, so that none has a better place in memory."""
         for _ in range(5):
             training = Training(self, Plain(""))
             training.block(40)
@@ -143,6 +145,7 @@ class Task:
             if case == "forwards" or abs(wanted - self.layers) <= 0.05 * self.layers:
                 break
             self.layers = wanted
+            self.weights = []
 
 
 class Training:
@@ -153,6 +156,10 @@ class Training:
         width = task.width
         parts = [part for _ in range(task.layers) for part in (nn.Linear(width, width), nn.ReLU())]
         self._model = nn.Sequential(*parts).to(task.device)
+        if not task.weights:
+            task.weights = [one.data for one in self._model.parameters()]
+        for one, weights in zip(self._model.parameters(), task.weights, strict=True):
+            one.data = weights
         self._optimizer = torch.optim.SGD(self._model.parameters(), lr=1e-3)
         contender.begin(self._model, self._optimizer)
 
@@ -179,6 +186,7 @@ def compare(
     began = time.perf_counter()
     while not is_enough(ratios["nothing"]) and time.perf_counter() - began < most_s:
         random.shuffle(order)
+        task.weights = []
         trainings = {id(contender): Training(task, contender) for contender in order}
         gc.collect()
         gc.freeze()
