@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stepscope.steps.step_timer import MOST_ROWS, PythonStepTimer, StepTimer, is_compiled
+from stepscope.steps.step_timer import MAX_ROWS, PythonStepTimer, StepTimer, is_compiled
 
 
 @pytest.fixture(params=["compiled", "in Python"])
@@ -169,16 +169,16 @@ def test_somebody_is_told_when_steps_are_to_be_written_down(timer: Any) -> None:
     timer.make_step()
     assert told == [[0]]
     timer.due_ns = 2**63 - 1
-    for _ in range(MOST_ROWS + 1):
+    for _ in range(MAX_ROWS + 1):
         timer.make_step()
-    assert [len(some) for some in told] == [1, MOST_ROWS], "and before there is no more room"
+    assert [len(some) for some in told] == [1, MAX_ROWS], "and before there is no more room"
     assert len(timer.take(3)) == 1
 
 
 def test_a_timer_nobody_reads_goes_on(timer: Any) -> None:
-    for _ in range(3 * MOST_ROWS):
+    for _ in range(3 * MAX_ROWS):
         timer.make_step()
-    assert 0 < len(timer.take(3)) <= MOST_ROWS
+    assert 0 < len(timer.take(3)) <= MAX_ROWS
 
 
 def test_batches_without_an_optimizer_are_asked_about(timer: Any) -> None:

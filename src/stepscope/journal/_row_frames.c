@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #define HEAD_WORDS 3 /* head, time, step */
-#define MOST_KEYS 61
+#define MAX_KEYS 61
 
 static uint32_t crc_table[256];
 
@@ -78,7 +78,7 @@ row_frames(PyObject *module, PyObject *arguments)
     fields = count ? PyTuple_Size(PyList_GetItem(rows, 0)) : 0;
     if (PyErr_Occurred())
         return NULL;
-    if (PyList_Size(sequences) != count || fields > HEAD_WORDS - 1 + MOST_KEYS) {
+    if (PyList_Size(sequences) != count || fields > HEAD_WORDS - 1 + MAX_KEYS) {
         PyErr_SetString(PyExc_ValueError, "row_frames() takes a number for each row, and not too many keys");
         return NULL;
     }

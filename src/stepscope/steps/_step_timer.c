@@ -14,7 +14,7 @@
 #include <structmember.h>
 #include <time.h>
 
-#define MOST_ROWS 1024
+#define MAX_ROWS 1024
 #define COLUMNS 5
 
 typedef struct {
@@ -28,7 +28,7 @@ typedef struct {
     PyObject *last_optimizer, *held;
     PyObject *on_step, *on_due, *on_batch, *on_optimizer, *on_asked, *on_got;
     int rows;
-    Row row[MOST_ROWS];
+    Row row[MAX_ROWS];
 } StepTimer;
 
 static long long
@@ -63,9 +63,9 @@ static int
 end_step(StepTimer *self, long long ended_ns)
 {
     self->left--;
-    if (self->rows == MOST_ROWS && call(self->on_due, NULL) < 0)
+    if (self->rows == MAX_ROWS && call(self->on_due, NULL) < 0)
         return -1;
-    if (self->rows == MOST_ROWS)
+    if (self->rows == MAX_ROWS)
         self->rows = 0; /* nobody takes them */
     if (self->is_special || self->left <= 0) {
         PyObject *at = PyLong_FromLongLong(ended_ns);

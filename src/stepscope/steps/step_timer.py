@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 Batch = TypeVar("Batch")
 
 FOREVER = 2**63 - 1
-MOST_ROWS = 1024
+MAX_ROWS = 1024
 """Steps that are kept at most until somebody takes them."""
 
 
 class PythonStepTimer:
-    """The step in hand, and those that have ended since they were last taken.
+    """The current step, and those that have ended since they were last taken.
 
     A step ends when an optimizer has stepped: at once, or where `batches_of` is used when the loop is done
     with the batch. Most steps are plain, of which only the time is noted here. For one that is special, or
@@ -30,9 +30,9 @@ class PythonStepTimer:
 
     def __init__(self) -> None:
         self.step = 0
-        """The number of the step in hand. Where batches end steps, it is counted here."""
+        """The number of the current step. Where batches end steps, it is counted here."""
         self.began_ns = monotonic_ns()
-        """When the step in hand began."""
+        """When the current step began."""
         self.waited_ns = 0
         """How long it has waited for data, where nobody asks for that to be told by `on_got`."""
         self.batches = 0
@@ -46,7 +46,7 @@ class PythonStepTimer:
         self.every_batch = False
         """Whether every batch ends a step, optimizer or not."""
         self.is_special = False
-        """Whether the step in hand is to be ended by `on_step`."""
+        """Whether the current step is to be ended by `on_step`."""
         self.left = FOREVER
         """Steps until one is to be ended by `on_step`."""
         self.due_ns = FOREVER
@@ -56,7 +56,7 @@ class PythonStepTimer:
         self.last_optimizer: Any = None
         """The optimizer whose step ends a step of the training; None: any."""
         self.held: Any = None
-        """The batch in hand."""
+        """The current batch."""
         self.on_step: Callable[[int], Any] | None = None
         """Ends a step that is not plain, at the moment it is given."""
         self.on_due: Callable[[], Any] | None = None
@@ -132,9 +132,9 @@ class PythonStepTimer:
 
     def _end_step(self, ended_ns: int) -> None:
         self.left -= 1
-        if len(self._rows) == MOST_ROWS and self.on_due is not None:
+        if len(self._rows) == MAX_ROWS and self.on_due is not None:
             self.on_due()
-        if len(self._rows) == MOST_ROWS:
+        if len(self._rows) == MAX_ROWS:
             self._rows.clear()  # nobody takes them
         if self.is_special or self.left <= 0:
             if self.on_step is not None:
