@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 
 from stepscope.steps.step_timer import MAX_ROWS, PythonStepTimer, StepTimer, is_compiled
+from tests.packaging.compiler import can_compile
 
 
 @pytest.fixture(params=["compiled", "in Python"])
 def timer(request: pytest.FixtureRequest) -> Any:
     if request.param == "compiled":
-        assert is_compiled, "there is no compiler, or `make setup` has not run"
+        if not can_compile():
+            pytest.skip("there is no compiler here, or no headers of Python")
+        assert is_compiled, "`make setup` compiles it"
         return StepTimer()
     return PythonStepTimer()
 
