@@ -15,6 +15,9 @@ OUTLIER = 4.0
 RESERVED_NS = 500_000
 """So much of a step's time pays for timing the step itself: short ones have little left for looks."""
 
+AROUND_NS = 150_000
+"""What a look costs beside what is timed of it: hooks come and go, and more is done when the step ends."""
+
 FAR = 1 << 30
 """So many steps are not counted to the end."""
 

@@ -8,7 +8,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from stepscope.insides import clipping
-from stepscope.insides.chance import FAR, Chance, Usual, own_draw
+from stepscope.insides.chance import AROUND_NS, FAR, Chance, Usual, own_draw
 from stepscope.insides.gradient_health import WEIGHT_NORM
 from stepscope.insides.gradient_look import GradientLook, Subjects
 from stepscope.insides.hooking import Hooks
@@ -33,9 +33,6 @@ LAYERS_EVERY = 10
 
 UPDATES_EVERY = 100
 """Weights are compared at one step in so many at most: it takes two passes over a sample of them."""
-
-AROUND_NS = 150_000
-"""What a look costs beside what is timed of it: its hooks come and go, and a step is ended with more care."""
 
 COMPARISON_NS = 5e6
 """What a comparison is taken to cost until that is known."""

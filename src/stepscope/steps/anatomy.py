@@ -38,8 +38,8 @@ PATIENCE = 64
 ATTACHED = 5
 """What timing the phases of one step alone costs, in times of what attaching to PyTorch for it takes.
 
-It is taken away again for about as much, and until Python knows the changed classes by heart again, the
-training is slower: measured as the time of such a step and of the next one, against others.
+Detaching takes about as long, and the training is slower until Python has cached the changed classes again:
+measured as the time of such a step and of the next one, against others.
 """
 
 MAX_UNCLEAR = 3

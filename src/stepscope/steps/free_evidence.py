@@ -6,6 +6,7 @@ from math import ceil
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from stepscope.insides.chance import AROUND_NS
 from stepscope.steps.allocator import AllocatorFigures, cuda_counters
 from stepscope.steps.batch_contents import BatchSize
 from stepscope.steps.census import Census
@@ -26,9 +27,6 @@ SHARE = 0.0002
 
 USUAL_S = 200e-6
 """What a look is taken to cost until that is known: caches are cold after a step, and so it is no less."""
-
-AROUND_NS = 150_000
-"""What a look costs beside what is timed of it: the step is ended with more care than others."""
 
 _GOLDEN = 0.6180339887498949
 
