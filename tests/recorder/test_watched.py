@@ -273,3 +273,24 @@ def test_it_does_not_matter_whether_batches_are_wrapped_before_the_model_is_watc
     run = stepscope.open_store(folder).run("early")
     assert run.series("step_seconds").steps.tolist() == list(range(4))
     assert set(run.series("micro_steps").values) == {2.0}
+
+
+def test_a_watch_that_ends_within_an_evaluation_leaves_nothing_behind(folder: Path) -> None:
+    model = small_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    data = [torch.randn(4, 8)] * 6
+    with stepscope.TrainingMonitor(run="interrupted", directory=folder) as monitor:
+        monitor.watch(model, optimizer)
+        model.eval()
+        evaluated = iter(monitor.batches(data))
+        for _ in range(4):
+            with torch.no_grad():
+                model(next(evaluated))
+        monitor.unwatch()
+        del evaluated
+        assert "__call__" not in vars(type(model))
+        assert not optimizer._optimizer_step_pre_hooks
+        assert list(monitor.batches(data)) == data
+    run = stepscope.open_store(folder).run("interrupted")
+    assert run.series("phase/eval_seconds").values.min() > 0
+    assert len(run.series("step_seconds")) == len(data), "each batch is a step again"

@@ -88,8 +88,7 @@ class Anatomy:
             torch, self.witness, note, guard, self._hurry, overhead.now_ns
         )
         timer = self._timer
-        timer.on_step, timer.on_due, timer.due_ns = self._end_step, self._write, 0
-        timer.steps_made = 0
+        timer.on_step, timer.on_due, timer.due_ns, timer.steps_made = self._end_step, self._write, 0, 0
         self._planned = timer.left
         self.observe(self._evidence)
         patches.follow(self.chain, torch)
@@ -132,6 +131,8 @@ class Anatomy:
         timer = self._timer
         if timer.in_batches and timer.is_made:
             timer.end_batch()  # a loop that asks for its batches by `next` has not said that it is done
+        if self._pass_trains is False:
+            self._cut_evaluation()
         self._leave_phases()
         self._calls.detach()
         self._optimizers.close()
@@ -170,18 +171,19 @@ class Anatomy:
         A loop that counts its batches leaves after the last, and never says that it is done with that one.
         """
         timer = self._timer
-        if is_left and timer.is_made and self._optimizers.is_watching():
-            timer.end_batch()
-        if self._pass_trains is False:
-            self._cut_evaluation()
-        if self._is_timed_later:
-            self._is_timed_later = False
-            self._time_phases()
+        if self._optimizers.is_watching():  # the watch may have ended within the pass
+            if is_left and timer.is_made:
+                timer.end_batch()
+            if self._pass_trains is False:
+                self._cut_evaluation()
+            if self._is_timed_later:
+                self._is_timed_later = False
+                self._time_phases()
+            if self.chain.phase != OTHER:
+                self.chain.enter(OTHER)
         self._passes -= 1
         timer.in_batches = self._passes > 0
         self.witness.batch.leave()
-        if self.chain.phase != OTHER:
-            self.chain.enter(OTHER)
 
     def _write(self) -> None:
         if self._pass_trains is False:
