@@ -2,7 +2,8 @@
 
 import importlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import cycle
 from typing import Any, NamedTuple
 
 import torch  # noqa: TID253 - what is watched
@@ -27,8 +28,18 @@ class Took(NamedTuple):
         return Took(self.wall_s - began.wall_s, self.thread_s - began.thread_s)
 
 
+class Work(NamedTuple):
+    """What a block trains with."""
+
+    data: list[Any]
+    steps: int
+    device: str
+    forwards: int
+    """How often a step calls the model."""
+
+
 class Contender:
-    """Begins and ends to watch, block by block; the base watches nothing."""
+    """Watches one model after the other; the base watches nothing."""
 
     name = ""
     base = "nothing"
@@ -42,35 +53,45 @@ class Contender:
         self.folder = folder
 
     def begin(self, model: Any, optimizer: Any) -> None:
-        """A block begins, in a moment."""
+        """A model is about to be trained."""
 
-    def batches(self, data: list[Any]) -> Iterable[Any]:
+    def batches(self, data: Iterable[Any]) -> Iterable[Any]:
         """The data as the loop gets it."""
         return data
 
-    def train(self, model: Any, optimizer: Any, data: list[Any], device: str, forwards: int) -> Took:
-        """Runs the block, in which a step calls the model so many times."""
+    def blocks(self, model: Any, optimizer: Any, work: Work) -> Iterator[Took]:
+        """Trains on and on in one pass over endless data; stops after each block and tells what it took."""
         log = self.log
+        done = 0
         began = Took.now()
-        for batch in self.batches(data):
-            x = batch.to(device, non_blocking=True)
+        for batch in self.batches(cycle(work.data)):
+            x = batch.to(work.device, non_blocking=True)
             optimizer.zero_grad()
             loss = model(x).square().mean()
-            for _ in range(forwards - 1):
+            for _ in range(work.forwards - 1):
                 loss = loss + model(x).square().mean()
             loss.backward()
             optimizer.step()
             if log is not None:
                 log(loss.detach())
-        if device == "cuda":
-            torch.cuda.synchronize()
-        return Took.now() - began
+            done += 1
+            if done == work.steps:
+                if work.device == "cuda":
+                    torch.cuda.synchronize()
+                stopped = Took.now()
+                yield stopped - began
+                done = 0
+                self.go_on(Took.now() - stopped)
+                began = Took.now()
+
+    def go_on(self, pause: Took) -> None:
+        """The next block begins, after one of the others."""
 
     def end(self) -> None:
-        """The block is over: the model is as it was."""
+        """The model has been trained, and is as it was."""
 
     def finish(self) -> None:
-        """All blocks are over."""
+        """All is over."""
 
 
 class Plain(Contender):
@@ -94,9 +115,16 @@ class Stepscope(Contender):
         """Puts the hooks on."""
         self._monitor.watch(model, optimizer)
 
-    def batches(self, data: list[Any]) -> Iterable[Any]:
+    def batches(self, data: Iterable[Any]) -> Iterable[Any]:
         """Times the wait for each."""
         return self._monitor.batches(data)
+
+    def go_on(self, pause: Took) -> None:
+        """Has our clocks stand still while others train: a pause must neither pay for looks nor write rows."""
+        pause_ns = round(pause.wall_s * 1e9)
+        self._monitor.overhead.leave_out(pause_ns)
+        self._monitor.timer.began_ns += pause_ns
+        self._monitor.timer.due_ns += pause_ns
 
     def end(self) -> None:
         """Takes the hooks off."""

@@ -9,11 +9,12 @@ the host is ahead, as in most trainings, and `forwards`.
 
 `watch` is what `watch` and `batches` add, and is held against the bound of 0.5 %; `stepscope` logs the loss
 of every step as well. Each contender trains a model of its own, which is watched all the time, as in a real
-run. Contenders take turns with blocks of about 200 ms, in random order, so that a machine that becomes slower
-or faster does so for all of them. Ten blocks of each make a round, in which their sums are compared, no
-step left out, with those of the unwatched loop: the plain one or, for Lightning's monitors, that of its
-Trainer. All models share their weights, and every few rounds they are built again, so that a place in memory
-does not count; the first blocks after that warm up.
+run. Contenders take turns with blocks of about 10 ms, in random order, so that a machine that becomes slower
+or faster does so for all of them; stepscope's clocks stand still while it is another's turn. Blocks of two
+seconds make a round, in which their sums are compared, no step left out, with those of the unwatched loop: the
+plain one, which trains twice as much, or, for Lightning's monitors, that of its Trainer. All models share their
+weights, and every few rounds they are built again, so that a place in memory does not count; the first blocks
+after that warm up.
 
 On the CPU the time is that of the training thread on its processor, because all that watching adds there is
 work, and other programs do not count; on a GPU it is the clock on the wall. Of the rounds' ratios the median
@@ -41,7 +42,7 @@ from importlib.metadata import version
 import torch  # noqa: TID253 - it is what is measured
 from torch import nn  # noqa: TID253 - nor without this
 
-from benchmarks.step_contenders import CONTENDERS, Contender, Plain
+from benchmarks.step_contenders import CONTENDERS, Contender, Plain, Work
 
 CASES = {
     "cpu": {"1ms": 1.0, "2ms": 2.0, "5ms": 5.0, "20ms": 20.0, "100ms": 100.0, "forwards": 5.0},
@@ -51,10 +52,13 @@ CASES = {
 
 BOUND = 0.005
 NOISE = 0.003
-BLOCK_S = 0.2
-BLOCKS = 10
-"""Blocks of each contender in a round."""
-MIN_ROUNDS = 20
+BLOCK_S = 0.01
+MIN_STEPS = {"cpu": 1, "cuda": 5}
+"""Steps of a block, at least: after it the host waits for a GPU, which it would otherwise be ahead of."""
+ROUND_S = 2.0
+"""Time of each contender in a round."""
+WARM_UP_S = 0.5
+MIN_ROUNDS = 10
 ROUNDS_WITH_A_MODEL = 5
 FORWARDS = 100
 
@@ -93,17 +97,16 @@ def measure_apart(cases: list[str], options: argparse.Namespace) -> int:
 def measure(case: str, options: argparse.Namespace) -> bool:
     """Prints what each contender adds; whether `watch` keeps to its bound."""
     task = Task(options.device, case)
-    steps = max(1, round(BLOCK_S / task.step_s))
     names = ["nothing", *(name for name in options.names.split(",") if name != "nothing")]
     with tempfile.TemporaryDirectory() as folder:
         contenders = [CONTENDERS[name](folder) for name in names]
         bases = {name: CONTENDERS[name](folder) for name in {contender.base for contender in contenders}}
-        ratios = compare(task, contenders, bases, steps, 60 * options.minutes)
+        ratios = compare(task, contenders, bases, 60 * options.minutes)
         for contender in (*contenders, *bases.values()):
             contender.finish()
     print(
         f"{options.device} {case}: a step takes {task.step_s * 1e3:.2f} ms ({task.layers} layers); "
-        f"{len(ratios['nothing'])} rounds of {BLOCKS} blocks of {steps} steps"
+        f"{len(ratios['nothing'])} rounds of {ROUND_S:g} s in blocks of {task.steps} steps"
     )
     for contender in contenders:
         middle, (low, high) = statistics.median(ratios[contender.name]), interval(ratios[contender.name])
@@ -129,23 +132,26 @@ class Task:
         wanted_s = CASES[device][case] / 1e3
         self.device = device
         self.forwards = FORWARDS if case == "forwards" else 1
-        self.width = 4096 if case == "gpu" else 64 if case == "forwards" else 256
-        rows = 4096 if case == "gpu" else 8 if case == "forwards" else 64
+        self.width, rows = {"gpu": (4096, 4096), "forwards": (64, 8), "1ms": (128, 64)}.get(case, (256, 64))
         batches = [torch.randn(rows, self.width) for _ in range(8)]
         self.batches = [batch.pin_memory() for batch in batches] if device == "cuda" else batches
         self.layers = 1 if case == "forwards" else 4
         self.step_s = wanted_s
         self.weights: list[torch.Tensor] = []
         """What the models of all contenders share, so that none has a better place in memory."""
+        self.steps = 1
         for _ in range(5):
             training = Training(self, Plain(""))
-            training.block(40)
-            self.step_s = training.block(80)
+            for _ in range(40):
+                training.block()
+            self.step_s = statistics.fmean(training.block() for _ in range(40))
             wanted = max(1, round(self.layers * wanted_s / self.step_s))
             if case == "forwards" or abs(wanted - self.layers) <= 0.05 * self.layers:
                 break
             self.layers = wanted
             self.weights = []
+        self.steps = max(MIN_STEPS[device], round(BLOCK_S / self.step_s))
+        """Steps in a block."""
 
 
 class Training:
@@ -162,23 +168,22 @@ class Training:
             one.data = weights
         self._optimizer = torch.optim.SGD(self._model.parameters(), lr=1e-3)
         contender.begin(self._model, self._optimizer)
+        work = Work(task.batches, task.steps, task.device, task.forwards)
+        self._blocks = contender.blocks(self._model, self._optimizer, work)
 
-    def block(self, steps: int) -> float:
+    def block(self) -> float:
         """Seconds a step takes."""
-        task = self._task
-        if task.device == "cuda":
-            torch.cuda.synchronize()
-        data = [task.batches[step % len(task.batches)] for step in range(steps)]
-        took = self._contender.train(self._model, self._optimizer, data, task.device, task.forwards)
-        return (took.wall_s if task.device == "cuda" else took.thread_s) / steps
+        took = next(self._blocks)
+        return (took.wall_s if self._task.device == "cuda" else took.thread_s) / self._task.steps
 
     def end(self) -> None:
         """The contender is done with this model."""
+        self._blocks.close()
         self._contender.end()
 
 
 def compare(
-    task: Task, contenders: list[Contender], bases: dict[str, Contender], steps: int, most_s: float
+    task: Task, contenders: list[Contender], bases: dict[str, Contender], most_s: float
 ) -> dict[str, list[float]]:
     """By what share of the unwatched step each makes it longer, round by round."""
     ratios: dict[str, list[float]] = {contender.name: [] for contender in contenders}
@@ -190,11 +195,14 @@ def compare(
         trainings = {id(contender): Training(task, contender) for contender in order}
         gc.collect()
         gc.freeze()
-        take_turns(trainings, steps)
+        take_turns(trainings, WARM_UP_S, task)
         for _ in range(ROUNDS_WITH_A_MODEL):
-            took = take_turns(trainings, steps)
+            took = take_turns(trainings, ROUND_S, task)
+            plain = took[id(contenders[0])]
             for contender in contenders:
                 base = took[id(bases[contender.base])]
+                if contender.base == "nothing" and contender is not contenders[0]:
+                    base = (base + plain) / 2
                 ratios[contender.name].append(took[id(contender)] / base - 1)
         gc.unfreeze()
         for training in trainings.values():
@@ -202,12 +210,12 @@ def compare(
     return ratios
 
 
-def take_turns(trainings: dict[int, Training], steps: int) -> dict[int, float]:
-    """What the blocks of each contender in one round took together."""
+def take_turns(trainings: dict[int, Training], for_s: float, task: Task) -> dict[int, float]:
+    """What the blocks of each contender took together, in so many seconds of each."""
     took = dict.fromkeys(trainings, 0.0)
-    for _ in range(BLOCKS):
+    for _ in range(max(1, round(for_s / (task.steps * task.step_s)))):
         for identity in random.sample(list(trainings), k=len(trainings)):
-            took[identity] += trainings[identity].block(steps)
+            took[identity] += trainings[identity].block()
     return took
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import lightning  # type: ignore[import-not-found, unused-ignore]  # noqa: TID253 - a peer
 
-from benchmarks.step_contenders import Contender, Took
+from benchmarks.step_contenders import Contender, Took, Work
 
 
 class LightningTrainer(Contender):
@@ -34,12 +34,11 @@ class LightningTrainer(Contender):
                 copy.deepcopy(model), type(optimizer), optimizer.defaults, logs_loss=self.logs_loss
             )
 
-    def train(self, model: Any, optimizer: Any, data: list[Any], device: str, forwards: int) -> Took:
-        """Fits one epoch more; the step of an added batch ends the time of the last."""
-        del forwards  # its step calls the model once
+    def blocks(self, model: Any, optimizer: Any, work: Work) -> Iterator[Took]:
+        """Fits one epoch more for each block; the step of an added batch ends the time of the last."""
         if self._trainer is None:
             self._trainer = lightning.Trainer(
-                accelerator="gpu" if device.startswith("cuda") else "cpu",
+                accelerator="gpu" if work.device.startswith("cuda") else "cpu",
                 devices=1,
                 max_epochs=0,
                 enable_progress_bar=False,
@@ -47,10 +46,12 @@ class LightningTrainer(Contender):
                 enable_model_summary=False,
                 **self.options(),
             )
-        batches = Clocked([*data, data[0]])
-        self._trainer.fit_loop.max_epochs += 1
-        self._trainer.fit(self._module, batches)
-        return batches.at[-1] - batches.at[0]
+        data = [work.data[step % len(work.data)] for step in range(work.steps + 1)]
+        while True:
+            batches = Clocked(data)
+            self._trainer.fit_loop.max_epochs += 1
+            self._trainer.fit(self._module, batches)
+            yield batches.at[-1] - batches.at[0]
 
     def options(self) -> dict[str, Any]:
         """What the Trainer is told beyond the loop."""

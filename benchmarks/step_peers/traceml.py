@@ -65,7 +65,7 @@ class TraceML(Contender):
         self._model = model
         _replace(self._after)
 
-    def batches(self, data: list[Any]) -> Iterable[Any]:
+    def batches(self, data: Iterable[Any]) -> Iterable[Any]:
         """Times the wait for each as that for a DataLoader; `trace_step` stays open while the loop has it."""
         for batch in traceml.wrap_dataloader_fetch(data):
             with traceml.trace_step(self._model):
