@@ -18,7 +18,8 @@ from stepscope.recorder.monitor_settings import (
 )
 from stepscope.recorder.on_demand import OnDemand
 from stepscope.recorder.params import PlainParams, params_argument
-from stepscope.recorder.phases import Batches, BatchTimes, Phase
+from stepscope.recorder.batches import Batches, timed
+from stepscope.recorder.phases import BatchTimes, Phase
 from stepscope.recorder.recording import Recording, as_step, monitors
 from stepscope.recorder.run_names import without_secrets
 from stepscope.recorder.stats import StepStats
@@ -221,7 +222,7 @@ class TrainingMonitor(OnDemand):
         if not self.settings.recorder.enabled:
             return cast("Batches[Batch]", loader)  # a loop cannot tell, and pays nothing
         self._stride = 0
-        return Batches(loader, self._time_pass)
+        return timed(loader, self._time_pass)
 
     def _time_pass(self, source: Iterator[Batch]) -> Iterator[Batch]:
         """One pass over a loader; whether a model is watched is asked when it begins."""

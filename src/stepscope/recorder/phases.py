@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from time import monotonic_ns, perf_counter
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from stepscope.schema.keys import phase_key
 from stepscope.steps.step_writer import StepWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
     from stepscope.steps.step_writer import StepRecorder
 
-Batch_co = TypeVar("Batch_co", covariant=True)
+Batch = TypeVar("Batch")
 
 
 class Phase:
@@ -47,7 +47,7 @@ class BatchTimes:
         self._writer.knows_wait = True
         self._passes = 0
 
-    def batches(self, source: Iterator[Batch_co]) -> Iterator[Batch_co]:
+    def batches(self, source: Iterator[Batch]) -> Iterator[Batch]:
         """The batches of a pass; each is a step."""
         self._passes += 1
         timer = self._timer
@@ -70,24 +70,3 @@ class BatchTimes:
             self._timer.in_batches = self._timer.every_batch = False
         self._timer.held = None
         self.write()
-
-
-class Batches(Generic[Batch_co]):
-    """A data loader whose batches are steps; each pass over it is an epoch."""
-
-    def __init__(
-        self, loader: Iterable[Batch_co], time_pass: Callable[[Iterator[Batch_co]], Iterator[Batch_co]]
-    ) -> None:
-        self._loader, self._time_pass = loader, time_pass
-
-    def __len__(self) -> int:
-        return len(self._loader)  # type: ignore[arg-type]  # as the loader does, this raises if it must
-
-    def __getattr__(self, name: str) -> Any:
-        """What else a loader is asked for by those who are handed this one: its dataset, `set_epoch`."""
-        if name == "_loader":  # before there is one, as when it is copied
-            raise AttributeError(name)
-        return getattr(self._loader, name)
-
-    def __iter__(self) -> Iterator[Batch_co]:
-        return self._time_pass(iter(self._loader))
