@@ -54,7 +54,8 @@ def test_a_full_file_is_followed_by_the_next_and_nothing_is_lost_in_between(fold
 def test_many_rows_at_once_come_back_as_rows_one_by_one_do(folder: Path, mapping: str) -> None:
     writer = writer_for(folder, mapping=mapping)
     for first in range(0, 6000, 60):
-        writer.append_rows(("a", "b"), [(first + at, first + at, float(first + at), 0.5) for at in range(60)])
+        rows = [(first + at, first + at, float(first + at), 0.5) for at in range(60)]
+        writer.append_rows(("a", "b"), b"".join(struct.pack("<qqdd", *row) for row in rows))
     writer.close({"status": "finished", "reason": ""})
 
     batches = read_all(folder)
@@ -72,7 +73,8 @@ def test_many_rows_at_once_from_several_threads_are_all_kept(folder: Path) -> No
 
     def write(first: int) -> None:
         for at in range(first, first + 3000, 30):
-            writer.append_rows(("a",), [(0, at + place, 1.0) for place in range(30)])
+            rows = b"".join(struct.pack("<qqd", 0, at + place, 1.0) for place in range(30))
+            writer.append_rows(("a",), rows)
 
     threads = [threading.Thread(target=write, args=(first,)) for first in (0, 3000, 6000)]
     for thread in threads:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from stepscope.journal.packing import unpacked_rows
 from stepscope.steps.step_timer import MAX_ROWS, PythonStepTimer, StepTimer, is_compiled
 from tests.packaging.compiler import can_compile
 
@@ -33,6 +34,10 @@ class Passes:
         self.left.append(is_left)
 
 
+def taken(timer: Any, columns: int) -> list[tuple[Any, ...]]:
+    return unpacked_rows(timer.take(columns), columns - 2)
+
+
 def numbers(rows: list[tuple[Any, ...]]) -> list[int]:
     return [row[1] for row in rows]
 
@@ -42,12 +47,12 @@ def test_a_step_ends_when_an_optimizer_has_stepped(timer: Any) -> None:
     for step in (5, 6):
         timer.step = step
         timer.optimizer_stepped("an optimizer", (), {})
-    first, second = timer.take(3)
+    first, second = taken(timer, 3)
     assert numbers([first, second]) == [5, 6]
     assert first[2] == pytest.approx((first[0] - began) * 1e-9)
     assert second[2] == pytest.approx((second[0] - first[0]) * 1e-9)
     assert timer.steps_made == 2
-    assert timer.take(3) == []
+    assert taken(timer, 3) == []
 
 
 def test_of_several_optimizers_the_last_ends_a_step(timer: Any) -> None:
@@ -55,7 +60,7 @@ def test_of_several_optimizers_the_last_ends_a_step(timer: Any) -> None:
     timer.optimizer_stepped(object())
     assert timer.steps_made == 0
     timer.optimizer_stepped(last)
-    assert len(timer.take(5)) == 1
+    assert len(taken(timer, 5)) == 1
 
 
 def test_in_batches_a_step_ends_when_the_loop_is_done_with_the_batch(timer: Any) -> None:
@@ -68,7 +73,7 @@ def test_in_batches_a_step_ends_when_the_loop_is_done_with_the_batch(timer: Any)
             assert timer.step == "bd".index(batch), "a value logged now belongs to this step"
     assert finish.left == [False]
     assert timer.most_batches == 2
-    rows = timer.take(5)
+    rows = taken(timer, 5)
     assert numbers(rows) == [0, 1]
     assert [row[4] for row in rows] == [2.0, 2.0]
     assert timer.step == 2
@@ -78,14 +83,14 @@ def test_in_batches_a_step_ends_when_the_loop_is_done_with_the_batch(timer: Any)
 def test_every_batch_can_be_a_step(timer: Any) -> None:
     timer.in_batches = timer.every_batch = True
     assert list(timer.batches_of(iter(range(3)), Passes())) == [0, 1, 2]
-    assert numbers(timer.take(4)) == [0, 1, 2]
+    assert numbers(taken(timer, 4)) == [0, 1, 2]
 
 
 def test_the_wait_for_data_is_part_of_the_step_that_waits(timer: Any) -> None:
     timer.in_batches = timer.every_batch = True
     for _ in timer.batches_of(iter(range(3)), Passes()):
         assert timer.waited_ns > 0
-    for row in timer.take(4):
+    for row in taken(timer, 4):
         assert 0 < row[3] < row[2]
 
 
@@ -149,7 +154,7 @@ def test_a_special_step_is_ended_by_somebody_else(timer: Any) -> None:
     timer.is_special = False
     timer.make_step()
     assert len(ended) == 1
-    assert len(timer.take(3)) == 2
+    assert len(taken(timer, 3)) == 2
 
 
 def test_after_so_many_steps_somebody_else_ends_one(timer: Any) -> None:
@@ -163,32 +168,32 @@ def test_after_so_many_steps_somebody_else_ends_one(timer: Any) -> None:
     for _ in range(9):
         timer.make_step()
     assert len(ended) == 3
-    assert len(timer.take(3)) == 6
+    assert len(taken(timer, 3)) == 6
 
 
 def test_somebody_is_told_when_steps_are_to_be_written_down(timer: Any) -> None:
     told: list[list[int]] = []
-    timer.on_due, timer.due_ns = lambda: told.append(numbers(timer.take(3))), 0
+    timer.on_due, timer.due_ns = lambda: told.append(numbers(taken(timer, 3))), 0
     timer.make_step()
     assert told == [[0]]
     timer.due_ns = 2**63 - 1
     for _ in range(MAX_ROWS + 1):
         timer.make_step()
     assert [len(some) for some in told] == [1, MAX_ROWS], "and before there is no more room"
-    assert len(timer.take(3)) == 1
+    assert len(taken(timer, 3)) == 1
 
 
 def test_a_timer_nobody_reads_goes_on(timer: Any) -> None:
     for _ in range(3 * MAX_ROWS):
         timer.make_step()
-    assert 0 < len(timer.take(3)) <= MAX_ROWS
+    assert 0 < len(taken(timer, 3)) <= MAX_ROWS
 
 
 def test_batches_without_an_optimizer_are_asked_about(timer: Any) -> None:
     answers = iter([False, True, False])
     timer.in_batches, timer.on_batch = True, answers.__next__
     list(timer.batches_of(iter(range(3)), Passes()))
-    (row,) = timer.take(5)
+    (row,) = taken(timer, 5)
     assert row[4] == 2.0
 
 
@@ -206,7 +211,7 @@ def test_who_listens_to_optimizers_decides_about_steps(timer: Any) -> None:
     timer.on_optimizer = heard.append
     timer.optimizer_stepped("sgd", (), {})
     assert heard == ["sgd"]
-    assert timer.take(3) == []
+    assert taken(timer, 3) == []
 
 
 def test_what_a_listener_raises_reaches_the_caller(timer: Any) -> None:

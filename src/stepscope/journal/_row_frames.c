@@ -1,5 +1,5 @@
-/* Packs rows of a journal: what `row_frames` in packing.py does, twenty times as fast. Steps are written down
- * some hundred at a time, in the training's own thread. Only the stable ABI is used.
+/* Makes frames of rows: what `row_frames_in_python` in packing.py does, many times as fast. Steps are written
+ * down some hundred at a time, in the training's own thread. Only the stable ABI is used.
  */
 
 #define Py_LIMITED_API 0x030a0000
@@ -7,10 +7,10 @@
 #include <Python.h>
 #include <stdint.h>
 
-#define HEAD_WORDS 3 /* head, time, step */
-#define MAX_KEYS 61
+#define MAX_FIELDS 63
 
-static uint32_t crc_table[256];
+/* crc_table[n] has what a byte does to the checksum when n bytes follow it: eight are looked up at a time. */
+static uint32_t crc_table[8][256];
 
 static void
 fill_crc_table(void)
@@ -19,16 +19,24 @@ fill_crc_table(void)
         uint32_t crc = byte;
         for (int bit = 0; bit < 8; bit++)
             crc = crc & 1 ? 0xEDB88320u ^ (crc >> 1) : crc >> 1;
-        crc_table[byte] = crc;
+        crc_table[0][byte] = crc;
     }
+    for (int after = 1; after < 8; after++)
+        for (int byte = 0; byte < 256; byte++) {
+            uint32_t crc = crc_table[after - 1][byte];
+            crc_table[after][byte] = crc_table[0][crc & 0xFF] ^ (crc >> 8);
+        }
 }
 
+/* Of whole words of eight bytes. */
 static uint32_t
-crc32_of(const unsigned char *bytes, size_t length, uint32_t begun_with)
+crc32_of(const unsigned char *bytes, size_t words, uint32_t begun_with)
 {
     uint32_t crc = ~begun_with;
-    while (length--)
-        crc = crc_table[(crc ^ *bytes++) & 0xFF] ^ (crc >> 8);
+    for (; words--; bytes += 8)
+        crc = crc_table[7][bytes[0] ^ (crc & 0xFF)] ^ crc_table[6][bytes[1] ^ (crc >> 8 & 0xFF)]
+            ^ crc_table[5][bytes[2] ^ (crc >> 16 & 0xFF)] ^ crc_table[4][bytes[3] ^ crc >> 24]
+            ^ crc_table[3][bytes[4]] ^ crc_table[2][bytes[5]] ^ crc_table[1][bytes[6]] ^ crc_table[0][bytes[7]];
     return ~crc;
 }
 
@@ -40,46 +48,19 @@ put(unsigned char *at, uint64_t value, int bytes)
     return at;
 }
 
-/* Writes one row at `at`; NULL with an exception set where something is no number. */
-static unsigned char *
-put_row(unsigned char *at, uint64_t head, PyObject *row, Py_ssize_t fields, uint32_t sequence)
-{
-    unsigned char *began = at;
-    at = put(at, head, 8);
-    for (Py_ssize_t field = 0; field < fields; field++) {
-        PyObject *value = PyTuple_GetItem(row, field);
-        uint64_t bits;
-        if (value == NULL)
-            return NULL;
-        if (field < HEAD_WORDS - 1)
-            bits = (uint64_t)PyLong_AsLongLong(value);
-        else {
-            double number = PyFloat_AsDouble(value);
-            memcpy(&bits, &number, sizeof bits);
-        }
-        if (PyErr_Occurred())
-            return NULL;
-        at = put(at, bits, 8);
-    }
-    at = put(at, crc32_of(began, (size_t)(at - began), sequence), 4);
-    return put(at, sequence, 4);
-}
-
 static PyObject *
 row_frames(PyObject *module, PyObject *arguments)
 {
     unsigned long long head;
-    PyObject *rows, *sequences, *frames;
-    Py_ssize_t count, fields;
+    const unsigned char *rows;
+    PyObject *sequences, *frames;
+    Py_ssize_t bytes, fields, count;
     unsigned char *at;
-    if (!PyArg_ParseTuple(arguments, "KO!O!", &head, &PyList_Type, &rows, &PyList_Type, &sequences))
+    if (!PyArg_ParseTuple(arguments, "Ky#nO!", &head, &rows, &bytes, &fields, &PyList_Type, &sequences))
         return NULL;
-    count = PyList_Size(rows);
-    fields = count ? PyTuple_Size(PyList_GetItem(rows, 0)) : 0;
-    if (PyErr_Occurred())
-        return NULL;
-    if (PyList_Size(sequences) != count || fields > HEAD_WORDS - 1 + MAX_KEYS) {
-        PyErr_SetString(PyExc_ValueError, "row_frames() takes a number for each row, and not too many keys");
+    count = PyList_Size(sequences);
+    if (fields < 0 || fields > MAX_FIELDS || bytes != count * fields * 8) {
+        PyErr_SetString(PyExc_ValueError, "row_frames() takes rows of so many fields, and a number for each");
         return NULL;
     }
     frames = PyBytes_FromStringAndSize(NULL, count * (fields + 2) * 8);
@@ -87,14 +68,18 @@ row_frames(PyObject *module, PyObject *arguments)
         return NULL;
     at = (unsigned char *)PyBytes_AsString(frames);
     for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *row = PyList_GetItem(rows, i);
+        unsigned char *began = at;
         unsigned long sequence = PyLong_AsUnsignedLong(PyList_GetItem(sequences, i));
-        if (!PyErr_Occurred() && PyTuple_Size(row) != fields && !PyErr_Occurred())
-            PyErr_SetString(PyExc_ValueError, "row_frames() takes rows of one length");
-        if (PyErr_Occurred() || (at = put_row(at, head, row, fields, (uint32_t)sequence)) == NULL) {
+        if (PyErr_Occurred()) {
             Py_DECREF(frames);
             return NULL;
         }
+        at = put(at, head, 8);
+        memcpy(at, rows, (size_t)fields * 8);
+        at += fields * 8;
+        rows += fields * 8;
+        at = put(at, crc32_of(began, (size_t)fields + 1, (uint32_t)sequence), 4);
+        at = put(at, sequence, 4);
     }
     return frames;
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import struct
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -30,13 +31,18 @@ def key_set(metrics: Mapping[Any, Any], set_id: int) -> KeySet:
     return pack, layout.head_word(layout.ROW, layout.row_length(count), set_id)
 
 
-def row_frames_in_python(head: int, rows: list[tuple[Any, ...]], sequences: list[int]) -> bytes:
-    """Frames of rows of one key set, each with its number, one after another."""
-    if not rows:
-        return b""
-    pack, frames = layout.row_struct(len(rows[0]) - 2).pack, []
-    for row, sequence in zip(rows, sequences, strict=True):
-        packed = pack(head, *row)
+def unpacked_rows(rows: bytes, keys: int) -> list[tuple[Any, ...]]:
+    """Rows that were packed one after another: of each its moment, its step, and a value for each key."""
+    return list(struct.iter_unpack(f"<qq{keys}d", rows))
+
+
+def row_frames_in_python(head: int, rows: bytes, fields: int, sequences: list[int]) -> bytes:
+    """Frames of packed rows of one key set, each with its number, one after another."""
+    if len(rows) != 8 * fields * len(sequences):
+        raise ValueError(f"{len(rows)} bytes are not {len(sequences)} rows of {fields} fields")
+    frames, first = [], layout.HEAD_WORD.pack(head)
+    for at, sequence in zip(range(0, len(rows), 8 * fields), sequences, strict=True):
+        packed = first + rows[at : at + 8 * fields]
         frames.append(packed + layout.TRAILER.pack(crc32(packed, sequence), sequence))
     return b"".join(frames)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from stepscope.errors import JournalError, TooManyKeys
 from stepscope.journal import layout
-from stepscope.journal.packing import key_set, row_frames
+from stepscope.journal.packing import key_set, row_frames, unpacked_rows
 from stepscope.journal.sealed_files import SealedFiles
 from stepscope.journal.segment import MappedSegment, MemorySegment, hand_over, write_last
 
@@ -68,9 +69,7 @@ class JournalWriter:
         Raises what converting a value to float raises.
         """
         segment = self._segment
-        values = (
-            metrics.values()
-        )  # raises for what is not a mapping, before its names are asked for without end
+        values = metrics.values()  # raises for what is no mapping; its names might have no end
         try:
             pack, head = segment.sets[tuple(metrics)]
         except KeyError:
@@ -89,20 +88,21 @@ class JournalWriter:
         committed[0] = segment.tell()
         committed[1] = sequence + 1
 
-    def append_rows(self, keys: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
-        """Appends rows of one key set with a single write: each a moment, a step and a float for each key."""
+    def append_rows(self, keys: tuple[str, ...], rows: bytes) -> None:
+        """Appends packed rows of one key set with a single write: each a moment, a step, a float for each key."""
         segment = self._segment
-        known = segment.sets.get(keys)
+        known, fields = segment.sets.get(keys), 2 + len(keys)
+        count = len(rows) // (8 * fields)
         room = segment.size - segment.tell()
         # A file that grows by write() may take a part of the rows alone, and the rest would come twice.
         is_mapped = isinstance(segment, MappedSegment)
-        if known is None or not is_mapped or len(rows) * layout.row_length(len(keys)) > room:
-            for at_ns, step, *values in rows:
+        if known is None or not is_mapped or count * layout.row_length(len(keys)) > room:
+            for at_ns, step, *values in unpacked_rows(rows, len(keys)):
                 self.append_row(dict(zip(keys, values, strict=True)), step, at_ns)
             return
-        sequences = [segment.next_sequence() for _ in rows]
+        sequences = list(islice(iter(segment.next_sequence, None), count))  # faster than asking for each
         try:
-            segment.write(row_frames(known[1], rows, sequences))
+            segment.write(row_frames(known[1], rows, fields, sequences))
         except (ValueError, OSError):  # another thread has taken the room
             for sequence in sequences:
                 self._void(segment, sequence)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.errors import RecorderError, ValuesOnDevice
 from stepscope.guard import shown
+from stepscope.journal.packing import unpacked_rows
 from stepscope.recorder.stats import StepStats
 from stepscope.recorder.values import LARGEST_STEP, as_number, as_step, is_on_device, learning_rate_of
 from stepscope.schema.record import TrainingMetrics
@@ -172,14 +173,14 @@ class StepLog(ABC):
             said = f"Figures of step {shown(step)} were not recorded: {shown(error)}"
             self._guard.complain("late", said, error)
 
-    def record_many(self, keys: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
-        """Records many rows of earlier moments: each has its moment, its step, and a value for each key."""
+    def record_many(self, keys: tuple[str, ...], rows: bytes) -> None:
+        """Records packed rows of earlier moments: each has its moment, its step, and a value for each key."""
         recording = self._recording
         try:
             if recording is not None and not recording.judges:
                 recording.writer.append_rows(keys, rows)
                 return
-            for at_ns, step, *values in rows:
+            for at_ns, step, *values in unpacked_rows(rows, len(keys)):
                 self.record_late(dict(zip(keys, values, strict=True)), step, at_ns)
         except RecorderError:
             raise

@@ -40,8 +40,8 @@ class StepRecorder(Protocol):
     def record_late(self, metrics: Mapping[str, Any], step: int, at_ns: int | None = None) -> None:
         """Records figures of an earlier moment."""
 
-    def record_many(self, keys: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
-        """Records many rows: each has its moment, its step, and a value for each key."""
+    def record_many(self, keys: tuple[str, ...], rows: bytes) -> None:
+        """Records packed rows: each has its moment, its step, and a value for each key."""
 
     def own_event(self, kind: str, /, **fields: Any) -> None:
         """Marks a moment that stepscope itself has noticed."""
@@ -125,6 +125,7 @@ class StepWriter:
         if not plain:
             return last
         self._write_ended()
-        self._overhead.spend(len(plain) * self._overhead.plain_step_ns)
+        row_bytes = 8 * (len(keys) + 2)
+        self._overhead.spend(len(plain) // row_bytes * self._overhead.plain_step_ns)
         self._record_many(keys, plain)
-        return int(plain[-1][1])
+        return int.from_bytes(plain[8 - row_bytes :][:8], "little")
