@@ -2,7 +2,7 @@
 
 import importlib
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from itertools import cycle
 from typing import Any, NamedTuple
 
@@ -59,7 +59,7 @@ class Contender:
         """The data as the loop gets it."""
         return data
 
-    def blocks(self, model: Any, optimizer: Any, work: Work) -> Iterator[Took]:
+    def blocks(self, model: Any, optimizer: Any, work: Work) -> Generator[Took, None, None]:
         """Trains on and on in one pass over endless data; stops after each block and tells what it took."""
         log = self.log
         done = 0
@@ -120,7 +120,7 @@ class Stepscope(Contender):
         return self._monitor.batches(data)
 
     def go_on(self, pause: Took) -> None:
-        """Has our clocks stand still while others train: a pause must neither pay for looks nor write rows."""
+        """Our clocks stood still while others trained: a pause must not pay for looks, nor write rows."""
         pause_ns = round(pause.wall_s * 1e9)
         self._monitor.overhead.leave_out(pause_ns)
         self._monitor.timer.began_ns += pause_ns

@@ -11,10 +11,10 @@ the host is ahead, as in most trainings, and `forwards`.
 of every step as well. Each contender trains a model of its own, which is watched all the time, as in a real
 run. Contenders take turns with blocks of about 10 ms, in random order, so that a machine that becomes slower
 or faster does so for all of them; stepscope's clocks stand still while it is another's turn. Blocks of two
-seconds make a round, in which their sums are compared, no step left out, with those of the unwatched loop: the
-plain one, which trains twice as much, or, for Lightning's monitors, that of its Trainer. All models share their
-weights, and every few rounds they are built again, so that a place in memory does not count; the first blocks
-after that warm up.
+seconds make a round, in which their sums are compared, no step left out, with those of the unwatched loop:
+the plain one, which trains twice as much, or, for Lightning's monitors, that of its Trainer. All models share
+their weights, and every few rounds they are built again, so that a place in memory does not count; the first
+blocks after that warm up.
 
 On the CPU the time is that of the training thread on its processor, because all that watching adds there is
 work, and other programs do not count; on a GPU it is the clock on the wall. Of the rounds' ratios the median

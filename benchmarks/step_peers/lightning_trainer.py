@@ -3,7 +3,7 @@
 import copy
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import lightning  # type: ignore[import-not-found, unused-ignore]  # noqa: TID253 - a peer
@@ -34,7 +34,7 @@ class LightningTrainer(Contender):
                 copy.deepcopy(model), type(optimizer), optimizer.defaults, logs_loss=self.logs_loss
             )
 
-    def blocks(self, model: Any, optimizer: Any, work: Work) -> Iterator[Took]:
+    def blocks(self, model: Any, optimizer: Any, work: Work) -> Generator[Took, None, None]:
         """Fits one epoch more for each block; the step of an added batch ends the time of the last."""
         if self._trainer is None:
             self._trainer = lightning.Trainer(

@@ -116,7 +116,9 @@ def losses_in_lightning(wrap) -> list[float]:
     options = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
     trainer = lightning.Trainer(max_epochs=3, accelerator="cpu", enable_model_summary=False, **options)
     trainer.fit(
-        Module(), wrap(data.DataLoader(SAMPLES, 4, shuffle=True)), wrap(data.DataLoader(SAMPLES, batch_size=4))
+        Module(),
+        wrap(data.DataLoader(SAMPLES, 4, shuffle=True)),
+        wrap(data.DataLoader(SAMPLES, batch_size=4)),
     )
     return losses
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stepscope.journal.packing import unpacked_rows
-from stepscope.steps.step_timer import MAX_ROWS, PythonStepTimer, StepTimer, is_compiled
+from stepscope.steps.step_timer import MAX_ROWS, TAKEOVER, PythonStepTimer, StepTimer, is_compiled
 from tests.packaging.compiler import can_compile
 
 
@@ -44,8 +44,8 @@ def numbers(rows: list[tuple[Any, ...]]) -> list[int]:
 
 def test_a_step_ends_when_an_optimizer_has_stepped(timer: Any) -> None:
     began = timer.began_ns
-    for step in (5, 6):
-        timer.step = step
+    timer.step = timer.first_step = 5
+    for _ in range(2):
         timer.optimizer_stepped("an optimizer", (), {})
     first, second = taken(timer, 3)
     assert numbers([first, second]) == [5, 6]
@@ -53,6 +53,41 @@ def test_a_step_ends_when_an_optimizer_has_stepped(timer: Any) -> None:
     assert second[2] == pytest.approx((second[0] - first[0]) * 1e-9)
     assert timer.steps_made == 2
     assert taken(timer, 3) == []
+
+
+def test_what_is_logged_after_an_optimizer_step_belongs_to_the_step_it_has_ended(timer: Any) -> None:
+    numbers_of_logs = []
+    for _ in range(3):
+        timer.optimizer_stepped("an optimizer", (), {})
+        numbers_of_logs.append(timer.step)
+        timer.step += timer.stride
+    assert numbers_of_logs == numbers(taken(timer, 3)) == [0, 1, 2]
+
+
+def test_what_is_logged_before_an_optimizer_step_belongs_to_the_step_that_it_ends(timer: Any) -> None:
+    numbers_of_logs = []
+    for _ in range(3):
+        numbers_of_logs.append(timer.step)
+        timer.step += timer.stride
+        timer.optimizer_stepped("an optimizer", (), {})
+    assert numbers_of_logs == numbers(taken(timer, 3)) == [0, 1, 2]
+
+
+def test_of_optimizers_that_nobody_named_one_ends_steps_until_it_has_not_stepped_for_a_while(
+    timer: Any,
+) -> None:
+    timer.any_optimizer = True
+    first, second = object(), object()
+    for _ in range(3):
+        timer.optimizer_stepped(first)
+        timer.optimizer_stepped(second)
+    assert numbers(taken(timer, 3)) == [0, 1, 2]
+    for _ in range(TAKEOVER + 2):
+        timer.optimizer_stepped(second)
+    assert numbers(taken(timer, 3)) == [3, 4, 5, 6]
+    timer.in_batches = True
+    timer.optimizer_stepped(first)
+    assert timer.is_made
 
 
 def test_of_several_optimizers_the_last_ends_a_step(timer: Any) -> None:

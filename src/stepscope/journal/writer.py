@@ -89,7 +89,7 @@ class JournalWriter:
         committed[1] = sequence + 1
 
     def append_rows(self, keys: tuple[str, ...], rows: bytes) -> None:
-        """Appends packed rows of one key set with a single write: each a moment, a step, a float for each key."""
+        """Appends packed rows of one key set in one write: each a moment, a step, a float for each key."""
         segment = self._segment
         known, fields = segment.sets.get(keys), 2 + len(keys)
         count = len(rows) // (8 * fields)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar, cast
@@ -33,10 +34,8 @@ def timed(loader: Iterable[Batch_co], time_pass: TimePass) -> Batches[Batch_co]:
     """The loader with its passes timed: a `DataLoader` still where it is one, as trainers ask for that."""
     data = sys.modules.get("torch.utils.data")
     if data is not None and issubclass(type(loader), data.DataLoader):
-        try:
+        with contextlib.suppress(Exception):  # a class that cannot be derived from in this way is wrapped
             return cast("Batches[Batch_co]", _timed_loader(loader, time_pass))
-        except Exception:  # noqa: BLE001 - a class that cannot be derived from in this way: it is wrapped
-            pass
     return Batches(loader, time_pass)
 
 
@@ -57,13 +56,14 @@ def _timed_loader(loader: Any, time_pass: TimePass) -> Any:
         make, arguments, *rest = _with_class(kind, self).__reduce_ex__(protocol)
         return _made, (make, arguments), *rest  # pickle refuses to make another class than that of the object
 
+    derive: Any = type(kind)
     members = {"__iter__": __iter__, "__reduce_ex__": __reduce_ex__, "__module__": kind.__module__}
-    return _with_class(type(kind)(kind.__name__, (kind,), members), loader)
+    return _with_class(derive(kind.__name__, (kind,), members), loader)
 
 
 def _with_class(kind: type, loader: Any) -> Any:
     """An object of another class with the attributes of a loader: the same ones, not a copy of them."""
-    other = object.__new__(kind)
+    other: Any = object.__new__(kind)
     object.__setattr__(other, "__dict__", loader.__dict__)
     return other
 

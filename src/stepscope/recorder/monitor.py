@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from stepscope.errors import RecorderError
 from stepscope.guard import Guard, shown
 from stepscope.recorder.anonymity import privacy_of
+from stepscope.recorder.batches import Batches, timed
 from stepscope.recorder.last_words import outcome
 from stepscope.recorder.monitor_settings import (
     ending_arguments,
@@ -18,7 +19,6 @@ from stepscope.recorder.monitor_settings import (
 )
 from stepscope.recorder.on_demand import OnDemand
 from stepscope.recorder.params import PlainParams, params_argument
-from stepscope.recorder.batches import Batches, timed
 from stepscope.recorder.phases import BatchTimes, Phase
 from stepscope.recorder.recording import Recording, as_step, monitors
 from stepscope.recorder.run_names import without_secrets
@@ -221,14 +221,18 @@ class TrainingMonitor(OnDemand):
         """Wraps a data loader: its batches become the steps, its passes the epochs."""
         if not self.settings.recorder.enabled:
             return cast("Batches[Batch]", loader)  # a loop cannot tell, and pays nothing
-        self._stride = 0
+        self.timer.stride = 0
         return timed(loader, self._time_pass)
 
     def _time_pass(self, source: Iterator[Batch]) -> Iterator[Batch]:
         """One pass over a loader; whether a model is watched is asked when it begins."""
-        self.begin_epoch()
-        timing = self._batch_times if self._watched is None else self._watched.anatomy
-        return timing.batches(source)
+        if self._watched is None:
+            self.begin_epoch()
+            return self._batch_times.batches(source)
+        anatomy = self._watched.anatomy
+        if not anatomy.purpose.looks_like_evaluation():
+            self.begin_epoch()
+        return anatomy.batches(source)
 
     def watch(
         self,

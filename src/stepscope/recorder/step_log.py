@@ -41,7 +41,6 @@ class StepLog(ABC):
         self._recording: Recording | None = None
         self.timer = StepTimer()
         """Times steps, and has the number of the one in hand."""
-        self._stride = 1
         self._epoch: float = 0
         self._epochs_begun = 0
         self._stats = StepStats()
@@ -54,8 +53,9 @@ class StepLog(ABC):
     def log(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         """Records numbers of a step.
 
-        Without `step` a call counts as one step; while `batches` counts the steps, it belongs to the one in
-        hand. Steps may repeat, go back or leave gaps: all are kept.
+        Without `step` a call counts as one step; while `batches` or a watched optimizer count the steps, it
+        belongs to the current one. A step that is given is the current one from then on, unless it lies back
+        and the call is made outside of `batches`, as for figures of a validation. All are kept.
         """
         try:
             timer = self.timer
@@ -64,7 +64,8 @@ class StepLog(ABC):
             elif type(step) is not int:
                 step = self._whole(step)
             self._append(metrics, step)
-            timer.step = step + self._stride
+            if timer.stride or timer.in_batches or step > timer.step:
+                timer.step = step + timer.stride
         except Exception as error:  # noqa: BLE001 - a user's value may raise anything, training goes on
             self._log_with_care(metrics, step, error)
 
@@ -147,11 +148,11 @@ class StepLog(ABC):
 
     def _last_step(self) -> int:
         """Between two calls of log(), the step that has just been logged."""
-        return max(self.timer.step - self._stride, 0)
+        return max(self.timer.step - self.timer.stride, 0)
 
     def step_in_hand(self) -> int:
-        """The number of the step that is being done."""
-        return self.timer.step
+        """The number of the step that is being done, of which an optimizer or a batch will be the end."""
+        return self.timer.step + self.timer.is_over
 
     def begin_epoch(self) -> None:
         """Counts a pass over the data; `batches` calls it."""
@@ -247,8 +248,9 @@ class StepLog(ABC):
             raise
         except Exception as failure:  # noqa: BLE001 - training goes on whatever happens here
             self._guard.complain("log", f"A log call was not recorded: {shown(failure)}", failure)
-        if counts:
-            self.timer.step = whole + self._stride
+        timer = self.timer
+        if counts and (timer.stride or timer.in_batches or whole > timer.step):
+            timer.step = whole + timer.stride
 
     def _record_from_device(self, recording: Recording, metrics: Mapping[Any, Any], step: int) -> None:
         """Records values of which some lie on a GPU, without waiting for it."""

@@ -20,6 +20,7 @@
 
 #define MAX_ROWS 1024
 #define COLUMNS 5
+#define TAKEOVER 8
 
 typedef struct {
     long long ended_ns, number, took_ns, waited_ns, batches;
@@ -27,8 +28,9 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD
-    long long step, began_ns, waited_ns, batches, steps_made, left, due_ns, most_batches;
-    char is_made, in_batches, every_batch, is_special;
+    long long step, began_ns, waited_ns, batches, steps_made, left, due_ns, most_batches, first_step, stride;
+    char is_made, is_over, in_batches, every_batch, is_special, any_optimizer, logs_first;
+    int others;
     PyObject *last_optimizer, *held;
     PyObject *on_step, *on_due, *on_batch, *on_optimizer, *on_asked, *on_got;
     int rows;
@@ -94,12 +96,30 @@ end_step(StepTimer *self, long long ended_ns)
     return ended_ns >= self->due_ns ? call(self->on_due, NULL) : 0;
 }
 
+/* Ends a step that no batch ends. What is logged from now on belongs to it still, unless logs come first. */
+static int
+end_by_optimizer(StepTimer *self)
+{
+    if (self->stride) {
+        self->stride = 0; /* calls of log no longer count steps */
+        self->logs_first = self->step > self->first_step;
+        self->step -= self->logs_first;
+    }
+    self->step += self->is_over;
+    self->is_over = 0;
+    if (end_step(self, now_ns()) < 0)
+        return -1;
+    self->is_over = !self->logs_first;
+    self->step += self->logs_first;
+    return 0;
+}
+
 static int
 make_step(StepTimer *self)
 {
     self->steps_made++;
     self->is_made = 1;
-    return self->in_batches ? 0 : end_step(self, now_ns());
+    return self->in_batches ? 0 : end_by_optimizer(self);
 }
 
 static int
@@ -122,6 +142,27 @@ end_batch(StepTimer *self, long long ended_ns)
     return 0;
 }
 
+/* Whether the step of this optimizer ends one of the training. Of several that nobody has named, the first
+ * does, until it has not stepped for a while. */
+static int
+ends_step(StepTimer *self, PyObject *optimizer)
+{
+    if (!is_set(self->last_optimizer) || self->last_optimizer == optimizer) {
+        self->others = 0;
+        if (!self->any_optimizer || is_set(self->last_optimizer))
+            return 1;
+    }
+    else if (!self->any_optimizer || (++self->others < TAKEOVER && !self->in_batches))
+        return 0;
+    else if (self->others < TAKEOVER)
+        return 1;
+    Py_INCREF(optimizer);
+    Py_XDECREF(self->last_optimizer);
+    self->last_optimizer = optimizer;
+    self->others = 0;
+    return 1;
+}
+
 static PyObject *
 timer_optimizer_stepped(StepTimer *self, PyObject *const *arguments, Py_ssize_t count)
 {
@@ -132,11 +173,17 @@ timer_optimizer_stepped(StepTimer *self, PyObject *const *arguments, Py_ssize_t 
     }
     if (is_set(self->on_optimizer))
         failed = call(self->on_optimizer, arguments[0]);
-    else if (!is_set(self->last_optimizer) || self->last_optimizer == arguments[0])
+    else if (ends_step(self, arguments[0]))
         failed = make_step(self);
     if (failed)
         return NULL;
     Py_RETURN_NONE;
+}
+
+static PyObject *
+timer_ends_step(StepTimer *self, PyObject *optimizer)
+{
+    return PyBool_FromLong(ends_step(self, optimizer));
 }
 
 static PyObject *
@@ -251,6 +298,7 @@ timer_init(StepTimer *self, PyObject *arguments, PyObject *options)
     self->began_ns = now_ns();
     self->left = LLONG_MAX;
     self->due_ns = LLONG_MAX;
+    self->stride = 1;
     return 0;
 }
 
@@ -388,6 +436,7 @@ batches_dealloc(Batches *self)
 
 static PyMethodDef timer_methods[] = {
     {"optimizer_stepped", (PyCFunction)(void (*)(void))timer_optimizer_stepped, METH_FASTCALL, NULL},
+    {"ends_step", (PyCFunction)timer_ends_step, METH_O, NULL},
     {"make_step", (PyCFunction)timer_make_step, METH_NOARGS, NULL},
     {"end_batch", (PyCFunction)timer_end_batch, METH_NOARGS, NULL},
     {"take", (PyCFunction)timer_take, METH_O, NULL},
@@ -400,7 +449,8 @@ static PyMethodDef timer_methods[] = {
 static PyMemberDef timer_members[] = {
     FIELD(began_ns, T_LONGLONG), FIELD(waited_ns, T_LONGLONG),
     FIELD(batches, T_LONGLONG), FIELD(steps_made, T_LONGLONG), FIELD(left, T_LONGLONG),
-    FIELD(due_ns, T_LONGLONG), FIELD(most_batches, T_LONGLONG),
+    FIELD(due_ns, T_LONGLONG), FIELD(most_batches, T_LONGLONG), FIELD(first_step, T_LONGLONG),
+    FIELD(stride, T_LONGLONG), FIELD(is_over, T_BOOL), FIELD(any_optimizer, T_BOOL),
     FIELD(is_made, T_BOOL), FIELD(in_batches, T_BOOL), FIELD(every_batch, T_BOOL), FIELD(is_special, T_BOOL),
     FIELD(last_optimizer, T_OBJECT), FIELD(held, T_OBJECT),
     FIELD(on_step, T_OBJECT), FIELD(on_due, T_OBJECT), FIELD(on_batch, T_OBJECT),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from threading import get_ident
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stepscope.steps import memory_scene, patches
 from stepscope.steps.batch_contents import BatchInHand
-from stepscope.steps.chain import DATA, EVAL, FORWARD, OPTIMIZER, OTHER, Chain
+from stepscope.steps.chain import BACKWARD, DATA, EVAL, FORWARD, OPTIMIZER, OTHER, Chain
 from stepscope.steps.device_clock import DeviceClock
 from stepscope.steps.free_evidence import gather
 from stepscope.steps.gradients_ready import GradientsReady, is_distributed
@@ -17,6 +18,7 @@ from stepscope.steps.model_calls import ModelCalls
 from stepscope.steps.observers import Observers
 from stepscope.steps.optimizer_steps import OptimizerSteps
 from stepscope.steps.out_of_memory import Witness
+from stepscope.steps.pass_purpose import PassPurpose
 from stepscope.steps.phase_sampling import PhaseSampling
 from stepscope.steps.sharded import Exchanges, is_sharded
 from stepscope.steps.step_timer import FOREVER
@@ -32,18 +34,12 @@ if TYPE_CHECKING:
 
 Batch = TypeVar("Batch")
 
-PATIENCE = 64
-"""So many batches without an optimizer step mean that there is none, and that each batch is a step."""
-
 ATTACHED = 5
 """What timing the phases of one step alone costs, in times of what attaching to PyTorch for it takes.
 
 Detaching takes about as long, and the training is slower until Python has cached the changed classes again:
 measured as the time of such a step and of the next one, against others.
 """
-
-MAX_UNCLEAR = 3
-"""Batches whose model calls are looked at to find out whether a pass over data trains or evaluates."""
 
 
 class Anatomy:
@@ -62,6 +58,8 @@ class Anatomy:
         self.chain = Chain(timer=recorder.timer)
         self.chain.on_skipped_step = self._step_is_skipped
         self._calls = ModelCalls(self, torch.compiler.is_compiling)
+        self.purpose = PassPurpose(recorder.timer, self._calls, torch.is_grad_enabled)
+        """What the present pass over data is for."""
         self._optimizers = OptimizerSteps(self, recorder.timer, overhead)
         self._sampling = PhaseSampling(overhead, overhead.now_ns())
         self._writer = StepWriter(recorder)
@@ -71,10 +69,8 @@ class Anatomy:
         self.is_timed = False
         """Whether the step in hand is timed phase by phase; to be read only."""
         self._has_news = False
-        self._trained = self._evaluated = self._skipped = False
-        self._passes = self._made_before_pass = 0
-        self._pass_trains: bool | None = None
-        self._unclear = 0
+        self._skipped = False
+        self._passes = 0
         self._is_timed_later = False
         self._before_optimizer = OTHER
         self._attaching_ns = 0
@@ -89,6 +85,7 @@ class Anatomy:
         )
         timer = self._timer
         timer.on_step, timer.on_due, timer.due_ns, timer.steps_made = self._end_step, self._write, 0, 0
+        timer.first_step = timer.step
         self._planned = timer.left
         self.observe(self._evidence)
         patches.follow(self.chain, torch)
@@ -131,7 +128,7 @@ class Anatomy:
         timer = self._timer
         if timer.in_batches and timer.is_made:
             timer.end_batch()  # a loop that asks for its batches by `next` has not said that it is done
-        if self._pass_trains is False:
+        if self.purpose.trains is False:
             self._cut_evaluation()
         self._leave_phases()
         self._calls.detach()
@@ -151,10 +148,13 @@ class Anatomy:
 
     def batches(self, source: Iterator[Batch]) -> Iterator[Batch]:
         """The batches of a pass over the data; one or several of them make a step."""
+        if self._passes and self.purpose.looks_like_evaluation():
+            return self._evaluated_within(source)
         timer = self._timer
         self._passes += 1
-        timer.in_batches = self._writer.knows_wait = True
-        self._pass_trains, self._unclear, self._made_before_pass = None, 0, timer.steps_made
+        timer.step += timer.is_over
+        timer.is_over, timer.in_batches, self._writer.knows_wait = False, True, True
+        self.purpose.begin()
         timer.on_batch, timer.on_due, timer.every_batch = self._ends_without_optimizer, self._write, False
         self._loader.meet(source)
         memory_scene.attend(self._torch)
@@ -165,6 +165,17 @@ class Anatomy:
             self._begin_on_device(self._device)
         return timer.batches_of(source, self._finish_pass)
 
+    def _evaluated_within(self, source: Iterator[Batch]) -> Iterator[Batch]:
+        """Batches that are evaluated while a step is under way, which goes on as if without them."""
+        pause = self.chain.pause()
+        if self._device is not None:
+            self._device.abandon()
+        try:
+            yield from source
+        finally:
+            cut = self.chain.go_on(pause)
+            self._writer.add(EndedStep(self._timer.step, cut, is_evaluation=True))
+
     def _finish_pass(self, is_left: bool) -> None:  # noqa: FBT001 - the timer calls it so
         """The pass is over; until the next one, the optimizer alone tells where steps end.
 
@@ -174,7 +185,7 @@ class Anatomy:
         if self._optimizers.is_watching():  # the watch may have ended within the pass
             if is_left and timer.is_made:
                 timer.end_batch()
-            if self._pass_trains is False:
+            if self.purpose.trains is False:
                 self._cut_evaluation()
             if self._is_timed_later:
                 self._is_timed_later = False
@@ -186,7 +197,7 @@ class Anatomy:
         self.witness.batch.leave()
 
     def _write(self) -> None:
-        if self._pass_trains is False:
+        if self.purpose.trains is False:
             self._cut_evaluation()
         self._writer.write(monotonic_ns())
 
@@ -196,16 +207,16 @@ class Anatomy:
         It may have been evaluated, or be one of several that make a step; or there is no optimizer.
         """
         self._optimizers.forget_depth()
-        if self._evaluated and not self._trained and self._pass_trains is not True:
-            self._pass_trains = False
-        elif self._trained or self._timer.steps_made > self._made_before_pass:
-            self._pass_trains = True
-        elif self._pass_trains is None:
-            self._find_out_what_pass_does()
-        if self._pass_trains is False:
+        if self.purpose.follow_batch():
+            self._timer.is_special = True
+            self._attach_calls()
+        if self.purpose.trains is False:
             self._begin_evaluation()
             return False
-        return not self._timer.steps_made and self._timer.batches >= PATIENCE
+        if self.purpose.ends_step():  # and so do those that follow
+            self._timer.every_batch, self._timer.on_batch = True, None
+            return True
+        return False
 
     def _begin_evaluation(self) -> None:
         """Until the end of this pass only its time is taken, unless an optimizer steps after all."""
@@ -218,18 +229,8 @@ class Anatomy:
         if self._device is not None:
             self._device.abandon()
 
-    def _find_out_what_pass_does(self) -> None:
-        """Nothing is known of this batch, as its calls of the model were not seen: those of the next are."""
-        self._unclear += 1
-        if any(getattr(model, "training", True) is False for model in self._calls.models):
-            self._pass_trains = False
-        elif self._unclear > MAX_UNCLEAR:
-            self._pass_trains = True
-        self._timer.is_special = True
-        self._attach_calls()
-
     def _attach_calls(self) -> None:
-        if self.is_timed or (self._passes and self._pass_trains is None):
+        if self.is_timed or (self._passes and self.purpose.trains is None):
             self._calls.attach()
         else:
             self._calls.detach()
@@ -238,7 +239,7 @@ class Anatomy:
         """Ends a step of which more is known than the whole, or after which something is to be decided."""
         self._count_steps()
         timer, calls = self._timer, self.chain.boundaries
-        self._pass_trains = timer.in_batches or None
+        self.purpose.trains = timer.in_batches or None
         if timer.steps_made:
             timer.on_batch = None
         micro_steps, timer.batches = timer.batches, 0
@@ -249,7 +250,10 @@ class Anatomy:
             others = self._end_timed_step(step, ended_ns, calls)
         if self._observers.left <= 0 or self._has_news or micro_steps > 1 or self._skipped:
             others = {**(others or {}), **self._others(step, micro_steps)}
-        self._trained = self._evaluated = self._skipped = False
+        self._skipped = False
+        if cut.spent[BACKWARD] and self.purpose.has_never_trained():
+            self._calls.look_inside()  # the loop calls another method than `forward`
+        self.purpose.forget_calls()
         self._writer.add(EndedStep(step, cut, rate, others))
         if self._sampling.left <= 0:
             self._choose()
@@ -290,7 +294,8 @@ class Anatomy:
         self._calls.attach()
         self._optimizers.hear_beginnings(wanted=True)
         timer = self._timer
-        timer.on_asked, timer.on_got, timer.is_special = self._ask_for_data, self._get_data, True
+        timer.on_asked, timer.on_got = partial(self.chain.enter, DATA), partial(self.chain.enter, OTHER)
+        timer.is_special = True
         for wait in self._rank_waits:
             wait.attach()
         if self._device is not None:
@@ -328,12 +333,6 @@ class Anatomy:
         due = device.left <= 0 and device.begin_step(self.chain.phase, self._timer.began_ns)
         self.chain.device = device if due else None
 
-    def _ask_for_data(self) -> None:
-        self.chain.enter(DATA)
-
-    def _get_data(self) -> None:
-        self.chain.enter(OTHER)
-
     def _hurry(self) -> None:
         self._has_news = self._timer.is_special = True
 
@@ -361,21 +360,21 @@ class Anatomy:
             return
         self._timer.batches = 0
         self._writer.add(EndedStep(self._timer.step, self.chain.cut(), is_evaluation=True))
-        self._evaluated = False
+        self.purpose.evaluated = False
 
     def call_begins(self, model: Any) -> int:
         """A model that is watched is called; its inner modules are left alone."""
         before = self.chain.phase
         if before in (FORWARD, EVAL) or get_ident() != self._thread:
             return -1
-        is_training = getattr(model, "training", True) or self._pass_trains is True
+        is_training = getattr(model, "training", True) or self.purpose.trains is True
         trains = is_training and self._is_grad_enabled()
         if trains:
-            self._trained = True
+            self.purpose.trained = True
             if self._census.wants_forward:
                 self._census.in_forward()
         else:
-            self._evaluated = True
+            self.purpose.evaluated = True
         return self.chain.enter(FORWARD if trains else EVAL)
 
     def call_ends(self, before: int) -> None:

@@ -42,6 +42,17 @@ class Cut(NamedTuple):
         return row
 
 
+class Pause(NamedTuple):
+    """A step as it was when something else began that is no part of it."""
+
+    began: int
+    since: int
+    phase: int
+    spent: list[int]
+    boundaries: int
+    waited: int
+
+
 class Chain:
     """The phase in hand, and how long each has taken in this step.
 
@@ -90,6 +101,21 @@ class Chain:
         self.boundaries = 0
         self.timer.waited_ns = 0
         self.timer.began_ns = self._now_ns()
+
+    def pause(self) -> Pause:
+        """What follows is no part of the step, until `go_on`."""
+        timer = self.timer
+        since = self._since if self.boundaries else timer.began_ns
+        return Pause(self._now_ns(), since, self.phase, list(self._spent), self.boundaries, timer.waited_ns)
+
+    def go_on(self, pause: Pause) -> Cut:
+        """The step goes on as it was; gives the time that is no part of it."""
+        now = self._now_ns()
+        took = now - pause.began
+        self._since, self.phase, self._spent = pause.since + took, pause.phase, pause.spent
+        self.boundaries, self.timer.waited_ns = pause.boundaries, pause.waited
+        self.timer.began_ns += took
+        return Cut(now, took, [0] * len(PHASES))
 
     def cut(self, now: int | None = None) -> Cut:
         """Ends the step; the next begins at the same moment."""

@@ -41,6 +41,7 @@ class ModelCalls:
     def __init__(self, observer: CallObserver, is_compiling: Callable[[], bool]) -> None:
         self._observer, self._is_compiling = observer, is_compiling
         self._models: list[weakref.ref[Any]] = []
+        self._looks_inside = False
         self._seen: list[tuple[type, int]] = []
         self.attached = False
 
@@ -50,6 +51,7 @@ class ModelCalls:
             raise TypeError(f"{model!r} cannot be called, so it is not a model.")
         was_attached = self.attached
         self.detach()
+        self._looks_inside |= hasattr(model, "training_step")  # what Lightning calls instead
         identity = id(model)  # another model may get the same once this one is gone
         self._models.append(weakref.ref(model, lambda _: self._forget(identity)))
         if was_attached:
@@ -60,13 +62,24 @@ class ModelCalls:
         """Those that are still there."""
         return [model for known in self._models if (model := known()) is not None]
 
+    def look_inside(self) -> None:
+        """Calls of a model's parts are to be seen as well, as nobody calls the model itself."""
+        if not self._looks_inside:
+            self._looks_inside = True
+            if self.attached:
+                self.detach()
+                self.attach()
+
     def attach(self) -> None:
         """From now on calls are seen."""
         if self.attached:
             return
         self.attached = True
+        models = self.models
+        if self._looks_inside:
+            models += [part for model in self.models for part in _parts(model)]
         with _lock:
-            for model in self.models:
+            for model in models:
                 _observers[id(model)] = self._observer
                 _replace(type(model), self._is_compiling)
                 self._seen.append((type(model), id(model)))
@@ -83,6 +96,19 @@ class ModelCalls:
     def _forget(self, identity: int) -> None:
         if _observers.get(identity) is self._observer:
             del _observers[identity]
+
+
+def _parts(model: Any) -> list[Any]:
+    """What a model consists of that can be called; of a compiled one nothing, as changes compile it again."""
+    if hasattr(model, "_orig_mod") or not hasattr(model, "children"):
+        return []
+    return [
+        part for child in model.children() for part in (_parts(child) if _is_container(child) else [child])
+    ]
+
+
+def _is_container(module: Any) -> bool:
+    return getattr(type(module).forward, "__name__", "") == "_forward_unimplemented"
 
 
 def _replace(kind: Any, is_compiling: Callable[[], bool]) -> None:

@@ -45,14 +45,15 @@ class OptimizerSteps:
 
     def add(self, optimizers: Sequence[Any]) -> None:
         """Hears of these; the last of them ends a step of the training."""
-        self._timer.last_optimizer = optimizers[-1]
+        self._timer.last_optimizer, self._timer.any_optimizer = optimizers[-1], False
         for optimizer in optimizers:
             self._after.append(optimizer.register_step_post_hook(self._timer.optimizer_stepped))
             self._register_before.append(optimizer.register_step_pre_hook)
         self._renew()
 
     def add_any(self) -> None:
-        """Hears of whichever optimizer steps; each of them ends a step."""
+        """Hears of whichever optimizer steps; the timer finds out which of them ends a step."""
+        self._timer.any_optimizer = True
         hooks = sys.modules["torch.optim.optimizer"]
         self._after.append(hooks.register_optimizer_step_post_hook(self._timer.optimizer_stepped))
         self._register_before.append(hooks.register_optimizer_step_pre_hook)
@@ -85,8 +86,8 @@ class OptimizerSteps:
 
     def is_last(self, optimizer: Any) -> bool:
         """Whether the step of this optimizer ends a step of the training."""
-        last = self._timer.last_optimizer
-        return last is None or optimizer is last
+        timer = self._timer
+        return timer.any_optimizer or timer.last_optimizer is None or optimizer is timer.last_optimizer
 
     def is_watching(self) -> bool:
         """Whether there are hooks."""
@@ -103,6 +104,7 @@ class OptimizerSteps:
         _remove(self._before)
         _remove(self._after)
         self._timer.last_optimizer = self._timer.on_optimizer = None
+        self._timer.any_optimizer = False
 
     def _renew(self) -> None:
         _remove(self._before)
@@ -127,7 +129,7 @@ class OptimizerSteps:
         self._observer.optimizer_ends()
         if self._after_steps:
             self._call(self._after_steps, optimizer)
-        if self.is_last(optimizer):
+        if self._timer.ends_step(optimizer):
             self._timer.make_step()
 
     def _call(self, listeners: list[Listener], optimizer: Any) -> None:

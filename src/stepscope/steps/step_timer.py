@@ -19,6 +19,8 @@ Batch = TypeVar("Batch")
 FOREVER = 2**63 - 1
 MAX_ROWS = 1024
 """Steps that are kept at most until somebody takes them."""
+TAKEOVER = 8
+"""After so many steps of others, an optimizer no longer ends steps of the training: another one does."""
 
 
 class PythonStepTimer:
@@ -29,7 +31,7 @@ class PythonStepTimer:
     when enough plain ones have passed, somebody is called who ends it instead.
     """
 
-    def __init__(self) -> None:
+    def __init__(self) -> None:  # noqa: PLR0915 - each field has its sentence
         self.step = 0
         """The number of the current step. Where batches end steps, it is counted here."""
         self.began_ns = monotonic_ns()
@@ -40,6 +42,12 @@ class PythonStepTimer:
         """Its batches that the loop is done with."""
         self.is_made = False
         """Whether an optimizer has stepped in it."""
+        self.is_over = False
+        """Whether an optimizer has ended it already: the next one begins with the next optimizer step."""
+        self.stride = 1
+        """By how much a call of `log` moves the number on; 0 as soon as batches or an optimizer do that."""
+        self.first_step = 0
+        """The number of the step at which an optimizer began to be heard of."""
         self.steps_made = 0
         """How often an optimizer has ended a step."""
         self.in_batches = False
@@ -56,6 +64,8 @@ class PythonStepTimer:
         """The most batches of any step that has not been taken yet."""
         self.last_optimizer: Any = None
         """The optimizer whose step ends a step of the training; None: any."""
+        self.any_optimizer = False
+        """Whether that is to be found out: the first one that steps, until it has not stepped for a while."""
         self.held: Any = None
         """The current batch."""
         self.on_step: Callable[[int], Any] | None = None
@@ -71,20 +81,49 @@ class PythonStepTimer:
         self.on_got: Callable[[], Any] | None = None
         """Called after a batch was fetched."""
         self._rows: list[tuple[Any, ...]] = []
+        self._logs_first = False
+        """Whether the loop logs before its optimizer steps, and not after."""
+        self._others = 0
+        """How often another optimizer than the last one has stepped since that one did."""
 
     def optimizer_stepped(self, optimizer: Any, *_: Any) -> None:
         """The hook for optimizers."""
         if self.on_optimizer is not None:
             self.on_optimizer(optimizer)
-        elif self.last_optimizer is None or self.last_optimizer is optimizer:
+        elif self.ends_step(optimizer):
             self.make_step()
+
+    def ends_step(self, optimizer: Any) -> bool:
+        """Whether the step of this optimizer ends one of the training."""
+        if self.last_optimizer is None or self.last_optimizer is optimizer:
+            self._others = 0
+            if not self.any_optimizer or self.last_optimizer is not None:
+                return True
+        elif not self.any_optimizer:
+            return False
+        else:
+            self._others += 1
+            if self._others < TAKEOVER:
+                return self.in_batches
+        self.last_optimizer, self._others = optimizer, 0
+        return True
 
     def make_step(self) -> None:
         """An optimizer has ended a step, or will have when the loop is done with its batch."""
         self.steps_made += 1
         self.is_made = True
-        if not self.in_batches:
-            self._end_step(monotonic_ns())
+        if self.in_batches:
+            return
+        if self.stride:
+            self.stride = 0  # calls of `log` no longer count steps
+            self._logs_first = self.step > self.first_step
+            self.step -= self._logs_first
+        self.step += self.is_over
+        self.is_over = False
+        self._end_step(monotonic_ns())
+        # What is logged from now on belongs to the step that has ended, unless the loop logs first.
+        self.is_over = not self._logs_first
+        self.step += self._logs_first
 
     def end_batch(self) -> None:
         """The loop is done with a batch; `batches_of` tells by itself."""

@@ -1,0 +1,98 @@
+"""Finds out what a loop does with its batches: whether it trains or evaluates, and where a step ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stepscope.steps.model_calls import ModelCalls
+    from stepscope.steps.step_timer import StepTimer
+
+PATIENCE = 64
+"""So many batches without an optimizer step mean that there is none, and that each batch is a step."""
+
+MAX_UNCLEAR = 3
+"""Batches whose model calls are looked at to find out whether a pass over data trains or evaluates."""
+
+MAX_READ = 4096
+"""Elements of a parameter that is read to see whether somebody has changed it."""
+
+
+class PassPurpose:
+    """What the present pass over data is for."""
+
+    def __init__(self, timer: StepTimer, calls: ModelCalls, is_grad_enabled: Callable[[], bool]) -> None:
+        self._timer, self._calls, self._is_grad_enabled = timer, calls, is_grad_enabled
+        self.trains: bool | None = None
+        """None while it is not known."""
+        self.trained = self.evaluated = False
+        """Whether the model was called for training, or for evaluation, since the last step."""
+        self._has_ever_trained = False
+        self._unclear = self._made_before = 0
+        self._seen: tuple[int, int, float] | None = None
+        """A parameter, how often it was changed, and its sum."""
+
+    def begin(self) -> None:
+        """A pass begins."""
+        self.trains, self._unclear, self._made_before = None, 0, self._timer.steps_made
+        self._has_changed()
+
+    def forget_calls(self) -> None:
+        """A step has ended."""
+        self._has_ever_trained |= self.trained
+        self.trained = self.evaluated = False
+
+    def has_never_trained(self) -> bool:
+        """Whether no step so far has called the model for training."""
+        return not (self.trained or self._has_ever_trained)
+
+    def looks_like_evaluation(self) -> bool:
+        """Whether what is about to begin evaluates, by what can be told beforehand."""
+        return not self._is_grad_enabled() or self._in_eval_mode()
+
+    def follow_batch(self) -> bool:
+        """Takes in a batch after which no optimizer has stepped; whether calls of the next may tell more."""
+        if self.evaluated and not self.trained and self.trains is not True:
+            self.trains = False
+        elif self.trained or self._timer.steps_made > self._made_before:
+            self.trains = True
+        elif self.trains is None:
+            self._unclear += 1
+            if self._in_eval_mode():
+                self.trains = False
+            elif self._unclear > MAX_UNCLEAR:
+                self.trains = True
+            return True
+        return False
+
+    def ends_step(self) -> bool:
+        """Whether that batch ends a step all the same: parameters were changed by hand, or nobody steps."""
+        if self._timer.steps_made:
+            return False
+        return self._has_changed() or self._timer.batches >= PATIENCE
+
+    def _in_eval_mode(self) -> bool:
+        return any(getattr(model, "training", True) is False for model in self._calls.models)
+
+    def _has_changed(self) -> bool:
+        """Whether a parameter is another than when it was last asked; nothing waits for a GPU here."""
+        parameter = self._small_parameter()
+        if parameter is None:
+            return False
+        is_readable = parameter.device.type == "cpu" and parameter.numel() <= MAX_READ
+        value = parameter.detach().double().sum().item() if is_readable else 0.0
+        before, self._seen = self._seen, (id(parameter), parameter._version, value)  # noqa: SLF001 - torch's own
+        return before is not None and before != self._seen
+
+    def _small_parameter(self) -> Any:
+        """One that is trained, the first that is small enough to be read if there is one."""
+        found = None
+        for model in self._calls.models:
+            for parameter in model.parameters() if hasattr(model, "parameters") else ():
+                if parameter.requires_grad and (found is None or parameter.numel() <= MAX_READ):
+                    found = parameter
+                    if parameter.numel() <= MAX_READ:
+                        return found
+        return found

@@ -1,0 +1,354 @@
+"""Loops as people write them: every step has its own number and one time, whoever ends it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stepscope
+from stepscope import TrainingMonitor
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+STEPS = 12
+FORWARD_S = 0.01
+
+Loop = Callable[[TrainingMonitor], Any]
+
+
+class Slow(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+
+    def forward(self, x):
+        time.sleep(FORWARD_S)
+        return self.layer(x)
+
+
+def small() -> Any:
+    return nn.Linear(4, 1)
+
+
+def sgd(model) -> Any:
+    return torch.optim.SGD(model.parameters(), lr=1e-3)
+
+
+def loader(batches: int = STEPS) -> Any:
+    return torch.utils.data.DataLoader(torch.randn(batches, 4), batch_size=1)
+
+
+def loss_of(model, x) -> Any:
+    return model(x).square().mean()
+
+
+def update(model, optimizer, x) -> Any:
+    optimizer.zero_grad()
+    loss = loss_of(model, x)
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def update_by_hand(model, x) -> Any:
+    loss = loss_of(model, x)
+    loss.backward()
+    for parameter in model.parameters():
+        parameter.data -= 1e-3 * parameter.grad
+        parameter.grad = None
+    return loss
+
+
+def evaluate(monitor: TrainingMonitor, model) -> None:
+    model.eval()
+    with torch.no_grad():
+        for x in monitor.batches(loader(5)):
+            model(x)
+    model.train()
+
+
+def batches(monitor: TrainingMonitor) -> None:
+    monitor.watch(model := small(), optimizer := sgd(model))
+    for x in monitor.batches(loader()):
+        monitor.log_training_step(loss=update(model, optimizer, x))
+
+
+def watch_alone(monitor: TrainingMonitor) -> None:
+    monitor.watch(model := small(), optimizer := sgd(model))
+    for x in loader():
+        update(model, optimizer, x)
+
+
+def logs_each_step(monitor: TrainingMonitor) -> None:
+    monitor.watch(model := small(), optimizer := sgd(model))
+    for x in loader():
+        monitor.log({"loss": update(model, optimizer, x)})
+
+
+def logs_before_the_update(monitor: TrainingMonitor) -> None:
+    monitor.watch(model := small(), optimizer := sgd(model))
+    for x in loader():
+        optimizer.zero_grad()
+        loss = loss_of(model, x)
+        loss.backward()
+        monitor.log({"loss": loss})
+        optimizer.step()
+
+
+def logs_some_steps(monitor: TrainingMonitor) -> None:
+    monitor.watch(model := small(), optimizer := sgd(model))
+    for number, x in enumerate(loader()):
+        loss = update(model, optimizer, x)
+        if number % 10 == 0:
+            monitor.log({"loss": loss})
+
+
+def accumulation(monitor: TrainingMonitor) -> None:
+    monitor.watch(model := small(), optimizer := sgd(model))
+    for number, x in enumerate(monitor.batches(loader(2 * STEPS))):
+        loss_of(model, x).backward()
+        if number % 2:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def accumulation_with_an_unknown_optimizer(monitor: TrainingMonitor) -> None:
+    monitor.watch(model := small())
+    optimizer = sgd(model)
+    for number, x in enumerate(monitor.batches(loader(3 * STEPS))):
+        loss_of(model, x).backward()
+        if number % 3 == 2:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def two_optimizers(monitor: TrainingMonitor) -> None:
+    first, second = small(), small()
+    optimizers = sgd(first), sgd(second)
+    monitor.watch(first, list(optimizers))
+    for x in monitor.batches(loader()):
+        update(second, optimizers[1], x)
+        update(first, optimizers[0], x)
+
+
+def two_optimizers_that_nobody_named(monitor: TrainingMonitor) -> None:
+    first, second = small(), small()
+    optimizers = sgd(first), sgd(second)
+    monitor.watch(first)
+    for x in loader():
+        update(first, optimizers[0], x)
+        monitor.log({"loss": update(second, optimizers[1], x)})
+
+
+def updates_by_hand(monitor: TrainingMonitor) -> None:
+    monitor.watch(model := small())
+    for x in monitor.batches(loader()):
+        update_by_hand(model, x)
+
+
+def lbfgs(monitor: TrainingMonitor) -> None:
+    model = small()
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
+    monitor.watch(model, optimizer)
+    for x in monitor.batches(loader()):
+
+        def closure(x=x) -> Any:
+            optimizer.zero_grad()
+            loss = loss_of(model, x)
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+
+
+def scaled(monitor: TrainingMonitor) -> None:
+    monitor.watch(model := small(), optimizer := sgd(model))
+    scaler = torch.amp.GradScaler("cpu")
+    for number, x in enumerate(monitor.batches(loader())):
+        optimizer.zero_grad()
+        loss = loss_of(model, x) * (float("inf") if number == 4 else 1.0)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+
+def compiled(monitor: TrainingMonitor) -> None:
+    model = torch.compile(small(), backend="eager")
+    monitor.watch(model, optimizer := sgd(model))
+    for x in monitor.batches(loader()):
+        update(model, optimizer, x)
+
+
+def accelerated(monitor: TrainingMonitor) -> None:
+    accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed")
+    accelerator = accelerate.Accelerator(cpu=True)
+    model = small()
+    model, optimizer, data = accelerator.prepare(model, sgd(model), loader())
+    monitor.watch(model, optimizer)
+    for x in monitor.batches(data):
+        optimizer.zero_grad()
+        accelerator.backward(loss_of(model, x))
+        optimizer.step()
+
+
+def in_lightning(monitor: TrainingMonitor, *, automatic: bool = True) -> None:
+    lightning = pytest.importorskip("lightning", reason="lightning is not installed")
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+
+    class Module(lightning.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.nets = nn.ModuleDict({"only": Slow()})
+            self.automatic_optimization = automatic
+
+        def training_step(self, batch, _):
+            loss = loss_of(self.nets["only"], batch)
+            if not automatic:
+                optimizer = self.optimizers()
+                optimizer.zero_grad()
+                self.manual_backward(loss)
+                optimizer.step()
+            return loss
+
+        def configure_optimizers(self):
+            return sgd(self)
+
+    module = Module()
+    monitor.watch(module)
+    options = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    trainer = lightning.Trainer(max_epochs=1, accelerator="cpu", enable_model_summary=False, **options)
+    trainer.fit(module, loader())
+
+
+def in_lightning_by_hand(monitor: TrainingMonitor) -> None:
+    in_lightning(monitor, automatic=False)
+
+
+LOOPS: list[Loop] = [
+    batches,
+    watch_alone,
+    logs_each_step,
+    logs_before_the_update,
+    logs_some_steps,
+    accumulation,
+    accumulation_with_an_unknown_optimizer,
+    two_optimizers,
+    two_optimizers_that_nobody_named,
+    updates_by_hand,
+    lbfgs,
+    scaled,
+    compiled,
+    accelerated,
+    in_lightning,
+    in_lightning_by_hand,
+]
+
+
+def run_of(folder: Path, loop: Loop) -> stepscope.reading.Run:
+    """Runs a loop with every step timed phase by phase."""
+    config = {"recorder": {"max_overhead": 0.5}}
+    with TrainingMonitor(config, run="loop", directory=folder) as monitor:
+        loop(monitor)
+    return stepscope.open_store(folder).run("loop")
+
+
+def steps_of(run: stepscope.reading.Run, key: str) -> list[int]:
+    return run.series(key).steps.tolist()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.__name__)
+def test_each_step_has_its_number_and_one_time(folder: Path, loop: Loop) -> None:
+    run = run_of(folder, loop)
+    assert steps_of(run, "step_seconds") == list(range(STEPS))
+
+
+@pytest.mark.parametrize("loop", [batches, logs_each_step, logs_before_the_update])
+def test_what_is_logged_in_a_step_has_the_number_of_that_step(folder: Path, loop: Loop) -> None:
+    assert steps_of(run_of(folder, loop), "loss") == list(range(STEPS))
+
+
+def test_a_loss_that_is_logged_every_tenth_step_stands_at_every_tenth_step(folder: Path) -> None:
+    assert steps_of(run_of(folder, logs_some_steps), "loss") == [0, 10]
+
+
+@pytest.mark.parametrize("loop", [watch_alone, logs_each_step])
+def test_gradients_have_the_number_of_the_step_they_were_used_in(folder: Path, loop: Loop) -> None:
+    steps = steps_of(run_of(folder, loop), "gradient_norm")
+    assert steps[0] == 0
+    assert len(set(steps)) == len(steps)
+    assert steps[-1] < STEPS
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("loop", [in_lightning, in_lightning_by_hand])
+def test_the_forward_pass_in_lightning_is_no_part_of_the_optimizer(folder: Path, loop: Loop) -> None:
+    run = run_of(folder, loop)
+    forward, optimizer = (run.series(f"phase/{name}_seconds").values for name in ("forward", "optimizer"))
+    assert (forward >= FORWARD_S).all()
+    assert (optimizer < forward).sum() >= STEPS // 2
+
+
+def test_calls_of_other_methods_than_forward_count_as_the_forward_pass_from_the_second_step(
+    folder: Path,
+) -> None:
+    class Policy(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = Slow()
+
+        def evaluate_actions(self, x):
+            return self.net(x)
+
+    def loop(monitor: TrainingMonitor) -> None:
+        monitor.watch(policy := Policy(), optimizer := sgd(policy))
+        for x in monitor.batches(loader()):
+            update(policy.evaluate_actions, optimizer, x)
+
+    forward = run_of(folder, loop).series("phase/forward_seconds").values
+    assert (forward[1:] >= FORWARD_S).all()
+
+
+def test_an_evaluation_is_no_part_of_a_step_and_no_epoch(folder: Path) -> None:
+    def loop(monitor: TrainingMonitor) -> None:
+        monitor.watch(model := Slow(), optimizer := sgd(model))
+        for epoch in range(2):
+            for number, x in enumerate(monitor.batches(loader(STEPS // 2))):
+                loss = update(model, optimizer, x)
+                if number == 2:
+                    evaluate(monitor, model)
+                monitor.log_training_step(loss=loss)
+            evaluate(monitor, model)
+            monitor.log({"accuracy": 0.5}, step=epoch)
+
+    run = run_of(folder, loop)
+    assert steps_of(run, "step_seconds") == steps_of(run, "loss") == list(range(STEPS))
+    assert steps_of(run, "accuracy") == [0, 1]
+    assert run.series("epoch").values.tolist() == [0.0] * (STEPS // 2) + [1.0] * (STEPS // 2)
+    evaluated = run.series("phase/eval_seconds")
+    times = {int(step): value for step, value in zip(evaluated.steps, evaluated.values, strict=True) if value}
+    assert times.keys() == {2, STEPS // 2, STEPS // 2 + 2, STEPS}
+    assert min(times.values()) >= 5 * FORWARD_S
+    step_seconds = run.series("step_seconds").values
+    assert sorted(step_seconds)[STEPS // 2] < 5 * FORWARD_S
+
+
+def test_a_step_that_is_given_is_the_current_one_from_then_on(folder: Path) -> None:
+    def loop(monitor: TrainingMonitor) -> None:
+        monitor.watch(model := small(), optimizer := sgd(model))
+        for number, x in enumerate(loader(4)):
+            loss = loss_of(model, x)
+            monitor.log({"loss": loss}, step=100 + number)
+            loss.backward()
+            optimizer.step()
+        monitor.log({"accuracy": 0.5}, step=1)  # of an epoch
+        update(model, optimizer, x)
+
+    run = run_of(folder, loop)
+    assert steps_of(run, "step_seconds") == [100, 101, 102, 103, 104]
