@@ -79,6 +79,12 @@ def batches(monitor: TrainingMonitor) -> None:
         monitor.log_training_step(loss=update(model, optimizer, x))
 
 
+def log_training_step_alone(monitor: TrainingMonitor) -> None:
+    optimizer = sgd(model := small())
+    for x in loader():
+        monitor.log_training_step(model=model, optimizer=optimizer, loss=update(model, optimizer, x))
+
+
 def watch_alone(monitor: TrainingMonitor) -> None:
     monitor.watch(model := small(), optimizer := sgd(model))
     for x in loader():
@@ -150,6 +156,12 @@ def updates_by_hand(monitor: TrainingMonitor) -> None:
     monitor.watch(model := small())
     for x in monitor.batches(loader()):
         update_by_hand(model, x)
+
+
+def updates_by_hand_that_are_logged(monitor: TrainingMonitor) -> None:
+    monitor.watch(model := small())
+    for x in loader():
+        monitor.log({"loss": update_by_hand(model, x)})
 
 
 def lbfgs(monitor: TrainingMonitor) -> None:
@@ -232,6 +244,7 @@ def in_lightning_by_hand(monitor: TrainingMonitor) -> None:
 
 LOOPS: list[Loop] = [
     batches,
+    log_training_step_alone,
     watch_alone,
     logs_each_step,
     logs_before_the_update,
@@ -241,6 +254,7 @@ LOOPS: list[Loop] = [
     two_optimizers,
     two_optimizers_that_nobody_named,
     updates_by_hand,
+    updates_by_hand_that_are_logged,
     lbfgs,
     scaled,
     compiled,
@@ -337,6 +351,24 @@ def test_an_evaluation_is_no_part_of_a_step_and_no_epoch(folder: Path) -> None:
     assert min(times.values()) >= 5 * FORWARD_S
     step_seconds = run.series("step_seconds").values
     assert sorted(step_seconds)[STEPS // 2] < 5 * FORWARD_S
+
+
+def test_a_step_that_is_logged_twice_has_one_time(folder: Path) -> None:
+    def loop(monitor: TrainingMonitor) -> None:
+        for step in (7, 8, 9):
+            monitor.log_training_step(loss=1.0, step=step)
+            monitor.log_training_step(loss=1.0, custom_metrics={"more": 2.0}, step=step)
+            monitor.log({"other": 1.0}, step=step)
+
+    run = run_of(folder, loop)
+    assert steps_of(run, "step_seconds") == [7, 8, 9]
+    assert not [info.key for info in run.keys() if info.key.startswith("phase/")]
+
+
+def test_numbers_that_are_logged_by_themselves_are_no_steps(folder: Path) -> None:
+    run = run_of(folder, lambda monitor: [monitor.log({"accuracy": 0.5}) for _ in range(3)])
+    assert steps_of(run, "accuracy") == [0, 1, 2]
+    assert "step_seconds" not in {info.key for info in run.keys()}
 
 
 def test_a_step_that_is_given_is_the_current_one_from_then_on(folder: Path) -> None:

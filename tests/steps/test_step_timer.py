@@ -90,6 +90,14 @@ def test_of_optimizers_that_nobody_named_one_ends_steps_until_it_has_not_stepped
     assert timer.is_made
 
 
+def test_a_step_that_is_logged_ends_once_with_the_number_it_was_logged_with(timer: Any) -> None:
+    for step in (3, 3, 4):
+        timer.step = step + 1
+        timer.end_logged()
+    assert numbers(taken(timer, 3)) == [3, 4]
+    assert timer.step == 5
+
+
 def test_of_several_optimizers_the_last_ends_a_step(timer: Any) -> None:
     timer.last_optimizer = last = object()
     timer.optimizer_stepped(object())

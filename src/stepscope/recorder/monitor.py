@@ -122,6 +122,7 @@ class TrainingMonitor(OnDemand):
             return
         if self._was_stopped:
             self._stats = StepStats()
+            self._batch_times.begin()
         self._stats.begin()
         if self.settings.logging.directory is not None:
             self._guard.attempt("Starting the log files", self.logs.start, self.identity)
@@ -254,7 +255,8 @@ class TrainingMonitor(OnDemand):
             from stepscope.recorder.watched import Looks, watch  # lazy: it needs torch, as a model does
 
             looks = Looks(bool(gradients), histograms, activations, attention)
-            self._watched = watch(model, optimizer, looks, self._watched, self, self._guard)
+            self._watched = watched = watch(model, optimizer, looks, self._watched, self, self._guard)
+            self._ends_by_log = None if watched is None else watched.anatomy.purpose.ends_step
         except RecorderError:
             raise
         except Exception as error:  # noqa: BLE001 - a model of any kind may be handed over, training goes on
@@ -265,6 +267,8 @@ class TrainingMonitor(OnDemand):
         watched, self._watched = self._watched, None
         if watched is not None:
             self._guard.attempt("Taking the hooks away", watched.anatomy.close)
+            self._ends_by_log = None
+            self._batch_times.begin()
 
     def log_params(self, params: Any) -> None:
         """Records hyper-parameters of the run, which are shown, compared and filtered by.

@@ -39,20 +39,27 @@ class Phase:
 
 
 class BatchTimes:
-    """Times of steps that are told by their batches alone, where no model is watched."""
+    """Times of steps that end with their batch, or the call that logs them, where no model is watched."""
 
     def __init__(self, recorder: StepRecorder) -> None:
         self._timer = recorder.timer
         self._writer = StepWriter(recorder)
-        self._writer.knows_wait = True
         self._passes = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """Steps begin here that are told by the calls that log them, until there are batches."""
+        timer = self._timer
+        timer.began_ns, timer.due_ns, timer.on_due = monotonic_ns(), 0, self.write
 
     def batches(self, source: Iterator[Batch]) -> Iterator[Batch]:
         """The batches of a pass; each is a step."""
+        self.write()
         self._passes += 1
+        self._writer.knows_wait = True
         timer = self._timer
         timer.in_batches = timer.every_batch = True
-        timer.began_ns, timer.waited_ns, timer.due_ns, timer.on_due = monotonic_ns(), 0, 0, self.write
+        timer.began_ns, timer.waited_ns, timer.due_ns = monotonic_ns(), 0, 0
         return timer.batches_of(source, self._finish_pass)
 
     def write(self) -> None:

@@ -45,6 +45,8 @@ class StepLog(ABC):
         self._epochs_begun = 0
         self._stats = StepStats()
         self._follows_late_losses = False
+        self._ends_by_log: Callable[[], bool] | None = None
+        """Tells whether a call of `log` ends a step, while a model is watched that no optimizer steps."""
 
     @abstractmethod
     def open_recording(self) -> Recording | None:
@@ -66,6 +68,8 @@ class StepLog(ABC):
             self._append(metrics, step)
             if timer.stride or timer.in_batches or step > timer.step:
                 timer.step = step + timer.stride
+                if self._ends_by_log and timer.stride and self._ends_by_log():
+                    timer.end_logged()
         except Exception as error:  # noqa: BLE001 - a user's value may raise anything, training goes on
             self._log_with_care(metrics, step, error)
 
@@ -111,6 +115,8 @@ class StepLog(ABC):
             self._log_with_care(metrics, self.timer.step if step is None else step, _ON_DEVICE)
         else:
             self.log(metrics, step)
+        if self._ends_by_log is None and self.timer.stride:
+            self.timer.end_logged()
 
     def log_training_metrics(self, metrics: TrainingMetrics) -> None:
         """Records the metrics of a step handed over as one object."""

@@ -29,6 +29,7 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     long long step, began_ns, waited_ns, batches, steps_made, left, due_ns, most_batches, first_step, stride;
+    long long last_logged;
     char is_made, is_over, in_batches, every_batch, is_special, any_optimizer, logs_first;
     int others;
     PyObject *last_optimizer, *held;
@@ -194,6 +195,19 @@ timer_make_step(StepTimer *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+/* The call that logs a step is its end, where nothing else is; it has moved the number on already. */
+static PyObject *
+timer_end_logged(StepTimer *self, PyObject *unused)
+{
+    if (self->step - 1 == self->last_logged)
+        Py_RETURN_NONE;
+    self->last_logged = --self->step;
+    if (end_step(self, now_ns()) < 0)
+        return NULL;
+    self->step++;
+    Py_RETURN_NONE;
+}
+
 static PyObject *
 timer_end_batch(StepTimer *self, PyObject *unused)
 {
@@ -299,6 +313,7 @@ timer_init(StepTimer *self, PyObject *arguments, PyObject *options)
     self->left = LLONG_MAX;
     self->due_ns = LLONG_MAX;
     self->stride = 1;
+    self->last_logged = LLONG_MIN;
     return 0;
 }
 
@@ -438,6 +453,7 @@ static PyMethodDef timer_methods[] = {
     {"optimizer_stepped", (PyCFunction)(void (*)(void))timer_optimizer_stepped, METH_FASTCALL, NULL},
     {"ends_step", (PyCFunction)timer_ends_step, METH_O, NULL},
     {"make_step", (PyCFunction)timer_make_step, METH_NOARGS, NULL},
+    {"end_logged", (PyCFunction)timer_end_logged, METH_NOARGS, NULL},
     {"end_batch", (PyCFunction)timer_end_batch, METH_NOARGS, NULL},
     {"take", (PyCFunction)timer_take, METH_O, NULL},
     {"batches_of", (PyCFunction)timer_batches_of, METH_VARARGS, NULL},

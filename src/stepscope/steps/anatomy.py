@@ -101,6 +101,8 @@ class Anatomy:
             waits.append(Exchanges(self.chain))
         self.witness.know(model, known)
         self._calls.add(model)
+        if not self._passes:
+            self.purpose.begin()
         if known:
             self._optimizers.add(known)
         else:
@@ -243,8 +245,7 @@ class Anatomy:
         if timer.steps_made:
             timer.on_batch = None
         micro_steps, timer.batches = timer.batches, 0
-        step, cut, others = timer.step, self.chain.cut(ended_ns), None
-        rate = 0.0
+        step, cut, rate, others = timer.step, self.chain.cut(ended_ns), 0.0, None
         if self.is_timed:
             rate = self._sampling.rate
             others = self._end_timed_step(step, ended_ns, calls)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -78,12 +79,14 @@ class PassPurpose:
 
     def _has_changed(self) -> bool:
         """Whether a parameter is another than when it was last asked; nothing waits for a GPU here."""
-        parameter = self._small_parameter()
-        if parameter is None:
-            return False
-        is_readable = parameter.device.type == "cpu" and parameter.numel() <= MAX_READ
-        value = parameter.detach().double().sum().item() if is_readable else 0.0
-        before, self._seen = self._seen, (id(parameter), parameter._version, value)  # noqa: SLF001 - torch's own
+        before = self._seen
+        with contextlib.suppress(Exception):  # a model of the user's own may raise anything
+            parameter = self._small_parameter()
+            if parameter is None:
+                return False
+            is_readable = parameter.device.type == "cpu" and parameter.numel() <= MAX_READ
+            value = parameter.detach().double().sum().item() if is_readable else 0.0
+            self._seen = id(parameter), parameter._version, value  # noqa: SLF001 - torch's own
         return before is not None and before != self._seen
 
     def _small_parameter(self) -> Any:

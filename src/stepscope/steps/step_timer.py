@@ -83,6 +83,8 @@ class PythonStepTimer:
         self._rows: list[tuple[Any, ...]] = []
         self._logs_first = False
         """Whether the loop logs before its optimizer steps, and not after."""
+        self._last_logged: int | None = None
+        """The last step that was ended by the call that logs it."""
         self._others = 0
         """How often another optimizer than the last one has stepped since that one did."""
 
@@ -124,6 +126,15 @@ class PythonStepTimer:
         # What is logged from now on belongs to the step that has ended, unless the loop logs first.
         self.is_over = not self._logs_first
         self.step += self._logs_first
+
+    def end_logged(self) -> None:
+        """The call that logs a step is its end, where nothing else is; it has moved the number on already."""
+        if self.step - 1 == self._last_logged:
+            return
+        self.step -= 1
+        self._last_logged = self.step
+        self._end_step(monotonic_ns())
+        self.step += 1
 
     def end_batch(self) -> None:
         """The loop is done with a batch; `batches_of` tells by itself."""
