@@ -76,7 +76,9 @@ def test_older_monitor_prints_both_summaries(
     printed = example("older_monitor")
     assert "100 steps, loss 0.010 to 1.000" in printed
     assert "one-object: 100 steps" in printed
-    assert keys_of(read("four-numbers")) == {"loss", "epoch", "learning_rate", "batch_size"}
+    assert keys_of(read("four-numbers")) == {
+        *("loss", "epoch", "learning_rate", "batch_size", "step_seconds"),
+    }
     assert read("one-object").series("epoch").values[-1] == 1
 
 

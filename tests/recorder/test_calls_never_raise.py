@@ -172,7 +172,7 @@ def test_a_step_is_recorded_whatever_the_parameter_groups_are(
 ) -> None:
     monitor.log_training_step(loss=1.0, optimizer=Optimizer(groups))
     monitor.stop_monitoring()
-    assert [info.key for info in read("a").keys()] == ["epoch", "loss"]
+    assert [info.key for info in read("a").keys()] == ["epoch", "loss", "step_seconds"]
 
 
 def test_what_is_no_training_metrics_is_named(

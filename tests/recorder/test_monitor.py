@@ -82,7 +82,8 @@ def test_w2_a_step_needs_nothing_but_a_loss_and_counts_itself(monitor: TrainingM
     run = read(folder)
     assert run.series("loss").steps.tolist() == [0, 1, 2, 3, 4, 5]
     assert run.series("epoch").values.tolist() == [0, 0, 0, 1, 1, 1]
-    assert [info.key for info in run.keys()] == ["epoch", "loss"]
+    assert run.series("step_seconds").steps.tolist() == [0, 1, 2, 3, 4, 5]
+    assert [info.key for info in run.keys()] == ["epoch", "loss", "step_seconds"]
 
 
 def test_w2_the_call_of_the_older_document_works_with_model_optimizer_and_custom_metrics(

@@ -76,7 +76,7 @@ def test_training_metrics_are_a_row_for_each_step(folder: Path) -> None:
     assert [row["loss"] for row in rows] == [1.0, 0.0, -1.0]
     assert rows[0].keys() == {
         *("timestamp", "step", "segment", "rank", "host"),
-        *("loss", "epoch", "learning_rate", "batch_size", "phase/forward_seconds"),
+        *("loss", "epoch", "learning_rate", "batch_size", "phase/forward_seconds", "step_seconds"),
     }
     assert rows[0]["timestamp"] <= rows[2]["timestamp"]
     assert (listed["name"], listed["project"], listed["status"]) == ("trained", "p", "finished")

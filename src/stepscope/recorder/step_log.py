@@ -13,6 +13,7 @@ from stepscope.guard import shown
 from stepscope.journal.packing import unpacked_rows
 from stepscope.recorder.stats import StepStats
 from stepscope.recorder.values import LARGEST_STEP, as_number, as_step, is_on_device, learning_rate_of
+from stepscope.schema.keys import STEP_SECONDS
 from stepscope.schema.record import TrainingMetrics
 from stepscope.steps.step_timer import StepTimer
 
@@ -115,7 +116,7 @@ class StepLog(ABC):
             self._log_with_care(metrics, self.timer.step if step is None else step, _ON_DEVICE)
         else:
             self.log(metrics, step)
-        if self._ends_by_log is None and self.timer.stride:
+        if self._ends_by_log is None and self.timer.stride and STEP_SECONDS not in metrics:
             self.timer.end_logged()
 
     def log_training_metrics(self, metrics: TrainingMetrics) -> None:

@@ -129,7 +129,7 @@ class Watched:
             record_array=self._record_array,
             event=recorder.own_event,
             read_later=self._read_later,
-            optimizer_steps=self.anatomy,
+            optimizer_steps=self.anatomy.optimizers,
             step_in_hand=recorder.step_in_hand,
             now_ns=recorder.overhead.now_ns,
             guard=guard,

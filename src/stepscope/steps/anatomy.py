@@ -13,21 +13,21 @@ from stepscope.steps.batch_contents import BatchInHand
 from stepscope.steps.chain import BACKWARD, DATA, EVAL, FORWARD, OPTIMIZER, OTHER, Chain
 from stepscope.steps.device_clock import DeviceClock
 from stepscope.steps.free_evidence import gather
-from stepscope.steps.gradients_ready import GradientsReady, is_distributed
 from stepscope.steps.model_calls import ModelCalls
 from stepscope.steps.observers import Observers
 from stepscope.steps.optimizer_steps import OptimizerSteps
 from stepscope.steps.out_of_memory import Witness
 from stepscope.steps.pass_purpose import PassPurpose
 from stepscope.steps.phase_sampling import PhaseSampling
-from stepscope.steps.sharded import Exchanges, is_sharded
+from stepscope.steps.sharded import rank_waits
 from stepscope.steps.step_timer import FOREVER
 from stepscope.steps.step_writer import MICRO_STEPS, EndedStep, StepWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from stepscope.guard import Guard
+    from stepscope.steps.chain import Pause
     from stepscope.steps.gradients_ready import RankWait
     from stepscope.steps.observers import Observer
     from stepscope.steps.step_writer import StepRecorder
@@ -60,7 +60,8 @@ class Anatomy:
         self._calls = ModelCalls(self, torch.compiler.is_compiling)
         self.purpose = PassPurpose(recorder.timer, self._calls, torch.is_grad_enabled)
         """What the present pass over data is for."""
-        self._optimizers = OptimizerSteps(self, recorder.timer, overhead)
+        self.optimizers = OptimizerSteps(self, recorder.timer, overhead)
+        """Calls whoever wants to know when an optimizer steps."""
         self._sampling = PhaseSampling(overhead, overhead.now_ns())
         self._writer = StepWriter(recorder)
         self._observers = Observers(guard)
@@ -71,6 +72,8 @@ class Anatomy:
         self._has_news = False
         self._skipped = False
         self._passes = 0
+        self._unfinished: Pause | None = None
+        """A step whose first batches were the last of the pass before."""
         self._is_timed_later = False
         self._before_optimizer = OTHER
         self._attaching_ns = 0
@@ -94,30 +97,18 @@ class Anatomy:
         """Times a model, and an optimizer or several; without one, whichever steps."""
         several = optimizer if isinstance(optimizer, list | tuple) else [optimizer]
         known = [] if optimizer is None else list(several)
-        waits: list[RankWait] = []
-        if is_distributed(model):
-            waits.append(GradientsReady(model, self.chain))
-        elif is_sharded(model):
-            waits.append(Exchanges(self.chain))
+        waits = rank_waits(model, self.chain)
         self.witness.know(model, known)
         self._calls.add(model)
         if not self._passes:
             self.purpose.begin()
         if known:
-            self._optimizers.add(known)
+            self.optimizers.add(known)
         else:
-            self._optimizers.add_any()
+            self.optimizers.add_any()
         self._rank_waits += waits
         if not self.is_timed:
             self._time_phases()
-
-    def before_step(self, hook: Callable[[Any], None]) -> Any:
-        """Calls with each optimizer that is about to step; gives what takes the hook away by `remove`."""
-        return self._optimizers.before_step(hook)
-
-    def after_step(self, hook: Callable[[Any], None]) -> Any:
-        """The same after it has stepped."""
-        return self._optimizers.after_step(hook)
 
     def observe(self, observer: Observer) -> None:
         """Adds the figures of an observer to the steps it asks for."""
@@ -134,7 +125,7 @@ class Anatomy:
             self._cut_evaluation()
         self._leave_phases()
         self._calls.detach()
-        self._optimizers.close()
+        self.optimizers.close()
         patches.unfollow(self.chain)
         timer.on_step = timer.on_due = timer.on_batch = None
         timer.left, timer.is_special = FOREVER, False
@@ -150,9 +141,10 @@ class Anatomy:
 
     def batches(self, source: Iterator[Batch]) -> Iterator[Batch]:
         """The batches of a pass over the data; one or several of them make a step."""
-        if self._passes and self.purpose.looks_like_evaluation():
-            return self._evaluated_within(source)
         timer = self._timer
+        unfinished = self._unfinished if timer.batches else None
+        if (self._passes or unfinished) and self.purpose.looks_like_evaluation():
+            return self._evaluated_within(source)
         self._passes += 1
         timer.step += timer.is_over
         timer.is_over, timer.in_batches, self._writer.knows_wait = False, True, True
@@ -162,7 +154,8 @@ class Anatomy:
         memory_scene.attend(self._torch)
         if self._passes == 1:
             self._overhead.leave_out(monotonic_ns() - timer.began_ns)
-        self.chain.restart()
+        self.chain.restart(unfinished)
+        self._unfinished = None
         if self._device is not None and self.is_timed:
             self._begin_on_device(self._device)
         return timer.batches_of(source, self._finish_pass)
@@ -184,7 +177,7 @@ class Anatomy:
         A loop that counts its batches leaves after the last, and never says that it is done with that one.
         """
         timer = self._timer
-        if self._optimizers.is_watching():  # the watch may have ended within the pass
+        if self.optimizers.is_watching():  # the watch may have ended within the pass
             if is_left and timer.is_made:
                 timer.end_batch()
             if self.purpose.trains is False:
@@ -196,6 +189,8 @@ class Anatomy:
                 self.chain.enter(OTHER)
         self._passes -= 1
         timer.in_batches = self._passes > 0
+        if timer.batches and self.purpose.trains and not self._passes:
+            self._unfinished = self.chain.pause()
         self.witness.batch.leave()
 
     def _write(self) -> None:
@@ -208,7 +203,7 @@ class Anatomy:
 
         It may have been evaluated, or be one of several that make a step; or there is no optimizer.
         """
-        self._optimizers.forget_depth()
+        self.optimizers.forget_depth()
         if self.purpose.follow_batch():
             self._timer.is_special = True
             self._attach_calls()
@@ -293,7 +288,7 @@ class Anatomy:
         self._thread = get_ident()
         patches.follow_phases(self.chain, self._torch)
         self._calls.attach()
-        self._optimizers.hear_beginnings(wanted=True)
+        self.optimizers.hear_beginnings(wanted=True)
         timer = self._timer
         timer.on_asked, timer.on_got = partial(self.chain.enter, DATA), partial(self.chain.enter, OTHER)
         timer.is_special = True
@@ -313,7 +308,7 @@ class Anatomy:
         self._attach_calls()
         for wait in self._rank_waits:
             wait.detach()
-        self._optimizers.hear_beginnings(wanted=False)
+        self.optimizers.hear_beginnings(wanted=False)
         self._overhead.spend(monotonic_ns() - began_ns)
 
     def _end_timed_step(self, step: int, ended_ns: int, calls: int) -> dict[str, Any]:
@@ -395,6 +390,6 @@ class Anatomy:
 
     def _step_is_skipped(self, optimizer: Any) -> None:
         """A loss scaler has not stepped an optimizer, because of an overflow."""
-        if self._optimizers.is_last(optimizer):
+        if self._timer.ends_step(optimizer):
             self._skipped = self._timer.is_special = True
             self._timer.make_step()

@@ -46,6 +46,7 @@ class Pause(NamedTuple):
     """A step as it was when something else began that is no part of it."""
 
     began: int
+    step_began: int
     since: int
     phase: int
     spent: list[int]
@@ -95,8 +96,11 @@ class Chain:
             self.device.stamp(phase, now)
         return before
 
-    def restart(self) -> None:
-        """Forgets what was measured: a step begins here."""
+    def restart(self, unfinished: Pause | None = None) -> None:
+        """Forgets what was measured: a step begins here, or one that is unfinished goes on."""
+        if unfinished is not None:
+            self.go_on(unfinished)
+            return
         self._spent = [0] * len(PHASES)
         self.boundaries = 0
         self.timer.waited_ns = 0
@@ -105,8 +109,9 @@ class Chain:
     def pause(self) -> Pause:
         """What follows is no part of the step, until `go_on`."""
         timer = self.timer
-        since = self._since if self.boundaries else timer.began_ns
-        return Pause(self._now_ns(), since, self.phase, list(self._spent), self.boundaries, timer.waited_ns)
+        began, since = timer.began_ns, self._since if self.boundaries else timer.began_ns
+        spent = list(self._spent)
+        return Pause(self._now_ns(), began, since, self.phase, spent, self.boundaries, timer.waited_ns)
 
     def go_on(self, pause: Pause) -> Cut:
         """The step goes on as it was; gives the time that is no part of it."""
@@ -114,7 +119,7 @@ class Chain:
         took = now - pause.began
         self._since, self.phase, self._spent = pause.since + took, pause.phase, pause.spent
         self.boundaries, self.timer.waited_ns = pause.boundaries, pause.waited
-        self.timer.began_ns += took
+        self.timer.began_ns = pause.step_began + took
         return Cut(now, took, [0] * len(PHASES))
 
     def cut(self, now: int | None = None) -> Cut:

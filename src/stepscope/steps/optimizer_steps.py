@@ -84,11 +84,6 @@ class OptimizerSteps:
             _remove(self._before)
         self._timer.on_optimizer = self._step_ends if is_needed or self._after_steps else None
 
-    def is_last(self, optimizer: Any) -> bool:
-        """Whether the step of this optimizer ends a step of the training."""
-        timer = self._timer
-        return timer.any_optimizer or timer.last_optimizer is None or optimizer is timer.last_optimizer
-
     def is_watching(self) -> bool:
         """Whether there are hooks."""
         return bool(self._after)

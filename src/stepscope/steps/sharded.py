@@ -9,13 +9,14 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from stepscope.schema.keys import PHASES
-from stepscope.steps.gradients_ready import WAIT_SECONDS
+from stepscope.steps.gradients_ready import WAIT_SECONDS, GradientsReady, is_distributed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import ModuleType
 
     from stepscope.steps.chain import Chain
+    from stepscope.steps.gradients_ready import RankWait
 
 EXCHANGES = (
     "all_gather",
@@ -131,6 +132,13 @@ def _listen() -> None:
         if hasattr(known, "dist"):
             known.dist = _Overheard(known.dist)
             _overheard.append(known)
+
+
+def rank_waits(model: Any, chain: Chain) -> list[RankWait]:
+    """What measures how long this rank waits for others, if the model is spread over several."""
+    if is_distributed(model):
+        return [GradientsReady(model, chain)]
+    return [Exchanges(chain)] if is_sharded(model) else []
 
 
 def is_sharded(model: Any) -> bool:
