@@ -356,6 +356,33 @@ def test_an_evaluation_is_no_part_of_a_step_and_no_epoch(folder: Path) -> None:
     assert sorted(step_seconds)[STEPS // 2] < 5 * FORWARD_S
 
 
+def test_an_evaluation_that_shows_only_in_its_batches_is_no_part_of_a_step(folder: Path) -> None:
+    def loop(monitor: TrainingMonitor) -> None:
+        monitor.watch(model := Slow(), optimizer := sgd(model))
+        for x in monitor.batches(loader(4)):
+            update(model, optimizer, x)
+            for y in monitor.batches(loader(10)):  # as Ignite does
+                model.eval()
+                with torch.no_grad():
+                    model(y)
+            model.train()
+
+    run = run_of(folder, loop)
+    assert steps_of(run, "step_seconds") == [0, 1, 2, 3]
+    assert (run.series("phase/forward_seconds").values >= FORWARD_S).all()
+    assert sorted(run.series("step_seconds").values)[1] < 10 * FORWARD_S
+
+
+def test_a_pass_within_another_trains_if_an_optimizer_steps_in_it(folder: Path) -> None:
+    def loop(monitor: TrainingMonitor) -> None:
+        monitor.watch(model := small(), optimizer := sgd(model))
+        for _ in monitor.batches(range(2)):
+            for x in monitor.batches(loader(3)):
+                update(model, optimizer, x)
+
+    assert steps_of(run_of(folder, loop), "step_seconds") == list(range(6))
+
+
 def test_a_step_that_the_end_of_an_epoch_interrupts_keeps_its_time_and_no_other(folder: Path) -> None:
     def loop(monitor: TrainingMonitor) -> None:
         monitor.watch(model := Slow(), optimizer := sgd(model))

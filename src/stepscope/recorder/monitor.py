@@ -231,7 +231,7 @@ class TrainingMonitor(OnDemand):
             self.begin_epoch()
             return self._batch_times.batches(source)
         anatomy = self._watched.anatomy
-        if not anatomy.purpose.looks_like_evaluation():
+        if anatomy.begins_epoch():
             self.begin_epoch()
         return anatomy.batches(source)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from threading import get_ident
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stepscope.steps import memory_scene, patches
 from stepscope.steps.batch_contents import BatchInHand
-from stepscope.steps.chain import BACKWARD, DATA, EVAL, FORWARD, OPTIMIZER, OTHER, Chain
+from stepscope.steps.call_phases import CallPhases
+from stepscope.steps.chain import BACKWARD, DATA, OTHER, Chain
 from stepscope.steps.device_clock import DeviceClock
 from stepscope.steps.free_evidence import gather
 from stepscope.steps.model_calls import ModelCalls
@@ -54,28 +54,24 @@ class Anatomy:
         self._torch = torch = sys.modules["torch"]
         record, note, overhead = recorder.record_late, recorder.own_event, recorder.overhead
         self._timer, self._overhead = recorder.timer, overhead
-        self._is_grad_enabled = torch.is_grad_enabled
         self.chain = Chain(timer=recorder.timer)
         self.chain.on_skipped_step = self._step_is_skipped
-        self._calls = ModelCalls(self, torch.compiler.is_compiling)
-        self.purpose = PassPurpose(recorder.timer, self._calls, torch.is_grad_enabled)
+        self._phases = CallPhases(self.chain, torch.is_grad_enabled)
+        self._calls = ModelCalls(self._phases, torch.compiler.is_compiling)
+        self.purpose = self._phases.purpose = PassPurpose(recorder.timer, self._calls, torch.is_grad_enabled)
         """What the present pass over data is for."""
-        self.optimizers = OptimizerSteps(self, recorder.timer, overhead)
+        self.optimizers = OptimizerSteps(self._phases, recorder.timer, overhead)
         """Calls whoever wants to know when an optimizer steps."""
         self._sampling = PhaseSampling(overhead, overhead.now_ns())
         self._writer = StepWriter(recorder)
         self._observers = Observers(guard)
         self._rank_waits: list[RankWait] = []
-        self._thread = get_ident()
-        self.is_timed = False
-        """Whether the step in hand is timed phase by phase; to be read only."""
         self._has_news = False
         self._skipped = False
         self._passes = 0
         self._unfinished: Pause | None = None
         """A step whose first batches were the last of the pass before."""
         self._is_timed_later = False
-        self._before_optimizer = OTHER
         self._attaching_ns = 0
         self._device: DeviceClock | None = None
         if torch.cuda.is_available():
@@ -83,7 +79,7 @@ class Anatomy:
             self._writer.after_writing = self._device.read
         self.witness = Witness(BatchInHand(recorder.timer))
         """What a post-mortem asks for."""
-        self._evidence, self._loader, self._census = gather(
+        self._evidence, self._loader, self._phases.census = gather(
             torch, self.witness, note, guard, self._hurry, overhead.now_ns
         )
         timer = self._timer
@@ -107,7 +103,7 @@ class Anatomy:
         else:
             self.optimizers.add_any()
         self._rank_waits += waits
-        if not self.is_timed:
+        if not self._phases.is_timed:
             self._time_phases()
 
     def observe(self, observer: Observer) -> None:
@@ -141,10 +137,17 @@ class Anatomy:
 
     def batches(self, source: Iterator[Batch]) -> Iterator[Batch]:
         """The batches of a pass over the data; one or several of them make a step."""
+        unfinished = self._unfinished if self._timer.batches else None
+        if self._passes or (unfinished and self.purpose.looks_like_evaluation()):
+            return self._batches_within(source)
+        return self._begin_pass(source, unfinished)
+
+    def begins_epoch(self) -> bool:
+        """Whether a pass that begins now is a further one over the data that is trained with."""
+        return not self._passes and not self.purpose.looks_like_evaluation()
+
+    def _begin_pass(self, source: Iterator[Batch], unfinished: Pause | None = None) -> Iterator[Batch]:
         timer = self._timer
-        unfinished = self._unfinished if timer.batches else None
-        if (self._passes or unfinished) and self.purpose.looks_like_evaluation():
-            return self._evaluated_within(source)
         self._passes += 1
         timer.step += timer.is_over
         timer.is_over, timer.in_batches, self._writer.knows_wait = False, True, True
@@ -156,20 +159,27 @@ class Anatomy:
             self._overhead.leave_out(monotonic_ns() - timer.began_ns)
         self.chain.restart(unfinished)
         self._unfinished = None
-        if self._device is not None and self.is_timed:
+        if self._device is not None and self._phases.is_timed:
             self._begin_on_device(self._device)
         return timer.batches_of(source, self._finish_pass)
 
-    def _evaluated_within(self, source: Iterator[Batch]) -> Iterator[Batch]:
-        """Batches that are evaluated while a step is under way, which goes on as if without them."""
-        pause = self.chain.pause()
+    def _batches_within(self, source: Iterator[Batch]) -> Iterator[Batch]:
+        """Batches while a step is under way, which goes on as if without them unless an optimizer steps."""
+        pause, made = self.chain.pause(), self._timer.steps_made
         if self._device is not None:
             self._device.abandon()
         try:
-            yield from source
+            for batch in source:
+                yield batch
+                if self._timer.steps_made > made:
+                    break
         finally:
-            cut = self.chain.go_on(pause)
-            self._writer.add(EndedStep(self._timer.step, cut, is_evaluation=True))
+            if self._timer.steps_made == made:
+                cut = self.chain.go_on(pause)
+                self._writer.add(EndedStep(self._timer.step, cut, is_evaluation=True))
+        if self._timer.steps_made > made:
+            self._timer.end_batch()
+            yield from self._begin_pass(source)
 
     def _finish_pass(self, is_left: bool) -> None:  # noqa: FBT001 - the timer calls it so
         """The pass is over; until the next one, the optimizer alone tells where steps end.
@@ -219,7 +229,7 @@ class Anatomy:
         """Until the end of this pass only its time is taken, unless an optimizer steps after all."""
         self._timer.on_batch = None
         self._timer.is_special = True
-        if self.is_timed:
+        if self._phases.is_timed:
             self._is_timed_later = True
             self._leave_phases()
         self._attach_calls()
@@ -227,7 +237,7 @@ class Anatomy:
             self._device.abandon()
 
     def _attach_calls(self) -> None:
-        if self.is_timed or (self._passes and self.purpose.trains is None):
+        if self._phases.is_timed or (self._passes and self.purpose.trains is None):
             self._calls.attach()
         else:
             self._calls.detach()
@@ -241,7 +251,7 @@ class Anatomy:
             timer.on_batch = None
         micro_steps, timer.batches = timer.batches, 0
         step, cut, rate, others = timer.step, self.chain.cut(ended_ns), 0.0, None
-        if self.is_timed:
+        if self._phases.is_timed:
             rate = self._sampling.rate
             others = self._end_timed_step(step, ended_ns, calls)
         if self._observers.left <= 0 or self._has_news or micro_steps > 1 or self._skipped:
@@ -253,9 +263,9 @@ class Anatomy:
         self._writer.add(EndedStep(step, cut, rate, others))
         if self._sampling.left <= 0:
             self._choose()
-        elif self.is_timed and self._device is not None:
+        elif self._phases.is_timed and self._device is not None:
             self._begin_on_device(self._device)
-        if self._calls.attached and not self.is_timed:
+        if self._calls.attached and not self._phases.is_timed:
             self._attach_calls()
         self._plan()
 
@@ -269,23 +279,22 @@ class Anatomy:
     def _plan(self) -> None:
         """Has the timer end steps by itself until there is something else to do than to note their time."""
         self._planned = self._timer.left = min(self._sampling.left, self._observers.left)
-        self._timer.is_special = self.is_timed or self._has_news
+        self._timer.is_special = self._phases.is_timed or self._has_news
 
     def _choose(self) -> None:
         """Has the step that begins timed phase by phase, or not."""
         if self._sampling.choose(self._overhead.now_ns()):
-            if not self.is_timed:
+            if not self._phases.is_timed:
                 self._time_phases()
             elif self._device is not None:
                 self._begin_on_device(self._device)
-        elif self.is_timed:
+        elif self._phases.is_timed:
             self._leave_phases()
 
     def _time_phases(self) -> None:
         """From now on every phase is timed."""
         began_ns = monotonic_ns()
-        self.is_timed = True
-        self._thread = get_ident()
+        self._phases.begin()
         patches.follow_phases(self.chain, self._torch)
         self._calls.attach()
         self.optimizers.hear_beginnings(wanted=True)
@@ -301,7 +310,7 @@ class Anatomy:
     def _leave_phases(self) -> None:
         """From now on only the end of each step is known."""
         began_ns = monotonic_ns()
-        self.is_timed = False
+        self._phases.is_timed = False
         self.chain.device = None
         self._timer.on_asked = self._timer.on_got = None
         patches.unfollow_phases(self.chain)
@@ -357,36 +366,6 @@ class Anatomy:
         self._timer.batches = 0
         self._writer.add(EndedStep(self._timer.step, self.chain.cut(), is_evaluation=True))
         self.purpose.evaluated = False
-
-    def call_begins(self, model: Any) -> int:
-        """A model that is watched is called; its inner modules are left alone."""
-        before = self.chain.phase
-        if before in (FORWARD, EVAL) or get_ident() != self._thread:
-            return -1
-        is_training = getattr(model, "training", True) or self.purpose.trains is True
-        trains = is_training and self._is_grad_enabled()
-        if trains:
-            self.purpose.trained = True
-            if self._census.wants_forward:
-                self._census.in_forward()
-        else:
-            self.purpose.evaluated = True
-        return self.chain.enter(FORWARD if trains else EVAL)
-
-    def call_ends(self, before: int) -> None:
-        """The call is over; what came before it goes on."""
-        if before >= 0:
-            self.chain.enter(before)
-
-    def optimizer_begins(self) -> None:
-        """An optimizer is about to step."""
-        if self.is_timed:
-            self._before_optimizer = self.chain.enter(OPTIMIZER)
-
-    def optimizer_ends(self) -> None:
-        """It has stepped; what came before that goes on."""
-        if self.is_timed and self.chain.phase == OPTIMIZER:
-            self.chain.enter(self._before_optimizer)
 
     def _step_is_skipped(self, optimizer: Any) -> None:
         """A loss scaler has not stepped an optimizer, because of an overflow."""

@@ -1,0 +1,66 @@
+"""Moves the chain of phases on when a model is called and when an optimizer steps."""
+
+from __future__ import annotations
+
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+from stepscope.steps.chain import EVAL, FORWARD, OPTIMIZER, OTHER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stepscope.steps.census import Census
+    from stepscope.steps.chain import Chain
+    from stepscope.steps.pass_purpose import PassPurpose
+
+
+class CallPhases:
+    """Forward and evaluation, told apart by how the model is called, and the optimizer's phase."""
+
+    purpose: PassPurpose
+    """Is told of calls."""
+    census: Census
+    """Counts tensors within the forward pass when it is due."""
+
+    def __init__(self, chain: Chain, is_grad_enabled: Callable[[], bool]) -> None:
+        self._chain, self._is_grad_enabled = chain, is_grad_enabled
+        self._thread = get_ident()
+        self._before_optimizer = OTHER
+        self.is_timed = False
+        """Whether the current step is timed phase by phase."""
+
+    def begin(self) -> None:
+        """From now on phases of this thread are timed."""
+        self.is_timed = True
+        self._thread = get_ident()
+
+    def call_begins(self, model: Any) -> int:
+        """A model that is watched is called; its inner modules are left alone."""
+        before, purpose = self._chain.phase, self.purpose
+        if before in (FORWARD, EVAL) or get_ident() != self._thread:
+            return -1
+        is_training = getattr(model, "training", True) or purpose.trains is True
+        trains = is_training and self._is_grad_enabled()
+        if trains:
+            purpose.trained = True
+            if self.census.wants_forward:
+                self.census.in_forward()
+        else:
+            purpose.evaluated = True
+        return self._chain.enter(FORWARD if trains else EVAL)
+
+    def call_ends(self, before: int) -> None:
+        """The call is over; what came before it goes on."""
+        if before >= 0:
+            self._chain.enter(before)
+
+    def optimizer_begins(self) -> None:
+        """An optimizer is about to step."""
+        if self.is_timed:
+            self._before_optimizer = self._chain.enter(OPTIMIZER)
+
+    def optimizer_ends(self) -> None:
+        """It has stepped; what came before that goes on."""
+        if self.is_timed and self._chain.phase == OPTIMIZER:
+            self._chain.enter(self._before_optimizer)
