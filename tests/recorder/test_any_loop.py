@@ -329,6 +329,27 @@ def test_calls_of_other_methods_than_forward_count_as_the_forward_pass_from_the_
     assert (forward[1:] >= FORWARD_S).all()
 
 
+def test_a_parameter_that_lies_on_several_ranks_is_not_read(folder: Path) -> None:
+    called = []
+
+    class Spread(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function, types, arguments=(), options=None):
+            called.append(getattr(function, "__name__", ""))
+            return super().__torch_function__(function, types, arguments, options or {})
+
+    def loop(monitor: TrainingMonitor) -> None:
+        model = nn.Module()
+        model.weight = nn.Parameter(torch.ones(3).as_subclass(Spread))
+        called.clear()
+        monitor.watch(model, gradients=False)
+        for _ in monitor.batches(range(3)):
+            monitor.log({"loss": 1.0})
+
+    run_of(folder, loop)
+    assert not {"sum", "item", "double", "tolist"} & set(called)
+
+
 def test_an_evaluation_is_no_part_of_a_step_and_no_epoch(folder: Path) -> None:
     def loop(monitor: TrainingMonitor) -> None:
         monitor.watch(model := Slow(), optimizer := sgd(model))

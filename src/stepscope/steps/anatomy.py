@@ -174,7 +174,7 @@ class Anatomy:
                 if self._timer.steps_made > made:
                     break
         finally:
-            if self._timer.steps_made == made:
+            if self._timer.steps_made == made and self.optimizers.is_watching():
                 cut = self.chain.go_on(pause)
                 self._writer.add(EndedStep(self._timer.step, cut, is_evaluation=True))
         if self._timer.steps_made > made:

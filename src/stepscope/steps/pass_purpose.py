@@ -38,7 +38,8 @@ class PassPurpose:
     def begin(self) -> None:
         """A pass begins."""
         self.trains, self._unclear, self._made_before = None, 0, self._timer.steps_made
-        self._has_changed()
+        if not self._made_before:
+            self._has_changed()
 
     def forget_calls(self) -> None:
         """A step has ended."""
@@ -84,8 +85,10 @@ class PassPurpose:
             parameter = self._small_parameter()
             if parameter is None:
                 return False
-            is_readable = parameter.device.type == "cpu" and parameter.numel() <= MAX_READ
-            value = parameter.detach().double().sum().item() if is_readable else 0.0
+            tensor = parameter.detach()
+            # One of another class may lie on several ranks, and reading it would wait for all of them.
+            is_plain = type(tensor).__name__ == "Tensor" and tensor.device.type == "cpu"
+            value = tensor.double().sum().item() if is_plain and tensor.numel() <= MAX_READ else 0.0
             self._seen = id(parameter), parameter._version, value  # noqa: SLF001 - torch's own
         return before is not None and before != self._seen
 
