@@ -20,6 +20,7 @@ from stepscope.agent.election import AgentLock, agent_pid
 from stepscope.agent.start import ensure_agent
 from stepscope.config.sections import Agent, Settings
 from stepscope.journal.folder import list_journals
+from stepscope.journal.reader import JournalReader
 from stepscope.store.sqlite import SqliteStore
 from tests.journal.writing import writer_for
 
@@ -273,6 +274,24 @@ def test_the_agent_of_a_deleted_folder_ends_and_touches_nothing_in_the_next_one(
         assert len(list(list_journals(folder))) == 1
     catch_up(folder)
     assert len(stepscope.open_store(folder).run("a run").series("loss")) == 1
+    writer.close(None)
+
+
+def test_files_that_the_agent_deletes_while_it_is_looked_for_them_are_not_written_again(folder: Path) -> None:
+    writer = writer_for(folder)
+    for step in range(5000):
+        writer.append_row({"loss": 1.0}, step)
+    assert writer.whereabouts() == "in place"
+    full = list(list_journals(folder))[:-1]
+    for _, path in full:
+        reader = JournalReader(path)
+        reader.mark_stored()
+        path.unlink()
+        reader.close()
+    assert writer.sealed.whereabouts() == "in place"
+    assert writer.carry_over() == 0
+    assert len(full) > 1
+    assert len(list(list_journals(folder))) == 1
     writer.close(None)
 
 

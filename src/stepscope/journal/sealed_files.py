@@ -64,28 +64,26 @@ class SealedFiles:
         """Lets go of files that the store has."""
         waiting = []
         for file, records in self._files:
-            # An agent of an earlier version deletes files without marking them.
-            is_deleted = file.is_home_in_place() and file.whereabouts() == "deleted"
-            if file.is_stored() or is_deleted:
+            if _whereabouts(file) is None:
                 self.stored += records
             else:
                 waiting.append((file, records))
         self._files = waiting
 
     def whereabouts(self) -> Whereabouts:
-        """Whether all are where they were made; where the first is that is not."""
-        states = (file.whereabouts() for file, _ in self._files)
+        """Whether all that the store may not have are where they were made; where the first is that is not."""
+        states = (_whereabouts(file) or "in place" for file, _ in self._files)
         return next((state for state in states if state != "in place"), "in place")
 
     def deleted_records(self) -> int:
         """Records of files that were deleted before the store had them."""
-        return sum(records for file, records in self._files if file.whereabouts() == "deleted")
+        return sum(records for file, records in self._files if _whereabouts(file) == "deleted")
 
     def carry_over(self, replace: Replace) -> int | None:
         """Copies those that are gone; how many records, or None when a file cannot be made."""
         carried = 0
         for at, (file, records) in enumerate(self._files):
-            if file.whereabouts() == "in place":
+            if _whereabouts(file) in {None, "in place"}:
                 continue
             heir = _copy(file, replace)
             if heir is None or heir.file is None:
@@ -93,6 +91,15 @@ class SealedFiles:
             self._files[at] = (heir.file, records)
             carried += records
         return carried
+
+
+def _whereabouts(file: HeldFile) -> Whereabouts | None:
+    """Where a file is; None when the store has it: the agent may be deleting one after another just now."""
+    found = file.whereabouts()
+    # Asked afterwards: a file is marked before it is deleted. An agent of an earlier version does not mark.
+    if file.is_stored() or (found == "deleted" and file.is_home_in_place()):
+        return None
+    return found
 
 
 def _copy(file: HeldFile, replace: Replace) -> Segment | None:
