@@ -36,8 +36,8 @@ def read_notices(connection: sqlite3.Connection, run_id: str | None) -> list[dic
         return []
     rows = connection.execute(
         f"SELECT {_NOTICE_COLUMNS}, {columns_for(connection, 'notice')} FROM notice"  # noqa: S608 - no part of it comes from outside
-        " WHERE ?1 IS NULL OR run_id = ?1 ORDER BY id",
-        (run_id,),
+        " WHERE ? IS NULL OR run_id = ? ORDER BY id",
+        (run_id, run_id),
     ).fetchall()
     expected = (
         counted_everywhere(connection, "notice") if run_id is None else counted(connection, run_id, "notice")

@@ -360,8 +360,8 @@ class Sealer:
             place,
         )
         self._connection.executemany(
-            "UPDATE series SET last = ?, last_step = ?, last_ns = ?3 WHERE id = ? AND last_ns <= ?3",
-            [(*found, series_id) for series_id, found in newest.items()],
+            "UPDATE series SET last = ?, last_step = ?, last_ns = ? WHERE id = ? AND last_ns <= ?",
+            [(*found, series_id, found[2]) for series_id, found in newest.items()],
         )
 
     def _note_key_set(self, key_set: KeySet) -> None:
