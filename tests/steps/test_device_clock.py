@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy
 import pytest
 
+import stepscope
 from stepscope.guard import Guard
 from stepscope.steps import device_clock
 from stepscope.steps.chain import BACKWARD, DATA, FORWARD, OTHER
@@ -183,6 +186,7 @@ def test_events_are_used_again_and_times_hold_when_counted_from_a_new_one(gpu, c
 
 def test_steps_are_chosen_so_that_the_budget_holds(gpu, clock) -> None:
     gpu.event_ms = 0.1
+    clock.step_ns = 2 * MS
     clock._chance = iter(numpy.random.default_rng(1).random(10_000).tolist()).__next__
     timed = 0
     for number in range(4000):
@@ -211,3 +215,29 @@ def test_what_is_unread_at_the_end_is_waited_for(gpu, clock, rows) -> None:
     step(gpu, clock, 3)
     clock.flush()
     assert [number for number, _ in rows] == [3]
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.3], ids=["at once", "after a pause"])
+def test_steps_of_a_loop_are_timed_on_the_device_from_the_first(
+    folder: Path, gpu: ScriptedGpu, monkeypatch: pytest.MonkeyPatch, pause_s: float
+) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(device_clock, "SHARE", 1.0)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: gpu)
+    monkeypatch.setattr(torch.cuda, "Event", gpu.event)
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    settings = {"recorder": {"max_overhead": 1.0}}
+    with stepscope.TrainingMonitor(settings, run="loop", directory=folder, strict=True) as monitor:
+        time.sleep(pause_s)
+        monitor.watch(model, optimizer)
+        for batch in monitor.batches([torch.ones(2, 4)] * 30):
+            time.sleep(0.002)
+            model(batch).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            gpu.host(1)
+    timed = stepscope.open_store(folder).run("loop").series("device/step_seconds")
+    assert len(timed) > 20

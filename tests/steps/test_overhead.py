@@ -67,6 +67,18 @@ def test_a_smaller_share_times_fewer_steps() -> None:
     assert sampled(5 * MS, 75 * US, max_ratio=0.001)[1] < sampled(5 * MS, 75 * US)[1] < 20_000
 
 
+def test_a_pause_that_is_left_out_never_sets_the_clock_back() -> None:
+    now = 100 * MS
+    overhead = Overhead(0.005, now_ns=lambda: now, call_ns=500.0)
+    now = 150 * MS
+    chosen = overhead.now_ns()
+    now = 250 * MS
+    overhead.leave_out(0)  # since the process began, long before anybody asked
+    assert overhead.now_ns() == chosen
+    now = 260 * MS
+    assert overhead.now_ns() == chosen + 10 * MS
+
+
 class Forwards:
     """A training whose step calls its model many times."""
 

@@ -156,7 +156,7 @@ class Anatomy:
         self._loader.meet(source)
         memory_scene.attend(self._torch)
         if self._passes == 1:
-            self._overhead.leave_out(monotonic_ns() - timer.began_ns)
+            self._overhead.leave_out(timer.began_ns)
         self.chain.restart(unfinished)
         self._unfinished = None
         if self._device is not None and self._phases.is_timed:
@@ -334,7 +334,7 @@ class Anatomy:
 
     def _begin_on_device(self, device: DeviceClock) -> None:
         device.left -= 1
-        device.phase_rate = self._sampling.rate
+        device.phase_rate, device.step_ns = self._sampling.rate, self._sampling.step_ns
         due = device.left <= 0 and device.begin_step(self.chain.phase, self._timer.began_ns)
         self.chain.device = device if due else None
 

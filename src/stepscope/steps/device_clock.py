@@ -78,12 +78,12 @@ class DeviceClock:
         self._base_at_ms = 0.0
         self._spent_ns = 0
         self._usual_cost_ns = 400_000.0
-        self._chosen_ns = 0
-        self._stride = 0
         self._rate = 1.0
         self._rests = False
         self.phase_rate = 1.0
         """How likely a step is to be timed phase by phase, which comes before being timed here."""
+        self.step_ns: float | None = None
+        """How long a step usually takes; None while that is not known, and each may be timed."""
         self.left = 1
         """Steps until the next one to be timed here, 1 for the very next; whoever begins those that are timed
         phase by phase counts it down."""
@@ -91,7 +91,7 @@ class DeviceClock:
     def begin_step(self, phase: int, host_ns: int) -> bool:
         """Whether the step that begins, whose turn it is, can be timed; chooses the next one."""
         self.abandon()
-        self._choose(self._overhead.now_ns())
+        self._choose()
         if self._rests or len(self._unread) >= DEPTH:
             return False
         try:
@@ -104,14 +104,12 @@ class DeviceClock:
             self._rest(error)
         return self._step is not None
 
-    def _choose(self, now_ns: int) -> None:
-        if self._stride:
-            step_ns = (now_ns - self._chosen_ns) / self._stride
-            self._rate = min(1.0, SHARE * self._overhead.max_ratio * step_ns / self._usual_cost_ns)
-        else:
-            self._rate = 1.0
-        self._chosen_ns = now_ns
-        self.left = self._stride = steps_until(self._rate, self._chance())
+    def _choose(self) -> None:
+        self._rate = 1.0
+        if self.step_ns is not None:
+            affordable = SHARE * self._overhead.max_ratio * self.step_ns / self._usual_cost_ns
+            self._rate = min(1.0, affordable / self.phase_rate)
+        self.left = steps_until(self._rate, self._chance())
 
     def stamp(self, phase: int, host_ns: int) -> None:
         """A phase begins: leaves an event in the stream."""

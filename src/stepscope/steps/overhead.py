@@ -53,7 +53,7 @@ class Overhead:
         """What a step costs of which only the whole is timed."""
         self._now_ns = now_ns
         self._idle_ns = 0
-        self._at_ns = self._reported_ns = now_ns()
+        self._at_ns = self._reported_ns = self._asked_ns = now_ns()
         self._balance_ns = 0.0
         self._unreported_ns = 0.0
         self.has_begun = False
@@ -61,11 +61,12 @@ class Overhead:
 
     def now_ns(self) -> int:
         """A clock that stands still between passes over the data: such pauses say nothing about steps."""
-        return self._now_ns() - self._idle_ns
+        self._asked_ns = self._now_ns()
+        return self._asked_ns - self._idle_ns
 
-    def leave_out(self, ns: int) -> None:
-        """Stops that clock for a pause that is over."""
-        self._idle_ns += ns
+    def leave_out(self, since_ns: int) -> None:
+        """Stops that clock for a pause that is over now, from when it was last asked at the earliest."""
+        self._idle_ns += self._now_ns() - max(since_ns, self._asked_ns)
 
     def spend(self, ns: float) -> None:
         """Takes the cost of something into account."""

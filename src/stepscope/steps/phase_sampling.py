@@ -43,6 +43,11 @@ class PhaseSampling:
         self.rate = 1.0
         """How likely a step was to be chosen when that was last decided."""
 
+    @property
+    def step_ns(self) -> float | None:
+        """How long a step usually takes; None until that is known."""
+        return self._step_time.ns
+
     def choose(self, now_ns: int) -> bool:
         """Whether the step that begins now is timed; holds for the next `left` steps."""
         if self._timed_next:
