@@ -122,7 +122,7 @@ class Stepscope(Contender):
     def go_on(self, pause: Took) -> None:
         """Our clocks stood still while others trained: a pause must not pay for looks, nor write rows."""
         pause_ns = round(pause.wall_s * 1e9)
-        self._monitor.overhead.leave_out(pause_ns)
+        self._monitor.overhead.leave_out(time.monotonic_ns() - pause_ns)
         self._monitor.timer.began_ns += pause_ns
         self._monitor.timer.due_ns += pause_ns
 

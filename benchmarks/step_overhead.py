@@ -54,7 +54,7 @@ CASES = {
 BOUND = 0.005
 NOISE = 0.003
 BLOCK_S = 0.01
-MIN_STEPS = {"cpu": 1, "cuda": 5}
+MIN_STEPS = {"gpu": 5}
 """Steps of a block, at least: after it the host waits for a GPU, which it would otherwise be ahead of."""
 ROUND_S = 2.0
 """Time of each contender in a round."""
@@ -62,6 +62,8 @@ WARM_UP_S = 0.5
 MIN_ROUNDS = 10
 ROUNDS_WITH_A_MODEL = 5
 FORWARDS = 100
+SIZES = {"gpu": (4096, 4096), "forwards": (64, 8), "1ms": (128, 64), "100ms": (1024, 128)}
+"""Width of a layer and rows of a batch, where they are not 256 and 64."""
 
 
 def main() -> int:
@@ -133,7 +135,7 @@ class Task:
         wanted_s = CASES[device][case] / 1e3
         self.device = device
         self.forwards = FORWARDS if case == "forwards" else 1
-        self.width, rows = {"gpu": (4096, 4096), "forwards": (64, 8), "1ms": (128, 64)}.get(case, (256, 64))
+        self.width, rows = SIZES.get(case, (256, 64))
         batches = [torch.randn(rows, self.width) for _ in range(8)]
         self.batches = [batch.pin_memory() for batch in batches] if device == "cuda" else batches
         self.layers = 1 if case == "forwards" else 4
@@ -141,18 +143,21 @@ class Task:
         self.weights: list[torch.Tensor] = []
         """What the models of all contenders share, so that none has a better place in memory."""
         self.steps = 1
+        self._measure()
         for _ in range(5):
-            training = Training(self, Plain(""))
-            for _ in range(40):
-                training.block()
-            self.step_s = statistics.fmean(training.block() for _ in range(40))
             wanted = max(1, round(self.layers * wanted_s / self.step_s))
             if case == "forwards" or abs(wanted - self.layers) <= 0.05 * self.layers:
                 break
-            self.layers = wanted
-            self.weights = []
-        self.steps = max(MIN_STEPS[device], round(BLOCK_S / self.step_s))
+            self.layers, self.weights = wanted, []
+            self._measure()
+        self.steps = max(MIN_STEPS.get(case, 1), round(BLOCK_S / self.step_s))
         """Steps in a block."""
+
+    def _measure(self) -> None:
+        training, blocks = Training(self, Plain("")), 40
+        for _ in range(blocks):
+            training.block()
+        self.step_s = statistics.fmean(training.block() for _ in range(blocks))
 
 
 class Training:
