@@ -36,7 +36,8 @@ def test_the_json_has_the_names_a_page_reads(made: Made) -> None:
     made.event("checkpoint", step=3, path="x")
     found = as_json(page(made))
     assert " ".join(found) == (
-        "verdict tiles phases key_charts system_charts events alerts environment ended waiting_s missing"
+        "verdict tiles phases wall_time key_charts system_charts events alerts environment ended waiting_s"
+        " missing"
     )
     assert " ".join(found["tiles"][0]) == "id title value detail state state_text spark change chart"
     assert " ".join(found["key_charts"][0]) == "title keys unit kind second_axis from_zero percent per"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import textwrap
+import time
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,10 @@ from stepscope.views.energy import energy_of
 from stepscope.views.machine_figures import described, machine_figures
 from stepscope.views.plain import tree
 from stepscope.views.schedule import schedule_of
+from stepscope.views.summed import Summed
 from stepscope.views.told_config import flattened
-from stepscope.views.wording import duration
+from stepscope.views.wall_time import wall_time_of
+from stepscope.views.wording import duration, percent
 
 if TYPE_CHECKING:
     import argparse
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from stepscope.schema.record import Event
     from stepscope.schema.run import Process
     from stepscope.schema.series import SeriesInfo
+    from stepscope.views.wall_time import WallTime
 
 ROOMY = 100
 """Fewer columns than this halve the trends."""
@@ -90,6 +94,8 @@ def _told(one: Run, folder: str, options: argparse.Namespace) -> dict[str, Any]:
     if not options.events:
         told["machine"] = [described(one) for one in machine_figures(one, options.keys, SPARKS)]
         told["energy"] = energy_of(one, settings_for().energy).described()
+        spent = _wall_time_of(one)
+        told["wall_time"] = None if spent is None else spent.described()
     return told
 
 
@@ -98,6 +104,8 @@ def _page(one: Run, options: argparse.Namespace) -> Iterator[str]:
     yield from _segments(one)
     yield from _facts(one)
     yield from _params(one)
+    if options.keys is None:
+        yield from _wall_time(one)
     yield from _metrics(one, options)
     yield from _machine(one, options)
     events = one.events()
@@ -205,6 +213,21 @@ def _chosen_keys(one: Run, pattern: str | None) -> list[SeriesInfo]:
             f"Run {text.safe(one.name)!r} has no key like {text.safe(pattern)!r}; {near(pattern, names)}."
         )
     return chosen
+
+
+def _wall_time_of(one: Run) -> WallTime | None:
+    return wall_time_of(one, Summed(one.summaries()), time.time_ns())
+
+
+def _wall_time(one: Run) -> Iterator[str]:
+    spent = _wall_time_of(one)
+    if spent is None:
+        return
+    columns = [Column("PART"), Column("TIME", right=True), Column("SHARE", right=True)]
+    parts = [part for part in spent.parts if part.share >= 0.0005]
+    rows = [[part.label, duration(part.seconds), percent(part.share)] for part in parts]
+    title = f"wall time of {duration(spent.seconds)}"
+    yield from _section(title, table(columns, rows, text.screen_width() - 2))
 
 
 def _metrics(one: Run, options: argparse.Namespace) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from stepscope.errors import RecorderError
@@ -86,6 +87,8 @@ class TrainingMonitor(OnDemand):
         self._was_stopped = False
         self.overhead = Overhead(self.settings.recorder.max_overhead)
         """What watching costs the training, and may cost it."""
+        self.began_ns: int | None = None
+        """When recording began; None once the first step has told how long it took to begin."""
         self._batch_times = BatchTimes(self)
         self._watched: Watched | None = None
         self._params = params
@@ -126,6 +129,7 @@ class TrainingMonitor(OnDemand):
         self._stats.begin()
         if self.settings.logging.directory is not None:
             self._guard.attempt("Starting the log files", self.logs.start, self.identity)
+        self.began_ns = monotonic_ns()
         recording = Recording(self.identity, self._folder, self.settings, self._guard)
         self._append = recording.writer.append_row
         self._recording = recording

@@ -5,8 +5,9 @@ from __future__ import annotations
 from time import monotonic_ns, perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
-from stepscope.schema.keys import phase_key
-from stepscope.steps.step_writer import StepWriter
+from stepscope.schema.keys import PHASES, phase_key
+from stepscope.steps.chain import Cut
+from stepscope.steps.step_writer import EndedStep, StepWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,6 +52,7 @@ class BatchTimes:
         """Steps begin here that are told by the calls that log them, until there are batches."""
         timer = self._timer
         timer.began_ns, timer.due_ns, timer.on_due = monotonic_ns(), 0, self.write
+        self._is_first_pass = True
 
     def batches(self, source: Iterator[Batch]) -> Iterator[Batch]:
         """The batches of a pass; each is a step."""
@@ -59,7 +61,12 @@ class BatchTimes:
         self._writer.knows_wait = True
         timer = self._timer
         timer.in_batches = timer.every_batch = True
-        timer.began_ns, timer.waited_ns, timer.due_ns = monotonic_ns(), 0, 0
+        now_ns = monotonic_ns()
+        if not self._is_first_pass and self._passes == 1:
+            between = Cut(now_ns, now_ns - timer.began_ns, [0] * len(PHASES))
+            self._writer.add(EndedStep(timer.step, between, gap="epoch"))
+        self._is_first_pass = False
+        timer.began_ns, timer.waited_ns, timer.due_ns = now_ns, 0, 0
         return timer.batches_of(source, self._finish_pass)
 
     def write(self) -> None:

@@ -9,6 +9,18 @@ STEP_SECONDS = "step_seconds"
 SAMPLED_RATIO = "phase/sampled_ratio"
 """How likely a step was to be timed phase by phase: such a step stands for as many as its inverse."""
 
+STARTUP_SECONDS = "gap/startup_seconds"
+"""From the beginning of the recording to that of the first step."""
+
+EPOCH_GAP_SECONDS = "gap/epoch_seconds"
+"""Between two passes over the data, without evaluations and checkpoints: loaders and workers come and go."""
+
+EVAL_GAP_SECONDS = "gap/eval_seconds"
+"""An evaluation between two steps; `phase/eval_seconds` has it too, and those within steps."""
+
+CHECKPOINT_GAP_SECONDS = "gap/checkpoint_seconds"
+"""Writing checkpoints between two steps; `phase/checkpoint_seconds` has it too, and those within steps."""
+
 OVERHEAD_RATIO = "stepscope/overhead_ratio"
 """The share of the training thread's time that went into recording, beside the user's own log calls."""
 
@@ -27,3 +39,8 @@ def phase_key(name: str) -> str:
 def device_key(name: str) -> str:
     """The same for what it took on the clock of a GPU, in the steps that were timed by that."""
     return f"device/{name}_seconds"
+
+
+def gap_key(name: str) -> str:
+    """The same for what lies between two steps."""
+    return f"gap/{name}_seconds"

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from stepscope.steps import memory_scene, patches
 from stepscope.steps.batch_contents import BatchInHand
 from stepscope.steps.call_phases import CallPhases
-from stepscope.steps.chain import BACKWARD, DATA, OTHER, Chain
+from stepscope.steps.chain import BACKWARD, CHECKPOINT, DATA, OTHER, Chain
 from stepscope.steps.device_clock import DeviceClock
+from stepscope.steps.evaluation_mode import EvaluationMode
 from stepscope.steps.free_evidence import gather
 from stepscope.steps.model_calls import ModelCalls
 from stepscope.steps.observers import Observers
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stepscope.guard import Guard
-    from stepscope.steps.chain import Pause
+    from stepscope.steps.chain import Cut, Pause
     from stepscope.steps.gradients_ready import RankWait
     from stepscope.steps.observers import Observer
     from stepscope.steps.step_writer import StepRecorder
@@ -64,11 +65,13 @@ class Anatomy:
         """Calls whoever wants to know when an optimizer steps."""
         self._sampling = PhaseSampling(overhead, overhead.now_ns())
         self._writer = StepWriter(recorder)
+        self._mode = EvaluationMode(self.chain, self._evaluated)
         self._observers = Observers(guard)
         self._rank_waits: list[RankWait] = []
         self._has_news = False
         self._skipped = False
         self._passes = 0
+        self._is_first_pass = True
         self._unfinished: Pause | None = None
         """A step whose first batches were the last of the pass before."""
         self._is_timed_later = False
@@ -96,6 +99,7 @@ class Anatomy:
         waits = rank_waits(model, self.chain)
         self.witness.know(model, known)
         self._calls.add(model)
+        self._mode.add(model)
         if not self._passes:
             self.purpose.begin()
         if known:
@@ -119,12 +123,16 @@ class Anatomy:
             timer.end_batch()  # a loop that asks for its batches by `next` has not said that it is done
         if self.purpose.trains is False:
             self._cut_evaluation()
+        self._mode.close()
         self._leave_phases()
         self._calls.detach()
         self.optimizers.close()
         patches.unfollow(self.chain)
         timer.on_step = timer.on_due = timer.on_batch = None
         timer.left, timer.is_special = FOREVER, False
+        last = self.chain.cut()
+        if last.spent[CHECKPOINT]:
+            self._writer.add(EndedStep(timer.step, last, gap="end"))
         self._writer.write(monotonic_ns())
         if self._device is not None:
             self._device.flush()
@@ -137,6 +145,7 @@ class Anatomy:
 
     def batches(self, source: Iterator[Batch]) -> Iterator[Batch]:
         """The batches of a pass over the data; one or several of them make a step."""
+        self._mode.end()
         unfinished = self._unfinished if self._timer.batches else None
         if self._passes or (unfinished and self.purpose.looks_like_evaluation()):
             return self._batches_within(source)
@@ -157,8 +166,10 @@ class Anatomy:
         memory_scene.attend(self._torch)
         if self._passes == 1:
             self._overhead.leave_out(timer.began_ns)
-        self.chain.restart(unfinished)
-        self._unfinished = None
+        gap = self.chain.restart(unfinished)
+        if not self._is_first_pass:
+            self._writer.add(EndedStep(timer.step, gap, gap="epoch"))
+        self._unfinished, self._is_first_pass = None, False
         if self._device is not None and self._phases.is_timed:
             self._begin_on_device(self._device)
         return timer.batches_of(source, self._finish_pass)
@@ -175,8 +186,7 @@ class Anatomy:
                     break
         finally:
             if self._timer.steps_made == made and self.optimizers.is_watching():
-                cut = self.chain.go_on(pause)
-                self._writer.add(EndedStep(self._timer.step, cut, is_evaluation=True))
+                self._evaluated(self.chain.go_on(pause))
         if self._timer.steps_made > made:
             self._timer.end_batch()
             yield from self._begin_pass(source)
@@ -257,8 +267,8 @@ class Anatomy:
         if self._observers.left <= 0 or self._has_news or micro_steps > 1 or self._skipped:
             others = {**(others or {}), **self._others(step, micro_steps)}
         self._skipped = False
-        if cut.spent[BACKWARD] and self.purpose.has_never_trained():
-            self._calls.look_inside()  # the loop calls another method than `forward`
+        if cut.spent[BACKWARD] and self.purpose.calls_another_method():
+            self._calls.look_inside()
         self.purpose.forget_calls()
         self._writer.add(EndedStep(step, cut, rate, others))
         if self._sampling.left <= 0:
@@ -364,7 +374,11 @@ class Anatomy:
         if not self._timer.batches:
             return
         self._timer.batches = 0
-        self._writer.add(EndedStep(self._timer.step, self.chain.cut(), is_evaluation=True))
+        self._mode.forget()
+        self._evaluated(self.chain.cut())
+
+    def _evaluated(self, cut: Cut) -> None:
+        self._writer.add(EndedStep(self._timer.step, cut, gap="evaluation"))
         self.purpose.evaluated = False
 
     def _step_is_skipped(self, optimizer: Any) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from stepscope.steps.census import Census
     from stepscope.steps.chain import Chain
+    from stepscope.steps.optimizer_steps import Closure
     from stepscope.steps.pass_purpose import PassPurpose
 
 
@@ -40,7 +41,9 @@ class CallPhases:
         before, purpose = self._chain.phase, self.purpose
         if before in (FORWARD, EVAL) or get_ident() != self._thread:
             return -1
-        is_training = getattr(model, "training", True) or purpose.trains is True
+        is_training = (
+            purpose.trains is True or purpose.trains_in_eval_mode or getattr(model, "training", True)
+        )
         trains = is_training and self._is_grad_enabled()
         if trains:
             purpose.trained = True
@@ -55,10 +58,22 @@ class CallPhases:
         if before >= 0:
             self._chain.enter(before)
 
-    def optimizer_begins(self) -> None:
-        """An optimizer is about to step."""
-        if self.is_timed:
-            self._before_optimizer = self._chain.enter(OPTIMIZER)
+    def optimizer_begins(self, closure: Closure | None) -> Closure | None:
+        """An optimizer is about to step; what its closure does is no part of its own phase."""
+        if not self.is_timed:
+            return None
+        self._before_optimizer = self._chain.enter(OPTIMIZER)
+        return None if closure is None else self._apart(closure)
+
+    def _apart(self, closure: Closure) -> Closure:
+        def call(*arguments: Any, **options: Any) -> Any:
+            before = self._chain.enter(OTHER)
+            try:
+                return closure(*arguments, **options)
+            finally:
+                self._chain.enter(before)
+
+        return call
 
     def optimizer_ends(self) -> None:
         """It has stepped; what came before that goes on."""

@@ -26,6 +26,9 @@ class Stamps(Protocol):
     def mark_ready(self) -> None:
         """The last gradient of this rank, so far, has been computed."""
 
+    def abandon(self) -> None:
+        """Forgets the step in hand: something came between that is no part of it."""
+
 
 class Cut(NamedTuple):
     """A step that is over, in nanoseconds."""
@@ -96,15 +99,9 @@ class Chain:
             self.device.stamp(phase, now)
         return before
 
-    def restart(self, unfinished: Pause | None = None) -> None:
-        """Forgets what was measured: a step begins here, or one that is unfinished goes on."""
-        if unfinished is not None:
-            self.go_on(unfinished)
-            return
-        self._spent = [0] * len(PHASES)
-        self.boundaries = 0
-        self.timer.waited_ns = 0
-        self.timer.began_ns = self._now_ns()
+    def restart(self, unfinished: Pause | None = None) -> Cut:
+        """A step begins here, or one that is unfinished goes on; gives the time that is no part of either."""
+        return self.cut() if unfinished is None else self.go_on(unfinished)
 
     def pause(self) -> Pause:
         """What follows is no part of the step, until `go_on`."""
@@ -117,21 +114,28 @@ class Chain:
         """The step goes on as it was; gives the time that is no part of it."""
         now = self._now_ns()
         took = now - pause.began
+        spent = self._spent_until(now)
+        spent[pause.phase] -= pause.began - pause.since
+        spent = [after - before for after, before in zip(spent, pause.spent, strict=True)]
         self._since, self.phase, self._spent = pause.since + took, pause.phase, pause.spent
         self.boundaries, self.timer.waited_ns = pause.boundaries, pause.waited
         self.timer.began_ns = pause.step_began + took
-        return Cut(now, took, [0] * len(PHASES))
+        return Cut(now, took, spent)
 
     def cut(self, now: int | None = None) -> Cut:
         """Ends the step; the next begins at the same moment."""
         if now is None:
             now = self._now_ns()
         timer = self.timer
-        spent, self._spent = self._spent, [0] * len(PHASES)
-        spent[self.phase] += now - (self._since if self.boundaries else timer.began_ns)
+        spent, self._spent = self._spent_until(now), [0] * len(PHASES)
         spent[self.phase] -= timer.waited_ns
         spent[DATA] += timer.waited_ns
         cut = Cut(now, now - timer.began_ns, spent)
         timer.began_ns = now
         timer.waited_ns = self.boundaries = 0
         return cut
+
+    def _spent_until(self, now: int) -> list[int]:
+        spent = list(self._spent)
+        spent[self.phase] += now - (self._since if self.boundaries else self.timer.began_ns)
+        return spent

@@ -13,13 +13,15 @@ if TYPE_CHECKING:
     from stepscope.steps.step_timer import StepTimer
 
     Listener = Callable[[Any], None]
+    Closure = Callable[..., Any]
+    Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class OptimizerObserver(Protocol):
     """Who wants to know when optimizers step."""
 
-    def optimizer_begins(self) -> None:
-        """An optimizer is about to step."""
+    def optimizer_begins(self, closure: Closure | None) -> Closure | None:
+        """An optimizer is about to step, with a closure or without; gives the one to call in its place."""
 
     def optimizer_ends(self) -> None:
         """It has stepped."""
@@ -105,16 +107,28 @@ class OptimizerSteps:
         _remove(self._before)
         self._hear_as_needed()
 
-    def _step_begins(self, optimizer: Any, *_: Any) -> None:
+    def _step_begins(
+        self, optimizer: Any, arguments: tuple[Any, ...], options: dict[str, Any]
+    ) -> Call | None:
         # One that is derived from another has its hooks called again by the step of that one. It is then
         # followed from beginning to end for good, or each of its steps would be counted twice.
         self._depth += 1
         if self._depth > 1:
             self._is_nested = True
-            return
+            return None
         if self._before_steps:
             self._call(self._before_steps, optimizer)
-        self._observer.optimizer_begins()
+        # The first argument is the optimizer itself.
+        is_option = len(arguments) < 2
+        closure = options.get("closure") if is_option else arguments[1]
+        ours = self._observer.optimizer_begins(closure if callable(closure) else None)
+        if ours is None:
+            return None
+        return (
+            (arguments, {**options, "closure": ours})
+            if is_option
+            else ((arguments[0], ours, *arguments[2:]), options)
+        )
 
     def _step_ends(self, optimizer: Any) -> None:
         self._depth -= 1

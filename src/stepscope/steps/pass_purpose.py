@@ -30,6 +30,8 @@ class PassPurpose:
         """None while it is not known."""
         self.trained = self.evaluated = False
         """Whether the model was called for training, or for evaluation, since the last step."""
+        self.trains_in_eval_mode = False
+        """Whether steps were made with a model in evaluation mode, as with frozen statistics."""
         self._has_ever_trained = False
         self._unclear = self._made_before = 0
         self._seen: tuple[int, int, float] | None = None
@@ -46,9 +48,12 @@ class PassPurpose:
         self._has_ever_trained |= self.trained
         self.trained = self.evaluated = False
 
-    def has_never_trained(self) -> bool:
-        """Whether no step so far has called the model for training."""
-        return not (self.trained or self._has_ever_trained)
+    def calls_another_method(self) -> bool:
+        """Whether a loop whose gradients were computed seems to call another method than `forward`."""
+        if self.trained or self._has_ever_trained:
+            return False
+        self.trains_in_eval_mode = self.evaluated
+        return not self.evaluated
 
     def looks_like_evaluation(self) -> bool:
         """Whether what is about to begin evaluates, by what can be told beforehand."""

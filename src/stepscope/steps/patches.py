@@ -22,11 +22,11 @@ _chains: dict[int, Chain] = {}
 _timed: set[int] = set()
 """Those of these threads whose present step is timed phase by phase."""
 
-_Installed = list[tuple[Any, str, Any, Any]]
+Installed = list[tuple[Any, str, Any, Any]]
 """What was put in place: its owner, its name there, the original (None where it was inherited), and ours."""
 
-_rare: _Installed = []
-_frequent: _Installed = []
+_rare: Installed = []
+_frequent: Installed = []
 
 _lock = threading.Lock()
 
@@ -36,8 +36,8 @@ def follow(chain: Chain, torch: ModuleType) -> None:
     with _lock:
         _chains[threading.get_ident()] = chain
         if not _rare:
-            _install(_rare, torch, "save", lambda original: _phased(original, CHECKPOINT))
-            _install(_rare, torch.amp.grad_scaler.GradScaler, "step", _scaled)
+            install(_rare, torch, "save", lambda original: _phased(original, CHECKPOINT))
+            install(_rare, torch.amp.grad_scaler.GradScaler, "step", _scaled)
 
 
 def follow_phases(chain: Chain, torch: ModuleType) -> None:
@@ -55,7 +55,7 @@ def unfollow_phases(chain: Chain) -> None:
     with _lock:
         _timed.difference_update([thread for thread, known in _chains.items() if known is chain])
         if not _timed:
-            _put_all_back(_frequent)
+            put_all_back(_frequent)
 
 
 def unfollow(chain: Chain) -> None:
@@ -65,20 +65,21 @@ def unfollow(chain: Chain) -> None:
         for thread in [thread for thread, known in _chains.items() if known is chain]:
             del _chains[thread]
         if not _chains:
-            _put_all_back(_rare)
+            put_all_back(_rare)
 
 
 def _install_phases(torch: ModuleType) -> None:
-    _install(_frequent, torch.autograd, "backward", lambda original: _phased(original, BACKWARD))
+    install(_frequent, torch.autograd, "backward", lambda original: _phased(original, BACKWARD))
     iterators = torch.utils.data.dataloader._BaseDataLoaderIter  # noqa: SLF001 - it has no public name
-    _install(_frequent, iterators, "__next__", lambda original: _phased(original, DATA))
+    install(_frequent, iterators, "__next__", lambda original: _phased(original, DATA))
     if torch.cuda.is_available():
         is_cuda = functools.partial(_is_cuda, torch.device)
-        _install(_frequent, torch.Tensor, "to", lambda original: _moving(original, is_cuda))
-        _install(_frequent, torch.Tensor, "cuda", lambda original: _moving(original, lambda *_, **__: True))
+        install(_frequent, torch.Tensor, "to", lambda original: _moving(original, is_cuda))
+        install(_frequent, torch.Tensor, "cuda", lambda original: _moving(original, lambda *_, **__: True))
 
 
-def _install(place: _Installed, owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
+def install(place: Installed, owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
+    """Puts a function around one of an owner's, and notes that in `place`."""
     original = getattr(owner, name)
     ours = wrap(original)
     own = vars(owner).get(name)
@@ -86,7 +87,8 @@ def _install(place: _Installed, owner: Any, name: str, wrap: Callable[[Any], Any
     place.append((owner, name, own, ours))
 
 
-def _put_all_back(place: _Installed) -> None:
+def put_all_back(place: Installed) -> None:
+    """Takes away what was put in place."""
     while place:
         _put_back(*place.pop())
 

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from stepscope.schema.keys import OVERHEAD_RATIO, SAMPLED_RATIO, STEP_SECONDS, phase_key
+from stepscope.journal.packing import unpacked_rows
+from stepscope.schema.keys import (
+    CHECKPOINT_GAP_SECONDS,
+    EPOCH_GAP_SECONDS,
+    EVAL_GAP_SECONDS,
+    OVERHEAD_RATIO,
+    SAMPLED_RATIO,
+    STARTUP_SECONDS,
+    STEP_SECONDS,
+    phase_key,
+)
 from stepscope.steps.chain import CHECKPOINT, DATA, Cut
 
 if TYPE_CHECKING:
@@ -33,6 +43,8 @@ class StepRecorder(Protocol):
 
     overhead: Overhead
     timer: StepTimer
+    began_ns: int | None
+    """When recording began; None once somebody has told how long it took to the first step."""
 
     def step_in_hand(self) -> int:
         """The number of the step that is being done."""
@@ -48,7 +60,7 @@ class StepRecorder(Protocol):
 
 
 class EndedStep(NamedTuple):
-    """A step, or an evaluation between steps, that is over."""
+    """A step, or something between steps, that is over."""
 
     number: int
     cut: Cut
@@ -56,13 +68,14 @@ class EndedStep(NamedTuple):
     """How likely it was to be timed phase by phase; 0 when it was not."""
     others: dict[str, Any] | None = None
     """What else there is to say of it."""
-    is_evaluation: bool = False
+    gap: Literal["", "evaluation", "epoch", "end"] = ""
+    """What it was between two steps: an evaluation, the change to another pass, or what came at the end."""
 
     def row(self, *, knows_wait: bool) -> dict[str, Any]:
         """What is recorded of it, with the wait for data if that is known in every step."""
         cut = self.cut
-        if self.is_evaluation:
-            return {_EVAL: cut.took * 1e-9}
+        if self.gap:
+            return self._row_of_gap()
         if self.rate:
             row: dict[str, Any] = cut.row()
             row[SAMPLED_RATIO] = self.rate
@@ -76,6 +89,17 @@ class EndedStep(NamedTuple):
             row.update(self.others)
         return row
 
+    def _row_of_gap(self) -> dict[str, float]:
+        took, saving = self.cut.took, self.cut.spent[CHECKPOINT]
+        row: dict[str, float] = {}
+        if self.gap == "evaluation":
+            row[_EVAL] = row[EVAL_GAP_SECONDS] = (took - saving) * 1e-9
+        elif self.gap == "epoch":
+            row[EPOCH_GAP_SECONDS] = (took - saving) * 1e-9
+        if saving:
+            row[_CHECKPOINT] = row[CHECKPOINT_GAP_SECONDS] = saving * 1e-9
+        return row
+
 
 class StepWriter:
     """Holds steps that have ended until it is time to write them down; the timer holds the plain ones."""
@@ -83,6 +107,7 @@ class StepWriter:
     def __init__(self, recorder: StepRecorder) -> None:
         self._record, self._record_many = recorder.record_late, recorder.record_many
         self._overhead, self._timer = recorder.overhead, recorder.timer
+        self._recorder = recorder
         self._ended: list[EndedStep] = []
         self.knows_wait = False
         """Whether the wait for data is known in every step."""
@@ -115,8 +140,15 @@ class StepWriter:
 
     def _write_ended(self) -> None:
         ended, self._ended = self._ended, []
+        if ended:
+            self._tell_startup(ended[0].number, ended[0].cut.ended - ended[0].cut.took)
         for step in ended:
             self._record(step.row(knows_wait=self.knows_wait), step.number, step.cut.ended)
+
+    def _tell_startup(self, number: int, first_began_ns: int) -> None:
+        began_ns, self._recorder.began_ns = self._recorder.began_ns, None
+        if began_ns is not None and first_began_ns > began_ns:
+            self._record({STARTUP_SECONDS: (first_began_ns - began_ns) * 1e-9}, number, first_began_ns)
 
     def _write_plain(self, last: int | None = None) -> int | None:
         """Writes the plain steps that the timer has; gives the number of the last one."""
@@ -127,5 +159,8 @@ class StepWriter:
         self._write_ended()
         row_bytes = 8 * (len(keys) + 2)
         self._overhead.spend(len(plain) // row_bytes * self._overhead.plain_step_ns)
+        if self._recorder.began_ns is not None:
+            at_ns, number, took, *_ = unpacked_rows(plain[:row_bytes], len(keys))[0]
+            self._tell_startup(number, at_ns - round(took * 1e9))
         self._record_many(keys, plain)
         return int.from_bytes(plain[8 - row_bytes :][:8], "little")

@@ -17,6 +17,7 @@ from stepscope.views.run_rows import eta_s, known_of
 from stepscope.views.scene import Scene
 from stepscope.views.tiles import tiles_of
 from stepscope.views.verdict import WAITS, verdict_of
+from stepscope.views.wall_time import wall_time_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from stepscope.views.phases import PhaseShare
     from stepscope.views.run_rows import KeptFigures
     from stepscope.views.tile import Tile
+    from stepscope.views.wall_time import WallTime
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Overview:
     verdict: Verdict
     tiles: tuple[Tile, ...]
     phases: tuple[PhaseShare, ...]
+    wall_time: WallTime | None
     key_charts: tuple[ChartSpec, ...]
     system_charts: tuple[ChartSpec, ...]
     events: tuple[EventMark, ...]
@@ -73,6 +76,7 @@ def overview_of(
         verdict=_verdict(run, marks, scene),
         tiles=tiles_of(scene, eta_s(scene.figures)),
         phases=phases_of(run, scene.summed),
+        wall_time=wall_time_of(run, scene.summed, now_ns),
         key_charts=key_charts(scene.summed),
         system_charts=system_charts(scene.summed),
         events=event_marks(scene, alerts),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepscope.schema.keys import PHASES, SAMPLED_RATIO, STEP_SECONDS, phase_key
+from stepscope.schema.keys import PHASES, SAMPLED_RATIO, STEP_SECONDS, gap_key, phase_key
 from stepscope.views.step_values import step_values
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def phases_of(run: Run, summed: Summed) -> tuple[PhaseShare, ...]:
     names = phase_names(summed.keys)
     if whole <= 0 or not steps or not names:
         return ()
-    spent = {name: summed.total(phase_key(name))[0] for name in names}
+    spent = {name: summed.total(phase_key(name))[0] - summed.total(gap_key(name))[0] for name in names}
     if 0 < summed.total(SAMPLED_RATIO)[1] < 0.99 * steps:
         spent = _weighed(run, summed, spent, whole)
     spent = _within(spent, whole)
@@ -102,7 +102,7 @@ def _sum(values: StepValues, ratios: StepValues) -> float:
 
 
 def _within(spent: Mapping[str, float], whole: float) -> dict[str, float]:
-    """An evaluation between two steps is a phase, and no part of a step: what is too much is left out."""
+    """In runs of earlier versions, evaluations between two steps are among the phases: they are left out."""
     others = sum(took for name, took in spent.items() if name != "eval")
     room = max(whole - others, 0.0)
     return {name: min(took, room) if name == "eval" else took for name, took in spent.items()}

@@ -14,6 +14,7 @@ from stepscope.web.shapes_runs import (  # noqa: TC001 - pydantic reads it
     Severity,
     Status,
     Verdict,
+    WallTime,
 )
 
 
@@ -107,6 +108,7 @@ class Overview(BaseModel):
     verdict: Verdict
     tiles: list[Tile]
     phases: list[PhaseShare]
+    wall_time: WallTime | None
     key_charts: list[ChartSpec]
     system_charts: list[ChartSpec]
     events: list[EventMark]

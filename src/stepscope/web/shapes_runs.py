@@ -212,3 +212,19 @@ class Health(BaseModel):
     """Whether the server answers."""
 
     status: Literal["ok"]
+
+
+class TimePart(BaseModel):
+    """What a run spent its time on, and its share of the wall time."""
+
+    name: str
+    label: str
+    seconds: float
+    share: float
+
+
+class WallTime(BaseModel):
+    """Where the time of a run went, from beginning to end."""
+
+    seconds: float
+    parts: list[TimePart]

@@ -1,0 +1,89 @@
+"""Takes the time in which a model is in evaluation mode out of the step in hand.
+
+A loop evaluates between two steps as it likes; what nearly all have in common are `model.eval()` before it
+and `model.train()` after it. So the `train` method of the model's class, which both call, is replaced while
+the model is watched; for all other instances of the class a call passes through.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from threading import get_ident
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any
+
+from stepscope.steps.patches import Installed, install, put_all_back
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stepscope.steps.chain import Chain, Cut, Pause
+
+
+SHORTEST_NS = 1_000_000
+"""Who changes the mode for less has evaluated nothing: that is about to begin, or was called off."""
+
+
+class EvaluationMode:
+    """Whether the watched models evaluate at the moment, as they were told to."""
+
+    def __init__(self, chain: Chain, tell: Callable[[Cut], None]) -> None:
+        self._chain, self._tell = chain, tell
+        self._thread = get_ident()
+        self._models: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._installed: Installed = []
+        self._pause: Pause | None = None
+        self._steps_made = 0
+
+    def add(self, model: Any) -> None:
+        """Follows the mode of a model, if it has one."""
+        kind = type(model)
+        if not hasattr(kind, "train") or not hasattr(model, "training"):
+            return
+        self._models.add(model)
+        if all(owner is not kind for owner, *_ in self._installed):
+            install(self._installed, kind, "train", lambda original: self._followed(kind, original))
+
+    def end(self) -> None:
+        """Tells of an evaluation that is under way: something else begins."""
+        pause, self._pause = self._pause, None
+        if pause is None or monotonic_ns() - pause.began < SHORTEST_NS:
+            return
+        # Who trains in evaluation mode, as with frozen statistics, does not evaluate.
+        if self._chain.timer.steps_made == self._steps_made:
+            self._tell(self._chain.go_on(pause))
+
+    def forget(self) -> None:
+        """What is under way is told of by somebody else."""
+        self._pause = None
+
+    def close(self) -> None:
+        """Leaves the classes of the models as they were."""
+        self.end()
+        put_all_back(self._installed)
+
+    def _begin(self) -> None:
+        if self._pause is None:
+            self._pause, self._steps_made = self._chain.pause(), self._chain.timer.steps_made
+            if self._chain.device is not None:
+                self._chain.device.abandon()
+
+    def _followed(self, kind: Any, original: Callable[..., Any]) -> Callable[..., Any]:
+        # What is inherited is looked up at every call: somebody may replace it meanwhile.
+        def inherited(model: Any, *arguments: Any, **options: Any) -> Any:
+            return super(kind, model).train(*arguments, **options)  # type: ignore[misc]  # it has one
+
+        method = original if "train" in vars(kind) else inherited
+
+        @functools.wraps(original)
+        def train(model: Any, *arguments: Any, **options: Any) -> Any:
+            result = method(model, *arguments, **options)
+            if get_ident() == self._thread and model in self._models:
+                if model.training:
+                    self.end()
+                else:
+                    self._begin()
+            return result
+
+        return train

@@ -1,0 +1,114 @@
+"""Accounts for every second of a run: start-up, steps, evaluations, checkpoints, gaps, and what is left."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from stepscope.schema.keys import (
+    CHECKPOINT_GAP_SECONDS,
+    EPOCH_GAP_SECONDS,
+    EVAL_GAP_SECONDS,
+    STARTUP_SECONDS,
+    STEP_SECONDS,
+)
+from stepscope.views.pace import seconds_of
+from stepscope.views.phases import phases_of
+
+if TYPE_CHECKING:
+    from stepscope.reading import Run
+    from stepscope.views.summed import Summed
+
+COMPILE_SECONDS = "compile/seconds"
+
+LABELS = {
+    "startup": "start-up",
+    "steps": "training steps",
+    "compilation": "compilation",
+    "evaluation": "evaluation",
+    "checkpoints": "checkpoints",
+    "epoch_gaps": "between epochs",
+    "ending": "after the last step",
+    "unaccounted": "unaccounted",
+}
+"""What each part is called, in the order in which they are shown."""
+
+_GAPS = (STARTUP_SECONDS, EPOCH_GAP_SECONDS, EVAL_GAP_SECONDS, CHECKPOINT_GAP_SECONDS)
+
+
+@dataclass(frozen=True)
+class TimePart:
+    """What a run spent its time on."""
+
+    name: str
+    label: str
+    seconds: float
+    share: float
+    """Of the wall time, from 0 to 1."""
+
+
+@dataclass(frozen=True)
+class WallTime:
+    """The time of a run from beginning to end, all its segments together, as its first rank spent it."""
+
+    seconds: float
+    parts: tuple[TimePart, ...]
+    """Those that took any time; together they are the whole."""
+
+    def described(self) -> dict[str, Any]:
+        """As it is told in JSON."""
+        return asdict(self)
+
+
+def wall_time_of(run: Run, summed: Summed, now_ns: int) -> WallTime | None:
+    """Where the time of a run went; None where its steps are not timed."""
+    ranks = summed.ranks(STEP_SECONDS)
+    whole = sum(seconds_of(part, now_ns) for part in run.segments)
+    if not ranks or whole <= 0:
+        return None
+
+    def total(key: str) -> float:
+        return sum(one.total for one in summed.logged(key, ranks[0]))
+
+    steps, compiling = total(STEP_SECONDS), total(COMPILE_SECONDS)
+    within = {one.phase: one.share * steps for one in phases_of(run, summed)}
+    evaluating, saving = within.get("eval", 0.0), within.get("checkpoint", 0.0)
+    spent = {
+        "startup": total(STARTUP_SECONDS),
+        "steps": max(steps - compiling - evaluating - saving, 0.0),
+        "compilation": compiling,
+        "evaluation": total(EVAL_GAP_SECONDS) + evaluating,
+        "checkpoints": total(CHECKPOINT_GAP_SECONDS) + saving,
+        "epoch_gaps": total(EPOCH_GAP_SECONDS),
+        "ending": min(_after_the_last(run, summed, ranks[0], now_ns), whole),
+    }
+    if not all(map(math.isfinite, spent.values())):
+        return None  # numbers of the user's own, under the names of ours
+    spent["unaccounted"] = max(whole - sum(spent.values()), 0.0)
+    # Segments may overlap, and the first step may have begun before anything was recorded.
+    whole = max(whole, sum(spent.values()))
+    parts = [
+        TimePart(name, label, spent[name], spent[name] / whole)
+        for name, label in LABELS.items()
+        if spent[name] > 0
+    ]
+    return WallTime(whole, tuple(parts))
+
+
+def _after_the_last(run: Run, summed: Summed, rank: int, now_ns: int) -> float:
+    """Seconds from the last thing that was timed in each segment to its end."""
+    took = 0.0
+    for part in run.segments:
+        last_ns = max(
+            (
+                one.last_ns
+                for key in (STEP_SECONDS, *_GAPS)
+                for one in summed.logged(key, rank)
+                if one.source.segment == part.id
+            ),
+            default=0,
+        )
+        if last_ns:
+            took += max(seconds_of(part, now_ns) - (last_ns - part.started_ns) / 1e9, 0.0)
+    return took

@@ -1,0 +1,169 @@
+"""Every second of a run is accounted for: steps, and what lies before, between and after them."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stepscope
+from stepscope import TrainingMonitor
+from stepscope.cli.main import main
+from stepscope.views.phases import phases_of
+from stepscope.views.summed import Summed
+from stepscope.views.wall_time import wall_time_of
+
+torch = pytest.importorskip("torch")
+
+EPOCHS = 3
+
+
+class SlowFile(io.BytesIO):
+    """A disk that takes its time."""
+
+    def write(self, content: Any) -> int:
+        time.sleep(0.02)
+        return super().write(content)
+
+
+class Training:
+    """A training that evaluates and saves between its epochs, and knows how long each part took."""
+
+    def __init__(self, folder: Path) -> None:
+        self.model = torch.nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
+        self.monitor = TrainingMonitor(run="parts", directory=folder)
+        self.folder = folder
+        self.took: dict[str, float] = {}
+
+    def part(self, name: str, work: Callable[[], Any]) -> None:
+        began = time.perf_counter()
+        work()
+        self.took[name] = self.took.get(name, 0.0) + time.perf_counter() - began
+
+    def step(self, x: Any) -> None:
+        time.sleep(0.004)
+        self.model(x).square().mean().backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    def evaluate(self) -> None:
+        self.model.eval()
+        with torch.no_grad():
+            time.sleep(0.1)
+            self.model(torch.ones(1, 4))
+        self.model.train()
+
+    def save(self) -> None:
+        torch.save(self.model.state_dict(), SlowFile())
+
+    def spent(self) -> dict[str, float]:
+        run = stepscope.open_store(self.folder).run("parts")
+        found = wall_time_of(run, Summed(run.summaries()), time.time_ns())
+        assert sum(part.share for part in found.parts) == pytest.approx(1.0)
+        assert sum(part.seconds for part in found.parts) == pytest.approx(found.seconds)
+        return {part.name: part.seconds for part in found.parts}
+
+
+class Loader:
+    """Its workers take a while to start, in every epoch."""
+
+    def __iter__(self):
+        time.sleep(0.1)
+        return iter([torch.ones(1, 4)] * 5)
+
+
+@pytest.fixture
+def training(folder: Path) -> Training:
+    return Training(folder)
+
+
+def close(expected: float) -> Any:
+    return pytest.approx(expected, rel=0.05, abs=0.01)
+
+
+def test_evaluations_checkpoints_and_new_loaders_between_epochs_are_told_apart(training: Training) -> None:
+    with training.monitor as monitor:
+        training.part("startup", lambda: time.sleep(0.1))
+        monitor.watch(training.model, training.optimizer)
+        for _ in range(EPOCHS):
+            for x in monitor.batches(Loader()):
+                training.part("steps", lambda x=x: training.step(x))
+            training.part("evaluation", training.evaluate)
+            training.part("checkpoints", training.save)
+    spent = training.spent()
+    assert spent["startup"] > training.took["startup"]
+    assert spent["steps"] == close(training.took["steps"])
+    assert spent["evaluation"] == close(training.took["evaluation"])
+    assert spent["checkpoints"] == close(training.took["checkpoints"])
+    assert spent["epoch_gaps"] >= 0.1 * (EPOCHS - 1)
+
+
+def test_what_happens_between_the_steps_of_a_plain_loop_is_no_training(training: Training) -> None:
+    with training.monitor as monitor:
+        monitor.watch(training.model, training.optimizer)
+        for _ in range(EPOCHS):
+            for x in [torch.ones(1, 4)] * 5:
+                training.part("steps", lambda x=x: training.step(x))
+            training.part("evaluation", training.evaluate)
+            training.part("checkpoints", training.save)
+    spent = training.spent()
+    assert spent["steps"] == close(training.took["steps"])
+    assert spent["evaluation"] == close(training.took["evaluation"])
+    assert spent["checkpoints"] == close(training.took["checkpoints"])
+    run = stepscope.open_store(training.folder).run("parts")
+    assert run.series("step_seconds").steps.tolist() == list(range(5 * EPOCHS))
+    assert "eval" not in {one.phase for one in phases_of(run, Summed(run.summaries()))}
+
+
+def test_a_model_that_trains_in_evaluation_mode_does_not_evaluate(training: Training) -> None:
+    with training.monitor as monitor:
+        monitor.watch(training.model, training.optimizer)
+        training.model.eval()
+        for _ in range(10):
+            training.part("steps", lambda: training.step(torch.ones(1, 4)))
+        training.model.train()
+    spent = training.spent()
+    assert spent.get("evaluation", 0.0) < 0.1 * training.took["steps"], "the first step alone"
+    assert spent["steps"] == close(training.took["steps"])
+
+
+def test_the_class_of_a_model_is_as_it_was_after_the_run(training: Training) -> None:
+    class Model(torch.nn.Linear):
+        pass
+
+    with training.monitor as monitor:
+        monitor.watch(Model(4, 1), training.optimizer)
+        assert "train" in vars(Model)
+    assert "train" not in vars(Model)
+
+
+def test_passes_of_a_model_that_is_not_watched_leave_gaps_between_epochs(training: Training) -> None:
+    with training.monitor as monitor:
+        for _ in range(EPOCHS):
+            for x in monitor.batches(Loader()):
+                training.part("steps", lambda x=x: training.step(x))
+            training.part("rest", training.evaluate)
+    spent = training.spent()
+    assert spent["steps"] == close(training.took["steps"])
+    assert spent["epoch_gaps"] + spent["ending"] >= training.took["rest"] + 0.1 * (EPOCHS - 1)
+
+
+def test_the_account_is_shown(training: Training, capsys: pytest.CaptureFixture[str]) -> None:
+    with training.monitor as monitor:
+        monitor.watch(training.model, training.optimizer)
+        for x in monitor.batches(Loader()):
+            training.step(x)
+        training.evaluate()
+    assert main(["show", "parts", "--store", str(training.folder)]) == 0
+    shown = capsys.readouterr().out
+    assert "wall time of" in shown
+    assert "evaluation" in shown
+    assert main(["show", "parts", "--store", str(training.folder), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["wall_time"]
+    assert {part["name"]: part["seconds"] for part in told["parts"]} == training.spent()
