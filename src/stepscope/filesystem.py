@@ -1,4 +1,4 @@
-"""Tells what kind of file system a path is on, and opens files that may be something else."""
+"""Tells what kind of file system a path is on; opens files that may be something else, or makes them once."""
 
 from __future__ import annotations
 
@@ -87,3 +87,32 @@ def read_regular(path: Path, max_bytes: int = 1 << 20) -> bytes:
         return os.pread(descriptor, max_bytes, 0)
     finally:
         os.close(descriptor)
+
+
+def write_once(path: Path, content: bytes, mode: int = 0o666) -> bool:
+    """Makes a file that is whole from its first moment on; False where another process was faster."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
+            raise
+        return _write_where_nothing_is_linked(path, content, mode)
+    finally:
+        temporary.unlink()
+    return True
+
+
+def _write_where_nothing_is_linked(path: Path, content: bytes, mode: int) -> bool:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    except FileExistsError:
+        return False
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    return True

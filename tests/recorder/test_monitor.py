@@ -194,7 +194,7 @@ def test_events_mark_moments_with_their_step_and_fields(monitor: TrainingMonitor
 
 def test_a_resumed_run_adds_a_segment_and_overwrites_nothing(folder: Path) -> None:
     for start in (0, 5):
-        with TrainingMonitor(run="a", directory=folder) as monitor:
+        with TrainingMonitor(run="a", directory=folder, resume=True) as monitor:
             for step in range(start, start + 7):
                 monitor.log({"loss": float(step)}, step=step)
     run = read(folder)

@@ -58,7 +58,7 @@ def test_a_name_without_a_secret_stays_and_leaves_no_key(folder: Path) -> None:
 
 def test_a_run_whose_name_held_a_secret_is_resumed_and_others_are_not_mixed_with_it(folder: Path) -> None:
     def record(name: str) -> str:
-        with stepscope.TrainingMonitor(run=name, directory=folder) as monitor:
+        with stepscope.TrainingMonitor(run=name, directory=folder, resume=True) as monitor:
             monitor.log({"loss": 1.0})
             return monitor.run_id
 

@@ -85,7 +85,7 @@ def test_training_metrics_are_a_row_for_each_step(folder: Path) -> None:
 
 def test_the_steps_of_two_starts_are_rows_of_their_own(folder: Path) -> None:
     for _ in range(2):
-        with stepscope.TrainingMonitor(run="twice", directory=folder) as monitor:
+        with stepscope.TrainingMonitor(run="twice", directory=folder, resume=True) as monitor:
             monitor.log({"loss": 1.0}, step=7)
     with MetricsDatabase(folder) as metrics:
         first, second = metrics.get_training_metrics("twice")

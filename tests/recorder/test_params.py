@@ -58,8 +58,10 @@ class OmegaLike:
         return 12
 
 
-def recorded(folder: Path, *logged: Any, name: str = "a", params: Any = None) -> stepscope.reading.Run:
-    with TrainingMonitor(NO_AGENT, run=name, directory=folder, params=params) as monitor:
+def recorded(
+    folder: Path, *logged: Any, name: str = "a", params: Any = None, resume: bool = False
+) -> stepscope.reading.Run:
+    with TrainingMonitor(NO_AGENT, run=name, directory=folder, params=params, resume=resume) as monitor:
         monitor.log({"loss": 1.0})
         for one in logged:
             monitor.log_params(one)
@@ -125,7 +127,7 @@ def test_a_later_call_updates_single_names_also_nested_ones(folder: Path) -> Non
 
 def test_a_resumed_run_keeps_its_parameters_and_updates_them(folder: Path) -> None:
     recorded(folder, params={"lr": 0.1, "seed": 1})
-    run = recorded(folder, {"batch": 8}, params={"lr": 0.01})
+    run = recorded(folder, {"batch": 8}, params={"lr": 0.01}, resume=True)
     assert len(run.segments) == 2
     assert run.params == {"lr": 0.01, "seed": 1, "batch": 8}
 

@@ -18,10 +18,13 @@ from stepscope.schema.alert import SEVERITIES, Severity
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the run's name and place, and the command."""
     parser.usage = (
-        "stepscope run [--name NAME] [--project PROJECT] [--store DIR] [--fail-on SEVERITY]"
+        "stepscope run [--name NAME] [--resume] [--project PROJECT] [--store DIR] [--fail-on SEVERITY]"
         " -- COMMAND [ARGUMENT ...]"
     )
     parser.add_argument("--name", help="name of the run (default: the script's, and the time)")
+    parser.add_argument(
+        "--resume", action="store_true", help="go on with the newest run of that name, as a further segment"
+    )
     parser.add_argument("--project", help="project the run belongs to")
     parser.add_argument(
         "--store", metavar="DIR", help="store folder (default: STEPSCOPE_DIR, else .stepscope)"
@@ -42,6 +45,9 @@ def run(options: argparse.Namespace) -> int:
         return MISUSED
     settings = settings_for()
     folder = Path(options.store or settings.directory or ".stepscope").absolute()
+    if options.resume and not (options.name or settings.run):
+        say("Name the run to resume, as in: stepscope run --resume --name mnist -- python train.py")
+        return MISUSED
     settings = replace(
         settings, run=options.name or settings.run, project=options.project or settings.project
     )
@@ -50,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     except CannotStart as error:
         say(str(error))
         return error.exit_code
-    recorded = _can_record(observed, folder, enabled=settings.recorder.enabled)
+    recorded = _can_record(observed, folder, enabled=settings.recorder.enabled, resume=options.resume)
     code = observed.run(recorded=recorded)
     if code != FINE or options.fail_on is None or not recorded:
         return code
@@ -68,11 +74,12 @@ def _judged(observed: Observed, folder: Path, limit: Severity) -> int:
     return ALERTED if alerts else FINE
 
 
-def _can_record(observed: Observed, folder: Path, *, enabled: bool) -> bool:
+def _can_record(observed: Observed, folder: Path, *, enabled: bool, resume: bool) -> bool:
     """Says where the run is kept, or why it is not; the command runs in any case."""
     trouble = observed.trouble() if enabled else why_disabled()
     if trouble is not None:
         say(f"Nothing is recorded: {trouble}. The command runs all the same.")
         return False
+    observed.reserve_name(resume=resume)
     say(f"Run {observed.identity.name} in {folder}")
     return True

@@ -25,7 +25,7 @@ SHORT_NAMES = {
     "STEPSCOPE_RUN": "run",
 }
 DISABLED_VARIABLE = "STEPSCOPE_DISABLED"
-RESERVED = frozenset({FILE_VARIABLE, DISABLED_VARIABLE, "STEPSCOPE_SEGMENT"})
+RESERVED = frozenset({FILE_VARIABLE, DISABLED_VARIABLE, "STEPSCOPE_SEGMENT", "STEPSCOPE_RUN_ID"})
 """Variables that are not settings."""
 
 ON, OFF = frozenset({"1", "true", "yes", "on"}), frozenset({"", "0", "false", "no", "off"})

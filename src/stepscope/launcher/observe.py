@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -19,7 +20,8 @@ from stepscope.launcher.signals import Signals
 from stepscope.recorder.anonymity import privacy_of
 from stepscope.recorder.recording import Recording
 from stepscope.recorder.run_names import without_secrets
-from stepscope.recorder.whoami import SEGMENT_VARIABLE, identify
+from stepscope.recorder.run_reservation import name_for_all, reserve
+from stepscope.recorder.whoami import RUN_ID_VARIABLE, SEGMENT_VARIABLE, identify
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,6 +51,13 @@ class Observed:
         identity = identify(settings.run, settings.project, script=stem_of(command))
         privacy = privacy_of(settings.privacy)
         self.identity = without_secrets(identity, folder, privacy, Guard(strict=False).tell)
+
+    def reserve_name(self, *, resume: bool) -> None:
+        """Makes sure that no other run has the name, or goes on with the one that has it."""
+        with contextlib.suppress(OSError):
+            self.identity = reserve(self._folder, self.identity, resume=resume).identity
+            if self._settings.run is not None:
+                name_for_all(self._folder, self.identity)
 
     def trouble(self) -> str | None:
         """Why nothing can be recorded; None when it can."""
@@ -112,6 +121,7 @@ class Observed:
             "STEPSCOPE_PROJECT": self.identity.project,
             "STEPSCOPE_DIR": str(self._folder),
             SEGMENT_VARIABLE: self.identity.segment,
+            RUN_ID_VARIABLE: self.identity.run_id,
         }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -15,6 +16,7 @@ from stepscope.recorder.monitor_settings import (
     ending_arguments,
     folder_argument,
     monitor_settings,
+    resume_argument,
     strict_argument,
     text_argument,
 )
@@ -23,6 +25,7 @@ from stepscope.recorder.params import PlainParams, params_argument
 from stepscope.recorder.phases import BatchTimes, Phase
 from stepscope.recorder.recording import Recording, as_step, monitors
 from stepscope.recorder.run_names import without_secrets
+from stepscope.recorder.run_reservation import reserved_for
 from stepscope.recorder.stats import StepStats
 from stepscope.recorder.whoami import identify, is_imported_by_worker, recording_of_parent
 from stepscope.steps.overhead import Overhead
@@ -54,12 +57,13 @@ class TrainingMonitor(OnDemand):
                 monitor.log_training_step(loss=loss)
 
     `config` has settings of stepscope: a mapping, the path of a YAML file, or nothing; `params` has the
-    hyper-parameters of the run. Wrong arguments raise ConfigError here. No method raises into training or
-    waits for anything, but for `stop_monitoring`, which returns when every point can be read; with
-    `strict=True` a value that cannot be kept raises RecorderError.
+    hyper-parameters of the run. A name that another run has becomes `mnist-2`; with `resume=True` the newest
+    run of that name goes on. Wrong arguments raise ConfigError here. No method raises into training or waits
+    for anything, but for `stop_monitoring`, which returns when every point can be read; with `strict=True` a
+    value that cannot be kept raises RecorderError.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all by name, and each optional
         self,
         config: Source = None,
         *,
@@ -68,13 +72,16 @@ class TrainingMonitor(OnDemand):
         directory: str | os.PathLike[str] | None = None,
         strict: bool | None = None,
         params: Any = None,
+        resume: bool = False,
     ) -> None:
         self.settings = monitor_settings(config, strict=strict_argument(strict))
         recorder = self.settings.recorder
         self._guard = Guard(strict=recorder.enabled and (recorder.strict if strict is None else strict))
         self._folder = folder_argument(directory, self.settings)
-        name, of_project = text_argument("run", run), text_argument("project", project)
-        identity = identify(name or self.settings.run, of_project or self.settings.project)
+        name = text_argument("run", run) or self.settings.run
+        of_project = text_argument("project", project) or self.settings.project
+        identity = identify(name, of_project)
+        self._resumes, self._has_name = resume_argument(resume, name), name is None
         folder = self._folder if recorder.enabled else None
         self.identity = without_secrets(identity, folder, privacy_of(self.settings.privacy), self._guard.tell)
         self._is_copy = is_imported_by_worker()
@@ -123,6 +130,9 @@ class TrainingMonitor(OnDemand):
     def _start(self) -> None:
         if self._is_copy and self._join_parent():
             return
+        if not self._has_name:
+            self._has_name = True
+            self._guard.attempt("Reserving the name of the run", self._reserve_name)
         if self._was_stopped:
             self._stats = StepStats()
             self._batch_times.begin()
@@ -144,6 +154,11 @@ class TrainingMonitor(OnDemand):
         params, self._params = self._params, None
         if params is not None:
             self._note_params(recording, params)
+
+    def _reserve_name(self) -> None:
+        found = reserved_for(self._folder, self.identity, resume=self._resumes, tell=self._guard.tell)
+        self.identity, first_step = found
+        self.timer.step = self.timer.step or first_step
 
     def _join_parent(self) -> bool:
         """Records as a worker into the run of the process whose script is imported again here.
@@ -182,7 +197,8 @@ class TrainingMonitor(OnDemand):
         if self._logs is not None:
             self._guard.attempt("Closing the log files", self._logs.stop)
         # A further start is a further segment: nothing recorded so far is added to.
-        self.identity = identify(self.identity.name, self.identity.project)
+        again = identify(self.identity.name, self.identity.project)
+        self.identity = replace(again, joined_id=self.identity.joined_id)
 
     def __enter__(self) -> TrainingMonitor:
         self.start_monitoring()
@@ -364,7 +380,7 @@ class TrainingMonitor(OnDemand):
         self.settings, self._folder = state["settings"], state["folder"]
         self.identity = state["identity"]
         self._guard = Guard(strict=False)
-        self._is_copy = False
+        self._is_copy, self._has_name, self._resumes = False, True, False
         self._begin_anew()
         self.timer.step, self._was_stopped = state["step"], not state["recording"]
         if state["recording"]:

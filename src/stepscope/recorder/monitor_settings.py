@@ -46,6 +46,15 @@ def strict_argument(value: bool | None) -> bool | None:  # noqa: FBT001 - an arg
     raise ConfigError(f"argument: strict is {shown(value)}; it must be true or false.")
 
 
+def resume_argument(value: bool, name: str | None) -> bool:  # noqa: FBT001 - an argument of a monitor
+    """The argument itself; raises ConfigError for what is neither true nor false, or has no name to find."""
+    if not isinstance(value, bool):
+        raise ConfigError(f"argument: resume is {shown(value)}; it must be true or false.")
+    if value and name is None:
+        raise ConfigError("argument: resume is true, and run is not given. Say which: run='the name'.")
+    return value
+
+
 def text_argument(name: str, value: str | None) -> str | None:
     """An argument that is text or not given; raises ConfigError for anything else."""
     if value is None or isinstance(value, str):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from stepscope.guard import shown
 from stepscope.recorder.anonymity import privacy_of
 from stepscope.recorder.step_log import StepLog
-from stepscope.schema.identity import run_id
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +35,7 @@ class OnDemand(StepLog):
     @property
     def run_id(self) -> str:
         """The run's id, by which any command and `open_store().run(...)` finds it."""
-        return run_id(self.identity.project, self.identity.name)
+        return self.identity.run_id
 
     @abstractmethod
     def own_event(self, kind: str, /, **fields: Any) -> None:

@@ -13,6 +13,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from stepscope.filesystem import write_once
 from stepscope.schema.redact import redact_text
 
 if TYPE_CHECKING:
@@ -66,21 +67,8 @@ def _key_of(folder: Path) -> bytes:
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists():
-            _write_once(path, os.urandom(KEY_BYTES))
+            write_once(path, os.urandom(KEY_BYTES), 0o600)
         key = path.read_bytes()
         if len(key) == KEY_BYTES:
             return key
     return os.urandom(KEY_BYTES)  # nothing can be recorded there either
-
-
-def _write_once(path: Path, content: bytes) -> None:
-    """Makes a file that is whole from its first moment on; leaves the one of a process that was faster."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        with contextlib.suppress(FileExistsError):
-            os.link(temporary, path)
-    finally:
-        temporary.unlink()

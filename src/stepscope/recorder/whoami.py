@@ -23,6 +23,13 @@ _WORLD = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 SEGMENT_VARIABLE = "STEPSCOPE_SEGMENT"
 """Hands the segment of a run to the processes it starts, so that they join it."""
 
+RUN_ID_VARIABLE = "STEPSCOPE_RUN_ID"
+"""Hands the id of a run to a command that it is made for: a monitor in there may give the run its name."""
+
+MOST_RESTARTS = 100
+MOST_STARTS = 4
+"""Monitors that a process makes one after another, as far as it matters after a restart."""
+
 _starts = itertools.count()
 
 
@@ -64,7 +71,8 @@ def recording_of_parent(folder: Path) -> Identity | None:
     if not said:
         return None
     name, opening = max(said.items(), key=lambda one: one[1]["started_ns"])
-    return Identity(opening["run"], opening["project"], name.segment, name.rank, 1, os.uname().nodename)
+    host = os.uname().nodename
+    return Identity(opening["run"], opening["project"], name.segment, name.rank, 1, host, name.run_id)
 
 
 def _launch(environment: Mapping[str, str], parent: int) -> str | None:
@@ -83,6 +91,39 @@ def _launch(environment: Mapping[str, str], parent: int) -> str | None:
     return None
 
 
+def was_restarted(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether a launcher or scheduler has started again what it had started before."""
+    return _restarts(environment) > 0
+
+
+def earlier_segments(environment: Mapping[str, str] = os.environ, parent: int | None = None) -> set[str]:
+    """The segments that ranks of this launch had before it was restarted."""
+    launch = _launch(environment, os.getppid() if parent is None else parent)
+    if launch is None:
+        return set()
+    restarts = range(min(_restarts(environment), MOST_RESTARTS))
+    return {_segment_of(launch, restart, start) for restart in restarts for start in range(MOST_STARTS)}
+
+
+def meeting_place(environment: Mapping[str, str] = os.environ) -> str | None:
+    """Where the hosts of one launch meet; None for a launch on one host."""
+    world = _first_number(environment, _WORLD, 1)
+    local = _first_number(environment, ("LOCAL_WORLD_SIZE",), world)
+    if "MASTER_ADDR" not in environment or local >= world:
+        return None
+    return f"{environment['MASTER_ADDR']}:{environment.get('MASTER_PORT')} {world}"
+
+
+def _restarts(environment: Mapping[str, str]) -> int:
+    return _first_number(environment, ("TORCHELASTIC_RESTART_COUNT",), 0) or _first_number(
+        environment, ("SLURM_RESTART_COUNT",), 0
+    )
+
+
+def _segment_of(launch: str, restart: int, start: int) -> str:
+    return hashlib.sha256(f"{launch} {restart} {start}".encode()).hexdigest()[:14]
+
+
 def _segment(launch: str | None, environment: Mapping[str, str]) -> str:
     start = next(_starts)
     handed_on = environment.get(SEGMENT_VARIABLE)
@@ -90,8 +131,7 @@ def _segment(launch: str | None, environment: Mapping[str, str]) -> str:
         return handed_on if start == 0 else f"{handed_on}n{start}"
     if launch is None:
         return f"{time.time_ns() // 10**9:08x}{os.urandom(3).hex()}"
-    restarts = environment.get("TORCHELASTIC_RESTART_COUNT") or environment.get("SLURM_RESTART_COUNT", "0")
-    return hashlib.sha256(f"{launch} {restarts} {start}".encode()).hexdigest()[:14]
+    return _segment_of(launch, _restarts(environment), start)
 
 
 def _own_script() -> str:

@@ -96,6 +96,8 @@ def hand_over(identity: Identity, correlation: Correlation) -> dict[str, str]:
         "STEPSCOPE_PROJECT": identity.project,
         "STEPSCOPE_SEGMENT": identity.segment,
     }
+    if identity.joined_id:
+        handed["STEPSCOPE_RUN_ID"] = identity.joined_id
     if correlation.parent is not None:
         handed[TRACE_VARIABLE] = str(correlation.parent)
     return handed

@@ -19,11 +19,13 @@ class Identity:
     rank: int
     world_size: int
     host: str
+    joined_id: str = ""
+    """The id of a run that a launcher has begun for this process; empty for a run of its own."""
 
     @property
     def run_id(self) -> str:
         """The run's id, the same in every process and every segment of it."""
-        return run_id(self.project, self.name)
+        return self.joined_id or run_id(self.project, self.name)
 
 
 def run_id(project: str, name: str) -> str:

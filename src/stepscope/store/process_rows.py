@@ -6,6 +6,7 @@ import json
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
+from stepscope.schema.identity import run_id
 from stepscope.schema.run import Process
 from stepscope.store.checksums import DamagedRowError, check, check_count, checksum, columns_for, counted
 
@@ -127,8 +128,12 @@ def _write_process(connection: sqlite3.Connection, process: Process, row: tuple[
 
 def _write_run(connection: sqlite3.Connection, process: Process) -> None:
     known = connection.execute("SELECT name, created_ns FROM run WHERE id = ?", (process.run_id,)).fetchone()
-    # A run whose opening was damaged is named by its id until an opening is read.
-    if known is not None and (known[0] != process.run_id or process.name == process.run_id):
+    # A run whose opening was damaged is named by its id until an opening is read, and one that a launcher has
+    # begun by the launcher until a monitor in its command says what it is called.
+    is_renamed = run_id(process.project, process.name) != process.run_id
+    if known is not None and (
+        process.name in (known[0], process.run_id) or not (is_renamed or known[0] == process.run_id)
+    ):
         return
     row = (process.run_id, process.name, process.project, process.started_ns if known is None else known[1])
     connection.execute(

@@ -1,0 +1,206 @@
+"""A script that is started again begins a run of its own, and whatever belongs to a run joins it."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import stepscope
+from stepscope import TrainingMonitor
+from stepscope.errors import ConfigError
+from stepscope.recorder.run_reservation import reserve
+from stepscope.recorder.whoami import identify
+
+ELASTIC = {"TORCHELASTIC_RUN_ID": "job7", "RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+TWO_HOSTS = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}
+
+
+def train(folder: Path, name: str = "mnist", steps: int = 5, **options: object) -> TrainingMonitor:
+    with TrainingMonitor(run=name, directory=folder, **options) as monitor:
+        for step in range(steps):
+            monitor.log_training_step(loss=float(step))
+    return monitor
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(run.name for run in stepscope.open_store(folder).runs())
+
+
+def steps_of(folder: Path, name: str) -> list[int]:
+    return stepscope.open_store(folder).run(name).series("loss").steps.tolist()
+
+
+def launched(folder: Path, *, resume: bool = False, parent: int = 7, **environment: str) -> str:
+    identity = identify("mnist", "default", environment, parent=parent)
+    return reserve(folder, identity, resume=resume, environment=environment).identity.name
+
+
+def test_a_name_that_is_taken_gets_a_number_and_that_is_said(folder: Path, caplog) -> None:
+    for _ in range(3):
+        train(folder)
+    assert names(folder) == ["mnist", "mnist-2", "mnist-3"]
+    assert "There is a run 'mnist' already; this one is 'mnist-3'" in caplog.text
+    assert [steps_of(folder, name) for name in names(folder)] == [list(range(5))] * 3
+
+
+def test_a_resumed_run_goes_on_after_its_last_step_in_a_further_segment(folder: Path) -> None:
+    train(folder)
+    train(folder, steps=3)
+    train(folder, resume=True)
+    run = stepscope.open_store(folder).run("mnist-2")
+    assert names(folder) == ["mnist", "mnist-2"]
+    assert len(run.segments) == 2
+    assert run.series("loss").steps.tolist() == list(range(8))
+    assert run.series("step_seconds").steps.tolist() == list(range(8))
+
+
+def test_a_step_that_is_given_counts_in_a_resumed_run(folder: Path) -> None:
+    train(folder)
+    with TrainingMonitor(run="mnist", directory=folder, resume=True) as monitor:
+        monitor.log({"loss": 1.0}, step=3)
+        monitor.log({"loss": 1.0})
+    assert steps_of(folder, "mnist") == [0, 1, 2, 3, 4, 3, 4]
+
+
+def test_a_run_that_is_resumed_and_was_never_begun_begins(folder: Path) -> None:
+    train(folder, resume=True)
+    assert steps_of(folder, "mnist") == list(range(5))
+
+
+def test_who_resumes_says_what(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="run is not given"):
+        TrainingMonitor(directory=folder, resume=True)
+    with pytest.raises(ConfigError, match="resume is 'yes'"):
+        TrainingMonitor(run="mnist", directory=folder, resume="yes")
+
+
+def test_a_monitor_that_is_started_again_goes_on_with_its_run(folder: Path) -> None:
+    monitor = train(folder)
+    monitor.start_monitoring()
+    monitor.log({"loss": 1.0})
+    monitor.stop_monitoring()
+    assert names(folder) == ["mnist"]
+    assert len(stepscope.open_store(folder).run("mnist").segments) == 2
+
+
+def test_projects_have_names_of_their_own(folder: Path) -> None:
+    train(folder, project="one")
+    train(folder, project="two")
+    assert names(folder) == ["mnist", "mnist"]
+
+
+def test_ranks_of_one_launch_share_a_run_and_a_second_launch_has_its_own(folder: Path) -> None:
+    ranks = {"MASTER_ADDR": "localhost", "MASTER_PORT": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    with_rank = [{**ranks, "RANK": str(rank)} for rank in (1, 0)]
+    assert [_same_start(folder, one, parent=7) for one in with_rank] == ["mnist", "mnist"]
+    assert [_same_start(folder, one, parent=8) for one in with_rank] == ["mnist-2", "mnist-2"]
+
+
+def _same_start(folder: Path, environment: dict[str, str], parent: int) -> str:
+    """As the first monitor of a process, which each rank is."""
+    code = (
+        "import sys, json; from pathlib import Path; from stepscope.recorder.whoami import identify;"
+        "from stepscope.recorder.run_reservation import reserve;"
+        "folder, environment, parent = sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3]);"
+        "us = identify('mnist', 'default', environment, parent=parent);"
+        "print(reserve(Path(folder), us, resume=False, environment=environment).identity.name)"
+    )
+    import json
+
+    command = [sys.executable, "-c", code, str(folder), json.dumps(environment), str(parent)]
+    return subprocess.check_output(command, text=True).strip()
+
+
+def test_a_launch_that_is_restarted_goes_on_with_its_run(folder: Path) -> None:
+    train(folder)
+    assert _same_start(folder, ELASTIC, parent=7) == "mnist-2"
+    assert launched(folder) == "mnist-3"
+    restarted = {**ELASTIC, "TORCHELASTIC_RESTART_COUNT": "1"}
+    assert _same_start(folder, restarted, parent=9) == "mnist-2"
+    assert _same_start(folder, {**restarted, "RANK": "1"}, parent=9) == "mnist-2"
+
+
+def test_a_job_that_is_queued_again_goes_on_with_the_newest_run_of_its_name(folder: Path) -> None:
+    train(folder)
+    train(folder)
+    assert launched(folder, SLURM_JOB_ID="5", SLURM_RESTART_COUNT="1") == "mnist-2"
+
+
+def test_hosts_of_one_launch_share_a_run_whichever_comes_first(folder: Path, monkeypatch) -> None:
+    def starts(host: str, rank: int) -> str:
+        environment = {**TWO_HOSTS, "RANK": str(rank)}
+        identity = identify("mnist", "default", environment, parent=rank)
+        on_host = type(identity)(**{**vars(identity), "host": host})
+        return reserve(folder, on_host, resume=False, environment=environment).identity.name
+
+    assert [starts("b", 2), starts("a", 0)] == ["mnist", "mnist"]
+    assert [starts("a", 1), starts("b", 3)] == ["mnist-2", "mnist-2"], "a second launch at the same address"
+
+
+def test_of_many_that_begin_at_once_each_has_a_run_of_its_own(folder: Path) -> None:
+    found: list[str] = []
+    threads = [threading.Thread(target=lambda: found.append(launched(folder))) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == sorted(["mnist", *(f"mnist-{number}" for number in range(2, 13))])
+
+
+def test_runs_of_an_earlier_version_have_their_names(folder: Path) -> None:
+    monitor = train(folder)
+    for path in (folder / "runs").iterdir():
+        path.unlink()
+    (folder / "runs").rmdir()
+    train(folder)
+    assert names(folder) == ["mnist", "mnist-2"]
+    with sqlite3.connect(folder / "store.sqlite") as connection:
+        assert (monitor.run_id,) in connection.execute("SELECT id FROM run").fetchall()
+
+
+def test_a_folder_in_which_nothing_can_be_reserved_costs_no_training(folder: Path, caplog) -> None:
+    folder.mkdir()
+    (folder / "runs").write_text("somebody's own file")
+    train(folder)
+    assert steps_of(folder, "mnist") == list(range(5))
+    assert "Reserving the name of the run" in caplog.text
+
+
+SCRIPT = """
+import stepscope, sys
+for name in sys.argv[1:]:
+    with stepscope.TrainingMonitor(run=name) as monitor:
+        monitor.log_training_step(loss=1.0)
+"""
+
+
+def run_command(folder: Path, *options: str, script: tuple[str, ...] = ("mnist",)) -> None:
+    command = [sys.executable, "-m", "stepscope", "run", "--store", str(folder), *options, "--"]
+    subprocess.run([*command, sys.executable, "-c", SCRIPT, *script], check=True, capture_output=True)
+
+
+def test_a_command_and_the_monitor_in_it_are_one_run_by_the_name_of_the_monitor(folder: Path) -> None:
+    run_command(folder)
+    run_command(folder)
+    assert names(folder) == ["mnist", "mnist-2"]
+    run = stepscope.open_store(folder).run("mnist-2")
+    assert {process.role for process in run.segments[0].processes} == {"launcher", "rank"}
+    assert len(run.series("loss")) == 1
+
+
+def test_the_name_that_a_command_is_given_is_that_of_the_run(folder: Path) -> None:
+    run_command(folder, "--name", "big")
+    assert names(folder) == ["big"]
+    run_command(folder, "--name", "big", "--resume")
+    assert names(folder) == ["big"]
+    assert len(stepscope.open_store(folder).run("big").segments) == 2
+
+
+def test_further_monitors_of_a_command_have_runs_of_their_own(folder: Path) -> None:
+    run_command(folder, script=("trial-1", "trial-2"))
+    assert names(folder) == ["trial-1", "trial-2"]
