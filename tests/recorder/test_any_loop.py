@@ -556,3 +556,42 @@ def test_a_step_that_is_given_is_the_current_one_from_then_on(folder: Path) -> N
 
     run = run_of(folder, loop)
     assert steps_of(run, "step_seconds") == [100, 101, 102, 103, 104]
+
+
+def plain_loop(monitor: TrainingMonitor) -> None:
+    optimizer, data = sgd(model := small()), loader(4)
+    for _ in range(3):
+        for x in data:
+            loss = update(model, optimizer, x)
+            monitor.log_training_step(model=model, optimizer=optimizer, loss=loss)
+
+
+def test_a_plain_loop_that_hands_over_its_model_shows_all_there_is_to_see(folder: Path) -> None:
+    run = run_of(folder, plain_loop)
+    for key in ("loss", "step_seconds", "learning_rate", "epoch"):
+        assert steps_of(run, key) == list(range(STEPS)), key
+    assert run.series("epoch").values.tolist() == [0.0] * 4 + [1.0] * 4 + [2.0] * 4
+    assert steps_of(run, "gradient_norm")
+    assert as_planted(run, "backward") == pytest.approx(1.0, abs=0.05)
+
+
+def test_a_model_that_is_handed_over_and_not_trained_leaves_the_steps_to_the_calls(folder: Path) -> None:
+    def loop(monitor: TrainingMonitor) -> None:
+        optimizer = sgd(model := small())
+        for _ in range(STEPS):
+            monitor.log_training_step(model=model, optimizer=optimizer, loss=1.0)
+
+    assert steps_of(run_of(folder, loop), "loss") == list(range(STEPS))
+
+
+def test_steps_that_are_logged_by_numbers_from_1_have_no_hole(folder: Path) -> None:
+    def loop(monitor: TrainingMonitor) -> None:
+        monitor.watch(model := small(), optimizer := sgd(model))
+        for number, x in enumerate(loader(), 1):
+            loss = update(model, optimizer, x)
+            if number % 5 == 0:
+                monitor.log({"loss": loss}, step=number)
+
+    run = run_of(folder, loop)
+    assert steps_of(run, "step_seconds") == list(range(STEPS))
+    assert steps_of(run, "loss") == [5, 10]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from stepscope.errors import RecorderError
 from stepscope.guard import Guard, shown
+from stepscope.recorder.acquaintance import Acquaintance
 from stepscope.recorder.anonymity import privacy_of
 from stepscope.recorder.batches import Batches, timed
 from stepscope.recorder.last_words import outcome
@@ -98,6 +99,7 @@ class TrainingMonitor(OnDemand):
         """When recording began; None once the first step has told how long it took to begin."""
         self._batch_times = BatchTimes(self)
         self._watched: Watched | None = None
+        self._acquaintance = Acquaintance()
         self._params = params
         self._start_lock = threading.RLock()  # a signal handler may log while its thread starts
         self._is_starting = False
@@ -282,11 +284,18 @@ class TrainingMonitor(OnDemand):
         except Exception as error:  # noqa: BLE001 - a model of any kind may be handed over, training goes on
             self._guard.complain("watch", f"The model cannot be watched: {shown(error)}", error)
 
+    def _meet(self, model: object, optimizer: object) -> None:
+        self._meets_models = self._watched is None and self._acquaintance.goes_on_with(model)
+        if self._watched is None and self._acquaintance.trains:
+            self.watch(model, optimizer if hasattr(optimizer, "step") else None)
+            if self._watched is not None:
+                self._watched.loader_passes.before = 1  # the one that it is handed over in
+
     def unwatch(self) -> None:
         """Takes all hooks away: model and optimizer are as they were."""
         watched, self._watched = self._watched, None
         if watched is not None:
-            self._guard.attempt("Taking the hooks away", watched.anatomy.close)
+            self._guard.attempt("Taking the hooks away", watched.close)
             self._ends_by_log = None
             self._batch_times.begin()
 

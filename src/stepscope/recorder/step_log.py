@@ -48,6 +48,12 @@ class StepLog(ABC):
         self._follows_late_losses = False
         self._ends_by_log: Callable[[], bool] | None = None
         """Tells whether a call of `log` ends a step, while a model is watched that no optimizer steps."""
+        self._meets_models = True
+        """Whether a model that is handed over with a step is one that nobody has met yet."""
+
+    @abstractmethod
+    def _meet(self, model: object, optimizer: object) -> None:
+        """Watches a model that was handed over with a step."""
 
     @abstractmethod
     def open_recording(self) -> Recording | None:
@@ -69,6 +75,8 @@ class StepLog(ABC):
             self._append(metrics, step)
             if timer.stride or timer.in_batches or step > timer.step:
                 timer.step = step + timer.stride
+                if timer.is_over and not timer.in_batches:
+                    timer.is_over = False  # a loop that counts from 1: the step that begins has this number
                 if self._ends_by_log and timer.stride and self._ends_by_log():
                     timer.end_logged()
         except Exception as error:  # noqa: BLE001 - a user's value may raise anything, training goes on
@@ -86,7 +94,10 @@ class StepLog(ABC):
         step: int | None = None,
         epoch: float | None = None,
     ) -> None:
-        """Records a step; step and epoch are counted when not given, the rate read from the optimizer."""
+        """Records a step; step and epoch are counted when not given, the rate read from the optimizer.
+
+        A model that is handed over is watched from the second step on, unless one is watched already.
+        """
         if epoch is not None:
             self._epoch = epoch if type(epoch) in _NUMBERS else self._number_of_epoch(epoch)
         if learning_rate is None and optimizer is not None:
@@ -118,6 +129,8 @@ class StepLog(ABC):
             self.log(metrics, step)
         if self._ends_by_log is None and self.timer.stride and STEP_SECONDS not in metrics:
             self.timer.end_logged()
+        if model is not None and self._meets_models:
+            self._meet(model, optimizer)
 
     def log_training_metrics(self, metrics: TrainingMetrics) -> None:
         """Records the metrics of a step handed over as one object."""
@@ -165,6 +178,11 @@ class StepLog(ABC):
         """Counts a pass over the data; `batches` calls it."""
         self._epoch = self._epochs_begun
         self._epochs_begun += 1
+
+    def begin_pass(self, number: int) -> None:
+        """A pass over a loader begins, the first being 0; where `batches` counts them it knows better."""
+        if not self._epochs_begun:
+            self._epoch = number
 
     def record_now(self, metrics: Mapping[str, Any]) -> None:
         """Records values of the step in hand without counting a step."""

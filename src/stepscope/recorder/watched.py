@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stepscope.guard import shown
 from stepscope.insides.outlets import Outlets
 from stepscope.steps.anatomy import Anatomy
+from stepscope.steps.loader_passes import LoaderPasses
 from stepscope.steps.out_of_memory import describe_out_of_memory
 from stepscope.steps.step_writer import StepRecorder
 
@@ -51,7 +53,7 @@ def watch(
         watching.add(model, optimizer, looks)
     except Exception:
         if watched is None:
-            watching.anatomy.close()  # half a watch would count steps in a way of its own
+            watching.close()  # half a watch would count steps in a way of its own
         raise
     return watching
 
@@ -117,6 +119,9 @@ class Recorder(StepRecorder, Protocol):
     def open_recording(self) -> Recording | None:
         """What records now."""
 
+    def begin_pass(self, number: int) -> None:
+        """A pass over a loader begins, the first being 0."""
+
 
 class Watched:
     """All that watches a training: one chain of phases, and for each model what looks inside it."""
@@ -124,6 +129,10 @@ class Watched:
     def __init__(self, recorder: Recorder, guard: Guard) -> None:
         self._recorder, self._guard = recorder, guard
         self.anatomy = Anatomy(recorder, guard)
+        purpose = self.anatomy.purpose
+        self.loader_passes = LoaderPasses(
+            sys.modules["torch"], purpose.looks_like_evaluation, recorder.begin_pass
+        )
         self._outlets = Outlets(
             record_tensor=self._record_tensor,
             record_array=self._record_array,
@@ -140,6 +149,11 @@ class Watched:
         self.anatomy.watch(model, optimizer)
         for observer in self._inside(model, optimizer, looks):
             self.anatomy.observe(observer)
+
+    def close(self) -> None:
+        """Takes everything away: model, optimizer and PyTorch are as they were."""
+        self.loader_passes.close()
+        self.anatomy.close()
 
     def describe_failure(self, error: BaseException) -> dict[str, Any] | None:
         """What is to be told of an error that ends the training, if it is one of memory."""
