@@ -40,7 +40,9 @@ class Bench:
         """Begins as an agent does that was started anew."""
         hours = None if self.quiet_hours is None else QuietHours.parse(self.quiet_hours)
         routing = Routing(("one", "other"), self.silences, hours, "http://page")
-        self.engine = Engine(self.store, lambda _: rules_from(self.rules), routing, lambda: self.now_ns)
+        self.engine = Engine(
+            self.store, lambda _: rules_from(self.rules), lambda _: routing, lambda: self.now_ns
+        )
         with self.store.transaction():
             self.store.put_process(self.process)
         self.engine.follow(self.process)

@@ -17,6 +17,7 @@ from stepscope import procfs
 from stepscope.agent.agent import Agent
 from stepscope.agent.election import AgentLock, OpenedStore, agent_pid
 from stepscope.agent.ingest import Ingest
+from stepscope.agent.run_settings import RunSettingsBook
 from stepscope.agent.wake import wake
 from stepscope.config.plain import from_dict
 from stepscope.errors import StoreError, StoreLocked
@@ -101,6 +102,7 @@ def _ingest_all(folder: Path, lock: AgentLock) -> None:
         while rounds and time.monotonic() < deadline:
             if not ingest.tick():
                 rounds -= 1
+        RunSettingsBook(folder, store).delete_unneeded()
     except sqlite3.Error as error:
         raise StoreError(f"The store in {folder} cannot take in the journals: {error}.") from error
     finally:

@@ -12,6 +12,7 @@ from stepscope.agent.feeds import Feeds
 from stepscope.agent.own_cost import OwnCost
 from stepscope.agent.sampling import Sampling
 from stepscope.config.plain import from_dict
+from stepscope.config.sections import Settings
 from stepscope.errors import StepscopeError
 from stepscope.exporters.base import Table
 from stepscope.schema.record import Event
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from stepscope.agent.sampling import Taken
-    from stepscope.config.sections import Settings
     from stepscope.schema.run import Process
     from stepscope.store.base import Store
 
@@ -51,19 +51,20 @@ class Watching:
     def __init__(
         self,
         store: Store,
-        settings: Settings,
         sampling: Sampling | None = None,
         feeds: Feeds | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._store, self._settings, self._now = store, settings, now
-        self._feeds = feeds or Feeds({})
+        self._store, self._now = store, now
+        self._feeds = feeds or Feeds()
         self._sampling = sampling or Sampling()
         self._own_cost = OwnCost(now)
         self._parts: dict[Part, list[Watched]] = {}
         self._hosts: dict[tuple[str, str], list[str]] = {}
         """By run and segment."""
         self._wishes: list[Settings] = []
+        self._declined: dict[Part, frozenset[str]] = {}
+        """Samplers that a run has switched off, and that are polled for others all the same."""
         self._unkept: deque[Taken] = deque(maxlen=MOST_UNKEPT)
         self._news: dict[str, DeviceFacts | Notice] = {}
         self._told: dict[Part, dict[str, DeviceFacts | Notice]] = {}
@@ -85,7 +86,8 @@ class Watching:
         self._hosts = {}
         for run_id, segment, host in parts:
             self._hosts.setdefault((run_id, segment), []).append(host)
-        self._wishes = [_wish(one, self._settings) for one in roots]
+        self._wishes = [_wish(one) for one in roots]
+        self._declined = self._declined_by(roots)
         watched = tuple(one for members in parts.values() for one in members)
         self._sampling.direct(self._intervals(), watched)
 
@@ -122,6 +124,14 @@ class Watching:
                 self._news[f"{name}: options"] = Notice(f"{name}: options", str(error))
                 continue
             found[name] = min(usual_s if wish.interval_s is None else wish.interval_s for wish in wishes)
+        return found
+
+    def _declined_by(self, roots: Iterable[Process]) -> dict[Part, frozenset[str]]:
+        found: dict[Part, frozenset[str]] = {}
+        for process, wish in zip(roots, self._wishes, strict=True):
+            part = (process.run_id, process.segment, process.host)
+            off = frozenset(name for name in self._sampling.names if not wish.sampler(name).enabled)
+            found[part] = found.get(part, off) & off
         return found
 
     def _keep(self, ended: Collection[Part] = ()) -> None:
@@ -165,7 +175,7 @@ class Watching:
         for taken in several:
             for sample in taken.readings:
                 if isinstance(sample, Sample) and sample.values:
-                    group = _Group(_owner(sample), sample.device, tuple(sample.values))
+                    group = _Group(taken.sampler, _owner(sample), sample.device, tuple(sample.values))
                     groups.setdefault(group, []).append((taken.time_ns, list(sample.values.values())))
         for group, rows in groups.items():
             if group.keys not in wanted:
@@ -178,14 +188,17 @@ class Watching:
                     yield Table(source, group.keys, steps, times_ns, values)
 
     def _sources_of(self, group: _Group) -> Iterator[Source]:
-        """Whose figures they are: their owner's, or those of every run on the host."""
+        """Whose figures they are: their owner's, or those of every run on the host that wants them."""
         if group.owner is None:
-            for run_id, segment, host in self._parts:
-                yield Source(run_id, segment, None, host, group.device, "seconds")
+            for part in self._parts:
+                if group.sampler not in self._declined.get(part, ()):
+                    run_id, segment, host = part
+                    yield Source(run_id, segment, None, host, group.device, "seconds")
             return
         run_id, segment, rank = group.owner
         for host in self._hosts.get((run_id, segment), ()):
-            yield Source(run_id, segment, rank, host, group.device, "seconds")
+            if group.sampler not in self._declined.get((run_id, segment, host), ()):
+                yield Source(run_id, segment, rank, host, group.device, "seconds")
 
     def _tell_news(self, part: Part) -> dict[str, DeviceFacts | Notice]:
         """Tells a run what it has not been told yet; returns all it knows then."""
@@ -205,6 +218,7 @@ class Watching:
 class _Group(NamedTuple):
     """Figures that are read together and make up rows of one table."""
 
+    sampler: str
     owner: tuple[str, str, int | None] | None
     """Run, segment and rank; None for those of the host."""
     device: str
@@ -231,15 +245,12 @@ def _parts(processes: Iterable[Process]) -> dict[Part, list[Watched]]:
     return found
 
 
-def _wish(process: Process, settings: Settings) -> Settings:
-    """What a run asked to have polled; the agent's own settings where it did not say."""
-    wished = process.facts.get("samplers")
-    if wished is None:
-        return settings
+def _wish(process: Process) -> Settings:
+    """What a run asked to have polled; the usual where it did not say."""
     try:
-        return from_dict({"samplers": wished})
+        return from_dict({"samplers": process.facts.get("samplers") or {}})
     except (AttributeError, TypeError, KeyError):
-        return settings  # written by a stepscope with other settings than ours
+        return Settings()  # written by a stepscope with other settings than ours
 
 
 def _part(source: Source) -> Part:

@@ -44,13 +44,13 @@ class Engine:
     def __init__(
         self,
         store: Store,
-        rules_of: Callable[[Process], list[Rule] | None],
-        routing: Routing,
+        rules_of: Callable[[str], list[Rule] | None],
+        routing_of: Callable[[str], Routing],
         now_ns: Callable[[], int] = time.time_ns,
         page_rules: PageRules | None = None,
     ) -> None:
-        """`rules_of` gives the rules of a run's settings; None where it is not to be watched at all."""
-        self._store, self._rules_of, self._routing, self._now_ns = store, rules_of, routing, now_ns
+        """Both give what a run's own settings ask for; no rules where it is not to be watched at all."""
+        self._store, self._rules_of, self._routing_of, self._now_ns = store, rules_of, routing_of, now_ns
         self._page_rules, self._made = page_rules, Made()
         self._complaints: set[str] = set()
         self._runs: dict[str, RunWatch] = {}
@@ -69,6 +69,8 @@ class Engine:
         run = self._runs.get(process.run_id)
         if run is None:
             run = self._begin(process)
+        else:
+            run.go_by_settings(self._rules_of(process.run_id))
         run.name, run.project = process.name, process.project
         run.host = run.host or process.host
         known = self._processes.setdefault(process.run_id, {})
@@ -150,13 +152,8 @@ class Engine:
         return max(one.segment for one in self._processes[run_id].values())
 
     def _begin(self, process: Process) -> RunWatch:
-        rules = self._rules_of(process)
         run = RunWatch(
-            process.run_id,
-            {rule.name: rule for rule in rules or ()},
-            name=process.name,
-            project=process.project,
-            takes_page_rules=rules is not None,
+            process.run_id, self._rules_of(process.run_id), name=process.name, project=process.project
         )
         self._runs[process.run_id] = run
         self._look_at_page_rules()
@@ -221,7 +218,8 @@ class Engine:
         """The rules of which there is something to say now, with the alerts of each that fire."""
         if not run.open and not run.tellings:
             return
-        said = self._routing.silences.read()
+        routing = self._routing_of(run.run_id)
+        said = routing.silences.read()
         for rule in run.rules.values():
             ids = [number for number, (name, _) in run.open.items() if name == rule.name]
             telling = run.tellings.get(rule.name)
@@ -230,7 +228,7 @@ class Engine:
             telling = run.tellings.setdefault(rule.name, Telling())
             is_due = telling.is_due(fires=bool(ids), cooldown_s=rule.cooldown_s, now_ns=now_ns)
             reminds = telling.is_to_remind(rule.remind_s, now_ns) and not said.acknowledged.issuperset(ids)
-            if (is_due or reminds) and not self._routing.is_to_wait(run, rule, now_ns):
+            if (is_due or reminds) and not routing.is_to_wait(run, rule, now_ns):
                 yield rule, ("resolved" if not ids else "firing" if is_due else "reminder"), ids
 
     def _has_to_tell(self, run: RunWatch, now_ns: int) -> bool:
@@ -258,9 +256,9 @@ class Engine:
     def _post(
         self, run: RunWatch, kind: Kind, several: list[tuple[Rule, Told, list[int]]], now_ns: int
     ) -> None:
-        book = self._store.alert_book
+        book, routing = self._store.alert_book, self._routing_of(run.run_id)
         several.sort(key=lambda one: SEVERITIES.index(one[0].severity))
-        for channel in self._routing.channels:
+        for channel in routing.channels:
             told = tuple(one for rule, one, _ in several if rule.channels is None or channel in rule.channels)
             if told:
                 book.post(channel, self._notice(run, kind, told, now_ns))
@@ -283,7 +281,7 @@ class Engine:
             host=run.host,
             at_ns=now_ns,
             alerts=told,
-            link=self._routing.link_to(run.run_id, told),
+            link=self._routing_of(run.run_id).link_to(run.run_id, told),
             # A training that has ended has said so on its own console.
             pid=self._pid_of(run) if run.status in LIVE else None,
         )

@@ -71,7 +71,7 @@ class SealedFiles:
         self._files = waiting
 
     def whereabouts(self) -> Whereabouts:
-        """Whether all that the store may not have are where they were made; where the first is that is not."""
+        """Whether all that the store may lack are where they were made; where the first is that is not."""
         states = (_whereabouts(file) or "in place" for file, _ in self._files)
         return next((state for state in states if state != "in place"), "in place")
 
