@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from stepscope import plugins
-from stepscope.errors import StepscopeError
 from stepscope.exporters.base import Feed
 from stepscope.schema.run import Process
 
@@ -224,7 +223,7 @@ class Exporters:
             try:
                 feed = make_feed(name, options, settings.directory) if feed is None else feed
                 found[name] = self._made[place] = feed
-            except (StepscopeError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 - an exporter may be written by anybody
                 self._complain(f"The exporter {name} of {run_id} is left out: {error}")
         return found
 

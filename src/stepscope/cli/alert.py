@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope import plugins
-from stepscope.alerts.defaults import check_rules, rules_of
+from stepscope.alerts.defaults import rules_of
 from stepscope.alerts.delivery import make_channel
 from stepscope.alerts.expression import doubts
 from stepscope.alerts.page_rules import PageRules
@@ -20,10 +20,11 @@ from stepscope.alerts.silences import Silences
 from stepscope.cli import text
 from stepscope.cli.find import add_limit_argument, add_store_argument, near
 from stepscope.cli.main import FAILED, FINE
+from stepscope.cli.settings_check import alert_problems
 from stepscope.cli.table import Column, table
 from stepscope.config.find import settings_for
 from stepscope.config.load import load
-from stepscope.errors import ConfigError, NotFound
+from stepscope.errors import NotFound
 from stepscope.reading import default_folder, open_store
 from stepscope.samplers.base import Sampler
 from stepscope.schema.alert import Notice, Told
@@ -272,15 +273,14 @@ def _acknowledge(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    alerts = load(options.file, environment={}).settings.alerts
-    try:
-        check_rules(alerts)
-        rules = rules_of(alerts)
-        for name, settings in alerts.channels.items():
-            make_channel(name, settings)
-    except ConfigError as error:
-        text.say(f"{options.file}: {error}")
+    loaded = load(options.file, environment={})
+    problems = alert_problems(loaded)
+    for problem in problems:
+        text.say(str(problem))
+    if problems:
         return FAILED
+    alerts = loaded.settings.alerts
+    rules = rules_of(alerts)
     for rule in rules_from(alerts.rules):
         for doubt in doubts(rule.condition, _known_keys(options)) if rule.condition is not None else ():
             text.say(f"{rule.name}: {doubt}")

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 from stepscope.cli import checks, machine_checks, package_checks
 from stepscope.cli.find import add_store_argument
 from stepscope.cli.main import FAILED, FINE
+from stepscope.cli.settings_check import problems_of
 from stepscope.cli.text import emit, paint, safe, screen_width, to_json
 from stepscope.config.find import settings_for, why_disabled
+from stepscope.config.load import load
 from stepscope.config.sections import Settings
 from stepscope.errors import ConfigError
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepscope.cli.checks import Check
+
+VALIDATE = "What these ask for is not done. Check with: stepscope config validate FILE"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,10 +63,15 @@ def _checks(store: str | None) -> Iterator[Check]:
 def _settings() -> tuple[Settings, Check]:
     """The settings that hold; a training ignores a mistake in the environment, any other one stops it."""
     try:
-        settings = settings_for(strict=True)
+        loaded = load()
     except ConfigError as error:
         mistakes = str(error)
     else:
+        settings = loaded.settings
+        problems = problems_of(loaded)
+        if problems:
+            found = " ".join(str(problem).partition("\n")[0] for problem in problems)
+            return settings, checks.Check("settings", "note", found, VALIDATE)
         if not settings.recorder.enabled:
             found = f"no mistakes, but nothing is recorded: {why_disabled()}"
             return settings, checks.Check("settings", "note", found)
