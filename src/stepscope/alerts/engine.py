@@ -12,8 +12,10 @@ from stepscope.alerts.page_rules import Made
 from stepscope.alerts.rule import Rule, rule_said
 from stepscope.alerts.run_watch import RunWatch, Said
 from stepscope.alerts.telling import Telling
+from stepscope.alerts.unrecorded import RULE_FIELD, UnrecordedMetrics
 from stepscope.errors import ConfigError
 from stepscope.schema.alert import SEVERITIES, Notice
+from stepscope.schema.record import Event
 from stepscope.schema.run import LIVE, PRECEDENCE
 from stepscope.store.base import OpenAlert
 
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from stepscope.alerts.run_watch import Change
     from stepscope.exporters.base import Table
     from stepscope.schema.alert import Kind, Told
-    from stepscope.schema.record import Event
     from stepscope.schema.run import Process
     from stepscope.store.base import Store
 
@@ -36,6 +37,9 @@ PAUSE_NS = 400_000_000
 
 RULE_EVENT, CONDITION_EVENT = "alert_rule", "alert_condition"
 """What a training says of rules of its own, and of conditions that only it can judge."""
+
+NOTICE = "notice"
+"""What stepscope itself has to say of a run."""
 
 
 class Engine:
@@ -54,6 +58,7 @@ class Engine:
         self._page_rules, self._made = page_rules, Made()
         self._complaints: set[str] = set()
         self._runs: dict[str, RunWatch] = {}
+        self._unrecorded: dict[str, UnrecordedMetrics] = {}
         self._processes: dict[str, dict[tuple[str, int, int], Process]] = {}
         self._unheard = store.alert_book.open_alerts()
         self._just_begun: set[str] = set()
@@ -97,6 +102,8 @@ class Engine:
             return
         if event.kind == RULE_EVENT:
             self._learn_rule(run, event.fields)
+        elif event.kind == NOTICE and RULE_FIELD in event.fields:
+            self._unrecorded[run_id].skip(str(event.fields[RULE_FIELD]))
         elif event.kind == CONDITION_EVENT:
             name = str(event.fields.get("rule", ""))
             fields = {**event.fields, "step": event.step, "rank": event.rank}
@@ -128,9 +135,23 @@ class Engine:
                     self._tell(run, now_ns)
                     if has_ended:
                         self._close(run, now_ns)
+            self._report_unrecorded(run, now_ns, has_ended=has_ended)
             if has_ended:
-                del self._runs[run.run_id]
+                del self._runs[run.run_id], self._unrecorded[run.run_id]
                 self._processes.pop(run.run_id, None)
+
+    def _report_unrecorded(self, run: RunWatch, now_ns: int, *, has_ended: bool) -> None:
+        """Says once in the run, and in the log, which of its rules look at nothing."""
+        check = self._unrecorded[run.run_id]
+        found = list(check.check(run.rules.values(), self._store, now_ns, has_ended=has_ended))
+        if not found:
+            return
+        segment = self._segment_of(run.run_id)
+        with self._store.transaction():
+            for rule, text in found:
+                fields = {"host": run.host, "text": text, RULE_FIELD: rule}
+                self._store.put_event(run.run_id, Event(NOTICE, now_ns, None, None, segment, fields))
+                log.warning("%s: %s", run.name or run.run_id, text)
 
     def _look_at_page_rules(self) -> None:
         """Goes by what people have changed since the last look; costs one stat where that is nothing."""
@@ -156,6 +177,7 @@ class Engine:
             process.run_id, self._rules_of(process.run_id), name=process.name, project=process.project
         )
         self._runs[process.run_id] = run
+        self._unrecorded[process.run_id] = UnrecordedMetrics(process.run_id, self._now_ns())
         self._look_at_page_rules()
         run.go_by(self._made)
         for event in self._store.events(process.run_id):

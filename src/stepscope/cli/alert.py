@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepscope import plugins
 from stepscope.alerts.defaults import rules_of
 from stepscope.alerts.delivery import make_channel
 from stepscope.alerts.expression import doubts
@@ -17,6 +16,8 @@ from stepscope.alerts.page_rules import PageRules
 from stepscope.alerts.rule import rules_from
 from stepscope.alerts.rule_list import listed_rules, rules_said, written
 from stepscope.alerts.silences import Silences
+from stepscope.alerts.thresholds import threshold_rules
+from stepscope.alerts.unrecorded import RULE_FIELD, sampled_keys
 from stepscope.cli import text
 from stepscope.cli.find import add_limit_argument, add_store_argument, near
 from stepscope.cli.main import FAILED, FINE
@@ -26,7 +27,6 @@ from stepscope.config.find import settings_for
 from stepscope.config.load import load
 from stepscope.errors import NotFound
 from stepscope.reading import default_folder, open_store
-from stepscope.samplers.base import Sampler
 from stepscope.schema.alert import Notice, Told
 from stepscope.schema.run import LIVE
 from stepscope.views.wording import duration
@@ -104,15 +104,30 @@ def _list(options: argparse.Namespace) -> int:
         return _list_rules(options)
     store = open_store(options.store)
     firing = [one for one in _alerts(store.runs()) if one["resolved_ns"] is None]
+    unrecorded = _unrecorded(store.runs())
     now_ns = time.time_ns()
     silences = [one for one in Silences(store.folder).read().silences if one.until_ns > now_ns]
     if options.json:
-        text.emit([text.to_json({"alerts": firing, "silences": [vars(one) for one in silences]})])
+        told = {"alerts": firing, "silences": [vars(one) for one in silences], "unrecorded": unrecorded}
+        text.emit([text.to_json(told)])
         return FINE
     if not firing:
         text.say("No alert fires.")
+    for one in unrecorded:
+        text.say(text.safe(f"{one['run']}: {one['text']}"))
     text.emit([*_lines(firing), *(_silence_line(one) for one in silences)])
     return FINE
+
+
+def _unrecorded(runs: Iterable[Run]) -> list[dict[str, Any]]:
+    """The rules of live runs that look at what is not recorded."""
+    return [
+        {"run": run.name, "run_id": run.id, "rule": event.fields[RULE_FIELD], "text": event.fields["text"]}
+        for run in runs
+        if run.status in LIVE
+        for event in run.own_events("notice")
+        if RULE_FIELD in event.fields
+    ]
 
 
 def _list_rules(options: argparse.Namespace) -> int:
@@ -281,7 +296,7 @@ def _check(options: argparse.Namespace) -> int:
         return FAILED
     alerts = loaded.settings.alerts
     rules = rules_of(alerts)
-    for rule in rules_from(alerts.rules):
+    for rule in (*rules_from(alerts.rules), *threshold_rules(alerts.thresholds)):
         for doubt in doubts(rule.condition, _known_keys(options)) if rule.condition is not None else ():
             text.say(f"{rule.name}: {doubt}")
     own = len(alerts.rules) + len(alerts.thresholds)
@@ -291,8 +306,7 @@ def _check(options: argparse.Namespace) -> int:
 
 def _known_keys(options: argparse.Namespace) -> set[str]:
     """What samplers can read, and what the newest runs of the store have logged."""
-    samplers = [plugins.load("samplers", name, Sampler) for name in plugins.names("samplers")]  # type: ignore[type-abstract]  # only its members
-    known = {metric.key for sampler in samplers for metric in sampler.metrics}
+    known = sampled_keys()
     try:
         newest = open_store(options.store).runs()[-NEWEST:]
     except NotFound:
