@@ -205,3 +205,25 @@ def test_a_threshold_over_a_metric_that_no_run_has_is_doubted_too(tmp_path: Path
     said = capsys.readouterr().err
     assert "los: There is no metric 'los'" in said
     assert "gpu_memory" not in said
+
+
+def test_rules_of_a_live_run_s_own_settings_are_listed_with_the_run(tmp_path: Path, capsys) -> None:
+    store = SqliteStore(tmp_path / "store" / "store.sqlite")
+    rule = {"name": "own", "when": "loss > 3"}
+    alerts = {
+        "enabled": True,
+        "rules": [rule],
+        "thresholds": 5,
+        "disabled": ["crashed"],
+        "channels": {"x": {}},
+    }
+    with store.transaction():
+        for run, status in (("live", "running"), ("over", "finished")):
+            facts = {"alerts": alerts}
+            store.put_process(Process(run, run, "p", "s", 0, "h", 7, "rank", 5, status, facts=facts))
+    store.close()
+    assert main(["alert", "rules", "--json", "--store", str(tmp_path / "store")]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    own = [(one["name"], one["origin"], one["enabled"]) for one in listed if one["run"] == "live"]
+    assert own == [("crashed", "configuration", False), ("own", "configuration", True)]
+    assert not any(one["run"] == "over" for one in listed)

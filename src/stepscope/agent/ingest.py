@@ -227,8 +227,7 @@ class Ingest:
 
     def _pulse(self, process: Process) -> Pulse:
         said = process.facts.get("stall_after_s")
-        is_length = isinstance(said, int | float) and said >= 1
-        stall_after_s = float(said) if is_length else self._stall_after_s
+        stall_after_s = said if isinstance(said, int | float) and said >= 1 else self._stall_after_s
         return Pulse(mark_of(process), stall_after_s, self._now, self._is_alive)
 
     def _drop_ended(self) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from stepscope.config.plain import recorded_alerts
 from stepscope.config.sections import Alerts
 from stepscope.journal.folder import JournalName, files_of
 from stepscope.journal.private_settings import PrivateSettings, list_private, private_file, read_private
@@ -97,7 +97,7 @@ class RunSettingsBook:
         if process is None:
             return RunSettings()
         private = self._private(process)
-        alerts = replace(_alerts(process.facts), channels=private.channels, link=private.link)
+        alerts = replace(recorded_alerts(process.facts), channels=private.channels, link=private.link)
         return RunSettings(alerts, private.exporters, detector_options(processes), private.directory)
 
     def _private(self, process: Process) -> PrivateSettings:
@@ -119,13 +119,3 @@ class RunSettingsBook:
         if text not in self._complaints:
             self._complaints.add(text)
             log.warning("%s", text)
-
-
-def _alerts(facts: dict[str, Any]) -> Alerts:
-    said = facts.get("alerts")
-    if not isinstance(said, dict):
-        return Alerts()
-    known = {one.name for one in fields(Alerts)}
-    with contextlib.suppress(TypeError):
-        return Alerts(**{name: value for name, value in said.items() if name in known})
-    return Alerts()

@@ -14,7 +14,7 @@ from stepscope.alerts.delivery import make_channel
 from stepscope.alerts.expression import doubts
 from stepscope.alerts.page_rules import PageRules
 from stepscope.alerts.rule import rules_from
-from stepscope.alerts.rule_list import listed_rules, rules_said, written
+from stepscope.alerts.rule_list import listed_rules, written
 from stepscope.alerts.silences import Silences
 from stepscope.alerts.thresholds import threshold_rules
 from stepscope.alerts.unrecorded import RULE_FIELD, sampled_keys
@@ -29,6 +29,7 @@ from stepscope.errors import NotFound
 from stepscope.reading import default_folder, open_store
 from stepscope.schema.alert import Notice, Told
 from stepscope.schema.run import LIVE
+from stepscope.views.alert_list import rules_of_live_runs
 from stepscope.views.wording import duration
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from stepscope.alerts.rule_list import ListedRule
     from stepscope.alerts.silences import Silence
+    from stepscope.config.sections import Alerts
     from stepscope.reading import Run
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -132,7 +134,8 @@ def _unrecorded(runs: Iterable[Run]) -> list[dict[str, Any]]:
 
 def _list_rules(options: argparse.Namespace) -> int:
     made = PageRules(_folder(options)).read()
-    rules = listed_rules(settings_for().alerts, made, _said(options))
+    settings = settings_for().alerts
+    rules = listed_rules(settings, made, _of_live_runs(options, settings))
     if made.trouble:
         text.say(text.safe(made.trouble))
     for name, why in made.problems.items():
@@ -174,13 +177,11 @@ def _judged_by(one: ListedRule) -> str:
     return " ".join([condition, *filter(None, scope)])
 
 
-def _said(options: argparse.Namespace) -> list[ListedRule]:
-    """What trainings that are live have said of rules."""
+def _of_live_runs(options: argparse.Namespace, settings: Alerts) -> list[ListedRule]:
     try:
-        runs = open_store(options.store).runs()
+        return rules_of_live_runs(open_store(options.store).runs(), settings)
     except NotFound:
         return []
-    return rules_said((run.id, run.own_events("alert_rule")) for run in runs if run.status in LIVE)
 
 
 def _history(options: argparse.Namespace) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +43,7 @@ def problems_of(loaded: Loaded) -> list[Problem]:
     check.samplers()
     check.exporters()
     for name, options in settings.detectors.items():
-        check.attempt(("detectors", name), lambda name=name, options=options: make_detectors({name: options}))
+        check.attempt(("detectors", name), functools.partial(make_detectors, {name: options}))
     return check.in_order()
 
 
@@ -91,7 +92,7 @@ class _Check:
         channels = {**USUAL, **alerts.channels}
         for number, fields in enumerate(alerts.rules):
             key = ("alerts", "rules", number)
-            rule = self.attempt(key, lambda key=key, fields=fields: rule_from(fields, dotted(key)))
+            rule = self.attempt(key, functools.partial(rule_from, fields, dotted(key)))
             if rule is None:
                 continue
             if rule.name in names:
@@ -106,9 +107,8 @@ class _Check:
 
     def _thresholds(self, alerts: Alerts) -> Iterator[Rule]:
         for name, limit in alerts.thresholds.items():
-            made = self.attempt(
-                ("alerts", "thresholds", name), lambda name=name, limit=limit: threshold_rules({name: limit})
-            )
+            key = ("alerts", "thresholds", name)
+            made = self.attempt(key, functools.partial(threshold_rules, {name: limit}))
             yield from made or ()
 
     def _disabled(self, alerts: Alerts, known: set[str]) -> None:

@@ -29,13 +29,13 @@ class Retention(Section):
     """How much of the past a store keeps."""
 
     max_age_days: Annotated[float, Range(0)] | None = None
-    """Runs that ended longer ago are deleted; null keeps them."""
+    """The run is deleted when it ended longer ago; null keeps it."""
 
     max_runs: Annotated[int, Range(1)] | None = None
-    """The oldest runs beyond this many are deleted; null keeps them."""
+    """The run is deleted, older ones first, while the store has more runs; null keeps it."""
 
     max_bytes: Annotated[int, Range(MIB)] | None = None
-    """The oldest runs are deleted while the store is larger; null sets no limit."""
+    """The run is deleted, older ones first, while the store is larger; null sets no limit."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stepscope.config.sections import Retention
 from stepscope.schema.run import deciding_process
@@ -52,13 +52,12 @@ def limits_of(run: RunInfo) -> Retention:
     said = None if process is None else process.facts.get("retention")
     if not isinstance(said, dict):
         return Retention()
-    return Retention(
-        **{
-            name: value
-            for name, value in said.items()
-            if name in _LIMITS and isinstance(value, int | float) and not isinstance(value, bool)
-        }
-    )
+    limits: dict[str, Any] = {
+        name: value
+        for name, value in said.items()
+        if name in _LIMITS and isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    return Retention(**limits)
 
 
 def _has_ended(run: RunInfo) -> bool:
