@@ -195,6 +195,21 @@ def test_secrets_are_in_a_file_of_their_owner_while_the_run_goes_on_and_nowhere_
     assert not (folder / "journal" / "second").exists()
 
 
+def test_what_an_agent_that_ended_with_its_process_has_left_is_deleted_by_the_next_reader(
+    run_script, folder: Path
+) -> None:
+    code = """
+    import stepscope
+    config = {"agent": {"mode": "thread"}, "alerts": {"channels": {"log_file": {"path": "a.jsonl"}}}}
+    with stepscope.TrainingMonitor(config, run="r") as monitor:
+        monitor.log({"loss": 1.0})
+    """
+    assert run_script(code).returncode == 0
+    assert stepscope.open_store(folder).run("r").status == "finished"
+    assert list(list_private(folder)) == []
+    assert not (folder / "journal" / "r").exists()
+
+
 def settings(**alerts: Any) -> Any:
     return load({"alerts": alerts}, environment={}).settings
 

@@ -171,6 +171,25 @@ def test_an_option_the_sampler_does_not_have_is_named_and_the_others_go_on(
     assert any(text.startswith("samplers.cpu has no option 'colour'; it has: ") for text in texts)
 
 
+def test_wrong_options_of_one_run_take_no_sampler_from_another_and_are_told_to_that_run_alone(
+    store: SqliteStore, until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "KEEP_EVERY_S", 0.0)
+
+    def make(name: str, options: Mapping[str, object]) -> Sampler:
+        plugins.check_options("samplers", name, Machine, options)
+        return Machine()
+
+    facts = {"samplers": {"machine": {"enabled": True, "interval_s": None, "options": {"colour": "blue"}}}}
+    machine = Watching(store, Sampling(["machine"], make))
+    machine.look_after([process(store, "wrong", facts=facts), process(store, "right", pid=7)])
+    watch_until(machine, until, lambda: keys(store, "right") and store.events("wrong", "notice"))
+    machine.close()
+    told = {run: [one.fields["text"] for one in store.events(run, "notice")] for run in ("wrong", "right")}
+    assert any("has no option 'colour'" in text for text in told["wrong"])
+    assert not any("colour" in text for text in told["right"])
+
+
 def test_an_unknown_sampler_is_an_error_that_names_the_known_ones() -> None:
     with pytest.raises(StepscopeError, match="There is no 'telepathy' in samplers; there are: .*cpu"):
         plugins.make("samplers", "telepathy", Sampler, {})

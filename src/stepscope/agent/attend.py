@@ -23,6 +23,7 @@ from stepscope.config.plain import from_dict
 from stepscope.errors import StoreError, StoreLocked
 from stepscope.journal.folder import list_folder, list_journals, parse
 from stepscope.journal.layout import HEADER_BYTES
+from stepscope.journal.private_settings import list_private
 from stepscope.journal.reader import written_so_far
 from stepscope.store.place import database
 from stepscope.store.sqlite import SqliteReader, SqliteStore
@@ -71,7 +72,7 @@ def catch_up(folder: Path) -> None:
     Where nothing may be written, or the agent does not answer, the reader sees what the store has.
     """
     left = list_folder(folder)
-    if not left.journals and not left.words:
+    if not left.journals and not left.words and not any(list_private(folder)):
         return
     deadline = time.monotonic() + ELECTION_S
     while agent_pid(folder) is None:

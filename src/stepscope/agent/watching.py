@@ -62,11 +62,13 @@ class Watching:
         self._parts: dict[Part, list[Watched]] = {}
         self._hosts: dict[tuple[str, str], list[str]] = {}
         """By run and segment."""
-        self._wishes: list[Settings] = []
+        self._wishes: list[tuple[Part, Settings]] = []
         self._declined: dict[Part, frozenset[str]] = {}
         """Samplers that a run has switched off, and that are polled for others all the same."""
         self._unkept: deque[Taken] = deque(maxlen=MOST_UNKEPT)
         self._news: dict[str, DeviceFacts | Notice] = {}
+        self._own_news: dict[Part, dict[str, DeviceFacts | Notice]] = {}
+        """What concerns one run alone."""
         self._told: dict[Part, dict[str, DeviceFacts | Notice]] = {}
         self._sources: dict[Part, set[Source]] = {}
         self._has_news = False
@@ -86,8 +88,8 @@ class Watching:
         self._hosts = {}
         for run_id, segment, host in parts:
             self._hosts.setdefault((run_id, segment), []).append(host)
-        self._wishes = [_wish(one) for one in roots]
-        self._declined = self._declined_by(roots)
+        self._wishes = [((one.run_id, one.segment, one.host), _wish(one)) for one in roots]
+        self._declined = self._declined_samplers()
         watched = tuple(one for members in parts.values() for one in members)
         self._sampling.direct(self._intervals(), watched)
 
@@ -115,21 +117,24 @@ class Watching:
         """How often each sampler is polled: as often as any of the runs wishes."""
         found: dict[str, float] = {}
         for name in self._sampling.names if self._parts else ():
-            wishes = [wish for settings in self._wishes if (wish := settings.sampler(name)).enabled]
-            if not wishes:
-                continue
-            try:
-                usual_s = self._sampling.usual_interval(name, wishes[0].options)
-            except StepscopeError as error:
-                self._news[f"{name}: options"] = Notice(f"{name}: options", str(error))
-                continue
-            found[name] = min(usual_s if wish.interval_s is None else wish.interval_s for wish in wishes)
+            for part, settings in self._wishes:
+                wish = settings.sampler(name)
+                if not wish.enabled:
+                    continue
+                try:
+                    usual_s = self._sampling.usual_interval(name, wish.options)
+                except StepscopeError as error:
+                    # The options of one run are wrong; those of another may be right.
+                    notice = Notice(f"{name}: options", str(error))
+                    self._own_news.setdefault(part, {})[notice.subject] = notice
+                    continue
+                interval_s = usual_s if wish.interval_s is None else wish.interval_s
+                found[name] = min(interval_s, found.get(name, interval_s))
         return found
 
-    def _declined_by(self, roots: Iterable[Process]) -> dict[Part, frozenset[str]]:
+    def _declined_samplers(self) -> dict[Part, frozenset[str]]:
         found: dict[Part, frozenset[str]] = {}
-        for process, wish in zip(roots, self._wishes, strict=True):
-            part = (process.run_id, process.segment, process.host)
+        for part, wish in self._wishes:
             off = frozenset(name for name in self._sampling.names if not wish.sampler(name).enabled)
             found[part] = found.get(part, off) & off
         return found
@@ -150,6 +155,7 @@ class Watching:
         self._told = {part: news for part, news in told.items() if part not in ended}
         for part in ended:
             self._sources.pop(part, None)
+            self._own_news.pop(part, None)
 
     def _pass_on(self) -> None:
         """Takes what the samplers have read, and hands it to alert rules and exporters before it is kept."""
@@ -204,7 +210,8 @@ class Watching:
         """Tells a run what it has not been told yet; returns all it knows then."""
         run_id, segment, host = part
         told = self._told.get(part, {})
-        for subject, news in self._news.items():
+        every = self._news | self._own_news.get(part, {})
+        for subject, news in every.items():
             if told.get(subject) == news:
                 continue
             if isinstance(news, Notice):
@@ -212,7 +219,7 @@ class Watching:
             else:
                 kind, fields = "device", {"host": host, "device": news.device, **news.fields}
             self._store.put_event(run_id, Event(kind, time.time_ns(), None, None, segment, fields))
-        return dict(self._news)
+        return every
 
 
 class _Group(NamedTuple):
