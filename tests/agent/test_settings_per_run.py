@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -248,6 +250,35 @@ def test_the_lowest_rank_of_the_newest_start_decides_whoever_comes_first(
     assert expected == ["http://launcher", "http://rank1", "http://rank0", "http://rank0", "http://later"]
 
 
+def test_what_the_lowest_rank_left_stays_while_any_process_of_the_run_goes_on(
+    folder: Path, store: SqliteStore
+) -> None:
+    book = RunSettingsBook(folder, store)
+    other = put(store, folder, "http://rank1", rank=1, pid=8)
+    put(store, folder, "http://rank0", ended_ns=9)
+    book.follow(other)
+    book.delete_unneeded()
+    assert book.of("r").alerts.link == "http://rank0"
+    with store.transaction():
+        store.put_process(replace(other, ended_ns=10))
+    book.delete_unneeded()
+    assert list(list_private(folder)) == []
+
+
+def test_settings_that_could_not_be_read_at_first_are_read_when_they_are_there(
+    folder: Path, store: SqliteStore
+) -> None:
+    process = put(store, folder, "http://page")
+    path = private_file(folder, JournalName("r", "a", 0, 7))
+    path.unlink()
+    book = RunSettingsBook(folder, store)
+    book.follow(process)
+    assert book.of("r").alerts.link is None
+    leave_private(path, settings(link="http://again"))
+    book.delete_unneeded()
+    assert book.of("r").alerts.link == "http://again"
+
+
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602])
 def test_a_file_that_others_could_have_read_or_written_is_not_followed_and_that_is_said(
     folder: Path, store: SqliteStore, mode: int, caplog: pytest.LogCaptureFixture
@@ -267,6 +298,16 @@ def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
     assert read_private(tmp_path / "there.settings").link == "http://page"
     with pytest.raises(OSError, match="symbolic links"):
         read_private(tmp_path / "here.settings")
+
+
+def test_a_copy_that_came_with_a_store_from_elsewhere_is_not_followed(tmp_path: Path) -> None:
+    leave_private(tmp_path / "a.settings", settings(link="http://page"))
+    shutil.copy2(tmp_path / "a.settings", tmp_path / "b.settings")
+    assert stat.S_IMODE((tmp_path / "b.settings").stat().st_mode) == 0o600
+    with pytest.raises(OSError, match="a copy from elsewhere"):
+        read_private(tmp_path / "b.settings")
+    (tmp_path / "a.settings").rename(tmp_path / "c.settings")
+    assert read_private(tmp_path / "c.settings").link == "http://page"
 
 
 def test_a_secret_in_a_file_stays_there_and_one_in_a_variable_is_left_to_the_agent(

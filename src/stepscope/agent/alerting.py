@@ -40,6 +40,10 @@ MAX_PAUSE_S = 2.5
 """How long a row waits for that at most, as with dozens of live runs."""
 
 
+MAX_PLANS = 1000
+"""Runs whose rules and channels are kept; beyond it all are forgotten, and made again when needed."""
+
+
 @dataclass(frozen=True)
 class _Plan:
     """Who is told of what in one run, as its settings ask for it."""
@@ -150,6 +154,8 @@ class Alerting:
         settings = self._settings_of(run_id)
         plan = self._plans.get(run_id)
         if plan is None or plan.settings is not settings:
+            if len(self._plans) > MAX_PLANS:
+                self._plans.clear()
             plan = self._plans[run_id] = self._planned(run_id, settings)
         return plan
 
@@ -159,10 +165,6 @@ class Alerting:
         quiet_hours = _quiet_hours(alerts, run_id)
         routing = Routing(tuple(channels), self._silences, quiet_hours, alerts.link or "")
         return _Plan(settings, _rules(alerts, run_id), routing, channels)
-
-    def forget(self, run_id: str) -> None:
-        """Lets go of what is known of a run that has ended."""
-        self._plans.pop(run_id, None)
 
 
 def _rules(settings: Alerts, run_id: str) -> list[Rule] | None:

@@ -26,6 +26,10 @@ MAX_UNKNOWN_S = 3600.0
 """A private file of a process that never recorded anything is deleted when it is this old."""
 
 
+MAX_KNOWN = 1000
+"""Runs that are remembered; beyond it all are forgotten, and read again when they are asked for."""
+
+
 @dataclass(frozen=True)
 class RunSettings:
     """What an agent needs to know of the settings of one run."""
@@ -47,6 +51,8 @@ class RunSettingsBook:
         self._folder, self._store = folder, store
         self._known: dict[str, RunSettings] = {}
         self._processes: dict[str, set[tuple[str, str, int, int]]] = {}
+        self._unread: set[str] = set()
+        """Runs that go on and whose private settings could not be read; that is tried again."""
         self._complaints: set[str] = set()
 
     def of(self, run_id: str) -> RunSettings:
@@ -65,9 +71,15 @@ class RunSettingsBook:
         if place not in several:
             several.add(place)
             self._known.pop(process.run_id, None)
+        if len(self._processes) > MAX_KNOWN:
+            self._processes.clear()
+            self._known.clear()
 
     def delete_unneeded(self, now: Callable[[], float] = time.time) -> None:
-        """Deletes what processes left in private, where they have ended and nobody is to be told any more."""
+        """Deletes what runs left in private that have ended and of which nobody is to be told any more."""
+        for run_id in self._unread:
+            self._known.pop(run_id, None)
+        self._unread.clear()
         files = list(list_private(self._folder))
         awaited = {one.notice.run_id for one in self._store.alert_book.undelivered()} if files else ()
         for name, path in files:
@@ -82,9 +94,12 @@ class RunSettingsBook:
     def _is_unneeded(self, name: JournalName, path: Path, now_s: float) -> bool:
         if files_of(self._folder, name):
             return False
-        for process in self._store.processes(name.run_id):
-            if (process.run_id, process.segment, process.rank, process.pid) == name.stem:
-                return process.ended_ns is not None
+        processes = [one for one in self._store.processes(name.run_id) if one.role != "worker"]
+        if any(one.ended_ns is None for one in processes):
+            # Also where the one that left it has ended: its settings are those of the run.
+            return False
+        if any((one.run_id, one.segment, one.rank, one.pid) == name.stem for one in processes):
+            return True
         return now_s - path.stat().st_mtime > MAX_UNKNOWN_S
 
     def _forget(self, run_id: str) -> None:
@@ -109,6 +124,7 @@ class RunSettingsBook:
         except OSError as error:
             # One that has ended and told all it had to tell has none left.
             if process.ended_ns is None:
+                self._unread.add(process.run_id)
                 self._complain(
                     f"The channels and exporters of {process.name} are left out: its settings cannot be read "
                     f"from {error.filename}: {error.strerror}."

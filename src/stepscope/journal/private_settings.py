@@ -7,7 +7,6 @@ and all its notices are delivered. Standard library only, because training proce
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope.config.secret import is_reference
-from stepscope.filesystem import open_regular
+from stepscope.filesystem import has_inodes, kind_of, open_regular
 from stepscope.journal.folder import journals_of, make_folder, parse
 
 if TYPE_CHECKING:
@@ -52,9 +51,7 @@ def private_file(store: Path, name: JournalName) -> Path:
 
 
 def leave_private(path: Path, settings: Settings, environment: Mapping[str, str] = os.environ) -> None:
-    """Writes the file, unless it is there; raises OSError where it cannot be written, or not be private."""
-    if path.exists():
-        return
+    """Writes the file; raises OSError where it cannot be written, or not be private."""
     told = {
         "directory": str(Path.cwd()),
         "channels": _resolved(settings.alerts.channels, environment),
@@ -62,19 +59,17 @@ def leave_private(path: Path, settings: Settings, environment: Mapping[str, str]
         "exporters": _resolved(settings.exporters, environment),
     }
     make_folder(path.parent)
-    draft = path.with_name(f"{path.name}.{os.getpid()}.new")
-    with contextlib.suppress(FileNotFoundError):
-        draft.unlink()
+    path.unlink(missing_ok=True)
+    # Under its own name from the start: a part of it, left by a process that was killed, is deleted like all.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
     try:
-        with open(os.open(draft, flags, 0o600), "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor
+        with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor has no path
             # Before anything is in it: some file systems give every file the same mode.
-            _check_private(file.fileno(), path, "it would hold secrets, and")
-            json.dump(told, file)
-        draft.replace(path)
+            _check_private(descriptor, path, "it would hold secrets, and")
+            json.dump({**told, "inode": os.fstat(descriptor).st_ino}, file)
     except BaseException:
-        with contextlib.suppress(OSError):
-            draft.unlink()
+        path.unlink(missing_ok=True)
         raise
 
 
@@ -85,6 +80,9 @@ def read_private(path: Path) -> PrivateSettings:
         # Options name files to write and addresses to call: those of somebody else must not be followed.
         _check_private(descriptor, path, "it is not used, because")
         told = json.loads(os.pread(descriptor, MAX_BYTES, 0))
+        if told["inode"] != os.fstat(descriptor).st_ino and has_inodes(kind_of(path)):
+            # Else a store that a stranger sent could have files written and addresses called here.
+            raise OSError(errno.EACCES, "it is not used, because it is a copy from elsewhere", str(path))
         return PrivateSettings(
             directory=Path(told["directory"]),
             channels=dict(told["channels"]),

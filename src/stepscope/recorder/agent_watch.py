@@ -32,6 +32,7 @@ class AgentWatch:
         self._folder, self._settings = folder, settings
         self._has_journal, self._tell = has_journal, tell
         self._trouble = ""
+        self._has_left_private = False
         self._told: set[str] = set()
 
     def ensure(self) -> None:
@@ -47,8 +48,12 @@ class AgentWatch:
         """Leaves it what may be secret of the settings, again where somebody has deleted that."""
         if not has_private(self._settings):
             return
+        path = private_file(self._folder, name)
         try:
-            leave_private(private_file(self._folder, name), self._settings)
+            # What is there at first was left by a program that this process was before.
+            if not self._has_left_private or not path.exists():
+                leave_private(path, self._settings)
+                self._has_left_private = True
         except OSError as error:
             self._tell_once(
                 "private",
