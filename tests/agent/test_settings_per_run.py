@@ -12,15 +12,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import stepscope
+from stepscope.agent.alerting import Alerting
 from stepscope.agent.election import agent_pid
-from stepscope.agent.run_settings import RunSettingsBook
+from stepscope.agent.run_settings import RunSettings, RunSettingsBook
 from stepscope.config.load import load
+from stepscope.exporters.base import Table
 from stepscope.journal.folder import JournalName
 from stepscope.journal.private_settings import leave_private, list_private, private_file, read_private
 from stepscope.schema.run import Process
+from stepscope.schema.series import Source
 from stepscope.store.sqlite import SqliteStore
 from tests.alerts.receiver import Receiver
 
@@ -231,6 +235,36 @@ def put(store: SqliteStore, folder: Path, link: str, **fields: Any) -> Process:
     name = JournalName("r", process.segment, process.rank, process.pid)
     leave_private(private_file(folder, name), settings(link=link))
     return process
+
+
+def test_quiet_hours_links_and_switches_are_those_of_each_run(folder: Path, store: SqliteStore) -> None:
+    midnight_ns = 20_000 * 86_400 * 10**9
+    rules = [{"name": "high", "when": "loss > 2"}]
+    by_run = {
+        "quiet": settings(rules=rules, quiet_hours="23:00-01:00 UTC"),
+        "loud": settings(rules=rules, link="http://page"),
+        "off": settings(rules=rules, enabled=False),
+    }
+    alerting = Alerting(folder, store, lambda run: RunSettings(by_run[run].alerts), lambda: midnight_ns)
+    number = np.array([1])
+    for run in by_run:
+        process = Process(run, run, "p", "a", 0, "h", 7, "rank", started_ns=midnight_ns)
+        source, times, values = Source(run, "a", 0, "h"), np.array([midnight_ns]), np.array([[5.0]])
+        with store.transaction():
+            store.put_process(process)
+            store.append(source, ["loss"], number, times, values)
+        alerting.follow(process)
+        alerting.take(Table(source, ["loss"], number, times, values))
+    alerting.settle()
+    alerting.close()
+    assert {run: [alert["rule"] for alert in store.alerts(run)] for run in by_run} == {
+        "quiet": ["high"],
+        "loud": ["high"],
+        "off": [],
+    }
+    assert [(one["run"], one["link"]) for one in store.notices()] == [
+        ("loud", "http://page/run/loud/metrics?q=loss")
+    ]
 
 
 def test_the_lowest_rank_of_the_newest_start_decides_whoever_comes_first(
