@@ -16,7 +16,6 @@ import psutil
 from stepscope import plugins
 from stepscope.agent.sampling import Cost, Sampling, Taken
 from stepscope.agent.watching import Watching
-from stepscope.config.sections import Settings
 from stepscope.devices.gpu_metrics import figures_of
 from stepscope.devices.scripted import scripted_host
 from stepscope.samplers.base import Sampler
@@ -70,7 +69,7 @@ def play(folder: Path, seconds: int, gpus: int) -> None:
     """Keep every second and print memory and disk at each tenth of the way."""
     store = SqliteStore(folder / "store.sqlite")
     sampling = Simulated(gpus)
-    watching = Watching(store, Settings(), sampling, now=lambda: float(sampling.seconds))
+    watching = Watching(store, sampling, now=lambda: float(sampling.seconds))
     process = Process("week", "week", "p", "s", 0, "host", 1, "rank", BEGUN_NS)
     with store.transaction():
         store.put_process(process)

@@ -66,6 +66,11 @@ def is_network(kind: str | None) -> bool:
     return kind is not None and (kind in NETWORK or kind.startswith("fuse."))
 
 
+def has_inodes(kind: str | None) -> bool:
+    """Whether a file keeps its number for as long as it is there; FUSE may give it another at any time."""
+    return kind is None or not kind.startswith("fuse")
+
+
 def keeps_reserved_space(kind: str | None) -> bool:
     """Whether blocks reserved beforehand stay ours, so that a mapped write can never fail."""
     return not (is_network(kind) or kind in COPY_ON_WRITE)

@@ -8,7 +8,7 @@ import inspect
 import pkgutil
 from importlib.metadata import EntryPoint, distributions
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from stepscope.errors import NotFound, StepscopeError
 
@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Member = TypeVar("Member")
+
+_PLAIN_TYPES: Mapping[str, tuple[Any, str]] = {
+    "str": (str, "text"),
+    "int": (int, "a whole number"),
+    "float": ((int, float), "a number"),
+    "bool": (bool, "true or false"),
+}
+"""Types that constructors declare and whose values are checked; members check others themselves."""
 
 
 def names(folder: str) -> list[str]:
@@ -54,14 +62,30 @@ def make(
     Raises StepscopeError where it has no such option.
     """
     kind = load(folder, name, base)
+    check_options(folder, name, kind, options)
     parameters = inspect.signature(kind).parameters
-    known = [one for one in parameters if not one.startswith("_")]
-    for option in options:
+    try:
+        return kind(**options, **{one: value for one, value in told.items() if one in parameters})
+    except TypeError as error:
+        raise StepscopeError(f"{folder}.{name} cannot be made with these options: {error}.") from error
+
+
+def check_options(folder: str, name: str, kind: type, options: Mapping[str, object]) -> None:
+    """Raises StepscopeError for an option that a member does not have, or one that it needs and lacks."""
+    parameters = inspect.signature(kind).parameters
+    known = {one: about for one, about in parameters.items() if not one.startswith("_")}
+    for option, value in options.items():
         if option not in known:
             raise StepscopeError(
                 f"{folder}.{name} has no option {option!r}; it has: {', '.join(known) or 'none'}."
             )
-    return kind(**options, **{one: value for one, value in told.items() if one in parameters})
+        kinds, words = _PLAIN_TYPES.get(str(known[option].annotation), (object, ""))
+        if not isinstance(value, kinds) or (isinstance(value, bool) and kinds not in (bool, object)):
+            # Without the value: what stands in the wrong place may be a secret.
+            raise StepscopeError(f"{folder}.{name}.{option} must be {words}.")
+    for option, about in known.items():
+        if about.default is inspect.Parameter.empty and option not in options:
+            raise StepscopeError(f"{folder}.{name} needs the option {option!r}.")
 
 
 def _is_member(one: object, base: type, module: str) -> bool:

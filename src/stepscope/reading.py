@@ -10,7 +10,8 @@ import numpy as np
 
 from stepscope.agent.attend import catch_up
 from stepscope.config.find import settings_for
-from stepscope.errors import MissingExtra, NotFound
+from stepscope.errors import ConfigError, MissingExtra, NotFound
+from stepscope.schema.run import detector_options
 from stepscope.schema.series import Selection
 from stepscope.store.place import database
 from stepscope.store.sqlite import SqliteReader
@@ -251,10 +252,19 @@ class Run:
         return self._reader.findings(self.id)
 
     def diagnose(self, options: Mapping[str, Mapping[str, Any]] | None = None) -> Diagnosis:
-        """Looks at its newest steps now: how it fares, and why; `options` of detectors by their ids."""
+        """Looks at its newest steps now: how it fares, and why.
+
+        `options` of detectors by their ids; without them, those that the run was recorded with.
+        """
         from stepscope.analysis.diagnose import diagnose  # lazy: most readers never ask
 
-        return diagnose(self._reader, self.id, options or {})
+        if options is not None:
+            return diagnose(self._reader, self.id, options)
+        own = detector_options(one for part in self.segments for one in part.processes)
+        try:
+            return diagnose(self._reader, self.id, own)
+        except ConfigError:  # recorded by a version with other options; the agent's log says so
+            return diagnose(self._reader, self.id, {})
 
     def to_pandas(self, keys: list[str] | None = None, rank: int | None = None) -> Any:
         """A data frame with a row for each step and a column for each key; the last value of a step."""

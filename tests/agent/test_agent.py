@@ -23,15 +23,14 @@ from stepscope.agent.start import ensure_agent
 from stepscope.agent.wake import wake
 from stepscope.config.plain import to_dict
 from stepscope.config.sections import Agent as AgentSettings
-from stepscope.config.sections import Retention, Settings
-from stepscope.config.sections import Store as StoreSettings
+from stepscope.config.sections import Settings
 from stepscope.errors import StoreError
 from stepscope.journal import layout
 from stepscope.journal.folder import JournalName, list_journals
 from stepscope.journal.reader import JournalReader, written_so_far
 from stepscope.schema.series import Selection
 from stepscope.store.sqlite import SqliteStore
-from tests.journal.writing import NAME, writer_for
+from tests.journal.writing import NAME, OPENING, writer_for
 
 
 @pytest.fixture
@@ -262,12 +261,14 @@ def test_figures_that_cannot_be_kept_at_the_end_are_told_and_everything_is_let_g
 
 def test_an_agent_applies_retention_when_it_begins(folder: Path, store: SqliteStore) -> None:
     for number in range(3):
-        writer = writer_for(folder, JournalName(f"run{number}", f"s{number}", 0, number))
+        opening = {**OPENING, "facts": {"retention": {"max_runs": 1}}}
+        name = JournalName(f"run{number}", f"s{number}", 0, number)
+        writer = writer_for(folder, name, opening=opening)
         writer.close({"status": "finished", "reason": ""})
     ingest = Ingest(folder, store, is_alive=lambda _: True)
     ingest.tick()
     assert len(store.runs()) == 3
-    agent = Agent(folder, store, Settings(store=StoreSettings(retention=Retention(max_runs=1))))
+    agent = Agent(folder, store, Settings())
     agent.tick()
     agent.close()
     assert len(store.runs()) == 1

@@ -40,7 +40,7 @@ class Bench:
         ticks = iter(range(10**9))
         self.diagnosing = Diagnosing(
             self.store,
-            self.settings,
+            lambda _: self.settings.detectors,
             lambda: self.now,
             lambda: BEGUN + int(self.now * S),
             lambda: self.took * next(ticks),

@@ -7,8 +7,8 @@ import logging
 import numpy as np
 import pytest
 
-from stepscope.agent.feeds import Feeds, feeds_of
-from stepscope.config.sections import Settings
+from stepscope.agent.feeds import Exporters, Feeds
+from stepscope.agent.run_settings import RunSettings
 from stepscope.exporters.base import Feed, Table
 from stepscope.schema.series import Source
 
@@ -35,7 +35,7 @@ def rows(key: str) -> Table:
 
 def test_rows_are_passed_on_when_they_are_safe_and_forgotten_rows_never() -> None:
     listening = Listening()
-    feeds = Feeds({"one": listening})
+    feeds = Feeds(lambda _: {"one": listening})
     feeds.note(rows("lost"))
     feeds.forget()
     feeds.note(rows("kept"))
@@ -51,7 +51,7 @@ def test_one_that_fails_rests_for_a_minute_and_takes_nothing_from_the_others(
     clock = 0.0
     broken, sound = Listening(), Listening()
     broken.broken = True
-    feeds = Feeds({"broken": broken, "sound": sound}, now=lambda: clock)
+    feeds = Feeds(lambda _: {"broken": broken, "sound": sound}, now=lambda: clock)
     for key in ("first", "second"):
         feeds.note(rows(key))
         feeds.pass_on()
@@ -69,7 +69,7 @@ def test_one_that_fails_rests_for_a_minute_and_takes_nothing_from_the_others(
 def test_an_exporter_that_is_not_there_or_wrongly_set_is_named_and_left_out(
     caplog: pytest.LogCaptureFixture, tmp_path
 ) -> None:
-    settings = Settings(
+    settings = RunSettings(
         exporters={
             "telegraph": {},
             "metrics_files": {"directory": str(tmp_path), "colour": 1},
@@ -77,7 +77,7 @@ def test_an_exporter_that_is_not_there_or_wrongly_set_is_named_and_left_out(
         }
     )
     with caplog.at_level(logging.WARNING):
-        assert feeds_of(settings) == {}
+        assert Exporters(lambda _: settings).of("run") == {}
     assert "There is no 'telegraph' in exporters; there are: " in caplog.text
     assert (
         "exporters.metrics_files has no option 'colour'; it has: directory, max_bytes, keep." in caplog.text

@@ -224,8 +224,8 @@ class Machine:
         with store.transaction():
             for one in self.processes:
                 store.put_process(one)
-        feeds = Feeds({}, listener=self.listening)
-        self.watching = Watching(store, Settings(), ScriptedSampling(), feeds, lambda: self.now)
+        feeds = Feeds(listener=self.listening)
+        self.watching = Watching(store, ScriptedSampling(), feeds, lambda: self.now)
         self.watching.look_after(self.processes)
 
     def go_on(self, seconds: float, *, is_awaited: bool = False) -> None:
@@ -305,7 +305,7 @@ def test_looking_for_problems_in_many_runs_keeps_to_one_budget_and_comes_round_t
         return Diagnosis(verdict_of([], None), (), ())
 
     monkeypatch.setattr(Diagnostician, "diagnose", diagnose)
-    diagnosing = Diagnosing(store, Settings(), lambda: now, clock=lambda: spent)
+    diagnosing = Diagnosing(store, lambda _: {}, lambda: now, clock=lambda: spent)
     runs = [Process(f"run{n}", "r", "p", "0", 0, "h", n, "rank", 1) for n in range(RUNS)]
     for one in runs:
         diagnosing.follow(one)

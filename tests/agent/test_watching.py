@@ -48,7 +48,7 @@ def store(folder: Path) -> Iterator[SqliteStore]:
 @pytest.fixture
 def machine(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watching]:
     monkeypatch.setattr(watching, "KEEP_EVERY_S", 0.0)
-    made = Watching(store, Settings(), Sampling(["machine"], lambda *_: Machine()))
+    made = Watching(store, Sampling(["machine"], lambda *_: Machine()))
     yield made
     made.close()
 
@@ -116,7 +116,7 @@ def test_each_run_says_how_often_it_wants_to_be_sampled_and_the_most_eager_wins(
 ) -> None:
     asked: list[dict[str, float]] = []
     monkeypatch.setattr(Sampling, "direct", lambda _, intervals, __: asked.append(dict(intervals)))
-    machine = Watching(store, Settings(), Sampling(["machine", "other"], lambda *_: Machine()))
+    machine = Watching(store, Sampling(["machine", "other"], lambda *_: Machine()))
 
     def wish(**settings: SamplerSettings) -> dict[str, object]:
         return {"samplers": to_dict(Settings(samplers=settings))["samplers"]}
@@ -131,12 +131,21 @@ def test_each_run_says_how_often_it_wants_to_be_sampled_and_the_most_eager_wins(
     assert asked == [{}, {"machine": 0.01, "other": 0.01}, {"machine": 0.005, "other": 0.01}]
 
 
+def test_a_run_gets_no_figures_of_a_sampler_that_it_has_switched_off(
+    machine: Watching, store: SqliteStore, until
+) -> None:
+    facts = {"samplers": to_dict(Settings(samplers={"machine": SamplerSettings(enabled=False)}))["samplers"]}
+    machine.look_after([process(store, "plain"), process(store, "modest", pid=7, facts=facts)])
+    watch_until(machine, until, lambda: len(keys(store, "plain")) == 2)
+    assert keys(store, "modest") == []
+
+
 def test_a_launcher_is_watched_only_until_its_rank_speaks_for_itself(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watched: list[list[int]] = []
     monkeypatch.setattr(Sampling, "direct", lambda _, __, found: watched.append([one.pid for one in found]))
-    machine = Watching(store, Settings(), Sampling([]))
+    machine = Watching(store, Sampling([]))
     launcher = process(store, "one", pid=10, role="launcher")
     worker = process(store, "one", pid=12, role="worker")
     machine.look_after([launcher, worker])
@@ -153,12 +162,32 @@ def test_an_option_the_sampler_does_not_have_is_named_and_the_others_go_on(
         return Machine() if name == "machine" else plugins.make("samplers", name, Sampler, options)
 
     wrong = {"cpu": SamplerSettings(options={"colour": "blue"})}
-    machine = Watching(store, Settings(samplers=wrong), Sampling(["cpu", "machine"], make))
-    machine.look_after([process(store, "one")])
+    machine = Watching(store, Sampling(["cpu", "machine"], make))
+    facts = {"samplers": to_dict(Settings(samplers=wrong))["samplers"]}
+    machine.look_after([process(store, "one", facts=facts)])
     watch_until(machine, until, lambda: keys(store, "one") and store.events("one"))
     machine.close()
     texts = [event.fields["text"] for event in store.events("one", "notice")]
     assert any(text.startswith("samplers.cpu has no option 'colour'; it has: ") for text in texts)
+
+
+def test_wrong_options_of_one_run_take_no_sampler_from_another_and_are_told_to_that_run_alone(
+    store: SqliteStore, until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "KEEP_EVERY_S", 0.0)
+
+    def make(name: str, options: Mapping[str, object]) -> Sampler:
+        plugins.check_options("samplers", name, Machine, options)
+        return Machine()
+
+    facts = {"samplers": {"machine": {"enabled": True, "interval_s": None, "options": {"colour": "blue"}}}}
+    machine = Watching(store, Sampling(["machine"], make))
+    machine.look_after([process(store, "wrong", facts=facts), process(store, "right", pid=7)])
+    watch_until(machine, until, lambda: keys(store, "right") and store.events("wrong", "notice"))
+    machine.close()
+    told = {run: [one.fields["text"] for one in store.events(run, "notice")] for run in ("wrong", "right")}
+    assert any("has no option 'colour'" in text for text in told["wrong"])
+    assert not any("colour" in text for text in told["right"])
 
 
 def test_an_unknown_sampler_is_an_error_that_names_the_known_ones() -> None:

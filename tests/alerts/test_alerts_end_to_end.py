@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 import stepscope
 from stepscope.agent.election import agent_pid
+from tests.alerts.receiver import Receiver
 
 SETTINGS = """
 agent: {{interval_s: 0.1, stall_after_s: {stall}}}
@@ -23,41 +21,6 @@ alerts:
     console: {{enabled: false}}
     webhook: {{url: "{url}"}}
 """
-
-
-class Receiver:
-    """An HTTP server that keeps what it is sent; `status` is what it answers."""
-
-    def __init__(self) -> None:
-        self.notices: list[dict] = []
-        self.status = 200
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                if receiver.status == 200:
-                    receiver.notices.append(json.loads(body))
-                self.send_response(receiver.status)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_) -> None:
-                """Says nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/hook"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def told(self, kind: str = "firing") -> list[str]:
-        """The rules it was told of, notice by notice."""
-        return [
-            alert["rule"] for notice in self.notices if notice["kind"] == kind for alert in notice["alerts"]
-        ]
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
 
 
 @pytest.fixture

@@ -74,7 +74,7 @@ def work(delivery: Delivery, done: Callable[[], bool]) -> None:
 
 def test_a_notice_arrives_at_each_of_its_channels_once(store: SqliteStore, clock: Clock) -> None:
     one, other = Mailbox(), Mailbox()
-    delivery = Delivery(store, {"one": one, "other": other}, clock)
+    delivery = Delivery(store, lambda _: {"one": one, "other": other}, clock)
     post(store, "a", "one", "other")
     post(store, "b", "one")
     work(delivery, lambda: not delivery.is_waiting)
@@ -85,7 +85,7 @@ def test_a_notice_arrives_at_each_of_its_channels_once(store: SqliteStore, clock
 
 def test_the_same_notice_posted_twice_is_sent_once(store: SqliteStore, clock: Clock) -> None:
     box = Mailbox()
-    delivery = Delivery(store, {"one": box}, clock)
+    delivery = Delivery(store, lambda _: {"one": box}, clock)
     post(store, "a", "one")
     post(store, "a", "one")
     work(delivery, lambda: not delivery.is_waiting)
@@ -94,7 +94,7 @@ def test_the_same_notice_posted_twice_is_sent_once(store: SqliteStore, clock: Cl
 
 def test_a_failure_is_tried_again_later_and_later(store: SqliteStore, clock: Clock) -> None:
     box = Mailbox(*[DeliveryError("down")] * 3)
-    delivery = Delivery(store, {"one": box}, clock, chance=lambda: 0.5)
+    delivery = Delivery(store, lambda _: {"one": box}, clock, chance=lambda: 0.5)
     post(store, "a", "one")
     waits = []
     for attempt in (1, 2, 3):
@@ -111,7 +111,7 @@ def test_a_failure_is_tried_again_later_and_later(store: SqliteStore, clock: Clo
 
 def test_what_can_never_arrive_is_given_up_and_the_next_one_sent(store: SqliteStore, clock: Clock) -> None:
     box = Mailbox(DeliveryError("no such address", is_final=True))
-    delivery = Delivery(store, {"one": box}, clock)
+    delivery = Delivery(store, lambda _: {"one": box}, clock)
     post(store, "a", "one")
     post(store, "b", "one")
     work(delivery, lambda: box.arrived == ["b"])
@@ -123,7 +123,7 @@ def test_what_can_never_arrive_is_given_up_and_the_next_one_sent(store: SqliteSt
 def test_a_channel_that_hangs_delays_no_other(store: SqliteStore, clock: Clock) -> None:
     hanging, quick = Mailbox(), Mailbox()
     hanging.opened.clear()
-    delivery = Delivery(store, {"hanging": hanging, "quick": quick}, clock)
+    delivery = Delivery(store, lambda _: {"hanging": hanging, "quick": quick}, clock)
     post(store, "a", "hanging", "quick")
     work(delivery, lambda: quick.arrived == ["a"])
     post(store, "b", "hanging", "quick")
@@ -136,9 +136,9 @@ def test_a_channel_that_hangs_delays_no_other(store: SqliteStore, clock: Clock) 
 
 def test_the_next_agent_sends_what_the_last_one_could_not(store: SqliteStore, clock: Clock) -> None:
     post(store, "a", "one")
-    Delivery(store, {"one": Mailbox(DeliveryError("down"))}, clock)  # ends before it sent anything
+    Delivery(store, lambda _: {"one": Mailbox(DeliveryError("down"))}, clock)  # ends before it sent anything
     box = Mailbox()
-    heir = Delivery(store, {"one": box}, clock)
+    heir = Delivery(store, lambda _: {"one": box}, clock)
     work(heir, lambda: not heir.is_waiting)
     assert box.arrived == ["a"]
 
@@ -146,7 +146,7 @@ def test_the_next_agent_sends_what_the_last_one_could_not(store: SqliteStore, cl
 def test_notices_of_a_channel_that_is_gone_are_given_up_after_an_hour(
     store: SqliteStore, clock: Clock
 ) -> None:
-    delivery = Delivery(store, {}, clock)
+    delivery = Delivery(store, lambda _: {}, clock)
     post(store, "a", "gone")
     delivery.tick()
     assert store.notices()[0]["given_up_ns"] is None
@@ -163,7 +163,7 @@ def test_a_library_that_raises_anything_is_a_failure_without_its_text(
         def send(self, notice: Notice) -> None:
             raise LookupError("https://secret@example.org")
 
-    delivery = Delivery(store, {"one": Odd()}, clock)
+    delivery = Delivery(store, lambda _: {"one": Odd()}, clock)
     post(store, "a", "one")
     work(delivery, lambda: store.notices()[0]["attempts"] == 1)
     assert store.notices()[0]["trouble"] == "LookupError"

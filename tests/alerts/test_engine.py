@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from stepscope.alerts import run_watch
+from stepscope.alerts.defaults import RULES
 from stepscope.alerts.engine import Engine
 from stepscope.alerts.quiet_hours import QuietHours
 from stepscope.alerts.routing import Routing
@@ -40,7 +42,9 @@ class Bench:
         """Begins as an agent does that was started anew."""
         hours = None if self.quiet_hours is None else QuietHours.parse(self.quiet_hours)
         routing = Routing(("one", "other"), self.silences, hours, "http://page")
-        self.engine = Engine(self.store, lambda _: rules_from(self.rules), routing, lambda: self.now_ns)
+        self.engine = Engine(
+            self.store, lambda _: rules_from(self.rules), lambda _: routing, lambda: self.now_ns
+        )
         with self.store.transaction():
             self.store.put_process(self.process)
         self.engine.follow(self.process)
@@ -273,3 +277,55 @@ def test_the_store_is_written_only_when_there_is_something_to_tell(
     assert written == []
     one.log(loss=1.0)
     assert len(written) == 2, "The row, and that the alert is over."
+
+
+def notices_of_run(one: Bench) -> list[str]:
+    return [event.fields["text"] for event in one.store.events("r-1", "notice")]
+
+
+TYPO = {"name": "typo", "when": "los > 2"}
+SAID = "The alert rule 'typo' looks at what is not recorded: There is no metric 'los'; did you mean 'loss'?"
+
+
+def test_a_rule_over_what_is_never_recorded_says_so_once_after_a_minute(bench, caplog) -> None:
+    one = bench(HIGH, TYPO)
+    for _ in range(59):
+        one.log(loss=1.0)
+    assert notices_of_run(one) == []
+    for _ in range(200):
+        one.log(loss=1.0)
+    assert notices_of_run(one) == [SAID]
+    assert caplog.text.count(SAID) == 1
+
+
+def test_a_later_agent_does_not_say_it_again(bench) -> None:
+    one = bench(TYPO)
+    for _ in range(2):
+        for _ in range(70):
+            one.log(loss=1.0)
+        one.begin()
+    assert notices_of_run(one) == [SAID]
+
+
+def test_a_run_that_ends_within_a_minute_says_it_too_but_not_of_what_samplers_read(bench) -> None:
+    one = bench(TYPO, {"name": "hot", "when": "gpu/temperature_celsius > 90"})
+    one.log(loss=1.0)
+    one.process = replace(one.process, status="finished", ended_ns=one.now_ns)
+    one.engine.follow(one.process)
+    one.engine.settle()
+    assert notices_of_run(one) == [SAID]
+
+
+def test_a_sampled_metric_that_this_machine_does_not_have_is_named_after_a_minute(bench) -> None:
+    one = bench({"name": "hot", "when": "gpu/temperature_celsius > 90"})
+    for _ in range(70):
+        one.log(loss=1.0)
+    [said] = notices_of_run(one)
+    assert "There is no metric 'gpu/temperature_celsius'" in said
+
+
+def test_usual_rules_and_rules_with_one_recorded_name_say_nothing(bench) -> None:
+    one = bench(*RULES, {"name": "either", "when": "val_loss|loss > 2"})
+    for _ in range(130):
+        one.log(loss=1.0)
+    assert notices_of_run(one) == []

@@ -29,7 +29,7 @@ class Watch:
     def __init__(self, *rules: dict) -> None:
         self.now_ns = 1000 * S
         made = rules_from(rules) if rules else default_rules()
-        self.run = RunWatch("r", {rule.name: rule for rule in made})
+        self.run = RunWatch("r", made)
 
     def log(self, after_s: float = 1.0, source: Source = RUN, **values: float) -> list[tuple[str, str]]:
         """Logs a row after a while, and looks at what has changed."""

@@ -42,7 +42,7 @@ class Bench:
         """Begins as an agent does that was started anew."""
         routing = Routing(("one",), Silences(self.folder))
         self.engine = Engine(
-            self.store, lambda _: self.given, routing, lambda: self.now_ns, PageRules(self.folder)
+            self.store, lambda _: self.given, lambda _: routing, lambda: self.now_ns, PageRules(self.folder)
         )
         with self.store.transaction():
             self.store.put_process(self.process)

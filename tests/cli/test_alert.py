@@ -13,6 +13,9 @@ import stepscope
 from stepscope.alerts.page_rules import PageRules
 from stepscope.alerts.silences import Silences
 from stepscope.cli.main import main
+from stepscope.schema.record import Event
+from stepscope.schema.run import Process
+from stepscope.store.sqlite import SqliteStore
 
 
 @pytest.fixture
@@ -174,3 +177,53 @@ def test_a_metric_that_no_run_has_is_doubted_and_the_rule_still_fine(tmp_path: P
 def test_a_monitor_refuses_rules_that_make_no_sense(settings: dict, said: str) -> None:
     with pytest.raises(stepscope.errors.ConfigError, match=said.replace("?", r"\?")):
         stepscope.TrainingMonitor({"alerts": settings})
+
+
+def test_the_list_names_rules_of_live_runs_that_look_at_what_is_not_recorded(tmp_path: Path, capsys) -> None:
+    store = SqliteStore(tmp_path / "store" / "store.sqlite")
+    fields = {"host": "h", "text": "The alert rule 'typo' looks at what is not recorded.", "rule": "typo"}
+    with store.transaction():
+        for run, status in (("live", "running"), ("over", "finished")):
+            store.put_process(Process(run, run, "p", "s", 0, "h", 7, "rank", started_ns=5, status=status))
+            store.put_event(run, Event("notice", 6, None, None, "s", fields))
+            store.put_event(run, Event("notice", 6, None, None, "s", {"host": "h", "text": "no fan"}))
+    store.close()
+    assert main(["alert", "list", "--store", str(tmp_path / "store")]) == 0
+    said = capsys.readouterr().err
+    assert "live: The alert rule 'typo' looks at what is not recorded." in said
+    assert "over" not in said
+    assert "fan" not in said
+    assert main(["alert", "list", "--json", "--store", str(tmp_path / "store")]) == 0
+    [one] = json.loads(capsys.readouterr().out)["unrecorded"]
+    assert (one["run"], one["rule"]) == ("live", "typo")
+
+
+def test_a_threshold_over_a_metric_that_no_run_has_is_doubted_too(tmp_path: Path, capsys) -> None:
+    path = tmp_path / "rules.yaml"
+    path.write_text("alerts: {thresholds: {los: 1, gpu_memory_percent: 90}}\n")
+    assert main(["alert", "check", str(path), "--store", str(tmp_path)]) == 0
+    said = capsys.readouterr().err
+    assert "los: There is no metric 'los'" in said
+    assert "gpu_memory" not in said
+
+
+def test_rules_of_a_live_run_s_own_settings_are_listed_with_the_run(tmp_path: Path, capsys) -> None:
+    store = SqliteStore(tmp_path / "store" / "store.sqlite")
+    rule = {"name": "own", "when": "loss > 3"}
+    alerts = {
+        "enabled": True,
+        "rules": [rule],
+        "thresholds": 5,
+        "disabled": ["crashed"],
+        "channels": {"x": {}},
+    }
+    with store.transaction():
+        for run, status in (("live", "running"), ("over", "finished")):
+            facts = {"alerts": alerts}
+            store.put_process(Process(run, run, "p", "s", 0, "h", 7, "rank", 5, status, facts=facts))
+    store.close()
+    assert main(["alert", "rules", "--json", "--store", str(tmp_path / "store")]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    own = [(one["name"], one["origin"], one["enabled"]) for one in listed if one["run"] == "live"]
+    assert own == [("crashed", "configuration", False), ("own", "configuration", True)]
+    assert not any(one["run"] == "over" for one in listed)

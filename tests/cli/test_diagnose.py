@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -87,8 +88,11 @@ def test_an_unknown_run_fails_with_names_like_it(capsys):
     assert "did you mean 'lost'?" in capsys.readouterr().err
 
 
-def test_wrong_options_of_a_detector_are_an_error(capsys, tmp_path, monkeypatch):
-    (tmp_path / "stepscope.yaml").write_text("detectors:\n  host.gc: {shar: 1}\n")
-    monkeypatch.chdir(tmp_path)
-    assert main(["diagnose", "well"]) == 1
-    assert "detectors.host.gc.shar does not exist" in capsys.readouterr().err
+def test_a_run_is_diagnosed_with_the_options_it_was_recorded_with(capsys, folder):
+    options = {"detectors": {"host.gc": {"enabled": False}}}
+    with TrainingMonitor(options, run="own", directory=folder) as monitor:
+        monitor.log_training_step(loss=1.0)
+    Path("stepscope.yaml").write_text("detectors:\n  num.nonfinite: {enabled: false}\n")
+    told = json.loads(printed(capsys, "own", "--store", str(folder), "--json"))
+    off = [one["id"] for one in told["considered"] if "switched off" in one["why_not"]]
+    assert off == ["host.gc"]

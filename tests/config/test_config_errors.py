@@ -69,8 +69,8 @@ def message_of(folder, content):
         ),
         ("run: 12\n", "train.yaml:1: run is 12; it must be text, or null."),
         (
-            "reports:\n  formats:\n    - html\n    - pdf\n",
-            'train.yaml:4: reports.formats[1] is "pdf"; it must be one of markdown, html, json.',
+            "alerts:\n  disabled:\n    - gpu_hot\n    - 5\n",
+            "train.yaml:4: alerts.disabled[1] is 5; it must be text.",
         ),
         (
             "logging: loud\n",

@@ -2,8 +2,11 @@
 
 import pytest
 
+from stepscope import TrainingMonitor, open_store, plugins
+from stepscope.analysis.members import known_detectors
 from stepscope.config.load import load
-from stepscope.config.older import TODAY
+from stepscope.config.older import NO_EFFECT, SAMPLER_OF, TODAY
+from stepscope.config.sections import Settings
 from stepscope.config.shape import hint_at
 from stepscope.errors import ConfigError
 
@@ -108,6 +111,12 @@ def given_by(loaded):
     return {key: int(origin.split(":")[1]) for key, origin in origins if origin != "default"}
 
 
+def noted(loaded):
+    """Every key without effect, with the line it stands on."""
+    assert all(" has no effect in this version; " in note.text for note in loaded.notes)
+    return {note.text.split()[0]: int(note.origin.split(":")[1]) for note in loaded.notes}
+
+
 def test_dashboard_alert_system_and_visualization_land_in_the_tree(tmp_path):
     loaded = loaded_from(tmp_path, DASHBOARD_ALERTS_VISUALIZATION)
     settings = loaded.settings
@@ -117,12 +126,7 @@ def test_dashboard_alert_system_and_visualization_land_in_the_tree(tmp_path):
         "memory_usage_percent": 85.0,
         "grad_norm_exploded": 10.0,
     }
-    assert settings.reports.enabled
-    assert settings.reports.charts == [
-        "training_progress",
-        "system_monitoring",
-        "interactive_dashboard",
-    ]
+    assert noted(loaded) == {"visualization.enabled": 15, "visualization.chart_types": 16}
     assert given_by(loaded) == {
         "dashboard.enabled": 3,
         "dashboard.host": 4,
@@ -131,25 +135,21 @@ def test_dashboard_alert_system_and_visualization_land_in_the_tree(tmp_path):
         "alerts.thresholds.cpu_usage_percent": 10,
         "alerts.thresholds.memory_usage_percent": 11,
         "alerts.thresholds.grad_norm_exploded": 12,
-        "reports.enabled": 15,
-        "reports.charts": 16,
     }
 
 
 def test_basic_monitoring_lands_in_the_tree(tmp_path):
-    settings = loaded_from(tmp_path, BASIC_MONITORING).settings
+    loaded = loaded_from(tmp_path, BASIC_MONITORING)
+    settings = loaded.settings
     assert settings.recorder.enabled
-    assert settings.recorder.metrics == ["training_loss", "training_speed"]
-    assert {name: settings.sampler(name).interval_s for name in ("gpu", "host", "disk")} == {
+    assert {name: settings.sampler(name).interval_s for name in ("gpu", "cpu", "disk")} == {
         "gpu": 30.0,
-        "host": 30.0,
+        "cpu": 30.0,
         "disk": 30.0,
     }
-    assert settings.samplers.keys() == {"default", "gpu", "host"}
-    assert settings.exporters == {
-        "tensorboard": {"enabled": True},
-        "prometheus": {"enabled": False},
-    }
+    assert settings.samplers.keys() == {"default", "gpu", "cpu"}
+    assert settings.exporters == {}
+    assert noted(loaded) == {"monitoring.visualization.tensorboard": 12}
     assert settings.dashboard.enabled
     assert settings.alerts.channels == {"mail": {"enabled": True}}
     assert settings.alerts.thresholds == {
@@ -168,20 +168,17 @@ def test_every_line_of_advanced_monitoring_lands_somewhere(tmp_path):
         for number, line in enumerate(lines, 1)
         if (":" in line and line.split(":")[1].split("#")[0].strip()) or "metrics:" in line
     }
-    assert set(given_by(loaded).values()) == with_value
-    assert settings.recorder.metrics == [
-        "training_loss",
-        "training_speed",
-        "model_parameters",
-        "gradient_norms",
-        "learning_rate",
-    ]
-    assert settings.exporters.keys() == {"tensorboard", "prometheus", "grafana"}
+    assert {*given_by(loaded).values(), *noted(loaded).values()} == with_value
+    assert noted(loaded).keys() == {
+        "monitoring.visualization.tensorboard",
+        "monitoring.visualization.prometheus",
+        "monitoring.visualization.grafana",
+    }
     assert settings.alerts.channels.keys() == {"mail", "slack"}
     assert settings.detectors == {
-        "trend": {"enabled": True},
-        "anomaly": {"enabled": True},
-        "regression": {"enabled": True},
+        "conv.diverging": {"enabled": True},
+        "conv.spike": {"enabled": True},
+        "step.creep": {"enabled": True},
     }
 
 
@@ -265,4 +262,42 @@ def test_saying_the_same_in_both_shapes_is_no_mistake(tmp_path):
 
 @pytest.mark.parametrize("today", sorted(set(TODAY.values())))
 def test_every_older_key_leads_to_a_setting_that_exists(today):
-    assert hint_at(tuple(today.split("."))) is not None
+    assert hint_at(today) is not None
+
+
+def test_every_sampler_detector_and_channel_that_older_keys_lead_to_exists():
+    assert set(SAMPLER_OF.values()) <= set(plugins.names("samplers"))
+    assert {key[1] for key in TODAY.values() if key[0] == "detectors"} <= known_detectors().keys()
+    assert {key[2] for key in TODAY.values() if key[:2] == ("alerts", "channels")} <= set(
+        plugins.names("channels")
+    )
+
+
+@pytest.mark.parametrize("key", sorted(NO_EFFECT))
+def test_a_key_without_effect_is_accepted_and_named_once(tmp_path, key):
+    *above, last = key.split(".")
+    content = "".join(f"{'  ' * depth}{name}:\n" for depth, name in enumerate(above))
+    loaded = loaded_from(tmp_path, f"{content}{'  ' * len(above)}{last}: true\n")
+    assert noted(loaded) == {key: len(above) + 1}
+    assert loaded.settings == Settings()
+
+
+def test_settings_of_reports_and_checkpoints_in_files_and_variables_are_accepted_and_named(tmp_path):
+    (tmp_path / "a.yaml").write_text("reports:\n  enabled: true\n  formats: [html]\ncheckpoints: {keep: 2}\n")
+    environment = {"STEPSCOPE_REPORTS__INTERVAL_S": "5", "STEPSCOPE_RECORDER__METRICS": "[a]"}
+    loaded = load("a.yaml", environment=environment, directory=tmp_path)
+    assert [str(note).partition(" has no effect")[0] for note in loaded.notes] == [
+        "a.yaml:1: reports",
+        "a.yaml:4: checkpoints",
+        "environment STEPSCOPE_RECORDER__METRICS: recorder.metrics",
+        "environment STEPSCOPE_REPORTS__INTERVAL_S: reports",
+    ]
+
+
+def test_a_monitor_names_a_setting_without_effect_once_and_records(tmp_path, caplog):
+    config = {"reports": {"enabled": True}}
+    for number in range(2):
+        with TrainingMonitor(config, run=f"r{number}", directory=tmp_path / "store") as monitor:
+            monitor.log({"loss": 1.0})
+    assert caplog.text.count("reports has no effect in this version") == 1
+    assert len(open_store(tmp_path / "store").runs()) == 2

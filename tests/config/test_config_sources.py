@@ -76,7 +76,7 @@ def test_the_short_variables_set_folder_run_and_project(tmp_path):
         ("RECORDER__MAX_KEYS", "1_000", 1000),
         ("STORE__RETENTION__MAX_RUNS", "9", 9),
         ("PROJECT", "123", "123"),
-        ("REPORTS__FORMATS", "[html, json]", ["html", "json"]),
+        ("ALERTS__DISABLED", "[gpu_hot, disk_full]", ["gpu_hot", "disk_full"]),
         ("EXPORTERS__PROMETHEUS__PORT", "9464", 9464),
         ("EXPORTERS", "{wandb: {mode: offline}}", {"wandb": {"mode": "offline"}}),
         ("ALERTS__CHANNELS__MAIL__PASSWORD", "0123", "0123"),

@@ -90,10 +90,10 @@ def test_several_wrong_variables_are_ignored_together_and_the_right_ones_hold(tm
         "STEPSCOPE_A": "1",
         "STEPSCOPE_AGENT__MODE": "fork",
         "STEPSCOPE_AGENT__LINGER_S": "7",
-        "STEPSCOPE_REPORTS__FORMATS": "[pdf]",
+        "STEPSCOPE_ALERTS__DISABLED": "[5]",
     }
     settings = settings_for(None, environment, tmp_path)
-    assert (settings.agent.mode, settings.agent.linger_s, settings.reports.formats) == ("process", 7.0, [])
+    assert (settings.agent.mode, settings.agent.linger_s, settings.alerts.disabled) == ("process", 7.0, [])
     assert len(caplog.records) == 3
 
 

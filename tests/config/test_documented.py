@@ -1,5 +1,7 @@
 """Guards: a setting that is not documented does not exist."""
 
+import re
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,7 @@ import pytest
 from stepscope.config.environment import variable_of
 from stepscope.config.find import RESERVED, SHORT_NAMES
 from stepscope.config.load import load
-from stepscope.config.older import TODAY
+from stepscope.config.older import NO_EFFECT, TODAY
 from stepscope.config.reference import descriptions
 
 SETTINGS = list(descriptions())
@@ -26,15 +28,35 @@ def test_every_setting_has_its_row_on_the_page(setting):
 
 def test_the_page_documents_no_setting_that_is_gone():
     known = {setting.name for setting in SETTINGS}
-    rows = [line.split("`")[1] for line in PAGE.splitlines() if line.startswith("| `")]
-    older = {*TODAY, "alert_system", "visualization", "monitoring"}
+    owners = PAGE.index("## Whose settings apply"), PAGE.index("## Environment variables")
+    rows = [line.split("`")[1] for line in PAGE[: owners[0]].splitlines() if line.startswith("| `")]
+    rows += [line.split("`")[1] for line in PAGE[owners[1] :].splitlines() if line.startswith("| `")]
+    older = {*TODAY, *NO_EFFECT}
     stale = {name for name in rows if name not in known | older and not name.isupper()}
     assert not stale
 
 
+def test_the_page_says_of_every_setting_to_what_it_applies():
+    part = PAGE[PAGE.index("## Whose settings apply") :].partition("\n## ")[0]
+    patterns = {word for word in re.findall(r"`([a-z_.]+(?:\*)?)`", part) if not word.startswith("journal")}
+    unsaid = [
+        setting.name
+        for setting in SETTINGS
+        if setting.name != "directory"
+        and not any(fnmatch(setting.name, one) for one in patterns)
+        and not any(fnmatch(f"{setting.name}.x", one) for one in patterns)
+    ]
+    assert not unsaid
+
+
 @pytest.mark.parametrize("name", sorted(TODAY))
 def test_every_older_key_is_on_the_page_with_todays(name):
-    assert f"| `{name}` | `{TODAY[name]}` |" in PAGE
+    assert f"| `{name}` | `{'.'.join(TODAY[name])}` |" in PAGE
+
+
+@pytest.mark.parametrize("name", sorted(NO_EFFECT))
+def test_every_key_without_effect_is_on_the_page(name):
+    assert f"| `{name}` | {NO_EFFECT[name]} |" in PAGE
 
 
 @pytest.mark.parametrize("name", sorted({*SHORT_NAMES, *RESERVED}))

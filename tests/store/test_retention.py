@@ -1,9 +1,10 @@
-"""Old runs go under the limits people set, oldest first; a live run never does."""
+"""Old runs go under the limits they were recorded with, oldest first; a live run never does."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from stepscope.config.sections import Retention
 from stepscope.store.retention import DAY_NS, apply
 from stepscope.store.sqlite import SqliteStore
 from tests.store.telling import append, points, process, source
@@ -34,7 +35,16 @@ def fill(store, run_id, points=200_000):
 
 
 def tidy(store, **limits):
-    return apply(store, Retention(**limits), now_ns=lambda: NOW_NS)
+    """Applies limits that every run was recorded with."""
+    for run in store.runs():
+        limit(store, run.id, **limits)
+    return apply(store, now_ns=lambda: NOW_NS)
+
+
+def limit(store, run_id, **limits):
+    with store.transaction():
+        for one in store.processes(run_id):
+            store.put_process(replace(one, facts={"retention": limits}))
 
 
 def left(store):
@@ -147,4 +157,21 @@ def test_the_files_on_disk_become_smaller_while_the_store_is_open(store, tmp_pat
 
 def test_the_clock_of_the_machine_is_used_when_none_is_given(store):
     put(store, "old-1", days_ago=1)
-    assert apply(store, Retention(max_age_days=1)) == ["old-1"]
+    limit(store, "old-1", max_age_days=1)
+    assert apply(store) == ["old-1"]
+
+
+def test_the_limits_of_one_run_delete_no_other(store):
+    for age in (4, 3, 2, 1):
+        put(store, f"run{age}-1", days_ago=age)
+        fill(store, f"run{age}-1")
+    limit(store, "run3-1", max_age_days=2)
+    limit(store, "run2-1", max_age_days=9, max_runs=1, max_bytes=MIB)
+    assert apply(store, now_ns=lambda: NOW_NS) == ["run3-1", "run2-1"]
+    assert left(store) == {"run4-1", "run1-1"}
+
+
+def test_limits_that_are_not_numbers_delete_nothing(store):
+    put(store, "odd-1", days_ago=100)
+    limit(store, "odd-1", max_age_days="1", max_runs=True, colour=3)
+    assert apply(store, now_ns=lambda: NOW_NS) == []

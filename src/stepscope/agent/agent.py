@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import select
@@ -12,9 +13,10 @@ from typing import TYPE_CHECKING
 from stepscope.agent.alerting import Alerting
 from stepscope.agent.cpu_share import CpuShare
 from stepscope.agent.diagnosing import Diagnosing
-from stepscope.agent.feeds import Feeds, feeds_of
+from stepscope.agent.feeds import Exporters, Feeds
 from stepscope.agent.ingest import Ingest
 from stepscope.agent.report import own_report, trouble_of, write_report
+from stepscope.agent.run_settings import RunSettingsBook
 from stepscope.agent.sampling import Sampling
 from stepscope.agent.wake import open_wake
 from stepscope.agent.watching import Watching
@@ -39,6 +41,9 @@ TIDY_EVERY_S = 3600.0
 MAX_SHARE = 0.02
 """The share of one core that reading the journals may take while nobody waits for it, if it can be helped."""
 
+CLEAR_EVERY_S = 5.0
+"""What runs left in private is deleted so soon after they have ended and everybody was told."""
+
 DELIVERY_S = 600.0
 """How long an agent stays after the last run for notices that do not get through; the next one goes on."""
 
@@ -54,22 +59,25 @@ class Agent:
         now: Callable[[], float] = time.monotonic,
         is_in_place: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._folder, self._store, self._settings, self._now = folder, store, settings, now
+        self._folder, self._store, self._now = folder, store, now
         self._is_in_place = is_in_place
         self._trouble = ""
-        self._alerting = Alerting(folder, store, settings)
-        self._diagnosing = Diagnosing(store, settings, now)
-        self._feeds = Feeds(feeds_of(settings), now, _Listeners(self._alerting, self._diagnosing))
-        self._ingest = Ingest(
-            folder, store, settings.agent.stall_after_s, now, feeds=self._feeds, is_in_place=is_in_place
-        )
-        self._watching = Watching(store, settings, Sampling(folder=folder), self._feeds, now)
+        # Of the settings it was started with, only those of the agent itself count: runs have their own.
+        self._own = settings.agent
+        self._run_settings = RunSettingsBook(folder, store)
+        settings_of = self._run_settings.of
+        self._alerting = Alerting(folder, store, settings_of)
+        self._diagnosing = Diagnosing(store, lambda run_id: settings_of(run_id).detectors, now)
+        listeners = _Listeners(self._run_settings, self._alerting, self._diagnosing)
+        self._feeds = Feeds(Exporters(settings_of).of, now, listeners)
+        self._ingest = Ingest(folder, store, now=now, feeds=self._feeds, is_in_place=is_in_place)
+        self._watching = Watching(store, Sampling(folder=folder), self._feeds, now)
         self._looked_at = self._busy_at = self._live_at = now()
-        self._synced_at = self._tidied_at = float("-inf")
+        self._synced_at = self._tidied_at = self._cleared_at = float("-inf")
         self._wake = open_wake(folder)
         self._is_awaited = False
         """Whether somebody who reads the store asked for this round."""
-        self._reading = CpuShare(MAX_SHARE, settings.agent.sync_interval_s, now)
+        self._reading = CpuShare(MAX_SHARE, self._own.sync_interval_s, now)
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> None:
         """Ticks until nothing was recorded for a while, it is told to stop, or the store is gone."""
@@ -115,7 +123,7 @@ class Agent:
             self._busy_at = self._live_at = now
         elif self._alerting.is_waiting and now - self._live_at < DELIVERY_S:
             self._busy_at = now
-        if now - self._synced_at >= self._settings.agent.sync_interval_s:
+        if now - self._synced_at >= self._own.sync_interval_s:
             self._ingest.sync()
             self._synced_at = now
         return more
@@ -127,9 +135,12 @@ class Agent:
             write_report(self._folder, own_report(trouble))
 
     def _tidy(self, now: float) -> None:
+        if now - self._cleared_at >= CLEAR_EVERY_S:
+            self._cleared_at = now
+            self._run_settings.delete_unneeded()
         if now - self._tidied_at >= TIDY_EVERY_S:
             self._tidied_at = now
-            retention.apply(self._store, self._settings.store.retention)
+            retention.apply(self._store)
 
     @property
     def idle(self) -> bool:
@@ -137,7 +148,7 @@ class Agent:
 
         By the last look and not by the clock: an agent that was stopped for a while has still to look.
         """
-        return self._looked_at - self._busy_at > self._settings.agent.linger_s
+        return self._looked_at - self._busy_at > self._own.linger_s
 
     def close(self) -> None:
         """Ends the watching and lets go of all files."""
@@ -149,6 +160,8 @@ class Agent:
             self._alerting.close()
         except (OSError, sqlite3.Error, StoreError) as error:
             log.warning("What became of the last notices is not known: %s", error)
+        with contextlib.suppress(OSError, sqlite3.Error, StoreError):
+            self._run_settings.delete_unneeded()
         self._ingest.close()
         self._feeds.close()
         if self._wake is not None:
@@ -157,12 +170,12 @@ class Agent:
     @property
     def _pause_s(self) -> float:
         """How long until the next round: longer where rounds are long, as with many runs, up to a sync."""
-        return max(self._settings.agent.interval_s, self._reading.pause_s)
+        return max(self._own.interval_s, self._reading.pause_s)
 
     def _wait(self) -> None:
         if self._wake is None:
             self._is_awaited = True  # nobody can ask
-            time.sleep(self._settings.agent.interval_s)
+            time.sleep(self._own.interval_s)
             return
         ready, _, _ = select.select([self._wake], [], [], self._pause_s)
         self._is_awaited = bool(ready)
@@ -171,10 +184,10 @@ class Agent:
 
 
 class _Listeners:
-    """Tells several listeners what one would be told."""
+    """Tells several listeners what one would be told, once the settings of the run are known."""
 
-    def __init__(self, *listeners: Listener) -> None:
-        self._listeners = listeners
+    def __init__(self, run_settings: RunSettingsBook, *listeners: Listener) -> None:
+        self._run_settings, self._listeners = run_settings, listeners
 
     def take(self, table: Table) -> None:
         """Rows of a run."""
@@ -183,6 +196,7 @@ class _Listeners:
 
     def follow(self, process: Process) -> None:
         """What has become of a process."""
+        self._run_settings.follow(process)
         for one in self._listeners:
             one.follow(process)
 

@@ -5,27 +5,27 @@ from __future__ import annotations
 import logging
 import sqlite3
 import time
-from dataclasses import fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepscope.agent.cpu_share import CpuShare
 from stepscope.alerts.defaults import default_rules, every_rule
-from stepscope.alerts.delivery import Delivery, channels_of
+from stepscope.alerts.delivery import Channels, Delivery
 from stepscope.alerts.engine import Engine
 from stepscope.alerts.page_rules import PageRules
 from stepscope.alerts.quiet_hours import QuietHours
 from stepscope.alerts.routing import Routing
 from stepscope.alerts.silences import Silences
-from stepscope.config.sections import Alerts
 from stepscope.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
 
+    from stepscope.agent.run_settings import RunSettings
     from stepscope.alerts.rule import Rule
     from stepscope.channels.base import Channel
-    from stepscope.config.sections import Settings
+    from stepscope.config.sections import Alerts
     from stepscope.exporters.base import Table
     from stepscope.schema.record import Event
     from stepscope.schema.run import Process
@@ -40,6 +40,21 @@ MAX_PAUSE_S = 2.5
 """How long a row waits for that at most, as with dozens of live runs."""
 
 
+MAX_PLANS = 1000
+"""Runs whose rules and channels are kept; beyond it all are forgotten, and made again when needed."""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Who is told of what in one run, as its settings ask for it."""
+
+    settings: RunSettings
+    rules: list[Rule] | None
+    """None where alerts are switched off."""
+    routing: Routing
+    channels: dict[str, Channel]
+
+
 class Alerting:
     """Looks at all runs once a round, and sees to what was posted.
 
@@ -51,21 +66,20 @@ class Alerting:
         self,
         folder: Path,
         store: Store,
-        settings: Settings,
+        settings_of: Callable[[str], RunSettings],
         now_ns: Callable[[], int] = time.time_ns,
-        channels: dict[str, Channel] | None = None,
     ) -> None:
-        self._settings = settings
-        self._delivery = Delivery(
-            store, channels_of(settings.alerts) if channels is None else channels, now_ns
+        self._settings_of, self._silences = settings_of, Silences(folder)
+        self._channels = Channels()
+        self._plans: dict[str, _Plan] = {}
+        self._delivery = Delivery(store, lambda run_id: self._plan_of(run_id).channels, now_ns)
+        self._engine = Engine(
+            store,
+            lambda run_id: self._plan_of(run_id).rules,
+            lambda run_id: self._plan_of(run_id).routing,
+            now_ns,
+            PageRules(folder),
         )
-        routing = Routing(
-            self._delivery.names,
-            Silences(folder),
-            _quiet_hours(settings.alerts),
-            settings.alerts.link or "",
-        )
-        self._engine = Engine(store, self._rules_of, routing, now_ns, PageRules(folder))
         self._failed: set[str] = set()
         self._evaluating = CpuShare(MAX_SHARE, MAX_PAUSE_S)
         self._has_change = False
@@ -136,27 +150,38 @@ class Alerting:
                 self._failed.add(part)
                 log.exception("Alerts failed in their %s. The agent goes on; alerts may be missing.", part)
 
-    def _rules_of(self, process: Process) -> list[Rule] | None:
-        # The agent may have been started by another run, with other settings.
-        said = process.facts.get("alerts")
-        known = {one.name for one in fields(Alerts)}
-        chosen = self._settings.alerts
-        if isinstance(said, dict):
-            chosen = Alerts(**{name: value for name, value in said.items() if name in known})
-        if not chosen.enabled:
-            return None
-        try:
-            return every_rule(chosen)
-        except ConfigError as error:
-            log.warning("The rules of %s are left out, but for the usual ones: %s", process.name, error)
-            return default_rules(chosen.disabled)
+    def _plan_of(self, run_id: str) -> _Plan:
+        settings = self._settings_of(run_id)
+        plan = self._plans.get(run_id)
+        if plan is None or plan.settings is not settings:
+            if len(self._plans) > MAX_PLANS:
+                self._plans.clear()
+            plan = self._plans[run_id] = self._planned(run_id, settings)
+        return plan
+
+    def _planned(self, run_id: str, settings: RunSettings) -> _Plan:
+        alerts = settings.alerts
+        channels = self._channels.of(alerts, settings.directory)
+        quiet_hours = _quiet_hours(alerts, run_id)
+        routing = Routing(tuple(channels), self._silences, quiet_hours, alerts.link or "")
+        return _Plan(settings, _rules(alerts, run_id), routing, channels)
 
 
-def _quiet_hours(settings: Alerts) -> QuietHours | None:
+def _rules(settings: Alerts, run_id: str) -> list[Rule] | None:
+    if not settings.enabled:
+        return None
+    try:
+        return every_rule(settings)
+    except ConfigError as error:
+        log.warning("The rules of %s are left out, but for the usual ones: %s", run_id, error)
+        return default_rules(settings.disabled)
+
+
+def _quiet_hours(settings: Alerts, run_id: str) -> QuietHours | None:
     if settings.quiet_hours is None:
         return None
     try:
         return QuietHours.parse(settings.quiet_hours)
     except ConfigError as error:
-        log.warning("%s There are no quiet hours.", error)
+        log.warning("%s There are no quiet hours in %s.", error, run_id)
         return None

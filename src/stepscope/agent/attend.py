@@ -17,11 +17,13 @@ from stepscope import procfs
 from stepscope.agent.agent import Agent
 from stepscope.agent.election import AgentLock, OpenedStore, agent_pid
 from stepscope.agent.ingest import Ingest
+from stepscope.agent.run_settings import RunSettingsBook
 from stepscope.agent.wake import wake
 from stepscope.config.plain import from_dict
 from stepscope.errors import StoreError, StoreLocked
 from stepscope.journal.folder import list_folder, list_journals, parse
 from stepscope.journal.layout import HEADER_BYTES
+from stepscope.journal.private_settings import list_private
 from stepscope.journal.reader import written_so_far
 from stepscope.store.place import database
 from stepscope.store.sqlite import SqliteReader, SqliteStore
@@ -70,7 +72,7 @@ def catch_up(folder: Path) -> None:
     Where nothing may be written, or the agent does not answer, the reader sees what the store has.
     """
     left = list_folder(folder)
-    if not left.journals and not left.words:
+    if not left.journals and not left.words and not any(list_private(folder)):
         return
     deadline = time.monotonic() + ELECTION_S
     while agent_pid(folder) is None:
@@ -101,6 +103,7 @@ def _ingest_all(folder: Path, lock: AgentLock) -> None:
         while rounds and time.monotonic() < deadline:
             if not ingest.tick():
                 rounds -= 1
+        RunSettingsBook(folder, store).delete_unneeded()
     except sqlite3.Error as error:
         raise StoreError(f"The store in {folder} cannot take in the journals: {error}.") from error
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sqlite3
 import time
@@ -12,10 +13,9 @@ from stepscope.errors import ConfigError, StoreError
 from stepscope.schema.run import LIVE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
     from stepscope.analysis.diagnose import Diagnostician
-    from stepscope.config.sections import Settings
     from stepscope.exporters.base import Table
     from stepscope.schema.finding import Finding
     from stepscope.schema.record import Event
@@ -41,6 +41,9 @@ RAISE_AFTER = 2
 
 CLEAR_AFTER = 3
 """And is over when so many have not."""
+
+MAX_DIAGNOSTICIANS = 100
+"""So many sets of options are kept, of runs that each have their own."""
 
 MOVED = 0.05
 """A share that has moved by so much is told anew."""
@@ -90,15 +93,17 @@ class Diagnosing:
     def __init__(
         self,
         store: Store,
-        settings: Settings,
+        options_of: Callable[[str], Mapping[str, Mapping[str, Any]]],
         now: Callable[[], float] = time.monotonic,
         now_ns: Callable[[], int] = time.time_ns,
         clock: Callable[[], float] = time.thread_time,
     ) -> None:
-        self._store, self._settings = store, settings
+        """`options_of` gives the options of detectors that a run's own settings have."""
+        self._store, self._options_of = store, options_of
         self._now, self._now_ns, self._clock = now, now_ns, clock
         self._runs: dict[str, _Watched] = {}
-        self._made: Diagnostician | None = None
+        self._made: dict[str, Diagnostician] = {}
+        """By the options; most runs have none."""
         self._failed = False
         self._saved_s, self._saved_at = MAX_SAVED_S, now()
 
@@ -169,9 +174,8 @@ class Diagnosing:
                 self._runs[run_id].standings[finding["key"]] = standing
 
     def _look(self, run_id: str, run: _Watched) -> None:
-        if self._made is None:
-            self._made = _diagnostician(self._settings)
-        found = {one.key: one for one in self._made.diagnose(self._store, run_id).findings}
+        diagnosis = self._diagnostician(run_id).diagnose(self._store, run_id)
+        found = {one.key: one for one in diagnosis.findings}
         opened: list[Finding] = []
         closed: list[str] = []
         for key in {**run.standings, **found}:
@@ -190,6 +194,15 @@ class Diagnosing:
                     closed.append(key)
         if opened or closed:
             self._keep(run_id, run, opened, closed)
+
+    def _diagnostician(self, run_id: str) -> Diagnostician:
+        options = self._options_of(run_id)
+        place = json.dumps(options, sort_keys=True)
+        if place not in self._made:
+            if len(self._made) >= MAX_DIAGNOSTICIANS:
+                self._made.clear()
+            self._made[place] = _diagnostician(options, run_id)
+        return self._made[place]
 
     def _keep(self, run_id: str, run: _Watched, opened: list[Finding], closed: list[str]) -> None:
         at_ns = self._now_ns()
@@ -214,12 +227,12 @@ def _is_news(kept: dict[str, Any] | None, finding: Finding, *, at_end: bool) -> 
     return (before is None) != (now is None) or abs((now or 0.0) - (before or 0.0)) >= MOVED
 
 
-def _diagnostician(settings: Settings) -> Diagnostician:
-    """The detectors as the agent's settings want them; where these are wrong, as they are by themselves."""
+def _diagnostician(options: Mapping[str, Mapping[str, Any]], run_id: str) -> Diagnostician:
+    """The detectors as a run's settings want them; where these are wrong, as they are by themselves."""
     from stepscope.analysis.diagnose import Diagnostician  # lazy: an agent that only catches up needs none
 
     try:
-        return Diagnostician(settings.detectors)
+        return Diagnostician(options)
     except ConfigError as error:
-        log.warning("The options of detectors are left out: %s", error)
+        log.warning("The options of detectors of %s are left out: %s", run_id, error)
         return Diagnostician({})

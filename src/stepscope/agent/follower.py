@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from stepscope.agent.exit_notes import read_exit_note
-from stepscope.agent.known_processes import known_process, mark_of, opened, unknown_process
+from stepscope.agent.known_processes import known_process, opened, unknown_process
 from stepscope.agent.liveness import Pulse, cause_of_death
 from stepscope.errors import JournalError
 from stepscope.exporters.base import Table
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from stepscope import procfs
     from stepscope.agent.feeds import Feeds
     from stepscope.agent.troubled import TroubledJournals
     from stepscope.journal.folder import JournalName
     from stepscope.journal.reader import Batch
+    from stepscope.schema.run import Process
     from stepscope.store.base import Store
 
 log = logging.getLogger("stepscope.agent")
@@ -43,7 +43,7 @@ class Follower:
         name: JournalName,
         folder: Path,
         store: Store,
-        pulse_for: Callable[[procfs.ProcessMark], Pulse],
+        pulse_for: Callable[[Process], Pulse],
         feeds: Feeds,
         troubled: TroubledJournals,
     ) -> None:
@@ -74,7 +74,7 @@ class Follower:
         self.process = known_process(store, name) or unknown_process(name)
         self._is_met_first = self.is_stranger
         """Whether no file of it can have been stored and deleted by somebody else."""
-        self._pulse = pulse_for(mark_of(self.process))
+        self._pulse = pulse_for(self.process)
         self.is_here = False
         """Whether the process runs on this host and can be watched."""
         self._end_is_known = self.process.ended_ns is not None
@@ -349,7 +349,7 @@ class Follower:
         self._store.put_process(self.process)
         if not before.facts:
             self._pulse.close()
-            self._pulse = self._pulse_for(mark_of(self.process))
+            self._pulse = self._pulse_for(self.process)
 
     def _introduce(self, first_ns: int) -> None:
         """Begins without the opening, where that was damaged: the run is known by its id alone."""

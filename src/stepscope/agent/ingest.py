@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from stepscope.agent.feeds import Feeds
 from stepscope.agent.follower import Follower
+from stepscope.agent.known_processes import mark_of
 from stepscope.agent.liveness import Pulse
 from stepscope.agent.troubled import TroubledJournals
 from stepscope.errors import StoreError
@@ -42,12 +43,13 @@ class Ingest:
         feeds: Feeds | None = None,
         is_in_place: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`stall_after_s` holds for runs whose own settings say nothing else."""
         self._folder, self._store, self._is_in_place = folder, store, is_in_place
         self._folders = FolderCache()
         self._entries: dict[str, list[str]] = {}
         """What each folder of journals held when last looked at."""
         self._listing = Listing([], [])
-        self._feeds = feeds or Feeds({})
+        self._feeds = feeds or Feeds()
         self._stall_after_s, self._now, self._is_alive = stall_after_s, now, is_alive
         self._followers: dict[Stem, Follower] = {}
         self._troubled = TroubledJournals(folder, store, now)
@@ -223,8 +225,10 @@ class Ingest:
         folder = journals_of(self._folder) / name.run_id
         return Follower(name, folder, self._store, self._pulse, self._feeds, self._troubled)
 
-    def _pulse(self, marks: procfs.ProcessMark) -> Pulse:
-        return Pulse(marks, self._stall_after_s, self._now, self._is_alive)
+    def _pulse(self, process: Process) -> Pulse:
+        said = process.facts.get("stall_after_s")
+        stall_after_s = said if isinstance(said, int | float) and said >= 1 else self._stall_after_s
+        return Pulse(mark_of(process), stall_after_s, self._now, self._is_alive)
 
     def _drop_ended(self) -> None:
         for stem, follower in list(self._followers.items()):

@@ -12,6 +12,7 @@ from stepscope.agent.feeds import Feeds
 from stepscope.agent.own_cost import OwnCost
 from stepscope.agent.sampling import Sampling
 from stepscope.config.plain import from_dict
+from stepscope.config.sections import Settings
 from stepscope.errors import StepscopeError
 from stepscope.exporters.base import Table
 from stepscope.schema.record import Event
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from stepscope.agent.sampling import Taken
-    from stepscope.config.sections import Settings
     from stepscope.schema.run import Process
     from stepscope.store.base import Store
 
@@ -51,21 +51,24 @@ class Watching:
     def __init__(
         self,
         store: Store,
-        settings: Settings,
         sampling: Sampling | None = None,
         feeds: Feeds | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._store, self._settings, self._now = store, settings, now
-        self._feeds = feeds or Feeds({})
+        self._store, self._now = store, now
+        self._feeds = feeds or Feeds()
         self._sampling = sampling or Sampling()
         self._own_cost = OwnCost(now)
         self._parts: dict[Part, list[Watched]] = {}
         self._hosts: dict[tuple[str, str], list[str]] = {}
         """By run and segment."""
-        self._wishes: list[Settings] = []
+        self._wishes: list[tuple[Part, Settings]] = []
+        self._declined: dict[Part, frozenset[str]] = {}
+        """Samplers that a run has switched off, and that are polled for others all the same."""
         self._unkept: deque[Taken] = deque(maxlen=MOST_UNKEPT)
         self._news: dict[str, DeviceFacts | Notice] = {}
+        self._own_news: dict[Part, dict[str, DeviceFacts | Notice]] = {}
+        """What concerns one run alone."""
         self._told: dict[Part, dict[str, DeviceFacts | Notice]] = {}
         self._sources: dict[Part, set[Source]] = {}
         self._has_news = False
@@ -85,7 +88,8 @@ class Watching:
         self._hosts = {}
         for run_id, segment, host in parts:
             self._hosts.setdefault((run_id, segment), []).append(host)
-        self._wishes = [_wish(one, self._settings) for one in roots]
+        self._wishes = [((one.run_id, one.segment, one.host), _wish(one)) for one in roots]
+        self._declined = self._declined_samplers()
         watched = tuple(one for members in parts.values() for one in members)
         self._sampling.direct(self._intervals(), watched)
 
@@ -113,15 +117,26 @@ class Watching:
         """How often each sampler is polled: as often as any of the runs wishes."""
         found: dict[str, float] = {}
         for name in self._sampling.names if self._parts else ():
-            wishes = [wish for settings in self._wishes if (wish := settings.sampler(name)).enabled]
-            if not wishes:
-                continue
-            try:
-                usual_s = self._sampling.usual_interval(name, wishes[0].options)
-            except StepscopeError as error:
-                self._news[f"{name}: options"] = Notice(f"{name}: options", str(error))
-                continue
-            found[name] = min(usual_s if wish.interval_s is None else wish.interval_s for wish in wishes)
+            for part, settings in self._wishes:
+                wish = settings.sampler(name)
+                if not wish.enabled:
+                    continue
+                try:
+                    usual_s = self._sampling.usual_interval(name, wish.options)
+                except StepscopeError as error:
+                    # The options of one run are wrong; those of another may be right.
+                    notice = Notice(f"{name}: options", str(error))
+                    self._own_news.setdefault(part, {})[notice.subject] = notice
+                    continue
+                interval_s = usual_s if wish.interval_s is None else wish.interval_s
+                found[name] = min(interval_s, found.get(name, interval_s))
+        return found
+
+    def _declined_samplers(self) -> dict[Part, frozenset[str]]:
+        found: dict[Part, frozenset[str]] = {}
+        for part, wish in self._wishes:
+            off = frozenset(name for name in self._sampling.names if not wish.sampler(name).enabled)
+            found[part] = found.get(part, off) & off
         return found
 
     def _keep(self, ended: Collection[Part] = ()) -> None:
@@ -140,6 +155,7 @@ class Watching:
         self._told = {part: news for part, news in told.items() if part not in ended}
         for part in ended:
             self._sources.pop(part, None)
+            self._own_news.pop(part, None)
 
     def _pass_on(self) -> None:
         """Takes what the samplers have read, and hands it to alert rules and exporters before it is kept."""
@@ -165,7 +181,7 @@ class Watching:
         for taken in several:
             for sample in taken.readings:
                 if isinstance(sample, Sample) and sample.values:
-                    group = _Group(_owner(sample), sample.device, tuple(sample.values))
+                    group = _Group(taken.sampler, _owner(sample), sample.device, tuple(sample.values))
                     groups.setdefault(group, []).append((taken.time_ns, list(sample.values.values())))
         for group, rows in groups.items():
             if group.keys not in wanted:
@@ -178,20 +194,24 @@ class Watching:
                     yield Table(source, group.keys, steps, times_ns, values)
 
     def _sources_of(self, group: _Group) -> Iterator[Source]:
-        """Whose figures they are: their owner's, or those of every run on the host."""
+        """Whose figures they are: their owner's, or those of every run on the host that wants them."""
         if group.owner is None:
-            for run_id, segment, host in self._parts:
-                yield Source(run_id, segment, None, host, group.device, "seconds")
+            for part in self._parts:
+                if group.sampler not in self._declined.get(part, ()):
+                    run_id, segment, host = part
+                    yield Source(run_id, segment, None, host, group.device, "seconds")
             return
         run_id, segment, rank = group.owner
         for host in self._hosts.get((run_id, segment), ()):
-            yield Source(run_id, segment, rank, host, group.device, "seconds")
+            if group.sampler not in self._declined.get((run_id, segment, host), ()):
+                yield Source(run_id, segment, rank, host, group.device, "seconds")
 
     def _tell_news(self, part: Part) -> dict[str, DeviceFacts | Notice]:
         """Tells a run what it has not been told yet; returns all it knows then."""
         run_id, segment, host = part
         told = self._told.get(part, {})
-        for subject, news in self._news.items():
+        every = self._news | self._own_news.get(part, {})
+        for subject, news in every.items():
             if told.get(subject) == news:
                 continue
             if isinstance(news, Notice):
@@ -199,12 +219,13 @@ class Watching:
             else:
                 kind, fields = "device", {"host": host, "device": news.device, **news.fields}
             self._store.put_event(run_id, Event(kind, time.time_ns(), None, None, segment, fields))
-        return dict(self._news)
+        return every
 
 
 class _Group(NamedTuple):
     """Figures that are read together and make up rows of one table."""
 
+    sampler: str
     owner: tuple[str, str, int | None] | None
     """Run, segment and rank; None for those of the host."""
     device: str
@@ -231,15 +252,12 @@ def _parts(processes: Iterable[Process]) -> dict[Part, list[Watched]]:
     return found
 
 
-def _wish(process: Process, settings: Settings) -> Settings:
-    """What a run asked to have polled; the agent's own settings where it did not say."""
-    wished = process.facts.get("samplers")
-    if wished is None:
-        return settings
+def _wish(process: Process) -> Settings:
+    """What a run asked to have polled; the usual where it did not say."""
     try:
-        return from_dict({"samplers": wished})
+        return from_dict({"samplers": process.facts.get("samplers") or {}})
     except (AttributeError, TypeError, KeyError):
-        return settings  # written by a stepscope with other settings than ours
+        return Settings()  # written by a stepscope with other settings than ours
 
 
 def _part(source: Source) -> Part:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import queue
 import random
@@ -15,6 +16,7 @@ from stepscope.errors import StepscopeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from stepscope.config.sections import Alerts
     from stepscope.store.base import Posted, Store
@@ -42,12 +44,12 @@ _Result = tuple["Posted", "DeliveryError | None"]
 class _Sender:
     """One channel and its thread, which sends one notice at a time."""
 
-    def __init__(self, name: str, channel: Channel, results: queue.SimpleQueue[_Result]) -> None:
+    def __init__(self, channel: Channel, results: queue.SimpleQueue[_Result]) -> None:
         self._channel, self._results = channel, results
         self._waiting: queue.SimpleQueue[Posted | None] = queue.SimpleQueue()
         self.in_hand: int | None = None
         """The number of the notice that is being sent."""
-        threading.Thread(target=self._run, name=f"stepscope-{name}", daemon=True).start()
+        threading.Thread(target=self._run, name="stepscope-channel", daemon=True).start()
 
     def send(self, posted: Posted) -> None:
         """Hands a notice over."""
@@ -76,26 +78,24 @@ class Delivery:
     def __init__(
         self,
         store: Store,
-        channels: Mapping[str, Channel],
+        channels_of: Callable[[str], Mapping[str, Channel]],
         now_ns: Callable[[], int] = time.time_ns,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self._store, self._now_ns, self._chance = store, now_ns, chance
+        """`channels_of` gives the channels of a run by their names; runs may share one."""
+        self._store, self._channels_of = store, channels_of
+        self._now_ns, self._chance = now_ns, chance
         self._results: queue.SimpleQueue[_Result] = queue.SimpleQueue()
-        self._senders = {name: _Sender(name, channel, self._results) for name, channel in channels.items()}
+        self._senders: dict[Channel, _Sender] = {}
+        """Of the channels that have something to send."""
         self._waiting: list[Posted] = []
         self.has_news = True
         """Whether something was posted that is not yet known here."""
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The channels there are."""
-        return tuple(self._senders)
-
-    @property
     def is_waiting(self) -> bool:
         """Whether a notice is being sent, or waits for its next attempt."""
-        return self.has_news or any(one.channel in self._senders for one in self._waiting)
+        return self.has_news or any(self._channel_of(one) is not None for one in self._waiting)
 
     def tick(self) -> None:
         """Notes what has become of notices, and sends those that are due; never waits."""
@@ -105,11 +105,15 @@ class Delivery:
             self._waiting = self._store.alert_book.undelivered()
         now_ns = self._now_ns()
         self._give_up_old(now_ns)
-        for name, sender in self._senders.items():
-            due = (one for one in self._waiting if one.channel == name and one.due_ns <= now_ns)
-            first = next(due, None)
-            if first is not None and sender.in_hand is None:
-                sender.send(first)
+        for one in self._waiting:
+            channel = self._channel_of(one) if one.due_ns <= now_ns else None
+            if channel is not None:
+                sender = self._senders.get(channel)
+                if sender is None:
+                    sender = self._senders[channel] = _Sender(channel, self._results)
+                if sender.in_hand is None:
+                    sender.send(one)
+        self._stop_idle()
 
     def close(self) -> None:
         """Lets go. What is being sent may still arrive; it is then sent again, with the same id."""
@@ -119,6 +123,16 @@ class Delivery:
             self._note_results()
         for sender in self._senders.values():
             sender.stop()
+
+    def _channel_of(self, posted: Posted) -> Channel | None:
+        return self._channels_of(posted.notice.run_id).get(posted.channel)
+
+    def _stop_idle(self) -> None:
+        """Ends the threads that have nothing to send: notices are rare, and runs come and go."""
+        for channel, sender in list(self._senders.items()):
+            if sender.in_hand is None:
+                sender.stop()
+                del self._senders[channel]
 
     def _note_results(self) -> None:
         while not self._results.empty():
@@ -133,7 +147,9 @@ class Delivery:
                 else:
                     log.info("A notice by %s is tried again later: %s", posted.channel, failure)
                     book.postpone(posted.id, now_ns + self._pause_ns(posted.attempts), str(failure))
-            self._senders[posted.channel].in_hand = None
+            for sender in self._senders.values():
+                if sender.in_hand == posted.id:
+                    sender.in_hand = None
             self.has_news = True
 
     def _pause_ns(self, attempts: int) -> int:
@@ -142,30 +158,51 @@ class Delivery:
 
     def _give_up_old(self, now_ns: int) -> None:
         for one in self._waiting:
-            sender = self._senders.get(one.channel)
-            limit_s = FORGOTTEN_AFTER_S if sender is None else GIVE_UP_AFTER_S
-            if now_ns - one.notice.at_ns > limit_s * 1e9 and (sender is None or sender.in_hand != one.id):
-                why = "there is no such channel" if sender is None else "it could not be delivered for a day"
+            has_channel = self._channel_of(one) is not None
+            is_in_hand = any(sender.in_hand == one.id for sender in self._senders.values())
+            limit_s = GIVE_UP_AFTER_S if has_channel else FORGOTTEN_AFTER_S
+            if now_ns - one.notice.at_ns > limit_s * 1e9 and not is_in_hand:
+                why = "it could not be delivered for a day" if has_channel else "there is no such channel"
                 with self._store.transaction():
                     self._store.alert_book.give_up(one.id, now_ns, why)
                 self.has_news = True
 
 
-def channels_of(settings: Alerts) -> dict[str, Channel]:
-    """The channels the settings ask for; what is wrong with one is said in the log, and it is left out."""
-    found: dict[str, Channel] = {}
-    for name, options in {**USUAL, **settings.channels}.items():
-        if not options.get("enabled", True):
-            continue
-        try:
-            found[name] = make_channel(name, options)
-        except StepscopeError as error:
-            log.warning("The channel %s is left out: %s", name, error)
-    return found
+class Channels:
+    """The channels of all runs; those that ask for the same share one."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Channel | None] = {}
+
+    def of(self, settings: Alerts, directory: Path | None = None) -> dict[str, Channel]:
+        """What a run's settings ask for; what is wrong with one is said in the log, and it is left out."""
+        found: dict[str, Channel] = {}
+        for name, options in {**USUAL, **settings.channels}.items():
+            if not options.get("enabled", True):
+                continue
+            place = json.dumps([name, options, str(directory)], sort_keys=True)
+            if place not in self._made:
+                self._made[place] = _make_or_complain(name, options, directory)
+            channel = self._made[place]
+            if channel is not None:
+                found[name] = channel
+        return found
 
 
-def make_channel(name: str, options: Mapping[str, object]) -> Channel:
-    """A channel by its name in the settings, which is its kind unless `kind` says otherwise."""
+def _make_or_complain(name: str, options: Mapping[str, object], directory: Path | None) -> Channel | None:
+    try:
+        return make_channel(name, options, directory)
+    except StepscopeError as error:
+        log.warning("The channel %s is left out: %s", name, error)
+        return None
+
+
+def make_channel(name: str, options: Mapping[str, object], directory: Path | None = None) -> Channel:
+    """A channel by its name in the settings, which is its kind unless `kind` says otherwise.
+
+    Relative paths in its options begin at the directory, else at the working directory.
+    """
     kind = str(options.get("kind", name))
     wanted = {option: value for option, value in options.items() if option not in ("enabled", "kind")}
-    return plugins.make("channels", kind, Channel, wanted)  # type: ignore[type-abstract]  # only its members
+    told = {} if directory is None else {"_directory": directory}
+    return plugins.make("channels", kind, Channel, wanted, told)  # type: ignore[type-abstract]  # only its members

@@ -12,8 +12,10 @@ from stepscope.alerts.page_rules import Made
 from stepscope.alerts.rule import Rule, rule_said
 from stepscope.alerts.run_watch import RunWatch, Said
 from stepscope.alerts.telling import Telling
+from stepscope.alerts.unrecorded import RULE_FIELD, UnrecordedMetrics
 from stepscope.errors import ConfigError
 from stepscope.schema.alert import SEVERITIES, Notice
+from stepscope.schema.record import Event
 from stepscope.schema.run import LIVE, PRECEDENCE
 from stepscope.store.base import OpenAlert
 
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from stepscope.alerts.run_watch import Change
     from stepscope.exporters.base import Table
     from stepscope.schema.alert import Kind, Told
-    from stepscope.schema.record import Event
     from stepscope.schema.run import Process
     from stepscope.store.base import Store
 
@@ -37,6 +38,9 @@ PAUSE_NS = 400_000_000
 RULE_EVENT, CONDITION_EVENT = "alert_rule", "alert_condition"
 """What a training says of rules of its own, and of conditions that only it can judge."""
 
+NOTICE = "notice"
+"""What stepscope itself has to say of a run."""
+
 
 class Engine:
     """The alerts of one agent. Whatever it decides is in the store before anybody is told."""
@@ -44,16 +48,17 @@ class Engine:
     def __init__(
         self,
         store: Store,
-        rules_of: Callable[[Process], list[Rule] | None],
-        routing: Routing,
+        rules_of: Callable[[str], list[Rule] | None],
+        routing_of: Callable[[str], Routing],
         now_ns: Callable[[], int] = time.time_ns,
         page_rules: PageRules | None = None,
     ) -> None:
-        """`rules_of` gives the rules of a run's settings; None where it is not to be watched at all."""
-        self._store, self._rules_of, self._routing, self._now_ns = store, rules_of, routing, now_ns
+        """Both give what a run's own settings ask for; no rules where it is not to be watched at all."""
+        self._store, self._rules_of, self._routing_of, self._now_ns = store, rules_of, routing_of, now_ns
         self._page_rules, self._made = page_rules, Made()
         self._complaints: set[str] = set()
         self._runs: dict[str, RunWatch] = {}
+        self._unrecorded: dict[str, UnrecordedMetrics] = {}
         self._processes: dict[str, dict[tuple[str, int, int], Process]] = {}
         self._unheard = store.alert_book.open_alerts()
         self._just_begun: set[str] = set()
@@ -69,6 +74,8 @@ class Engine:
         run = self._runs.get(process.run_id)
         if run is None:
             run = self._begin(process)
+        else:
+            run.go_by_settings(self._rules_of(process.run_id))
         run.name, run.project = process.name, process.project
         run.host = run.host or process.host
         known = self._processes.setdefault(process.run_id, {})
@@ -95,6 +102,8 @@ class Engine:
             return
         if event.kind == RULE_EVENT:
             self._learn_rule(run, event.fields)
+        elif event.kind == NOTICE and RULE_FIELD in event.fields:
+            self._unrecorded[run_id].skip(str(event.fields[RULE_FIELD]))
         elif event.kind == CONDITION_EVENT:
             name = str(event.fields.get("rule", ""))
             fields = {**event.fields, "step": event.step, "rank": event.rank}
@@ -126,9 +135,23 @@ class Engine:
                     self._tell(run, now_ns)
                     if has_ended:
                         self._close(run, now_ns)
+            self._report_unrecorded(run, now_ns, has_ended=has_ended)
             if has_ended:
-                del self._runs[run.run_id]
+                del self._runs[run.run_id], self._unrecorded[run.run_id]
                 self._processes.pop(run.run_id, None)
+
+    def _report_unrecorded(self, run: RunWatch, now_ns: int, *, has_ended: bool) -> None:
+        """Says once in the run, and in the log, which of its rules look at nothing."""
+        check = self._unrecorded[run.run_id]
+        found = list(check.check(run.rules.values(), self._store, now_ns, has_ended=has_ended))
+        if not found:
+            return
+        segment = self._segment_of(run.run_id)
+        with self._store.transaction():
+            for rule, text in found:
+                fields = {"host": run.host, "text": text, RULE_FIELD: rule}
+                self._store.put_event(run.run_id, Event(NOTICE, now_ns, None, None, segment, fields))
+                log.warning("%s: %s", run.name or run.run_id, text)
 
     def _look_at_page_rules(self) -> None:
         """Goes by what people have changed since the last look; costs one stat where that is nothing."""
@@ -150,15 +173,11 @@ class Engine:
         return max(one.segment for one in self._processes[run_id].values())
 
     def _begin(self, process: Process) -> RunWatch:
-        rules = self._rules_of(process)
         run = RunWatch(
-            process.run_id,
-            {rule.name: rule for rule in rules or ()},
-            name=process.name,
-            project=process.project,
-            takes_page_rules=rules is not None,
+            process.run_id, self._rules_of(process.run_id), name=process.name, project=process.project
         )
         self._runs[process.run_id] = run
+        self._unrecorded[process.run_id] = UnrecordedMetrics(process.run_id, self._now_ns())
         self._look_at_page_rules()
         run.go_by(self._made)
         for event in self._store.events(process.run_id):
@@ -221,7 +240,8 @@ class Engine:
         """The rules of which there is something to say now, with the alerts of each that fire."""
         if not run.open and not run.tellings:
             return
-        said = self._routing.silences.read()
+        routing = self._routing_of(run.run_id)
+        said = routing.silences.read()
         for rule in run.rules.values():
             ids = [number for number, (name, _) in run.open.items() if name == rule.name]
             telling = run.tellings.get(rule.name)
@@ -230,7 +250,7 @@ class Engine:
             telling = run.tellings.setdefault(rule.name, Telling())
             is_due = telling.is_due(fires=bool(ids), cooldown_s=rule.cooldown_s, now_ns=now_ns)
             reminds = telling.is_to_remind(rule.remind_s, now_ns) and not said.acknowledged.issuperset(ids)
-            if (is_due or reminds) and not self._routing.is_to_wait(run, rule, now_ns):
+            if (is_due or reminds) and not routing.is_to_wait(run, rule, now_ns):
                 yield rule, ("resolved" if not ids else "firing" if is_due else "reminder"), ids
 
     def _has_to_tell(self, run: RunWatch, now_ns: int) -> bool:
@@ -258,9 +278,9 @@ class Engine:
     def _post(
         self, run: RunWatch, kind: Kind, several: list[tuple[Rule, Told, list[int]]], now_ns: int
     ) -> None:
-        book = self._store.alert_book
+        book, routing = self._store.alert_book, self._routing_of(run.run_id)
         several.sort(key=lambda one: SEVERITIES.index(one[0].severity))
-        for channel in self._routing.channels:
+        for channel in routing.channels:
             told = tuple(one for rule, one, _ in several if rule.channels is None or channel in rule.channels)
             if told:
                 book.post(channel, self._notice(run, kind, told, now_ns))
@@ -283,7 +303,7 @@ class Engine:
             host=run.host,
             at_ns=now_ns,
             alerts=told,
-            link=self._routing.link_to(run.run_id, told),
+            link=self._routing_of(run.run_id).link_to(run.run_id, told),
             # A training that has ended has said so on its own console.
             pid=self._pid_of(run) if run.status in LIVE else None,
         )

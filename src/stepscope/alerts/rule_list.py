@@ -51,6 +51,20 @@ def rules_said(said: Iterable[tuple[str, Iterable[Event]]]) -> list[ListedRule]:
     return list(found.values())
 
 
+def rules_recorded(recorded: Iterable[tuple[str, Alerts]], settings: Alerts) -> list[ListedRule]:
+    """The rules of the settings that runs were started with, where these settings do not have them."""
+    known = every_rule(settings)
+    found: list[ListedRule] = []
+    for run_id, alerts in recorded:
+        try:
+            rules = every_rule(alerts) if alerts.enabled else []
+        except ConfigError:
+            continue  # the agent has said so
+        own = [rule for rule in rules if rule not in known]
+        found += [ListedRule(rule, "configuration", run=run_id) for rule in own]
+    return found[:MOST_FROM_TRAININGS]
+
+
 def listed_rules(settings: Alerts, made: Made, said: Iterable[ListedRule] = ()) -> list[ListedRule]:
     """Every rule, those made on the page first, but for those whose place such a one takes everywhere."""
     usual = {rule.name: rule for rule in default_rules()}

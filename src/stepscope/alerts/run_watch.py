@@ -15,7 +15,7 @@ from stepscope.alerts.state import State
 from stepscope.schema.alert import Told
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from stepscope.alerts.evaluation import Judge
     from stepscope.alerts.rule import Rule
@@ -54,12 +54,12 @@ class RunWatch:
     """One run: its points, its rules, and where each of them stands."""
 
     run_id: str
-    given: dict[str, Rule]
-    """Rules of the settings and of the training itself, by name, those that are switched off as well."""
+    of_settings: Sequence[Rule] | None
+    """Rules of the settings, those that are switched off as well; None where alerts are switched off."""
+    of_training: dict[str, Rule] = field(default_factory=dict)
+    """Rules that the training itself said, by name; they take the place of others."""
     made: Made = field(default_factory=Made)
-    """What people made of rules on the page."""
-    takes_page_rules: bool = True
-    """Whether that counts here; not where alerts are switched off altogether."""
+    """What people made of rules on the page; does not count where alerts are switched off."""
     rules: dict[str, Rule] = field(default_factory=dict, init=False)
     """Those that are judged."""
     name: str = ""
@@ -102,17 +102,24 @@ class RunWatch:
 
     def learn(self, rule: Rule) -> None:
         """Goes by one rule more, or by another in its place."""
-        self.given[rule.name] = rule
+        self.of_training[rule.name] = rule
         self._choose()
+
+    def go_by_settings(self, rules: Sequence[Rule] | None) -> None:
+        """Goes by the rules of other settings, where they are others: another process may decide by now."""
+        if rules is not self.of_settings and rules != self.of_settings:
+            self.of_settings = rules
+            self._choose()
 
     def go_by(self, made: Made) -> None:
         """Goes by what people have made of rules since."""
-        if self.takes_page_rules:
-            self.made = made
-            self._choose()
+        self.made = made
+        self._choose()
 
     def _choose(self) -> None:
-        chosen = self.made.over(self.given, (self.name, self.run_id), self.project)
+        given = {rule.name: rule for rule in self.of_settings or ()} | self.of_training
+        made = Made() if self.of_settings is None else self.made
+        chosen = made.over(given, (self.name, self.run_id), self.project)
         before, self.rules = self.rules, {n: rule for n, rule in chosen.items() if rule not in self._failed}
         for name, rule in before.items():
             after = self.rules.get(name)

@@ -27,7 +27,8 @@ class Channel(ABC):
     """One way to tell a person.
 
     The name of its file is its name under `alerts.channels` in the settings, its constructor's arguments are
-    its options there; what is wrong with them raises ConfigError. It is used by one thread at a time.
+    its options there; what is wrong with them raises ConfigError. A constructor that has `_directory` gets
+    the working directory of the run, where relative paths begin. It is used by one thread at a time.
     """
 
     @abstractmethod

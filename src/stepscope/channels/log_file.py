@@ -24,9 +24,11 @@ class LogFileChannel(Channel):
     `keep`, how many renamed ones are kept.
     """
 
-    def __init__(self, *, path: str = "", max_bytes: int = 10 * MIB, keep: int = 5) -> None:
+    def __init__(
+        self, *, path: str = "", max_bytes: int = 10 * MIB, keep: int = 5, _directory: Path = Path()
+    ) -> None:
         options = Options("log_file", "log_file: {path: ~/stepscope-alerts.jsonl}")
-        self._path = Path(options.text("path", path)).expanduser()
+        self._path = _directory / Path(options.text("path", path)).expanduser()
         self._max_bytes = options.whole("max_bytes", max_bytes, 1024, 2**40)
         self._keep = options.whole("keep", keep, 0, 1000)
 

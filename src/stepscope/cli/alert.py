@@ -9,25 +9,27 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepscope import plugins
-from stepscope.alerts.defaults import check_rules, rules_of
+from stepscope.alerts.defaults import rules_of
 from stepscope.alerts.delivery import make_channel
 from stepscope.alerts.expression import doubts
 from stepscope.alerts.page_rules import PageRules
 from stepscope.alerts.rule import rules_from
-from stepscope.alerts.rule_list import listed_rules, rules_said, written
+from stepscope.alerts.rule_list import listed_rules, written
 from stepscope.alerts.silences import Silences
+from stepscope.alerts.thresholds import threshold_rules
+from stepscope.alerts.unrecorded import RULE_FIELD, sampled_keys
 from stepscope.cli import text
 from stepscope.cli.find import add_limit_argument, add_store_argument, near
 from stepscope.cli.main import FAILED, FINE
+from stepscope.cli.settings_check import alert_problems
 from stepscope.cli.table import Column, table
 from stepscope.config.find import settings_for
 from stepscope.config.load import load
-from stepscope.errors import ConfigError, NotFound
+from stepscope.errors import NotFound
 from stepscope.reading import default_folder, open_store
-from stepscope.samplers.base import Sampler
 from stepscope.schema.alert import Notice, Told
 from stepscope.schema.run import LIVE
+from stepscope.views.alert_list import rules_of_live_runs
 from stepscope.views.wording import duration
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
     from stepscope.alerts.rule_list import ListedRule
     from stepscope.alerts.silences import Silence
+    from stepscope.config.sections import Alerts
     from stepscope.reading import Run
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -103,20 +106,36 @@ def _list(options: argparse.Namespace) -> int:
         return _list_rules(options)
     store = open_store(options.store)
     firing = [one for one in _alerts(store.runs()) if one["resolved_ns"] is None]
+    unrecorded = _unrecorded(store.runs())
     now_ns = time.time_ns()
     silences = [one for one in Silences(store.folder).read().silences if one.until_ns > now_ns]
     if options.json:
-        text.emit([text.to_json({"alerts": firing, "silences": [vars(one) for one in silences]})])
+        told = {"alerts": firing, "silences": [vars(one) for one in silences], "unrecorded": unrecorded}
+        text.emit([text.to_json(told)])
         return FINE
     if not firing:
         text.say("No alert fires.")
+    for one in unrecorded:
+        text.say(text.safe(f"{one['run']}: {one['text']}"))
     text.emit([*_lines(firing), *(_silence_line(one) for one in silences)])
     return FINE
 
 
+def _unrecorded(runs: Iterable[Run]) -> list[dict[str, Any]]:
+    """The rules of live runs that look at what is not recorded."""
+    return [
+        {"run": run.name, "run_id": run.id, "rule": event.fields[RULE_FIELD], "text": event.fields["text"]}
+        for run in runs
+        if run.status in LIVE
+        for event in run.own_events("notice")
+        if RULE_FIELD in event.fields
+    ]
+
+
 def _list_rules(options: argparse.Namespace) -> int:
     made = PageRules(_folder(options)).read()
-    rules = listed_rules(settings_for().alerts, made, _said(options))
+    settings = settings_for().alerts
+    rules = listed_rules(settings, made, _of_live_runs(options, settings))
     if made.trouble:
         text.say(text.safe(made.trouble))
     for name, why in made.problems.items():
@@ -158,13 +177,11 @@ def _judged_by(one: ListedRule) -> str:
     return " ".join([condition, *filter(None, scope)])
 
 
-def _said(options: argparse.Namespace) -> list[ListedRule]:
-    """What trainings that are live have said of rules."""
+def _of_live_runs(options: argparse.Namespace, settings: Alerts) -> list[ListedRule]:
     try:
-        runs = open_store(options.store).runs()
+        return rules_of_live_runs(open_store(options.store).runs(), settings)
     except NotFound:
         return []
-    return rules_said((run.id, run.own_events("alert_rule")) for run in runs if run.status in LIVE)
 
 
 def _history(options: argparse.Namespace) -> int:
@@ -272,16 +289,15 @@ def _acknowledge(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    alerts = load(options.file, environment={}).settings.alerts
-    try:
-        check_rules(alerts)
-        rules = rules_of(alerts)
-        for name, settings in alerts.channels.items():
-            make_channel(name, settings)
-    except ConfigError as error:
-        text.say(f"{options.file}: {error}")
+    loaded = load(options.file, environment={})
+    problems = alert_problems(loaded)
+    for problem in problems:
+        text.say(str(problem))
+    if problems:
         return FAILED
-    for rule in rules_from(alerts.rules):
+    alerts = loaded.settings.alerts
+    rules = rules_of(alerts)
+    for rule in (*rules_from(alerts.rules), *threshold_rules(alerts.thresholds)):
         for doubt in doubts(rule.condition, _known_keys(options)) if rule.condition is not None else ():
             text.say(f"{rule.name}: {doubt}")
     own = len(alerts.rules) + len(alerts.thresholds)
@@ -291,8 +307,7 @@ def _check(options: argparse.Namespace) -> int:
 
 def _known_keys(options: argparse.Namespace) -> set[str]:
     """What samplers can read, and what the newest runs of the store have logged."""
-    samplers = [plugins.load("samplers", name, Sampler) for name in plugins.names("samplers")]  # type: ignore[type-abstract]  # only its members
-    known = {metric.key for sampler in samplers for metric in sampler.metrics}
+    known = sampled_keys()
     try:
         newest = open_store(options.store).runs()[-NEWEST:]
     except NotFound:

@@ -72,7 +72,7 @@ def check_python() -> Check:
 
 def check_folder(folder: Path) -> Check:
     """Whether the store folder is there, or can be made, and takes files."""
-    place = _existing(folder)
+    place = existing(folder)
     try:
         with tempfile.TemporaryFile(dir=place):
             pass
@@ -112,7 +112,7 @@ def check_file_system(folder: Path, mounts: Path = filesystem.MOUNTS) -> Check:
 
 def check_space(folder: Path, settings: Settings) -> Check:
     """Whether the disk has room."""
-    free = shutil.disk_usage(_existing(folder)).free
+    free = shutil.disk_usage(existing(folder)).free
     found = f"{size(free)} free"
     remedy = "Free some space, or name a folder on another disk with STEPSCOPE_DIR."
     if free < 4 * settings.recorder.segment_bytes:
@@ -268,6 +268,6 @@ def _is_closed(path: Path) -> bool:
     return path.exists() and not os.access(path, needed)
 
 
-def _existing(folder: Path) -> Path:
+def existing(folder: Path) -> Path:
     """The folder, or the nearest one above it that exists."""
     return next(place for place in (folder, *folder.absolute().parents) if place.exists())

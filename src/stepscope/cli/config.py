@@ -49,6 +49,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _show(options: argparse.Namespace) -> int:
     loaded = load(options.file, strict=None)
+    for note in loaded.notes:
+        print(note, file=sys.stderr)
     settings = redacted(to_dict(loaded.settings))
     if options.json:
         shown = {"settings": settings}
@@ -71,9 +73,17 @@ def _origin(loaded: Loaded, name: str) -> str:
 
 def _validate(options: argparse.Namespace) -> int:
     try:
-        load(options.file)
+        loaded = load(options.file)
     except ConfigError as error:
         print(error, file=sys.stderr)
+        return FAILED
+    # lazy: what settings look like can be told without the parts that use them
+    from stepscope.cli.settings_check import problems_of
+
+    problems = problems_of(loaded)
+    for line in (*loaded.notes, *problems):
+        print(line, file=sys.stderr)
+    if problems:
         return FAILED
     print(f"{options.file}: fine")
     return FINE

@@ -5,19 +5,15 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from stepscope.analysis.diagnose import diagnose
 from stepscope.cli import text
 from stepscope.cli.find import add_run_arguments, chosen_run
 from stepscope.cli.main import FINE
-from stepscope.config.find import settings_for
-from stepscope.store.place import database
-from stepscope.store.sqlite import SqliteReader
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping, Sequence
 
-    from stepscope.reading import Run, Runs
+    from stepscope.reading import Run
 
 WIDEST = 100
 """Longer lines of text are hard to read, however wide the screen is."""
@@ -34,19 +30,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Prints the diagnosis."""
     store, one = chosen_run(options)
-    told = diagnosed(store, one)
+    told = diagnosed(one)
     text.emit([text.to_json(told)] if options.json else _page(one, told))
     store.close()
     return FINE
 
 
-def diagnosed(store: Runs, one: Run) -> dict[str, Any]:
+def diagnosed(one: Run) -> dict[str, Any]:
     """What the newest steps show now, and what was found earlier and is over, as plain values."""
-    reader = SqliteReader(database(store.folder))
-    try:
-        found = diagnose(reader, one.id, settings_for().detectors)
-    finally:
-        reader.close()
+    found = one.diagnose()
     now = [finding.as_dict() for finding in found.findings]
     kept = {finding["key"]: finding for finding in one.findings() if "key" in finding}
     for finding in now:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
 from dataclasses import asdict
 from pathlib import Path
@@ -9,9 +10,12 @@ from typing import TYPE_CHECKING
 
 from stepscope.cli import checks, machine_checks, package_checks
 from stepscope.cli.find import add_store_argument
+from stepscope.cli.machine_settings import fitting_settings
 from stepscope.cli.main import FAILED, FINE
-from stepscope.cli.text import emit, paint, safe, screen_width, to_json
-from stepscope.config.find import settings_for, why_disabled
+from stepscope.cli.settings_check import problems_of
+from stepscope.cli.text import emit, paint, safe, say, screen_width, to_json
+from stepscope.config.find import FILE_NAME, settings_file, settings_for, why_disabled
+from stepscope.config.load import load
 from stepscope.config.sections import Settings
 from stepscope.errors import ConfigError
 
@@ -21,20 +25,34 @@ if TYPE_CHECKING:
 
     from stepscope.cli.checks import Check
 
+VALIDATE = "What these ask for is not done. Check with: stepscope config validate FILE"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares how to print, and which store to look at."""
     add_store_argument(parser)
     parser.add_argument("--json", action="store_true", help="print a JSON array")
+    parser.add_argument(
+        "--write-settings",
+        nargs="?",
+        const=FILE_NAME,
+        metavar="PATH",
+        help=f"also write a settings file that fits this machine (default: {FILE_NAME})",
+    )
+    parser.add_argument("--force", action="store_true", help="replace that file if it exists")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints each check; fails when one would stop recording."""
+    """Prints each check; fails when one would stop recording, or the settings cannot be written."""
     done = list(_checks(options.store))
     if options.json:
         emit([to_json([asdict(check) for check in done])])
     else:
         emit(_lines(done))
+    if options.write_settings is not None:
+        _write_settings(options)
+    elif not options.json and settings_file(None, os.environ, None) is None:
+        say("To write a settings file that fits this machine: stepscope doctor --write-settings")
     return FAILED if any(check.outcome == "problem" for check in done) else FINE
 
 
@@ -42,7 +60,7 @@ def _checks(store: str | None) -> Iterator[Check]:
     yield checks.check_python()
     settings, check = _settings()
     yield check
-    folder = Path(store or settings.directory or ".stepscope").absolute()
+    folder = _folder(store, settings)
     yield checks.check_folder(folder)
     yield checks.check_file_system(folder)
     yield checks.check_space(folder, settings)
@@ -56,13 +74,36 @@ def _checks(store: str | None) -> Iterator[Check]:
     yield package_checks.check_extras()
 
 
+def _folder(store: str | None, settings: Settings) -> Path:
+    return Path(store or settings.directory or ".stepscope").absolute()
+
+
+def _write_settings(options: argparse.Namespace) -> None:
+    path = Path(options.write_settings)
+    if path.exists() and not options.force:
+        raise ConfigError(f"{path} exists; pass --force to replace it.")
+    settings, _ = _settings()
+    content = fitting_settings(_folder(options.store, settings))
+    try:
+        with path.open("w" if options.force else "x", encoding="utf-8") as file:
+            file.write(content)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}.") from error
+    say(f"Wrote {path}.")
+
+
 def _settings() -> tuple[Settings, Check]:
     """The settings that hold; a training ignores a mistake in the environment, any other one stops it."""
     try:
-        settings = settings_for(strict=True)
+        loaded = load()
     except ConfigError as error:
         mistakes = str(error)
     else:
+        settings = loaded.settings
+        problems = problems_of(loaded)
+        if problems:
+            found = " ".join(str(problem).partition("\n")[0] for problem in problems)
+            return settings, checks.Check("settings", "note", found, VALIDATE)
         if not settings.recorder.enabled:
             found = f"no mistakes, but nothing is recorded: {why_disabled()}"
             return settings, checks.Check("settings", "note", found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepscope import plugins
@@ -44,7 +45,6 @@ _REMEDIES = {
 
 def check_samplers(settings: Settings, sleep: Callable[[float], None] = time.sleep) -> Iterator[Check]:
     """One answer for each sampler: how many of its figures there are here, and why not the others."""
-    this = Watched("doctor", "doctor", 0, os.getpid(), "rank")
     for name in plugins.names("samplers"):
         wish = settings.sampler(name)
         if not wish.enabled:
@@ -55,23 +55,48 @@ def check_samplers(settings: Settings, sleep: Callable[[float], None] = time.sle
         except StepscopeError as error:
             yield Check(name, "note", str(error))
             continue
-        yield _tried(name, sampler, this, sleep)
+        yield _tried(name, sampler, sleep)
 
 
-def _tried(name: str, sampler: Sampler, this: Watched, sleep: Callable[[float], None]) -> Check:
+@dataclass(frozen=True)
+class Reach:
+    """What a sampler can read on this machine."""
+
+    read: frozenset[str]
+    """The metrics it gave."""
+    notices: tuple[str, ...]
+    """What it has to say."""
+    gpus: tuple[str, ...]
+    """The names of the GPUs it saw."""
+
+    @property
+    def counted_gpus(self) -> list[str]:
+        """How many there are of each."""
+        return [f"{self.gpus.count(name)} × {name}" for name in dict.fromkeys(self.gpus)]
+
+
+def reach_of(sampler: Sampler, sleep: Callable[[float], None] = time.sleep) -> Reach:
+    """Polls a sampler twice, for this process, and closes it."""
+    this = Watched("doctor", "doctor", 0, os.getpid(), "rank")
     readings = list(sampler.sample([this]))
     sleep(BETWEEN_S)
     readings += sampler.sample([this])
     sampler.close()
-    notices = list(dict.fromkeys(one.text for one in readings if isinstance(one, Notice)))
-    read = {key for one in readings if isinstance(one, Sample) for key in one.values}
+    gpus = {one.device: one for one in readings if isinstance(one, DeviceFacts) and "vendor" in one.fields}
+    return Reach(
+        read=frozenset(key for one in readings if isinstance(one, Sample) for key in one.values),
+        notices=tuple(dict.fromkeys(one.text for one in readings if isinstance(one, Notice))),
+        gpus=tuple(str(one.fields["name"]) for one in gpus.values()),
+    )
+
+
+def _tried(name: str, sampler: Sampler, sleep: Callable[[float], None]) -> Check:
+    reach = reach_of(sampler, sleep)
+    read, notices = reach.read, reach.notices
     if not read:
         return Check(name, "note", " ".join(notices) or "nothing can be read here")
     missing = [metric.key for metric in sampler.metrics if metric.key not in read]
-    gpus = {one.device: one for one in readings if isinstance(one, DeviceFacts) and "vendor" in one.fields}
-    names = [str(one.fields["name"]) for one in gpus.values()]
-    counted = [f"{names.count(one)} × {one}" for one in dict.fromkeys(names)]
-    found = ", ".join([*counted, f"{len(read)} {'figure' if len(read) == 1 else 'figures'}"])
+    found = ", ".join([*reach.counted_gpus, f"{len(read)} {'figure' if len(read) == 1 else 'figures'}"])
     if missing:
         found += f"; not here: {_named(missing)}"
     remedy = next((text for part, text in _REMEDIES.items() if any(part in key for key in missing)), "")

@@ -6,7 +6,7 @@ Training processes import this module: it must not load pydantic or yaml by itse
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -37,17 +37,21 @@ def settings_for(
     directory: Path | None = None,
     *,
     strict: bool | None = None,
+    on_note: Callable[[str], None] = lambda _: None,
 ) -> Settings:
     """Returns the settings that hold here; raises ConfigError when one of them is wrong.
 
     Unless `strict`, a wrong environment variable is logged once and ignored; None is what recorder.strict
-    says.
+    says. `on_note` is told of settings that have no effect.
     """
     if not needs_loading(source, environment, directory):
         return defaults(environment)
     from stepscope.config.load import load  # lazy: it brings pydantic into the process
 
-    return load(source, environment=environment, directory=directory, strict=strict).settings
+    loaded = load(source, environment=environment, directory=directory, strict=strict)
+    for note in loaded.notes:
+        on_note(str(note))
+    return loaded.settings
 
 
 def is_disabled(environment: Mapping[str, str] = os.environ) -> bool:

@@ -62,6 +62,19 @@ class Loaded:
     settings: Settings
     origins: dict[str, str]
     """`default`, `FILE:LINE`, `environment NAME`, `dictionary` or `argument` by dotted key."""
+    notes: tuple[Problem, ...]
+    """Settings that are accepted and have no effect, each once."""
+    tree: Tree
+
+    def origin_of(self, key: Key) -> str:
+        """Where a setting was written, or the nearest one above it; `default` where nowhere."""
+        if not key or key[0] not in self.tree:
+            return "default"
+        entry = entry_at(self.tree, key)
+        # What a sampler takes from `default` was written there, and not where the sampler was.
+        own = (one for one in _entries_below(self.tree, key) if one.written[: len(key)] == key)
+        entry = next(own, entry)
+        return entry.origin_of(entry.written_at(key))
 
 
 def load(
@@ -81,7 +94,8 @@ def load(
     ignored: list[Problem] = []
     while True:
         problems: list[Problem] = []
-        tree = _tree(_sources(source, given, arguments, directory, problems), problems)
+        notes: list[Problem] = []
+        tree = _tree(_sources(source, given, arguments, directory, problems), problems, notes)
         settings = _checked(tree, problems)
         if settings is not None and not problems:
             break
@@ -94,16 +108,24 @@ def load(
     if ignored and strict is None and settings.recorder.strict:
         raise ConfigError(_lines(ignored))
     _log(ignored, environment)
-    return Loaded(settings, _origins(settings, tree))
+    return Loaded(settings, _origins(settings, tree), tuple(dict.fromkeys(notes)), tree)
 
 
-def _tree(sources: Iterator[Iterator[Entry]], problems: list[Problem]) -> Tree:
+def _tree(sources: Iterator[Iterator[Entry]], problems: list[Problem], notes: list[Problem]) -> Tree:
     tree: Tree = {}
     for entries in sources:
-        tidied = [_tidied(entry, problems) for entry in entries]
+        tidied = [_tidied(entry, problems) for entry in entries if not _is_inert(entry, notes)]
         tree = laid_over(tree, laid_out(tidied, problems))
     _hand_down_sampler_default(tree)
     return tree
+
+
+def _is_inert(entry: Entry, notes: list[Problem]) -> bool:
+    note = older.without_effect(entry)
+    # A switch that is off asks for nothing.
+    if note is not None and entry.value not in (False, None, {}, []):
+        notes.append(note)
+    return note is not None
 
 
 def _lines(problems: list[Problem]) -> str:
@@ -230,6 +252,21 @@ def _place(problem: Problem) -> tuple[bool, int]:
     """Sorts what has a line by its line, and the rest behind it."""
     line = problem.origin.rpartition(":")[2]
     return (False, int(line)) if line.isdecimal() else (True, 0)
+
+
+def _entries_below(tree: Tree, key: Key) -> Iterator[Entry]:
+    node: Tree | Entry = tree
+    for part in key:
+        if isinstance(node, Entry) or part not in node:
+            return
+        node = node[part]
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Entry):
+            yield node
+        else:
+            waiting.extend(node.values())
 
 
 def _origins(settings: Settings, tree: Tree) -> dict[str, str]:

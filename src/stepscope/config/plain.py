@@ -5,10 +5,19 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
-from stepscope.config.sections import Settings
+from stepscope.config.sections import Alerts, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+_RECORDED: dict[str, type] = {
+    "enabled": bool,
+    "rules": list,
+    "thresholds": dict,
+    "disabled": list,
+    "quiet_hours": str,
+}
+"""What is recorded of the settings of alerts."""
 
 
 def to_dict(settings: Settings) -> dict[str, Any]:
@@ -20,6 +29,17 @@ def from_dict(data: Mapping[str, Any]) -> Settings:
     """Rebuilds what `to_dict` returned, without checking it again."""
     settings: Settings = _built(Settings, data)
     return settings
+
+
+def recorded_alerts(facts: Mapping[str, Any]) -> Alerts:
+    """The settings of alerts that a run was recorded with, without those that may be secret."""
+    said = facts.get("alerts")
+    if not isinstance(said, dict):
+        return Alerts()
+    # A record may be damaged, or written by another version: what has another type is left out.
+    return Alerts(
+        **{name: said[name] for name, kind in _RECORDED.items() if isinstance(said.get(name), kind)}
+    )
 
 
 def _built(hint: Any, value: Any) -> Any:

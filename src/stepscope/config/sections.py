@@ -29,13 +29,13 @@ class Retention(Section):
     """How much of the past a store keeps."""
 
     max_age_days: Annotated[float, Range(0)] | None = None
-    """Runs that ended longer ago are deleted; null keeps them."""
+    """The run is deleted when it ended longer ago; null keeps it."""
 
     max_runs: Annotated[int, Range(1)] | None = None
-    """The oldest runs beyond this many are deleted; null keeps them."""
+    """The run is deleted, older ones first, while the store has more runs; null keeps it."""
 
     max_bytes: Annotated[int, Range(MIB)] | None = None
-    """The oldest runs are deleted while the store is larger; null sets no limit."""
+    """The run is deleted, older ones first, while the store is larger; null sets no limit."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,6 @@ class Recorder(Section):
 
     strict: bool = False
     """Whether a failure of the recorder raises in the training loop instead of warning once."""
-
-    metrics: list[str] = field(default_factory=list)
-    """Metrics the recorder takes besides its usual ones, such as `gradient_norms`."""
 
     max_overhead: Annotated[float, Range(0.0001, 1)] = 0.005
     """Share of the training's time that `watch` and `batches` may take; probes are sampled to keep to it."""
@@ -156,40 +153,6 @@ class Dashboard(Section):
 
 
 @dataclass(frozen=True)
-class Reports(Section):
-    """Reports written without being asked for."""
-
-    enabled: bool = False
-    """Whether a report is written when a run ends."""
-
-    interval_s: Annotated[float, Range(1)] | None = None
-    """How often a report is written during a run; null waits for its end."""
-
-    formats: list[Literal["markdown", "html", "json"]] = field(default_factory=list)
-    """Formats to write; an empty list means markdown."""
-
-    charts: list[str] = field(default_factory=list)
-    """Charts to include, such as `training_progress`; an empty list means all."""
-
-    directory: str | None = None
-    """Folder for reports; null is `reports` in the store folder."""
-
-
-@dataclass(frozen=True)
-class Checkpoints(Section):
-    """Checkpoints of the model."""
-
-    directory: str | None = None
-    """Folder for checkpoints; null is `checkpoints` in the store folder."""
-
-    every_steps: Annotated[int, Range(1)] | None = None
-    """Steps between two checkpoints; null saves only when the loop asks."""
-
-    keep: Annotated[int, Range(1)] = 3
-    """How many verified checkpoints are kept."""
-
-
-@dataclass(frozen=True)
 class Logging(Section):
     """Log files of a run."""
 
@@ -281,13 +244,7 @@ class Settings(Section):
     """The web dashboard."""
 
     exporters: dict[str, Options] = field(default_factory=dict)
-    """Other systems to feed, by exporter name, such as `prometheus: {port: 9464}`."""
-
-    reports: Reports = field(default_factory=Reports)
-    """Reports written without being asked for."""
-
-    checkpoints: Checkpoints = field(default_factory=Checkpoints)
-    """Checkpoints of the model."""
+    """Other systems to feed, by exporter name, such as `metrics_files: {directory: metrics}`."""
 
     energy: Energy = field(default_factory=Energy)
     """What energy costs, in money and in carbon dioxide."""

@@ -50,10 +50,12 @@ class Rows:
 
 
 class Feed(ABC):
-    """Takes what all runs of a store tell, as it is kept. It is called by the agent, and must not wait.
+    """Takes what runs record, as it is kept. It is called by the agent, and must not wait.
 
     The name of its file is its name under `exporters` in the settings, its constructor's arguments are its
-    options there. An OSError it raises is told once, and it is tried again a minute later.
+    options there; runs with the same options share one. A constructor that has `_directory` is given the
+    working directory of the run, where relative paths begin. When it raises an exception, that is logged
+    once, and it is tried again a minute later.
     """
 
     @abstractmethod

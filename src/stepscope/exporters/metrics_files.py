@@ -103,8 +103,10 @@ class MetricsFiles(Feed):
         keep: int = 10,
         *,
         _now: Callable[[], float] = time.time,
+        _directory: Path = Path(),
     ) -> None:
-        self._directory, self._max_bytes, self._keep, self._now = Path(directory), max_bytes, keep, _now
+        self._directory = _directory / Path(directory).expanduser()
+        self._max_bytes, self._keep, self._now = max_bytes, keep, _now
         self._indices: dict[str, int] = {}
         self._files: dict[tuple[str, str, str], RotatedLines] = {}
         self._first_ranks: dict[tuple[str, str], int] = {}

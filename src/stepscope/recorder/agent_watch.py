@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 from stepscope.agent.start import agent_trouble, ensure_agent, older_agent, wait_until_read
 from stepscope.agent.wake import wake
 from stepscope.journal.folder import journals_of
+from stepscope.journal.private_settings import has_private, leave_private, private_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from stepscope.config.sections import Settings
+    from stepscope.journal.folder import JournalName
 
 PATIENCE_S = 15.0
 
@@ -30,6 +32,7 @@ class AgentWatch:
         self._folder, self._settings = folder, settings
         self._has_journal, self._tell = has_journal, tell
         self._trouble = ""
+        self._has_left_private = False
         self._told: set[str] = set()
 
     def ensure(self) -> None:
@@ -40,6 +43,23 @@ class AgentWatch:
             ensure_agent(self._folder, self._settings)
         except OSError as error:
             self._tell_once("start", f"No agent could be started ({error}); records wait in the journal.")
+
+    def leave_private(self, name: JournalName) -> None:
+        """Leaves it what may be secret of the settings, again where somebody has deleted that."""
+        if not has_private(self._settings):
+            return
+        path = private_file(self._folder, name)
+        try:
+            # What is there at first was left by a program that this process was before.
+            if not self._has_left_private or not path.exists():
+                leave_private(path, self._settings)
+                self._has_left_private = True
+        except OSError as error:
+            self._tell_once(
+                "private",
+                f"Channels, exporters and links of this run have no effect: {error.filename} cannot be "
+                f"written: {error.strerror}.",
+            )
 
     def look_after(self) -> None:
         """Starts an agent where there is none, and says once what is wrong with it."""

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope import procfs
-from stepscope.config.sections import Alerts
+from stepscope.config.sections import Agent, Alerts, Retention
 from stepscope.journal.layout import clean
+from stepscope.journal.private_settings import has_private
 from stepscope.schema.redact import redact_text, redact_words
 
 if TYPE_CHECKING:
@@ -60,14 +61,9 @@ def opening_of(
 ) -> dict[str, Any]:
     """What stands at the beginning of a journal: whose it is, and which of its settings the agent needs."""
     described = facts(identity.world_size, privacy, command)
-    if settings.samplers:
-        # The agent may have been started by another run, with other settings.
-        described["samplers"] = {name: asdict(one) for name, one in settings.samplers.items()}
+    described.update(_settings_for_agent(settings))
     if settings.logging.directory is not None:
         described["log_directory"] = str(Path(settings.logging.directory).expanduser().absolute())
-    if settings.alerts != Alerts():
-        # Channels are the agent's own: what they hold may be secret, and this is kept in the store.
-        described["alerts"] = asdict(replace(settings.alerts, channels={}))
     return {
         "run": clean(identity.name),
         "project": clean(identity.project),
@@ -76,6 +72,26 @@ def opening_of(
         "started_ns": time.time_ns(),
         "facts": described,
     }
+
+
+def _settings_for_agent(settings: Settings) -> dict[str, Any]:
+    """What an agent that another run has started needs to know of this one's settings, where it differs."""
+    found: dict[str, Any] = {}
+    if settings.samplers:
+        found["samplers"] = {name: asdict(one) for name, one in settings.samplers.items()}
+    # What may be secret is not here, because this is kept in the store: it is in `private_settings`.
+    alerts = replace(settings.alerts, channels={}, link=None)
+    if alerts != Alerts():
+        found["alerts"] = asdict(alerts)
+    if has_private(settings):
+        found["has_private_settings"] = True
+    if settings.detectors:
+        found["detectors"] = settings.detectors
+    if settings.store.retention != Retention():
+        found["retention"] = asdict(settings.store.retention)
+    if settings.agent.stall_after_s != Agent().stall_after_s:
+        found["stall_after_s"] = settings.agent.stall_after_s
+    return found
 
 
 def facts(

@@ -27,7 +27,7 @@ _CHECKED_LATER = ("STEPSCOPE_PRIVACY", "STEPSCOPE_ALERTS")
 
 def monitor_settings(config: Source, *, strict: bool | None) -> Settings:
     """The settings of a monitor; raises ConfigError for a mistake that is not the environment's."""
-    settings = settings_for(config, strict=strict)
+    settings = settings_for(config, strict=strict, on_note=_note_once)
     try:
         _check(settings)
     except ConfigError as error:
@@ -37,6 +37,16 @@ def monitor_settings(config: Source, *, strict: bool | None) -> Settings:
     if not settings.recorder.enabled:
         return replace(settings, logging=replace(settings.logging, directory=None))
     return settings
+
+
+_noted: set[str] = set()
+"""What was said of settings without effect by this process."""
+
+
+def _note_once(text: str) -> None:
+    if text not in _noted:
+        _noted.add(text)
+        Guard(strict=False).tell(text)
 
 
 def strict_argument(value: bool | None) -> bool | None:  # noqa: FBT001 - an argument of a monitor

@@ -97,7 +97,7 @@ class Recording:
         hooks = ExitHooks(self._leave, self._leave_by_exec, self.writer.position)
         self._last_words = LastWords(path_beside(name), on_end, on_failure, hooks)
         self._last_words.install()
-        self._keep(self._agent.look_after)
+        self._keep(self._look_after_agent)
 
     def _keep(self, ensure_agent: Callable[[], None]) -> None:
         """Starts what looks after the journal; a worker has its own, with an agent of its parent's."""
@@ -114,6 +114,7 @@ class Recording:
         self._keep_out_of_version_control()
         if self._last_words is not None:
             self._last_words.begin_anew()
+        self._agent.leave_private(self._journal_name())
         self._agent.ensure()
         if self._settings.dashboard.enabled:
             from stepscope.recorder.page_server import forget_server  # lazy: few have it served with a run
@@ -339,6 +340,8 @@ class Recording:
             unread_bytes=recorder.unread_bytes,
             mapping=recorder.mapping,
         )
+        if self._role != "worker":
+            self._agent.leave_private(self._journal_name())  # before the opening, whose reader looks for it
         opening = opening_of(self._identity, self._settings, self._privacy, self._role, self._command)
         return JournalWriter(
             supply,
@@ -347,6 +350,10 @@ class Recording:
             complain=self._guard.tell,
             name_of=self._key_names,
         )
+
+    def _look_after_agent(self) -> None:
+        self._agent.leave_private(self._journal_name())
+        self._agent.look_after()
 
     def _journal_name(self) -> JournalName:
         one = self._identity

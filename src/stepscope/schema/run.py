@@ -97,6 +97,34 @@ def segments_of(processes: Iterable[Process]) -> tuple[SegmentInfo, ...]:
     return tuple(sorted(found, key=lambda part: part.started_ns))
 
 
+def deciding_process(processes: Iterable[Process]) -> Process | None:
+    """The process whose settings are those of the run: of its newest start, the lowest rank.
+
+    A launcher or a machine that is watched decides only where no rank speaks for itself.
+    """
+    own = [one for one in processes if one.role != "worker" and one.started_ns]
+    if not own:
+        return None
+    begun: dict[str, int] = {}
+    for one in own:
+        begun[one.segment] = min(begun.get(one.segment, one.started_ns), one.started_ns)
+    newest = max(begun, key=lambda segment: (begun[segment], segment))
+    # Of several that were one rank, as after a restart within a start, the latest.
+    return min(
+        (one for one in own if one.segment == newest),
+        key=lambda one: (one.role != "rank", one.rank, -one.started_ns),
+    )
+
+
+def detector_options(processes: Iterable[Process]) -> dict[str, Any]:
+    """The options of detectors that a run was recorded with, by detector."""
+    process = deciding_process(processes)
+    said = None if process is None else process.facts.get("detectors")
+    if not isinstance(said, dict):
+        return {}
+    return {name: options for name, options in said.items() if isinstance(options, dict)}
+
+
 def _segment(segment: str, members: Sequence[Process]) -> SegmentInfo:
     # Loader workers come and go and are killed as a matter of course: they decide nothing.
     deciding = [one for one in members if one.role != "worker"] or list(members)

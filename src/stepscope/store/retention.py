@@ -1,45 +1,63 @@
-"""Deletes old runs under the limits people set; a live run is never touched."""
+"""Deletes old runs under the limits they were recorded with; a live run is never touched."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from stepscope.config.sections import Retention
+from stepscope.schema.run import deciding_process
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from stepscope.config.sections import Retention
     from stepscope.schema.run import RunInfo
     from stepscope.store.base import Store
 
 DAY_NS = 86_400 * 10**9
 
+_LIMITS = {one.name for one in fields(Retention)}
 
-def apply(store: Store, limits: Retention, now_ns: Callable[[], int] = time.time_ns) -> list[str]:
-    """Deletes what the limits ask for, oldest first, and returns the ids."""
+
+def apply(store: Store, now_ns: Callable[[], int] = time.time_ns) -> list[str]:
+    """Deletes the runs that have ended and are beyond their own limits, oldest first; returns their ids.
+
+    A run without limits stays, whatever others ask for.
+    """
     runs = store.runs()
     ended = sorted(filter(_has_ended, runs), key=_ended_ns)
-    deleted = []
-    for run in _beyond(ended, limits, now_ns(), len(runs)):
-        store.delete_run(run.id)
-        deleted.append(run.id)
-    if limits.max_bytes is not None:
-        for run in ended:
-            if store.bytes_used() <= limits.max_bytes:
-                break
-            if run.id not in deleted:
-                store.delete_run(run.id)
-                deleted.append(run.id)
+    deleted: list[str] = []
+    for run in ended:
+        if _is_beyond(run, store, len(runs) - len(deleted), now_ns()):
+            store.delete_run(run.id)
+            deleted.append(run.id)
     return deleted
 
 
-def _beyond(ended: list[RunInfo], limits: Retention, now_ns: int, total: int) -> Iterator[RunInfo]:
-    surplus = 0 if limits.max_runs is None else max(total - limits.max_runs, 0)
-    for position, run in enumerate(ended):
-        age_ns = now_ns - _ended_ns(run)
-        too_old = limits.max_age_days is not None and age_ns > limits.max_age_days * DAY_NS
-        if too_old or position < surplus:
-            yield run
+def _is_beyond(run: RunInfo, store: Store, runs: int, now_ns: int) -> bool:
+    """Whether a run is too old, or one of too many, or in too large a store; older ones are gone by now."""
+    limits = limits_of(run)
+    age_ns = now_ns - _ended_ns(run)
+    return (
+        (limits.max_age_days is not None and age_ns > limits.max_age_days * DAY_NS)
+        or (limits.max_runs is not None and runs > limits.max_runs)
+        or (limits.max_bytes is not None and store.bytes_used() > limits.max_bytes)
+    )
+
+
+def limits_of(run: RunInfo) -> Retention:
+    """The limits a run was recorded with."""
+    process = deciding_process(one for part in run.segments for one in part.processes)
+    said = None if process is None else process.facts.get("retention")
+    if not isinstance(said, dict):
+        return Retention()
+    limits: dict[str, Any] = {
+        name: value
+        for name, value in said.items()
+        if name in _LIMITS and isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    return Retention(**limits)
 
 
 def _has_ended(run: RunInfo) -> bool:

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 from stepscope.alerts.delivery import USUAL, make_channel
 from stepscope.alerts.page_rules import PageRules
 from stepscope.alerts.rule import Rule
-from stepscope.alerts.rule_list import ListedRule, listed_rules, rules_said, written
+from stepscope.alerts.rule_list import ListedRule, listed_rules, rules_recorded, rules_said, written
 from stepscope.alerts.silences import Silences
 from stepscope.config.find import settings_for
+from stepscope.config.plain import recorded_alerts
 from stepscope.errors import StepscopeError
-from stepscope.schema.run import LIVE
+from stepscope.schema.run import LIVE, deciding_process
 from stepscope.views.alert_rows import AlertRow, alert_rows
 from stepscope.views.marks import NoMarks
 from stepscope.views.plain import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from stepscope.alerts.page_rules import Made
@@ -126,10 +127,22 @@ def alerts_of(
     )
 
 
+def rules_of_live_runs(runs: Iterable[Run], settings: Alerts) -> list[ListedRule]:
+    """What live runs have of rules of their own: said by the training, or from settings other than these."""
+    live = [run for run in runs if run.status in LIVE]
+    said = rules_said((run.id, run.own_events("alert_rule")) for run in live)
+    return [*said, *rules_recorded(((run.id, _recorded(run)) for run in live), settings)]
+
+
+def _recorded(run: Run) -> Alerts:
+    process = deciding_process(one for part in run.segments for one in part.processes)
+    return recorded_alerts({} if process is None else process.facts)
+
+
 def _rules(alerts: Alerts, made: Made, runs: Sequence[Run]) -> tuple[RuleRow, ...]:
-    said = rules_said((run.id, run.own_events("alert_rule")) for run in runs if run.status in LIVE)
+    own = rules_of_live_runs(runs, alerts)
     return (
-        *(_rule(one) for one in listed_rules(alerts, made, said)),
+        *(_rule(one) for one in listed_rules(alerts, made, own)),
         *(_useless(name, why) for name, why in made.problems.items()),
     )
 

@@ -7,9 +7,9 @@ from typing import Any
 from fastapi import APIRouter, Response
 from fastapi.exceptions import HTTPException
 
-from stepscope.alerts.rule_list import listed_rules, rules_said
+from stepscope.alerts.rule_list import listed_rules
 from stepscope.errors import ConfigError, NotFound
-from stepscope.schema.run import LIVE
+from stepscope.views.alert_list import rules_of_live_runs
 from stepscope.web.answers import answer
 from stepscope.web.parameters import DONE, RuleName, SiteOf
 from stepscope.web.shapes_alerts import CheckedCondition, NewRule, RuleCheck
@@ -61,8 +61,7 @@ def _fields(name: str, asked: NewRule) -> dict[str, Any]:
 def _switch(site: SiteOf, name: str, *, on: bool) -> bool | None:
     """What to keep of a switch; None where that is how the rule stands anyway. Raises NotFound."""
     with site.shelf.open() as opened:
-        live = [run for run in opened.runs.runs() if run.status in LIVE]
-        said = rules_said((run.id, run.own_events("alert_rule")) for run in live)
+        said = rules_of_live_runs(opened.runs.runs(), site.options.settings.alerts)
     made = site.page_rules.read()
     if any(one.rule.name == name for one in made.rules):
         return on

@@ -179,7 +179,7 @@ def run_findings(site: SiteOf, run_id: RunId) -> Response:
 
     with site.shelf.open() as opened:
         run = opened.run(run_id)
-        found = run.diagnose(site.options.settings.detectors)
+        found = run.diagnose()
         # A run that no agent has looked at is looked at now.
         listed = findings(site, run) or [one.as_dict() for one in found.findings]
         muted = site.marks.muted(run.id)

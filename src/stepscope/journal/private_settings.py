@@ -1,0 +1,129 @@
+"""Leaves what may be secret of a run's settings beside its journal, for its own user's agent alone.
+
+Channels and exporters hold tokens and addresses that are passwords. They are in no record, which is kept in
+the store and shown, but in a file that only its owner can read. The agent deletes it when the run has ended
+and all its notices are delivered. Standard library only, because training processes import this.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stepscope.config.secret import is_reference
+from stepscope.filesystem import has_inodes, kind_of, open_regular
+from stepscope.journal.folder import journals_of, make_folder, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from stepscope.config.sections import Settings
+    from stepscope.journal.folder import JournalName
+
+SUFFIX = ".settings"
+MAX_BYTES = 1 << 22
+
+
+@dataclass(frozen=True)
+class PrivateSettings:
+    """What a process left in private."""
+
+    directory: Path | None = None
+    """Its working directory, where relative paths in the options begin."""
+    channels: dict[str, Any] = field(default_factory=dict)
+    link: str | None = None
+    exporters: dict[str, Any] = field(default_factory=dict)
+
+
+def has_private(settings: Settings) -> bool:
+    """Whether a run has settings of this kind at all; most have none, and leave no file."""
+    return bool(settings.alerts.channels or settings.alerts.link or settings.exporters)
+
+
+def private_file(store: Path, name: JournalName) -> Path:
+    """Where a process leaves them."""
+    return journals_of(store) / name.run_id / f"{name.segment}-r{name.rank}-{name.pid}{SUFFIX}"
+
+
+def leave_private(path: Path, settings: Settings, environment: Mapping[str, str] = os.environ) -> None:
+    """Writes the file; raises OSError where it cannot be written, or not be private."""
+    told = {
+        "directory": str(Path.cwd()),
+        "channels": _resolved(settings.alerts.channels, environment),
+        "link": settings.alerts.link,
+        "exporters": _resolved(settings.exporters, environment),
+    }
+    make_folder(path.parent)
+    path.unlink(missing_ok=True)
+    # Under its own name from the start: a part of it, left by a process that was killed, is deleted like all.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor has no path
+            # Before anything is in it: some file systems give every file the same mode.
+            _check_private(descriptor, path, "it would hold secrets, and")
+            json.dump({**told, "inode": os.fstat(descriptor).st_ino}, file)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def read_private(path: Path) -> PrivateSettings:
+    """What a process left; raises OSError where it cannot be read, or another user may have written it."""
+    descriptor = open_regular(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        # Options name files to write and addresses to call: those of somebody else must not be followed.
+        _check_private(descriptor, path, "it is not used, because")
+        told = json.loads(os.pread(descriptor, MAX_BYTES, 0))
+        if told["inode"] != os.fstat(descriptor).st_ino and has_inodes(kind_of(path)):
+            # Else a store that a stranger sent could have files written and addresses called here.
+            raise OSError(errno.EACCES, "it is not used, because it is a copy from elsewhere", str(path))
+        return PrivateSettings(
+            directory=Path(told["directory"]),
+            channels=dict(told["channels"]),
+            link=told["link"],
+            exporters=dict(told["exporters"]),
+        )
+    except (ValueError, TypeError, KeyError) as error:
+        raise OSError(errno.EINVAL, "it is damaged", str(path)) from error
+    finally:
+        os.close(descriptor)
+
+
+def list_private(store: Path) -> Iterator[tuple[JournalName, Path]]:
+    """All such files of a store, with the process that left each."""
+    for path in sorted(journals_of(store).glob(f"*/*{SUFFIX}")):
+        name = parse(path.with_suffix(".0"))
+        if name is not None:
+            yield name, path
+
+
+def _check_private(descriptor: int, path: Path, consequence: str) -> None:
+    found = os.fstat(descriptor)
+    mode = stat.S_IMODE(found.st_mode)
+    if found.st_uid != os.geteuid():
+        reason = f"it belongs to user {found.st_uid}, not to user {os.geteuid()}"
+    elif mode & 0o077:
+        reason = f"others could read or write it (mode {mode:04o})"
+    else:
+        return
+    raise OSError(errno.EACCES, f"{consequence} {reason}", str(path))
+
+
+def _resolved(value: Any, environment: Mapping[str, str]) -> Any:
+    """The options without references to what only this process has: its variables and its folder."""
+    if is_reference(value):
+        [(place, name)] = value.items()
+        if place == "env":
+            return environment.get(name, value)
+        return {"file": os.path.abspath(name)}  # noqa: PTH100 - links in it are left as they are
+    if isinstance(value, dict):
+        return {name: _resolved(part, environment) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_resolved(part, environment) for part in value]
+    return value
