@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from stepscope.config.sections import Energy
 from stepscope.views.alert_rows import alert_rows
@@ -14,12 +14,12 @@ from stepscope.views.event_marks import event_marks
 from stepscope.views.missing import missing_of
 from stepscope.views.phases import phases_of
 from stepscope.views.run_rows import eta_s, known_of
+from stepscope.views.run_verdict import run_verdict
 from stepscope.views.scene import Scene
 from stepscope.views.tiles import tiles_of
-from stepscope.views.verdict import WAITS, verdict_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from stepscope.analysis.verdict import Verdict
     from stepscope.reading import Run
@@ -53,7 +53,7 @@ class Overview:
     missing: tuple[Missing, ...]
 
 
-def overview_of(
+def overview_of(  # noqa: PLR0913 - what a server knows beside the run
     run: Run,
     marks: Marks,
     now_ns: int,
@@ -61,16 +61,19 @@ def overview_of(
     energy: Energy | None = None,
     kept: KeptFigures | None = None,
     acknowledged: Collection[int] = (),
+    detectors: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Overview:
     """The first page of a run.
 
     `energy` are the prices to reckon with, `kept` is what a server remembers, `acknowledged` the numbers of
-    alerts that somebody looks after.
+    alerts that somebody looks after, `detectors` the options of detectors by their ids.
     """
     scene = Scene(run, marks, now_ns, kept)
     alerts = alert_rows(run, marks, acknowledged)
     return Overview(
-        verdict=_verdict(run, marks, scene),
+        verdict=run_verdict(
+            run, marks.muted(run.id), known_of(run, scene.figures), lambda: run.diagnose(detectors)
+        ),
         tiles=tiles_of(scene, eta_s(scene.figures)),
         phases=phases_of(run, scene.summed),
         key_charts=key_charts(scene.summed),
@@ -82,20 +85,6 @@ def overview_of(
         waiting_s=_waiting_s(scene),
         missing=missing_of(scene),
     )
-
-
-def _verdict(run: Run, marks: Marks, scene: Scene) -> Verdict:
-    """What was found; of a run whose newest steps are well, also what sets their pace."""
-    verdict = verdict_of(run.findings(), marks.muted(run.id), known_of(run, scene.figures))
-    # The mean of a whole run tells of a wait that may have been mended long ago.
-    if verdict.severity != "ok" and verdict.id != WAITS:
-        return verdict
-    fresh = run.diagnose().verdict
-    if fresh.severity != "ok":
-        # While a run goes on, what is new has to be seen twice before it is told: the agent sees to that.
-        return verdict if scene.is_live else fresh
-    pace = fresh.headline.removeprefix("Healthy: ")
-    return replace(fresh, headline=f"No problem was found: {pace}")
 
 
 def _waiting_s(scene: Scene) -> float | None:

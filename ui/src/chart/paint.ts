@@ -173,18 +173,41 @@ function paintTriangles(
   frame: Frame,
 ): void {
   context.fillStyle = colour;
+  const half = Math.abs(size);
+  // What lies at an edge is drawn inside it: labels of an axis are beside it.
+  const inside = (x: number): number =>
+    Math.min(Math.max(x, frame.left + half), frame.left + frame.width - half);
   let labelled = -Infinity;
-  for (const [x, count] of [...marks].sort(([one], [other]) => one - other)) {
+  for (const { from, to, count } of runsOf(marks, 2.5 * half)) {
+    const [begin, end] = [inside(from), inside(to)];
     context.beginPath();
-    context.moveTo(x, y - size);
-    context.lineTo(x + Math.abs(size), y + size);
-    context.lineTo(x - Math.abs(size), y + size);
+    context.moveTo(begin, y - size);
+    context.lineTo(begin + half, y + size);
+    context.lineTo(begin - half, y + size);
     context.closePath();
     context.fill();
-    if (count > 1 && x - labelled > 18 * frame.ratio) {
+    if (end > begin + 2 * half) {
+      context.beginPath();
+      context.rect(begin, y - half, end - begin, half);
+      context.fill();
+    }
+    if (count > 1 && begin - labelled > 24 * frame.ratio) {
       context.textBaseline = size > 0 ? "top" : "bottom";
-      context.fillText(String(count), x, y + size * 1.4);
-      labelled = x;
+      context.fillText(count.toLocaleString("en-US"), Math.max(begin, frame.left + 2 * half), y + size * 1.4);
+      labelled = end;
     }
   }
+}
+
+/** Marks that touch each other as one: a triangle for each would be a saw. */
+function runsOf(marks: Map<number, number>, apart: number): { from: number; to: number; count: number }[] {
+  const runs: { from: number; to: number; count: number }[] = [];
+  for (const [x, count] of [...marks].sort(([one], [other]) => one - other)) {
+    const last = runs.at(-1);
+    if (last && x - last.to <= apart) {
+      last.to = x;
+      last.count += count;
+    } else runs.push({ from: x, to: x, count });
+  }
+  return runs;
 }
