@@ -13,7 +13,7 @@ from stepscope.views.plain import finites
 from stepscope.views.run_figures import SPARKS, spark_of
 from stepscope.views.step_values import warm_up
 from stepscope.views.tile import Change, Tile, unknown_tile
-from stepscope.views.wording import comparison, duration, rate
+from stepscope.views.wording import comparison, duration, is_many_times, rate
 from stepscope.views.workload import BATCH_SIZE, SAMPLES_PER_STEP
 
 if TYPE_CHECKING:
@@ -118,6 +118,8 @@ def change_of(seconds: StepValues) -> Change | None:
     ratio = before / now - 1
     if abs(ratio) < NO_CHANGE:
         return Change(ratio, f"as fast as its first {compared} warm steps")
+    if 1 <= ratio and not is_many_times(ratio):
+        return Change(ratio, f"{number(1 + ratio, 2)} times as fast as its first {compared} warm steps")
     return Change(ratio, f"{comparison(ratio, 'faster', 'slower')} than its first {compared} warm steps")
 
 
