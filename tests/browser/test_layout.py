@@ -8,7 +8,7 @@ import pytest
 
 from tests.browser.looking import choose, is_drawn
 from tests.browser.serving import Served
-from tests.browser.troubled_store import EXPLODED, LONG, NAN, TroubledStore
+from tests.browser.troubled_store import EXPLODED, FAST, LONG, NAN, TroubledStore
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -38,7 +38,7 @@ INK_AT_THE_LEFT = """name => {
 @pytest.fixture(scope="module")
 def troubled(tmp_path_factory):
     store = TroubledStore(tmp_path_factory.mktemp("layout") / "store").fill()
-    store.alarm("41 % of the last 2 min were spent waiting for data. " * 3, "Raise num_workers to 12. " * 6)
+    store.alarms()
     server = Served(store.folder)
     yield server
     server.kill()
@@ -61,11 +61,11 @@ def test_no_text_leaves_a_tile(troubled, open_page, width):
 
 
 def test_a_throughput_has_no_exponent(troubled, open_page):
-    page = open_page(troubled, f"/run/{LONG}")
+    page = open_page(troubled, f"/run/{FAST}")
     tile = page.get_by_test_id("tile-throughput")
     tile.wait_for()
-    assert "e+" not in tile.inner_text()
-    assert tile.locator(".value").inner_text() == "500 steps/s"
+    assert tile.locator(".value").inner_text() == "134,000 steps/s"
+    assert tile.evaluate(LEAVING, ".value, .detail li") == []
 
 
 def test_the_marks_of_a_long_run_lie_side_by_side_in_their_lane(troubled, open_page):
@@ -105,6 +105,14 @@ def test_the_parts_of_an_alert_lie_beside_each_other(troubled, open_page, width)
                 or a["y"] + a["height"] <= b["y"] + 1 or b["y"] + b["height"] <= a["y"] + 1
             )  # fmt: skip
             assert is_apart, (a, b)
+
+
+def test_the_figures_of_alerts_stand_below_each_other(troubled, open_page):
+    page = open_page(troubled, "/alerts")
+    page.locator("[data-testid^=alert-] .course").nth(1).wait_for()
+    for part in (".said", ".course", ".row"):
+        boxes = [one.bounding_box() for one in page.locator(f"[data-testid^=alert-] {part}").all()]
+        assert len({round(box["x"]) for box in boxes}) == 1, part
 
 
 @pytest.mark.parametrize("tab", ["diagnose", "logs", "config"])

@@ -9,7 +9,8 @@ from stepscope.schema.series import Source
 from stepscope.store.base import OpenAlert
 from tests.browser.example_store import HOST, NS, ExampleStore
 
-FAILED, SILENT, KILLED, NAN, EXPLODED, LONG = "failed", "silent", "killed", "nan-loss", "exploded", "long-one"
+FAILED, SILENT, KILLED = "failed", "silent", "killed"
+NAN, EXPLODED, LONG, FAST = "nan-loss", "exploded", "long-one", "fast-one"
 REASON = "KeyError: 'mixup'"
 TRACE = """Traceback (most recent call last):
   File "/home/someone/projects/vision/train.py", line 98, in <module>
@@ -34,6 +35,7 @@ class TroubledStore(ExampleStore):
         self.small(NAN, "finished", losses)
         self.small(EXPLODED, "finished", np.concatenate([1.5 ** np.arange(290.0), np.full(10, np.nan)]))
         self.small(LONG, "finished", 2 * np.exp(-np.arange(15_000) / 5_000))
+        self.small(FAST, "finished", np.linspace(2, 1, 3_000), step_s=1 / 134_217.7)
         for step in range(0, 15_000, 250):
             self._event(LONG, "checkpoint", step=step, path=f"checkpoint-{step}.pt")
         return self
@@ -55,14 +57,16 @@ class TroubledStore(ExampleStore):
         }
         self.append(Source(name, "s1", 0, HOST), columns, np.arange(count), times)
 
-    def alarm(self, message: str, advice: str) -> None:
-        """An alert on a run that goes on, with more to say than fits into a line."""
+    def alarms(self) -> None:
+        """Alerts on a run that goes on, with more to say than fits into a line."""
         self.small("troubled", "running", np.linspace(2, 1, 50))
-        fields = {"value": 0.41, "threshold": 0.25, "recent": [0.1, 0.3, 0.41], "advice": advice, "rank": 0}
+        told = {"recent": [0.1, 0.3, 0.41], "advice": "Raise num_workers to 12. " * 6, "rank": 0}
+        long, short = "41 % of the last 2 min were spent waiting for data. " * 3, "It is hot."
         with self.store.transaction():
-            self.store.alert_book.fire(
-                OpenAlert("troubled", "input_bound", "warning", message, self.now_ns, fields)
-            )
+            for rule, message, value in (("input_bound", long, 0.41), ("hot", short, 123_456.0)):
+                fields = {**told, "value": value, "threshold": value / 2}
+                alert = OpenAlert("troubled", rule, "warning", message, self.now_ns, fields)
+                self.store.alert_book.fire(alert)
 
     def _event(self, run: str, kind: str, step: int | None = None, **fields: object) -> None:
         at_ns = self.now_ns - 3_600 * NS + int((step or 0) * 0.002 * NS)
