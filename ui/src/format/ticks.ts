@@ -90,7 +90,7 @@ function scaleFor(unit: Unit, largest: number): Scale {
     case "seconds":
       return best(SECONDS, largest);
     default: {
-      const scale = largest >= 1e5 || PREFIXED[unit] ? best(PLAIN, largest) : PLAIN[0]!;
+      const scale = largest >= 1e6 || PREFIXED[unit] ? best(PLAIN, largest) : PLAIN[0]!;
       const sign = PREFIXED[unit];
       if (sign) return { factor: scale.factor, suffix: ` ${scale.suffix}${sign}` };
       return {
