@@ -118,7 +118,7 @@ def change_of(seconds: StepValues) -> Change | None:
     ratio = before / now - 1
     if abs(ratio) < NO_CHANGE:
         return Change(ratio, f"as fast as its first {compared} warm steps")
-    if 1 <= ratio and not is_many_times(ratio):
+    if ratio >= 1 and not is_many_times(ratio):
         return Change(ratio, f"{number(1 + ratio, 2)} times as fast as its first {compared} warm steps")
     return Change(ratio, f"{comparison(ratio, 'faster', 'slower')} than its first {compared} warm steps")
 
