@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -234,6 +235,7 @@ class Run:
         """What stepscope itself has noticed, and no event of the same kind that the training recorded."""
         return [event for event in self.events(kind) if not event.by_user]
 
+    @functools.cached_property
     def launcher_run(self) -> Run | None:
         """The run of `stepscope run` that started this one, where the script gave its run another name."""
         own = {part.id for part in self.segments}

@@ -97,6 +97,29 @@ def test_ranks_before_each_line_are_left_out_of_a_traceback(made: Made) -> None:
     assert failure_of(made.run()).traceback == TRACE
 
 
+def test_what_is_printed_between_the_lines_of_a_traceback_does_not_end_it(made: Made) -> None:
+    first, _, rest = TRACE.partition("\n    step(batch)")
+    failed(made, f"{first}\nprinted in between\n    step(batch){rest}", "exit code 1")
+    found = failure_of(made.run())
+    assert found.traceback.endswith(REASON)
+    assert (found.exception, found.message) == ("KeyError", "'mixup'")
+
+
+def test_an_exception_group_is_shown_with_all_that_was_raised(made: Made) -> None:
+    group = """  + Exception Group Traceback (most recent call last):
+  |   File "train.py", line 7, in <module>
+  | ExceptionGroup: two (2 sub-exceptions)
+  +-+---------------- 1 ----------------
+    | ValueError: a
+    +---------------- 2 ----------------
+    | KeyError: 'b'
+    +------------------------------------"""
+    failed(made, f"epoch 1\n{group}\nafter", "exit code 1")
+    found = failure_of(made.run())
+    assert found.traceback == group
+    assert (found.exception, found.message) == ("ExceptionGroup", "two (2 sub-exceptions)")
+
+
 def test_the_lines_of_a_long_message_belong_to_the_traceback(made: Made) -> None:
     failed(made, f"{TRACE}\nCompile with TORCH_USE_CUDA_DSA.\n\nand then something else")
     assert failure_of(made.run()).traceback == f"{TRACE}\nCompile with TORCH_USE_CUDA_DSA."

@@ -39,13 +39,19 @@ class Attention:
     kind: Literal["alert", "status", "finding"]
 
 
+def may_need_attention(run: Run, marks: Marks, now_ns: int) -> bool:
+    """Whether a run is live, or ended lately and was not put aside."""
+    if run.status in LIVE:
+        return True
+    return run.info.last_ns > now_ns - RECENT_NS and not marks.archived(run.id)
+
+
 def attention_of(run: Run, marks: Marks, figures: RunFigures, now_ns: int) -> list[Attention]:
     """What a run needs a person for, the worst first; nothing where it ended long ago or was put aside."""
-    is_live = run.status in LIVE
-    if not is_live and (marks.archived(run.id) or run.info.last_ns <= now_ns - RECENT_NS):
+    if not may_need_attention(run, marks, now_ns):
         return []
     name = clean(marks.name(run.id) or run.name, MOST_NAME)
-    several = [*_of_status(run), *_of_loss(run, marks, figures), *(_of_live(run, marks) if is_live else ())]
+    several = [*_of_status(run), *_of_loss(run, marks, figures), *_of_live(run, marks)]
     found = [Attention(run.id, name, *said) for said in several]
     return sorted(found, key=lambda one: (rank_of(one.severity), -one.since))
 
@@ -77,6 +83,8 @@ def _of_loss(run: Run, marks: Marks, figures: RunFigures) -> Iterator[_Said]:
 
 def _of_live(run: Run, marks: Marks) -> Iterator[_Said]:
     """Alerts and findings: those of a run that has ended are over, or for those who look at it."""
+    if run.status not in LIVE:
+        return
     for alert in run.alerts():
         if alert["resolved_ns"] is None:
             yield clean(alert["message"], MOST_WHAT), alert["severity"], alert["fired_ns"] / 1e9, "alert"

@@ -93,7 +93,7 @@ def _captured(run: Run) -> list[ConsoleLine]:
     """The console as it was captured now and then: each time its last lines, which are put together."""
     events = run.own_events("console")
     if not events:
-        launcher = run.launcher_run()
+        launcher = run.launcher_run
         events = [] if launcher is None else launcher.own_events("console")
     found: list[ConsoleLine] = []
     for segment in run.segments:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepscope.schema.run import LIVE
-from stepscope.views.attention import Attention, attention_of
+from stepscope.views.attention import Attention, attention_of, may_need_attention
 from stepscope.views.host_now import HostNow, hosts_now
 from stepscope.views.run_rows import KeptFigures, RunRow, run_row
 from stepscope.views.verdict import rank_of
@@ -37,9 +37,9 @@ def home_of(runs: Runs, marks: Marks, now_ns: int, kept: KeptFigures | None = No
     ended = [run for run in every if run.status not in LIVE and not marks.archived(run.id)]
     ended.sort(key=lambda run: run.info.ended_ns or run.info.last_ns)
     recent = ended[-MOST_RECENT:][::-1]
-    attention = [
-        one for run in (*live, *ended) for one in attention_of(run, marks, kept.of(run, now_ns), now_ns)
-    ]
+    # The figures of runs that nobody needs to look at are not read: there may be thousands.
+    looked_at = [run for run in (*live, *ended) if may_need_attention(run, marks, now_ns)]
+    attention = [one for run in looked_at for one in attention_of(run, marks, kept.of(run, now_ns), now_ns)]
     attention.sort(key=lambda one: (rank_of(one.severity), -one.since))
     return Home(
         running=tuple(run_row(run, marks, now_ns, kept) for run in reversed(live)),

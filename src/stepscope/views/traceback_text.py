@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,6 +14,11 @@ CONTEXT = "During handling of the above exception, another exception occurred:"
 CAUSE = "The above exception was the direct cause of the following exception:"
 LOGGED = "Training failed."
 """What the recorder's log files say when training fails; the exception follows, indented."""
+
+GROUP, GROUP_FRAME = "Exception Group ", " |+"
+"""How the heading of an exception group begins, and what its lines are drawn in."""
+
+_NAMED = re.compile(r"[A-Za-z_][\w.]*(?:: |(?:Error|Exception|Exit|Interrupt|Iteration|Warning)$)")
 
 MOST_TRACE_LINES = 200
 MOST_MESSAGE_LINES = 20
@@ -34,23 +41,37 @@ def traceback_in(texts: Sequence[str], exception: str | None = None) -> str | No
 
 
 def raised_in(trace: str) -> str:
-    """The line of a traceback that names its exception: the last one that is not indented, as a rule."""
+    """The line of a traceback that names its exception."""
     lines = trace.split("\n")
-    begin = max((place for place, line in enumerate(lines) if line == HEADING), default=-1)
-    return next((line for line in lines[begin + 1 :] if line[:1].strip()), "")
+    begin = max((place for place, line in enumerate(lines) if line.endswith(HEADING)), default=-1)
+    named = _named(lines[begin + 1 :])
+    return "" if named is None else lines[begin + 1 + named].lstrip(GROUP_FRAME)
+
+
+def _named(lines: Sequence[str]) -> int | None:
+    """Where an exception is named: in a line that is not indented, and rather in one that looks like it.
+
+    What a program prints while it dies may be anywhere between the lines of its traceback.
+    """
+    flush = [place for place, line in enumerate(lines) if line[:1].strip()]
+    named = [place for place in flush if _NAMED.match(lines[place])]
+    framed = [place for place, line in enumerate(lines) if _NAMED.match(line.removeprefix("  | "))]
+    return next(iter(named or flush or framed), None)
 
 
 def _is_of(line: str, exception: str) -> bool:
     """Whether a line names the exception, with its module or without."""
-    named = line.partition(":")[0].strip()
+    named = line.partition(":")[0].strip(GROUP_FRAME)
     return named.rpartition(".")[2] == exception.rpartition(".")[2]
 
 
 def _block(texts: Sequence[str], place: int) -> list[str]:
     """A traceback from its heading to the end of its message, without what each line has before it."""
     prefix = texts[place].removesuffix(HEADING)
+    if prefix.endswith(GROUP):
+        return [texts[place], *itertools.takewhile(lambda text: text.startswith("  "), texts[place + 1 :])]
     lines = [text.removeprefix(prefix) for text in texts[place + 1 : place + 1 + MOST_TRACE_LINES]]
-    body = next((at for at, line in enumerate(lines) if not line.startswith((" ", "\t"))), None)
+    body = _named(lines)
     if body is None:
         return []
     end = body + 1
