@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -234,6 +235,16 @@ class Run:
     def own_events(self, kind: str | Collection[str] | None = None) -> list[Event]:
         """What stepscope itself has noticed, and no event of the same kind that the training recorded."""
         return [event for event in self.events(kind) if not event.by_user]
+
+    @functools.cached_property
+    def launcher_run(self) -> Run | None:
+        """The run of `stepscope run` that started this one, where the script gave its run another name."""
+        own = {part.id for part in self.segments}
+        for info in self._reader.runs():
+            started = [one for part in info.segments if part.id in own for one in part.processes]
+            if info.id != self.id and any(one.role == "launcher" for one in started):
+                return Run(info, self._reader)
+        return None
 
     def arrays(self, key: str) -> list[tuple[int | None, NDArray[np.generic]]]:
         """Arrays logged under a key, with their steps."""

@@ -59,7 +59,7 @@ def test_values_that_are_no_numbers_are_marked_and_counted(look):
     page = look(f"/run/{LIVE}/metrics?q=val/loss")
     is_drawn(page, "chart-val/loss")
     assert sum(lines(page, "chart-val/loss")[0]["nonfinite"]) == 2
-    page.get_by_text("2 values are no numbers").wait_for()
+    page.get_by_text("2 values are NaN or infinite").wait_for()
 
 
 def test_no_extreme_is_hidden_when_everything_is_shown(metrics):

@@ -47,7 +47,7 @@ def test_a_table_lists_the_newest_run_last(capsys):
     assert [line.split()[0] for line in lines] == ["first", "second", "third"]
     assert [" 5,000 " in line for line in lines] == [True, False, False]
     assert [" 0.25" in line for line in lines] == [True, False, False]
-    assert " nan " in lines[1]
+    assert " NaN " in lines[1]
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120, 160])

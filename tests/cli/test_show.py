@@ -62,7 +62,7 @@ def test_a_page_has_status_segments_facts_metrics_events_and_console(capsys):
     assert loss[-1][0] == "█"
     assert loss[-1][-1] == "▁"
     (val,) = [line for line in lines if line[:1] == ["val/loss"]]
-    assert val[1:6] == ["300", "nan", "1", "1", "99"]
+    assert val[1:6] == ["300", "NaN", "1", "1", "99"]
     assert val[-1].endswith("×")
     assert lines[-3:] == [["epoch", "1"], ["green"], ["the", "end"]]
 

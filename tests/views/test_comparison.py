@@ -66,6 +66,28 @@ def test_a_slower_run_is_told_with_sign_arrow_and_word(made: Made) -> None:
     assert (first.delta_ratio, first.delta_text, first.sure) == (None, "", None)
 
 
+def test_a_difference_of_many_times_is_a_factor_in_words(made: Made) -> None:
+    told(made, "a-1", 0.001, noise=0.0)
+    told(made, "bb-1", 1.187, noise=0.0)
+    found = compared(made, "a-1", "bb-1")
+    for figure in ("Step time, p50", "Steps a second"):
+        said = cell(found, figure, 1).delta_text
+        assert said[1:].lstrip() == "1,187 times slower", said
+    other = compared(made, "a-1", "bb-1", baseline="bb-1")
+    assert cell(other, "Step time, p50", 0).delta_text == "▼ 1,187 times faster"
+
+
+def test_a_run_that_ended_with_nan_has_nan_and_not_its_last_finite_loss(made: Made) -> None:
+    for name, last in (("a-1", 0.5), ("bb-1", np.nan)):
+        made.process(name, facts={"config": {"lr": 1 if name == "a-1" else 2}})
+        made.log({"loss": [*np.linspace(2, 1, 98), 0.9, last]}, run=name)
+    found = compared(made, "a-1", "bb-1", group_by="lr")
+    bad = cell(found, "Loss at the end", 1)
+    assert (bad.value, bad.text, bad.delta_text) == (None, "NaN", "")
+    (grouped,) = [row for row in found.group_figures if row.name == "Loss at the end"]
+    assert [one.text == "NaN" for one in grouped.cells] == [False, True]
+
+
 def test_noise_is_not_taken_for_a_difference(made: Made) -> None:
     told(made, "a-1", 0.1, noise=0.3)
     told(made, "bbb-1", 0.1002, noise=0.3)

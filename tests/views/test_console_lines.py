@@ -20,7 +20,7 @@ def texts(made: Made, **asked: object) -> list[str]:
 def test_a_console_that_was_not_captured_says_what_to_do(made: Made) -> None:
     made.process()
     found = as_json(console_of(made.run()))
-    assert " ".join(found) == "lines total captured why_not file"
+    assert " ".join(found) == "lines total captured why_not how file"
     assert (found["lines"], found["captured"]) == ([], False)
     assert "stepscope run train.py" in found["why_not"]
 

@@ -19,7 +19,8 @@ GIB = 2.0**30
 ROW = RunRow(
     id="resnet-abc", name="ResNet baseline 7", project="vision", status="running", reason="",
     started=NOW_S - 3600, ended=None, duration_s=3600.0, last_seen=NOW_S - 1, step=1500, total_steps=5000,
-    steps_per_second=4.0, eta_s=875.0, loss_last=0.4, loss_best=0.3, loss_key="train/loss",
+    steps_per_second=4.0, eta_s=875.0, loss_last=0.4, loss_best=0.3, loss_nonfinite=None,
+    loss_key="train/loss", attention="KeyError: 'mixup'",
     data_wait_ratio=0.41, gpu_mean_ratio=0.45, gpu_worst_ratio=0.2, gpu_worst="gpu 3",
     peak_memory_bytes=40 * GIB,
     verdict=Verdict("input.exposed_wait", "Input-bound: 41 % of step time waits", "warning", 0.9, None, ()),
@@ -37,7 +38,8 @@ def matches(text: str, row: RunRow = ROW) -> bool:
 @pytest.mark.parametrize(
     "text",
     [
-        "", "   ", "resnet", "RESNET base", '"baseline 7"', "'ResNet base'", "-bert", '-"not there"',
+        "", "   ", "attention:yes", "attention:mixup", "-attention:no",
+        "resnet", "RESNET base", '"baseline 7"', "'ResNet base'", "-bert", '-"not there"',
         "status:running", "status:stalled,running", "status!=finished", "tag:baseline", 'tag:"two words"',
         "project:vision", "host:node-2", "id:resnet-abc", "verdict:input-bound", "verdict:warning",
         "verdict:exposed", "name:baseline", "loss_key:train",

@@ -60,6 +60,47 @@ def test_what_needs_attention_comes_the_worst_first(made: Made) -> None:
     assert [one.kind for one in muted] == ["alert", "status", "status"]
 
 
+def test_a_failure_needs_attention_with_its_exception(made: Made) -> None:
+    made.process(status="failed", reason="KeyError: 'mixup'")
+    (found,) = home_of(made.runs(), NoMarks(), NOW).attention
+    assert (found.what, found.severity, found.kind) == ("failed: KeyError: 'mixup'", "critical", "status")
+
+
+def test_a_run_that_ended_with_a_loss_that_is_not_a_number_needs_attention(made: Made) -> None:
+    for name, last in (("nan-1", np.nan), ("inf-1", np.inf), ("fine-1", 0.5)):
+        made.process(name)
+        made.log({"loss": [1.0, np.nan, last]}, run=name)
+    found = home_of(made.runs(), NoMarks(), NOW).attention
+    assert {(one.run, one.what, one.severity) for one in found} == {
+        ("nan", "loss is NaN at step 2", "critical"),
+        ("inf", "loss is ∞ at step 2", "critical"),
+    }
+
+
+def test_a_finding_says_better_since_when_the_loss_is_not_a_number(made: Made) -> None:
+    made.process()
+    made.log({"loss": [1.0, np.nan]})
+    made.finding("num.nonfinite", "critical", headline="The loss is NaN from step 1 on.")
+    (found,) = home_of(made.runs(), NoMarks(), NOW).attention
+    assert (found.what, found.kind) == ("The loss is NaN from step 1 on.", "finding")
+    muted = home_of(made.runs(), OwnMarks(muted=["num.nonfinite"]), NOW).attention
+    assert muted == ()
+
+
+def test_a_live_run_tells_of_its_loss_once(made: Made) -> None:
+    made.process(end=None)
+    made.log({"loss": [1.0, np.nan]})
+    made.finding("num.nonfinite", "critical", headline="The loss is NaN from step 1 on.")
+    assert [one.what for one in home_of(made.runs(), NoMarks(), NOW).attention] == [
+        "The loss is NaN from step 1 on."
+    ]
+
+
+def test_a_run_that_was_put_aside_needs_nobody(made: Made) -> None:
+    made.process("failed-1", status="failed")
+    assert home_of(made.runs(), OwnMarks(archived=["failed-1"]), NOW).attention == ()
+
+
 def test_a_crash_of_long_ago_needs_nobody(made: Made) -> None:
     made.process(status="crashed")
     assert home_of(made.runs(), NoMarks(), at(30 * 86_400)).attention == ()

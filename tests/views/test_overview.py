@@ -43,7 +43,7 @@ def test_the_json_has_the_names_a_page_reads(made: Made) -> None:
     assert " ".join(found["key_charts"][0]) == "title keys unit kind second_axis from_zero percent per"
     assert " ".join(found["events"][0]) == "kind time step end_time rank label detail"
     assert " ".join(found["ended"]) == (
-        "status text last_step exception log_lines duration_s energy_kwh cost best changed"
+        "status text last_step failure last_loss log_lines duration_s energy_kwh cost best changed"
     )
     assert " ".join(found["verdict"]) == "id headline severity confidence steps tries"
     assert found["missing"][0].keys() == {"what", "why"}
@@ -91,7 +91,7 @@ class TestTiles:
         made.log({"step_seconds": np.r_[np.full(10, 9.0), np.full(490, 0.1), np.full(500, 0.2)], "loss": 1.0})
         tile = tiles(made)["throughput"]
         assert tile.change.ratio == pytest.approx(-0.5)
-        assert tile.change.text == "-50 % against its first 200 warm steps"
+        assert tile.change.text == "50 % slower than its first 200 warm steps"
         assert (tile.state, tile.state_text) == ("bad", "50 % slower than at first")
         assert tile.chart == "step_seconds"
 
@@ -108,7 +108,7 @@ class TestTiles:
             )
         tile = tiles(made)["throughput"]
         assert tile.value == "128 samples/s"
-        assert tile.detail == ("16,380 tokens/s", "2 steps/s", "p50 500 ms a step")
+        assert tile.detail == ("16,384 tokens/s", "2 steps/s", "p50 500 ms a step")
 
     def test_a_stalled_run_has_no_throughput(self, made: Made) -> None:
         made.process(end=None, status="stalled")
@@ -120,7 +120,7 @@ class TestTiles:
             made.process(rank=rank, pid=rank)
             made.log({"step_seconds": np.full(100, 0.1 if rank != 2 else 0.2)}, rank=rank)
         tile = tiles(made)["step_time"]
-        assert tile.detail[1] == "slowest rank 2: 200 ms (+100 %)"
+        assert tile.detail[1] == "slowest rank 2: 200 ms (100 % slower)"
         assert tile.state == "warn"
 
     def test_uneven_steps_are_told(self, made: Made) -> None:
@@ -266,7 +266,7 @@ class TestEnded:
         made.event("console", 89, text="\n".join(f"line {number}" for number in range(50)), left_out=False)
         ended = page(made).ended
         assert ended.text == "Failed after 1 min 30 s at step 79."
-        assert (ended.exception, ended.last_step) == ("ValueError: loss is nan", 79)
+        assert (ended.failure.reason, ended.last_step) == ("ValueError: loss is nan", 79)
         assert ended.log_lines == tuple(f"line {number}" for number in range(30, 50))
         assert ended.best == "loss 1 at step 79"
 
@@ -286,7 +286,7 @@ class TestEnded:
         made.process()
         trained(made)
         ended = page(made).ended
-        assert (ended.exception, ended.changed, ended.energy_kwh, ended.cost) == (None, (), None, None)
+        assert (ended.failure, ended.changed, ended.energy_kwh, ended.cost) == (None, (), None, None)
 
     def test_energy_and_cost_are_reckoned_with_the_prices_given(self, made: Made) -> None:
         made.process(end=100)
@@ -355,7 +355,7 @@ def test_the_environment_says_what_it_ran_on(made: Made) -> None:
     assert (found["Driver"], found["World size"], found["Commit"]) == ("550.1", "2", "0123456789ab")
     assert (found["Precision"], found["Model"]) == (
         "autocast cuda bfloat16",
-        "1,000,000 parameters, compiled",
+        "1M parameters, compiled",
     )
     assert (found["Batch"], found["Loader workers"]) == ("32 × 4 accumulated on each of 2 ranks", "4")
 

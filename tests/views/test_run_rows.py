@@ -17,8 +17,9 @@ from tests.views.made import NS, RUN, Made, OwnMarks, as_json, at, trained
 NOW = at(200)
 FIELDS = (
     "id name project status reason started ended duration_s last_seen step total_steps steps_per_second "
-    "eta_s loss_last loss_best loss_key data_wait_ratio gpu_mean_ratio gpu_worst_ratio gpu_worst "
-    "peak_memory_bytes verdict open_alerts tags archived colour hosts ranks segments config spark"
+    "eta_s loss_last loss_best loss_nonfinite loss_key data_wait_ratio gpu_mean_ratio gpu_worst_ratio "
+    "gpu_worst peak_memory_bytes verdict attention open_alerts tags archived colour hosts ranks "
+    "segments config spark"
 )
 
 
@@ -271,3 +272,29 @@ def test_runs_come_oldest_first_and_each_but_once(made: Made) -> None:
     rows = run_rows(made.runs(), NoMarks(), NOW)
     assert [row.id for row in rows] == ["run-1", "run-2", "run-3"]
     assert dataclasses.is_dataclass(rows[0])
+
+
+def test_a_loss_that_is_not_finite_is_named(made: Made) -> None:
+    for name, last, word in (
+        ("a-1", np.nan, "NaN"),
+        ("b-1", np.inf, "∞"),
+        ("c-1", -np.inf, "-∞"),
+        ("d-1", 1.0, None),
+    ):
+        made.process(name)
+        made.log({"loss": [2.0, last]}, run=name)
+        row = row_of(made, name)
+        assert (row.loss_nonfinite, row.loss_best is None) == (word, False)
+
+
+def test_the_step_is_that_of_the_last_loss_where_the_last_steps_were_not_timed(made: Made) -> None:
+    made.process(status="crashed")
+    made.log({"step_seconds": np.ones(80)})
+    made.log({"loss": np.ones(100)})
+    assert row_of(made).step == 99
+
+
+def test_a_row_says_what_needs_attention(made: Made) -> None:
+    made.process(status="failed", reason="KeyError: 'mixup'")
+    assert row_of(made).attention == "failed: KeyError: 'mixup'"
+    assert row_of(made, now=at(30 * 86_400)).attention is None

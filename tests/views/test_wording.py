@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stepscope.number_format import number
 from stepscope.views.marks import Marks, NoMarks
 from stepscope.views.plain import clean, finite, tree
-from stepscope.views.wording import duration, number, percent, quantity, signed_percent, size
+from stepscope.views.wording import comparison, duration, percent, quantity, rate, signed_percent, size
 
 
 @pytest.mark.parametrize(
@@ -22,8 +23,8 @@ from stepscope.views.wording import duration, number, percent, quantity, signed_
         (1536, "bytes", "1.5 KiB"), (80.3 * 2**30, "bytes", "80.3 GiB"), (2.0**50, "bytes", "1024 TiB"),
         (-1024, "bytes", "-1 KiB"), (1e6, "bytes/s", "977 KiB/s"), (0.0512, "ratio", "5.1 %"),
         (0.42, "ratio", "42 %"), (0.0, "ratio", "0 %"), (85.0, "celsius", "85 °C"),
-        (12_345.678, "", "12,345.7"), (0.000123456, "", "0.0001235"),
-        (4.0, "/s", "4 /s"), (1e20, "", "1e+20"),
+        (12_345.678, "", "12,350"), (0.000123456, "", "1.23e-4"),
+        (4.0, "/s", "4 /s"), (1e20, "", "1e20"),
     ],
 )  # fmt: skip
 def test_a_number_is_shown_as_its_unit_asks_for(value: float, unit: str, shown: str) -> None:
@@ -32,6 +33,24 @@ def test_a_number_is_shown_as_its_unit_asks_for(value: float, unit: str, shown: 
 
 def test_changes_have_a_sign() -> None:
     assert [signed_percent(one) for one in (0.5, -0.05, 0.0)] == ["+50 %", "-5.0 %", "0 %"]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "said"),
+    [
+        (1186.36, "1,187 times slower"), (75.34, "76.3 times slower"), (9.0, "10 times slower"),
+        (8.9, "890 % slower"), (0.12, "12 % slower"), (-0.12, "12 % faster"), (-0.9, "10 times faster"),
+        (-1 + 1 / 1187, "1,187 times faster"), (-1.0, "100 % faster"),
+    ],
+)  # fmt: skip
+def test_a_change_of_ten_times_and_more_is_told_as_a_factor(ratio: float, said: str) -> None:
+    assert comparison(ratio, "slower", "faster") == said
+
+
+def test_a_rate_has_no_exponent() -> None:
+    assert [rate(one, "steps") for one in (134_217.7, 4.0, 1563.2)] == [
+        "134,000 steps/s", "4 steps/s", "1,560 steps/s",
+    ]  # fmt: skip
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))

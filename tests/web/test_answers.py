@@ -10,7 +10,7 @@ import pytest
 import stepscope
 from stepscope.config.sections import Alerts, Settings
 from stepscope.schema.series import Source
-from stepscope.web import shapes_alerts, shapes_overview, shapes_runs, shapes_series
+from stepscope.web import shapes_alerts, shapes_logs, shapes_overview, shapes_runs, shapes_series
 from tests.web.asking import API, BEGUN_NS, NS, RUN, app_of, append, ask, error_of, get, process, times
 
 SHAPES = {
@@ -24,7 +24,7 @@ SHAPES = {
     "/runs/{run}/steps": shapes_overview.StepWindow,
     "/runs/{run}/heatmap": shapes_overview.Heatmap,
     "/runs/{run}/findings": shapes_overview.Findings,
-    "/runs/{run}/logs": shapes_overview.Console,
+    "/runs/{run}/logs": shapes_logs.Console,
     "/runs/{run}/config": shapes_overview.RunConfig,
     "/compare?runs={run}": shapes_overview.Comparison,
     "/alerts": shapes_alerts.AlertList,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from stepscope import number_format
+
 
 def seconds(value: float) -> str:
     """A duration in the unit that suits it."""
@@ -19,7 +21,7 @@ def percent(share: float) -> str:
 
 def number(value: float) -> str:
     """Any other number."""
-    return f"{value:.4g}"
+    return number_format.number(value)
 
 
 def listed(ranks: tuple[int, ...]) -> str:

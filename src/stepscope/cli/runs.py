@@ -83,7 +83,7 @@ def last_loss(keys: Sequence[SeriesInfo]) -> str:
     for key in LOSS_KEYS:
         if key in by_name:
             last = by_name[key].last
-            return "nan" if last is None else number(last)
+            return "NaN" if last is None else number(last)
     return "-"
 
 

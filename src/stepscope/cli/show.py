@@ -252,7 +252,7 @@ def _metrics(one: Run, options: argparse.Namespace) -> Iterator[str]:
     rows = []
     for known, buckets in found:
         low, high = extremes(buckets)
-        last = "nan" if known.last is None else text.number(known.last)
+        last = "NaN" if known.last is None else text.number(known.last)
         count = [f"{int(buckets.nonfinite.sum()):,}"] if troubled else []
         cells = [known.key, f"{known.points:,}", last, text.number(low), text.number(high)]
         rows.append([*cells, *count, text.sparkline(text.bucket_heights(buckets))])

@@ -11,6 +11,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from stepscope import number_format
 from stepscope.sparkline import LEVELS
 from stepscope.sparkline import sparkline as bars
 
@@ -93,7 +94,7 @@ def number(value: float | None) -> str:
     """A number as a table shows it; a dash when there is none."""
     if value is None:
         return "-"
-    return f"{value:.5g}"
+    return number_format.number(value, 5)
 
 
 def moment(seconds: float | None) -> str:

@@ -14,7 +14,7 @@ from stepscope.views.plain import finite
 from stepscope.views.run_figures import data_wait
 from stepscope.views.step_values import step_values
 from stepscope.views.summed import is_evaluation, is_loss
-from stepscope.views.wording import quantity, signed_percent
+from stepscope.views.wording import comparison, is_many_times, quantity, signed_percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -42,6 +42,11 @@ LEAST_DIFFERENCE = 0.01
 MOST_QUALITY = 8
 LAST_SHARE = 0.1
 """The last part of a loss that stands for where it has come to."""
+
+
+UNKNOWN = "–"
+SPEEDS = {"seconds": ("slower", "faster"), "/s": ("faster", "slower")}
+"""What more and less of a unit mean where it tells of speed."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,8 @@ class _Measured:
 
     value: float | None
     blocks: Floats | None = None
+    nonfinite: str | None = None
+    """NaN, ∞ or -∞ where the figure is none of the finite numbers."""
 
 
 def figure_rows(entrants: Sequence[Entrant], baseline: int, preset: str) -> tuple[FigureRow, ...]:
@@ -85,10 +92,11 @@ def figure_rows(entrants: Sequence[Entrant], baseline: int, preset: str) -> tupl
             _row(scenes, baseline, name, unit, better, [measure(one) for one in entrants])
             for name, unit, better, measure in _PERFORMANCE
         ]
-        rows += _phase_rows(entrants, baseline)
     if preset != "performance":
         rows += _quality_rows(scenes, baseline)
-    return tuple(row for row in rows if any(cell.value is not None for cell in row.cells))
+    if preset != "quality":
+        rows += _phase_rows(entrants, baseline)
+    return tuple(row for row in rows if any(cell.text != UNKNOWN for cell in row.cells))
 
 
 def is_sure(one: Floats | None, other: Floats | None) -> bool | None:
@@ -114,10 +122,10 @@ def _row(
     cells = []
     for place, (scene, one) in enumerate(zip(scenes, measured, strict=True)):
         value = finite(one.value)
-        text = "–" if value is None else quantity(value, unit)
+        text = one.nonfinite or UNKNOWN if value is None else quantity(value, unit)
         ratio = None if place == baseline else change(value, finite(base.value))
         sure = is_sure(one.blocks, base.blocks) if ratio is not None else None
-        cells.append(Cell(scene.run.id, value, text, ratio, worded(ratio, better, sure), sure))
+        cells.append(Cell(scene.run.id, value, text, ratio, worded(ratio, better, sure, unit), sure))
     return FigureRow(name, unit, better, tuple(cells))
 
 
@@ -129,7 +137,7 @@ def change(value: float | None, base: float | None) -> float | None:
     return found if math.isfinite(found) else None
 
 
-def worded(ratio: float | None, better: Better, sure: bool | None) -> str:  # noqa: FBT001 - three states of one thing
+def worded(ratio: float | None, better: Better, sure: bool | None, unit: str = "") -> str:  # noqa: FBT001 - three states of one thing
     """Sign, arrow and word: colour alone tells nobody anything."""
     if ratio is None:
         return ""
@@ -140,7 +148,12 @@ def worded(ratio: float | None, better: Better, sure: bool | None) -> str:  # no
         word = "more" if ratio > 0 else "less"
     else:
         word = "better" if (ratio > 0) == (better == "more") else "worse"
-    return f"{arrow} {signed_percent(ratio)} {word}"
+    if not is_many_times(ratio):
+        return f"{arrow} {signed_percent(ratio)} {word}"
+    # Who reads that something is slower need not be told that this is worse.
+    return f"{arrow} {comparison(ratio, *SPEEDS.get(unit, ('higher', 'lower')))}" + (
+        "" if unit in SPEEDS or better == "none" else f" ({word})"
+    )
 
 
 def _step_time(entrant: Entrant) -> _Measured:
@@ -217,10 +230,12 @@ def _best(scene: Scene, key: str, better: Better) -> _Measured:
 
 
 def _final_loss(scene: Scene) -> _Measured:
-    """The median of the last tenth: a single loss is noise."""
+    """The median of the last tenth: a single loss is noise. A run whose last loss is NaN ended with NaN."""
     key = scene.summed.loss_key()
     if key is None:
         return _Measured(None)
+    if scene.figures.loss_nonfinite is not None:
+        return _Measured(None, None, scene.figures.loss_nonfinite)
     rank = next(iter(scene.summed.ranks(key)), None)
     values = step_values(scene.run, key, rank).values
     if not len(values):

@@ -9,12 +9,13 @@ import numpy as np
 
 from stepscope.errors import NotFound
 from stepscope.views.compared_config import kind_of, quoted, shown
-from stepscope.views.compared_figures import change, is_sure, worded
+from stepscope.views.compared_figures import UNKNOWN, change, is_sure, worded
+from stepscope.views.wording import quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from stepscope.views.compared_figures import Better, FigureRow
+    from stepscope.views.compared_figures import Better, Cell, FigureRow
     from stepscope.views.plain import Scalar
     from stepscope.views.run_rows import RunRow
 
@@ -35,7 +36,8 @@ class GroupCell:
     runs: int
     """How many of them have the figure."""
     value: float | None
-    """The mean."""
+    """The mean; None where none of them has the figure, or one of them ended with NaN."""
+    text: str
     low: float | None
     high: float | None
     delta_ratio: float | None
@@ -83,16 +85,31 @@ def group_rows(figures: Sequence[FigureRow], groups: Sequence[Group], baseline: 
 
 
 def _row(figure: FigureRow, groups: Sequence[Group], base: int) -> GroupRow:
-    by_run = {cell.run: cell.value for cell in figure.cells}
+    by_run = {cell.run: cell for cell in figure.cells}
     several = [
-        np.array([value for run in group.runs if (value := by_run[run]) is not None]) for group in groups
+        np.array([value for run in group.runs if (value := by_run[run].value) is not None])
+        for group in groups
     ]
-    means = [float(values.mean()) if len(values) else None for values in several]
+    means = [
+        None if _nonfinite(by_run[run] for run in group.runs) or not len(values) else float(values.mean())
+        for group, values in zip(groups, several, strict=True)
+    ]
     cells = []
     for at, values in enumerate(several):
         ratio = None if at == base else change(means[at], means[base])
         sure = is_sure(values, several[base]) if ratio is not None else None
         low, high = (float(values.min()), float(values.max())) if len(values) else (None, None)
-        text = worded(ratio, figure.better, sure)
-        cells.append(GroupCell(len(values), means[at], low, high, ratio, text, sure))
+        mean = means[at]
+        text = (
+            quantity(mean, figure.unit)
+            if mean is not None
+            else (_nonfinite(by_run[run] for run in groups[at].runs) or UNKNOWN)
+        )
+        change_text = worded(ratio, figure.better, sure, figure.unit)
+        cells.append(GroupCell(len(values), mean, text, low, high, ratio, change_text, sure))
     return GroupRow(figure.name, figure.unit, figure.better, tuple(cells))
+
+
+def _nonfinite(cells: Iterable[Cell]) -> str | None:
+    """What a figure is in a run where it is not finite: the mean of the group is that as well."""
+    return next((cell.text for cell in cells if cell.value is None and cell.text != UNKNOWN), None)

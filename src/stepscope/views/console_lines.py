@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,9 @@ import numpy as np
 
 from stepscope.views.console_line import ConsoleLine
 from stepscope.views.log_files import log_lines
-from stepscope.views.plain import clean
+from stepscope.views.plain import clean, listed
 from stepscope.views.summed import Summed
+from stepscope.views.told_config import first_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,6 +34,14 @@ NOT_CAPTURED = (
 
 
 @dataclass(frozen=True)
+class HowTo:
+    """A way to have something, and what to type for it."""
+
+    text: str
+    code: str
+
+
+@dataclass(frozen=True)
 class Console:
     """The last lines that were asked for, of all there are."""
 
@@ -39,6 +49,8 @@ class Console:
     total: int
     captured: bool
     why_not: str | None
+    how: tuple[HowTo, ...]
+    """How to have the output of the next run, where this one's was not captured."""
     file: str | None
 
 
@@ -49,7 +61,7 @@ def console_of(run: Run, search: str = "", limit: int = 500) -> Console:
     if not lines:
         lines, file = log_lines(run)
     if not lines:
-        return Console((), 0, captured=False, why_not=NOT_CAPTURED, file=None)
+        return Console((), 0, captured=False, why_not=NOT_CAPTURED, how=_ways(run), file=None)
     wanted = search.casefold()
     found = [
         (place, line) for place, line in enumerate(lines[-MOST_LINES:]) if wanted in line.text.casefold()
@@ -60,15 +72,32 @@ def console_of(run: Run, search: str = "", limit: int = 500) -> Console:
         replace(line, number=place + 1, step=step if line.step is None else line.step)
         for (place, line), step in zip(shown, steps, strict=True)
     )
-    return Console(numbered, len(found), captured=True, why_not=None, file=file)
+    return Console(numbered, len(found), captured=True, why_not=None, how=(), file=file)
+
+
+def _ways(run: Run) -> tuple[HowTo, ...]:
+    """What to type to have the output kept, with the command of the run itself where that is known."""
+    process = first_process(run)
+    words = [] if process is None else listed(process.facts.get("command"))
+    command = clean(shlex.join(map(str, words)), MOST_LINE) or "python train.py"
+    return (
+        HowTo("Keep what the training prints, the traceback included:", f"stepscope run -- {command}"),
+        HowTo(
+            "Or write log files, which have the traceback of a failure:",
+            f"STEPSCOPE_LOGGING__DIRECTORY=logs {command}",
+        ),
+    )
 
 
 def _captured(run: Run) -> list[ConsoleLine]:
     """The console as it was captured now and then: each time its last lines, which are put together."""
+    events = run.own_events("console")
+    if not events:
+        launcher = run.launcher_run
+        events = [] if launcher is None else launcher.own_events("console")
     found: list[ConsoleLine] = []
     for segment in run.segments:
-        events = [event for event in run.own_events("console") if event.segment == segment.id]
-        found += _joined(events)
+        found += _joined(event for event in events if event.segment == segment.id)
     return found
 
 

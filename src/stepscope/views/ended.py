@@ -7,22 +7,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepscope.number_format import number
 from stepscope.views.console_lines import console_of
 from stepscope.views.energy import energy_of
+from stepscope.views.failure import MOST_SEARCHED, WENT_WRONG, failure_of
 from stepscope.views.last_minute import changes_before_end
 from stepscope.views.pace import seconds_of
-from stepscope.views.plain import clean, finite
+from stepscope.views.plain import finite
 from stepscope.views.step_values import step_values
 from stepscope.views.summed import is_evaluation, is_loss
-from stepscope.views.wording import duration, number
+from stepscope.views.wording import duration
 
 if TYPE_CHECKING:
     from stepscope.config.sections import Energy
+    from stepscope.reading import Run
     from stepscope.views.energy import EnergyReport
+    from stepscope.views.failure import Failure
     from stepscope.views.scene import Scene
 
 MOST_LOG_LINES = 20
-MOST_EXCEPTION = 4_000
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,10 @@ class Ended:
     status: str
     text: str
     last_step: int | None
-    exception: str | None
+    failure: Failure | None
+    """Why it went wrong; None where it ended as it should."""
+    last_loss: str | None
+    """The newest loss in words, where it is not a number."""
     log_lines: tuple[str, ...]
     duration_s: float
     energy_kwh: float | None
@@ -49,16 +55,17 @@ def ended_of(scene: Scene, settings: Energy) -> Ended | None:
         return None
     took = sum(seconds_of(part, scene.now_ns) for part in run.segments)
     step = scene.figures.step
-    went_wrong = run.status in ("failed", "crashed")
+    went_wrong = run.status in WENT_WRONG
     energy = energy_of(run, settings, scene.now_ns)
-    console = console_of(run, limit=MOST_LOG_LINES)
+    failure = failure_of(run)
     at = "" if step is None else f" at step {step:,}"
     return Ended(
         status=run.status,
         text=f"{run.status.capitalize()} after {duration(took)}{at}.",
         last_step=step,
-        exception=clean(run.reason, MOST_EXCEPTION) if went_wrong and run.reason else None,
-        log_lines=tuple(line.text for line in console.lines),
+        failure=failure,
+        last_loss=scene.figures.loss_nonfinite,
+        log_lines=_last_lines(run, failure),
         duration_s=took,
         # Nothing at all is used by no run: it was not measured.
         energy_kwh=finite(energy.total.value) or None,
@@ -66,6 +73,17 @@ def ended_of(scene: Scene, settings: Energy) -> Ended | None:
         best=best_of(scene),
         changed=changes_before_end(scene) if went_wrong else (),
     )
+
+
+def _last_lines(run: Run, failure: Failure | None) -> tuple[str, ...]:
+    """What was printed last; of a failure what was printed before its traceback, which is shown by itself."""
+    trace = failure.traceback if failure is not None else None
+    texts = [line.text for line in console_of(run, limit=MOST_SEARCHED if trace else MOST_LOG_LINES).lines]
+    known = set((trace or "").split("\n"))
+    # Log files have it indented.
+    while trace and texts and {texts[-1], texts[-1].removeprefix("    ")} & {*known, ""}:
+        texts.pop()
+    return tuple(texts[-MOST_LOG_LINES:])
 
 
 def best_of(scene: Scene) -> str | None:

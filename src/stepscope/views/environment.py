@@ -6,10 +6,11 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from stepscope.number_format import number
 from stepscope.steps.batch_contents import SAMPLES
 from stepscope.views.plain import clean, listed, mapping
 from stepscope.views.told_config import first_process
-from stepscope.views.wording import number, size
+from stepscope.views.wording import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Filter", "FilterError", "parse"]
 
 STATUSES = ("running", "stalled", "finished", "failed", "crashed")
-TEXTS = ("name", "id", "project", "status", "reason", "tag", "host", "verdict", "loss_key")
+TEXTS = ("name", "id", "project", "status", "reason", "tag", "host", "verdict", "attention", "loss_key")
 CONFIG = "config."
 
 FIGURES: dict[str, tuple[str, Callable[[RunRow], float | None]]] = {
@@ -142,6 +142,13 @@ def _is_verdict(row: RunRow, value: str) -> bool:
     return value == row.verdict.severity or (bool(wanted) and any(wanted in one for one in told))
 
 
+def _is_attention(row: RunRow, value: str) -> bool:
+    """Whether a run needs attention, or need not, or needs it for something with these words."""
+    if value in ("yes", "no"):
+        return (row.attention is not None) == (value == "yes")
+    return row.attention is not None and value in row.attention.casefold()
+
+
 def _hyphened(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.casefold()).strip("-")
 
@@ -155,6 +162,7 @@ _TEXT_TESTS: dict[str, Callable[[RunRow, str], bool]] = {
     "tag": lambda row, value: any(value == tag.casefold() for tag in row.tags),
     "host": lambda row, value: any(value in host.casefold() for host in row.hosts),
     "verdict": _is_verdict,
+    "attention": _is_attention,
     "loss_key": lambda row, value: row.loss_key is not None and value in row.loss_key.casefold(),
 }
 

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.recorder.log_entry import CATEGORIES
 from stepscope.views.console_line import ConsoleLine
-from stepscope.views.plain import clean
+from stepscope.views.plain import clean, listed, mapping
 from stepscope.views.told_config import first_process
+from stepscope.views.traceback_text import CAUSE, CONTEXT, HEADING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from stepscope.reading import Run
 
 LOG_DIRECTORY = "log_directory"
@@ -25,6 +28,7 @@ MOST_BYTES = 2 * 2**20
 """Of each file the end is read."""
 
 MOST_FILES = 32
+MOST_CAUSES = 5
 MOST_LINE = 4_000
 
 _TEXT = re.compile(r"(\S+Z) ([A-Z]+) (\S+) (.*)")
@@ -74,7 +78,7 @@ def _read(path: Path, category: str) -> list[ConsoleLine]:
         data = data.partition(b"\n")[2]
     lines: list[ConsoleLine] = []
     for text in data.decode("utf-8", "replace").splitlines():
-        lines.append(_line(text, category, lines[-1].time if lines else None))
+        lines += _entry(text, category, lines[-1].time if lines else None)
     return lines
 
 
@@ -90,14 +94,38 @@ def _message(line: ConsoleLine) -> str:
     return line.text if found is None else found[4]
 
 
+def _entry(text: str, category: str, before: float | None) -> list[ConsoleLine]:
+    """A line of a file; of a JSON object that has an exception also its traceback."""
+    if not text.startswith("{"):
+        return [_line(text, category, before)]
+    fields = _fields(text)
+    step = fields.get("step")
+    level = clean(fields.get("level", ""), 20).lower()
+    time = _moment(str(fields.get("time", ""))) or before
+    texts = [str(fields.get("message", text)), *trace_lines(mapping(fields.get("exception")))]
+    known = step if isinstance(step, int) else None
+    return [ConsoleLine(0, clean(one, MOST_LINE), time, known, category, level) for one in texts]
+
+
+def trace_lines(exception: Mapping[str, Any], depth: int = MOST_CAUSES) -> list[str]:
+    """An exception that was logged, as Python prints it; what it was raised from comes first."""
+    if not exception:
+        return []
+    lines: list[str] = []
+    for name, sentence in (("cause", CAUSE), ("context", CONTEXT)):
+        if depth and mapping(exception.get(name)):
+            lines += [*trace_lines(mapping(exception[name]), depth - 1), "", sentence, ""]
+    lines.append(HEADING)
+    frames = (mapping(frame) for frame in listed(exception.get("frames")))
+    lines += [
+        f'  File "{one.get("file")}", line {one.get("line")}, in {one.get("function")}' for one in frames
+    ]
+    message = str(exception.get("message", ""))
+    lines += f"{exception.get('type')}{': ' if message else ''}{message}".splitlines()
+    return [*lines, *(str(note) for note in listed(exception.get("notes")))]
+
+
 def _line(text: str, category: str, before: float | None) -> ConsoleLine:
-    if text.startswith("{"):
-        fields = _fields(text)
-        step = fields.get("step")
-        shown = clean(fields.get("message", text), MOST_LINE)
-        level = clean(fields.get("level", ""), 20).lower()
-        time = _moment(str(fields.get("time", "")))
-        return ConsoleLine(0, shown, time or before, step if isinstance(step, int) else None, category, level)
     found = _TEXT.match(text)
     if found is None:
         return ConsoleLine(0, clean(text, MOST_LINE), before, None, category, "")

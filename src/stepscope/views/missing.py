@@ -51,7 +51,7 @@ def _found(scene: Scene) -> Iterator[Missing]:
         told = [str(event.fields.get("text", "")) for event in scene.own_events.get("notice", ())]
         why = next((text for text in told if "gpu" in text.lower()), "")
         yield Missing("GPU", clean(why, 400) or NO_GPU)
-    if "console" not in scene.own_events:
+    if "console" not in scene.own_events and scene.run.launcher_run is None:
         yield Missing("Console", NO_CONSOLE)
 
 

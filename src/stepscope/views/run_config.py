@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stepscope.config.secret import redacted
+from stepscope.number_format import number
 from stepscope.views.attribution import known_gpus
 from stepscope.views.plain import clean, tree
 from stepscope.views.told_config import first_process, flattened, setup_of
-from stepscope.views.wording import number, size
+from stepscope.views.wording import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

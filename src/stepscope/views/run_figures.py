@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepscope.number_format import nonfinite
 from stepscope.schema.run import LIVE
 from stepscope.views.attribution import known_gpus
 from stepscope.views.gpu_names import PROCESS_KEYS, label_of, own_gpus
@@ -54,6 +56,8 @@ class RunFigures:
     loss_key: str | None
     loss_last: float | None
     loss_best: float | None
+    loss_nonfinite: str | None
+    """NaN, ∞ or -∞ where the newest loss is that; None where it is a number."""
     nonfinite_losses: int
     data_wait_ratio: float | None
     gpu_mean_ratio: float | None
@@ -78,13 +82,14 @@ def figures_of(run: Run) -> RunFigures:
     gpus = _Gpus(run, summed)
     mean, worst, name = gpus.utilization()
     return RunFigures(
-        step=series[-1].last_step if series else None,
+        step=_last_step(series, losses),
         total_steps=setup.total_steps,
         points=sum(one.points for one in series),
         steps_per_second=_pace(run, series, buckets),
         loss_key=loss_key,
         loss_last=finite(losses[-1].last) if losses else None,
         loss_best=min((one.minimum for one in losses if one.minimum is not None), default=None),
+        loss_nonfinite=_nonfinite(losses[-1]) if losses else None,
         nonfinite_losses=sum(one.nonfinite for one in losses),
         data_wait_ratio=data_wait(summed),
         gpu_mean_ratio=mean,
@@ -94,6 +99,18 @@ def figures_of(run: Run) -> RunFigures:
         config=setup.flat,
         spark=spark_of(buckets) if losses and buckets is not None else (),
     )
+
+
+def _last_step(*several: list[SeriesSummary]) -> int | None:
+    """The newest step. A killed process leaves its last steps untimed: they are timed some at a time."""
+    newest = [series[-1].last_step for series in several if series]
+    return max((step for step in newest if step is not None), default=None)
+
+
+def _nonfinite(series: SeriesSummary) -> str | None:
+    """The word for the newest value where it is not finite; the store has None for one that is NaN."""
+    last = math.nan if series.last is None else series.last
+    return None if math.isfinite(last) or not series.points else nonfinite(last)
 
 
 def data_wait(summed: Summed) -> float | None:

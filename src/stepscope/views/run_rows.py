@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepscope.schema.run import LIVE
+from stepscope.views.attention import attention_of
 from stepscope.views.pace import seconds_of
 from stepscope.views.plain import clean
 from stepscope.views.run_figures import figures_of
@@ -47,6 +48,8 @@ class RunRow:
     eta_s: float | None
     loss_last: float | None
     loss_best: float | None
+    loss_nonfinite: str | None
+    """NaN, ∞ or -∞ where the newest loss is that."""
     loss_key: str | None
     data_wait_ratio: float | None
     gpu_mean_ratio: float | None
@@ -54,6 +57,8 @@ class RunRow:
     gpu_worst: str | None
     peak_memory_bytes: float | None
     verdict: Verdict | None
+    attention: str | None
+    """What needs a person's attention, the worst of it; None where nothing does."""
     open_alerts: int
     tags: tuple[str, ...]
     archived: bool
@@ -124,6 +129,7 @@ def run_row(run: Run, marks: Marks, now_ns: int, kept: KeptFigures | None = None
         eta_s=eta_s(figures) if is_live else None,
         loss_last=figures.loss_last,
         loss_best=figures.loss_best,
+        loss_nonfinite=figures.loss_nonfinite,
         loss_key=figures.loss_key,
         data_wait_ratio=figures.data_wait_ratio,
         gpu_mean_ratio=figures.gpu_mean_ratio,
@@ -131,6 +137,7 @@ def run_row(run: Run, marks: Marks, now_ns: int, kept: KeptFigures | None = None
         gpu_worst=figures.gpu_worst,
         peak_memory_bytes=figures.peak_memory_bytes,
         verdict=_verdict(run, marks, figures),
+        attention=next((one.what for one in attention_of(run, marks, figures, now_ns)), None),
         # Those of a run that has ended are over with it.
         open_alerts=sum(one["resolved_ns"] is None for one in run.alerts()) if is_live else 0,
         tags=marks.tags(run.id),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stepscope.number_format import number
 from stepscope.views.gpu_names import label_of
 from stepscope.views.run_figures import SPARKS, UTILIZATION, spark_of
 from stepscope.views.tile import Tile, unknown_tile
-from stepscope.views.wording import number, percent
+from stepscope.views.wording import percent
 
 if TYPE_CHECKING:
     from stepscope.views.scene import Scene
@@ -56,7 +57,7 @@ def gpu_tile(scene: Scene) -> Tile:
 def _cpu_tile(scene: Scene) -> Tile:
     means = {place: mean for place, mean in scene.summed.mean_by_place(CPU).items() if not place[1]}
     if not means:
-        return unknown_tile("gpu", "GPU", "no GPU was seen, and no processor was read")
+        return unknown_tile("gpu", "GPU", "no GPU was seen, the CPU was not read")
     mean = sum(means.values()) / len(means)
     detail = ["no GPU was seen"]
     waits = {place: mean for place, mean in scene.summed.mean_by_place(IO_WAIT).items() if not place[1]}
@@ -95,7 +96,7 @@ def _power(scene: Scene) -> list[str]:
     if limits:
         drawn += f" of {number(round(sum(limits.values())))} W"
     used = _watt_hours(scene)
-    return [drawn if used is None else f"{drawn} · {number(float(f'{used:.3g}'))} Wh"]
+    return [drawn if used is None else f"{drawn} · {number(used, 3)} Wh"]
 
 
 def _watt_hours(scene: Scene) -> float | None:

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepscope.number_format import number
 from stepscope.schema.keys import STEP_SECONDS
 from stepscope.steps.batch_contents import SAMPLES, TOKENS
 from stepscope.views.plain import finites
 from stepscope.views.run_figures import SPARKS, spark_of
 from stepscope.views.step_values import warm_up
 from stepscope.views.tile import Change, Tile, unknown_tile
-from stepscope.views.wording import duration, number, percent, signed_percent
+from stepscope.views.wording import comparison, duration, is_many_times, rate
 from stepscope.views.workload import BATCH_SIZE, SAMPLES_PER_STEP
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ COMPARED = 200
 FEWEST_COMPARED = 20
 SLOWER, MUCH_SLOWER = 0.15, 0.33
 """Shares of its own first pace that a run may lose."""
+
+NO_CHANGE = 0.0005
+"""A change that small is none."""
 
 UNEVEN = 2.0
 """A 95th percentile of so many medians is worth a look."""
@@ -46,7 +50,7 @@ def throughput_tile(scene: Scene) -> Tile:
         stalled = "no steps are made now" if scene.run.status == "stalled" else NO_STEPS
         return unknown_tile("throughput", title, stalled)
     per_step = _per_step(scene)
-    rates = [f"{number(_rounded(pace * count))} {unit}/s" for unit, count in per_step.items()]
+    rates = [rate(pace * count, unit) for unit, count in per_step.items()]
     detail = [*rates[1:], *([_steps_a_second(pace)] if rates else [])]
     detail.append(f"p50 {duration(float(np.median(_warm(first))))} a step")
     change = change_of(first)
@@ -76,14 +80,19 @@ def step_time_tile(scene: Scene) -> Tile:
     state: State = "ok"
     told = "even"
     if p95 > UNEVEN * p50 > 0:
-        state, told = "warn", f"uneven: p95 is {p95 / p50:.2g} × p50"
+        state, told = "warn", f"uneven: p95 is {number(p95 / p50, 2)} × p50"
     if len(medians) > 1:
         worst = max(medians, key=lambda rank: medians[rank])
         middle = float(np.median(list(medians.values())))
         over = medians[worst] / middle - 1 if middle > 0 else 0.0
-        detail.append(f"slowest rank {worst}: {duration(medians[worst])} ({signed_percent(over)})")
+        detail.append(
+            f"slowest rank {worst}: {duration(medians[worst])} ({comparison(over, 'slower', 'faster')})"
+        )
         if over > LATE:
-            state, told = "warn", f"rank {worst} is {percent(over)} slower than the median of all"
+            state, told = (
+                "warn",
+                f"rank {worst} is {comparison(over, 'slower', 'faster')} than the median of all",
+            )
     return Tile(
         "step_time",
         "Step time",
@@ -107,9 +116,11 @@ def change_of(seconds: StepValues) -> Change | None:
     if before <= 0 or now <= 0:
         return None
     ratio = before / now - 1
-    if ratio >= 1:
-        return Change(ratio, f"{1 + ratio:.2g} times as fast as its first {compared} warm steps")
-    return Change(ratio, f"{signed_percent(ratio)} against its first {compared} warm steps")
+    if abs(ratio) < NO_CHANGE:
+        return Change(ratio, f"as fast as its first {compared} warm steps")
+    if ratio >= 1 and not is_many_times(ratio):
+        return Change(ratio, f"{number(1 + ratio, 2)} times as fast as its first {compared} warm steps")
+    return Change(ratio, f"{comparison(ratio, 'faster', 'slower')} than its first {compared} warm steps")
 
 
 def _judged_change(change: Change | None) -> tuple[State, str]:
@@ -117,7 +128,7 @@ def _judged_change(change: Change | None) -> tuple[State, str]:
         return "unknown", "too few steps to compare with its beginning"
     if change.ratio < -SLOWER:
         state: State = "bad" if change.ratio < -MUCH_SLOWER else "warn"
-        return state, f"{percent(-change.ratio)} slower than at first"
+        return state, f"{comparison(change.ratio, 'faster', 'slower')} than at first"
     return "ok", "as fast as at first" if change.ratio < SLOWER else "faster than at first"
 
 
@@ -144,11 +155,7 @@ def _warm(seconds: StepValues) -> NDArray[np.float64]:
 
 
 def _steps_a_second(pace: float) -> str:
-    return f"{pace:.3g} steps/s" if pace >= 0.1 else f"{duration(1 / pace)} a step"
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.4g}")
+    return rate(pace, "steps") if pace >= 0.1 else f"{duration(1 / pace)} a step"
 
 
 def _chart(scene: Scene) -> str | None:

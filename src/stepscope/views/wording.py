@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from stepscope.number_format import number
+
 _DURATIONS = ((86_400, 3_600, "d", "h"), (3_600, 60, "h", "min"), (60, 1, "min", "s"))
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 _UNIT_SIGNS = {"celsius": "°C", "watts": "W", "joules": "J", "hertz": "Hz"}
+
+MANY_TIMES = 10.0
+"""From so many times on a change is told as a factor: thousands of percent tell nobody anything."""
 
 
 def duration(seconds: float) -> str:
@@ -46,11 +51,23 @@ def signed_percent(ratio: float) -> str:
     return ("+" if ratio > 0 else "") + percent(ratio)
 
 
-def number(value: float) -> str:
-    """A number with four digits that count, and commas where it is long."""
-    if value == int(value) and abs(value) < 1e15:
-        return f"{int(value):,}"
-    return f"{value:,.1f}" if 1_000 <= abs(value) < 1e15 else f"{value:.4g}"
+def rate(value: float, unit: str) -> str:
+    """How many a second, with three digits: `134,000 steps/s`."""
+    return f"{number(value, 3)} {unit}/s"
+
+
+def comparison(ratio: float, more: str, less: str) -> str:
+    """A change in words, of 0.1 for a tenth more: `12 % slower`, from ten times on `1,187 times slower`."""
+    word = more if ratio > 0 else less
+    if not is_many_times(ratio):
+        return f"{percent(abs(ratio))} {word}"
+    factor = 1 + ratio if ratio > 0 else 1 / (1 + ratio)
+    return f"{number(round(factor) if factor >= 100 else factor, 3)} times {word}"
+
+
+def is_many_times(ratio: float) -> bool:
+    """Whether a change is so large that only a factor tells it: 9 for ten times as much, -0.9 for a tenth."""
+    return ratio >= MANY_TIMES - 1 or -1 < ratio <= 1 / MANY_TIMES - 1
 
 
 def quantity(value: float, unit: str) -> str:

@@ -22,6 +22,7 @@ from stepscope.web.parameters import (
     split_keys,
 )
 from stepscope.web.run_head import head_of, laid_over, meta_of
+from stepscope.web.shapes_logs import Console
 from stepscope.web.shapes_runs import Health, Home, Meta, RunHead, RunList
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ def runs(  # noqa: PLR0913 - the parameters of a list
             "filter_error": trouble,
             "config_keys": sorted({name for row in every for name in row.config})[:MOST_CONFIG_KEYS],
             "tags": sorted({tag for row in every for tag in row.tags}),
+            "attention": sum(row.attention is not None for row in shown),
         }
     )
 
@@ -175,21 +177,26 @@ def heatmap(
 @router.get("/runs/{run_id}/findings", response_model=shapes.Findings)
 def run_findings(site: SiteOf, run_id: RunId) -> Response:
     """What was found in a run, with evidence and advice, and what was looked for in vain."""
-    from stepscope.views.verdict import verdict_of
+    from stepscope.views.failure import failure_of
+    from stepscope.views.run_verdict import run_verdict
 
     with site.shelf.open() as opened:
         run = opened.run(run_id)
         found = run.diagnose()
-        # A run that no agent has looked at is looked at now.
-        listed = findings(site, run) or [one.as_dict() for one in found.findings]
-        muted = site.marks.muted(run.id)
-        is_any_shown = any(one["open"] and not one["muted"] for one in listed)
         known = known_of(run, site.kept.of(run, site.now_ns()))
-        verdict = verdict_of(listed, muted, known) if is_any_shown else found.verdict
-        return answer({"verdict": verdict, "findings": listed, "considered": found.considered})
+        # A run that has ended and that no agent has looked at is looked at now.
+        fresh = [] if known.is_live else [one.as_dict() for one in found.findings]
+        return answer(
+            {
+                "verdict": run_verdict(run, site.marks.muted(run.id), known, lambda: found),
+                "failure": failure_of(run),
+                "findings": findings(site, run) or fresh,
+                "considered": found.considered,
+            }
+        )
 
 
-@router.get("/runs/{run_id}/logs", response_model=shapes.Console)
+@router.get("/runs/{run_id}/logs", response_model=Console)
 def logs(
     site: SiteOf,
     run_id: RunId,
@@ -198,9 +205,11 @@ def logs(
 ) -> Response:
     """The end of what a run printed."""
     from stepscope.views.console_lines import console_of
+    from stepscope.views.failure import failure_of
 
     with site.shelf.open() as opened:
-        return answer(console_of(opened.run(run_id), search, limit))
+        run = opened.run(run_id)
+        return answer({**vars(console_of(run, search, limit)), "failure": failure_of(run)})
 
 
 @router.get("/runs/{run_id}/config", response_model=shapes.RunConfig)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from stepscope.web.shapes_alerts import AlertRow  # noqa: TC001 - pydantic reads it
+from stepscope.web.shapes_logs import Failure  # noqa: TC001 - pydantic reads it
 from stepscope.web.shapes_runs import (  # noqa: TC001 - pydantic reads it
     AxisChoice,
     RunRow,
@@ -79,7 +80,8 @@ class Ended(BaseModel):
     status: Status
     text: str
     last_step: int | None
-    exception: str | None
+    failure: Failure | None = Field(description="Why it went wrong; null where it did not.")
+    last_loss: Literal["NaN", "∞", "-∞"] | None = Field(description="Where the newest loss is not finite.")
     log_lines: list[str]
     duration_s: float
     energy_kwh: float | None
@@ -271,29 +273,9 @@ class Findings(BaseModel):
     """What was found in a run, and what was looked for."""
 
     verdict: Verdict
+    failure: Failure | None = Field(description="Why the run went wrong; null where it did not.")
     findings: list[Finding]
     considered: list[Considered]
-
-
-class ConsoleLine(BaseModel):
-    """A line of the console."""
-
-    number: int
-    text: str
-    time: float | None
-    step: int | None
-    stream: str
-    level: str
-
-
-class Console(BaseModel):
-    """The end of what a run printed."""
-
-    lines: list[ConsoleLine]
-    total: int
-    captured: bool
-    why_not: str | None
-    file: str | None
 
 
 class ConfigItem(BaseModel):
@@ -350,6 +332,7 @@ class GroupCell(BaseModel):
 
     runs: int
     value: float | None
+    text: str
     low: float | None
     high: float | None
     delta_ratio: float | None

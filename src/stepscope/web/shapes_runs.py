@@ -71,6 +71,9 @@ class RunRow(BaseModel):
     eta_s: float | None
     loss_last: float | None
     loss_best: float | None
+    loss_nonfinite: Literal["NaN", "∞", "-∞"] | None = Field(
+        description="What the newest loss is where it is not a finite number."
+    )
     loss_key: str | None
     data_wait_ratio: float | None
     gpu_mean_ratio: float | None
@@ -78,6 +81,7 @@ class RunRow(BaseModel):
     gpu_worst: str | None
     peak_memory_bytes: float | None
     verdict: Verdict | None
+    attention: str | None = Field(description="What needs a person's attention; null where nothing does.")
     open_alerts: int
     tags: list[str]
     archived: bool
@@ -105,6 +109,7 @@ class RunList(BaseModel):
     filter_error: FilterTrouble | None
     config_keys: list[str]
     tags: list[str]
+    attention: int = Field(description="How many runs need attention, whatever the filter.")
 
 
 class Attention(BaseModel):

@@ -146,17 +146,12 @@ export function paintMarks(
   { bad, warn, font }: Theme,
 ): void {
   const size = 4.5 * frame.ratio;
-  const notFinite = new Map<number, number>();
-  const onFloor = new Map<number, number>();
+  const notFinite: Stretch[] = [];
+  const onFloor: Stretch[] = [];
   for (const line of lines) {
-    const [from, to] = inSight(frame, line);
     const log = ((line.scale === "y2" ? frame.y2 : null) ?? frame.y).log;
-    for (let at = from; at < to; at += 1) {
-      const pixel = Math.round(toX(frame, line.x[at]!) / (2 * size)) * 2 * size;
-      if (pixel < frame.left - 1 || pixel > frame.left + frame.width + size) continue;
-      if (line.nonfinite[at]!) notFinite.set(pixel, (notFinite.get(pixel) ?? 0) + line.nonfinite[at]!);
-      if (log && line.value[at]! <= 0) onFloor.set(pixel, (onFloor.get(pixel) ?? 0) + 1);
-    }
+    addStretches(notFinite, frame, line, (at) => line.nonfinite[at]!);
+    if (log) addStretches(onFloor, frame, line, (at) => (line.value[at]! <= 0 ? 1 : 0));
   }
   context.font = `600 ${9 * frame.ratio}px ${font}`;
   context.textAlign = "center";
@@ -164,27 +159,72 @@ export function paintMarks(
   paintTriangles(context, onFloor, frame.top + frame.height - size, -size, warn, frame);
 }
 
+/** Buckets in a row that have something to mark, in device pixels. */
+interface Stretch {
+  from: number;
+  to: number;
+  count: number;
+}
+
+function addStretches(
+  stretches: Stretch[],
+  frame: Frame,
+  line: Line,
+  countAt: (at: number) => number,
+): void {
+  const [begin, end] = inSight(frame, line);
+  let open: Stretch | null = null;
+  for (let at = begin; at < end; at += 1) {
+    const x = toX(frame, line.x[at]!);
+    const count = x < frame.left - 1 || x > frame.left + frame.width + 1 ? 0 : countAt(at);
+    if (!count) open = null;
+    else if (open) [open.to, open.count] = [x, open.count + count];
+    else stretches.push((open = { from: x, to: x, count }));
+  }
+}
+
 function paintTriangles(
   context: Canvas,
-  marks: Map<number, number>,
+  stretches: readonly Stretch[],
   y: number,
   size: number,
   colour: string,
   frame: Frame,
 ): void {
   context.fillStyle = colour;
+  const half = Math.abs(size);
+  // What lies at an edge is drawn inside it: labels of an axis are beside it.
+  const inside = (x: number): number =>
+    Math.min(Math.max(x, frame.left + half), frame.left + frame.width - half);
   let labelled = -Infinity;
-  for (const [x, count] of [...marks].sort(([one], [other]) => one - other)) {
+  for (const { from, to, count } of joined(stretches, 2 * half)) {
+    const [begin, end] = [inside(from), inside(to)];
     context.beginPath();
-    context.moveTo(x, y - size);
-    context.lineTo(x + Math.abs(size), y + size);
-    context.lineTo(x - Math.abs(size), y + size);
+    context.moveTo(begin, y - size);
+    context.lineTo(begin + half, y + size);
+    context.lineTo(begin - half, y + size);
     context.closePath();
     context.fill();
-    if (count > 1 && x - labelled > 18 * frame.ratio) {
+    if (end > begin + 2 * half) {
+      context.beginPath();
+      context.rect(begin, y - half, end - begin, half);
+      context.fill();
+    }
+    if (count > 1 && begin - labelled > 24 * frame.ratio) {
       context.textBaseline = size > 0 ? "top" : "bottom";
-      context.fillText(String(count), x, y + size * 1.4);
-      labelled = x;
+      context.fillText(count.toLocaleString("en-US"), Math.max(begin, frame.left + 2 * half), y + size * 1.4);
+      labelled = end;
     }
   }
+}
+
+/** Those that would be drawn over each other as one: a triangle for each would be a saw. */
+function joined(stretches: readonly Stretch[], apart: number): Stretch[] {
+  const found: Stretch[] = [];
+  for (const { from, to, count } of [...stretches].sort((one, other) => one.from - other.from)) {
+    const last = found.at(-1);
+    if (last && from - last.to <= apart) [last.to, last.count] = [Math.max(last.to, to), last.count + count];
+    else found.push({ from, to, count });
+  }
+  return found;
 }

@@ -41,6 +41,8 @@ export interface Picture {
 }
 
 const LEFT = 54;
+/** Beyond these uPlot finds no ticks, and leaves the axis out: such an axis is laid out in a power of ten. */
+const [TINY, HUGE] = [1e-9, 1e12];
 const WHOLE_STEPS = Array.from({ length: 16 }, (_, power) =>
   [1, 2, 5].map((digit) => digit * 10 ** power),
 ).flat();
@@ -52,6 +54,8 @@ export class Plot {
   private readonly chart: uPlot;
   private picture: Picture | null = null;
   private room = 0;
+  /** What uPlot's numbers along an axis are multiplied by. */
+  private readonly factors = { y: 1, y2: 1 };
   private readonly ticks: Drawing["ticks"] = { x: [], y: [], y2: [] };
 
   constructor(
@@ -85,9 +89,9 @@ export class Plot {
     const { left, top, width, height } = this.chart.bbox;
     const { x, y, y2 } = this.chart.scales;
     const { logX, logY } = this.style;
-    const projection = (scale: uPlot.Scale | undefined, log: boolean) => ({
-      min: scale?.min ?? 0,
-      max: scale?.max ?? 1,
+    const projection = (scale: uPlot.Scale | undefined, log: boolean, factor = 1) => ({
+      min: (scale?.min ?? 0) * factor,
+      max: (scale?.max ?? 1) * factor,
       log,
     });
     return {
@@ -97,8 +101,8 @@ export class Plot {
       height,
       ratio: uPlot.pxRatio,
       x: projection(x, logX),
-      y: projection(y, logY),
-      y2: this.style.secondUnit === null ? null : projection(y2, false),
+      y: projection(y, logY, this.factors.y),
+      y2: this.style.secondUnit === null ? null : projection(y2, false, this.factors.y2),
     };
   }
 
@@ -117,10 +121,18 @@ export class Plot {
     this.room = room;
     this.chart.batch(() => {
       this.chart.setScale("x", { min: picture.window.from, max: picture.window.to });
-      this.chart.setScale("y", picture.y);
-      if (picture.y2 && this.style.secondUnit !== null) this.chart.setScale("y2", picture.y2);
+      this.reach("y", picture.y, this.style.unit);
+      if (picture.y2 && this.style.secondUnit !== null) this.reach("y2", picture.y2, this.style.secondUnit);
     });
     this.chart.redraw(false, roomChanged);
+  }
+
+  private reach(axis: "y" | "y2", { min, max }: { min: number; max: number }, unit: Unit): void {
+    const greatest = Math.max(Math.abs(min), Math.abs(max));
+    const isOrdinary = greatest === 0 || (greatest >= TINY && greatest < HUGE) || tickDistances(unit);
+    const factor = isOrdinary ? 1 : Number(`1e${Math.floor(Math.log10(greatest))}`);
+    this.factors[axis] = factor;
+    this.chart.setScale(axis, { min: min / factor, max: max / factor });
   }
 
   /** Draws the same again with another line put forward. */
@@ -206,6 +218,7 @@ export class Plot {
 
   private yAxis(unit: Unit, log: boolean, more: uPlot.Axis): uPlot.Axis {
     const look = this.axisLook();
+    const axis = more.scale === "y2" ? "y2" : "y";
     return {
       ...look,
       size: (self, values) =>
@@ -215,13 +228,16 @@ export class Plot {
         ),
       space: this.style.compact ? 26 : 34,
       incrs: tickDistances(unit),
-      splits: log ? logSplits : undefined,
-      values: (_self, splits) =>
-        this.noted(
-          more.scale === "y2" ? "y2" : "y",
-          splits,
-          log ? logTicksOf(splits, unit) : ticksOf(splits, unit),
-        ),
+      splits: log
+        ? (_self, _axis, low, high) => {
+            const factor = this.factors[axis];
+            return logTicks(low * factor, high * factor).map((at) => at / factor);
+          }
+        : undefined,
+      values: (_self, splits) => {
+        const places = splits.map((at) => at * this.factors[axis]);
+        return this.noted(axis, places, log ? logTicksOf(places, unit) : ticksOf(places, unit));
+      },
       ...more,
       grid: { ...look.grid, ...more.grid },
     };

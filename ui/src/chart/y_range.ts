@@ -24,6 +24,8 @@ export interface YRange {
 }
 
 const PADDING = 0.06;
+/** Numbers beyond it leave no room for the edges: twice as much is infinite. */
+const GREATEST = 1e307;
 /** A line that does not move is drawn in the middle of a tenth up and down. */
 const FLAT = 0.1;
 
@@ -31,8 +33,8 @@ export function yRange(lines: readonly Line[], window: Range, options: YOptions)
   if (options.fixed) return { min: options.fixed.from, max: options.fixed.to, above: 0, below: 0 };
   const { lows, highs } = extremes(lines, window, options);
   if (lows.length === 0) return { min: options.log ? 0.1 : 0, max: 1, above: 0, below: 0 };
-  let low = least(lows);
-  let high = greatest(highs);
+  let low = Math.max(least(lows), -GREATEST);
+  let high = Math.min(greatest(highs), GREATEST);
   let above = 0;
   let below = 0;
   if (options.clip && lows.length >= 20) {

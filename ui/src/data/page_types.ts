@@ -49,7 +49,8 @@ export interface Ended {
   status: Status;
   text: string;
   last_step: number | null;
-  exception: string | null;
+  failure: Failure | null;
+  last_loss: string | null;
   log_lines: string[];
   duration_s: number;
   energy_kwh: number | null;
@@ -186,8 +187,20 @@ export interface Finding {
   refs: string[];
 }
 
+/** Why a run went wrong. */
+export interface Failure {
+  reason: string;
+  /** The type of the exception; null where it was none. */
+  exception: string | null;
+  message: string;
+  traceback: string | null;
+  /** Why there is no traceback, and how to have it the next time. */
+  hint: string | null;
+}
+
 export interface Findings {
   verdict: Verdict;
+  failure: Failure | null;
   findings: Finding[];
   considered: { id: string; title: string; why_not: string }[];
 }
@@ -206,7 +219,10 @@ export interface Console {
   total: number;
   captured: boolean;
   why_not: string | null;
+  /** How to have the output of the next run. */
+  how: { text: string; code: string }[];
   file: string | null;
+  failure: Failure | null;
 }
 
 export interface RunConfig {

@@ -46,6 +46,8 @@ export interface RunRow {
   eta_s: number | null;
   loss_last: number | null;
   loss_best: number | null;
+  /** What the newest loss is where it is not a finite number. */
+  loss_nonfinite: "NaN" | "∞" | "-∞" | null;
   loss_key: string | null;
   data_wait_ratio: number | null;
   gpu_mean_ratio: number | null;
@@ -53,6 +55,8 @@ export interface RunRow {
   gpu_worst: string | null;
   peak_memory_bytes: number | null;
   verdict: Verdict | null;
+  /** What needs a person's attention, in a sentence. */
+  attention: string | null;
   open_alerts: number;
   tags: string[];
   archived: boolean;
@@ -77,6 +81,8 @@ export interface RunList {
   filter_error: FilterFault | null;
   config_keys: string[];
   tags: string[];
+  /** How many runs need attention, whatever the filter. */
+  attention: number;
 }
 
 export interface Attention {
@@ -198,6 +204,7 @@ export interface ComparedFigure<Cell> {
 export interface GroupCell {
   runs: number;
   value: number | null;
+  text: string;
   low: number | null;
   high: number | null;
   delta_ratio: number | null;

@@ -5,7 +5,8 @@ import { byteScale, degrees, degreeSign, units } from "./units";
 
 const UNKNOWN = "–";
 
-/** The significant digits of a plain number, with a prefix above 100,000 and an exponent below 0.001. */
+/** The significant digits of a plain number, with a prefix from a million on and an exponent below 0.001.
+ * The server writes numbers by the same rules; one table of examples holds both to them. */
 export function number(value: number | null | undefined, digits = 4): string {
   if (value === null || value === undefined) return UNKNOWN;
   if (Number.isNaN(value)) return "NaN";
@@ -140,11 +141,11 @@ function trim(text: string): string {
 
 function plain(size: number, digits: number): string {
   if (size === 0) return "0";
-  if (size >= 1e15) return size.toExponential(2).replace("e+", "e");
-  if (size >= 1e5) return scaled(size, 1000, ["", "k", "M", "G", "T"]).replace(" ", "");
-  if (size < 1e-3) return size.toExponential(digits - 2).replace(/\.?0+e/, "e");
-  if (Number.isInteger(size) && size < 1e5) return size.toLocaleString("en-US");
-  return trim(size.toPrecision(digits));
+  const near = Number(size.toPrecision(digits));
+  if (near >= 1e15 || size < 1e-3) return size.toExponential(digits - 2).replace(/\.?0*e\+?/, "e");
+  if (near >= 1e6) return scaled(size / 1e6, 1000, ["M", "G", "T"]).replace(" ", "");
+  if (Number.isInteger(size)) return size.toLocaleString("en-US");
+  return near.toLocaleString("en-US", { maximumFractionDigits: 12 });
 }
 
 /** Three digits with the prefix that leaves 1–999 (or 1–1023) before it; `down` goes to smaller units. */

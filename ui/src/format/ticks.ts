@@ -31,8 +31,8 @@ export function ticksOf(values: readonly number[], unit: Unit): string[] {
   if (unit === "ratio") return values.map((value) => `${fixed(value * 100, distance * 100)} %`);
   if (unit === "seconds" && largest >= LONG_SECONDS) return values.map(duration);
   const { factor, suffix } = scaleFor(unit, largest);
-  if (factor === 1 && suffix === "" && largest > 0 && largest < 1e-3)
-    return tinyTicks(values, largest, distance);
+  if (unit === "" && ((largest > 0 && largest < 1e-3) || largest >= 1e15))
+    return powerTicks(values, largest, distance);
   // The origin needs no unit: "0" is the same in all of them.
   return values.map((value) => (value === 0 ? "0" : fixed(value / factor, distance / factor) + suffix));
 }
@@ -73,7 +73,7 @@ export function tickDistances(unit: Unit): number[] | undefined {
 }
 
 /** All with the same power of ten, so that they can be compared. */
-function tinyTicks(values: readonly number[], largest: number, distance: number): string[] {
+function powerTicks(values: readonly number[], largest: number, distance: number): string[] {
   const power = Math.floor(Math.log10(largest));
   const unit = Number(`1e${power}`);
   return values.map((value) => (value === 0 ? "0" : `${fixed(value / unit, distance / unit)}e${power}`));
@@ -90,7 +90,7 @@ function scaleFor(unit: Unit, largest: number): Scale {
     case "seconds":
       return best(SECONDS, largest);
     default: {
-      const scale = largest >= 1e5 || PREFIXED[unit] ? best(PLAIN, largest) : PLAIN[0]!;
+      const scale = largest >= 1e6 || PREFIXED[unit] ? best(PLAIN, largest) : PLAIN[0]!;
       const sign = PREFIXED[unit];
       if (sign) return { factor: scale.factor, suffix: ` ${scale.suffix}${sign}` };
       return {

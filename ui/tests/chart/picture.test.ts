@@ -4,8 +4,11 @@ import { compose, toneOf, type ChartSettings } from "../../src/chart/compose";
 import { toX, toY, xAt, yAt, type Frame } from "../../src/chart/frame";
 import { isGapBefore } from "../../src/chart/gaps";
 import { MOST_READINGS, readingsAt } from "../../src/chart/nearest";
+import { paintMarks } from "../../src/chart/paint";
 import { endLabels, spread } from "../../src/chart/paint_labels";
 import { pile, pileHeight } from "../../src/chart/stack";
+import type { Canvas } from "../../src/chart/svg_canvas";
+import type { Theme } from "../../src/chart/theme";
 import { ChartSync } from "../../src/chart/sync";
 import { nonPositive, yRange, type YOptions } from "../../src/chart/y_range";
 import { lineOf } from "./stage";
@@ -36,6 +39,45 @@ describe("a place on the canvas", () => {
 
   test("of what has no logarithm is the floor", () => {
     expect(toY({ ...FRAME, y: { min: 0.1, max: 10, log: true } }, -3)).toBe(210);
+  });
+});
+
+describe("what is not finite", () => {
+  const drawn = (nonfinite: number[]): { texts: string[]; rectangles: number[][]; rights: number[] } => {
+    const found = { texts: [] as string[], rectangles: [] as number[][], rights: [] as number[] };
+    const canvas = {
+      beginPath() {},
+      moveTo() {},
+      closePath() {},
+      fill() {},
+      lineTo: (x: number) => found.rights.push(x),
+      rect: (...box: number[]) => found.rectangles.push(box),
+      fillText: (text: string) => found.texts.push(text),
+    };
+    const line = lineOf(
+      nonfinite.map((_, at) => at),
+      nonfinite.map((count) => (count ? NaN : 50)),
+    );
+    line.nonfinite.set(nonfinite);
+    paintMarks(canvas as unknown as Canvas, FRAME, [line], { bad: "red", warn: "amber", font: "x" } as Theme);
+    return found;
+  };
+
+  test("from a step on is one strip with one count", () => {
+    const { texts, rectangles } = drawn([0, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4]);
+    expect(texts).toEqual(["24"]);
+    expect(rectangles).toHaveLength(1);
+  });
+
+  test("here and there is a triangle each, without a strip", () => {
+    const { texts, rectangles } = drawn([0, 3, 0, 0, 0, 0, 0, 2, 0, 0, 0]);
+    expect(texts).toEqual(["3", "2"]);
+    expect(rectangles).toEqual([]);
+  });
+
+  test("at the last step is drawn inside the frame", () => {
+    const { rights } = drawn([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
+    expect(Math.max(...rights)).toBeLessThanOrEqual(FRAME.left + FRAME.width);
   });
 });
 

@@ -75,7 +75,8 @@ function shown<Cell extends ComparisonCell | GroupCell>(
   return {
     name: figure.name,
     cells: figure.cells.map((cell) => ({
-      text: quantity(cell.value, figure.unit),
+      // What is not finite comes in words.
+      text: cell.value === null ? cell.text : quantity(cell.value, figure.unit),
       reach: reach(cell),
       delta: cell.delta_text,
       tone: toneOf(figure.better, cell),

@@ -1,6 +1,6 @@
 // The columns of the table of runs: how each is titled, sorted and written.
 
-import type { RunRow } from "../../data";
+import type { RunRow, Verdict } from "../../data";
 import { bytes, count, duration, number, percent } from "../../format";
 
 export interface Column {
@@ -15,7 +15,7 @@ export interface Column {
 
 const COLUMNS: Column[] = [
   { id: "status", title: "Status", sort: "status", width: "86px", text: (run) => run.status },
-  { id: "name", title: "Name", sort: "name", width: "minmax(150px, 1.5fr)", text: (run) => run.name },
+  { id: "name", title: "Name", sort: "name", width: "minmax(140px, 1.1fr)", text: (run) => run.name },
   {
     id: "project",
     title: "Project",
@@ -32,12 +32,12 @@ const COLUMNS: Column[] = [
     isNumber: true,
     text: (run) => duration(run.duration_s),
   },
-  { id: "step", title: "Step", sort: "step", width: "112px", isNumber: true, text: stepText },
+  { id: "step", title: "Step", sort: "step", width: "100px", isNumber: true, text: stepText },
   {
     id: "steps_per_second",
     title: "Steps/s",
     sort: "steps_per_second",
-    width: "58px",
+    width: "66px",
     isNumber: true,
     text: (run) => number(run.steps_per_second, 3),
   },
@@ -76,10 +76,10 @@ const COLUMNS: Column[] = [
   {
     id: "verdict",
     title: "Verdict",
-    width: "minmax(140px, 1.6fr)",
-    text: (run) => run.verdict?.headline ?? "–",
+    width: "minmax(190px, 2.4fr)",
+    text: (run) => saidOf(run)?.text ?? "–",
   },
-  { id: "tags", title: "Tags", width: "minmax(64px, 0.5fr)", text: (run) => run.tags.join(", ") || "–" },
+  { id: "tags", title: "Tags", width: "minmax(44px, 0.4fr)", text: (run) => run.tags.join(", ") || "–" },
   { id: "hosts", title: "Hosts", width: "100px", text: (run) => run.hosts.join(", ") || "–" },
   {
     id: "ranks",
@@ -91,6 +91,18 @@ const COLUMNS: Column[] = [
   },
   { id: "spark", title: "Loss curve", width: "112px", text: () => "" },
 ];
+
+/** The newest loss; in words where it is not a finite number. */
+export function lastLoss(run: RunRow, digits = 4): string {
+  return run.loss_nonfinite ?? number(run.loss_last, digits);
+}
+
+/** What is to be said of a run in a line, and the page that says more: why it failed, or else its verdict. */
+export function saidOf(run: RunRow): { text: string; severity: Verdict["severity"]; tab: string } | null {
+  if ((run.status === "failed" || run.status === "crashed") && run.reason)
+    return { text: run.reason, severity: "critical", tab: "" };
+  return run.verdict && { text: run.verdict.headline, severity: run.verdict.severity, tab: "diagnose" };
+}
 
 /** What is shown until somebody chooses. */
 export const USUAL = [
@@ -114,8 +126,8 @@ function stepText(run: RunRow): string {
 
 function lossText(run: RunRow): string {
   return run.loss_best === null
-    ? number(run.loss_last)
-    : `${number(run.loss_last)} · ${number(run.loss_best)}`;
+    ? lastLoss(run, 3)
+    : `${lastLoss(run, 3)} · ${number(run.loss_best, 3)}`;
 }
 
 function gpuText(run: RunRow): string {

@@ -43,6 +43,7 @@ function values(key: string, known: Known): string[] {
     tag: known.tags,
     project: known.projects,
     verdict: known.verdicts,
+    attention: ["yes", "no"],
   };
   return all[key] ?? [];
 }
@@ -64,6 +65,7 @@ export function completions(typed: string, known: Known): Completion[] {
     { text: "tag:", about: "has this tag" },
     { text: "project:", about: "belongs to this project" },
     { text: "verdict:", about: "what the diagnosis says" },
+    { text: "attention:", about: "yes, no, or a word of what needs attention" },
     { text: "started>", about: "started>-2d: in the last two days" },
     ...NUMBERS.map((name) => ({ text: `${name}>`, about: "a number, with > >= < <= =" })),
     ...known.configKeys.map((name) => ({ text: `config.${name}=`, about: "from the configuration" })),

@@ -21,6 +21,7 @@ export class RunPages {
   problem = $state.raw<ApiError | null>(null);
   configKeys = $state.raw<string[]>([]);
   tags = $state.raw<string[]>([]);
+  attention = $state(0);
   #wanted: Wanted | null = null;
   #asked = new Set<number>();
   #turn = 0;
@@ -88,6 +89,7 @@ export class RunPages {
     this.fault = list.filter_error;
     this.configKeys = list.config_keys;
     this.tags = list.tags;
+    this.attention = list.attention;
     if (list.filter_error && this.total !== null) return;
     const rows = anew ? new Array<RunRow | undefined>(list.total).fill(undefined) : [...this.rows];
     list.runs.forEach((run, at) => (rows[portion * PORTION + at] = run));

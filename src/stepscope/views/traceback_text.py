@@ -1,0 +1,106 @@
+"""Finds the traceback of an exception in what a run printed or logged."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HEADING = "Traceback (most recent call last):"
+CONTEXT = "During handling of the above exception, another exception occurred:"
+CAUSE = "The above exception was the direct cause of the following exception:"
+LOGGED = "Training failed."
+"""What the recorder's log files say when training fails; the exception follows, indented."""
+
+GROUP, GROUP_FRAME = "Exception Group ", " |+"
+"""How the heading of an exception group begins, and what its lines are drawn in."""
+
+_NAMED = re.compile(r"[A-Za-z_][\w.]*(?:: |(?:Error|Exception|Exit|Interrupt|Iteration|Warning)$)")
+
+MOST_TRACE_LINES = 200
+MOST_MESSAGE_LINES = 20
+"""Lines of a message after its first that still belong to a traceback."""
+
+
+def traceback_in(texts: Sequence[str], exception: str | None = None) -> str | None:
+    """The last traceback in some lines, with those it was raised from; of this exception if any is."""
+    blocks: list[list[str]] = []
+    for place, text in enumerate(texts):
+        if text.endswith(HEADING):
+            blocks.append(_block(texts, place))
+        elif text.endswith(f": {LOGGED}"):
+            blocks.append(_logged_block(texts, place))
+    blocks = [block for block in blocks if block]
+    # A launcher prints a traceback of its own after that of the training.
+    own = [block for block in blocks if exception and any(_is_of(line, exception) for line in block)]
+    best = (own or blocks)[-1:]
+    return "\n".join(best[0][-MOST_TRACE_LINES:]) if best else None
+
+
+def raised_in(trace: str) -> str:
+    """The line of a traceback that names its exception."""
+    lines = trace.split("\n")
+    begin = max((place for place, line in enumerate(lines) if line.endswith(HEADING)), default=-1)
+    named = _named(lines[begin + 1 :])
+    return "" if named is None else lines[begin + 1 + named].lstrip(GROUP_FRAME)
+
+
+def _named(lines: Sequence[str]) -> int | None:
+    """Where an exception is named: in a line that is not indented, and rather in one that looks like it.
+
+    What a program prints while it dies may be anywhere between the lines of its traceback.
+    """
+    flush = [place for place, line in enumerate(lines) if line[:1].strip()]
+    named = [place for place in flush if _NAMED.match(lines[place])]
+    framed = [place for place, line in enumerate(lines) if _NAMED.match(line.removeprefix("  | "))]
+    return next(iter(named or flush or framed), None)
+
+
+def _is_of(line: str, exception: str) -> bool:
+    """Whether a line names the exception, with its module or without."""
+    named = line.partition(":")[0].strip(GROUP_FRAME)
+    return named.rpartition(".")[2] == exception.rpartition(".")[2]
+
+
+def _block(texts: Sequence[str], place: int) -> list[str]:
+    """A traceback from its heading to the end of its message, without what each line has before it."""
+    prefix = texts[place].removesuffix(HEADING)
+    if prefix.endswith(GROUP):
+        return [texts[place], *itertools.takewhile(lambda text: text.startswith("  "), texts[place + 1 :])]
+    lines = [text.removeprefix(prefix) for text in texts[place + 1 : place + 1 + MOST_TRACE_LINES]]
+    body = _named(lines)
+    if body is None:
+        return []
+    end = body + 1
+    while end < len(lines) and lines[end].strip() and end - body < MOST_MESSAGE_LINES:
+        if HEADING in lines[end]:
+            break
+        end += 1
+    return [*_raised_from(texts, place, prefix), HEADING, *lines[:end]]
+
+
+def _raised_from(texts: Sequence[str], place: int, prefix: str) -> list[str]:
+    """The tracebacks before this one of which it says that it came of them."""
+    at = place - 1
+    while at >= 0 and not texts[at].removeprefix(prefix).strip():
+        at -= 1
+    if at < 0 or texts[at].removeprefix(prefix) not in (CONTEXT, CAUSE):
+        return []
+    begin = next((one for one in range(at, -1, -1) if texts[one] == f"{prefix}{HEADING}"), None)
+    if begin is None:
+        return []
+    between = [text.removeprefix(prefix) for text in texts[begin:place]]
+    return [*_raised_from(texts, begin, prefix), *between]
+
+
+def _logged_block(texts: Sequence[str], place: int) -> list[str]:
+    """What a log file has of an exception under the line that says that training failed."""
+    found = []
+    for text in texts[place + 1 : place + 1 + MOST_TRACE_LINES]:
+        if not text.startswith("    "):
+            break
+        found.append(text[4:])
+    return found

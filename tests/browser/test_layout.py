@@ -1,0 +1,140 @@
+"""Nothing leaves its place: tiles, event lanes, alerts, axes, tabs and full screens."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from tests.browser.looking import choose, is_drawn
+from tests.browser.serving import Served
+from tests.browser.troubled_store import EXPLODED, FAST, LONG, NAN, TroubledStore
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+TILES = ("throughput", "step_time", "gpu", "memory")
+LEAVING = """(box, within) => {
+  const outer = box.getBoundingClientRect();
+  return [...box.querySelectorAll(within)].map(node => {
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    return [node.textContent.trim(), range.getBoundingClientRect()];
+  }).filter(([, inner]) => inner.width > 0 && (inner.left < outer.left - 1 || inner.right > outer.right + 1
+    || inner.top < outer.top - 1 || inner.bottom > outer.bottom + 1)).map(([text]) => text);
+}"""
+"""The texts in a box that are drawn outside it."""
+
+INK_AT_THE_LEFT = """name => {
+  const canvas = document.querySelector(`[data-testid="${name}"] canvas`);
+  const over = document.querySelector(`[data-testid="${name}"] .u-over`).getBoundingClientRect();
+  const left = over.left - canvas.getBoundingClientRect().left - 3;
+  const scale = canvas.width / canvas.getBoundingClientRect().width;
+  const { data } = canvas.getContext("2d").getImageData(0, 0, left * scale, (over.height - 12) * scale);
+  return data.filter((value, at) => at % 4 === 3 && value > 0).length;
+}"""
+"""How much is drawn beside the left edge of a plot, above its lowest label."""
+
+
+@pytest.fixture(scope="module")
+def troubled(tmp_path_factory):
+    store = TroubledStore(tmp_path_factory.mktemp("layout") / "store").fill()
+    store.alarms()
+    server = Served(store.folder)
+    yield server
+    server.kill()
+    store.close()
+
+
+def overlapping(boxes: list[dict]) -> list[tuple[dict, dict]]:
+    ordered = sorted(boxes, key=lambda box: box["x"])
+    return [(a, b) for a, b in itertools.pairwise(ordered) if a["x"] + a["width"] > b["x"] + 1]
+
+
+@pytest.mark.parametrize("width", [1440, 1024, 390])
+def test_no_text_leaves_a_tile(troubled, open_page, width):
+    page = open_page(troubled, f"/run/{LONG}", phone=width == 390)
+    page.set_viewport_size({"width": width, "height": 900})
+    for name in TILES:
+        tile = page.get_by_test_id(f"tile-{name}")
+        tile.wait_for()
+        assert tile.evaluate(LEAVING, "h2, .state, .value, .detail li") == [], name
+
+
+def test_a_throughput_has_no_exponent(troubled, open_page):
+    page = open_page(troubled, f"/run/{FAST}")
+    tile = page.get_by_test_id("tile-throughput")
+    tile.wait_for()
+    assert tile.locator(".value").inner_text() == "134,000 steps/s"
+    assert tile.evaluate(LEAVING, ".value, .detail li") == []
+
+
+def test_the_marks_of_a_long_run_lie_side_by_side_in_their_lane(troubled, open_page):
+    page = open_page(troubled, f"/run/{LONG}")
+    lane = page.get_by_test_id("events")
+    lane.scroll_into_view_if_needed()
+    lane.locator(".mark").nth(10).wait_for()
+    outer = lane.locator(".lane").bounding_box()
+    boxes = [mark.bounding_box() for mark in lane.locator(".mark").all()]
+    assert all(box["x"] >= outer["x"] - 1 for box in boxes)
+    assert all(box["x"] + box["width"] <= outer["x"] + outer["width"] + 1 for box in boxes)
+    assert overlapping(boxes) == []
+    assert "checkpoint × 60" in lane.inner_text()
+
+
+@pytest.mark.parametrize("run", [NAN, EXPLODED])
+def test_a_chart_with_nan_has_its_left_axis(troubled, open_page, run):
+    page = open_page(troubled, f"/run/{run}/metrics")
+    is_drawn(page, "chart-loss")
+    page.wait_for_function(f"name => ({INK_AT_THE_LEFT})(name) > 40", arg="chart-loss")
+
+
+@pytest.mark.parametrize("width", [1440, 1024, 390])
+def test_the_parts_of_an_alert_lie_beside_each_other(troubled, open_page, width):
+    page = open_page(troubled, "/alerts", phone=width == 390)
+    page.set_viewport_size({"width": width, "height": 900})
+    row = page.locator("[data-testid^=alert-]").first
+    row.wait_for()
+    assert row.evaluate(LEAVING, "p, .small, button") == []
+    boxes = [part.bounding_box() for part in row.locator("> *").all()]
+    assert len(boxes) >= 3
+    for a in boxes:
+        for b in boxes:
+            is_apart = (
+                a is b
+                or a["x"] + a["width"] <= b["x"] + 1 or b["x"] + b["width"] <= a["x"] + 1
+                or a["y"] + a["height"] <= b["y"] + 1 or b["y"] + b["height"] <= a["y"] + 1
+            )  # fmt: skip
+            assert is_apart, (a, b)
+
+
+def test_the_figures_of_alerts_stand_below_each_other(troubled, open_page):
+    page = open_page(troubled, "/alerts")
+    page.locator("[data-testid^=alert-] .course").nth(1).wait_for()
+    for part in (".said", ".course", ".row"):
+        boxes = [one.bounding_box() for one in page.locator(f"[data-testid^=alert-] {part}").all()]
+        assert len({round(box["x"]) for box in boxes}) == 1, part
+
+
+@pytest.mark.parametrize("tab", ["diagnose", "logs", "config"])
+def test_the_open_tab_is_in_view_on_a_phone(troubled, open_page, tab):
+    page = open_page(troubled, f"/run/{LONG}/{tab}", phone=True)
+    current = page.get_by_role("navigation", name="Pages of this run").locator("[aria-current]")
+    current.wait_for()
+    box = current.bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 390
+
+
+def test_a_full_screen_has_a_way_out_that_can_be_seen(troubled, open_page):
+    page = open_page(troubled, f"/run/{LONG}/metrics")
+    is_drawn(page, "chart-loss")
+    choose(page, "chart-loss", "Full screen")
+    page.wait_for_function("() => document.fullscreenElement !== null")
+    leave = page.get_by_role("button", name="Leave full screen")
+    leave.wait_for()
+    box, size = leave.bounding_box(), page.evaluate("[innerWidth, innerHeight]")
+    assert 0 <= box["x"] <= box["x"] + box["width"] <= size[0]
+    assert 0 <= box["y"] <= box["y"] + box["height"] <= size[1]
+    leave.click()
+    page.wait_for_function("() => document.fullscreenElement === null")
+    leave.wait_for(state="detached")

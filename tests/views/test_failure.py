@@ -1,0 +1,196 @@
+"""Why a run went wrong: exception, traceback, and how to have what is missing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import stepscope
+from stepscope.views.console_lines import console_of
+from stepscope.views.failure import failure_of
+from stepscope.views.marks import NoMarks
+from stepscope.views.overview import overview_of
+from tests.views.made import Made, at
+
+HEADING = "Traceback (most recent call last):"
+TRACE = """Traceback (most recent call last):
+  File "train.py", line 7, in <module>
+    step(batch)
+  File "train.py", line 3, in step
+    return batch["mixup"]
+KeyError: 'mixup'"""
+REASON = "KeyError: 'mixup'"
+SCRIPT = """
+import stepscope
+with stepscope.TrainingMonitor({"agent": {"mode": "thread"}, **SETTINGS}, run="named") as monitor:
+    for step in range(3):
+        monitor.log_training_step(loss=1.0)
+    print("the last words", flush=True)
+    raise KeyError("mixup")
+"""
+
+
+def failed(made: Made, printed: str | None = None, reason: str = REASON, status: str = "failed") -> None:
+    made.process(end=90, status=status, reason=reason)
+    if printed is not None:
+        made.event("console", 89, text=printed)
+
+
+def test_a_run_that_ended_well_has_no_failure(made: Made) -> None:
+    made.process()
+    assert failure_of(made.run()) is None
+
+
+def test_an_exception_is_parted_into_its_type_and_its_message(made: Made) -> None:
+    failed(made)
+    found = failure_of(made.run())
+    assert (found.exception, found.message, found.reason) == ("KeyError", "'mixup'", REASON)
+
+
+@pytest.mark.parametrize(
+    ("reason", "exception", "message"),
+    [
+        ("KeyError", "KeyError", ""),
+        ("my.module.Diverged: at step 3", "my.module.Diverged", "at step 3"),
+        ("exit code 1", None, "exit code 1"),
+        ("process 12 was killed: SIGKILL", None, "process 12 was killed: SIGKILL"),
+        ("", None, "No reason was recorded."),
+    ],
+)
+def test_a_reason_that_is_no_exception_is_told_as_it_is(
+    made: Made, reason: str, exception: str | None, message: str
+) -> None:
+    failed(made, reason=reason)
+    found = failure_of(made.run())
+    assert (found.exception, found.message) == (exception, message)
+
+
+def test_the_traceback_is_taken_from_what_was_printed(made: Made) -> None:
+    failed(made, f"epoch 1\nepoch 2\n{TRACE}\n")
+    found = failure_of(made.run())
+    assert (found.traceback, found.hint) == (TRACE, None)
+
+
+def test_what_an_exception_was_raised_from_belongs_to_its_traceback(made: Made) -> None:
+    between = "\n\nThe above exception was the direct cause of the following exception:\n\n"
+    later = (
+        'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\nRuntimeError: no batch'
+    )
+    failed(made, f"epoch 1\n{TRACE}{between}{later}", "RuntimeError: no batch")
+    assert failure_of(made.run()).traceback == f"{TRACE}{between}{later}"
+
+
+def test_the_traceback_of_a_launcher_is_not_taken_for_that_of_the_training(made: Made) -> None:
+    launcher = (
+        'Traceback (most recent call last):\n  File "torchrun", line 1, in main\nChildFailedError: rank 0'
+    )
+    failed(made, f"{TRACE}\n\n{launcher}\n")
+    assert failure_of(made.run()).traceback == TRACE
+
+
+def test_ranks_before_each_line_are_left_out_of_a_traceback(made: Made) -> None:
+    failed(made, "\n".join(f"[rank0]: {line}" for line in TRACE.split("\n")))
+    assert failure_of(made.run()).traceback == TRACE
+
+
+def test_what_is_printed_between_the_lines_of_a_traceback_does_not_end_it(made: Made) -> None:
+    first, _, rest = TRACE.partition("\n    step(batch)")
+    failed(made, f"{first}\nprinted in between\n    step(batch){rest}", "exit code 1")
+    found = failure_of(made.run())
+    assert found.traceback.endswith(REASON)
+    assert (found.exception, found.message) == ("KeyError", "'mixup'")
+
+
+def test_an_exception_group_is_shown_with_all_that_was_raised(made: Made) -> None:
+    group = """  + Exception Group Traceback (most recent call last):
+  |   File "train.py", line 7, in <module>
+  | ExceptionGroup: two (2 sub-exceptions)
+  +-+---------------- 1 ----------------
+    | ValueError: a
+    +---------------- 2 ----------------
+    | KeyError: 'b'
+    +------------------------------------"""
+    failed(made, f"epoch 1\n{group}\nafter", "exit code 1")
+    found = failure_of(made.run())
+    assert found.traceback == group
+    assert (found.exception, found.message) == ("ExceptionGroup", "two (2 sub-exceptions)")
+
+
+def test_the_lines_of_a_long_message_belong_to_the_traceback(made: Made) -> None:
+    failed(made, f"{TRACE}\nCompile with TORCH_USE_CUDA_DSA.\n\nand then something else")
+    assert failure_of(made.run()).traceback == f"{TRACE}\nCompile with TORCH_USE_CUDA_DSA."
+
+
+def test_a_launcher_that_knows_the_exit_code_alone_names_what_its_command_raised(made: Made) -> None:
+    failed(made, TRACE, "exit code 1")
+    found = failure_of(made.run())
+    assert (found.exception, found.message, found.reason) == ("KeyError", "'mixup'", "exit code 1")
+
+
+def test_without_output_a_failure_says_how_to_have_the_traceback(made: Made) -> None:
+    failed(made)
+    assert "stepscope run" in failure_of(made.run()).hint
+
+
+def test_a_killed_process_is_not_blamed_for_a_traceback_it_cannot_have(made: Made) -> None:
+    failed(made, reason="process 12 was killed", status="crashed")
+    assert "killed" in failure_of(made.run()).hint
+
+
+def test_output_without_a_traceback_is_not_said_to_be_missing(made: Made) -> None:
+    failed(made, "epoch 1\nbye", "exit code 3")
+    found = failure_of(made.run())
+    assert (found.traceback, found.hint) == (None, "The output that was kept has no traceback.")
+
+
+def test_the_last_lines_of_a_failure_are_those_before_its_traceback(made: Made) -> None:
+    failed(made, "\n".join(f"line {number}" for number in range(40)) + f"\n{TRACE}\n")
+    ended = overview_of(made.run(), NoMarks(), at(100)).ended
+    assert ended.log_lines == tuple(f"line {number}" for number in range(20, 40))
+    assert ended.failure.traceback == TRACE
+
+
+def test_what_to_type_for_the_output_has_the_command_of_the_run(made: Made) -> None:
+    made.process(status="failed", facts={"command": ["python", "train.py", "--name", "two words"]})
+    first, second = console_of(made.run()).how
+    assert first.code == "stepscope run -- python train.py --name 'two words'"
+    assert second.code == "STEPSCOPE_LOGGING__DIRECTORY=logs python train.py --name 'two words'"
+
+
+def executed(folder: Path, *before: str, settings: str = "{}") -> None:
+    """Runs a script that names its run and fails."""
+    script = folder.parent / "train.py"
+    script.write_text(SCRIPT.replace("SETTINGS", settings), encoding="utf-8")
+    environment = {**os.environ, "STEPSCOPE_DIR": str(folder)}
+    done = subprocess.run(
+        [sys.executable, *before, *([sys.executable] if before else []), str(script)],
+        env=environment, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+
+
+def test_a_run_with_a_name_of_its_own_has_the_console_of_the_launcher_that_started_it(folder: Path) -> None:
+    executed(folder, "-m", "stepscope", "run", "--")
+    store = stepscope.open_store(folder)
+    run = store.run("named")
+    assert "the last words" in [line.text for line in console_of(run).lines]
+    found = failure_of(run)
+    assert found.traceback.startswith(HEADING)
+    assert found.traceback.endswith("KeyError: 'mixup'")
+    store.close()
+
+
+@pytest.mark.parametrize("jsonl", [True, False])
+def test_log_files_have_the_traceback_of_a_failure(tmp_path: Path, folder: Path, jsonl: bool) -> None:
+    logs = {"logging": {"directory": str(tmp_path / "logs"), "jsonl": jsonl}}
+    executed(folder, settings=repr(logs))
+    store = stepscope.open_store(folder)
+    found = failure_of(store.run("named"))
+    assert "KeyError: 'mixup'" in found.traceback
+    assert "train.py" in found.traceback
+    assert found.hint is None
+    store.close()

@@ -1,0 +1,75 @@
+"""A run's overview and the page that its Why leads to say the same of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.views.made import Made, trained
+from tests.web.asking import get, site_and_app
+
+
+@pytest.fixture
+def made(folder: Path):
+    made = Made(folder)
+    yield made
+    made.close()
+
+
+def verdicts(made: Made, run: str) -> list[dict]:
+    """That of the overview and that of the page it leads to."""
+    site, app = site_and_app(made.folder)
+    try:
+        return [get(app, f"/runs/{run}/{page}")["verdict"] for page in ("overview", "findings")]
+    finally:
+        site.close()
+
+
+def test_a_run_that_failed_is_not_called_healthy_where_it_is_explained(made: Made) -> None:
+    made.process("failed-1", status="failed", reason="KeyError: 'mixup'")
+    made.log({"loss": np.linspace(2, 1, 100), "step_seconds": np.full(100, 0.01)}, run="failed-1")
+    overview, explained = verdicts(made, "failed-1")
+    assert overview == explained
+    assert overview["severity"] == "critical"
+
+
+def test_a_run_for_which_nothing_was_found_is_told_alike(made: Made) -> None:
+    made.process()
+    trained(made)
+    overview, explained = verdicts(made, "mnist-0badcafe")
+    assert overview == explained
+
+
+@pytest.mark.parametrize("end", [None, 100.0])
+def test_a_muted_finding_is_the_verdict_of_neither(made: Made, end: float | None) -> None:
+    made.process(end=end)
+    losses = np.linspace(2, 1, 100)
+    losses[60:] = np.nan
+    made.log({"loss": losses, "step_seconds": np.full(100, 0.01)})
+    made.finding("num.nonfinite", "critical", headline="The loss is NaN.")
+    before = verdicts(made, "mnist-0badcafe")
+    assert [one["headline"] for one in before] == ["The loss is NaN."] * 2
+    site, app = site_and_app(made.folder)
+    site.marks.change("mnist-0badcafe", muted=["num.nonfinite"])
+    pages = [get(app, f"/runs/mnist-0badcafe/{page}")["verdict"] for page in ("overview", "findings")]
+    site.close()
+    assert pages[0] == pages[1]
+    assert pages[0]["headline"] != "The loss is NaN."
+
+
+def test_a_failed_run_is_explained_with_its_traceback_on_every_page(made: Made) -> None:
+    made.process("failed-1", status="failed", reason="KeyError: 'mixup'")
+    made.event(
+        "console",
+        50,
+        text="Traceback (most recent call last):\n  File 'a'\nKeyError: 'mixup'",
+        run="failed-1",
+    )
+    site, app = site_and_app(made.folder)
+    found = [get(app, f"/runs/failed-1/{page}") for page in ("overview", "findings", "logs")]
+    site.close()
+    failures = [found[0]["ended"]["failure"], found[1]["failure"], found[2]["failure"]]
+    assert failures[0] == failures[1] == failures[2]
+    assert failures[0]["traceback"].endswith("KeyError: 'mixup'")
