@@ -194,3 +194,21 @@ def test_log_files_have_the_traceback_of_a_failure(tmp_path: Path, folder: Path,
     assert "train.py" in found.traceback
     assert found.hint is None
     store.close()
+
+
+def test_a_run_that_nobody_captured_has_the_traceback_of_its_monitor(start, folder: Path) -> None:
+    process = start("""
+        import stepscope
+        monitor = stepscope.TrainingMonitor(run="plain")
+        monitor.start_monitoring()
+        def train():
+            raise ValueError("bad value 3")
+        train()
+    """)
+    process.communicate(timeout=60)
+    failure = failure_of(stepscope.open_store(folder).run("plain"))
+    assert failure.exception == "ValueError"
+    assert failure.traceback.startswith("Traceback (most recent call last):")
+    assert ", in train\n" in failure.traceback
+    assert failure.traceback.endswith("ValueError: bad value 3")
+    assert failure.hint is None

@@ -221,8 +221,7 @@ class TrainingMonitor(OnDemand):
         self.stop_monitoring(status, reason)
 
     def _tell_of_failure(self, error: BaseException) -> None:
-        if self._logs is not None:
-            self._logs.failed(error)
+        self._record_failure(error)
         told = None if self._watched is None else self._watched.describe_failure(error)
         if told is not None:
             self.own_event("out_of_memory", **told)

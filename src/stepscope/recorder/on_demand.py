@@ -86,6 +86,14 @@ class OnDemand(StepLog):
             )
         return self._logs
 
+    def _record_failure(self, error: BaseException) -> None:
+        """Keeps the traceback of what ends the training, without the values of variables."""
+        from stepscope.recorder.log_entry import describe_exception  # lazy: it brings `logging`, and few fail
+
+        self.own_event("failure", **describe_exception(error))
+        if self._logs is not None:
+            self._logs.failed(error)
+
     def profile(self, **options: Any) -> ProfilerWindow:
         """A `ProfilerWindow` on chosen epochs and steps, with its options: call its `step` once a step."""
         from stepscope.profiling.window import ProfilerWindow, WindowOptions  # lazy: few profile

@@ -34,8 +34,8 @@ SETUP = {"config", "total_steps"}
 """What a training records of its set-up."""
 
 NOT_MARKED = {
-    "alert_condition", "alert_rule", "census", "config", "console", "device", "loader", "notice", "params",
-    "text", "total_steps",
+    "alert_condition", "alert_rule", "census", "config", "console", "device", "failure", "loader", "notice",
+    "params", "text", "total_steps",
 }  # fmt: skip
 """What is kept as an event and is no moment people look for."""
 

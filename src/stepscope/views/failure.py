@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepscope.views.console_lines import console_of
-from stepscope.views.plain import clean
+from stepscope.views.log_files import trace_lines
+from stepscope.views.plain import clean, mapping
 from stepscope.views.traceback_text import raised_in, traceback_in
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def failure_of(run: Run) -> Failure | None:
     reason = clean(run.reason, MOST_REASON) or NO_REASON
     texts = [line.text for line in console_of(run, limit=MOST_SEARCHED).lines]
     exception, message = _parted(reason)
-    trace = traceback_in(texts, exception)
+    trace = traceback_in(texts, exception) or _recorded(run)
     if exception is None and trace:
         # A launcher knows the exit code alone; what its command printed last says why.
         exception, message = _parted(raised_in(trace))
@@ -66,6 +67,12 @@ def failure_of(run: Run) -> Failure | None:
         traceback=trace,
         hint=None if trace else _hint(run, is_captured=bool(texts)),
     )
+
+
+def _recorded(run: Run) -> str | None:
+    """The traceback that a monitor has recorded itself, of the rank that failed last, without source."""
+    events = [one for one in run.events("failure") if not one.by_user]
+    return "\n".join(trace_lines(mapping(events[-1].fields))) if events else None
 
 
 def _parted(line: str) -> tuple[str | None, str]:

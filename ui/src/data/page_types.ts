@@ -24,6 +24,11 @@ export interface PhaseShare {
   share: number;
 }
 
+export interface WallTime {
+  seconds: number;
+  parts: { name: string; label: string; seconds: number; share: number }[];
+}
+
 export interface ChartSpec {
   title: string;
   keys: string[];
@@ -63,6 +68,7 @@ export interface Overview {
   verdict: Verdict;
   tiles: Tile[];
   phases: PhaseShare[];
+  wall_time: WallTime | null;
   key_charts: ChartSpec[];
   system_charts: ChartSpec[];
   events: EventMark[];
