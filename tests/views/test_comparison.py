@@ -125,7 +125,7 @@ def test_a_preset_shows_speed_or_quality_alone(made: Made) -> None:
     speed = {row.name for row in compared(made, "a-1", preset="performance").figures}
     quality = {row.name for row in compared(made, "a-1", preset="quality").figures}
     assert "Step time, p50" in speed
-    assert quality == {"Loss at the end", "Loss, best"}
+    assert quality == {"Loss at the end", "Loss, best", "Loss, last"}
     assert speed.isdisjoint(quality)
 
 

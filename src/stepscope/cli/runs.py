@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, get_args
 
 from stepscope.cli.find import add_limit_argument, add_store_argument
@@ -9,9 +10,10 @@ from stepscope.cli.main import FINE
 from stepscope.cli.table import Column, shorten, table
 from stepscope.cli.text import emit, moment, number, paint, safe, say, screen_width, to_json
 from stepscope.reading import open_store
-from stepscope.schema.keys import LOSS_KEYS
 from stepscope.schema.run import Status
-from stepscope.views.described import run_in_short, seconds, segment_seconds
+from stepscope.views.described import loss_shown, run_in_short, seconds
+from stepscope.views.pace import run_seconds
+from stepscope.views.run_figures import figures_of
 from stepscope.views.wording import duration
 
 if TYPE_CHECKING:
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepscope.reading import Run, Runs
-    from stepscope.schema.series import SeriesInfo
 
 ROOMY = 120
 """From so many columns on, the reason has a column."""
@@ -70,23 +71,6 @@ def warn_of_set_aside(store: Runs) -> None:
         )
 
 
-def last_step(keys: Sequence[SeriesInfo]) -> int | None:
-    """The step the loss was last logged for, or else the first key."""
-    by_name = {known.key: known for known in keys}
-    listed = [by_name[key] for key in LOSS_KEYS if key in by_name] or keys
-    return listed[0].last_step if listed else None
-
-
-def last_loss(keys: Sequence[SeriesInfo]) -> str:
-    """The newest loss as text; a dash when none was logged."""
-    by_name = {known.key: known for known in keys}
-    for key in LOSS_KEYS:
-        if key in by_name:
-            last = by_name[key].last
-            return "NaN" if last is None else number(last)
-    return "-"
-
-
 def _lines(listed: Sequence[Run], *, with_project: bool) -> Iterator[str]:
     """A table; on a narrow screen each reason has a line of its own under its run."""
     width = screen_width()
@@ -103,16 +87,16 @@ def _lines(listed: Sequence[Run], *, with_project: bool) -> Iterator[str]:
     ]
     rows = []
     for one in listed:
-        keys = one.keys()
-        step = last_step(keys)
+        figures = figures_of(one)
+        loss = loss_shown(figures)
         cells = [
             one.name,
             *([one.project] if with_project else []),
             one.status,
             moment(seconds(one.info.created_ns)),
-            duration(sum(segment_seconds(part) for part in one.segments)),
-            "-" if step is None else f"{step:,}",
-            last_loss(keys),
+            duration(run_seconds(one, time.time_ns())),
+            "-" if figures.step is None else f"{figures.step:,}",
+            "-" if loss is None else number(loss),
         ]
         rows.append([*cells, one.reason] if roomy else cells)
     heading, *lines = table(columns, rows, width)

@@ -19,9 +19,10 @@ from stepscope.config.find import settings_for
 from stepscope.errors import NotFound
 from stepscope.reading import PARAMS
 from stepscope.views.compared_config import shown
-from stepscope.views.described import SPARKS, extremes, run_in_full, seconds, segment_seconds
+from stepscope.views.described import SPARKS, extremes, run_in_full, seconds
 from stepscope.views.energy import energy_of
 from stepscope.views.machine_figures import described, machine_figures
+from stepscope.views.pace import run_seconds
 from stepscope.views.plain import tree
 from stepscope.views.schedule import schedule_of
 from stepscope.views.summed import Summed
@@ -119,7 +120,7 @@ def _head(one: Run) -> Iterator[str]:
     yield f"{text.paint(text.safe(one.name), 'heading')}  {text.paint(one.status, one.status)}"
     for line in textwrap.wrap(text.safe(one.reason), text.screen_width() - 2):
         yield f"  {line}"
-    took = duration(sum(segment_seconds(part) for part in one.segments))
+    took = duration(run_seconds(one, time.time_ns()))
     yield f"  project {text.safe(one.project)}, id {text.safe(one.id)}"
     yield f"  started {text.moment(seconds(one.info.created_ns))}, ran {took}"
 

@@ -167,9 +167,10 @@ def _tail(entrant: Entrant) -> _Measured:
 
 
 def _throughput(entrant: Entrant) -> _Measured:
+    """The pace that every page shows; how sure a difference is, the steps tell."""
     timed = _step_time(entrant)
     blocks = None if timed.blocks is None else 1.0 / np.maximum(timed.blocks, 1e-12)
-    return _Measured(None if not timed.value else 1.0 / timed.value, blocks)
+    return _Measured(entrant.scene.figures.steps_per_second, blocks)
 
 
 def _blocks(values: Floats) -> Floats:
@@ -198,6 +199,8 @@ def _phase_rows(entrants: Sequence[Entrant], baseline: int) -> Iterator[FigureRo
 def _quality_rows(scenes: Sequence[Scene], baseline: int) -> Iterator[FigureRow]:
     measured = [_final_loss(scene) for scene in scenes]
     yield _row(scenes, baseline, "Loss at the end", "", "less", measured)
+    last = [_Measured(scene.figures.loss_last, None, scene.figures.loss_nonfinite) for scene in scenes]
+    yield _row(scenes, baseline, "Loss, last", "", "less", last)
     best = [_Measured(scene.figures.loss_best) for scene in scenes]
     yield _row(scenes, baseline, "Loss, best", "", "less", best)
     losses = {scene.summed.loss_key() for scene in scenes}

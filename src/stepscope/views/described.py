@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stepscope.views.pace import run_seconds
+from stepscope.views.run_figures import figures_of
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
     from stepscope.schema.record import Event
     from stepscope.schema.run import Process, SegmentInfo
     from stepscope.schema.series import Buckets, SeriesInfo
+    from stepscope.views.run_figures import RunFigures
 
 SPARKS = 24
 """A trend has at most so many buckets."""
@@ -23,6 +27,7 @@ def run_in_short(one: Run, folder: str) -> dict[str, Any]:
     """A run as a list shows it; None where something is not known."""
     processes = [process for part in one.segments for process in part.processes]
     ended_ns = one.info.ended_ns
+    figures = figures_of(one)
     return {
         "id": one.id,
         "name": one.name,
@@ -31,7 +36,12 @@ def run_in_short(one: Run, folder: str) -> dict[str, Any]:
         "reason": one.reason,
         "started": seconds(one.info.created_ns),
         "ended": None if ended_ns is None else seconds(ended_ns),
-        "duration_seconds": sum(segment_seconds(part) for part in one.segments),
+        "duration_seconds": run_seconds(one, time.time_ns()),
+        "step": figures.step,
+        "steps_per_second": figures.steps_per_second,
+        "loss_key": figures.loss_key,
+        "loss_last": loss_shown(figures),
+        "loss_best": figures.loss_best,
         "segments": len(one.segments),
         "dropped": sum(process.dropped for process in processes),
         "lost": sum(process.lost for process in processes),
@@ -39,17 +49,16 @@ def run_in_short(one: Run, folder: str) -> dict[str, Any]:
     }
 
 
+def loss_shown(figures: RunFigures) -> float | None:
+    """The newest loss, as NaN or infinite as it is; None where none was logged."""
+    if figures.loss_nonfinite is not None:
+        return float(figures.loss_nonfinite.replace("∞", "inf"))
+    return figures.loss_last
+
+
 def seconds(time_ns: int) -> float | None:
     """Seconds since the epoch; None for a time that a damaged journal did not tell."""
     return time_ns / 1e9 if time_ns else None
-
-
-def segment_seconds(part: SegmentInfo) -> float:
-    """How long a segment ran, or has run so far."""
-    if not part.started_ns:
-        return 0.0
-    end_ns = time.time_ns() if part.ended_ns is None else part.ended_ns
-    return max(end_ns - part.started_ns, 0) / 1e9
 
 
 def run_in_full(one: Run, folder: str, keys: Sequence[SeriesInfo], events: Sequence[Event]) -> dict[str, Any]:

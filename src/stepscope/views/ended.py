@@ -12,7 +12,7 @@ from stepscope.views.console_lines import console_of
 from stepscope.views.energy import energy_of
 from stepscope.views.failure import MOST_SEARCHED, WENT_WRONG, failure_of
 from stepscope.views.last_minute import changes_before_end
-from stepscope.views.pace import seconds_of
+from stepscope.views.pace import run_seconds
 from stepscope.views.plain import finite
 from stepscope.views.step_values import step_values
 from stepscope.views.summed import is_evaluation, is_loss
@@ -53,7 +53,7 @@ def ended_of(scene: Scene, settings: Energy) -> Ended | None:
     run = scene.run
     if scene.is_live:
         return None
-    took = sum(seconds_of(part, scene.now_ns) for part in run.segments)
+    took = run_seconds(run, scene.now_ns)
     step = scene.figures.step
     went_wrong = run.status in WENT_WRONG
     energy = energy_of(run, settings, scene.now_ns)

@@ -1,4 +1,4 @@
-"""A run in a comparison: its steps and its sums, with the warm-up or without."""
+"""The steps and sums of a run as they are shown and compared, without the warm-up or with it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MOST_RANKS = 4
 class Entrant:
     """What figures are made of."""
 
-    def __init__(self, scene: Scene, *, with_warm_up: bool) -> None:
+    def __init__(self, scene: Scene, *, with_warm_up: bool = False) -> None:
         self.scene, self._with_warm_up = scene, with_warm_up
 
     @functools.cached_property

@@ -59,6 +59,11 @@ def whole_pace(
     return float(counts[1:].sum()) / took if took > 0 else None
 
 
+def run_seconds(run: Run, now_ns: int) -> float:
+    """How long a run took or takes so far: its segments, without the time between them."""
+    return sum(seconds_of(part, now_ns) for part in run.segments)
+
+
 def seconds_of(part: SegmentInfo, now_ns: int) -> float:
     """How long a segment ran, or has run so far."""
     if not part.started_ns:

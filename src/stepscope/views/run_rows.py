@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from stepscope.schema.run import LIVE
 from stepscope.views.attention import attention_of
-from stepscope.views.pace import seconds_of
+from stepscope.views.pace import run_seconds
 from stepscope.views.plain import clean
 from stepscope.views.run_figures import figures_of
 from stepscope.views.verdict import Known, verdict_of
@@ -121,7 +121,7 @@ def run_row(run: Run, marks: Marks, now_ns: int, kept: KeptFigures | None = None
         reason=clean(run.reason),
         started=started_ns / 1e9,
         ended=None if ended_ns is None else ended_ns / 1e9,
-        duration_s=sum(seconds_of(part, now_ns) for part in run.segments),
+        duration_s=run_seconds(run, now_ns),
         last_seen=max(run.info.last_ns, started_ns) / 1e9,
         step=figures.step,
         total_steps=figures.total_steps,

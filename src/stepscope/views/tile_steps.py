@@ -9,6 +9,7 @@ import numpy as np
 from stepscope.number_format import number
 from stepscope.schema.keys import STEP_SECONDS
 from stepscope.steps.batch_contents import SAMPLES, TOKENS
+from stepscope.views.entrant import Entrant
 from stepscope.views.plain import finites
 from stepscope.views.run_figures import SPARKS, spark_of
 from stepscope.views.step_values import warm_up
@@ -52,7 +53,7 @@ def throughput_tile(scene: Scene) -> Tile:
     per_step = _per_step(scene)
     rates = [rate(pace * count, unit) for unit, count in per_step.items()]
     detail = [*rates[1:], *([_steps_a_second(pace)] if rates else [])]
-    detail.append(f"p50 {duration(float(np.median(_warm(first))))} a step")
+    detail.append(f"p50 {duration(float(np.median(Entrant(scene).seconds)))} a step")
     change = change_of(first)
     state, told = _judged_change(change)
     return Tile(
@@ -74,8 +75,7 @@ def step_time_tile(scene: Scene) -> Tile:
     first = scene.of_first_rank
     if first is None:
         return unknown_tile("step_time", "Step time", NO_STEPS)
-    every = np.concatenate([_warm(one) for one in scene.step_seconds.values() if len(one)])
-    p50, p95, p99 = np.percentile(every, [50, 95, 99]).tolist()
+    p50, p95, p99 = np.percentile(Entrant(scene).seconds, [50, 95, 99]).tolist()
     detail = [f"p95 {duration(p95)} · p99 {duration(p99)}"]
     state: State = "ok"
     told = "even"

@@ -13,7 +13,7 @@ from stepscope.schema.keys import (
     STARTUP_SECONDS,
     STEP_SECONDS,
 )
-from stepscope.views.pace import seconds_of
+from stepscope.views.pace import run_seconds, seconds_of
 from stepscope.views.phases import phases_of
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class WallTime:
 def wall_time_of(run: Run, summed: Summed, now_ns: int) -> WallTime | None:
     """Where the time of a run went; None where its steps are not timed."""
     ranks = summed.ranks(STEP_SECONDS)
-    whole = sum(seconds_of(part, now_ns) for part in run.segments)
+    whole = run_seconds(run, now_ns)
     if not ranks or whole <= 0:
         return None
 
