@@ -24,7 +24,7 @@ def store(tmp_path_factory):
         monitor.stop_monitoring("failed", "out of memory " * 20)
     with TrainingMonitor(run=NAMES[2], directory=folder):
         pass
-    with TrainingMonitor(run="first", directory=folder) as monitor:
+    with TrainingMonitor(run="first", directory=folder, resume=True) as monitor:
         monitor.log({"loss": 0.25, "accuracy": 0.5}, step=5000)
     return folder
 
