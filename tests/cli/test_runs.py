@@ -75,7 +75,8 @@ def test_what_is_piped_is_not_shortened(store):
 def test_json_says_what_is_known_of_each_run(capsys, store):
     first, second, third = listed(capsys)
     assert " ".join(first) == (
-        "id name project status reason started ended duration_seconds segments dropped lost folder"
+        "id name project status reason started ended duration_seconds step steps_per_second loss_key"
+        " loss_last loss_best segments dropped lost folder"
     )
     assert [one["name"] for one in (first, second, third)] == NAMES
     assert [one["segments"] for one in (first, second, third)] == [2, 1, 1]
