@@ -18,6 +18,9 @@ LEARNING_RATE = "learning_rate"
 LOSS_KEYS = ("loss", "train_loss", "train/loss", "training_loss")
 """What people call the loss; the first that a run has is meant."""
 
+BATCH_SIZES = ("batch/tokens", "batch/samples", "batch_size", "samples_per_step")
+"""How much work a step does; the first that a run has is meant."""
+
 
 def phase_key(name: str) -> str:
     """The key under which a phase's seconds are recorded."""
