@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.false_alarms.curves import HEALTHY, Curve, curriculum, gan_rising, healthy, norms_for
+from tests.false_alarms.curves import HEALTHY, Curve, curriculum, healthy, norms_for
 from tests.false_alarms.judging import alerts_of, findings_at
 
 LOOKS = (0.25, 0.4, 0.55, 0.7, 0.85, 1.0)
@@ -25,12 +25,6 @@ def test_a_healthy_loss_raises_no_alarm(kind):
 @pytest.mark.parametrize("kind", HEALTHY)
 def test_none_of_300_healthy_losses_of_a_kind_raises_an_alarm(kind):
     assert {seed: found for seed in range(300) if (found := alarms_of(kind, seed))} == {}
-
-
-def test_a_loss_that_rises_slowly_from_the_beginning_is_not_asked_whether_it_diverges():
-    chance = np.random.default_rng(3)
-    loss = gan_rising(chance)
-    assert findings_at(Curve(np.arange(len(loss)), loss, norms_for(chance, loss)), [len(loss)]) == set()
 
 
 def test_a_stage_of_a_curriculum_that_begins_above_the_first_loss_raises_no_alarm_while_it_falls():
