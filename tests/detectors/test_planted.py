@@ -19,7 +19,7 @@ def waiting(seed=0, steps=600, wait_s=0.05, step_s=0.05):
 
 def test_a_wait_for_data_is_told_with_its_share_and_the_workers_it_takes(tmp_path):
     [found] = diagnose(tmp_path, waiting(), events=(LOADER,)).findings
-    assert (found.id, found.severity) == ("input.exposed_wait", "critical")
+    assert (found.id, found.severity) == ("input.exposed_wait", "warning")
     assert found.share == pytest.approx(0.5, abs=0.03)
     # Half of the step makes a batch, the other half uses it: one worker just keeps up, two surely do.
     assert "num_workers=2" in found.tries
