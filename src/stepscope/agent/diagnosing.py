@@ -9,16 +9,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from stepscope.errors import ConfigError, StoreError
+from stepscope.schema.keys import CHECKS_EVENT
+from stepscope.schema.record import Event
 from stepscope.schema.run import LIVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from stepscope.analysis.diagnose import Diagnostician
+    from stepscope.analysis.diagnose import Diagnosis, Diagnostician
     from stepscope.config.sections import Settings
     from stepscope.exporters.base import Table
     from stepscope.schema.finding import Finding
-    from stepscope.schema.record import Event
     from stepscope.schema.run import Process
     from stepscope.store.base import Store
 
@@ -66,6 +67,8 @@ class _Watched:
     has_news: bool = True
     living: dict[tuple[str, int, int], bool] = field(default_factory=dict)
     """Whether each of its ranks still records."""
+    gist: tuple[object, ...] = ()
+    """What was last kept of its checks, in short."""
     standings: dict[str, _Standing] = field(default_factory=dict)
     """By the key of the finding."""
 
@@ -171,7 +174,9 @@ class Diagnosing:
     def _look(self, run_id: str, run: _Watched) -> None:
         if self._made is None:
             self._made = _diagnostician(self._settings)
-        found = {one.key: one for one in self._made.diagnose(self._store, run_id).findings}
+        diagnosis = self._made.diagnose(self._store, run_id)
+        self._keep_checks(run_id, run, diagnosis)
+        found = {one.key: one for one in diagnosis.findings}
         opened: list[Finding] = []
         closed: list[str] = []
         for key in {**run.standings, **found}:
@@ -190,6 +195,18 @@ class Diagnosing:
                     closed.append(key)
         if opened or closed:
             self._keep(run_id, run, opened, closed)
+
+    def _keep_checks(self, run_id: str, run: _Watched, diagnosis: Diagnosis) -> None:
+        """Keeps what checks came to, for lists: when that changes, and at the end."""
+        checks = diagnosis.checks
+        gist = (checks.passed, checks.not_run, checks.is_timed, checks.share is None)
+        if not checks.examined or (gist == run.gist and not run.has_ended):
+            return
+        run.gist = gist
+        segment = diagnosis.segment
+        event = Event(CHECKS_EVENT, self._now_ns(), None, 0, segment, checks.as_dict())
+        with self._store.transaction():
+            self._store.put_event(run_id, event)
 
     def _keep(self, run_id: str, run: _Watched, opened: list[Finding], closed: list[str]) -> None:
         at_ns = self._now_ns()

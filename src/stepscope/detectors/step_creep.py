@@ -120,7 +120,7 @@ class StepCreep(Detector):
         """The line through step times where they creep; else why they do not."""
         whole = trend_of(x, y, self.certainty) if len(x) >= FEWEST_BLOCKS else None
         if whole is None or whole.low <= 0:
-            return "Step time does not surely grow."
+            return "No clear slowdown."
         grown = whole.end - whole.start
         if grown < CLEAR * whole.noise:
             return "Step time wanders as much as it grows."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepscope.config.sections import Energy
@@ -13,10 +13,10 @@ from stepscope.views.environment import environment_of
 from stepscope.views.event_marks import event_marks
 from stepscope.views.missing import missing_of
 from stepscope.views.phases import phases_of
-from stepscope.views.run_rows import eta_s, known_of
+from stepscope.views.run_rows import eta_s
 from stepscope.views.scene import Scene
 from stepscope.views.tiles import tiles_of
-from stepscope.views.verdict import WAITS, verdict_of
+from stepscope.views.verdict import verdict_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -70,7 +70,7 @@ def overview_of(
     scene = Scene(run, marks, now_ns, kept)
     alerts = alert_rows(run, marks, acknowledged)
     return Overview(
-        verdict=_verdict(run, marks, scene),
+        verdict=verdict_for(run, marks.muted(run.id), scene.figures, run.diagnose()),
         tiles=tiles_of(scene, eta_s(scene.figures)),
         phases=phases_of(run, scene.summed),
         key_charts=key_charts(scene.summed),
@@ -82,20 +82,6 @@ def overview_of(
         waiting_s=_waiting_s(scene),
         missing=missing_of(scene),
     )
-
-
-def _verdict(run: Run, marks: Marks, scene: Scene) -> Verdict:
-    """What was found; of a run whose newest steps are well, also what sets their pace."""
-    verdict = verdict_of(run.findings(), marks.muted(run.id), known_of(run, scene.figures))
-    # The mean of a whole run tells of a wait that may have been mended long ago.
-    if verdict.severity != "ok" and verdict.id != WAITS:
-        return verdict
-    fresh = run.diagnose().verdict
-    if fresh.severity != "ok":
-        # While a run goes on, what is new has to be seen twice before it is told: the agent sees to that.
-        return verdict if scene.is_live else fresh
-    pace = fresh.headline.removeprefix("Healthy: ")
-    return replace(fresh, headline=f"No problem was found: {pace}")
 
 
 def _waiting_s(scene: Scene) -> float | None:

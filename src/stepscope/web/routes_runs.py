@@ -8,7 +8,6 @@ from fastapi import APIRouter, Query, Response
 from fastapi.exceptions import HTTPException
 
 from stepscope.errors import NotFound
-from stepscope.views.run_rows import known_of
 from stepscope.web import shapes_overview as shapes
 from stepscope.web.answers import answer
 from stepscope.web.live_rows import findings
@@ -175,7 +174,7 @@ def heatmap(
 @router.get("/runs/{run_id}/findings", response_model=shapes.Findings)
 def run_findings(site: SiteOf, run_id: RunId) -> Response:
     """What was found in a run, with evidence and advice, and what was looked for in vain."""
-    from stepscope.views.verdict import verdict_of
+    from stepscope.views.verdict import verdict_for
 
     with site.shelf.open() as opened:
         run = opened.run(run_id)
@@ -183,9 +182,7 @@ def run_findings(site: SiteOf, run_id: RunId) -> Response:
         # A run that no agent has looked at is looked at now.
         listed = findings(site, run) or [one.as_dict() for one in found.findings]
         muted = site.marks.muted(run.id)
-        is_any_shown = any(one["open"] and not one["muted"] for one in listed)
-        known = known_of(run, site.kept.of(run, site.now_ns()))
-        verdict = verdict_of(listed, muted, known) if is_any_shown else found.verdict
+        verdict = verdict_for(run, muted, site.kept.of(run, site.now_ns()), found)
         return answer({"verdict": verdict, "findings": listed, "considered": found.considered})
 
 
