@@ -47,7 +47,7 @@ def test_a_failure_leads_whatever_was_found(status):
 def test_losses_that_are_not_finite_come_before_what_is_slow():
     found = verdict_of([WAIT], ALL_RAN, replace(RUNNING, nonfinite_losses=3, is_last_loss_finite=False))
     assert (found.id, found.severity) == ("loss.nonfinite", "critical")
-    assert found.headline == "3 losses are not finite. Before that: A wait."
+    assert found.headline == "3 losses are not finite. Also: A wait."
 
 
 def test_without_any_check_nothing_is_called_fine():

@@ -187,6 +187,20 @@ def test_pauses_of_the_collector_are_added_up(tmp_path):
     assert "gc.freeze()" in found.remedies[0].code
 
 
+def test_a_mean_of_pauses_is_not_called_the_longest_and_the_longest_is_told_where_it_is_known(tmp_path):
+    run = going_well(1, 1000)
+    pauses = np.arange(1000) % 20 == 10
+    run["gc/pause_seconds"] = np.where(pauses, 0.06, run["gc/pause_seconds"])
+    run["gc/collections"] = np.where(pauses, 3.0, run["gc/collections"])
+    [found] = diagnose(tmp_path, run).findings
+    assert " ms each on average" in found.headline
+    assert "longest pause" not in {one.label for one in found.evidence}
+    assert "up to" not in found.headline
+    run["gc/longest_pause_seconds"] = np.where(pauses, 0.05, np.nan)
+    [found] = diagnose(tmp_path, run).findings
+    assert "up to 50 ms at once" in found.headline
+
+
 def test_pauses_that_are_long_for_a_step_but_seldom_are_information(tmp_path):
     run = going_well(1, 2000)
     pauses = np.arange(2000) % 200 == 100

@@ -169,7 +169,8 @@ def _failure(state: RunState, told: Sequence[Mapping[str, Any]]) -> Verdict | No
         many = state.nonfinite_losses
         losses = f"{many:,} losses are not finite" if many > 1 else "1 loss is not finite"
         severity = "warning" if state.is_last_loss_finite else "critical"
-        return Verdict("loss.nonfinite", f"{losses}.{before}", severity, None, None, tries)
+        also = before.replace("Before that:", "Also:")
+        return Verdict("loss.nonfinite", f"{losses}.{also}", severity, None, None, tries)
     return None
 
 
