@@ -58,7 +58,7 @@ class GarbagePauses(Detector):
     )
     requires: ClassVar[tuple[tuple[str, ...], ...]] = ((PAUSE,), (STEP_SECONDS,))
     reads: ClassVar[tuple[str, ...]] = (COLLECTIONS, FULL, LONGEST)
-    min_steps: ClassVar[int] = 5
+    min_steps: ClassVar[int] = 3
 
     share: Annotated[float, Range(0.001, 1)] = 0.01
     """The share of time from which pauses count."""
