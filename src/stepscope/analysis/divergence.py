@@ -56,6 +56,9 @@ FALLEN, FELL_BY = 0.1, 3.0
 GROWS, FALLS = 1.3, 0.9
 """How the second half of a stretch compares with the first if it grows; and the last third if it falls."""
 
+FLAT = 0.97
+"""The same for a loss that is said to stay where it is: one that learns slowly falls a little."""
+
 PARTS, FELL = 6, 0.75
 """Of so many parts of a stretch none is below this share of an earlier one, unless the loss still learns."""
 
@@ -176,6 +179,7 @@ def _diverges(stretch: _Stretch, first: float) -> bool:
     is_growing = stretch.stands >= highest and _grows(stretch.after)
     is_high = stretch.stands >= HIGH * highest and count >= FEWEST_HIGH
     is_flat = count >= FEWEST_FLAT and took <= JUMPS_WITHIN and stretch.stands >= SHARE_OF_FIRST * first
+    is_flat = is_flat and not _falls(stretch.after, FLAT)
     return is_growing or is_high or (is_flat and not _was_there(stretch))
 
 
@@ -201,10 +205,10 @@ def _steps_until(stretch: _Stretch, value: float) -> int:
     return int(stretch.steps[there[0]] - stretch.steps[0]) if len(there) else np.iinfo(np.int64).max
 
 
-def _falls(after: Floats) -> bool:
+def _falls(after: Floats, share: float = FALLS) -> bool:
     """Whether the loss is on its way back."""
     third = max(len(after) // 3, 1)
-    return float(np.median(after[-third:])) < FALLS * float(np.median(after[:third]))
+    return float(np.median(after[-third:])) < share * float(np.median(after[:third]))
 
 
 def _falls_in_between(after: Floats) -> bool:
