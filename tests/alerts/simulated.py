@@ -43,6 +43,7 @@ def going_well(seed=0, step_s=0.25, steps=STEPS, losses="usual"):
     norms = chance.lognormal(0.0, 0.6, steps) * np.where(chance.random(steps) < 0.002, 20, 1)
     norms[chance.random(steps) < 0.01] = np.inf  # a loss scaler tries a greater scale
     rank["gradient_norm"] = norms
+    rank["batch/samples"] = np.full(steps, 64.0)
     rank["memory/alloc_retries_total"] = 2.0 * (number > 3) + (number > 1000) + (number > 5000)
     pauses = np.where(number % 1000 == 999, 60.0, 0.0)  # an evaluation, in which no step ends
     made = Recording()

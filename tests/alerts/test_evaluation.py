@@ -45,13 +45,13 @@ NOW = BEGAN + 99 * SECOND
         "first(x, 10 points) == 90 and first(x, 10s) == 89",
         "mean(x, 3 points) == 98 and avg(x, 2s) == 98",
         "min(x, 5 points) == 95 and max(x, 5 points) == 99 and median(x, 5 points) == 97",
-        "p90(x, 1h) > 89 and p95(x, 1h) > 94 and p99(x, 1h) > 98",
+        "p90(x, 2m) > 89 and p95(x, 2m) > 94 and p99(x, 2m) > 98",
         "sum(x, 2 points) == 197 and count(x, 10s) == 11",
-        "std(x, 1 points) == 0 and std(x, 1h) > 28",
+        "std(x, 1 points) == 0 and std(x, 2m) > 28",
         "delta(x, 11 points) == 10 and rate(x, 11 points) == 1",
-        "abs(slope(x, 1h) - 1) < 1e-9",
+        "abs(slope(x, 2m) - 1) < 1e-9",
         "nonfinite(bad, 8 points) == 2 and count(bad, 8 points) == 8 and nonfinite(x, 1h) == 0",
-        "max(bad, 1h) == 19 and mean(bad, 4 points) == 18",
+        "max(bad, 20s) == 19 and mean(bad, 4 points) == 18",
         "age(x) == 0",
         "min(x, 5, 7) == 5 and max(x, 100) == 100 and abs(-x) == 99",
         "baseline(x) == 54.5 and x > baseline and x < 2 * baseline",
@@ -63,6 +63,66 @@ NOW = BEGAN + 99 * SECOND
 )
 def test_it_is_true(text, history):
     assert truth(text, history, NOW) is True
+
+
+@pytest.mark.parametrize("function", ["mean", "median", "p90", "min", "max", "std", "slope", "rate"])
+def test_a_window_of_time_is_not_judged_before_most_of_it_has_passed(function):
+    history = History()
+    now_ns = feed(history, "load", 0.95 + 0.001 * np.arange(20))
+    assert truth(f"{function}(load, 30s) > -1", history, now_ns) is None
+    now_ns = feed(history, "load", 0.97 + 0.001 * np.arange(10), begin_s=20)
+    assert truth(f"{function}(load, 30s) > -1", history, now_ns) is True
+
+
+def test_a_mean_over_30_seconds_says_nothing_after_one_sample():
+    history = History()
+    now_ns = feed(history, "cpu/utilization_ratio", [1.0])
+    assert truth("mean(cpu/utilization_ratio, 30s) > 90%", history, now_ns) is None
+    assert truth("mean(cpu/utilization_ratio, 30s) > 90%", history, now_ns + 29 * SECOND) is None
+
+
+def test_what_is_logged_less_often_than_its_window_is_long_is_judged_by_the_points_there_are():
+    history = History()
+    now_ns = feed(history, "val/loss", [3.0, 2.0, 1.0], every_s=60)
+    assert truth("mean(val/loss, 30s) < 2", history, now_ns) is True
+
+
+def test_a_window_of_points_is_not_judged_before_a_fifth_of_them_are_there():
+    history = History()
+    now_ns = feed(history, "x", np.ones(19))
+    assert truth("mean(x, 100 points) == 1", history, now_ns) is None
+    assert truth("count(x, 100 points) == 19 and sum(x, 100 points) == 19", history, now_ns) is True
+    assert truth("mean(x, 2 points) == 1", history, now_ns) is True
+    now_ns = feed(history, "x", [1.0], begin_s=19)
+    assert truth("mean(x, 100 points) == 1", history, now_ns) is True
+
+
+def test_a_series_that_is_longer_than_what_is_kept_of_it_fills_every_window():
+    history = History(limit_points=1200)
+    now_ns = feed(history, "x", np.ones(3000), every_s=0.001)
+    assert truth("mean(x, 30s) == 1", history, now_ns) is True
+
+
+def test_the_start_of_a_series_is_the_median_of_its_first_five_points():
+    history = History()
+    now_ns = feed(history, "batch/samples", [8, 64, 64, 64, 1, 500, 500])
+    assert truth("start(batch/samples) == 64", history, now_ns) is True
+
+
+def test_the_highest_value_before_a_window_leaves_the_window_out():
+    history = History()
+    now_ns = feed(history, "x", [5, np.inf, 7, 1, 2, 300])
+    assert truth("highest_before(x, 3 points) == 7", history, now_ns) is True
+    assert truth("highest_before(x, 10 points) > 0", history, now_ns) is None
+
+
+def test_a_loss_that_diverges_has_risen_by_so_much_and_one_that_does_not_by_nothing():
+    history = History()
+    falling = 2.5 * np.exp(-np.arange(300) / 40) + 0.5
+    now_ns = feed(history, "loss", falling)
+    assert truth("divergence(loss, 1000 points) == 0", history, now_ns) is True
+    now_ns = feed(history, "loss", 0.5 * 1.3 ** np.arange(30), begin_s=300, first_step=301)
+    assert truth("divergence(loss, 1000 points) > 2", history, now_ns) is True
 
 
 @pytest.mark.parametrize(
@@ -123,7 +183,7 @@ def test_a_slope_is_hardly_moved_by_outliers():
     values = 3.0 * np.arange(500.0)
     values[::5] += 10_000
     now_ns = feed(history, "x", values, every_s=0.5)
-    assert truth("abs(slope(x, 1h) - 6) < 0.5", history, now_ns) is True
+    assert truth("abs(slope(x, 5m) - 6) < 0.5", history, now_ns) is True
 
 
 def test_the_status_of_the_run_is_compared(history):

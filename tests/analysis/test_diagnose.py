@@ -107,7 +107,7 @@ def test_a_detector_that_fails_is_said_once_and_takes_nothing_from_the_others(tm
         (0.02, "notice"),
         (0.05, "warning"),
         (0.15, "warning"),
-        (0.151, "critical"),
+        (0.9, "warning"),
     ],
 )
 def test_what_could_be_had_back_says_how_bad_it_is(share, severity):

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from stepscope.analysis.change_points import change_point, warm_up_length
-from stepscope.analysis.excursions import departure, spikes
+from stepscope.analysis.divergence import Start, divergence
+from stepscope.analysis.excursions import spikes
 from stepscope.analysis.robust import block_edges, block_medians, block_shares, expected_beyond, spread
 from stepscope.analysis.trends import is_jump, trend_of
 
@@ -99,12 +100,14 @@ def test_a_spike_is_found_with_its_place_and_a_loss_that_stays_up_is_none():
     assert spikes(losses, 6.0) == []
 
 
-def test_a_departure_begins_where_the_course_was_left():
-    losses = 1 + CHANCE.normal(0, 0.05, 600)
-    losses[480:] += 4
-    found = departure(losses, 6.0, 5, least_level=0.0)
-    assert abs(found.begin - 480) <= 2
-    assert found.value == pytest.approx(5, abs=0.1)
-    assert departure(losses, 6.0, 5, least_level=10.0) is None
-    losses[480:] = 1 + 4 * np.exp(-np.arange(120) / 40)
-    assert departure(losses, 6.0, 5, least_level=0.0) is None, "It is on its way back."
+def test_a_divergence_begins_where_the_course_was_left():
+    losses = np.concatenate([2.5 * np.exp(-np.arange(300) / 40) + 0.3, 0.3 * 1.2 ** np.arange(30)])
+    losses *= np.exp(np.random.default_rng(0).normal(0, 0.03, 330))
+    steps = np.arange(330)
+    start = Start(2.8, is_in_window=True)
+    found = divergence(losses, steps, start)
+    assert found is not None
+    assert found.begin in range(298, 306)
+    assert divergence(losses, steps, start, least_level=1e6) is None
+    back = np.concatenate([losses, losses[-1] * 0.9 ** np.arange(30)])
+    assert divergence(back, np.arange(360), start) is None, "It is on its way back."

@@ -48,7 +48,8 @@ def test_a_page_has_verdict_evidence_remedy_code_and_what_was_considered(capsys)
 
 def test_a_run_that_goes_well_is_told_so(capsys):
     page = printed(capsys, "well")
-    assert re.search(r"^  Healthy: \d\d\.\d ms a step\.$", page, re.MULTILINE)
+    told = r"^  No problem found by 5 checks; 1 could not run: host.gc. \d\d\.\d ms a step\.$"
+    assert re.search(told, page, re.MULTILINE)
     assert "input.exposed_wait: Steps wait for data for 0.5 % of their time" in page
 
 
@@ -62,7 +63,7 @@ def test_json_has_the_verdict_the_findings_and_the_rest(capsys):
     assert (told["verdict"]["id"], told["verdict"]["severity"]) == ("num.nonfinite", "critical")
     assert told["verdict"]["steps"] == [200, 299]
     assert [one["key"] for one in told["findings"]] == ["num.nonfinite"]
-    assert set(told["considered"][0]) == {"id", "title", "why_not"}
+    assert set(told["considered"][0]) == {"id", "title", "why_not", "has_run"}
     assert told["earlier"] == []
 
 

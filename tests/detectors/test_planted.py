@@ -19,7 +19,7 @@ def waiting(seed=0, steps=600, wait_s=0.05, step_s=0.05):
 
 def test_a_wait_for_data_is_told_with_its_share_and_the_workers_it_takes(tmp_path):
     [found] = diagnose(tmp_path, waiting(), events=(LOADER,)).findings
-    assert (found.id, found.severity) == ("input.exposed_wait", "critical")
+    assert (found.id, found.severity) == ("input.exposed_wait", "warning")
     assert found.share == pytest.approx(0.5, abs=0.03)
     # Half of the step makes a batch, the other half uses it: one worker just keeps up, two surely do.
     assert "num_workers=2" in found.tries
@@ -185,6 +185,20 @@ def test_pauses_of_the_collector_are_added_up(tmp_path):
     assert (found.id, found.severity) == ("host.gc", "warning")
     assert found.share == pytest.approx(0.06 / (20 * 0.0535), abs=0.01)
     assert "gc.freeze()" in found.remedies[0].code
+
+
+def test_a_mean_of_pauses_is_not_called_the_longest_and_the_longest_is_told_where_it_is_known(tmp_path):
+    run = going_well(1, 1000)
+    pauses = np.arange(1000) % 20 == 10
+    run["gc/pause_seconds"] = np.where(pauses, 0.06, run["gc/pause_seconds"])
+    run["gc/collections"] = np.where(pauses, 3.0, run["gc/collections"])
+    [found] = diagnose(tmp_path, run).findings
+    assert " ms each on average" in found.headline
+    assert "longest pause" not in {one.label for one in found.evidence}
+    assert "up to" not in found.headline
+    run["gc/longest_pause_seconds"] = np.where(pauses, 0.05, np.nan)
+    [found] = diagnose(tmp_path, run).findings
+    assert "up to 50 ms at once" in found.headline
 
 
 def test_pauses_that_are_long_for_a_step_but_seldom_are_information(tmp_path):

@@ -31,6 +31,7 @@ def test_pauses_are_added_up_from_look_to_look() -> None:
     collector.collect(2, 30_000_000)
     found = collector.listening.look(1)
     assert found["gc/pause_seconds"] == pytest.approx(0.030001)
+    assert found["gc/longest_pause_seconds"] == pytest.approx(0.03)
     assert (found["gc/collections"], found["gc/full_collections"]) == (2.0, 1.0)
     collector.collect(1, 5_000)
     found = collector.listening.look(1)

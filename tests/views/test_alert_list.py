@@ -122,7 +122,7 @@ def test_rules_say_where_they_come_from_and_hold_all_that_an_editor_needs(made: 
         True,
         True,
     ]
-    assert (found["mine"].remind, found["loss_divergence"].for_, found["own"].run) == ("1h", "10 points", RUN)
+    assert (found["mine"].remind, found["loss_divergence"].for_, found["own"].run) == ("1h", "5 points", RUN)
     assert sum(one.name == "disk_full" for one in page(made, settings).rules) == 1
 
 

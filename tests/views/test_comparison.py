@@ -157,7 +157,7 @@ def test_runs_with_nothing_in_common_can_still_be_put_side_by_side(made: Made) -
     made.process("machine-1", role="machine")
     found = as_json(compared(made, "empty-1", "odd-1", "machine-1"))
     assert found["keys"] == []
-    assert [verdict["severity"] for verdict in found["verdicts"]] == ["unknown"] * 3
+    assert [verdict["severity"] for verdict in found["verdicts"]] == ["unknown", "critical", "unknown"]
 
 
 def test_mistakes_are_explained(made: Made) -> None:

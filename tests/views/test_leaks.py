@@ -43,6 +43,16 @@ class TestWhatIsALeak:
         found = grown(series(2000, growth=4 * GB) + teeth)
         assert found.goes_on
 
+    @pytest.mark.parametrize("period", [40, 90, 300])
+    def test_a_leak_of_8_megabytes_a_second_whose_pace_goes_up_and_down_is_found(self, period: int) -> None:
+        seconds = np.arange(150.0)
+        pace = 8e6 * (1 + 0.3 * np.sin(2 * np.pi * seconds / period))
+        found = grown(0.4 * GB + np.cumsum(pace))
+        assert found.goes_on
+        assert found.per_hour is not None
+        assert np.isfinite([found.per_hour.low, found.per_hour.high]).all()
+        assert found.per_hour.value == pytest.approx(8e6 * HOUR, rel=0.3)
+
     def test_growth_by_many_steps_is_found(self) -> None:
         epochs = np.floor(np.linspace(0, 19.99, 2000)) * 0.2 * GB
         assert grown(series(2000) + epochs).goes_on
@@ -63,6 +73,12 @@ class TestWhatIsNone:
     @pytest.mark.parametrize("seed", range(20))
     def test_noise_alone(self, seed: int) -> None:
         assert not grown(series(300, seed=seed)).goes_on
+
+    def test_memory_that_wanders(self) -> None:
+        wandering = [
+            8 * GB + 5e6 * np.cumsum(np.random.default_rng(seed).normal(0, 1, 300)) for seed in range(60)
+        ]
+        assert sum(grown(one).goes_on for one in wandering) <= 2
 
     @pytest.mark.parametrize("teeth", [1.5, 3, 7.5, 40])
     @pytest.mark.parametrize("count", [100, 1000, 5000])

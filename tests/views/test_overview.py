@@ -11,6 +11,7 @@ import stepscope
 from stepscope.config.sections import Energy
 from stepscope.views.marks import NoMarks, Note
 from stepscope.views.overview import Overview, overview_of
+from stepscope.views.run_rows import run_row
 from tests.views.made import BEGUN_S, RUN, Made, OwnMarks, as_json, at, trained
 
 NOW = at(200)
@@ -188,8 +189,17 @@ class TestVerdict:
                 1.0,
                 ("status.failed", "The run failed: RuntimeError: x"),
             ),
-            ({}, np.nan, ("loss.nonfinite", "100 of its losses are not finite.")),
-            ({}, 1.0, ("unmeasured", "Steps are not timed, so nothing can be said of their pace.")),
+            (
+                {},
+                1.0,
+                (
+                    "unmeasured",
+                    (
+                        "No problem found by 3 checks; 3 could not run: host.gc, input.exposed_wait, "
+                        "step.creep. Steps are not timed."
+                    ),
+                ),
+            ),
             ({"role": "machine"}, 1.0, ("machine", "A machine is watched; nothing is trained here.")),
         ],
     )
@@ -206,15 +216,47 @@ class TestVerdict:
         made.process()
         trained(made, data=0.01)
         found = page(made).verdict
-        assert (found.id, found.severity) == ("input.exposed_wait", "critical")
+        assert (found.id, found.severity) == ("input.exposed_wait", "warning")
+
+    def test_losses_that_are_not_finite_lead_the_verdict(self, made: Made) -> None:
+        made.process()
+        made.log({"loss": np.full(100, np.nan)})
+        found = page(made).verdict
+        assert (found.id, found.severity) == ("num.nonfinite", "critical")
+
+    def test_a_loss_that_was_not_finite_long_before_the_newest_steps_is_not_forgotten(
+        self, made: Made
+    ) -> None:
+        made.process()
+        made.log({"loss": np.where(np.arange(4000) == 7, np.nan, 1.0), "step_seconds": np.full(4000, 0.01)})
+        found = page(made).verdict
+        assert (found.id, found.severity) == ("loss.nonfinite", "warning")
+        assert found.headline == "1 loss is not finite."
+
+    def test_a_run_that_failed_leads_with_the_failure_and_then_says_what_was_found(self, made: Made) -> None:
+        made.process(status="failed", reason="RuntimeError: x")
+        made.finding("input.exposed_wait", "warning", headline="41% of each step waits for data.")
+        found = page(made).verdict
+        assert (found.id, found.severity) == ("status.failed", "critical")
+        told = "The run failed: RuntimeError: x. Before that: 41% of each step waits for data."
+        assert found.headline == told
+
+    def test_list_page_and_comparison_have_one_verdict(self, made: Made) -> None:
+        made.process(status="crashed", reason="process 12 was killed")
+        trained(made, data=0.01)
+        made.finding("input.exposed_wait", "warning", headline="41% of each step waits for data.")
+        row = run_row(made.run(), NoMarks(), NOW)
+        assert row.verdict == page(made).verdict
+        assert row.verdict.id == "status.crashed"
 
     def test_a_wait_that_was_mended_is_no_problem_of_the_newest_steps(self, made: Made) -> None:
         made.process()
         waits = np.where(np.arange(4000) < 1500, 0.02, 0.0001)
         made.log({"step_seconds": 0.005 + waits, "phase/data_seconds": waits})
         found = page(made).verdict
-        assert found.severity == "ok"
-        assert found.headline.startswith("No problem was found: 5.1 ms a step")
+        assert (found.id, found.severity) == ("unexplained", "unknown")
+        assert found.headline.startswith("No problem found by ")
+        assert "of wall time is between steps" in found.headline
 
 
 class TestEvents:

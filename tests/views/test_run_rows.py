@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import stepscope
+from stepscope.analysis.verdict import Checks
 from stepscope.reading import Run
+from stepscope.schema.keys import CHECKS_EVENT
 from stepscope.views.marks import NoMarks
 from stepscope.views.run_rows import KeptFigures, RunRow, run_row, run_rows
 from tests.views.made import NS, RUN, Made, OwnMarks, as_json, at, trained
@@ -208,7 +210,10 @@ def test_the_worst_finding_that_is_not_muted_is_the_verdict(made: Made) -> None:
 def test_a_run_in_which_nothing_was_found_is_fine_only_if_its_steps_are_known_to_be(made: Made) -> None:
     made.process()
     trained(made, data=0.0)
-    assert row_of(made).verdict.severity == "ok"
+    assert row_of(made).verdict is None
+    checks = Checks(6, is_timed=True, steady=100, examined=100, pace="5 ms a step")
+    made.event(CHECKS_EVENT, 10, **checks.as_dict())
+    assert row_of(made).verdict.headline == "Healthy: 6 checks passed (100 newest steps); 5 ms a step."
     made.process("slow-1")
     trained(made, data=0.02, run="slow-1")
     assert row_of(made, "slow-1").verdict is None

@@ -10,15 +10,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from stepscope.errors import ConfigError, StoreError
+from stepscope.schema.keys import CHECKS_EVENT
+from stepscope.schema.record import Event
 from stepscope.schema.run import LIVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from stepscope.analysis.diagnose import Diagnostician
+    from stepscope.analysis.diagnose import Diagnosis, Diagnostician
     from stepscope.exporters.base import Table
     from stepscope.schema.finding import Finding
-    from stepscope.schema.record import Event
     from stepscope.schema.run import Process
     from stepscope.store.base import Store
 
@@ -69,6 +70,8 @@ class _Watched:
     has_news: bool = True
     living: dict[tuple[str, int, int], bool] = field(default_factory=dict)
     """Whether each of its ranks still records."""
+    gist: tuple[object, ...] = ()
+    """What was last kept of its checks, in short."""
     standings: dict[str, _Standing] = field(default_factory=dict)
     """By the key of the finding."""
 
@@ -175,6 +178,7 @@ class Diagnosing:
 
     def _look(self, run_id: str, run: _Watched) -> None:
         diagnosis = self._diagnostician(run_id).diagnose(self._store, run_id)
+        self._keep_checks(run_id, run, diagnosis)
         found = {one.key: one for one in diagnosis.findings}
         opened: list[Finding] = []
         closed: list[str] = []
@@ -203,6 +207,18 @@ class Diagnosing:
                 self._made.clear()
             self._made[place] = _diagnostician(options, run_id)
         return self._made[place]
+
+    def _keep_checks(self, run_id: str, run: _Watched, diagnosis: Diagnosis) -> None:
+        """Keeps what checks came to, for lists: when that changes, and at the end."""
+        checks = diagnosis.checks
+        gist = (checks.passed, checks.not_run, checks.is_timed, checks.share is None)
+        if not checks.examined or (gist == run.gist and not run.has_ended):
+            return
+        run.gist = gist
+        segment = diagnosis.segment
+        event = Event(CHECKS_EVENT, self._now_ns(), None, 0, segment, checks.as_dict())
+        with self._store.transaction():
+            self._store.put_event(run_id, event)
 
     def _keep(self, run_id: str, run: _Watched, opened: list[Finding], closed: list[str]) -> None:
         at_ns = self._now_ns()

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from stepscope import procfs
+from stepscope.agent.work_signs import WorkSigns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +21,10 @@ USUAL_GAPS = 3
 
 LONGEST_GAPS = 1.5
 """And not before so many times the longest pause it has made, as for an evaluation; its start is none."""
+
+
+BUSY_TIMES = 10
+"""Processor use alone is believed for so many times as long: who waits for a lost rank may do so busily."""
 
 
 class ProcessHandle:
@@ -66,7 +71,11 @@ class ProcessHandle:
 
 
 class Pulse:
-    """What is known of one recording process: its marks, and when its journal last grew."""
+    """What is known of one recording process: its marks, when its journal last grew, and whether it works.
+
+    A process that records nothing is stalled only if it shows no other sign of work either: an evaluation, a
+    long checkpoint or a slow loader records nothing for a while.
+    """
 
     def __init__(
         self,
@@ -74,8 +83,13 @@ class Pulse:
         stall_after_s: float,
         now: Callable[[], float] = time.monotonic,
         is_alive: Callable[[procfs.ProcessMark], bool | None] | None = None,
+        signs: WorkSigns | None = None,
     ) -> None:
         self._marks = marks
+        # An agent inside the training process would take its own work for the training's.
+        is_elsewhere = is_alive is None and marks.pid != os.getpid()
+        self._signs = signs or (WorkSigns(marks.pid, now=now) if is_elsewhere else None)
+        self._worked_at = float("-inf")
         self._handle = ProcessHandle(marks)
         self._stall_after_s = stall_after_s
         self._now = now
@@ -93,6 +107,8 @@ class Pulse:
             self._longest_s = max(self._longest_s, silence)
         self._usual_s = gap if self._usual_s == 0 else 0.9 * self._usual_s + 0.1 * gap
         self._grew_at = now
+        if self._signs is not None:
+            self._signs.begin_anew()
 
     def is_alive(self) -> bool | None:
         """Whether the process lives; None where that cannot be told from here. Silence proves nothing."""
@@ -104,9 +120,21 @@ class Pulse:
 
     def silent_for(self) -> float | None:
         """Seconds of a silence long enough to be called a stall; None when there is none."""
-        silence = self._now() - self._grew_at
+        now = self._now()
+        silence = now - self._grew_at
         limit = max(self._stall_after_s, USUAL_GAPS * self._usual_s, LONGEST_GAPS * self._longest_s)
-        return silence if silence > limit else None
+        if silence <= 0.5 * limit:
+            return None
+        self._look_for_work(now, is_patient=silence <= BUSY_TIMES * limit)
+        return silence if silence > limit and now - self._worked_at > limit else None
+
+    def _look_for_work(self, now: float, *, is_patient: bool) -> None:
+        """Looks at the processes themselves; only in a long silence, since it costs more than a clock."""
+        if self._signs is None or not self.is_alive():
+            return
+        work = self._signs.since_last()
+        if work is not None and (work.writes or (work.is_busy and is_patient)):
+            self._worked_at = now
 
     def memory_ran_out(self) -> bool:
         """Whether the kernel killed processes for want of memory while this one ran."""

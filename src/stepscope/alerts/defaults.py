@@ -10,6 +10,7 @@ from stepscope.alerts.rule import rules_from
 from stepscope.alerts.thresholds import LOSS, threshold_rules
 from stepscope.config.wording import nearest
 from stepscope.errors import ConfigError
+from stepscope.schema.keys import BATCH_SIZES
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -22,10 +23,11 @@ if TYPE_CHECKING:
 DATA, STEP = "device/data_seconds|phase/data_seconds", "device/step_seconds|step_seconds"
 INPUT_SHARE = f"median({DATA}, 100 points) / median({STEP}, 100 points)"
 
-# How far the loss has come up from where it was, against what it usually strays by: a median and a 90th
-# percentile of 500 points are hardly moved by the 20 that are judged.
-LOSS_RISE = f"median({LOSS}, 20 points) - median({LOSS}, 500 points)"
-LOSS_STRAY = f"3 * (p90({LOSS}, 500 points) - median({LOSS}, 500 points))"
+# How long a step takes for what it does. Sizes are recorded less often than steps, so fewer of them tell of
+# the same time; those of the first batches go with the steps that the baseline is made from.
+WORK = "|".join(BATCH_SIZES)
+SECONDS_FOR_WORK = f"median(step_seconds, 50 points) / median({WORK}, 10 points)"
+SECONDS_AT_FIRST = f"baseline(step_seconds) / start({WORK})"
 
 HELD_BY_HEAT_OR_POWER = ("hardware_thermal", "software_thermal", "hardware_slowdown", "power_brake")
 
@@ -42,12 +44,9 @@ RULES: list[dict[str, Any]] = [
     },
     {
         "name": "loss_divergence",
-        "when": (
-            f"{LOSS_RISE} > max(abs(median({LOSS}, 500 points)), {LOSS_STRAY}) "
-            f"and count({LOSS}, 500 points) >= 200"
-        ),
-        "for": "10 points",
-        "message": "The loss has risen by {value:.3g} and stays there.",
+        "when": f"divergence({LOSS}, 1000 points) > 0",
+        "for": "5 points",
+        "message": "The loss is diverging: it has risen by {value:.3g} and does not come back.",
         "advice": "Lower the learning rate, clip gradients, or go back to a checkpoint from before the rise.",
     },
     {
@@ -127,7 +126,10 @@ RULES: list[dict[str, Any]] = [
     },
     {
         "name": "throughput_drop",
-        "when": "median(step_seconds, 50 points) > 1.5 * baseline",
+        "when": (
+            "median(step_seconds, 50 points) > 1.5 * baseline "
+            f"and {SECONDS_FOR_WORK} > 1.5 * {SECONDS_AT_FIRST}"
+        ),
         "clear": "median(step_seconds, 50 points) < 1.25 * baseline",
         "for": "60s",
         "message": "A step takes {value:.3g} s; {threshold:.3g} s would be half as much again as at first.",
@@ -145,7 +147,8 @@ RULES: list[dict[str, Any]] = [
         "name": "gradient_explosion",
         "when": (
             "p90(gradient_norm, 20 points) > max(100 * median(gradient_norm, 200 points), 1) "
-            "and count(gradient_norm, 200 points) >= 20"
+            "and p90(gradient_norm, 20 points) > highest_before(gradient_norm, 20 points) "
+            "and count(gradient_norm, 200 points) >= 60"
         ),
         "message": "The norm of the gradients rose to {value:.3g}; usual is a hundredth of {threshold:.3g}.",
         "advice": "Clip gradients, and look at the batches of these steps.",

@@ -23,7 +23,7 @@ from stepscope.alerts.tree import (
     StatusIs,
     Windowed,
 )
-from stepscope.alerts.window_functions import over_newest, over_window
+from stepscope.alerts.window_functions import over_newest, over_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -227,21 +227,20 @@ def _of_metric(part: Name | Windowed | Baseline, recent: Recent) -> Callable[[_M
         return lambda _: recent.baseline
     if isinstance(part, Name) or (part.function == "last" and part.window is None):
         return lambda _: float(recent.values[-1])
-    if part.function == "age":
-        return lambda moment: max(0.0, (moment.now_ns - int(recent.times_ns[-1])) / 1e9)
     window = part.window
     if window is None:
-        return lambda _: None
+        return _of_whole_series(part.function, recent)
     if window.points is not None:
         newest = over_newest(part.function, recent, window.points)
         return lambda _: newest()
     span_ns = int((window.seconds or 0) * 1e9)
+    return lambda moment: over_seconds(part.function, recent, span_ns, moment.now_ns)
 
-    def over_seconds(moment: _Moment) -> float | None:
-        within = recent.since(moment.now_ns - span_ns)
-        return over_window(part.function, recent.times_ns[within], recent.values[within])
 
-    return over_seconds
+def _of_whole_series(function: str, recent: Recent) -> Callable[[_Moment], float | None]:
+    if function == "age":
+        return lambda moment: max(0.0, (moment.now_ns - int(recent.times_ns[-1])) / 1e9)
+    return lambda _: recent.start if function == "start" else None
 
 
 def _calculated(

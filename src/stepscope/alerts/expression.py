@@ -33,9 +33,9 @@ DEEPEST = 50
 
 OVER_A_WINDOW = (
     "last", "first", "mean", "min", "max", "median", "p90", "p95", "p99", "sum", "count", "std", "delta",
-    "rate", "slope", "nonfinite",
+    "rate", "slope", "nonfinite", "divergence", "highest_before",
 )  # fmt: skip
-OF_A_METRIC = ("last", "age", "baseline")
+OF_A_METRIC = ("last", "age", "baseline", "start")
 """Functions that need no window."""
 OF_NUMBERS = ("abs", "min", "max")
 OTHER_NAMES = {"avg": "mean", "p50": "median"}

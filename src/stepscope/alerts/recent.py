@@ -17,6 +17,13 @@ WARM_UP, FEWEST, MOST = 10, 30, 100
 KEPT_ANYWAY = 1000
 """So many points are kept however old they are: of what is logged seldom, the last ones still count."""
 
+FEWEST_POINTS, FEWEST_SHARE, FEWEST_TIME = 3, 0.2, 0.8
+"""A series has enough for a window when it has so many points at all, and this share of the points the window
+asks for, or is as old as this share of the time it asks for."""
+
+STARTED = 5
+"""So many finite points tell where a series began."""
+
 _FIRST_ROOM = 64
 
 
@@ -65,6 +72,9 @@ class Recent:
         """How many points there have been."""
         self.baseline: float | None = None
         """The median of the first points after the warm-up; None while there are too few."""
+        self.start: float | None = None
+        """The median of the first five finite points; None while there are fewer."""
+        self._began: Floats = np.empty(0, np.float64)
         self._to_skip = WARM_UP
         self._first: Floats = np.empty(0, np.float64)
         self._sorted: dict[int, Floats] = {}
@@ -94,6 +104,17 @@ class Recent:
     def newest(self, points: int) -> slice:
         """Where the last so many points stand."""
         return slice(max(0, len(self) - points), len(self))
+
+    def fills_points(self, points: int) -> bool:
+        """Whether there are enough points to judge a window of so many."""
+        return self.total >= min(points, max(FEWEST_POINTS, FEWEST_SHARE * points))
+
+    def fills_time(self, span_ns: int, now_ns: int) -> bool:
+        """Whether there are enough points, over enough time, to judge a window of so long until now."""
+        if self.total < FEWEST_POINTS:
+            return False
+        has_forgotten = self.total > len(self)  # the first of those that are left is not the beginning
+        return has_forgotten or now_ns - int(self.times_ns[0]) >= FEWEST_TIME * span_ns
 
     def in_order(self, points: int) -> Floats:
         """The finite ones of the last so many values, the smallest first; worked out once for all who ask."""
@@ -132,6 +153,9 @@ class Recent:
 
     def _learn(self, values: Floats) -> None:
         finite = values[np.isfinite(values)]
+        if self.start is None:
+            self._began = np.concatenate([self._began, finite[: STARTED - len(self._began)]])
+            self.start = median(self._began) if len(self._began) == STARTED else None
         skipped = min(self._to_skip, len(finite))
         self._to_skip -= skipped
         self._first = np.concatenate([self._first, finite[skipped:][: MOST - len(self._first)]])

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from stepscope.analysis.build import build_window
 from stepscope.analysis.members import make_detectors, wanted_by
 from stepscope.analysis.merging import Considered, over_causes, over_ranks
-from stepscope.analysis.verdict import Verdict, verdict_of
+from stepscope.analysis.verdict import Checks, Verdict, checks_of, verdict_of
 from stepscope.schema.finding import Finding
 
 if TYPE_CHECKING:
@@ -30,16 +30,31 @@ MOST_HEADLINES = 3
 class Diagnosis:
     """How a run fares, and why."""
 
-    verdict: Verdict
     findings: tuple[Finding, ...]
     """The most worthwhile first."""
     considered: tuple[Considered, ...]
     """What was looked for and is not told."""
+    checks: Checks
+    """How many checks ran, which could not, and what is known of the pace."""
+    segment: str = ""
+    """The segment that was looked at."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """How the newest steps are doing; a stored run has more to judge by."""
+        return verdict_of([one.as_dict() for one in self.findings], self.checks)
 
     @property
     def headlines(self) -> tuple[str, ...]:
         """The most important of them in a sentence each, three at most."""
         return tuple(one.headline for one in self.findings[:MOST_HEADLINES])
+
+
+class _NotFound(NamedTuple):
+    """Why a detector found nothing."""
+
+    sentence: str
+    has_run: bool
 
 
 class Diagnostician:
@@ -57,20 +72,26 @@ class Diagnostician:
     def examine(self, window: Window | None) -> Diagnosis:
         """Looks at a window; None is that of a run without any step."""
         found: list[Finding] = []
-        considered = [
-            Considered(one.id, one.title, "It is switched off in the settings.") for one in self._off
-        ]
+        off = [Considered(one.id, one.title, "It is switched off in the settings.") for one in self._off]
+        considered: list[Considered] = []
+        ranks = 0 if window is None else len(window.ranks)
         for detector in self._detectors:
+            if 0 < ranks < detector.least_ranks:
+                off.append(Considered(detector.id, detector.title, "It concerns runs of several ranks."))
+                continue
             told = self._ask(detector, window)
             if isinstance(told, Finding):
                 found.append(told)
             else:
-                considered.append(Considered(detector.id, detector.title, told))
+                considered.append(Considered(detector.id, detector.title, told.sentence, told.has_run))
         findings, signs = over_causes(found, self._detectors)
-        every = sorted((*considered, *signs), key=lambda one: one.id)
-        return Diagnosis(verdict_of(findings, window), tuple(findings), tuple(every))
+        every = sorted((*off, *considered, *signs), key=lambda one: one.id)
+        not_run = [one.id for one in considered if not one.has_run]
+        checks = checks_of(window, len(considered) - len(not_run), not_run)
+        segment = "" if window is None else window.segment
+        return Diagnosis(tuple(findings), tuple(every), checks, segment)
 
-    def _ask(self, detector: Detector, window: Window | None) -> Finding | str:
+    def _ask(self, detector: Detector, window: Window | None) -> Finding | _NotFound:
         """What a detector finds over all ranks. One that fails is said once and left out."""
         try:
             # Losses that overflow are what some look for, and no reason to warn of arithmetic.
@@ -80,7 +101,7 @@ class Diagnostician:
             if detector.id not in self._failed:
                 self._failed.add(detector.id)
                 log.exception("The detector %s failed, and is left out.", detector.id)
-            return f"It failed: {type(error).__name__}."
+            return _NotFound(f"It failed: {type(error).__name__}.", has_run=False)
 
 
 def diagnose(reader: Reader, run_id: str, settings: Mapping[str, Mapping[str, Any]]) -> Diagnosis:
@@ -88,7 +109,7 @@ def diagnose(reader: Reader, run_id: str, settings: Mapping[str, Mapping[str, An
     return Diagnostician(settings).diagnose(reader, run_id)
 
 
-def _over_window(detector: Detector, window: Window | None) -> Finding | str:
+def _over_window(detector: Detector, window: Window | None) -> Finding | _NotFound:
     ranks = () if window is None else window.ranks
     able: list[RankWindow] = []
     why_not = "Nothing was recorded yet."
@@ -99,7 +120,7 @@ def _over_window(detector: Detector, window: Window | None) -> Finding | str:
         else:
             why_not = reason
     if not able or window is None:
-        return why_not
+        return _NotFound(why_not, has_run=False)
     chosen: Sequence[RankWindow] = able if detector.for_each_rank else able[:1]
     found: list[Finding] = []
     for rank in chosen:
@@ -108,7 +129,10 @@ def _over_window(detector: Detector, window: Window | None) -> Finding | str:
             found.append(told)
         else:
             why_not = told
-    return over_ranks(found, len(chosen)) if found else why_not
+    if found:
+        return over_ranks(found, len(chosen))
+    newest = max(len(one.steps) for one in chosen)
+    return _NotFound(f"{why_not.removesuffix('.')} ({newest:,} newest steps checked).", has_run=True)
 
 
 def _missing(detector: Detector, rank: RankWindow) -> str | None:

@@ -21,6 +21,8 @@ class Considered:
     id: str
     title: str
     why_not: str
+    has_run: bool = True
+    """Whether there was enough evidence to look for it at all."""
 
 
 def over_ranks(found: Sequence[Finding], looked_at: int) -> Finding:

@@ -1,4 +1,4 @@
-"""Tells what a loss may do because of its schedule alone, for those who judge whether it has gone astray."""
+"""Tells what a loss may do because of its schedule or its data, for those who judge whether it diverges."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepscope.schema.keys import LEARNING_RATE
+from stepscope.schema.keys import BATCH_SIZES, LEARNING_RATE
 
 if TYPE_CHECKING:
     from stepscope.schema.window import RankWindow
@@ -16,6 +16,9 @@ ROSE = 1.2
 
 UNKNOWN_SHARE = 0.5
 """Where no rate was recorded, a restart of the schedule may bring the loss up to this share of its first."""
+
+CHANGED, AROUND = 1.5, 20
+"""Batches that differ by this factor, by the medians of so many around a step, have changed."""
 
 
 def first_loss(rank: RankWindow, key: str) -> float:
@@ -35,3 +38,17 @@ def level_by_schedule(rank: RankWindow, key: str) -> float:
     if len(rates) and float(rates[-1]) > ROSE * float(rates.min()):
         return first_loss(rank, key)
     return float("-inf")
+
+
+def batches_changed(rank: RankWindow, step: int) -> bool:
+    """Whether batches are of another size since about a step than before it."""
+    key = rank.first_of(BATCH_SIZES)
+    if key is None:
+        return False
+    sizes = rank.columns[key]
+    before = sizes.values[sizes.finite & (rank.steps < step)][-AROUND:]
+    since = sizes.values[sizes.finite & (rank.steps >= step)][:AROUND]
+    if not len(before) or not len(since):
+        return False
+    usual, now = float(np.median(before)), float(np.median(since))
+    return max(usual, now) >= CHANGED * max(min(usual, now), 1e-9)

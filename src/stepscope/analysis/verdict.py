@@ -1,4 +1,8 @@
-"""Says in a sentence how a run fares: by the most worthwhile of its findings, or what bounds its steps."""
+"""Says in a sentence how a run is doing. Every list, page, command and report takes its verdict from here.
+
+A failure comes first, then the worst finding. A run is called healthy only if all checks ran with enough
+evidence and no large share of its time is unexplained; otherwise the verdict says what is not known.
+"""
 
 from __future__ import annotations
 
@@ -7,30 +11,35 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stepscope.analysis.large_shares import LargeShare, largest_share
 from stepscope.analysis.steady import SHORTEST_S
 from stepscope.analysis.wording import percent, seconds
+from stepscope.schema.finding import SEVERITIES
 from stepscope.schema.keys import PHASES, STEP_SECONDS, device_key, phase_key
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from stepscope.schema.finding import Finding
     from stepscope.schema.window import RankWindow, Window
 
 FEWEST_STEPS = 20
-"""Steady steps before which nothing is said of how a run fares."""
+"""Steady steps before which nothing is said of how a run is doing."""
 
+MOST_NAMED = 4
+"""So many checks that could not run are named."""
+
+MOST_TRIES = 6
 WATCH = "monitor.watch(model, optimizer)"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a run fares."""
+    """How a run is doing."""
 
     id: str
     headline: str
     severity: str
-    """That of the finding it is about; `ok` without one, `unknown` where nothing can be said yet."""
+    """That of the finding it is about; `ok` for a healthy run, `unknown` where that cannot be said."""
     confidence: float | None
     steps: tuple[int, int] | None
     """The first and the last step it is about."""
@@ -46,40 +55,163 @@ class Verdict:
         }
 
 
-def verdict_of(findings: Sequence[Finding], window: Window | None) -> Verdict:
-    """The first finding that is more than information; else what bounds the step."""
-    telling = [one for one in findings if one.severity != "info"]
-    if telling:
-        one = telling[0]
-        has_steps = one.first_step is not None and one.last_step is not None
-        steps = (one.first_step or 0, one.last_step or 0) if has_steps else None
-        return Verdict(one.id, one.headline, one.severity, one.confidence, steps, one.tries)
+@dataclass(frozen=True)
+class Checks:
+    """What the checks of a run's newest steps came to, beside what they found."""
+
+    passed: int = 0
+    """How many ran with enough evidence and found nothing."""
+    not_run: tuple[str, ...] = ()
+    """The ids of those that could not run."""
+    is_timed: bool = False
+    """Whether steps are timed at all."""
+    steady: int = 0
+    """Steps after the warm-up."""
+    examined: int = 0
+    """The newest steps, all of which were looked at."""
+    steps: tuple[int, int] | None = None
+    pace: str = ""
+    """How long a step takes, and what bounds it."""
+    share: LargeShare | None = None
+    """The largest share of time that nothing explains."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as plain values, to be kept."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Checks:
+        """What was kept."""
+        share, steps = fields.get("share"), fields.get("steps")
+        return cls(
+            passed=int(fields.get("passed", 0)),
+            not_run=tuple(map(str, fields.get("not_run", ()))),
+            is_timed=bool(fields.get("is_timed")),
+            steady=int(fields.get("steady", 0)),
+            examined=int(fields.get("examined", 0)),
+            steps=None if steps is None else (int(steps[0]), int(steps[1])),
+            pace=str(fields.get("pace", "")),
+            share=None if share is None else LargeShare(float(share["share"]), str(share["sentence"])),
+        )
+
+
+@dataclass(frozen=True)
+class RunState:
+    """What is known of a run beside its steps."""
+
+    is_live: bool
+    status: str
+    reason: str
+    points: int
+    """Points of what is logged once a step."""
+    nonfinite_losses: int = 0
+    is_last_loss_finite: bool = True
+    is_training: bool = True
+    """Whether anything is trained: a machine may be watched by itself."""
+
+
+def verdict_of(
+    findings: Sequence[Mapping[str, Any]],
+    checks: Checks | None,
+    state: RunState | None = None,
+    share: LargeShare | None = None,
+) -> Verdict:
+    """The failure of a run; else its worst finding that is more than information; else what checks came to.
+
+    `findings` are those that are open and not muted. `share` is the largest unexplained share of wall time,
+    where an account of it was made; else that of the checks counts.
+    """
+    told = sorted((one for one in findings if one.get("severity") != "info"), key=_order)
+    failure = None if state is None else _failure(state, told)
+    if failure is not None:
+        return failure
+    if told:
+        return _of_finding(told[0])
+    return _without_findings(checks, state, share or (checks.share if checks is not None else None))
+
+
+def checks_of(window: Window | None, passed: int, not_run: Sequence[str]) -> Checks:
+    """What checks came to in a window; the rank with the most steady steps tells of pace and shares."""
     ranks = [] if window is None else [one for one in window.ranks if STEP_SECONDS in one.columns]
     if not ranks:
-        return Verdict(
-            "unmeasured",
-            "Steps are not timed, so little can be said of them.",
-            "unknown",
-            None,
-            None,
-            (WATCH,),
-        )
+        examined = 0 if window is None else max((len(one.steps) for one in window.ranks), default=0)
+        return Checks(passed, tuple(not_run), examined=examined)
     rank = max(ranks, key=lambda one: int(one.steady.sum()))
-    steady = int(rank.steady.sum())
-    if steady < FEWEST_STEPS:
-        told = f"Not enough steps yet: {steady} after the warm-up, of {FEWEST_STEPS}."
-        return Verdict("few_steps", told, "unknown", None, None)
-    return _healthy(rank)
-
-
-def _healthy(rank: RankWindow) -> Verdict:
     steps = rank.steps[rank.steady]
+    return Checks(
+        passed,
+        tuple(not_run),
+        is_timed=True,
+        steady=len(steps),
+        examined=len(rank.steps),
+        steps=(int(steps[0]), int(steps[-1])) if len(steps) else None,
+        pace=_pace(rank) if len(steps) else "",
+        share=largest_share(rank),
+    )
+
+
+def _failure(state: RunState, told: Sequence[Mapping[str, Any]]) -> Verdict | None:
+    """What ended or ruined the run; the worst finding is said after it."""
+    before = f" Before that: {_headline(told[0])}" if told else ""
+    tries = _tries(told[0]) if told else ()
+    if not state.is_training:
+        return _said("machine", "A machine is watched; nothing is trained here.", "unknown")
+    if state.status in ("crashed", "failed"):
+        why = f": {state.reason}" if state.reason else ""
+        headline = f"The run {state.status}{why}"
+        headline += "." if before and not headline.endswith(".") else ("" if state.reason else ".")
+        return Verdict(f"status.{state.status}", headline + before, "critical", None, None, tries)
+    if state.status == "stalled":
+        why = f": {state.reason}" if state.reason else ""
+        return Verdict("status.stalled", f"The run is stalled{why}.{before}", "critical", None, None, tries)
+    is_told = any(str(one.get("id")) == "num.nonfinite" for one in told)
+    if state.nonfinite_losses and not is_told and not (told and told[0].get("severity") == "critical"):
+        many = state.nonfinite_losses
+        losses = f"{many:,} losses are not finite" if many > 1 else "1 loss is not finite"
+        severity = "warning" if state.is_last_loss_finite else "critical"
+        also = before.replace("Before that:", "Also:")
+        return Verdict("loss.nonfinite", f"{losses}.{also}", severity, None, None, tries)
+    return None
+
+
+def _without_findings(checks: Checks | None, state: RunState | None, share: LargeShare | None) -> Verdict:
+    if state is not None and state.points < FEWEST_STEPS:
+        more = "so far" if state.is_live else "in all"
+        few = f"{state.points} steps {more}" if state.points else f"no step {more}"
+        return _said("few_steps", f"Too early to tell: {few}.", "unknown")
+    if checks is None:
+        fact = "" if share is None else f" {share.sentence}; cause not analysed."
+        return _said("not_checked", f"No check has run yet.{fact}", "unknown")
+    result = _passed(checks)
+    if not checks.is_timed:
+        return Verdict("unmeasured", f"{result} Steps are not timed.", "unknown", None, None, (WATCH,))
+    if checks.steady < FEWEST_STEPS:
+        told = f"Not enough steps yet: {checks.steady} after the warm-up, of {FEWEST_STEPS}."
+        return _said("few_steps", told, "unknown")
+    confidence = round(0.95 * checks.steady / (checks.steady + 20), 3)
+    if not checks.not_run and share is None:
+        told = f"Healthy: {checks.passed} checks passed ({checks.examined:,} newest steps); {checks.pace}."
+        return Verdict("ok", told, "ok", confidence, checks.steps)
+    name = "not_all_checked" if share is None else "unexplained"
+    fact = _capital(checks.pace) if share is None else share.sentence
+    return Verdict(name, f"{result} {fact}.", "unknown", None, checks.steps)
+
+
+def _passed(checks: Checks) -> str:
+    many = f"{checks.passed} check{'s' if checks.passed != 1 else ''}"
+    told = f"No problem found by {many}" if checks.passed else "No check could run"
+    if not checks.not_run:
+        return f"{told}."
+    names = ", ".join(checks.not_run[:MOST_NAMED])
+    rest = len(checks.not_run) - MOST_NAMED
+    more = f" and {rest} more" if rest > 0 else ""
+    return f"{told}; {len(checks.not_run)} could not run: {names}{more}."
+
+
+def _pace(rank: RankWindow) -> str:
     (taken,) = rank.aligned(STEP_SECONDS)
-    pace = f"{seconds(float(np.median(taken)))} a step"
     bound = _bound(rank)
-    told = f"Healthy: {pace}{', ' + bound if bound else ''}."
-    amount = len(taken) / (len(taken) + 20)
-    return Verdict("ok", told, "ok", round(0.95 * amount, 3), (int(steps[0]), int(steps[-1])))
+    return f"{seconds(float(np.median(taken)))} a step{', ' + bound if bound else ''}"
 
 
 def _bound(rank: RankWindow) -> str:
@@ -100,3 +232,48 @@ def _bound(rank: RankWindow) -> str:
             phase = max(shares, key=lambda one: shares[one])
             return f"bound by {phase}{where} ({percent(shares[phase])})"
     return ""
+
+
+def rank_of(severity: str) -> int:
+    """How bad a severity is, 0 for the worst; one that is not known comes last."""
+    return next((place for place, known in enumerate(SEVERITIES) if known == severity), len(SEVERITIES))
+
+
+def _order(finding: Mapping[str, Any]) -> tuple[int, float, float]:
+    share, confidence = _number(finding.get("share")), _number(finding.get("confidence"))
+    return rank_of(str(finding.get("severity", ""))), -(share or 0.0), -(confidence or 0.0)
+
+
+def _of_finding(finding: Mapping[str, Any]) -> Verdict:
+    first, last = finding.get("first_step"), finding.get("last_step")
+    has_steps = isinstance(first, int) and isinstance(last, int)
+    severity = str(finding.get("severity", ""))
+    return Verdict(
+        id=str(finding.get("id") or finding.get("problem") or "finding"),
+        headline=_headline(finding),
+        severity=severity if severity in SEVERITIES else "unknown",
+        confidence=_number(finding.get("confidence")),
+        steps=(int(first), int(last)) if has_steps else None,  # type: ignore[arg-type]  # looked at above
+        tries=_tries(finding),
+    )
+
+
+def _headline(finding: Mapping[str, Any]) -> str:
+    return str(finding.get("headline") or finding.get("title") or finding.get("problem") or "")
+
+
+def _tries(finding: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(map(str, finding.get("tries") or ()))[:MOST_TRIES]
+
+
+def _number(value: object) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and bool(np.isfinite(value))
+    return float(value) if is_number else None  # type: ignore[arg-type]  # looked at above
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _said(name: str, headline: str, severity: str) -> Verdict:
+    return Verdict(name, headline, severity, None, None, ())

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from stepscope.cli import text
 from stepscope.cli.find import add_run_arguments, chosen_run
 from stepscope.cli.main import FINE
+from stepscope.views.run_figures import figures_of
+from stepscope.views.verdict import verdict_for
 
 if TYPE_CHECKING:
     import argparse
@@ -49,7 +51,7 @@ def diagnosed(one: Run) -> dict[str, Any]:
     return {
         "run": one.id,
         "name": one.name,
-        "verdict": found.verdict.as_dict(),
+        "verdict": verdict_for(one, (), figures_of(one), found).as_dict(),
         "findings": now,
         "earlier": [{**finding, "open": False} for finding in kept.values()],
         "considered": [vars(reason) for reason in found.considered],
@@ -70,7 +72,7 @@ def _page(one: Run, told: Mapping[str, Any]) -> Iterator[str]:
         for finding in told["earlier"]:
             yield from _wrapped(f"{finding['id']}: {text.safe(finding['headline'])}", "  ")
     if told["considered"]:
-        yield from _heading("looked for as well")
+        yield from _heading("checks passed, and checks that could not run")
         for reason in told["considered"]:
             yield from _wrapped(f"{reason['id']}: {text.safe(reason['why_not'])}", "  ", "faint")
 

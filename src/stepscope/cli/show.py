@@ -18,6 +18,7 @@ from stepscope.cli.table import Column, shorten, table
 from stepscope.config.find import settings_for
 from stepscope.errors import NotFound
 from stepscope.reading import PARAMS
+from stepscope.schema.keys import CHECKS_EVENT
 from stepscope.views.compared_config import shown
 from stepscope.views.described import SPARKS, extremes, run_in_full, seconds
 from stepscope.views.energy import energy_of
@@ -110,7 +111,7 @@ def _page(one: Run, options: argparse.Namespace) -> Iterator[str]:
     yield from _metrics(one, options)
     yield from _machine(one, options)
     events = one.events()
-    hidden = (CONSOLE, DEVICE, PARAMS)
+    hidden = (CONSOLE, DEVICE, PARAMS, CHECKS_EVENT)
     others = [event for event in events if event.by_user or event.kind not in hidden]
     yield from _events(others, MOST_EVENTS if options.limit is None else options.limit)
     yield from _console([event for event in events if event.kind == CONSOLE and not event.by_user])

@@ -46,6 +46,9 @@ class Detector(ABC):
     for_each_rank: ClassVar[bool] = True
     """Whether every rank is looked at; else the first one that has what is required."""
 
+    least_ranks: ClassVar[int] = 1
+    """In runs of fewer ranks the question is not asked."""
+
     explains: ClassVar[tuple[str, ...]] = ()
     """Ids of problems that are but signs of this one, and are not told beside it."""
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 
-from stepscope.analysis.excursions import departure, gone_wrong
-from stepscope.analysis.schedule_hints import level_by_schedule
+from stepscope.analysis.divergence import LASTING, LIMIT, Start, divergence, has_exploded
+from stepscope.analysis.schedule_hints import batches_changed, first_loss, level_by_schedule
 from stepscope.analysis.wording import number
 from stepscope.config.bounds import Range
 from stepscope.detectors.base import Detector
 from stepscope.schema.finding import Chart, Evidence, Finding, Remedy
-from stepscope.schema.keys import GRADIENT_NORM, LEARNING_RATE, LOSS_KEYS
+from stepscope.schema.keys import BATCH_SIZES, GRADIENT_NORM, LEARNING_RATE, LOSS_KEYS
 
 if TYPE_CHECKING:
     from stepscope.schema.window import RankWindow, Window
@@ -36,21 +36,22 @@ class Diverging(Detector):
     id: ClassVar[str] = "conv.diverging"
     title: ClassVar[str] = "The loss diverges"
     sentence: ClassVar[str] = (
-        "the newest losses all lie far above the median of those before, at twice of it or more, where the "
-        "loss has not been since it got there, and do not fall; or the newest 20 stand at 5 times the first"
+        "the loss had come down, doubles within 60 steps beyond its own noise, and then grows above all it "
+        "was before, or stays at 2.5 times that, or stays where it began for 100 losses; or it grows 30-fold "
+        "within 100 steps"
     )
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (LOSS_KEYS,)
-    reads: ClassVar[tuple[str, ...]] = (GRADIENT_NORM, LEARNING_RATE)
+    reads: ClassVar[tuple[str, ...]] = (GRADIENT_NORM, LEARNING_RATE, *BATCH_SIZES)
     courses: ClassVar[tuple[str, ...]] = LOSS_KEYS
     min_steps: ClassVar[int] = 25
     in_steady_state: ClassVar[bool] = False
     for_each_rank: ClassVar[bool] = False
     explains: ClassVar[tuple[str, ...]] = ("conv.spike",)
 
-    deviations: Annotated[float, Range(3)] = 6.0
+    deviations: Annotated[float, Range(3)] = LIMIT
     """How far above the median, in spreads (median absolute deviations, as standard deviations)."""
 
-    lasting: Annotated[int, Range(3)] = 5
+    lasting: Annotated[int, Range(3)] = LASTING
     """How many losses in a row it takes."""
 
     def examine(self, rank: RankWindow, window: Window) -> Finding | str:
@@ -58,11 +59,18 @@ class Diverging(Detector):
         key = rank.first_of(LOSS_KEYS) or LOSS_KEYS[0]
         chosen = rank.where(key, steady=False)
         losses, steps, times = rank.columns[key].values[chosen], rank.steps[chosen], rank.times[chosen]
-        left = departure(losses, self.deviations, self.lasting, least_level=level_by_schedule(rank, key)) or (
-            gone_wrong(losses) if rank.is_whole else None
+        left = divergence(
+            losses,
+            steps,
+            Start(first_loss(rank, key), is_in_window=rank.is_whole),
+            limit=self.deviations,
+            lasting=self.lasting,
+            least_level=level_by_schedule(rank, key),
         )
         if left is None:
-            return f"The loss stands at {number(float(losses[-1]))}, and has not left its course for good."
+            return f"The loss is {number(float(losses[-1]))} and is not diverging."
+        if not has_exploded(left) and batches_changed(rank, int(steps[left.begin])):
+            return f"The loss has risen to {number(left.value)} since batches changed their size."
         first, last = int(steps[left.begin]), int(steps[-1])
         many = left.end - left.begin
         return Finding(
@@ -94,7 +102,7 @@ class Diverging(Detector):
             remedies=_remedies(first),
             tries=("lower the learning rate", "clip gradients", f"go back before step {first:,}"),
             how="The newest losses are compared with the median of those before them, in units of their "
-            "median absolute deviation, for stretches of 5 losses up to nearly all; and with the first five.",
+            "median absolute deviation, for stretches of 5 losses up to nearly all; and with the first.",
             refs=("https://pytorch.org/docs/stable/generated/torch.nn.utils.clip_grad_norm_.html",),
         )
 

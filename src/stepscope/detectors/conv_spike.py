@@ -31,6 +31,9 @@ if loss.detach() > 5 * usual:          # usual: a running median of the loss
     print("left out:", step, sample_ids)  # look at what these samples are
     continue"""
 
+FAR_ABOVE = 5.0
+"""A loss at so many times the mean around it is mentioned although its neighbours were not looked at."""
+
 
 @dataclass(frozen=True)
 class LossSpike(Detector):
@@ -44,6 +47,7 @@ class LossSpike(Detector):
     )
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (LOSS_KEYS,)
     reads: ClassVar[tuple[str, ...]] = (GRADIENT_NORM, LEARNING_RATE)
+    courses: ClassVar[tuple[str, ...]] = LOSS_KEYS
     min_steps: ClassVar[int] = 50
     in_steady_state: ClassVar[bool] = False
     for_each_rank: ClassVar[bool] = False
@@ -58,7 +62,7 @@ class LossSpike(Detector):
         losses, steps, times = rank.columns[key].values[chosen], rank.steps[chosen], rank.times[chosen]
         found = spikes(losses, self.deviations)
         if not found:
-            return "No loss lies beyond what the noise of the run itself reaches."
+            return f"No loss spikes{_before_the_window(rank, key)}."
         worst = max(found, key=lambda one: one.deviations)
         peak, first, last = int(steps[worst.peak]), int(steps[worst.begin]), int(steps[worst.end - 1])
         lasted = worst.end - worst.begin
@@ -100,6 +104,24 @@ class LossSpike(Detector):
             "absolute deviation. The greatest fiftieth of the others tells how far noise reaches (Hill).",
             refs=("https://pytorch.org/docs/stable/generated/torch.nn.utils.clip_grad_norm_.html",),
         )
+
+
+def _before_the_window(rank: RankWindow, key: str) -> str:
+    """The greatest loss before the steps that were checked, where it is far above those near it."""
+    course = rank.course.get(key)
+    if course is None:
+        return ""
+    earlier = np.flatnonzero(course.starts + course.width <= rank.steps[0])[1:]  # the first has the start
+    if len(earlier) < 3:
+        return ""
+    usual = np.maximum(course.mean[earlier - 1], course.mean[earlier + 1 - (earlier + 1 == len(course))])
+    apart = course.maximum[earlier] / np.where(usual > 0, usual, np.inf)
+    worst = int(np.argmax(apart))
+    if not apart[worst] >= FAR_ABOVE:
+        return ""
+    place = earlier[worst]
+    peak = number(float(course.maximum[place]))
+    return f", but before them the loss was {peak} near step {int(course.starts[place]):,}"
 
 
 def _around(rank: RankWindow, steps: Ints, spike: Excursion) -> tuple[Evidence, ...]:

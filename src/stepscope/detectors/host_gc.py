@@ -16,6 +16,7 @@ from stepscope.schema.keys import STEP_SECONDS
 if TYPE_CHECKING:
     from stepscope.schema.window import Flags, Floats, RankWindow, Window
 
+LONGEST = "gc/longest_pause_seconds"
 PAUSE, COLLECTIONS, FULL = "gc/pause_seconds", "gc/collections", "gc/full_collections"
 
 FREEZE = """\
@@ -56,8 +57,8 @@ class GarbagePauses(Detector):
         "part of a step"
     )
     requires: ClassVar[tuple[tuple[str, ...], ...]] = ((PAUSE,), (STEP_SECONDS,))
-    reads: ClassVar[tuple[str, ...]] = (COLLECTIONS, FULL)
-    min_steps: ClassVar[int] = 5
+    reads: ClassVar[tuple[str, ...]] = (COLLECTIONS, FULL, LONGEST)
+    min_steps: ClassVar[int] = 3
 
     share: Annotated[float, Range(0.001, 1)] = 0.01
     """The share of time from which pauses count."""
@@ -97,14 +98,18 @@ class GarbagePauses(Detector):
         usual: float,
     ) -> Finding:
         paused, steps, times = rank.columns[PAUSE].values[chosen], rank.steps[chosen], rank.times[chosen]
-        longest = float(_single(rank, chosen)[1:].max())
+        # Without the longest pause of each look, a mean is all that is known, and is not called the longest.
+        is_longest = LONGEST in rank.columns and bool(rank.columns[LONGEST].finite[chosen][1:].any())
+        counted = max(_sum(rank, COLLECTIONS, chosen), 1.0) if COLLECTIONS in rank.columns else len(paused)
+        mean = float(paused.sum()) / counted
+        longest = float(_single(rank, chosen)[1:].max()) if is_longest else mean
+        at_once = f"up to {seconds(longest)} at once" if is_longest else f"{seconds(longest)} each on average"
         first, last = int(steps[0]), int(steps[-1])
         full = _sum(rank, FULL, chosen)
         return Finding(
             id=self.id,
             title=self.title,
-            headline=f"The garbage collector stops the training for {percent(lost)} of the time, up to "
-            f"{seconds(longest)} at once.",
+            headline=f"The garbage collector stops the training for {percent(lost)} of the time, {at_once}.",
             detail="Each full collection looks at every object there is. A training makes hardly any garbage "
             "that needs it: what lives after the set-up lives to the end.",
             severity=severity_of(lost),
@@ -121,7 +126,11 @@ class GarbagePauses(Detector):
                     percent(lost),
                     f"{seconds(float(paused[1:].sum()))} of {seconds(float(times[-1] - times[0]))}",
                 ),
-                Evidence("longest pause", seconds(longest), f"a step takes {seconds(usual)}"),
+                Evidence(
+                    "longest pause" if is_longest else "mean pause",
+                    seconds(longest),
+                    f"a step takes {seconds(usual)}",
+                ),
                 Evidence(
                     "collections", f"{_sum(rank, COLLECTIONS, chosen):,.0f}", f"{full:,.0f} of them full"
                 ),
@@ -146,8 +155,10 @@ class GarbagePauses(Detector):
 
 
 def _single(rank: RankWindow, chosen: Flags) -> Floats:
-    """The least that the longest pause of each look can have been: their mean."""
+    """The longest pause of each look; where that was not recorded their mean, which it cannot be below."""
     paused = rank.columns[PAUSE].values[chosen]
+    if LONGEST in rank.columns and rank.columns[LONGEST].finite[chosen].any():
+        return np.nan_to_num(rank.columns[LONGEST].values[chosen])
     if COLLECTIONS not in rank.columns:
         return paused
     counts = np.nan_to_num(rank.columns[COLLECTIONS].values[chosen], nan=1.0)

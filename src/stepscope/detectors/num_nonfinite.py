@@ -75,7 +75,7 @@ class NotFinite(Detector):
             if bad.any():
                 return self._told(rank, window, GRADIENT_NORM, bad)
         many = int(rank.columns[key].present.sum()) if key is not None else 0
-        return f"All of the {many:,} newest losses are finite." if many else "All gradient norms are finite."
+        return f"All {many:,} losses are finite." if many else "All gradient norms are finite."
 
     def _bad_norms(self, rank: RankWindow) -> Flags:
         """Norms that are not finite, of those that come so many in a row and that no scaler has caused."""

@@ -13,16 +13,22 @@ from stepscope.analysis.wording import percent, seconds
 from stepscope.config.bounds import Range
 from stepscope.detectors.base import Detector
 from stepscope.schema.finding import Chart, Estimate, Evidence, Finding, Remedy, severity_of
-from stepscope.schema.keys import PHASES, STEP_SECONDS, phase_key
+from stepscope.schema.keys import BATCH_SIZES, PHASES, STEP_SECONDS, phase_key
 
 if TYPE_CHECKING:
     from stepscope.schema.series import Buckets
     from stepscope.schema.window import Floats, RankWindow, Window
 
 PHASE_KEYS = tuple(phase_key(name) for name in PHASES)
-WORK = ("batch/tokens", "batch/samples")
 CLEAR = 3.0
 """Growth is to be so many times what the medians of blocks stray by: what wanders has a slope as well."""
+
+MORE_WORK, NOT_MORE = 0.3, 0.05
+"""Batches that grow by this share of what steps grow by explain it: time may grow with the square of a
+length. Batches that grow by less than the second explain nothing."""
+
+UNKNOWN_WORK = 0.049
+"""Where the size of batches is not known, it is a notice at most: steps may be given more to do."""
 
 MOST_BLOCKS = 48
 FEWEST_BLOCKS = 8
@@ -85,8 +91,8 @@ class StepCreep(Detector):
         "share of it, is no jump, and is not matched by larger batches"
     )
     requires: ClassVar[tuple[tuple[str, ...], ...]] = ((STEP_SECONDS,),)
-    reads: ClassVar[tuple[str, ...]] = (*PHASE_KEYS, *WORK)
-    courses: ClassVar[tuple[str, ...]] = (STEP_SECONDS,)
+    reads: ClassVar[tuple[str, ...]] = (*PHASE_KEYS, *BATCH_SIZES)
+    courses: ClassVar[tuple[str, ...]] = (STEP_SECONDS, *BATCH_SIZES)
     min_steps: ClassVar[int] = 200
 
     growth: Annotated[float, Range(0.01)] = 0.05
@@ -106,7 +112,7 @@ class StepCreep(Detector):
             judged = judged if isinstance(over_all, str) else over_all
         if isinstance(judged, str):
             return judged
-        if self._is_more_work(rank, judged):
+        if _is_more_work(rank):
             return "Steps take longer as batches grow."
         return self._told(rank, window, judged)
 
@@ -114,7 +120,7 @@ class StepCreep(Detector):
         """The line through step times where they creep; else why they do not."""
         whole = trend_of(x, y, self.certainty) if len(x) >= FEWEST_BLOCKS else None
         if whole is None or whole.low <= 0:
-            return "Step time does not surely grow."
+            return "No clear slowdown."
         grown = whole.end - whole.start
         if grown < CLEAR * whole.noise:
             return "Step time wanders as much as it grows."
@@ -127,14 +133,6 @@ class StepCreep(Detector):
     def _trend(self, rank: RankWindow, key: str) -> Trend | None:
         x, y = _blocks(rank, key)
         return trend_of(x, y, self.certainty) if len(x) >= FEWEST_BLOCKS else None
-
-    def _is_more_work(self, rank: RankWindow, whole: Trend) -> bool:
-        for key in WORK:
-            if key in rank.columns and int(rank.where(key).sum()) >= 40:
-                trend = self._trend(rank, key)
-                if trend is not None and trend.low > 0 and trend.growth >= 0.5 * whole.growth:
-                    return True
-        return False
 
     def _growths(self, rank: RankWindow) -> list[_Growth]:
         """What grows, most first; a phase that was not timed at enough steps is left out."""
@@ -156,13 +154,16 @@ class StepCreep(Detector):
         # Half of what has been added is what a step of the stretch takes longer on average.
         lost = 0.5 * grown / (whole.start + 0.5 * grown)
         where = f", most of it in {phase}" if phase else ""
+        is_known = rank.first_of(BATCH_SIZES) is not None
+        unknown = "" if is_known else "; the size of batches is not recorded, so they may do more"
         return Finding(
             id=self.id,
             title=self.title,
-            headline=f"Steps take {percent(whole.growth)} longer than {last - first:,} steps ago{where}.",
+            headline=f"Steps take {percent(whole.growth)} longer than {last - first:,} steps ago"
+            f"{where}{unknown}.",
             detail=f"From {seconds(whole.start)} to {seconds(whole.end)} a step. Something grows with the "
             "run: a list, a graph that is carried on, a cache, files. It goes on growing.",
-            severity=severity_of(lost),
+            severity=severity_of(lost if is_known else min(lost, UNKNOWN_WORK)),
             confidence=min(0.95, 0.6 + 0.35 * min(whole.low / whole.slope, 1.0)),
             share=lost,
             first_step=first,
@@ -184,7 +185,7 @@ class StepCreep(Detector):
             ruled_out=(
                 "Warm-up: those steps are left out, and would fall.",
                 "A jump, as when something else began on the machine: a line tells the times better.",
-                *(("Larger batches: their size does not grow alike.",) if rank.first_of(WORK) else ()),
+                *(("Larger batches: their size does not grow as much.",) if is_known else ()),
             ),
             remedies=ADVICE.get(phase or "other", ADVICE["other"]),
             tries=(f"look at what grows in {phase}" if phase else "look for what grows in the loop",),
@@ -207,6 +208,27 @@ def _since_the_beginning(course: Buckets) -> tuple[Floats, Floats]:
     known = np.isfinite(course.mean) & (course.count > 0)
     known[:1] = False
     return course.starts[known].astype(np.float64), course.mean[known]
+
+
+def _is_more_work(rank: RankWindow) -> bool:
+    """Whether batches have grown about as steps have, in the window or since the beginning."""
+    key = rank.first_of(BATCH_SIZES)
+    if key is None:
+        return False
+    pairs = [tuple(rank.columns[one].values[rank.columns[one].finite] for one in (key, STEP_SECONDS))]
+    if key in rank.course and STEP_SECONDS in rank.course:
+        courses = [rank.course[one].mean for one in (key, STEP_SECONDS)]
+        pairs.append(tuple(one[np.isfinite(one)] for one in courses))
+    grown = [(_growth(sizes), _growth(seconds)) for sizes, seconds in pairs]
+    return any(work >= NOT_MORE and work >= MORE_WORK * longer for work, longer in grown)
+
+
+def _growth(sizes: Floats) -> float:
+    """By how much the last third is above the first, as a share."""
+    if len(sizes) < 9:
+        return 0.0
+    first, _, last = (float(np.median(one)) for one in np.array_split(sizes, 3))
+    return last / first - 1 if first > 0 else 0.0
 
 
 def _rises_all_along(y: Floats) -> bool:

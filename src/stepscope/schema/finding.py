@@ -9,8 +9,9 @@ Severity = Literal["critical", "warning", "notice", "info"]
 SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "notice", "info")
 """The worst first."""
 
-NOTICE, WARNING, CRITICAL = 0.02, 0.05, 0.15
-"""The shares of recoverable time from which a finding is more than information."""
+NOTICE, WARNING = 0.02, 0.05
+"""The shares of recoverable time from which a finding is more than information. Time alone is never critical:
+that is kept for what ends or ruins a run."""
 
 
 @dataclass(frozen=True)
@@ -130,8 +131,6 @@ class Finding:
 
 def severity_of(share: float) -> Severity:
     """How much a share of recoverable time matters."""
-    if share > CRITICAL:
-        return "critical"
     if share >= WARNING:
         return "warning"
     return "notice" if share >= NOTICE else "info"

@@ -30,6 +30,15 @@ LEARNING_RATE = "learning_rate"
 LOSS_KEYS = ("loss", "train_loss", "train/loss", "training_loss")
 """What people call the loss; the first that a run has is meant."""
 
+RANK_WAIT_SECONDS = "ranks/wait_seconds"
+"""What is left of the backward pass after a rank's own last gradient: it waits for the others' to arrive."""
+
+CHECKS_EVENT = "checks"
+"""The kind of event by which an agent keeps what the checks of a run came to."""
+
+BATCH_SIZES = ("batch/tokens", "batch/samples", "batch_size", "samples_per_step")
+"""How much work a step does; the first that a run has is meant."""
+
 
 def phase_key(name: str) -> str:
     """The key under which a phase's seconds are recorded."""

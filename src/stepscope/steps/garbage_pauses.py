@@ -29,17 +29,19 @@ class GarbagePauses:
         callbacks: list[Any] = gc.callbacks,
     ) -> None:
         self._notice, self._now_ns, self._callbacks = notice, now_ns, callbacks
-        self._began_ns = self._paused_ns = 0
+        self._began_ns = self._paused_ns = self._longest_ns = 0
         self._collections = self._full = 0
         callbacks.append(self._on_collection)
 
     def look(self, steps: int) -> Mapping[str, float]:
         """Pauses since the last look."""
         # Taken before anything is made: making the result may start a collection.
-        paused, collections, full = self._paused_ns, self._collections, self._full
-        self._paused_ns = self._collections = self._full = 0
+        paused, longest = self._paused_ns, self._longest_ns
+        collections, full = self._collections, self._full
+        self._paused_ns = self._longest_ns = self._collections = self._full = 0
         return {
             "gc/pause_seconds": paused * 1e-9,
+            "gc/longest_pause_seconds": longest * 1e-9,
             "gc/collections": float(collections),
             "gc/full_collections": float(full),
         }
@@ -55,6 +57,7 @@ class GarbagePauses:
             return
         took = self._now_ns() - self._began_ns
         self._paused_ns += took
+        self._longest_ns = max(self._longest_ns, took)
         self._collections += 1
         if info["generation"] == OLDEST:
             self._full += 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from stepscope.analysis.verdict import rank_of
 from stepscope.schema.run import LIVE
 from stepscope.views.plain import clean
-from stepscope.views.verdict import rank_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,9 +12,9 @@ from stepscope.views.compared_figures import PRESETS, FigureRow, figure_rows
 from stepscope.views.compared_groups import Group, GroupRow, group_rows, groups_of
 from stepscope.views.entrant import Entrant
 from stepscope.views.marks import NoMarks
-from stepscope.views.run_rows import known_of, run_row
+from stepscope.views.run_rows import run_row
 from stepscope.views.scene import Scene
-from stepscope.views.verdict import verdict_of
+from stepscope.views.verdict import verdict_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,10 +85,7 @@ def compare(  # noqa: PLR0913 - a comparison is asked for in many ways
         groups=groups,
         group_figures=group_rows(figures, groups, base) if groups else (),
         config=config_lines([row.config for row in rows]),
-        verdicts=tuple(
-            verdict_of(one.run.findings(), marks.muted(one.run.id), known_of(one.run, one.figures))
-            for one in scenes
-        ),
+        verdicts=tuple(verdict_for(one.run, marks.muted(one.run.id), one.figures) for one in scenes),
     )
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stepscope.analysis.verdict import rank_of
 from stepscope.schema.run import LIVE
 from stepscope.views.attention import Attention, attention_of, may_need_attention
 from stepscope.views.host_now import HostNow, hosts_now
 from stepscope.views.run_rows import KeptFigures, RunRow, run_row
-from stepscope.views.verdict import rank_of
 
 if TYPE_CHECKING:
     from stepscope.reading import Runs

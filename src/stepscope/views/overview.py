@@ -13,10 +13,10 @@ from stepscope.views.environment import environment_of
 from stepscope.views.event_marks import event_marks
 from stepscope.views.missing import missing_of
 from stepscope.views.phases import phases_of
-from stepscope.views.run_rows import eta_s, known_of
-from stepscope.views.run_verdict import run_verdict
+from stepscope.views.run_rows import eta_s
 from stepscope.views.scene import Scene
 from stepscope.views.tiles import tiles_of
+from stepscope.views.verdict import verdict_for
 from stepscope.views.wall_time import wall_time_of
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def overview_of(
     scene = Scene(run, marks, now_ns, kept)
     alerts = alert_rows(run, marks, acknowledged)
     return Overview(
-        verdict=run_verdict(run, marks.muted(run.id), known_of(run, scene.figures), run.diagnose),
+        verdict=verdict_for(run, marks.muted(run.id), scene.figures, run.diagnose()),
         tiles=tiles_of(scene, eta_s(scene.figures)),
         phases=phases_of(run, scene.summed),
         wall_time=wall_time_of(run, scene.summed, now_ns),

@@ -11,7 +11,7 @@ from stepscope.views.attention import attention_of
 from stepscope.views.pace import run_seconds
 from stepscope.views.plain import clean
 from stepscope.views.run_figures import figures_of
-from stepscope.views.verdict import Known, verdict_of
+from stepscope.views.verdict import verdict_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -151,23 +151,11 @@ def run_row(run: Run, marks: Marks, now_ns: int, kept: KeptFigures | None = None
     )
 
 
-def known_of(run: Run, figures: RunFigures) -> Known:
-    """What a verdict rests on where nothing was found."""
-    return Known(
-        is_live=run.status in LIVE,
-        status=run.status,
-        reason=run.reason,
-        points=figures.points,
-        data_wait_ratio=figures.data_wait_ratio,
-        nonfinite_losses=figures.nonfinite_losses,
-        is_training=any(one.role != "machine" for part in run.segments for one in part.processes),
-    )
-
-
 def _verdict(run: Run, marks: Marks, figures: RunFigures) -> Verdict | None:
     """How it fares; None where that cannot be told, which a list shows as nothing at all."""
-    found = verdict_of(run.findings(), marks.muted(run.id), known_of(run, figures))
-    return None if found.severity == "unknown" else found
+    found = verdict_for(run, marks.muted(run.id), figures)
+    is_known = found.severity != "unknown" or found.id in ("unexplained", "not_all_checked")
+    return found if is_known else None
 
 
 def eta_s(figures: RunFigures) -> float | None:

@@ -19,6 +19,9 @@ CONFIDENCE = 0.99
 MOST_BLOCKS = 200
 """A longer series is cut into so many blocks: each pair of points is looked at, and pairs grow as squares."""
 
+FEWEST_BY_RANGE, CLEAR = 15, 3.0
+"""Of so many readings, growth is certain that is so many times what a line leaves of them."""
+
 
 @dataclass(frozen=True)
 class Slope:
@@ -51,11 +54,24 @@ def slope_of(x: Floats, y: Floats, confidence: float = CONFIDENCE) -> Slope | No
         return None
     slopes = np.sort((y[second] - y[first])[rises] / run[rises])
     middle = float(np.median(slopes))
-    reach = reach_of(y - middle * x, confidence)
+    rest = y - middle * x
+    reach = reach_of(rest, confidence)
     if reach >= 1:
-        return Slope(middle, -np.inf, np.inf)
+        return _by_range(middle, x, rest)
     low, high = np.quantile(slopes, [(1 - reach) / 2, (1 + reach) / 2])
     return Slope(middle, float(low), float(high))
+
+
+def _by_range(middle: float, x: Floats, rest: Floats) -> Slope:
+    """Bounds for readings that follow each other so closely that ranks tell nothing.
+
+    What wanders without end leaves about as much as it has moved. What leaves far less grows: a leak whose
+    pace goes up and down leaves a smooth wave.
+    """
+    if len(x) < FEWEST_BY_RANGE:
+        return Slope(middle, -np.inf, np.inf)
+    slack = CLEAR * float(np.ptp(rest)) / float(x[-1] - x[0])
+    return Slope(middle, middle - slack, middle + slack)
 
 
 def low_levels(y: Floats, *axes: Floats, most: int = MOST_BLOCKS) -> tuple[Floats, ...]:

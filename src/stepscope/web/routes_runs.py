@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 from fastapi.exceptions import HTTPException
 
 from stepscope.errors import NotFound
-from stepscope.views.run_rows import known_of
+from stepscope.schema.run import LIVE
 from stepscope.web import shapes_overview as shapes
 from stepscope.web.answers import answer
 from stepscope.web.live_rows import findings
@@ -178,17 +178,17 @@ def heatmap(
 def run_findings(site: SiteOf, run_id: RunId) -> Response:
     """What was found in a run, with evidence and advice, and what was looked for in vain."""
     from stepscope.views.failure import failure_of
-    from stepscope.views.run_verdict import run_verdict
+    from stepscope.views.verdict import verdict_for
 
     with site.shelf.open() as opened:
         run = opened.run(run_id)
         found = run.diagnose()
-        known = known_of(run, site.kept.of(run, site.now_ns()))
+        figures = site.kept.of(run, site.now_ns())
         # A run that has ended and that no agent has looked at is looked at now.
-        fresh = [] if known.is_live else [one.as_dict() for one in found.findings]
+        fresh = [] if run.status in LIVE else [one.as_dict() for one in found.findings]
         return answer(
             {
-                "verdict": run_verdict(run, site.marks.muted(run.id), known, lambda: found),
+                "verdict": verdict_for(run, site.marks.muted(run.id), figures, found),
                 "failure": failure_of(run),
                 "findings": findings(site, run) or fresh,
                 "considered": found.considered,

@@ -267,6 +267,7 @@ class Considered(BaseModel):
     id: str
     title: str
     why_not: str
+    has_run: bool
 
 
 class Findings(BaseModel):

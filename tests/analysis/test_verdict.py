@@ -1,0 +1,108 @@
+"""One function says how a run is doing: failures first, and healthy only where that is known."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from stepscope.analysis.large_shares import LargeShare
+from stepscope.analysis.verdict import Checks, RunState, verdict_of
+from tests.detectors.simulated import diagnose, going_well
+
+ALL_RAN = Checks(6, is_timed=True, steady=500, examined=520, steps=(20, 519), pace="50 ms a step")
+RUNNING = RunState(is_live=True, status="running", reason="", points=520)
+WAIT = {"id": "input.exposed_wait", "severity": "warning", "headline": "A wait.", "share": 0.2}
+
+
+def test_a_run_is_healthy_only_if_every_check_ran_and_no_large_share_is_unexplained():
+    found = verdict_of([], ALL_RAN, RUNNING)
+    assert (found.severity, found.headline) == (
+        "ok",
+        "Healthy: 6 checks passed (520 newest steps); 50 ms a step.",
+    )
+    not_all = verdict_of([], replace(ALL_RAN, passed=4, not_run=("host.gc", "step.creep")), RUNNING)
+    assert (not_all.severity, not_all.headline) == (
+        "unknown",
+        "No problem found by 4 checks; 2 could not run: host.gc, step.creep. 50 ms a step.",
+    )
+    share = LargeShare(0.76, "76 % of step time is outside the measured phases")
+    unexplained = verdict_of([], replace(ALL_RAN, share=share), RUNNING)
+    assert (unexplained.severity, unexplained.id) == ("unknown", "unexplained")
+    assert unexplained.headline == f"No problem found by 6 checks. {share.sentence}."
+
+
+def test_the_share_of_an_account_of_wall_time_takes_the_place_of_that_of_the_checks():
+    account = LargeShare(0.47, "47 % of wall time is evaluation")
+    found = verdict_of([], replace(ALL_RAN, share=LargeShare(0.3, "x")), RUNNING, account)
+    assert found.headline.endswith("47 % of wall time is evaluation.")
+
+
+@pytest.mark.parametrize("status", ["failed", "crashed", "stalled"])
+def test_a_failure_leads_whatever_was_found(status):
+    found = verdict_of([WAIT], ALL_RAN, replace(RUNNING, status=status, reason="out of memory"))
+    assert (found.id, found.severity) == (f"status.{status}", "critical")
+    assert found.headline.endswith("out of memory. Before that: A wait.")
+
+
+def test_losses_that_are_not_finite_come_before_what_is_slow():
+    found = verdict_of([WAIT], ALL_RAN, replace(RUNNING, nonfinite_losses=3, is_last_loss_finite=False))
+    assert (found.id, found.severity) == ("loss.nonfinite", "critical")
+    assert found.headline == "3 losses are not finite. Also: A wait."
+
+
+def test_without_any_check_nothing_is_called_fine():
+    found = verdict_of([], None, RUNNING)
+    assert (found.id, found.severity) == ("not_checked", "unknown")
+
+
+def test_checks_can_be_kept_and_read_back():
+    kept = replace(ALL_RAN, not_run=("a",), share=LargeShare(0.5, "half"))
+    assert Checks.from_dict(kept.as_dict()) == kept
+
+
+def test_time_outside_the_measured_phases_is_told(tmp_path):
+    run = going_well(1, 600)
+    run["phase/other_seconds"] = run["phase/other_seconds"] + 0.15
+    run["step_seconds"] = run["step_seconds"] + 0.15
+    found = diagnose(tmp_path, run).verdict
+    assert found.id == "unexplained"
+    assert "of step time is outside the measured phases." in found.headline
+
+
+def test_compilation_that_takes_most_of_the_time_is_told(tmp_path):
+    run = going_well(1, 300)
+    run["compile/seconds"] = np.where(np.arange(300) == 2, 300.0, np.nan)
+    run["step_seconds"][2] += 300
+    assert "of wall time was compilation." in diagnose(tmp_path, run).verdict.headline
+
+
+def test_a_spike_before_the_newest_steps_is_not_called_none(tmp_path):
+    run = going_well(1, 6000)
+    run["loss"][2000] = 900.0
+    [spike] = [one for one in diagnose(tmp_path, run).considered if one.id == "conv.spike"]
+    assert "before them the loss was 900 near step" in spike.why_not
+    assert spike.why_not.endswith("(2,048 newest steps checked).")
+
+
+def ranks_with_one_late(late_s, steps=400):
+    ranks = [going_well(seed, steps, step_s=0.012) for seed in range(4)]
+    for number, rank in enumerate(ranks):
+        rank["ranks/wait_seconds"] = np.full(steps, 0.0005 if number == 2 else 0.0005 + late_s)
+        rank["phase/forward_seconds"] = np.full(steps, 0.003 + (late_s if number == 2 else 0))
+        rank["step_seconds"] = np.full(steps, 0.012)
+    return ranks
+
+
+def test_a_late_rank_is_the_verdict(tmp_path):
+    found = diagnose(tmp_path, *ranks_with_one_late(0.008))
+    assert found.verdict.id == "dist.straggler"
+    assert found.verdict.severity == "warning"
+    told = "The other ranks wait for rank 2: 8 ms of each step of 12 ms, mostly in forward."
+    assert found.verdict.headline == told
+
+
+def test_ranks_that_are_late_by_turns_have_no_late_one(tmp_path):
+    ranks = ranks_with_one_late(0.0)
+    for number, rank in enumerate(ranks):
+        rank["ranks/wait_seconds"] = np.where(np.arange(400) % 4 == number, 0.0, 0.004)
+    assert "dist.straggler" not in {one.id for one in diagnose(tmp_path, *ranks).findings}
