@@ -69,7 +69,7 @@ class Feeds:
 
     def note_process(self, process: Process) -> None:
         """Remembers what has become of a process until that is safe."""
-        if self._listener is not None:
+        if self._feeds or self._listener is not None:
             self._news.append(replace(process))
 
     def note_event(self, run_id: str, event: Event) -> None:
@@ -88,13 +88,17 @@ class Feeds:
     def pass_on(self) -> None:
         """Hands over what was noted: it is safe now."""
         pending, self._pending = self._pending, []
+        news, self._news = self._news, []
         if self._listener is not None:
-            self._tell(self._listener, pending)
+            _tell(self._listener, pending, news)
+        ended = [one for one in news if isinstance(one, Process) and _is_ended_rank(one)]
         for name, feed in self._feeds.items():
-            if pending and self._now() >= self._rests_until.get(name, float("-inf")):
+            if (pending or ended) and self._now() >= self._rests_until.get(name, float("-inf")):
                 try:
                     for table in pending:
                         feed.take(table)
+                    for process in ended:
+                        feed.finish(process.run_id, process.segment, process.rank)
                 except Exception as error:  # noqa: BLE001 - an exporter may be written by anybody
                     reason = str(error) or repr(error)
                     log.warning("The exporter %s failed, and rests for a minute: %s", name, reason)
@@ -104,18 +108,6 @@ class Feeds:
         """Has the listener come to its conclusions before journals are let go, and those who wait go on."""
         if self._listener is not None:
             self._listener.settle()
-
-    def _tell(self, listener: Listener, tables: list[Table]) -> None:
-        news, self._news = self._news, []
-        # Processes come first: rows and events are of those that are known.
-        for one in news:
-            if isinstance(one, Process):
-                listener.follow(one)
-        for table in tables:
-            listener.take(table)
-        for one in news:
-            if not isinstance(one, Process):
-                listener.hear(*one)
 
     def describe(self, facts: DeviceFacts) -> None:
         """Tells all what a device is, before its figures come."""
@@ -133,6 +125,22 @@ class Feeds:
                 feed.close()
             except OSError as error:
                 log.warning("The exporter %s could not be completed: %s", name, error)
+
+
+def _is_ended_rank(process: Process) -> bool:
+    return process.ended_ns is not None and process.role == "rank"
+
+
+def _tell(listener: Listener, tables: list[Table], news: list[Process | tuple[str, Event]]) -> None:
+    # Processes come first: rows and events are of those that are known.
+    for one in news:
+        if isinstance(one, Process):
+            listener.follow(one)
+    for table in tables:
+        listener.take(table)
+    for one in news:
+        if not isinstance(one, Process):
+            listener.hear(*one)
 
 
 def feeds_of(settings: Settings) -> dict[str, Feed]:

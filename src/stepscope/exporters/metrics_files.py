@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
+from collections import deque
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepscope.exporters.base import Feed, Table
+from stepscope.schema.keys import EPOCH_GAP_SECONDS, STEP_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from stepscope.schema.sample import DeviceFacts
 
@@ -31,15 +35,37 @@ GPU_FIELDS = {
 """Each field with the figure it comes from, and what that is multiplied by."""
 
 TRAINING_FIELDS = {
-    "epoch": ("epoch",),
-    "loss": ("loss", "train_loss", "train/loss"),
-    "learning_rate": ("learning_rate", "lr"),
-    "gradient_norm": ("gradient_norm", "grad_norm"),
-    "throughput_samples_per_sec": ("throughput_samples_per_sec", "samples_per_second", "throughput"),
-    "memory_allocated_mb": ("memory_allocated_mb",),
-    "memory_reserved_mb": ("memory_reserved_mb",),
+    "epoch": (("epoch", 1.0),),
+    "loss": (("loss", 1.0), ("train_loss", 1.0), ("train/loss", 1.0)),
+    "learning_rate": (("learning_rate", 1.0), ("lr", 1.0)),
+    "gradient_norm": (("gradient_norm", 1.0), ("grad_norm", 1.0)),
+    "throughput_samples_per_sec": (
+        ("throughput_samples_per_sec", 1.0),
+        ("samples_per_second", 1.0),
+        ("throughput", 1.0),
+    ),
+    "memory_allocated_mb": (("memory_allocated_mb", 1.0), ("memory/allocated_bytes", 1 / MIB)),
+    "memory_reserved_mb": (("memory_reserved_mb", 1.0), ("memory/reserved_bytes", 1 / MIB)),
+    "step_seconds": ((STEP_SECONDS, 1.0),),
 }
-"""Each field with the keys it may have been logged under, the first that is there counting."""
+"""Each field with the keys it may have been logged under, and their factors; the first key present counts."""
+
+TRAINING_LOSS = frozenset(key for key, _ in TRAINING_FIELDS["loss"])
+BATCH_SIZES = ("batch_size", "samples_per_step", "batch/samples")
+"""Where the samples of a step are told; one that was counted at chosen steps holds for those after it."""
+
+JOINED = frozenset(
+    {key for keys in TRAINING_FIELDS.values() for key, _ in keys} | {EPOCH_GAP_SECONDS, *BATCH_SIZES}
+)
+OPENING = TRAINING_LOSS | {STEP_SECONDS}
+"""What makes a line of a step; other figures are added to it."""
+
+WAIT_S = 2.0
+"""How long a line waits for figures of its step: times come in groups, gradients when they were added up."""
+LOSS_WAIT_S = 30.0
+"""How long it waits for a loss, which is known when the GPU has come to it."""
+MAX_WAITING = 50_000
+"""Lines that wait at most; more are written at once."""
 
 
 class RotatedLines:
@@ -72,8 +98,15 @@ class RotatedLines:
         path = self.path
         if path is None or (path.exists() and path.stat().st_size + len(text) > self._most_bytes):
             path = self._begin()
-        with path.open("a", encoding="utf-8") as file:
-            file.write(text)
+        size = path.stat().st_size if path.exists() else 0
+        try:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(text)
+        except OSError:
+            # All or nothing: they are written again later, and half a line cannot be read.
+            if path.exists():
+                os.truncate(path, size)
+            raise
 
     def _begin(self) -> Path:
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -93,8 +126,122 @@ class RotatedLines:
         return path
 
 
+@dataclass
+class _Line:
+    step: int
+    time_ns: int
+    arrived: float
+    figures: dict[str, float] = field(default_factory=dict)
+    is_written: bool = False
+
+
+class StepLines:
+    """The lines of one rank: rows that come at different times, joined by their step, each step once."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[_Line] = deque()
+        self._newest: dict[int, _Line] = {}
+        """The newest line of each step; a late figure of one that is written makes no other line."""
+        self._early: dict[int, dict[str, float]] = {}
+        """Figures of steps that have no line yet."""
+        self._epochs: deque[int] = deque()
+        """The steps that begin another pass over the data."""
+        self._epoch, self._counts_epochs, self._logs_epochs = 0, False, False
+        self._samples: float | None = None
+        self._last_loss: int | None = None
+
+    @property
+    def has_loss(self) -> bool:
+        """Whether a loss was logged."""
+        return self._last_loss is not None
+
+    def add(self, table: Table, now: float) -> None:
+        """Takes in rows."""
+        places = [(key, place) for place, key in enumerate(table.keys) if key in JOINED]
+        if not places:
+            return
+        columns = table.values.tolist()
+        for step, time_ns, row in zip(table.steps.tolist(), table.times_ns.tolist(), columns, strict=True):
+            self._add_row(step, time_ns, {key: row[place] for key, place in places}, now)
+
+    def _add_row(self, step: int, time_ns: int, figures: dict[str, float], now: float) -> None:
+        if figures.pop(EPOCH_GAP_SECONDS, None) is not None:
+            self._counts_epochs = True
+            self._epochs.append(step)
+        self._counts_epochs = self._counts_epochs or "batch/samples" in figures
+        self._logs_epochs = self._logs_epochs or "epoch" in figures
+        if not TRAINING_LOSS.isdisjoint(figures):
+            self._last_loss = step
+        opening = OPENING.intersection(figures)
+        line = self._newest.get(step)
+        if line is None or not opening.isdisjoint(line.figures):
+            if not opening:
+                self._early.setdefault(step, {}).update(figures)
+                self._forget_early()
+                return
+            line = self._newest[step] = _Line(step, time_ns, now, self._early.pop(step, {}))
+            self._waiting.append(line)
+        if not line.is_written:
+            line.figures.update(figures)
+
+    def due(self, now: float, *, all_of_them: bool = False) -> list[_Line]:
+        """The lines that need not wait any longer, in their order; `written` is to be told of them."""
+        found = []
+        surplus = len(self._waiting) - MAX_WAITING
+        for place, line in enumerate(self._waiting):
+            if not (all_of_them or place < surplus or self._is_due(line, now - line.arrived)):
+                break
+            found.append(line)
+        return found
+
+    def described(self, lines: Sequence[_Line]) -> Iterator[dict[str, object]]:
+        """The lines, with what is known from others: the epoch, and the samples of a step."""
+        epoch, samples, epochs = self._epoch, self._samples, deque(self._epochs)
+        for line in lines:
+            while epochs and epochs[0] <= line.step:
+                epochs.popleft()
+                epoch += 1
+            figures = dict(line.figures)
+            samples = next((figures[key] for key in BATCH_SIZES if key in figures), samples)
+            seconds = figures.get(STEP_SECONDS, 0.0)
+            if samples is not None and seconds > 0 and _told("throughput_samples_per_sec", figures) is None:
+                figures["throughput_samples_per_sec"] = samples / seconds
+            if self._counts_epochs and not self._logs_epochs:
+                figures["epoch"] = float(epoch)
+            yield training_line(line.time_ns, line.step, figures)
+
+    def written(self, lines: Sequence[_Line]) -> None:
+        """Notes that the first lines are in the file."""
+        for line in lines:
+            self._waiting.popleft()
+            line.is_written = True
+            while self._epochs and self._epochs[0] <= line.step:
+                self._epochs.popleft()
+                self._epoch += 1
+            self._samples = next(
+                (line.figures[key] for key in BATCH_SIZES if key in line.figures), self._samples
+            )
+        surplus = len(self._newest) - MAX_WAITING
+        for step in [] if surplus <= 0 else list(self._newest)[:surplus]:
+            if self._newest[step].is_written:
+                del self._newest[step]
+
+    def _is_due(self, line: _Line, waited: float) -> bool:
+        has_loss = not TRAINING_LOSS.isdisjoint(line.figures)
+        # Losses come in order: that of a later step says that this one has none.
+        expects_loss = not has_loss and self._last_loss is not None and line.step > self._last_loss
+        return waited >= (LOSS_WAIT_S if expects_loss else WAIT_S)
+
+    def _forget_early(self) -> None:
+        while len(self._early) > MAX_WAITING:
+            del self._early[next(iter(self._early))]
+
+
 class MetricsFiles(Feed):
-    """A pair of files for each start of a run: what its GPUs did, and what its first rank logged."""
+    """A pair of files for each start of a run: what its GPUs did, and the steps of one rank.
+
+    That is the lowest rank that logs a loss, or the lowest where none does.
+    """
 
     def __init__(
         self,
@@ -103,11 +250,14 @@ class MetricsFiles(Feed):
         keep: int = 10,
         *,
         _now: Callable[[], float] = time.time,
+        _clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._directory, self._max_bytes, self._keep, self._now = Path(directory), max_bytes, keep, _now
+        self._clock = _clock
         self._indices: dict[str, int] = {}
         self._files: dict[tuple[str, str, str], RotatedLines] = {}
-        self._first_ranks: dict[tuple[str, str], int] = {}
+        self._ranks: dict[tuple[str, str], dict[int, StepLines]] = {}
+        self._chosen: dict[tuple[str, str], int] = {}
 
     def describe(self, facts: DeviceFacts) -> None:
         """Learns which number a GPU has."""
@@ -115,56 +265,98 @@ class MetricsFiles(Feed):
             self._indices[facts.device] = int(facts.fields["index"])
 
     def take(self, table: Table) -> None:
-        """Writes a line for each row of a GPU, or of the first rank's losses."""
+        """Writes a line for each row of a GPU, and those of steps that have waited long enough."""
         source = table.source
-        columns = {key: table.values[:, place].tolist() for place, key in enumerate(table.keys)}
-        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        place = (source.run_id, source.segment)
         if source.axis == "seconds":
             index = self._indices.get(source.device)
             if index is not None and source.rank is None:
-                lines = [
-                    gpu_line(at, index, row) for at, row in zip(table.times_ns.tolist(), rows, strict=True)
-                ]
-                self._file(table, "gpu_metrics").write(lines)
-        elif self._is_first_rank(table) and not TRAINING_LOSS.isdisjoint(columns):
-            moments = zip(table.times_ns.tolist(), table.steps.tolist(), rows, strict=True)
-            lines = [training_line(at, step, row) for at, step, row in moments]
-            self._file(table, "training_metrics").write(lines)
+                self._file(*place, "gpu_metrics").write(list(_gpu_lines(table, index)))
+        elif source.rank is not None and not source.device:
+            self._ranks.setdefault(place, {}).setdefault(source.rank, StepLines()).add(table, self._clock())
+        for run_id, segment in list(self._ranks):
+            self._write_due(run_id, segment)
+
+    def finish(self, run_id: str, segment: str, rank: int) -> None:
+        """Writes all that is left of a rank that has ended; others of its segment may go on."""
+        place = (run_id, segment)
+        ranks = self._ranks.get(place, {})
+        if rank not in ranks or (place not in self._chosen and rank and not ranks[rank].has_loss):
+            return  # a rank that speaks for all may still be read
+        if self._chosen.setdefault(place, _choose(ranks)) == rank:
+            self._write(run_id, segment, ranks[rank], all_of_them=True)
+            del self._ranks[place]
 
     def close(self) -> None:
-        """Nothing is left open between two lines."""
+        """Writes all that waits."""
+        for (run_id, segment), ranks in list(self._ranks.items()):
+            rank = self._chosen.setdefault((run_id, segment), _choose(ranks))
+            if rank in ranks:
+                self._write(run_id, segment, ranks[rank], all_of_them=True)
+        self._ranks.clear()
 
-    def _is_first_rank(self, table: Table) -> bool:
-        source = table.source
-        if source.rank is None or source.device:
-            return False
-        return self._first_ranks.setdefault((source.run_id, source.segment), source.rank) == source.rank
+    def _write_due(self, run_id: str, segment: str) -> None:
+        ranks = self._ranks[run_id, segment]
+        chosen = self._chosen.get((run_id, segment))
+        if chosen is None:
+            if not any(one.due(self._clock()) for one in ranks.values()):
+                return
+            chosen = self._chosen[run_id, segment] = _choose(ranks)
+        for rank in set(ranks) - {chosen}:
+            del ranks[rank]  # another speaks for them
+        if chosen in ranks:
+            self._write(run_id, segment, ranks[chosen], all_of_them=False)
+        else:
+            del self._ranks[run_id, segment]
 
-    def _file(self, table: Table, kind: str) -> RotatedLines:
-        place = (table.source.run_id, table.source.segment, kind)
+    def _write(self, run_id: str, segment: str, lines: StepLines, *, all_of_them: bool) -> None:
+        due = lines.due(self._clock(), all_of_them=all_of_them)
+        if due:
+            self._file(run_id, segment, "training_metrics").write(list(lines.described(due)))
+            lines.written(due)
+
+    def _file(self, run_id: str, segment: str, kind: str) -> RotatedLines:
+        place = (run_id, segment, kind)
         if place not in self._files:
             self._files[place] = RotatedLines(self._directory, kind, self._max_bytes, self._keep, self._now)
         return self._files[place]
 
 
-TRAINING_LOSS = frozenset(TRAINING_FIELDS["loss"])
+def _choose(ranks: Mapping[int, StepLines]) -> int:
+    return min(ranks, key=lambda rank: (not ranks[rank].has_loss, rank))
+
+
+def _gpu_lines(table: Table, index: int) -> Iterator[dict[str, object]]:
+    for time_ns, row in zip(table.times_ns.tolist(), table.values.tolist(), strict=True):
+        yield gpu_line(time_ns, index, dict(zip(table.keys, row, strict=True)))
 
 
 def gpu_line(time_ns: int, index: int, figures: Mapping[str, float | None]) -> dict[str, object]:
     """A look at a GPU; a figure it does not give is null."""
     line: dict[str, object] = {"timestamp": timestamp(time_ns), "gpu_index": index}
-    for field, (key, factor) in GPU_FIELDS.items():
+    for name, (key, factor) in GPU_FIELDS.items():
         figure = figures.get(key)
-        line[field] = None if figure is None else round(figure * factor, 3)
+        line[name] = None if figure is None else round(figure * factor, 3)
     return line
 
 
 def training_line(time_ns: int, step: int, metrics: Mapping[str, float | None]) -> dict[str, object]:
     """A step of the training; what was not logged is null."""
     line: dict[str, object] = {"timestamp": timestamp(time_ns), "step": step}
-    for field, keys in TRAINING_FIELDS.items():
-        line[field] = next((metrics[key] for key in keys if metrics.get(key) is not None), None)
+    for name in TRAINING_FIELDS:
+        line[name] = _told(name, metrics)
+    seconds = metrics.get(STEP_SECONDS)
+    line["throughput_steps_per_sec"] = 1 / seconds if seconds else None
     return line
+
+
+def _told(name: str, metrics: Mapping[str, float | None]) -> float | None:
+    """What is known for a field, under any of its keys."""
+    for key, factor in TRAINING_FIELDS[name]:
+        value = metrics.get(key)
+        if value is not None:
+            return value * factor
+    return None
 
 
 def timestamp(time_ns: int) -> str:
