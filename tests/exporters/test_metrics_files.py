@@ -10,7 +10,7 @@ import pytest
 
 import stepscope
 from stepscope.exporters.base import Table
-from stepscope.exporters.metrics_files import MetricsFiles
+from stepscope.exporters.metrics_files import WAIT_S, MetricsFiles
 from stepscope.schema.keys import STEP_SECONDS
 from stepscope.schema.sample import DeviceFacts
 from stepscope.schema.series import Source
@@ -45,18 +45,20 @@ TRAINING_FIELDS = [
 ]
 
 
-def table(source: Source, rows: dict[str, list[float]], step: int = 0) -> Table:
+def table(source: Source, rows: dict[str, list[float]], step: int = 0, later_s: int = 0) -> Table:
     values = np.array(list(rows.values()), float).T
     steps = np.arange(step, step + len(values))
-    return Table(source, list(rows), steps, NOON_NS + steps * 10**9, values)
+    return Table(source, list(rows), steps, NOON_NS + (later_s + steps) * 10**9, values)
 
 
 def gpu(figures: dict[str, list[float]], device: str = "GPU-b") -> Table:
     return table(Source("run", "s1", None, "node1", device, "seconds"), figures)
 
 
-def logged(metrics: dict[str, list[float]], rank: int = 0, step: int = 1000, run: str = "run") -> Table:
-    return table(Source(run, "s1", rank, "node1"), metrics, step)
+def logged(
+    metrics: dict[str, list[float]], rank: int = 0, step: int = 1000, run: str = "run", later_s: int = 0
+) -> Table:
+    return table(Source(run, "s1", rank, "node1"), metrics, step, later_s)
 
 
 class Clock:
@@ -210,14 +212,37 @@ def test_steps_between_two_losses_have_lines_without_one(
     assert [line["loss"] for line in steps(tmp_path)] == [9.0, None, None, None, 8.0]
 
 
+@pytest.mark.parametrize("epoch_s", [0.5, 100.0], ids=["while others wait", "later"])
 def test_a_step_that_is_made_again_has_a_line_of_its_own(
+    files: MetricsFiles, clock: Clock, tmp_path: Path, epoch_s: float
+) -> None:
+    for epoch in range(3):
+        files.take(logged({"loss": [1.0, 2.0], "epoch": [epoch, epoch]}, step=0, later_s=10 * epoch))
+        clock.seconds += epoch_s
+    for epoch in range(3):
+        files.take(logged({STEP_SECONDS: [0.5 + epoch] * 2}, step=0, later_s=10 * epoch))
+    files.close()
+    expected = [(epoch, step) for epoch in range(3) for step in range(2)]
+    found = steps(tmp_path)
+    assert [(line["epoch"], line["step"]) for line in found] == expected
+    if 3 * epoch_s < WAIT_S:
+        assert [line["step_seconds"] for line in found] == [0.5, 0.5, 1.5, 1.5, 2.5, 2.5]
+
+
+def test_lines_are_in_the_order_of_steps_where_some_are_heard_of_before_others(
     files: MetricsFiles, clock: Clock, tmp_path: Path
 ) -> None:
-    for epoch in range(2):
-        files.take(logged({"loss": [1.0, 2.0], "epoch": [epoch, epoch]}, step=0))
-        clock.seconds += 5.0
+    files.take(logged({"loss": [9.0]}, step=0))
+    files.take(logged({"loss": [8.0]}, step=4))
+    clock.seconds = 1.0
+    files.take(logged({STEP_SECONDS: [0.5] * 6}, step=0))
+    files.take(logged({"gap/epoch_seconds": [0.1]}, step=3))
+    clock.seconds = 2.5
+    files.take(gpu({"gpu/power_watts": [1.0]}))
     files.close()
-    assert [(line["epoch"], line["step"]) for line in steps(tmp_path)] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    found = steps(tmp_path)
+    assert [line["step"] for line in found] == list(range(6))
+    assert [line["epoch"] for line in found] == [0, 0, 0, 1, 1, 1]
 
 
 def test_a_run_that_is_only_watched_has_epochs_and_samples_of_what_it_was_fed(

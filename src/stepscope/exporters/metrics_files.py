@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import bisect
 import json
 import math
 import os
 import time
-from collections import deque
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -134,26 +134,34 @@ class _Line:
     figures: dict[str, float] = field(default_factory=dict)
     is_written: bool = False
 
+    def lacks(self, figures: Mapping[str, float]) -> bool:
+        """Whether none of these is in it."""
+        return self.figures.keys().isdisjoint(figures)
+
 
 class StepLines:
-    """The lines of one rank: rows that come at different times, joined by their step, each step once."""
+    """The lines of one rank: rows that come at different times, joined by their step, in the order of time.
+
+    A step may come again, as where a script counts the batches of each epoch from 0: then the nearest in time
+    is meant.
+    """
 
     def __init__(self) -> None:
-        self._waiting: deque[_Line] = deque()
-        self._newest: dict[int, _Line] = {}
-        """The newest line of each step; a late figure of one that is written makes no other line."""
+        self._waiting: list[_Line] = []
+        self._of_step: dict[int, list[_Line]] = {}
+        """Those that wait, and the newest that was written."""
         self._early: dict[int, dict[str, float]] = {}
         """Figures of steps that have no line yet."""
-        self._epochs: deque[int] = deque()
-        """The steps that begin another pass over the data."""
-        self._epoch, self._counts_epochs, self._logs_epochs = 0, False, False
+        self._written_ns = -1
+        self._epoch_begins_ns: list[int] = []
+        self._counts_epochs, self._logs_epochs = False, False
         self._samples: float | None = None
-        self._last_loss: int | None = None
+        self._last_loss_ns: int | None = None
 
     @property
     def has_loss(self) -> bool:
         """Whether a loss was logged."""
-        return self._last_loss is not None
+        return self._last_loss_ns is not None
 
     def add(self, table: Table, now: float) -> None:
         """Takes in rows."""
@@ -166,23 +174,24 @@ class StepLines:
 
     def _add_row(self, step: int, time_ns: int, figures: dict[str, float], now: float) -> None:
         if figures.pop(EPOCH_GAP_SECONDS, None) is not None:
-            self._counts_epochs = True
-            self._epochs.append(step)
+            bisect.insort(self._epoch_begins_ns, time_ns)
         self._counts_epochs = self._counts_epochs or "batch/samples" in figures
         self._logs_epochs = self._logs_epochs or "epoch" in figures
         if not TRAINING_LOSS.isdisjoint(figures):
-            self._last_loss = step
-        opening = OPENING.intersection(figures)
-        line = self._newest.get(step)
-        if line is None or not opening.isdisjoint(line.figures):
-            if not opening:
-                self._early.setdefault(step, {}).update(figures)
-                self._forget_early()
-                return
-            line = self._newest[step] = _Line(step, time_ns, now, self._early.pop(step, {}))
-            self._waiting.append(line)
-        if not line.is_written:
-            line.figures.update(figures)
+            self._last_loss_ns = max(time_ns, self._last_loss_ns or 0)
+        lines = self._of_step.get(step, [])
+        if time_ns <= self._written_ns and any(one.lacks(figures) for one in lines if one.is_written):
+            return  # too late for its line
+        fitting = [one for one in lines if not one.is_written and one.lacks(figures)]
+        if fitting:
+            min(fitting, key=lambda one: abs(one.time_ns - time_ns)).figures.update(figures)
+        elif OPENING.isdisjoint(figures):
+            self._early.setdefault(step, {}).update(figures)
+            self._forget_early()
+        else:
+            line = _Line(step, time_ns, now, {**self._early.pop(step, {}), **figures})
+            self._of_step.setdefault(step, []).append(line)
+            bisect.insort(self._waiting, line, key=lambda one: one.time_ns)
 
     def due(self, now: float, *, all_of_them: bool = False) -> list[_Line]:
         """The lines that need not wait any longer, in their order; `written` is to be told of them."""
@@ -196,40 +205,36 @@ class StepLines:
 
     def described(self, lines: Sequence[_Line]) -> Iterator[dict[str, object]]:
         """The lines, with what is known from others: the epoch, and the samples of a step."""
-        epoch, samples, epochs = self._epoch, self._samples, deque(self._epochs)
+        samples = self._samples
         for line in lines:
-            while epochs and epochs[0] <= line.step:
-                epochs.popleft()
-                epoch += 1
             figures = dict(line.figures)
-            samples = next((figures[key] for key in BATCH_SIZES if key in figures), samples)
+            samples = _samples_in(figures, samples)
             seconds = figures.get(STEP_SECONDS, 0.0)
             if samples is not None and seconds > 0 and _told("throughput_samples_per_sec", figures) is None:
                 figures["throughput_samples_per_sec"] = samples / seconds
-            if self._counts_epochs and not self._logs_epochs:
-                figures["epoch"] = float(epoch)
+            if (self._counts_epochs or self._epoch_begins_ns) and not self._logs_epochs:
+                figures["epoch"] = float(bisect.bisect_right(self._epoch_begins_ns, line.time_ns))
             yield training_line(line.time_ns, line.step, figures)
 
     def written(self, lines: Sequence[_Line]) -> None:
         """Notes that the first lines are in the file."""
+        del self._waiting[: len(lines)]
         for line in lines:
-            self._waiting.popleft()
             line.is_written = True
-            while self._epochs and self._epochs[0] <= line.step:
-                self._epochs.popleft()
-                self._epoch += 1
-            self._samples = next(
-                (line.figures[key] for key in BATCH_SIZES if key in line.figures), self._samples
-            )
-        surplus = len(self._newest) - MAX_WAITING
-        for step in [] if surplus <= 0 else list(self._newest)[:surplus]:
-            if self._newest[step].is_written:
-                del self._newest[step]
+            self._written_ns = max(self._written_ns, line.time_ns)
+            self._samples = _samples_in(line.figures, self._samples)
+            others = [one for one in self._of_step.pop(line.step) if not one.is_written]
+            self._of_step[line.step] = [line, *others]
+        while len(self._of_step) > MAX_WAITING + len(self._waiting):
+            oldest = next(iter(self._of_step))
+            if any(not one.is_written for one in self._of_step[oldest]):
+                break
+            del self._of_step[oldest]
 
     def _is_due(self, line: _Line, waited: float) -> bool:
         has_loss = not TRAINING_LOSS.isdisjoint(line.figures)
-        # Losses come in order: that of a later step says that this one has none.
-        expects_loss = not has_loss and self._last_loss is not None and line.step > self._last_loss
+        # Losses come in order: a later one says that this step has none.
+        expects_loss = not has_loss and self._last_loss_ns is not None and line.time_ns > self._last_loss_ns
         return waited >= (LOSS_WAIT_S if expects_loss else WAIT_S)
 
     def _forget_early(self) -> None:
@@ -320,6 +325,10 @@ class MetricsFiles(Feed):
         if place not in self._files:
             self._files[place] = RotatedLines(self._directory, kind, self._max_bytes, self._keep, self._now)
         return self._files[place]
+
+
+def _samples_in(figures: Mapping[str, float], before: float | None) -> float | None:
+    return next((figures[key] for key in BATCH_SIZES if key in figures), before)
 
 
 def _choose(ranks: Mapping[int, StepLines]) -> int:

@@ -96,12 +96,9 @@ def last_exception(text: str) -> str | None:
     of its own. Launchers put a prefix before every line of a rank: a traceback has one throughout.
     """
     lines = text.splitlines()
-    found = [exception for place in range(len(lines)) if (exception := _exception_at(lines, place))]
-    own = [exception for exception in found if not is_consequence(exception[1])]
-    if not found:
-        return None
-    rank, exception = (own or found)[-1]
-    return f"{rank}{exception}"
+    found = [raised for place in range(len(lines)) if (raised := _exception_at(lines, place))]
+    own = [raised for raised in found if not is_consequence(raised[1])]
+    return "".join((own or found)[-1]) if found else None
 
 
 def _exception_at(lines: list[str], place: int) -> tuple[str, str] | None:

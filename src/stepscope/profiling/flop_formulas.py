@@ -5,7 +5,7 @@ A multiplication with its addition is two operations. A formula sees the argumen
 
 from __future__ import annotations
 
-from math import prod
+import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -94,6 +94,10 @@ def why_unknown(operator: str, arguments: tuple[Any, ...], *, has_formula: bool)
     return None
 
 
+def _product(sizes: Any) -> int:
+    return int(math.prod(sizes))
+
+
 def _is_compressed(value: Any) -> bool:
     return "sparse" in str(getattr(value, "layout", ""))
 
@@ -126,26 +130,32 @@ def _convolution_backward(*arguments: Any, **_: Any) -> int:
     gradient, inputs, weight, _bias, _stride, _padding, _dilation, transposed, _out, _groups, mask = arguments
     # Every weight meets each place of the smaller side once: the output, of a transposed one the input.
     places = inputs if transposed else gradient
-    forward = 2 * int(inputs.shape[0]) * prod(places.shape[2:]) * int(weight.numel())
+    forward = 2 * int(inputs.shape[0]) * _product(places.shape[2:]) * int(weight.numel())
     return forward * (bool(mask[0]) + bool(mask[1]))
 
 
 def _attention(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
     """Scores and their product with the values, all of them: a causal mask saves nothing here."""
     *batch_and_heads, queries, depth = query.shape
-    return 2 * prod(batch_and_heads) * int(queries) * int(key.shape[-2]) * (int(depth) + int(value.shape[-1]))
+    return (
+        2
+        * _product(batch_and_heads)
+        * int(queries)
+        * int(key.shape[-2])
+        * (int(depth) + int(value.shape[-1]))
+    )
 
 
 def _attention_backward(_: Any, query: Any, key: Any, value: Any, *__: Any, **___: Any) -> int:
     """Scores are worked out again (one product); then the gradients of values, scores, queries and keys."""
     *batch_and_heads, queries, depth = query.shape
     by_depth, by_value = 3 * int(depth), 2 * int(value.shape[-1])
-    return 2 * prod(batch_and_heads) * int(queries) * int(key.shape[-2]) * (by_depth + by_value)
+    return 2 * _product(batch_and_heads) * int(queries) * int(key.shape[-2]) * (by_depth + by_value)
 
 
-def _multi_head_attention(query: Any, key: Any, _value: Any, width: int, *_: Any, **__: Any) -> int:
+def _multi_head_attention(query: Any, key: Any, _value: Any, width: int, *_more: Any, **_options: Any) -> int:
     batch, queries, queried = _batch_of(query)
-    _, keys, keyed = _batch_of(key)
+    _batch, keys, keyed = _batch_of(key)
     projected = 2 * width * width * (2 * queried + 2 * keyed)
     return projected + 4 * batch * queries * keys * width
 
@@ -168,7 +178,7 @@ def _batch_of(sequences: Any) -> tuple[int, int, int]:
 
 def _rnn_layer(inputs: Any, weight_input: Any, weight_hidden: Any, *_: Any, **__: Any) -> int:
     """One layer in one direction; each weight meets each step of each sequence once."""
-    return 2 * prod(inputs.shape[:2]) * (int(weight_input.numel()) + int(weight_hidden.numel()))
+    return 2 * _product(inputs.shape[:2]) * (int(weight_input.numel()) + int(weight_hidden.numel()))
 
 
 def _rnn_layer_backward(*arguments: Any, **more: Any) -> int:
@@ -178,7 +188,7 @@ def _rnn_layer_backward(*arguments: Any, **more: Any) -> int:
 
 def _rnn(inputs: Any, weights: Any, *_: Any, **__: Any) -> int:
     """All layers and directions; of sequences that are packed, `inputs` has a row for each step of each."""
-    steps = prod(inputs.shape[:-1])
+    steps = _product(inputs.shape[:-1])
     return 2 * int(steps) * sum(int(one.numel()) for one in weights if one.dim() == 2)
 
 

@@ -103,7 +103,7 @@ def _watching(known: Any, unknown: list[str]) -> Any:
     """Notes operators that nobody can count."""
     from torch.utils._python_dispatch import TorchDispatchMode  # lazy: torch is an extra
 
-    class Watch(TorchDispatchMode):
+    class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's own is untyped
         def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             packet = getattr(operator, "overloadpacket", operator)
             why = why_unknown(str(packet), args, has_formula=packet in known)
@@ -111,7 +111,7 @@ def _watching(known: Any, unknown: list[str]) -> Any:
                 unknown.append(why)
             return operator(*args, **(kwargs or {}))
 
-    return Watch()
+    return Watch()  # type: ignore[no-untyped-call]
 
 
 @contextlib.contextmanager
