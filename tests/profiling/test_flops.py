@@ -279,6 +279,22 @@ def test_counting_leaves_the_model_its_mode_gradients_buffers_and_random_numbers
     assert torch.equal(torch.get_rng_state(), state)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+def test_batch_normalisation_that_was_traced_in_training_keeps_its_statistics() -> None:
+    traced = torch.jit.trace(nn.BatchNorm2d(4), torch.randn(8, 4, 3, 3), check_trace=False)
+    before = copy.deepcopy(traced.state_dict())
+    flops_of(traced, torch.randn(8, 4, 3, 3))
+    assert all(torch.equal(value, before[name]) for name, value in traced.state_dict().items())
+
+
+def test_a_graph_that_waits_for_its_backward_pass_is_not_disturbed() -> None:
+    model = nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 4)).eval()
+    loss = model(torch.randn(8, 4)).sum()
+    flops_of(model, torch.randn(8, 4), backward=True)
+    loss.backward()
+    assert all(one.grad is not None for one in model.parameters())
+
+
 def test_a_recurrent_layer_is_in_its_mode_again_after_a_backward_pass_was_counted() -> None:
     model = nn.LSTM(WIDTH, 8, 2, dropout=0.5, batch_first=True).eval()
     state = torch.get_rng_state()

@@ -37,8 +37,9 @@ def inferring(torch: Any, model: Any) -> Iterator[None]:
 @contextlib.contextmanager
 def same_buffers(model: Any) -> Iterator[None]:
     """Gives a model the buffers back that it changes even in evaluation mode, such as a counter of calls."""
+    torch = sys.modules["torch"]
     kept = [
-        (part, name, buffer, buffer._version, buffer.clone())  # noqa: SLF001 - the only word on what was changed
+        (part, name, buffer, buffer.clone())
         for part in model.modules()
         for name, buffer in part.named_buffers(recurse=False)
         # An inference tensor cannot be changed here.
@@ -47,8 +48,10 @@ def same_buffers(model: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        for part, name, buffer, version, content in kept:
-            if buffer._version != version:  # noqa: SLF001
+        for part, name, buffer, content in kept:
+            # By content: batch normalisation changes its own without counting up their version. What is the
+            # same is not written to, since a graph that waits for its backward pass may hold it.
+            if not torch.equal(buffer, content):
                 buffer.copy_(content)
             part._buffers[name] = buffer  # noqa: SLF001 - setattr of a script module refuses
 
