@@ -179,6 +179,24 @@ def test_figures_of_a_step_that_come_apart_are_one_line(
     assert (second["step"], second["gradient_norm"], second["memory_allocated_mb"]) == (1001, None, 2.0)
 
 
+def test_an_agent_that_is_stopped_leaves_steps_to_the_next_that_are_not_complete(
+    clock: Clock, tmp_path: Path
+) -> None:
+    first, second = (MetricsFiles(str(tmp_path / "logs"), _clock=clock) for _ in range(2))
+    first.take(logged({"loss": [4.0, 3.0, 2.0]}, step=0))
+    first.take(logged({STEP_SECONDS: [0.5, 0.5]}, step=0))
+    first.close()
+    second.take(logged({STEP_SECONDS: [0.5]}, step=2))
+    second.take(logged({"loss": [1.0], STEP_SECONDS: [0.5]}, step=3))
+    second.finish("run", "s1", 0)
+    found = [
+        json.loads(line)["step"]
+        for path in sorted((tmp_path / "logs").iterdir())
+        for line in path.read_text().splitlines()
+    ]
+    assert found == [0, 1, 2, 3]
+
+
 def test_a_late_figure_makes_no_second_line(files: MetricsFiles, clock: Clock, tmp_path: Path) -> None:
     files.take(logged({"loss": [0.5]}))
     clock.seconds = 5.0
@@ -239,7 +257,7 @@ def test_lines_are_in_the_order_of_steps_where_some_are_heard_of_before_others(
     files.take(logged({"gap/epoch_seconds": [0.1]}, step=3))
     clock.seconds = 2.5
     files.take(gpu({"gpu/power_watts": [1.0]}))
-    files.close()
+    files.finish("run", "s1", 0)
     found = steps(tmp_path)
     assert [line["step"] for line in found] == list(range(6))
     assert [line["epoch"] for line in found] == [0, 0, 0, 1, 1, 1]
@@ -350,3 +368,38 @@ def test_a_run_writes_them_when_the_settings_ask_for_it(folder: Path, tmp_path: 
             monitor.log_training_step(loss=1.0 / (step + 1), learning_rate=0.1)
     (path,) = (tmp_path / "logs").glob("training_metrics_*.jsonl")
     assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [0, 1, 2, 3, 4]
+
+
+STOPS_THE_AGENT = """
+    import os, pathlib, signal, sys, stepscope
+    from stepscope.agent.election import agent_pid
+    settings = {"exporters": {"metrics_files": {"directory": sys.argv[1]}}}
+    folder = pathlib.Path(os.environ["STEPSCOPE_DIR"])
+    def stored(folder):
+        try:
+            return stepscope.open_store(folder).run("a").series("loss")
+        except stepscope.errors.StepscopeError:
+            return []
+    with stepscope.TrainingMonitor(settings, run="a") as monitor:
+        for step in range(20):
+            monitor.log({"loss": float(step)}, step=step)
+            if step == 9:
+                while (pid := agent_pid(folder)) is None or len(stored(folder)) < 10:
+                    pass
+                os.kill(pid, signal.SIGTERM)
+                while agent_pid(folder) == pid:
+                    pass
+"""
+
+
+def test_an_agent_that_is_told_to_end_writes_what_waits_and_the_next_goes_on(
+    run_script, tmp_path: Path
+) -> None:
+    result = run_script(STOPS_THE_AGENT, tmp_path / "logs")
+    assert result.returncode == 0, result.stderr
+    written = [
+        json.loads(line)["step"]
+        for path in sorted((tmp_path / "logs").glob("training_metrics_*.jsonl"))
+        for line in path.read_text().splitlines()
+    ]
+    assert written == list(range(20))

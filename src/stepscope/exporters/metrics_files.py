@@ -157,6 +157,8 @@ class StepLines:
         self._counts_epochs, self._logs_epochs = False, False
         self._samples: float | None = None
         self._last_loss_ns: int | None = None
+        self._times_steps = False
+        self.has_ended = False
 
     @property
     def has_loss(self) -> bool:
@@ -177,6 +179,7 @@ class StepLines:
             bisect.insort(self._epoch_begins_ns, time_ns)
         self._counts_epochs = self._counts_epochs or "batch/samples" in figures
         self._logs_epochs = self._logs_epochs or "epoch" in figures
+        self._times_steps = self._times_steps or STEP_SECONDS in figures
         if not TRAINING_LOSS.isdisjoint(figures):
             self._last_loss_ns = max(time_ns, self._last_loss_ns or 0)
         lines = self._of_step.get(step, [])
@@ -231,11 +234,23 @@ class StepLines:
                 break
             del self._of_step[oldest]
 
+    def complete(self) -> list[_Line]:
+        """The lines that nothing is missing in; what is still to come of others makes a line by itself."""
+        if self.has_ended:
+            return self._waiting
+        return [
+            line
+            for line in self._waiting
+            if not self._expects_loss(line) and (STEP_SECONDS in line.figures or not self._times_steps)
+        ]
+
     def _is_due(self, line: _Line, waited: float) -> bool:
-        has_loss = not TRAINING_LOSS.isdisjoint(line.figures)
+        return waited >= (LOSS_WAIT_S if self._expects_loss(line) else WAIT_S)
+
+    def _expects_loss(self, line: _Line) -> bool:
         # Losses come in order: a later one says that this step has none.
-        expects_loss = not has_loss and self._last_loss_ns is not None and line.time_ns > self._last_loss_ns
-        return waited >= (LOSS_WAIT_S if expects_loss else WAIT_S)
+        has_loss = not TRAINING_LOSS.isdisjoint(line.figures)
+        return not has_loss and self._last_loss_ns is not None and line.time_ns > self._last_loss_ns
 
     def _forget_early(self) -> None:
         while len(self._early) > MAX_WAITING:
@@ -286,6 +301,8 @@ class MetricsFiles(Feed):
         """Writes all that is left of a rank that has ended; others of its segment may go on."""
         place = (run_id, segment)
         ranks = self._ranks.get(place, {})
+        if rank in ranks:
+            ranks[rank].has_ended = True
         if rank not in ranks or (place not in self._chosen and rank and not ranks[rank].has_loss):
             return  # a rank that speaks for all may still be read
         if self._chosen.setdefault(place, _choose(ranks)) == rank:
@@ -293,11 +310,11 @@ class MetricsFiles(Feed):
             del self._ranks[place]
 
     def close(self) -> None:
-        """Writes all that waits."""
+        """Writes what is complete; of the other steps the next agent hears what is still to come."""
         for (run_id, segment), ranks in list(self._ranks.items()):
-            rank = self._chosen.setdefault((run_id, segment), _choose(ranks))
-            if rank in ranks:
-                self._write(run_id, segment, ranks[rank], all_of_them=True)
+            lines = ranks.get(self._chosen.get((run_id, segment), _choose(ranks)))
+            if lines is not None:
+                self._file(run_id, segment, "training_metrics").write(list(lines.described(lines.complete())))
         self._ranks.clear()
 
     def _write_due(self, run_id: str, segment: str) -> None:
