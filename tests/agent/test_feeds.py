@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from stepscope.agent.feeds import Exporters, Feeds
 from stepscope.agent.run_settings import RunSettings
 from stepscope.exporters.base import Feed, Table
+from stepscope.schema.run import Process
 from stepscope.schema.series import Source
 
 
@@ -23,6 +25,9 @@ class Listening(Feed):
         if self.broken:
             raise OSError("the pipe is gone")
         self.heard += table.keys
+
+    def finish(self, run_id: str, segment: str, rank: int) -> None:
+        self.heard.append(f"end of {run_id} {segment} {rank}")
 
     def close(self) -> None:
         self.closed = True
@@ -43,6 +48,19 @@ def test_rows_are_passed_on_when_they_are_safe_and_forgotten_rows_never() -> Non
     feeds.pass_on()
     feeds.pass_on()
     assert listening.heard == ["kept"]
+
+
+def test_the_end_of_a_rank_is_told_after_its_rows_and_that_of_a_worker_never() -> None:
+    listening = Listening()
+    feeds = Feeds({"one": listening})
+    process = Process("run", "name", "project", "s", 3, "h", 7, "rank", started_ns=1)
+    feeds.note_process(process)
+    feeds.pass_on()
+    feeds.note_process(replace(process, status="finished", ended_ns=2))
+    feeds.note_process(replace(process, status="finished", ended_ns=2, role="worker"))
+    feeds.note(rows("last"))
+    feeds.pass_on()
+    assert listening.heard == ["last", "end of run s 3"]
 
 
 def test_one_that_fails_rests_for_a_minute_and_takes_nothing_from_the_others(

@@ -101,6 +101,56 @@ def test_the_commands_end_is_ours(
     assert "sh" in launcher_of(run).facts["command"]
 
 
+RAISES = "raise ValueError('label 12 is out of range')"
+LEAVES_THE_MONITOR_FIRST = """
+import stepscope
+monitor = stepscope.TrainingMonitor()
+monitor.start_monitoring()
+try:
+    raise ValueError('label 12 is out of range')
+finally:
+    monitor.stop_monitoring()
+"""
+RUN_OF_ITS_OWN = """
+import stepscope
+with stepscope.TrainingMonitor(run="its own") as monitor:
+    raise ValueError('label 12 is out of range')
+"""
+TRAINS_AND_RAISES = """
+import stepscope
+with stepscope.TrainingMonitor() as monitor:
+    monitor.log({"loss": 1.0})
+    raise ValueError('label 12 is out of range')
+"""
+
+
+@pytest.mark.parametrize("code", [RAISES, LEAVES_THE_MONITOR_FIRST, RUN_OF_ITS_OWN, TRAINS_AND_RAISES])
+def test_the_exception_is_the_reason_with_or_without_a_monitor(
+    code: str, launch: Command, read: Read
+) -> None:
+    process = launch("--name", "raising", "--", *python(code))
+    process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert (read("raising").status, read("raising").reason) == (
+        "failed",
+        "ValueError: label 12 is out of range",
+    )
+
+
+def test_an_exit_code_that_is_not_pythons_own_stands_beside_the_exception(
+    launch: Command, read: Read
+) -> None:
+    script = f'{sys.executable} -c "$1"; exit 7'
+    launch("--name", "raising", "--", "sh", "-c", script, "sh", RAISES).communicate(timeout=60)
+    assert read("raising").reason == "ValueError: label 12 is out of range (exit code 7)"
+
+
+def test_an_exception_that_the_command_survived_is_no_reason(launch: Command, read: Read) -> None:
+    code = "import traceback\ntry: 1 / 0\nexcept ZeroDivisionError: traceback.print_exc()"
+    launch("--name", "survived", "--", *python(code)).communicate(timeout=60)
+    assert (read("survived").status, read("survived").reason) == ("finished", "")
+
+
 def test_the_two_streams_pass_through_apart_and_the_input_is_the_commands(launch: Command) -> None:
     process = launch("--", "sh", "-c", "cat; echo err >&2", stdin=subprocess.PIPE)
     out, err = process.communicate(b"from stdin\0", timeout=30)

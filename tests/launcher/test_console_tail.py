@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from stepscope.launcher.console import MOST_BYTES, MOST_LINE_BYTES, MOST_LINES, ConsoleTail
+from stepscope.launcher.console import MOST_BYTES, MOST_LINE_BYTES, MOST_LINES, ConsoleTail, last_exception
 
 KEY_LINES = ["-----BEGIN RSA PRIVATE KEY-----", *["c2VjcmV0" * 8] * 20, "-----END RSA PRIVATE KEY-----"]
 
@@ -104,3 +104,71 @@ def test_any_bytes_become_text() -> None:
     text, _ = tail_of(*(os.urandom(10_000) for _ in range(20))).text()
     assert text.encode().decode() == text
     assert not set(text) & {chr(code) for code in range(32) if chr(code) not in "\t\n"}
+
+
+def traceback(*exception: str, prefix: str = "") -> str:
+    lines = [
+        "Traceback (most recent call last):",
+        '  File "train.py", line 3, in <module>',
+        "    train()",
+        "    ^^^^^^^",
+        *exception,
+    ]
+    return "".join(f"{prefix}{line}\n" for line in lines)
+
+
+CHAINED = "\nDuring handling of the above exception, another exception occurred:\n\n"
+GROUP = """  + Exception Group Traceback (most recent call last):
+  |   File "train.py", line 4, in <module>
+  |     raise ExceptionGroup("several", errors)
+  | ExceptionGroup: several (2 sub-exceptions)
+  +-+---------------- 1 ----------------
+    | ValueError: one
+    +---------------- 2 ----------------
+    | KeyError: 'two'
+    +------------------------------------
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "exception"),
+    [
+        ("", None),
+        ("loss: 3\nValueError: only a word\n", None),
+        (traceback("ValueError: a"), "ValueError: a"),
+        (
+            traceback("torch.cuda.OutOfMemoryError: CUDA out of memory"),
+            "OutOfMemoryError: CUDA out of memory",
+        ),
+        (traceback("ValueError: first line", "second: line"), "ValueError: first line"),
+        (traceback("AssertionError"), "AssertionError"),
+        (traceback("KeyboardInterrupt"), "interrupted by SIGINT"),
+        (traceback("KeyError: 'a'") + CHAINED + traceback("ValueError: b"), "ValueError: b"),
+        (traceback("ValueError: a") + "epoch 3\nloss: 3\n", "ValueError: a"),
+        (traceback("KeyError: 'a'") + CHAINED + GROUP, "ExceptionGroup: several (2 sub-exceptions)"),
+        (
+            '  File "train.py", line 1\n    x = = 3\n        ^\nSyntaxError: invalid syntax\n',
+            "SyntaxError: invalid syntax",
+        ),
+        (traceback("ValueError: a", prefix="[rank1]: "), "rank 1: ValueError: a"),
+        (traceback("ValueError: a", prefix="[default1]:"), "rank 1: ValueError: a"),
+        (traceback("ValueError: a", prefix="1: "), "ValueError: a"),
+        (
+            traceback("ValueError: a", prefix="[rank1]: ")
+            + traceback("RuntimeError: Connection closed by peer", prefix="[rank0]: ")
+            + traceback("torch.distributed.elastic.multiprocessing.errors.ChildFailedError: "),
+            "rank 1: ValueError: a",
+        ),
+        (traceback("RuntimeError: Connection closed by peer"), "RuntimeError: Connection closed by peer"),
+        ("Traceback (most recent call last):\n", None),
+    ],
+)
+def test_the_last_traceback_of_a_console_names_the_exception(text: str, exception: str | None) -> None:
+    assert last_exception(text) == exception
+
+
+def test_tracebacks_of_two_ranks_that_are_printed_at_once_are_told_apart() -> None:
+    of_0 = traceback("RuntimeError: Connection reset by peer", prefix="[rank0]: ").splitlines()
+    of_1 = traceback("ValueError: a", prefix="[rank1]: ").splitlines()
+    mixed = [line for pair in zip(of_0, of_1, strict=True) for line in pair]
+    assert last_exception("\n".join(mixed)) == "rank 1: ValueError: a"

@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import os
+import signal
 import sqlite3
 import sys
 import time
@@ -163,13 +164,16 @@ def main() -> int:
     os.nice(5)
     # The samplers keep to their schedule only if a longer piece of work lets them in between.
     sys.setswitchinterval(0.002)
+    stopped: list[int] = []
+    # Exporters complete what they have begun: a machine that shuts down asks before it kills.
+    signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
     deadline = time.monotonic() + STAND_FOR_S
     while True:
         try:
-            attend(Path(told["folder"]), from_dict(told["settings"]))
+            attend(Path(told["folder"]), from_dict(told["settings"]), lambda: bool(stopped))
         except StoreLocked:
             # Another agent, and then this one is not needed; or a reader that is done in a moment.
-            if time.monotonic() > deadline:
+            if stopped or time.monotonic() > deadline:
                 return 0
             time.sleep(0.05)
         else:

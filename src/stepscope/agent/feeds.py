@@ -7,6 +7,7 @@ import logging
 import time
 import weakref
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from stepscope import plugins
@@ -98,19 +99,28 @@ class Feeds:
         news, self._news = self._news, []
         if self._listener is not None:
             self._tell(self._listener, pending, news)
-        for one in news:
-            if isinstance(one, Process):
-                self._follow(one)
+        processes = [one for one in news if isinstance(one, Process)]
+        for process in processes:
+            self._follow(process)
         for table in pending:
             for name, feed in self._feeds_for(table.source.run_id).items():
-                self._take(name, feed, table)
+                self._attempt(name, feed, partial(feed.take, table))
+        for process in processes:
+            self._finish(process)
         self._close_ended()
 
-    def _take(self, name: str, feed: Feed, table: Table) -> None:
+    def _finish(self, process: Process) -> None:
+        """Tells the exporters of a rank that has ended that nothing more comes of it."""
+        if process.ended_ns is not None and process.role == "rank":
+            for name, feed in self._by_run.get(process.run_id, {}).items():
+                finish = partial(feed.finish, process.run_id, process.segment, process.rank)
+                self._attempt(name, feed, finish)
+
+    def _attempt(self, name: str, feed: Feed, work: Callable[[], None]) -> None:
         if self._now() < self._rests_until.get(feed, float("-inf")):
             return
         try:
-            feed.take(table)
+            work()
         except Exception as error:  # noqa: BLE001 - an exporter may be written by anybody
             reason = str(error) or repr(error)
             log.warning("The exporter %s failed, and rests for a minute: %s", name, reason)

@@ -65,6 +65,9 @@ class Feed(ABC):
     def describe(self, facts: DeviceFacts) -> None:  # noqa: B027 - many need no more than its name
         """Learns what a device is; comes before its figures do."""
 
+    def finish(self, run_id: str, segment: str, rank: int) -> None:  # noqa: B027 - many write all at once
+        """Learns that a rank has ended and all its rows were taken; who waits for its end then reads on."""
+
     @abstractmethod
     def close(self) -> None:
         """Completes what was begun."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import bisect
 import json
 import math
+import os
 import time
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepscope.exporters.base import Feed, Table
+from stepscope.schema.keys import EPOCH_GAP_SECONDS, STEP_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from stepscope.schema.sample import DeviceFacts
 
@@ -31,15 +35,37 @@ GPU_FIELDS = {
 """Each field with the figure it comes from, and what that is multiplied by."""
 
 TRAINING_FIELDS = {
-    "epoch": ("epoch",),
-    "loss": ("loss", "train_loss", "train/loss"),
-    "learning_rate": ("learning_rate", "lr"),
-    "gradient_norm": ("gradient_norm", "grad_norm"),
-    "throughput_samples_per_sec": ("throughput_samples_per_sec", "samples_per_second", "throughput"),
-    "memory_allocated_mb": ("memory_allocated_mb",),
-    "memory_reserved_mb": ("memory_reserved_mb",),
+    "epoch": (("epoch", 1.0),),
+    "loss": (("loss", 1.0), ("train_loss", 1.0), ("train/loss", 1.0)),
+    "learning_rate": (("learning_rate", 1.0), ("lr", 1.0)),
+    "gradient_norm": (("gradient_norm", 1.0), ("grad_norm", 1.0)),
+    "throughput_samples_per_sec": (
+        ("throughput_samples_per_sec", 1.0),
+        ("samples_per_second", 1.0),
+        ("throughput", 1.0),
+    ),
+    "memory_allocated_mb": (("memory_allocated_mb", 1.0), ("memory/allocated_bytes", 1 / MIB)),
+    "memory_reserved_mb": (("memory_reserved_mb", 1.0), ("memory/reserved_bytes", 1 / MIB)),
+    "step_seconds": ((STEP_SECONDS, 1.0),),
 }
-"""Each field with the keys it may have been logged under, the first that is there counting."""
+"""Each field with the keys it may have been logged under, and their factors; the first key present counts."""
+
+TRAINING_LOSS = frozenset(key for key, _ in TRAINING_FIELDS["loss"])
+BATCH_SIZES = ("batch_size", "samples_per_step", "batch/samples")
+"""Where the samples of a step are told; one that was counted at chosen steps holds for those after it."""
+
+JOINED = frozenset(
+    {key for keys in TRAINING_FIELDS.values() for key, _ in keys} | {EPOCH_GAP_SECONDS, *BATCH_SIZES}
+)
+OPENING = TRAINING_LOSS | {STEP_SECONDS}
+"""What makes a line of a step; other figures are added to it."""
+
+WAIT_S = 2.0
+"""How long a line waits for figures of its step: times come in groups, gradients when they were added up."""
+LOSS_WAIT_S = 30.0
+"""How long it waits for a loss, which is known when the GPU has come to it."""
+MAX_WAITING = 50_000
+"""Lines that wait at most; more are written at once."""
 
 
 class RotatedLines:
@@ -72,8 +98,15 @@ class RotatedLines:
         path = self.path
         if path is None or (path.exists() and path.stat().st_size + len(text) > self._most_bytes):
             path = self._begin()
-        with path.open("a", encoding="utf-8") as file:
-            file.write(text)
+        size = path.stat().st_size if path.exists() else 0
+        try:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(text)
+        except OSError:
+            # All or nothing: they are written again later, and half a line cannot be read.
+            if path.exists():
+                os.truncate(path, size)
+            raise
 
     def _begin(self) -> Path:
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -93,8 +126,142 @@ class RotatedLines:
         return path
 
 
+@dataclass
+class _Line:
+    step: int
+    time_ns: int
+    arrived: float
+    figures: dict[str, float] = field(default_factory=dict)
+    is_written: bool = False
+
+    def lacks(self, figures: Mapping[str, float]) -> bool:
+        """Whether none of these is in it."""
+        return self.figures.keys().isdisjoint(figures)
+
+
+class StepLines:
+    """The lines of one rank: rows that come at different times, joined by their step, in the order of time.
+
+    A step may come again, as where a script counts the batches of each epoch from 0: then the nearest in time
+    is meant.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[_Line] = []
+        self._of_step: dict[int, list[_Line]] = {}
+        """Those that wait, and the newest that was written."""
+        self._early: dict[int, dict[str, float]] = {}
+        """Figures of steps that have no line yet."""
+        self._written_ns = -1
+        self._epoch_begins_ns: list[int] = []
+        self._counts_epochs, self._logs_epochs = False, False
+        self._samples: float | None = None
+        self._last_loss_ns: int | None = None
+        self._times_steps = False
+        self.has_ended = False
+
+    @property
+    def has_loss(self) -> bool:
+        """Whether a loss was logged."""
+        return self._last_loss_ns is not None
+
+    def add(self, table: Table, now: float) -> None:
+        """Takes in rows."""
+        places = [(key, place) for place, key in enumerate(table.keys) if key in JOINED]
+        if not places:
+            return
+        columns = table.values.tolist()
+        for step, time_ns, row in zip(table.steps.tolist(), table.times_ns.tolist(), columns, strict=True):
+            self._add_row(step, time_ns, {key: row[place] for key, place in places}, now)
+
+    def _add_row(self, step: int, time_ns: int, figures: dict[str, float], now: float) -> None:
+        if figures.pop(EPOCH_GAP_SECONDS, None) is not None:
+            bisect.insort(self._epoch_begins_ns, time_ns)
+        self._counts_epochs = self._counts_epochs or "batch/samples" in figures
+        self._logs_epochs = self._logs_epochs or "epoch" in figures
+        self._times_steps = self._times_steps or STEP_SECONDS in figures
+        if not TRAINING_LOSS.isdisjoint(figures):
+            self._last_loss_ns = max(time_ns, self._last_loss_ns or 0)
+        lines = self._of_step.get(step, [])
+        if time_ns <= self._written_ns and any(one.lacks(figures) for one in lines if one.is_written):
+            return  # too late for its line
+        fitting = [one for one in lines if not one.is_written and one.lacks(figures)]
+        if fitting:
+            min(fitting, key=lambda one: abs(one.time_ns - time_ns)).figures.update(figures)
+        elif OPENING.isdisjoint(figures):
+            self._early.setdefault(step, {}).update(figures)
+            self._forget_early()
+        else:
+            line = _Line(step, time_ns, now, {**self._early.pop(step, {}), **figures})
+            self._of_step.setdefault(step, []).append(line)
+            bisect.insort(self._waiting, line, key=lambda one: one.time_ns)
+
+    def due(self, now: float, *, all_of_them: bool = False) -> list[_Line]:
+        """The lines that need not wait any longer, in their order; `written` is to be told of them."""
+        found = []
+        surplus = len(self._waiting) - MAX_WAITING
+        for place, line in enumerate(self._waiting):
+            if not (all_of_them or place < surplus or self._is_due(line, now - line.arrived)):
+                break
+            found.append(line)
+        return found
+
+    def described(self, lines: Sequence[_Line]) -> Iterator[dict[str, object]]:
+        """The lines, with what is known from others: the epoch, and the samples of a step."""
+        samples = self._samples
+        for line in lines:
+            figures = dict(line.figures)
+            samples = _samples_in(figures, samples)
+            seconds = figures.get(STEP_SECONDS, 0.0)
+            if samples is not None and seconds > 0 and _told("throughput_samples_per_sec", figures) is None:
+                figures["throughput_samples_per_sec"] = samples / seconds
+            if (self._counts_epochs or self._epoch_begins_ns) and not self._logs_epochs:
+                figures["epoch"] = float(bisect.bisect_right(self._epoch_begins_ns, line.time_ns))
+            yield training_line(line.time_ns, line.step, figures)
+
+    def written(self, lines: Sequence[_Line]) -> None:
+        """Notes that the first lines are in the file."""
+        del self._waiting[: len(lines)]
+        for line in lines:
+            line.is_written = True
+            self._written_ns = max(self._written_ns, line.time_ns)
+            self._samples = _samples_in(line.figures, self._samples)
+            others = [one for one in self._of_step.pop(line.step) if not one.is_written]
+            self._of_step[line.step] = [line, *others]
+        while len(self._of_step) > MAX_WAITING + len(self._waiting):
+            oldest = next(iter(self._of_step))
+            if any(not one.is_written for one in self._of_step[oldest]):
+                break
+            del self._of_step[oldest]
+
+    def complete(self) -> list[_Line]:
+        """The lines that nothing is missing in; what is still to come of others makes a line by itself."""
+        if self.has_ended:
+            return self._waiting
+        return [
+            line
+            for line in self._waiting
+            if not self._expects_loss(line) and (STEP_SECONDS in line.figures or not self._times_steps)
+        ]
+
+    def _is_due(self, line: _Line, waited: float) -> bool:
+        return waited >= (LOSS_WAIT_S if self._expects_loss(line) else WAIT_S)
+
+    def _expects_loss(self, line: _Line) -> bool:
+        # Losses come in order: a later one says that this step has none.
+        has_loss = not TRAINING_LOSS.isdisjoint(line.figures)
+        return not has_loss and self._last_loss_ns is not None and line.time_ns > self._last_loss_ns
+
+    def _forget_early(self) -> None:
+        while len(self._early) > MAX_WAITING:
+            del self._early[next(iter(self._early))]
+
+
 class MetricsFiles(Feed):
-    """A pair of files for each start of a run: what its GPUs did, and what its first rank logged."""
+    """A pair of files for each start of a run: what its GPUs did, and the steps of one rank.
+
+    That is the lowest rank that logs a loss, or the lowest where none does.
+    """
 
     def __init__(
         self,
@@ -103,13 +270,16 @@ class MetricsFiles(Feed):
         keep: int = 10,
         *,
         _now: Callable[[], float] = time.time,
+        _clock: Callable[[], float] = time.monotonic,
         _directory: Path = Path(),
     ) -> None:
         self._directory = _directory / Path(directory).expanduser()
         self._max_bytes, self._keep, self._now = max_bytes, keep, _now
+        self._clock = _clock
         self._indices: dict[str, int] = {}
         self._files: dict[tuple[str, str, str], RotatedLines] = {}
-        self._first_ranks: dict[tuple[str, str], int] = {}
+        self._ranks: dict[tuple[str, str], dict[int, StepLines]] = {}
+        self._chosen: dict[tuple[str, str], int] = {}
 
     def describe(self, facts: DeviceFacts) -> None:
         """Learns which number a GPU has."""
@@ -117,56 +287,104 @@ class MetricsFiles(Feed):
             self._indices[facts.device] = int(facts.fields["index"])
 
     def take(self, table: Table) -> None:
-        """Writes a line for each row of a GPU, or of the first rank's losses."""
+        """Writes a line for each row of a GPU, and those of steps that have waited long enough."""
         source = table.source
-        columns = {key: table.values[:, place].tolist() for place, key in enumerate(table.keys)}
-        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        place = (source.run_id, source.segment)
         if source.axis == "seconds":
             index = self._indices.get(source.device)
             if index is not None and source.rank is None:
-                lines = [
-                    gpu_line(at, index, row) for at, row in zip(table.times_ns.tolist(), rows, strict=True)
-                ]
-                self._file(table, "gpu_metrics").write(lines)
-        elif self._is_first_rank(table) and not TRAINING_LOSS.isdisjoint(columns):
-            moments = zip(table.times_ns.tolist(), table.steps.tolist(), rows, strict=True)
-            lines = [training_line(at, step, row) for at, step, row in moments]
-            self._file(table, "training_metrics").write(lines)
+                self._file(*place, "gpu_metrics").write(list(_gpu_lines(table, index)))
+        elif source.rank is not None and not source.device:
+            self._ranks.setdefault(place, {}).setdefault(source.rank, StepLines()).add(table, self._clock())
+        for run_id, segment in list(self._ranks):
+            self._write_due(run_id, segment)
+
+    def finish(self, run_id: str, segment: str, rank: int) -> None:
+        """Writes all that is left of a rank that has ended; others of its segment may go on."""
+        place = (run_id, segment)
+        ranks = self._ranks.get(place, {})
+        if rank in ranks:
+            ranks[rank].has_ended = True
+        if rank not in ranks or (place not in self._chosen and rank and not ranks[rank].has_loss):
+            return  # a rank that speaks for all may still be read
+        if self._chosen.setdefault(place, _choose(ranks)) == rank:
+            self._write(run_id, segment, ranks[rank], all_of_them=True)
+            del self._ranks[place]
 
     def close(self) -> None:
-        """Nothing is left open between two lines."""
+        """Writes what is complete; of the other steps the next agent hears what is still to come."""
+        for (run_id, segment), ranks in list(self._ranks.items()):
+            lines = ranks.get(self._chosen.get((run_id, segment), _choose(ranks)))
+            if lines is not None:
+                self._file(run_id, segment, "training_metrics").write(list(lines.described(lines.complete())))
+        self._ranks.clear()
 
-    def _is_first_rank(self, table: Table) -> bool:
-        source = table.source
-        if source.rank is None or source.device:
-            return False
-        return self._first_ranks.setdefault((source.run_id, source.segment), source.rank) == source.rank
+    def _write_due(self, run_id: str, segment: str) -> None:
+        ranks = self._ranks[run_id, segment]
+        chosen = self._chosen.get((run_id, segment))
+        if chosen is None:
+            if not any(one.due(self._clock()) for one in ranks.values()):
+                return
+            chosen = self._chosen[run_id, segment] = _choose(ranks)
+        for rank in set(ranks) - {chosen}:
+            del ranks[rank]  # another speaks for them
+        if chosen in ranks:
+            self._write(run_id, segment, ranks[chosen], all_of_them=False)
+        else:
+            del self._ranks[run_id, segment]
 
-    def _file(self, table: Table, kind: str) -> RotatedLines:
-        place = (table.source.run_id, table.source.segment, kind)
+    def _write(self, run_id: str, segment: str, lines: StepLines, *, all_of_them: bool) -> None:
+        due = lines.due(self._clock(), all_of_them=all_of_them)
+        if due:
+            self._file(run_id, segment, "training_metrics").write(list(lines.described(due)))
+            lines.written(due)
+
+    def _file(self, run_id: str, segment: str, kind: str) -> RotatedLines:
+        place = (run_id, segment, kind)
         if place not in self._files:
             self._files[place] = RotatedLines(self._directory, kind, self._max_bytes, self._keep, self._now)
         return self._files[place]
 
 
-TRAINING_LOSS = frozenset(TRAINING_FIELDS["loss"])
+def _samples_in(figures: Mapping[str, float], before: float | None) -> float | None:
+    return next((figures[key] for key in BATCH_SIZES if key in figures), before)
+
+
+def _choose(ranks: Mapping[int, StepLines]) -> int:
+    return min(ranks, key=lambda rank: (not ranks[rank].has_loss, rank))
+
+
+def _gpu_lines(table: Table, index: int) -> Iterator[dict[str, object]]:
+    for time_ns, row in zip(table.times_ns.tolist(), table.values.tolist(), strict=True):
+        yield gpu_line(time_ns, index, dict(zip(table.keys, row, strict=True)))
 
 
 def gpu_line(time_ns: int, index: int, figures: Mapping[str, float | None]) -> dict[str, object]:
     """A look at a GPU; a figure it does not give is null."""
     line: dict[str, object] = {"timestamp": timestamp(time_ns), "gpu_index": index}
-    for field, (key, factor) in GPU_FIELDS.items():
+    for name, (key, factor) in GPU_FIELDS.items():
         figure = figures.get(key)
-        line[field] = None if figure is None else round(figure * factor, 3)
+        line[name] = None if figure is None else round(figure * factor, 3)
     return line
 
 
 def training_line(time_ns: int, step: int, metrics: Mapping[str, float | None]) -> dict[str, object]:
     """A step of the training; what was not logged is null."""
     line: dict[str, object] = {"timestamp": timestamp(time_ns), "step": step}
-    for field, keys in TRAINING_FIELDS.items():
-        line[field] = next((metrics[key] for key in keys if metrics.get(key) is not None), None)
+    for name in TRAINING_FIELDS:
+        line[name] = _told(name, metrics)
+    seconds = metrics.get(STEP_SECONDS)
+    line["throughput_steps_per_sec"] = 1 / seconds if seconds else None
     return line
+
+
+def _told(name: str, metrics: Mapping[str, float | None]) -> float | None:
+    """What is known for a field, under any of its keys."""
+    for key, factor in TRAINING_FIELDS[name]:
+        value = metrics.get(key)
+        if value is not None:
+            return value * factor
+    return None
 
 
 def timestamp(time_ns: int) -> str:

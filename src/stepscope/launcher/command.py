@@ -62,13 +62,23 @@ def check(command: Sequence[str]) -> None:
     )
 
 
-def ending_of(return_code: int) -> Ending:
-    """Reads a return code as Python gives it: negative for a signal."""
+def ending_of(return_code: int, exception: str | None = None) -> Ending:
+    """Reads a return code as Python gives it: negative for a signal.
+
+    An exception that the command has printed says more than the code it ended with.
+    """
     if return_code == 0:
         return Ending(0, "finished", "")
     if return_code > 0:
-        return Ending(return_code, "failed", f"exit code {return_code}")
+        return Ending(return_code, "failed", _reason(return_code, exception))
     return Ending(128 - return_code, "failed", f"killed by {_signal_name(-return_code)}")
+
+
+def _reason(return_code: int, exception: str | None) -> str:
+    if exception is None:
+        return f"exit code {return_code}"
+    # Python exits with 1 after an exception: any other code has something to add.
+    return exception if return_code == 1 else f"{exception} (exit code {return_code})"
 
 
 def _signal_name(number: int) -> str:

@@ -6,6 +6,7 @@ import re
 import threading
 from collections import deque
 
+from stepscope.schema.failure import is_consequence
 from stepscope.schema.redact import redact_text
 
 MOST_LINES = 200
@@ -19,6 +20,12 @@ _CONTROL = re.compile(
     r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 )
 _KEY_WITHOUT_BEGINNING = re.compile(r"\A(?:(?!-----BEGIN ).)*?-----END [A-Z ]*PRIVATE KEY-----", re.S)
+
+_TRACEBACK = re.compile(r"^(?P<prefix>.*?)Traceback \(most recent call last\):$")
+_SYNTAX_ERROR = re.compile(r'^(?P<prefix>.*?)  File "[^"]+", line \d+$')
+_EXCEPTION = re.compile(r"^(?:\w+\.)*(?P<name>[^\W\d]\w*)(?:: *(?P<text>.*))?$")
+_RANK = re.compile(r"\[(?:rank|default)(?P<rank>\d+)\]:")
+MAX_EXCEPTION = 300
 
 
 class ConsoleTail:
@@ -80,3 +87,45 @@ def _last_lines(text: str, most_bytes: int) -> str:
     if len(encoded) <= most_bytes:
         return text
     return encoded[-most_bytes:].partition(b"\n")[2].decode()
+
+
+def last_exception(text: str) -> str | None:
+    """The exception that the last traceback in a console tells of; None where there is no traceback.
+
+    Of several ranks, one that lost its connection to another is passed over where another has an exception
+    of its own. Launchers put a prefix before every line of a rank: a traceback has one throughout.
+    """
+    lines = text.splitlines()
+    found = [raised for place in range(len(lines)) if (raised := _exception_at(lines, place))]
+    own = [raised for raised in found if not is_consequence(raised[1])]
+    return "".join((own or found)[-1]) if found else None
+
+
+def _exception_at(lines: list[str], place: int) -> tuple[str, str] | None:
+    """The rank, in words, and the exception of a traceback that begins with a line."""
+    began = _TRACEBACK.match(lines[place]) or _SYNTAX_ERROR.match(lines[place])
+    if began is None:
+        return None
+    prefix = began["prefix"].replace("+ Exception Group ", "| ")
+    for line in lines[place + 1 :]:
+        if not line.startswith(prefix):
+            continue  # of another rank
+        rest = line[len(prefix) :]
+        if _TRACEBACK.match(rest):
+            return None
+        told = _EXCEPTION.match(rest)
+        if told is not None:
+            return _rank_of(prefix), _described(told["name"], told["text"] or "")
+    return None
+
+
+def _described(name: str, text: str) -> str:
+    """The same words in which a monitor tells of an exception."""
+    if name == "KeyboardInterrupt":
+        return "interrupted by SIGINT"
+    return f"{name}: {text.strip()[:MAX_EXCEPTION]}" if text.strip() else name
+
+
+def _rank_of(prefix: str) -> str:
+    labelled = _RANK.search(prefix)
+    return "" if labelled is None else f"rank {labelled['rank']}: "

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from stepscope.config.sections import MIB
 from stepscope.guard import Guard
 from stepscope.launcher.command import NOT_EXECUTABLE, Ending, check, ending_of, stem_of
-from stepscope.launcher.console import MOST_BYTES, ConsoleTail
+from stepscope.launcher.console import MOST_BYTES, ConsoleTail, last_exception
 from stepscope.launcher.passage import Passage
 from stepscope.launcher.signals import Signals
 from stepscope.recorder.anonymity import privacy_of
@@ -75,7 +75,7 @@ class Observed:
         signals = Signals(passage.resize)
         note = self._begin_note(tail) if recorded else None
         try:
-            ending = self._run(passage, signals)
+            ending = self._run(passage, signals, tail)
             if note is not None:  # signals stay caught: an impatient second Ctrl-C must not change the ending
                 note.end(ending)
         finally:
@@ -96,7 +96,7 @@ class Observed:
         )
         return _Note(recording, tail, self._note_every_s)
 
-    def _run(self, passage: Passage, signals: Signals) -> Ending:
+    def _run(self, passage: Passage, signals: Signals, tail: ConsoleTail) -> Ending:
         try:
             process = subprocess.Popen(
                 self._command,
@@ -111,7 +111,7 @@ class Observed:
         passage.open()
         return_code = process.wait()
         passage.close()
-        return ending_of(return_code)
+        return ending_of(return_code, last_exception(tail.text()[0]) if return_code > 0 else None)
 
     def _environment(self, ours: Mapping[str, str]) -> dict[str, str]:
         """What makes a monitor inside the command join this run and this segment of it."""

@@ -25,7 +25,7 @@ _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
 
 
 class ModelProfiler:
-    """Measures a model where it is, and leaves it as it was: mode, gradients, hooks, device, random numbers.
+    """Measures a model where it is, and leaves it as it was: mode, buffers, gradients, hooks, random numbers.
 
         profile = ModelProfiler(model, input_shape=(3, 224, 224)).profile(batch_sizes=(1, 8, 32))
         profile.batches[0].latency.p95_seconds
@@ -80,10 +80,11 @@ class ModelProfiler:
         """Parameters and buffers, counted and in bytes."""
         return footprint_of(self._model)
 
-    def flops(self) -> Flops:
-        """Floating-point operations of one sample."""
+    def flops(self, *, backward: bool = False) -> Flops:
+        """Floating-point operations of one sample; those of the way back take memory for all gradients."""
         with inferring(self._torch, self._model):
-            return flops_of(self._torch, self._model, of_size(self._torch, self._example, 1))
+            batch = of_size(self._torch, self._example, 1)
+            return flops_of(self._torch, self._model, batch, backward=backward)
 
     def at(self, batch_size: int, flops_per_sample: int | None = None) -> BatchProfile:
         """Latency, throughput and memory at one batch size."""

@@ -1,4 +1,4 @@
-"""Uses a model or a loader and leaves all as it was: modes, gradients, random numbers."""
+"""Uses a model or a loader and leaves all as it was: modes, buffers, gradients, random numbers."""
 
 from __future__ import annotations
 
@@ -20,16 +20,40 @@ def device_of(torch: Any, model: Any) -> Any:
 
 @contextlib.contextmanager
 def inferring(torch: Any, model: Any) -> Iterator[None]:
-    """Puts a model into evaluation mode without gradients, and every part back into the mode it had."""
-    modes = [(part, part.training) for part in model.modules()]
+    """Puts a model into evaluation mode without gradients; every part gets its mode and buffers back."""
+    # A frozen script module is in evaluation mode for good, and has no word for it.
+    modes = [(part, part.training) for part in model.modules() if hasattr(part, "training")]
     # Not torch.inference_mode: what a model caches there could not be used in training afterwards.
-    with same_random_numbers(device_of(torch, model)), torch.no_grad():
-        model.eval()
+    with same_random_numbers(device_of(torch, model)), torch.no_grad(), same_buffers(model):
+        if modes:
+            model.eval()
         try:
             yield
         finally:
             for part, was_training in modes:
                 part.training = was_training
+
+
+@contextlib.contextmanager
+def same_buffers(model: Any) -> Iterator[None]:
+    """Gives a model the buffers back that it changes even in evaluation mode, such as a counter of calls."""
+    torch = sys.modules["torch"]
+    kept = [
+        (part, name, buffer, buffer.clone())
+        for part in model.modules()
+        for name, buffer in part.named_buffers(recurse=False)
+        # An inference tensor cannot be changed here.
+        if not buffer.is_inference()
+    ]
+    try:
+        yield
+    finally:
+        for part, name, buffer, content in kept:
+            # By content: batch normalisation changes its own without counting up their version. What is the
+            # same is not written to, since a graph that waits for its backward pass may hold it.
+            if not torch.equal(buffer, content):
+                buffer.copy_(content)
+            part._buffers[name] = buffer  # noqa: SLF001 - setattr of a script module refuses
 
 
 @contextlib.contextmanager

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from stepscope.schema.failure import cause_of, reason_with_rank
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -128,17 +130,22 @@ def detector_options(processes: Iterable[Process]) -> dict[str, Any]:
 def _segment(segment: str, members: Sequence[Process]) -> SegmentInfo:
     # Loader workers come and go and are killed as a matter of course: they decide nothing.
     deciding = [one for one in members if one.role != "worker"] or list(members)
-    # A launcher knows the exit code, the process itself what led to it: the latter says more.
-    deciding.sort(key=lambda one: one.role == "launcher")
-    status = next(known for known in PRECEDENCE if any(one.status == known for one in deciding))
-    reasons = [one.reason for one in deciding if one.status == status and one.reason]
+    status, reason = _outcome(deciding)
     ends = [one.ended_ns for one in deciding]
     live = status in LIVE or any(one.status in LIVE for one in deciding)
     return SegmentInfo(
         id=segment,
         status=status,
-        reason=reasons[0] if reasons else "",
+        reason=reason,
         started_ns=min(one.started_ns for one in members),
         ended_ns=None if live else max(end or 0 for end in ends),
         processes=tuple(sorted(members, key=lambda one: (one.rank, one.started_ns))),
     )
+
+
+def _outcome(deciding: Sequence[Process]) -> tuple[Status, str]:
+    cause = cause_of(deciding)
+    if cause is not None:
+        return cause.status, reason_with_rank(cause, deciding)
+    status = next(known for known in PRECEDENCE if any(one.status == known for one in deciding))
+    return status, next((one.reason for one in deciding if one.status == status and one.reason), "")

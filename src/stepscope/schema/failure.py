@@ -1,0 +1,77 @@
+"""Tells which process of a run failed by itself, and which ones failed only because another did."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stepscope.schema.run import Process
+
+# All that is stored of an exception is its type's name and the first line of its text.
+_CONSEQUENCE = re.compile(
+    r"^(?:ConnectionResetError|ConnectionAbortedError|ConnectionRefusedError|BrokenPipeError"
+    r"|DistBackendError|DistNetworkError|DistStoreError"
+    r"|ChildFailedError|SignalException|ProcessRaisedException|ProcessExitedException)\b"
+    r"|connection (?:was )?(?:closed|reset|refused|aborted)|broken pipe|socket (?:closed|timeout)"
+    r"|remote process exited|communicator was aborted|watchdog caught collective|monitored ?barrier"
+    r"|(?:gloo|nccl|ucc|processgroup|tcpstore)\b.*time(?:d )?-?out"
+    r"|timed out waiting \d+ ?ms|wait timeout after"
+    r"|application timeout caused pair closure"
+    r"|^(?:terminated|killed) by SIGTERM",
+    re.IGNORECASE,
+)
+"""A lost connection to another rank, a collective it did not take part in, or the launcher's signal."""
+
+_UNCLEAR = re.compile(
+    r"^exit (?:code|with) |^killed by |^interrupted by SIGINT$|^Aborted in process"
+    r"|^process \d+ (?:ended|was killed(?! while))"
+)
+"""Says that a process ended and not why: by itself, or by whoever stopped it. NCCL's watchdog aborts."""
+
+
+def is_consequence(reason: str) -> bool:
+    """Whether a reason tells of another process's failure rather than of an own one."""
+    return _CONSEQUENCE.search(reason) is not None
+
+
+def cause_of(processes: Sequence[Process]) -> Process | None:
+    """The process whose failure ended the others: of those that failed by themselves, the first.
+
+    None where no process failed.
+    """
+    failed = [one for one in processes if one.status in ("failed", "crashed")]
+    return min(failed, key=_order, default=None)
+
+
+def reason_with_rank(cause: Process, processes: Sequence[Process]) -> str:
+    """The reason of the process that failed, with its rank where other ranks could have been meant."""
+    ranks = [one for one in processes if one.role == "rank"]
+    several = len({one.rank for one in ranks}) > 1
+    shared = all((one.status, one.reason) == (cause.status, cause.reason) for one in ranks)
+    if cause.role != "rank" or not cause.reason or not several or shared:
+        return cause.reason
+    return f"rank {cause.rank}: {cause.reason}"
+
+
+def _order(process: Process) -> tuple[int, float, int]:
+    ended_ns = float("inf") if process.ended_ns is None else float(process.ended_ns)
+    return _distance(process), ended_ns, process.rank
+
+
+def _distance(process: Process) -> int:
+    """How far a process is from the cause, going by its reason.
+
+    Time decides only between equals: a process that is killed has no end but that of its last record.
+    """
+    is_launcher = process.role == "launcher"
+    if not process.reason:
+        return 6
+    if is_consequence(process.reason):
+        return 4 if is_launcher else 3
+    if is_launcher:
+        # What it read from the console says less than a rank's own exception, more than a lost connection.
+        return 5 if process.reason.startswith("exit code ") else 2
+    return 1 if _UNCLEAR.search(process.reason) else 0
