@@ -52,7 +52,7 @@ def test_rows_are_passed_on_when_they_are_safe_and_forgotten_rows_never() -> Non
 
 def test_the_end_of_a_rank_is_told_after_its_rows_and_that_of_a_worker_never() -> None:
     listening = Listening()
-    feeds = Feeds({"one": listening})
+    feeds = Feeds(lambda _: {"one": listening})
     process = Process("run", "name", "project", "s", 3, "h", 7, "rank", started_ns=1)
     feeds.note_process(process)
     feeds.pass_on()

@@ -74,7 +74,7 @@ def test_what_was_found_earlier_and_is_over_is_told_apart(capsys, tmp_path):
     with TrainingMonitor(run="long", directory=folder) as monitor:
         for loss in losses[:500].tolist():
             monitor.log_training_step(loss=loss)
-    with TrainingMonitor(run="long", directory=folder) as monitor:
+    with TrainingMonitor(run="long", directory=folder, resume=True) as monitor:
         for step, loss in enumerate(losses[500:].tolist(), 500):
             monitor.log_training_step(loss=loss, step=step)
     page = printed(capsys, "long", "--store", str(folder))

@@ -80,7 +80,7 @@ def alerts_of(curve: Curve, rows_at_once: int = 10, step_s: float = 0.25) -> set
 
 def watch() -> RunWatch:
     """The default rules, watching one run."""
-    return RunWatch("run", {rule.name: rule for rule in default_rules()}, name="healthy")
+    return RunWatch("run", default_rules(), name="healthy")
 
 
 def fired(
