@@ -177,7 +177,7 @@ def test_hostile_text_in_the_address_stays_text(hostile, open_page):
     )
     page.get_by_test_id("run-filter").wait_for()
     page.goto(f"{hostile.base}/run/run-0?x=%22%3E%3Cscript%3Ewindow.owned=1%3C/script%3E&from=a&to=%3Csvg%3E")
-    page.get_by_test_id("verdict").wait_for()
+    page.get_by_test_id("overview").wait_for()
     assert page.evaluate("window.owned") is None
 
 

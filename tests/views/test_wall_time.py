@@ -9,13 +9,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import stepscope
 from stepscope import TrainingMonitor
 from stepscope.cli.main import main
+from stepscope.schema.run import Process
+from stepscope.schema.series import Source
+from stepscope.store.place import database
+from stepscope.store.sqlite import SqliteStore
 from stepscope.views.phases import phases_of
+from stepscope.views.run_figures import figures_of
 from stepscope.views.summed import Summed
+from stepscope.views.verdict import verdict_for
 from stepscope.views.wall_time import wall_time_of
 
 torch = pytest.importorskip("torch")
@@ -168,3 +175,25 @@ def test_the_account_is_shown(training: Training, capsys: pytest.CaptureFixture[
     assert main(["show", "parts", "--store", str(training.folder), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["wall_time"]
     assert {part["name"]: part["seconds"] for part in told["parts"]} == training.spent()
+
+
+def test_a_run_that_mostly_evaluates_is_not_called_healthy(folder: Path) -> None:
+    clock_ns = time.time_ns() - 200 * 10**9
+    store = SqliteStore(database(folder))
+    source = Source("run", "s", 0, "host")
+    process = Process("run", "run", "default", "s", 0, "host", 1, "rank", clock_ns)
+    process.status, process.ended_ns = "finished", clock_ns + 100 * 10**9
+    process.last_ns = process.ended_ns
+    steps = np.arange(500)
+    times = clock_ns + (steps + 1) * 10**8
+    with store.transaction():
+        store.put_process(process)
+        store.append(source, ["step_seconds"], steps, times, np.full((500, 1), 0.1))
+        store.append(source, ["loss"], steps, times, np.full((500, 1), 1.0))
+        ended = np.array([clock_ns + 99 * 10**9])
+        store.append(source, ["gap/eval_seconds"], np.array([500]), ended, np.array([[47.0]]))
+    store.close()
+    run = stepscope.open_store(folder).run("run")
+    found = verdict_for(run, (), figures_of(run), run.diagnose())
+    assert "47 % of wall time is evaluation" in found.headline
+    assert found.severity == "unknown"

@@ -16,9 +16,11 @@ from stepscope.views.pace import recent_pace, whole_pace
 from stepscope.views.plain import finite, finites
 from stepscope.views.summed import Summed
 from stepscope.views.told_config import setup_of
+from stepscope.views.wall_time import SHARES, large_share_of
 from stepscope.views.workload import STEP_KEYS
 
 if TYPE_CHECKING:
+    from stepscope.analysis.large_shares import LargeShare
     from stepscope.reading import Run
     from stepscope.schema.series import Buckets
     from stepscope.store.base import SeriesSummary
@@ -40,7 +42,9 @@ PEAKS = (
 """Memory of a run, the first that is known: of the allocator, of the GPUs, of the processes."""
 
 KEYS = tuple(
-    dict.fromkeys((*STEP_KEYS, *(key for pair in WAITS for key in pair), UTILIZATION, *PROCESS_KEYS, *PEAKS))
+    dict.fromkeys(
+        (*STEP_KEYS, *(key for pair in WAITS for key in pair), UTILIZATION, *PROCESS_KEYS, *PEAKS, *SHARES)
+    )
 )
 
 
@@ -66,6 +70,8 @@ class RunFigures:
     peak_memory_bytes: float | None
     config: dict[str, Scalar]
     spark: tuple[float | None, ...]
+    large_share: LargeShare | None
+    """What takes a large share of the wall time and is no training, if anything does."""
 
 
 def figures_of(run: Run) -> RunFigures:
@@ -98,6 +104,7 @@ def figures_of(run: Run) -> RunFigures:
         peak_memory_bytes=_peak(summed, gpus),
         config=setup.flat,
         spark=spark_of(buckets) if losses and buckets is not None else (),
+        large_share=large_share_of(run, summed),
     )
 
 

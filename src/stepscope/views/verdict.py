@@ -36,6 +36,7 @@ def verdict_for(
 
     `share` is the largest unexplained share of wall time, where an account of it was made.
     """
+    share = share or figures.large_share
     findings = shown(run.findings(), muted)
     if diagnosis is not None:
         known = {one.get("key") for one in findings}

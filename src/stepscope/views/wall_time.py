@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from stepscope.analysis.large_shares import LARGE, LargeShare
 from stepscope.schema.keys import (
     CHECKPOINT_GAP_SECONDS,
     EPOCH_GAP_SECONDS,
@@ -15,6 +16,7 @@ from stepscope.schema.keys import (
 )
 from stepscope.views.pace import run_seconds, seconds_of
 from stepscope.views.phases import phases_of
+from stepscope.views.wording import percent
 
 if TYPE_CHECKING:
     from stepscope.reading import Run
@@ -33,6 +35,17 @@ LABELS = {
     "unaccounted": "unaccounted",
 }
 """What each part is called, in the order in which they are shown."""
+
+SHARES = {
+    EVAL_GAP_SECONDS: "evaluation",
+    CHECKPOINT_GAP_SECONDS: "writing checkpoints",
+    EPOCH_GAP_SECONDS: "between epochs",
+    COMPILE_SECONDS: "compilation",
+}
+"""What may take a large share of the time beside training, as a sentence calls it."""
+
+LEAST_SECONDS = 60.0
+"""Shares of shorter runs tell nothing: they are start-up for the most part."""
 
 _GAPS = (STARTUP_SECONDS, EPOCH_GAP_SECONDS, EVAL_GAP_SECONDS, CHECKPOINT_GAP_SECONDS)
 
@@ -94,6 +107,22 @@ def wall_time_of(run: Run, summed: Summed, now_ns: int) -> WallTime | None:
         if spent[name] > 0
     ]
     return WallTime(whole, tuple(parts))
+
+
+def large_share_of(run: Run, summed: Summed) -> LargeShare | None:
+    """The largest part of the time so far that is no training, where it is large."""
+    # To the last record: what is shown in a list must not change while nothing comes.
+    ends = {part.id: max((one.last_ns for one in part.processes), default=0) for part in run.segments}
+    whole = sum(seconds_of(part, ends[part.id]) for part in run.segments)
+    ranks = summed.ranks(STEP_SECONDS)
+    if whole < LEAST_SECONDS or not ranks:
+        return None
+    took = {key: sum(one.total for one in summed.logged(key, ranks[0])) for key in SHARES}
+    key = max(took, key=lambda one: took[one])
+    share = took[key] / whole
+    if not LARGE <= share <= 1:
+        return None
+    return LargeShare(share, f"{percent(share)} of wall time is {SHARES[key]}")
 
 
 def _after_the_last(run: Run, summed: Summed, rank: int, now_ns: int) -> float:
