@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -169,6 +170,33 @@ def test_a_folder_in_which_nothing_can_be_reserved_costs_no_training(folder: Pat
     train(folder)
     assert steps_of(folder, "mnist") == list(range(5))
     assert "Reserving the name of the run" in caplog.text
+
+
+SPAWNED = """
+import multiprocessing, sys, stepscope
+
+def train(number, gate):
+    with stepscope.TrainingMonitor(run="spawned") as monitor:
+        monitor.log_training_step(loss=float(number))
+        gate.wait(30)
+
+if __name__ == "__main__":
+    multiprocessing.set_start_method("spawn")
+    for together in (2, 1):
+        gate = multiprocessing.Barrier(together)
+        several = [multiprocessing.Process(target=train, args=(n, gate)) for n in range(together)]
+        for one in several: one.start()
+        for one in several: one.join()
+"""
+
+
+def test_processes_that_one_has_spawned_share_a_run_while_they_go_on(folder: Path, tmp_path: Path) -> None:
+    script = tmp_path / "spawned.py"
+    script.write_text(SPAWNED)
+    environment = {**os.environ, "STEPSCOPE_DIR": str(folder)}
+    subprocess.run([sys.executable, str(script)], check=True, env=environment, timeout=120)
+    assert names(folder) == ["spawned", "spawned-2"]
+    assert len(stepscope.open_store(folder).run("spawned").series("loss")) == 2
 
 
 SCRIPT = """

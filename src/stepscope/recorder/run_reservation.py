@@ -23,6 +23,7 @@ from stepscope.recorder.whoami import (
     SEGMENT_VARIABLE,
     earlier_segments,
     meeting_place,
+    started_by,
     was_restarted,
 )
 from stepscope.schema.identity import run_id
@@ -144,6 +145,8 @@ class _Us:
     host: str
     process: str
     """This process and none after it, but for the program that it becomes by `exec`."""
+    parent: str
+    """The process of `multiprocessing` that has started this one; empty where none has."""
 
     @classmethod
     def of(cls, identity: Identity, environment: Mapping[str, str]) -> _Us:
@@ -151,13 +154,20 @@ class _Us:
         place = meeting_place(environment)
         meeting = "" if place is None else hashlib.sha256(place.encode()).hexdigest()[:16]
         host = hashlib.sha256(identity.host.encode()).hexdigest()[:16]
-        process = f"{os.getpid()} {procfs.start_ticks(os.getpid())} {host}"
-        return cls(identity.segment, frozenset(earlier_segments(environment)), meeting, host, process)
+        parent = started_by()
+        return cls(
+            segment=identity.segment,
+            earlier=frozenset(earlier_segments(environment)),
+            meeting=meeting,
+            host=host,
+            process=_place(os.getpid(), host),
+            parent="" if parent is None else _place(parent, host),
+        )
 
     def line(self) -> bytes:
         """What is kept of it."""
         said = {"segment": self.segment, "process": self.process, "host": self.host, "at": time.time()}
-        return json.dumps({**said, "meeting": self.meeting}).encode() + b"\n"
+        return json.dumps({**said, "meeting": self.meeting, "parent": self.parent}).encode() + b"\n"
 
 
 @dataclass
@@ -183,7 +193,7 @@ class _Run:
         segments = {line.get("segment") for line in self.lines}
         if us.segment in segments:
             return True
-        if segments & us.earlier or self._meets(us) or self._became(us):
+        if segments & us.earlier or self._meets(us) or self._became(us) or self._has_sibling(us):
             self.add(us)
             return True
         return False
@@ -203,6 +213,11 @@ class _Run:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(us.line())
 
+    def _has_sibling(self, us: _Us) -> bool:
+        """Whether a process that the same one has started records into it now, as ranks of `spawn` do."""
+        siblings = [line for line in self.lines if us.parent and line.get("parent") == us.parent]
+        return any(_is_alive(str(line.get("process"))) for line in siblings)
+
     def _meets(self, us: _Us) -> bool:
         """Whether another host of the same launch has begun it just now."""
         if not us.meeting:
@@ -211,6 +226,16 @@ class _Run:
         hosts = {line.get("host") for line in same}
         newest = max((line["at"] for line in same if isinstance(line.get("at"), float)), default=0.0)
         return us.host not in hosts and abs(time.time() - newest) < MEETING_S
+
+
+def _place(pid: int, host: str) -> str:
+    return f"{pid} {procfs.start_ticks(pid)} {host}"
+
+
+def _is_alive(process: str) -> bool:
+    """Whether a process of this host goes on."""
+    pid, _, rest = process.partition(" ")
+    return pid.isdecimal() and f"{procfs.start_ticks(int(pid))}" == rest.partition(" ")[0]
 
 
 def _folder_of_runs(folder: Path) -> Path:

@@ -61,11 +61,16 @@ def is_imported_by_worker() -> bool:
     return process is not None and getattr(process.current_process(), "_inheriting", False)
 
 
-def recording_of_parent(folder: Path) -> Identity | None:
-    """What the process that started this one records into a folder now; None when it records nothing."""
+def started_by() -> int | None:
+    """The process of `multiprocessing` that has started this one; None where none has."""
     process = sys.modules.get("multiprocessing.process")
     parent = None if process is None else process.parent_process()
-    pids = {os.getppid(), os.getppid() if parent is None else parent.pid}
+    return None if parent is None else parent.pid
+
+
+def recording_of_parent(folder: Path) -> Identity | None:
+    """What the process that started this one records into a folder now; None when it records nothing."""
+    pids = {os.getppid(), started_by() or os.getppid()}
     found = [(name, path) for name, path in list_journals(folder) if name.pid in pids]
     said = {name: words for name, path in found if (words := opening_of(path)) is not None}
     if not said:
