@@ -329,3 +329,14 @@ def test_usual_rules_and_rules_with_one_recorded_name_say_nothing(bench) -> None
     for _ in range(130):
         one.log(loss=1.0)
     assert notices_of_run(one) == []
+
+
+def test_an_alert_names_the_rank_that_failed_by_itself(bench) -> None:
+    one = bench({"name": "ended", "when": 'status == "failed"', "message": "{reason}"})
+    lost = replace(one.process, status="failed", reason="RuntimeError: Connection closed by peer")
+    own = replace(one.process, rank=1, pid=8, status="failed", reason="ValueError: label 12 is too large")
+    for process in (lost, own):
+        one.engine.follow(replace(process, ended_ns=one.now_ns))
+    one.engine.settle()
+    (notice,) = [notice for notice in one.store.notices() if notice["channel"] == "one"]
+    assert [alert["message"] for alert in notice["alerts"]] == ["rank 1: ValueError: label 12 is too large"]

@@ -16,7 +16,7 @@ from stepscope.alerts.unrecorded import RULE_FIELD, UnrecordedMetrics
 from stepscope.errors import ConfigError
 from stepscope.schema.alert import SEVERITIES, Notice
 from stepscope.schema.record import Event
-from stepscope.schema.run import LIVE, PRECEDENCE
+from stepscope.schema.run import LIVE, outcome_of
 from stepscope.store.base import OpenAlert
 
 if TYPE_CHECKING:
@@ -76,14 +76,14 @@ class Engine:
             run = self._begin(process)
         else:
             run.go_by_settings(self._rules_of(process.run_id))
-        run.name, run.project = process.name, process.project
+        if process.role != "launcher" or not run.name:  # a monitor in its command may have named the run
+            run.name, run.project = process.name, process.project
         run.host = run.host or process.host
         known = self._processes.setdefault(process.run_id, {})
         known[process.segment, process.rank, process.pid] = process
         newest = max(one.segment for one in known.values())
         several = [one for one in known.values() if one.segment == newest]
-        worst = min(several, key=lambda one: PRECEDENCE.index(one.status))
-        run.status, run.reason = worst.status, worst.reason
+        run.status, run.reason = outcome_of(several)
 
     def take(self, table: Table) -> None:
         """Takes rows that are safe in the store, or were read of the machine."""

@@ -272,7 +272,7 @@ class RunWatch:
 
     def _judged_status(self) -> str:
         """The status that rules see: who stops a training by hand knows about it."""
-        return "interrupted" if self.reason == INTERRUPTED else self.status
+        return "interrupted" if self.reason.endswith(INTERRUPTED) else self.status
 
     def _is_clear(self, rule: Rule, outcome: Outcome, now_ns: int) -> bool | None:
         if rule.clear is None:

@@ -130,7 +130,7 @@ def detector_options(processes: Iterable[Process]) -> dict[str, Any]:
 def _segment(segment: str, members: Sequence[Process]) -> SegmentInfo:
     # Loader workers come and go and are killed as a matter of course: they decide nothing.
     deciding = [one for one in members if one.role != "worker"] or list(members)
-    status, reason = _outcome(deciding)
+    status, reason = outcome_of(deciding)
     ends = [one.ended_ns for one in deciding]
     live = status in LIVE or any(one.status in LIVE for one in deciding)
     return SegmentInfo(
@@ -143,7 +143,8 @@ def _segment(segment: str, members: Sequence[Process]) -> SegmentInfo:
     )
 
 
-def _outcome(deciding: Sequence[Process]) -> tuple[Status, str]:
+def outcome_of(deciding: Sequence[Process]) -> tuple[Status, str]:
+    """What became of several processes together, and why: the failure that the others followed from."""
     cause = cause_of(deciding)
     if cause is not None:
         return cause.status, reason_with_rank(cause, deciding)
