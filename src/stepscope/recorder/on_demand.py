@@ -88,9 +88,11 @@ class OnDemand(StepLog):
 
     def _record_failure(self, error: BaseException) -> None:
         """Keeps the traceback of what ends the training, without the values of variables."""
-        from stepscope.recorder.log_entry import describe_exception  # lazy: it brings `logging`, and few fail
+        recording = self.open_recording()
+        if isinstance(error, Exception) and recording is not None and recording.writer.trouble is None:
+            from stepscope.recorder.log_entry import describe_exception  # lazy: it brings `logging`
 
-        self.own_event("failure", **describe_exception(error))
+            self.own_event("failure", **describe_exception(error))
         if self._logs is not None:
             self._logs.failed(error)
 

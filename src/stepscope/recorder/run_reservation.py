@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import stat
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -59,7 +60,10 @@ def reserved_for(
     folder: Path, identity: Identity, *, resume: bool, tell: Callable[[str], None]
 ) -> tuple[Identity, int]:
     """The place of a monitor in a run of its own, or in the one it goes on with, and its first step there."""
-    found = reserve(folder, identity, resume=resume)
+    try:
+        found = reserve(folder, identity, resume=resume)
+    except PermissionError:  # another user's store, into which this one may record all the same
+        return identity, 0
     ours = found.identity
     if found.goes_on:
         from stepscope.agent.last_step import last_step  # lazy: it reads the store, and few resume
@@ -244,6 +248,8 @@ def _folder_of_runs(folder: Path) -> Path:
     if not runs.is_dir():
         known = _known_before(folder)
         runs.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(OSError):  # whoever may record into the store has runs of his own there
+            runs.chmod(stat.S_IMODE(folder.stat().st_mode))
         for one in known:
             write_once(runs / one, b"")
     return runs
