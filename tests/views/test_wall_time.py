@@ -19,6 +19,7 @@ from stepscope.schema.run import Process
 from stepscope.schema.series import Source
 from stepscope.store.place import database
 from stepscope.store.sqlite import SqliteStore
+from stepscope.views.pace import run_seconds
 from stepscope.views.phases import phases_of
 from stepscope.views.run_figures import figures_of
 from stepscope.views.summed import Summed
@@ -160,6 +161,48 @@ def test_passes_of_a_model_that_is_not_watched_leave_gaps_between_epochs(trainin
     spent = training.spent()
     assert spent["steps"] == close(training.took["steps"])
     assert spent["epoch_gaps"] + spent["ending"] >= training.took["rest"] + 0.1 * (EPOCHS - 1)
+
+
+def test_what_came_before_the_start_is_no_part_of_the_first_step(folder: Path) -> None:
+    monitor = TrainingMonitor(run="parts", directory=folder)
+    time.sleep(0.5)
+    with monitor:
+        monitor.log_training_step(loss=1.0)
+    assert stepscope.open_store(folder).run("parts").series("step_seconds").values[0] < 0.5
+
+
+def test_the_account_never_exceeds_the_duration_of_the_run(training: Training) -> None:
+    time.sleep(0.5)  # the first log call begins the run, and ends a step that began before it
+    for _ in range(5):
+        training.monitor.log_training_step(loss=1.0)
+    training.monitor.stop_monitoring()
+    run = stepscope.open_store(training.folder).run("parts")
+    assert sum(training.spent().values()) == pytest.approx(run_seconds(run, time.time_ns()))
+
+
+class OddModel(torch.nn.Linear):
+    """Cannot be compared, once it is told so."""
+
+    is_odd = False
+
+    def __eq__(self, other: object) -> bool:
+        if self.is_odd:
+            raise ValueError("never compare me")
+        return self is other
+
+    __hash__ = torch.nn.Linear.__hash__
+
+
+def test_a_model_that_raises_when_it_is_compared_still_changes_its_mode(folder: Path) -> None:
+    model, other = OddModel(4, 1), OddModel(4, 1)
+    with TrainingMonitor(run="parts", directory=folder) as monitor:
+        monitor.watch(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        OddModel.is_odd = True
+        try:
+            assert not model.eval().training
+            assert other.train().training
+        finally:
+            OddModel.is_odd = False
 
 
 def test_the_account_is_shown(training: Training, capsys: pytest.CaptureFixture[str]) -> None:

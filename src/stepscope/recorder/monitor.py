@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from stepscope.errors import RecorderError
 from stepscope.guard import Guard, shown
-from stepscope.recorder.acquaintance import Acquaintance
 from stepscope.recorder.anonymity import privacy_of
 from stepscope.recorder.batches import Batches, timed
 from stepscope.recorder.last_words import outcome
+from stepscope.recorder.model_changes import ModelChanges
 from stepscope.recorder.monitor_settings import (
     ending_arguments,
     folder_argument,
@@ -80,8 +79,7 @@ class TrainingMonitor(OnDemand):
         self._guard = Guard(strict=recorder.enabled and (recorder.strict if strict is None else strict))
         self._folder = folder_argument(directory, self.settings)
         name = text_argument("run", run) or self.settings.run
-        of_project = text_argument("project", project) or self.settings.project
-        identity = identify(name, of_project)
+        identity = identify(name, text_argument("project", project) or self.settings.project)
         self._resumes, self._has_name = resume_argument(resume, name), name is None
         folder = self._folder if recorder.enabled else None
         self.identity = without_secrets(identity, folder, privacy_of(self.settings.privacy), self._guard.tell)
@@ -99,7 +97,7 @@ class TrainingMonitor(OnDemand):
         """When recording began; None once the first step has told how long it took to begin."""
         self._batch_times = BatchTimes(self)
         self._watched: Watched | None = None
-        self._acquaintance = Acquaintance()
+        self._model_changes = ModelChanges()
         self._params = params
         self._start_lock = threading.RLock()  # a signal handler may log while its thread starts
         self._is_starting = False
@@ -114,8 +112,12 @@ class TrainingMonitor(OnDemand):
 
     def start_monitoring(self) -> None:
         """Begins a segment of the run, as the first log call does by itself; nothing when one is open."""
-        if self._recording is not None:
-            return
+        if self._recording is None:
+            if self._watched is None and not self.timer.in_batches:
+                self._batch_times.begin()  # what came before is no part of the first step
+            self._start_once()
+
+    def _start_once(self) -> None:
         with self._start_lock:
             if self._recording is not None or self._is_starting:
                 return
@@ -137,7 +139,6 @@ class TrainingMonitor(OnDemand):
             self._guard.attempt("Reserving the name of the run", self._reserve_name)
         if self._was_stopped:
             self._stats = StepStats()
-            self._batch_times.begin()
         self._stats.begin()
         if self.settings.logging.directory is not None:
             self._guard.attempt("Starting the log files", self.logs.start, self.identity)
@@ -199,8 +200,8 @@ class TrainingMonitor(OnDemand):
         if self._logs is not None:
             self._guard.attempt("Closing the log files", self._logs.stop)
         # A further start is a further segment: nothing recorded so far is added to.
-        again = identify(self.identity.name, self.identity.project)
-        self.identity = replace(again, joined_id=self.identity.joined_id)
+        one = self.identity
+        self.identity = identify(one.name, one.project, joined_id=one.joined_id)
 
     def __enter__(self) -> TrainingMonitor:
         self.start_monitoring()
@@ -283,9 +284,9 @@ class TrainingMonitor(OnDemand):
         except Exception as error:  # noqa: BLE001 - a model of any kind may be handed over, training goes on
             self._guard.complain("watch", f"The model cannot be watched: {shown(error)}", error)
 
-    def _meet(self, model: object, optimizer: object) -> None:
-        self._meets_models = self._watched is None and self._acquaintance.goes_on_with(model)
-        if self._watched is None and self._acquaintance.trains:
+    def _consider_model(self, model: object, optimizer: object) -> None:
+        self._considers_models = self._watched is None and self._model_changes.follow(model)
+        if self._watched is None and self._model_changes.found:
             self.watch(model, optimizer if hasattr(optimizer, "step") else None)
             if self._watched is not None:
                 self._watched.loader_passes.before = 1  # the one that it is handed over in
@@ -343,7 +344,7 @@ class TrainingMonitor(OnDemand):
     def open_recording(self) -> Recording | None:
         """What records now, begun by this call where nobody has done so; None after the end."""
         if self._recording is None and not self._was_stopped:
-            self.start_monitoring()
+            self._start_once()
         return self._recording
 
     def _append_unstarted(self, metrics: Mapping[Any, Any], step: int, at_ns: int | None = None) -> None:
@@ -351,7 +352,7 @@ class TrainingMonitor(OnDemand):
         if self._was_stopped:
             self._guard.complain("stopped", "A log call after stop_monitoring() is not recorded.")
             return
-        self.start_monitoring()
+        self._start_once()
         if self._recording is not None:
             self._append(metrics, step, at_ns)
         elif self._is_copy:

@@ -48,12 +48,12 @@ class StepLog(ABC):
         self._follows_late_losses = False
         self._ends_by_log: Callable[[], bool] | None = None
         """Tells whether a call of `log` ends a step, while a model is watched that no optimizer steps."""
-        self._meets_models = True
-        """Whether a model that is handed over with a step is one that nobody has met yet."""
+        self._considers_models = True
+        """Whether it is not yet clear if a model that is passed with each step is to be watched."""
 
     @abstractmethod
-    def _meet(self, model: object, optimizer: object) -> None:
-        """Watches a model that was handed over with a step."""
+    def _consider_model(self, model: object, optimizer: object) -> None:
+        """Watches a model that is passed with each step once it is clear that it is trained here."""
 
     @abstractmethod
     def open_recording(self) -> Recording | None:
@@ -129,8 +129,8 @@ class StepLog(ABC):
             self.log(metrics, step)
         if self._ends_by_log is None and self.timer.stride and STEP_SECONDS not in metrics:
             self.timer.end_logged()
-        if model is not None and self._meets_models:
-            self._meet(model, optimizer)
+        if model is not None and self._considers_models:
+            self._consider_model(model, optimizer)
 
     def log_training_metrics(self, metrics: TrainingMetrics) -> None:
         """Records the metrics of a step handed over as one object."""

@@ -39,6 +39,7 @@ def identify(
     environment: Mapping[str, str] = os.environ,
     parent: int | None = None,
     script: str | None = None,
+    joined_id: str = "",
 ) -> Identity:
     """The place of this process; a new segment unless its launcher began one for all its ranks.
 
@@ -52,6 +53,7 @@ def identify(
         rank=_first_number(environment, _RANK, 0),
         world_size=_first_number(environment, _WORLD, 1),
         host=os.uname().nodename,
+        joined_id=joined_id,
     )
 
 

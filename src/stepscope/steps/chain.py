@@ -27,7 +27,7 @@ class Stamps(Protocol):
         """The last gradient of this rank, so far, has been computed."""
 
     def abandon(self) -> None:
-        """Forgets the step in hand: something came between that is no part of it."""
+        """Forgets the current step: something came between that is no part of it."""
 
 
 class Cut(NamedTuple):

@@ -1,4 +1,4 @@
-"""Takes the time in which a model is in evaluation mode out of the step in hand.
+"""Takes the time in which a model is in evaluation mode out of the current step.
 
 A loop evaluates between two steps as it likes; what nearly all have in common are `model.eval()` before it
 and `model.train()` after it. So the `train` method of the model's class, which both call, is replaced while
@@ -7,6 +7,7 @@ the model is watched; for all other instances of the class a call passes through
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import weakref
 from threading import get_ident
@@ -63,6 +64,13 @@ class EvaluationMode:
         self.end()
         put_all_back(self._installed)
 
+    def _follow(self, model: Any) -> None:
+        if get_ident() == self._thread and model in self._models:
+            if model.training:
+                self.end()
+            else:
+                self._begin()
+
     def _begin(self) -> None:
         if self._pause is None:
             self._pause, self._steps_made = self._chain.pause(), self._chain.timer.steps_made
@@ -79,11 +87,8 @@ class EvaluationMode:
         @functools.wraps(original)
         def train(model: Any, *arguments: Any, **options: Any) -> Any:
             result = method(model, *arguments, **options)
-            if get_ident() == self._thread and model in self._models:
-                if model.training:
-                    self.end()
-                else:
-                    self._begin()
+            with contextlib.suppress(Exception):  # a failure of ours must not end the training
+                self._follow(model)
             return result
 
         return train

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import weakref
 from threading import get_ident
@@ -35,13 +36,17 @@ class LoaderPasses:
         """Leaves the class of the loaders as it was."""
         put_all_back(self._installed)
 
+    def _count(self, loader: Any) -> None:
+        if get_ident() == self._thread and not self._is_evaluation():
+            number = self._passes.get(loader, self.before)
+            self._passes[loader] = number + 1
+            self._tell(number)
+
     def _counted(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def __iter__(loader: Any) -> Any:  # noqa: N807 - it stands for that method
-            if get_ident() == self._thread and not self._is_evaluation():
-                number = self._passes.get(loader, self.before)
-                self._passes[loader] = number + 1
-                self._tell(number)
+            with contextlib.suppress(Exception):  # a failure of ours must not end the training
+                self._count(loader)
             return original(loader)
 
         return __iter__

@@ -98,9 +98,9 @@ def wall_time_of(run: Run, summed: Summed, now_ns: int) -> WallTime | None:
     }
     if not all(map(math.isfinite, spent.values())):
         return None  # numbers of the user's own, under the names of ours
+    # The first step of a loop that only logs began before anything was recorded.
+    spent["steps"] = max(min(spent["steps"], whole - sum(spent.values()) + spent["steps"]), 0.0)
     spent["unaccounted"] = max(whole - sum(spent.values()), 0.0)
-    # Segments may overlap, and the first step may have begun before anything was recorded.
-    whole = max(whole, sum(spent.values()))
     parts = [
         TimePart(name, label, spent[name], spent[name] / whole)
         for name, label in LABELS.items()

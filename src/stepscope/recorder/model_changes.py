@@ -1,0 +1,37 @@
+"""Finds out whether a model that is passed with each step is trained in this process."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import Any
+
+MAX_STEPS = 8
+"""A model that does not change in this many steps is not trained here."""
+
+
+class ModelChanges:
+    """Compares a model from step to step until a parameter has changed.
+
+    Steps of a watched model end when an optimizer has stepped. A loop that passes a model and never trains
+    it, as one that replays a log does, must go on counting its calls.
+    """
+
+    def __init__(self) -> None:
+        self._steps = 0
+        self._version: int | None = None
+        self.found = False
+        """Whether a parameter has changed between two steps."""
+
+    def follow(self, model: Any) -> bool:
+        """Compares the model with the last step; False when no further step has to be compared."""
+        torch = sys.modules.get("torch.nn")
+        if torch is None or not isinstance(model, torch.Module) or self._steps >= MAX_STEPS:
+            return False
+        self._steps += 1
+        with contextlib.suppress(Exception):  # a model of the user's own may raise anything
+            parameter = next((one for one in model.parameters() if one.requires_grad), None)
+            version = None if parameter is None else parameter._version  # noqa: SLF001 - PyTorch's own count
+            self.found = self._version is not None and version != self._version
+            self._version = version
+        return not self.found
