@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 Batch = TypeVar("Batch")
 
 _RECORDING_CALLS = (
-    "start_monitoring", "stop_monitoring", "log", "log_params", "log_training_step", "log_training_metrics",
-    "record_metrics", "record_now", "record_late", "watch", "event",
+    "start_monitoring", "_start_once", "stop_monitoring", "log", "log_params", "log_training_step",
+    "log_training_metrics", "record_metrics", "record_now", "record_late", "watch", "event",
 )  # fmt: skip
 """Calls that return at once, whatever they are given, where recording is switched off."""
 
