@@ -96,6 +96,40 @@ def test_a_loss_that_is_no_number_is_told_with_its_step_and_the_layer_that_was_n
     assert sentence in [one.note for one in near.evidence]
 
 
+@pytest.mark.parametrize(
+    ("fields", "advises_bf16"),
+    [
+        ({"parameter_dtypes": {"float32": 9}, "autocast": "off"}, False),
+        ({"parameter_dtypes": {"float32": 9}, "autocast": "cuda bfloat16"}, False),
+        ({"parameter_dtypes": {"float32": 9}, "autocast": "cuda float16"}, True),
+        ({"parameter_dtypes": {"float16": 9}}, True),
+        (None, False),
+    ],
+)
+def test_bfloat16_is_advised_for_a_nan_loss_only_where_float16_is_used(tmp_path, fields, advises_bf16):
+    run = going_well(1, 500)
+    run["loss"][321:] = np.nan
+    events = () if fields is None else (("census", fields),)
+    [finding] = diagnose(tmp_path, run, events=events).findings
+    assert any("bfloat16" in remedy.text for remedy in finding.remedies) is advises_bf16
+    assert ("bf16 instead of fp16" in finding.tries) is advises_bf16
+    assert {remedy.framework for remedy in finding.remedies} == {"PyTorch"}
+
+
+def test_a_loss_that_explodes_in_the_first_steps_points_at_inputs_and_no_checkpoint(tmp_path):
+    run = going_well(1, 500)
+    run["loss"][:5] = [2.0, 1e4, 1e12, 1e20, 1e30]
+    run["loss"][5:] = np.inf
+    [finding] = diagnose(tmp_path, run).findings
+    assert finding.tries == ("check inputs and initialisation", "lower the learning rate", "clip gradients")
+    assert "checkpoint" not in finding.detail
+    run = going_well(1, 500)
+    run["loss"][300:304] = [10, 1e3, 1e6, 1e9]
+    run["loss"][304:] = np.nan
+    [finding] = diagnose(tmp_path, run).findings
+    assert finding.tries == ("go back to a checkpoint", "lower the learning rate", "clip gradients")
+
+
 def test_gradients_that_stay_infinite_are_a_finding_by_themselves(tmp_path):
     run = going_well(1, 500)
     run["gradient_norm"][400:] = np.inf

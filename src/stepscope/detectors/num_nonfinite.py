@@ -14,11 +14,20 @@ from stepscope.schema.finding import Chart, Evidence, Finding, Remedy
 from stepscope.schema.keys import GRADIENT_NORM, LEARNING_RATE, LOSS_KEYS
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from stepscope.schema.record import Event
     from stepscope.schema.window import Flags, RankWindow, Window
 
 SKIPPED = ("optimizer_skipped", "gradient_step_skipped")
 EVENT = "gradient_not_finite"
+SETUP_EVENT = "census"
+
+EARLY_STEPS = 10
+"""Up to this step the weights are those of the initialisation: there is no checkpoint to go back to."""
+
+EXPLODED = 1e3
+"""The last finite loss is this much above its median: it exploded before it stopped being a number."""
 
 GUARD = """\
 if not torch.isfinite(loss):
@@ -28,6 +37,15 @@ if not torch.isfinite(loss):
 BF16 = """\
 with torch.autocast("cuda", dtype=torch.bfloat16):  # has the range of float32, and needs no scaler
     loss = loss_of(model(x), y)"""
+
+LIGHTNING_BF16 = 'trainer = Trainer(precision="bf16-mixed")'
+TRANSFORMERS_BF16 = "arguments = TrainingArguments(..., bf16=True)"
+
+CLIP = """\
+torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # between backward() and optimizer.step()"""
+
+SCALE = """\
+x = (x - x.mean(0)) / (x.std(0) + 1e-6)    # inputs of mean 0 and spread 1"""
 
 ANOMALY = """\
 with torch.autograd.detect_anomaly():      # slow: for the steps before this one only
@@ -47,7 +65,7 @@ class NotFinite(Detector):
     )
     requires: ClassVar[tuple[tuple[str, ...], ...]] = ((*LOSS_KEYS, GRADIENT_NORM),)
     reads: ClassVar[tuple[str, ...]] = (LEARNING_RATE, *SKIPPED)
-    events: ClassVar[tuple[str, ...]] = (EVENT,)
+    events: ClassVar[tuple[str, ...]] = (EVENT, SETUP_EVENT)
     min_steps: ClassVar[int] = 1
     in_steady_state: ClassVar[bool] = False
     in_finite_values: ClassVar[bool] = False
@@ -107,13 +125,17 @@ class NotFinite(Detector):
         where = f", first in {layer[0]}" if layer and layer[0] else ""
         since = f"from step {step:,} on" if goes_on and len(places) > 1 else f"at step {step:,}"
         state = "" if goes_on else ", and has recovered"
-        found = f"{len(places):,} of {int(column.present.sum()):,}"
+        counted = f"{len(places):,} of {int(column.present.sum()):,}"
+        cause = _Cause(
+            is_early=rank.is_whole and first < EARLY_STEPS,
+            has_exploded=_has_exploded(rank, first),
+            is_half=_is_half(rank, window),
+        )
         return Finding(
             id=self.id,
             title=self.title,
             headline=f"{what} is {name} {since}{where}{state}.",
-            detail="A step made with it writes NaN into the weights, and everything after is lost: go back "
-            "to a checkpoint from before, whatever the cause.",
+            detail=cause.detail(),
             severity="critical" if goes_on else "warning",
             confidence=0.99 if key != GRADIENT_NORM else 0.9,
             first_step=step,
@@ -123,7 +145,7 @@ class NotFinite(Detector):
             rank=rank.rank if len(window.ranks) > 1 else None,
             evidence=(
                 Evidence("first step", f"{step:,}", f"the value is {name}"),
-                Evidence("how many", found, "in the newest steps"),
+                Evidence("how many", counted, "in the newest steps"),
                 *_last_finite(rank, key, first),
                 *((Evidence("gradients", layer[0] or "the whole model", layer[1]),) if layer else ()),
                 *_norm_before(rank, key, first),
@@ -134,21 +156,74 @@ class NotFinite(Detector):
                 if key == GRADIENT_NORM
                 else ()
             ),
-            remedies=(
-                Remedy("Leave such a batch out, so that the weights stay sound.", GUARD, "PyTorch"),
-                Remedy("In half precision, compute in bfloat16.", BF16, "PyTorch"),
-                Remedy("The same for Lightning.", 'trainer = Trainer(precision="bf16-mixed")', "Lightning"),
-                Remedy(
-                    "The same for the Trainer of Transformers.",
-                    "arguments = TrainingArguments(..., bf16=True, max_grad_norm=1.0)",
-                    "Transformers",
-                ),
-                Remedy("Have PyTorch name the operation.", ANOMALY, "PyTorch"),
-            ),
-            tries=("go back to a checkpoint", "lower the learning rate", "bf16 instead of fp16"),
+            remedies=cause.remedies(window.facts.get(rank.rank, {}).get("libraries", {})),
+            tries=cause.tries(),
             how="Losses and gradient norms of the newest steps are looked at one by one.",
             refs=("https://pytorch.org/docs/stable/autograd.html#anomaly-detection",),
         )
+
+
+@dataclass(frozen=True)
+class _Cause:
+    """What the record says of where the value comes from; advice follows it."""
+
+    is_early: bool
+    has_exploded: bool
+    is_half: bool
+    """Whether the model computes in float16, whose largest number is 65,504."""
+
+    def detail(self) -> str:
+        lost = "A step made with it writes NaN into the weights, and everything after is lost"
+        if self.is_early:
+            return (
+                f"{lost}. It came in the first {EARLY_STEPS} steps: check the inputs and the initialisation."
+            )
+        if self.has_exploded:
+            return f"{lost}. The loss exploded first: go back to a checkpoint from before that."
+        return f"{lost}: go back to a checkpoint from before, whatever the cause."
+
+    def remedies(self, libraries: Collection[str]) -> tuple[Remedy, ...]:
+        advice = []
+        if self.is_early:
+            advice.append(Remedy("Scale the inputs, and check them for NaN.", SCALE, "PyTorch"))
+        if self.is_early or self.has_exploded:
+            advice.append(Remedy("Lower the learning rate, warm it up, and clip gradients.", CLIP, "PyTorch"))
+        if self.is_half:
+            text = "Compute in bfloat16 instead of float16."
+            advice.append(Remedy(text, BF16, "PyTorch"))
+            if "lightning" in libraries:
+                advice.append(Remedy(text, LIGHTNING_BF16, "Lightning"))
+            if "transformers" in libraries:
+                advice.append(Remedy(text, TRANSFORMERS_BF16, "Transformers"))
+        advice.append(Remedy("Leave such a batch out, so that the weights stay sound.", GUARD, "PyTorch"))
+        advice.append(Remedy("Have PyTorch name the operation.", ANOMALY, "PyTorch"))
+        return tuple(advice)
+
+    def tries(self) -> tuple[str, ...]:
+        first = "check inputs and initialisation" if self.is_early else "go back to a checkpoint"
+        clip = ("clip gradients",) if self.is_early or self.has_exploded else ()
+        half = ("bf16 instead of fp16",) if self.is_half else ()
+        return (first, "lower the learning rate", *clip, *half)
+
+
+def _has_exploded(rank: RankWindow, first: int) -> bool:
+    """Whether the loss was already far above its usual values before the first bad value."""
+    key = rank.first_of(LOSS_KEYS)
+    if key is None:
+        return False
+    before = np.abs(rank.columns[key].values[:first][rank.columns[key].finite[:first]])
+    return len(before) > 0 and bool(before[-1] > EXPLODED * max(float(np.median(before)), 1.0))
+
+
+def _is_half(rank: RankWindow, window: Window) -> bool:
+    """Whether float16 is used: by autocast, for parameters, or, where that is unknown, with a loss scaler."""
+    setup = window.events_of(SETUP_EVENT, rank.rank)
+    if not setup:
+        return any(key in rank.columns for key in SKIPPED)
+    fields = setup[-1].fields
+    dtypes = fields.get("parameter_dtypes")
+    is_stored = isinstance(dtypes, dict) and "float16" in dtypes
+    return is_stored or str(fields.get("autocast", "")).endswith((" float16", "cuda"))
 
 
 def _layer(events: list[Event], step: int) -> tuple[str, str] | None:
