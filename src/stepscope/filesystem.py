@@ -1,7 +1,8 @@
-"""Tells what kind of file system a path is on; opens files that may be something else, or makes them once."""
+"""Tells what kind of file system a path is on; opens, makes and shares files."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -92,6 +93,19 @@ def read_regular(path: Path, max_bytes: int = 1 << 20) -> bytes:
         return os.pread(descriptor, max_bytes, 0)
     finally:
         os.close(descriptor)
+
+
+def share(path: Path, folder: Path) -> None:
+    """Opens a new file or folder to all who may write the store folder it is in, whatever the umask says.
+
+    A store folder that only its owner may write stays as the umask has it.
+    """
+    with contextlib.suppress(OSError):
+        mode = stat.S_IMODE(folder.stat().st_mode)
+        if mode & (stat.S_IWGRP | stat.S_IWOTH):
+            own = path.stat().st_mode
+            inherited = mode & (0o2777 if stat.S_ISDIR(own) else 0o666)
+            path.chmod(stat.S_IMODE(own) | inherited)
 
 
 def write_once(path: Path, content: bytes, mode: int = 0o666) -> bool:

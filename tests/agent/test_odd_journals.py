@@ -335,6 +335,8 @@ def test_a_journal_that_is_stored_and_cannot_be_deleted_is_stored_once(shared: P
     writer.append_row({"loss": 1.0}, 0)
     writer.close({"status": "finished", "reason": ""})
     (shared / "journal").chmod(0o777)
+    for folder in (shared / "journal").iterdir():
+        folder.chmod(0o755)
 
     def read_three_times() -> list[list[int]]:
         found = []

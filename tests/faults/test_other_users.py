@@ -84,6 +84,13 @@ def finish(process: subprocess.Popen[str]) -> str:
     return err
 
 
+def end_agent(folder: Path, until) -> None:
+    agent = agent_pid(folder)
+    if agent is not None:
+        os.kill(agent, 15)
+    until(lambda: agent_pid(folder) is None)
+
+
 def test_what_another_user_records_is_stored_by_the_agent_of_root(
     shared: Path, start_as: Start, until
 ) -> None:
@@ -96,6 +103,22 @@ def test_what_another_user_records_is_stored_by_the_agent_of_root(
         assert len(stepscope.open_store(shared).run(name).series("loss")) == 20
 
 
+@pytest.mark.parametrize("umask", ["002", "022", "077"])
+def test_users_of_a_folder_that_all_may_write_need_no_umask_for_it(
+    umask: str, shared: Path, start_as: Start, until
+) -> None:
+    (shared / "journal").rmdir()
+    theirs = start_as("theirs", OTHER, umask)
+    until(lambda: agent_pid(shared))
+    assert finish(start_as("mine", 0, umask)) == ""
+    assert finish(theirs) == ""
+    for name, user in (("third", OTHER + 1), ("fourth", OTHER)):
+        end_agent(shared, until)  # that of somebody else goes on with the same database
+        assert finish(start_as(name, user, umask)) == ""
+    for name in ("mine", "theirs", "third", "fourth"):
+        assert stepscope.open_store(shared).run(name).series("loss").steps.tolist() == list(range(20))
+
+
 @pytest.mark.parametrize("umask", ["022", "077"])
 def test_what_the_agent_of_another_user_may_not_take_is_kept_and_named(
     umask: str, shared: Path, start_as: Start, until
@@ -103,17 +126,31 @@ def test_what_the_agent_of_another_user_may_not_take_is_kept_and_named(
     theirs = start_as("theirs", OTHER)
     until(lambda: agent_pid(shared))
     mine = start_as("mine", 0, umask)
+    for folder in (shared / "journal").glob("mine-*"):
+        folder.chmod(0o777 & ~int(umask, 8))
     said = finish(mine)
     assert said.count("\n") == 1, said
     assert f"user {OTHER}" in said
     assert "STEPSCOPE_DIR" in said
     assert finish(theirs) == ""
-    agent = agent_pid(shared)
-    if agent is not None:
-        os.kill(agent, 15)
-    until(lambda: agent_pid(shared) is None)
+    end_agent(shared, until)
     for name in ("mine", "theirs"):
         assert stepscope.open_store(shared).run(name).series("loss").steps.tolist() == list(range(20))
+
+
+def test_what_a_reader_of_another_user_left_beside_the_database_stops_nobody(
+    shared: Path, start_as: Start, until
+) -> None:
+    assert finish(start_as("first", OTHER)) == ""
+    end_agent(shared, until)
+    stepscope.open_store(shared).close()
+    (shared / "store.sqlite").chmod(0o644)  # as earlier versions made it
+    for suffix in ("-wal", "-shm"):
+        left = Path(f"{shared / 'store.sqlite'}{suffix}")
+        left.unlink(missing_ok=True)
+        left.touch(0o644)
+    assert finish(start_as("second", OTHER)) == ""
+    assert len(stepscope.open_store(shared).run("second").series("loss")) == 20
 
 
 def test_a_folder_of_another_user_is_named_when_it_may_not_be_written(shared: Path, start_as: Start) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from stepscope import procfs
 from stepscope.agent.report import own_report, write_report
 from stepscope.errors import StoreLocked
-from stepscope.filesystem import open_regular, read_regular
+from stepscope.filesystem import open_regular, read_regular, share
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,6 +30,7 @@ class AgentLock:
         folder.mkdir(parents=True, exist_ok=True)
         # Readable by all: other users of a shared folder must see that there is an agent.
         self._descriptor = open_regular(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        share(self._path, folder)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

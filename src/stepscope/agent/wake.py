@@ -6,6 +6,8 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
+from stepscope.filesystem import share
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -28,6 +30,7 @@ def open_wake(folder: Path) -> int | None:
     try:
         if not path.is_fifo():
             os.mkfifo(path, 0o600)
+            share(path, folder)
         # Opened for writing too: a pipe whose last writer has left would be readable for ever.
         return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:  # a file system without pipes: then it looks at its own pace

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope.errors import JournalError
+from stepscope.filesystem import share
 from stepscope.journal import layout
 
 if TYPE_CHECKING:
@@ -59,12 +60,19 @@ def journals_of(store: Path) -> Path:
     return store / "journal"
 
 
-def make_folder(path: Path) -> None:
-    """Makes a folder and those above it; where a link leads to one that was deleted, makes that one again."""
+def make_run_folder(path: Path) -> None:
+    """Makes the folder of a run's journals, and those above it, open to all who may write the store.
+
+    Where a link leads to one that was deleted, makes that one again.
+    """
+    journals, store = path.parent, path.parent.parent
+    missing = [folder for folder in (journals, path) if not folder.exists()]
     try:
         path.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
         Path(os.path.realpath(path)).mkdir(parents=True, exist_ok=True)
+    for folder in missing:
+        share(folder, store)
 
 
 def parse(path: Path) -> JournalName | None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.config.secret import is_reference
 from stepscope.filesystem import has_inodes, kind_of, open_regular
-from stepscope.journal.folder import journals_of, make_folder, parse
+from stepscope.journal.folder import journals_of, make_run_folder, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -58,7 +58,7 @@ def leave_private(path: Path, settings: Settings, environment: Mapping[str, str]
         "link": settings.alerts.link,
         "exporters": _resolved(settings.exporters, environment),
     }
-    make_folder(path.parent)
+    make_run_folder(path.parent)
     path.unlink(missing_ok=True)
     # Under its own name from the start: a part of it, left by a process that was killed, is deleted like all.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

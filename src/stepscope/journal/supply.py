@@ -6,8 +6,8 @@ import errno
 import time
 from typing import TYPE_CHECKING
 
-from stepscope.filesystem import keeps_reserved_space, kind_of
-from stepscope.journal.folder import JournalName, bytes_on_disk, files_of, journals_of, make_folder
+from stepscope.filesystem import keeps_reserved_space, kind_of, share
+from stepscope.journal.folder import JournalName, bytes_on_disk, files_of, journals_of, make_run_folder
 from stepscope.journal.segment import AppendedSegment, MappedSegment, MemorySegment, Segment
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class SegmentSupply:
         while True:
             path = self._name.numbered(self._next_number).path(journals_of(self._store))
             path = path.with_name(path.name + suffix)
-            make_folder(path.parent)
+            make_run_folder(path.parent)
             try:
                 if self._mapped:
                     segment: Segment = MappedSegment.create(path, size, self.clock_base_ns, file_id)
@@ -134,6 +134,7 @@ class SegmentSupply:
                 continue
             except FileNotFoundError:  # the agent removed the empty folder in between
                 continue
+            share(path, self._store)
             self._next_number += 1
             return segment
 

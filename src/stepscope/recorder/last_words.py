@@ -11,7 +11,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from stepscope.journal.folder import END_MARK, TRACE_BYTES, TRACED_SIGNALS, WORDS_SUFFIX
+from stepscope.filesystem import share
+from stepscope.journal.folder import END_MARK, TRACE_BYTES, TRACED_SIGNALS, WORDS_SUFFIX, make_run_folder
 from stepscope.journal.layout import to_json
 from stepscope.schema.redact import redact_text
 
@@ -102,8 +103,9 @@ class LastWords:
 
     def _watch_signals(self) -> None:
         with contextlib.suppress(OSError, ValueError, RuntimeError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_run_folder(self._path.parent)
             self._path.write_bytes(b"")
+            share(self._path, self._path.parents[2])
             self._reserve()
             if self._watches_faults or not faulthandler.is_enabled():
                 faulthandler.enable(self._open_trace(0))

@@ -11,13 +11,12 @@ import contextlib
 import hashlib
 import json
 import os
-import stat
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from stepscope import procfs
-from stepscope.filesystem import write_once
+from stepscope.filesystem import share, write_once
 from stepscope.journal.folder import list_journals
 from stepscope.recorder.whoami import (
     RUN_ID_VARIABLE,
@@ -248,8 +247,7 @@ def _folder_of_runs(folder: Path) -> Path:
     if not runs.is_dir():
         known = _known_before(folder)
         runs.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(OSError):  # whoever may record into the store has runs of his own there
-            runs.chmod(stat.S_IMODE(folder.stat().st_mode))
+        share(runs, folder)
         for one in known:
             write_once(runs / one, b"")
     return runs

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from stepscope.errors import NotFound, StoreError
+from stepscope.filesystem import share
 from stepscope.store import log_check, tables
 
 _READING = (
@@ -38,6 +39,7 @@ def connect_to_write(path: Path) -> sqlite3.Connection:
     expected = log_check.commits_beside(path) if path.exists() else 0
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _delete_foreign_log(path)
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     except (OSError, sqlite3.Error) as error:
         raise StoreError(f"{path} cannot be opened as a store: {_in_a_line(error)}.") from error
@@ -47,6 +49,9 @@ def connect_to_write(path: Path) -> sqlite3.Connection:
         if (_has_log(path) and log_check.is_damaged(path)) or _missing_commits(connection, expected):
             # SQLite goes on behind what is intact; the rest is kept, so that its loss can be reported.
             _keep_log(path)
+        if not path.exists():
+            path.touch()
+        share(path, path.parent)  # before there is a log, which gets the same access from SQLite
         connection.executescript(_WRITING)
         tables.migrate(connection)
     except (*_DAMAGE, OSError) as error:
@@ -56,6 +61,16 @@ def connect_to_write(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _delete_foreign_log(path: Path) -> None:
+    """Deletes an empty write-ahead log that a reader of another user has left, and that only he may write."""
+    beside = [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm")]
+    left = [file for file in beside if file.exists()]
+    is_foreign = any(not os.access(file, os.W_OK, effective_ids=True) for file in left)
+    if is_foreign and not any(file.name.endswith("-wal") and file.stat().st_size for file in left):
+        for file in left:
+            file.unlink()
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
