@@ -96,6 +96,18 @@ def test_a_loss_that_is_no_number_is_told_with_its_step_and_the_layer_that_was_n
     assert sentence in [one.note for one in near.evidence]
 
 
+def test_the_wait_of_a_step_with_several_batches_is_judged_for_each_of_them(tmp_path):
+    four = {"micro_steps": np.full(600, 4.0)}
+    [finding] = diagnose(tmp_path, waiting() | four, events=(LOADER,)).findings
+    values = {evidence.label: evidence.value for evidence in finding.evidence}
+    assert values["time to get a batch"].startswith("12.")
+    assert values["work in a batch"].startswith("12.")
+    assert "num_workers=2" in finding.tries
+    short = waiting(wait_s=0.003, step_s=0.01)
+    assert [one.id for one in diagnose(tmp_path, short, events=(LOADER,)).findings] == ["input.exposed_wait"]
+    assert diagnose(tmp_path, short | four, events=(LOADER,)).findings == ()
+
+
 @pytest.mark.parametrize(
     ("fields", "advises_bf16"),
     [

@@ -27,11 +27,11 @@ CONTENTION = 1.5
 
 @dataclass(frozen=True)
 class Pace:
-    """The seconds of a mean step, and how much of it waits for data."""
+    """The seconds of a mean step for each of its batches, and how much of that waits for data."""
 
     step: float
     exposed: float
-    """What the step would be shorter by without the wait."""
+    """What that would be shorter by without the wait."""
     fetch: float
     """What asking for a batch takes on the host."""
     idle: float | None = None

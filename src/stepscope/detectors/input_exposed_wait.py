@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 HOST, DEVICE, DEVICE_STEP = "phase/data_seconds", "device/data_seconds", "device/step_seconds"
 READY, CPU_RATIO = "loader/ready_batches", "host/cpu_ratio"
+MICRO_STEPS = "micro_steps"
 GPU_MEMORY, GPU_BUSY = "gpu/process_memory_bytes", "gpu/utilization_ratio"
 
 BLOCKS, LEAST_IN_BLOCK = 10, 5
@@ -59,7 +60,7 @@ class ExposedWait(Detector):
     )
     requires: ClassVar[tuple[tuple[str, ...], ...]] = ((HOST, DEVICE), (STEP_SECONDS, DEVICE_STEP))
     reads: ClassVar[tuple[str, ...]] = (
-        HOST, DEVICE, DEVICE_STEP, READY, CPU_RATIO, USABLE_CORES, GPU_MEMORY, GPU_BUSY,
+        HOST, DEVICE, DEVICE_STEP, READY, CPU_RATIO, MICRO_STEPS, USABLE_CORES, GPU_MEMORY, GPU_BUSY,
     )  # fmt: skip
     events: ClassVar[tuple[str, ...]] = ("loader",)
     min_steps: ClassVar[int] = 30
@@ -68,7 +69,7 @@ class ExposedWait(Detector):
     """The share of the step from which waiting counts."""
 
     least_seconds: Annotated[float, Range(0)] = 0.001
-    """A shorter wait in a mean step is none: to take a batch from a worker takes about as long."""
+    """A shorter wait for a batch is none: to take one from a worker takes about as long."""
 
     least_device_seconds: Annotated[float, Range(0)] = 0.0002
     """The same on a GPU's clock, on which taking a batch from a worker costs nothing."""
@@ -85,8 +86,8 @@ class ExposedWait(Detector):
         if waits.share < self.share or float(np.quantile(waits.shares, 0.25)) < 0.5 * self.share:
             return f"{told}; {percent(self.share)} in most stretches would count."
         least = self.least_seconds if waits.clock == "host" else self.least_device_seconds
-        if mean < least:
-            return f"{told}; below {seconds(least)} there is nothing to be gained."
+        if mean < least * _batches_in_a_step(rank):
+            return f"{told}; below {seconds(least)} for a batch there is nothing to be gained."
         if waits.clock == "host" and not _gpu_is_idle(rank, window, waits.share):
             return f"{told} on the host, but the GPU was busy meanwhile: the wait is hidden."
         return self._told(rank, window, waits)
@@ -96,9 +97,11 @@ class ExposedWait(Detector):
         step = float(waits.taken.mean())
         exposed = waits.share * step
         fetched = rank.aligned(HOST)[0] if HOST in rank.columns else ()
-        fetch = float(np.mean(fetched)) if len(fetched) else exposed
+        batches = _batches_in_a_step(rank)
+        fetch = (float(np.mean(fetched)) if len(fetched) else exposed) / batches
         loader = loader_of(window, rank.rank)
-        plan = plan_for(Pace(step, exposed, fetch, _idle(rank)), loader, cores_for(window, rank))
+        pace = Pace(step / batches, exposed / batches, fetch, _idle(rank))
+        plan = plan_for(pace, loader, cores_for(window, rank))
         libraries = window.facts.get(rank.rank, {}).get("libraries", {})
         first, last = int(rank.steps[chosen][0]), int(rank.steps[chosen][-1])
         above = int((waits.shares >= self.share).sum())
@@ -160,6 +163,14 @@ def _waits(rank: RankWindow) -> _Waits | None:
                 edges = block_edges(len(waited), BLOCKS, LEAST_IN_BLOCK)
                 return _Waits(clock, waited, taken, block_shares(waited, taken, edges))
     return None
+
+
+def _batches_in_a_step(rank: RankWindow) -> float:
+    """How many batches a usual step takes: several where gradients are accumulated."""
+    if MICRO_STEPS not in rank.columns:
+        return 1.0
+    (batches,) = rank.aligned(MICRO_STEPS)
+    return max(float(np.median(batches)), 1.0) if len(batches) else 1.0
 
 
 def _gpu_is_idle(rank: RankWindow, window: Window, share: float) -> bool:
