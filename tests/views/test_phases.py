@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from stepscope.analysis.build import Wanted, build_window
+from stepscope.analysis.phase_shares import phase_shares
 from stepscope.views.phases import phases_of
 from stepscope.views.summed import Summed
-from tests.views.made import PHASES, Made, trained
+from tests.views.made import PHASES, RUN, Made, trained
 
 
 def shares(made: Made) -> dict[str, float]:
@@ -70,6 +72,10 @@ def test_a_step_that_was_less_likely_to_be_kept_counts_for_more(made: Made) -> N
     found = shares(made)
     assert found["forward"] == pytest.approx(0.04 / 0.07, rel=1e-6)
     assert sum(found.values()) == pytest.approx(1.0)
+    # The verdict, which sees the newest steps alone, goes by the same rule.
+    window = build_window(made.store, RUN, Wanted())
+    verdict = {name: share for name, share in phase_shares(window.ranks[0], steady=False).items() if share}
+    assert verdict == pytest.approx(found)
 
 
 def test_a_chance_that_is_told_now_and_then_holds_until_the_next(made: Made) -> None:
@@ -89,6 +95,15 @@ def test_an_evaluation_between_steps_is_no_part_of_a_step(made: Made) -> None:
     found = shares(made)
     assert sum(found.values()) == pytest.approx(1.0)
     assert found.get("eval", 0.0) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_an_evaluation_after_a_step_that_stands_for_many_is_counted_once(made: Made) -> None:
+    made.process()
+    sampled(made, 0.01, np.arange(0, 1000, 100), np.full(1000, 0.01))
+    made.log({"phase/eval_seconds": 0.5, "gap/eval_seconds": 0.5}, np.arange(0, 1000, 200))
+    found = shares(made)
+    assert "eval" not in found
+    assert found["backward"] == pytest.approx(0.5)
 
 
 def test_a_phase_with_a_name_of_its_own_is_shown_after_the_usual_ones(made: Made) -> None:

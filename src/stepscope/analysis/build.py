@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepscope.analysis.steady import COMPILED, steadiness_of
-from stepscope.schema.keys import LOSS_KEYS, STEP_SECONDS
+from stepscope.schema.keys import LOSS_KEYS, PHASES, SAMPLED_RATIO, STEP_SECONDS, device_key, phase_key
 from stepscope.schema.run import segments_of
 from stepscope.schema.series import Selection
 from stepscope.schema.window import Column, MachineFigures, RankWindow, Window
@@ -27,6 +27,9 @@ ROWS = 2048
 """A window has at most so many steps."""
 
 COURSE_BUCKETS = 128
+
+_ALWAYS = (STEP_SECONDS, SAMPLED_RATIO, *map(phase_key, PHASES), *map(device_key, ("step", *PHASES)))
+"""What the verdict looks at, whichever detectors there are."""
 
 LONGEST_S = 1e7
 """No part of a step takes four months; what says so, or is below zero, was not measured."""
@@ -51,7 +54,7 @@ def build_window(reader: Reader, run_id: str, wanted: Wanted) -> Window | None:
     if not processes:
         return None
     segment = segments_of(processes)[-1]
-    asked = sorted({*wanted.keys, *COMPILED, STEP_SECONDS})
+    asked = sorted({*wanted.keys, *COMPILED, *_ALWAYS})
     found = reader.newest(run_id, segment.id, asked, wanted.rows)
     ranks: dict[int, RankWindow] = {}
     for source, points in sorted(found.items(), key=lambda one: (one[0].rank or 0, one[0].host)):

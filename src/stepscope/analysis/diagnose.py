@@ -131,7 +131,7 @@ def _over_window(detector: Detector, window: Window | None) -> Finding | _NotFou
             why_not = told
     if found:
         return over_ranks(found, len(chosen))
-    newest = max(len(one.steps) for one in chosen)
+    newest = max(rank.examined for rank in chosen)
     return _NotFound(f"{why_not.removesuffix('.')} ({newest:,} newest steps checked).", has_run=True)
 
 

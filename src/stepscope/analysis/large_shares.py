@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepscope.analysis.phase_shares import phase_shares
 from stepscope.analysis.steady import COMPILED, SHORTEST_S
 from stepscope.analysis.wording import percent
-from stepscope.schema.keys import STEP_SECONDS, phase_key
+from stepscope.schema.keys import STEP_SECONDS
 
 if TYPE_CHECKING:
     from stepscope.schema.window import RankWindow
@@ -38,20 +39,12 @@ def largest_share(rank: RankWindow) -> LargeShare | None:
     wall = max(float(times[-1] - times[0]) + float(taken[0]), float(taken.sum()))
     between = 1 - float(taken.sum()) / wall
     found = [
-        (_phase_share(rank, "other"), "of step time is outside the measured phases"),
+        (phase_shares(rank, steady=False).get("other", 0.0), "of step time is outside the measured phases"),
         (between, "of wall time is between steps (evaluation, checkpoints, start of epochs)"),
         (_compiled(rank) / wall, "of wall time was compilation"),
     ]
     share, words = max(found)
     return LargeShare(share, f"{percent(share)} {words}") if share >= LARGE else None
-
-
-def _phase_share(rank: RankWindow, phase: str) -> float:
-    key = phase_key(phase)
-    if not rank.has(key):
-        return 0.0
-    part, taken = rank.aligned(key, STEP_SECONDS, steady=False)
-    return float(part.sum() / taken.sum()) if len(part) >= 5 and taken.sum() > SHORTEST_S else 0.0
 
 
 def _compiled(rank: RankWindow) -> float:

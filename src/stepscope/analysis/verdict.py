@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stepscope.analysis.large_shares import LargeShare, largest_share
-from stepscope.analysis.steady import SHORTEST_S
+from stepscope.analysis.phase_shares import device_shares, phase_shares
 from stepscope.analysis.wording import percent, seconds
 from stepscope.schema.finding import SEVERITIES
-from stepscope.schema.keys import PHASES, STEP_SECONDS, device_key, phase_key
+from stepscope.schema.keys import STEP_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -134,7 +134,7 @@ def checks_of(window: Window | None, passed: int, not_run: Sequence[str]) -> Che
     """What checks came to in a window; the rank with the most steady steps tells of pace and shares."""
     ranks = [] if window is None else [one for one in window.ranks if STEP_SECONDS in one.columns]
     if not ranks:
-        examined = 0 if window is None else max((len(one.steps) for one in window.ranks), default=0)
+        examined = 0 if window is None else max((one.examined for one in window.ranks), default=0)
         return Checks(passed, tuple(not_run), examined=examined)
     rank = max(ranks, key=lambda one: int(one.steady.sum()))
     steps = rank.steps[rank.steady]
@@ -143,7 +143,7 @@ def checks_of(window: Window | None, passed: int, not_run: Sequence[str]) -> Che
         tuple(not_run),
         is_timed=True,
         steady=len(steps),
-        examined=len(rank.steps),
+        examined=rank.examined,
         steps=(int(steps[0]), int(steps[-1])) if len(steps) else None,
         pace=_pace(rank) if len(steps) else "",
         share=largest_share(rank),
@@ -216,20 +216,10 @@ def _pace(rank: RankWindow) -> str:
 
 def _bound(rank: RankWindow) -> str:
     """What sets the pace: the phase that takes most, on the GPU's clock where there is one."""
-    for key_of, whole, where in (
-        (device_key, device_key("step"), " on the GPU"),
-        (phase_key, STEP_SECONDS, ""),
-    ):
-        shares: dict[str, float] = {}
-        for phase in PHASES:
-            key = key_of(phase)
-            if rank.has(key, whole):
-                part, taken = rank.aligned(key, whole)
-                if len(part) >= 5 and taken.sum() > SHORTEST_S:
-                    shares[phase] = float(part.sum() / taken.sum())
+    for shares, where in ((device_shares(rank), " on the GPU"), (phase_shares(rank), "")):
         # The wait for data alone was timed where nothing is watched: that bounds nothing.
         if len(shares) > 1:
-            phase = max(shares, key=lambda one: shares[one])
+            phase = max(shares, key=lambda name: shares[name])
             return f"bound by {phase}{where} ({percent(shares[phase])})"
     return ""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from stepscope.schema.keys import STEP_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -52,6 +54,12 @@ class RankWindow:
     """Whether it reaches back to the first step of the segment."""
     course: Mapping[str, Buckets] = field(default_factory=dict)
     """How some keys went since the segment began, coarsely; empty where the window is the whole of it."""
+
+    @property
+    def examined(self) -> int:
+        """How many steps it holds; what was logged after the last of them is no further step."""
+        timed = self.columns.get(STEP_SECONDS)
+        return len(self.steps) if timed is None else int(timed.present.sum())
 
     def has(self, *keys: str) -> bool:
         """Whether all of these were recorded in the window."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepscope.analysis.phase_shares import sample_weights
 from stepscope.schema.keys import PHASES, SAMPLED_RATIO, STEP_SECONDS, gap_key, phase_key
 from stepscope.views.step_values import step_values
 
@@ -63,13 +64,6 @@ def phases_of(run: Run, summed: Summed) -> tuple[PhaseShare, ...]:
     )
 
 
-def weights(ratios: Floats) -> Floats:
-    """For how many steps each one stands that was kept with such a chance."""
-    known = np.where(np.isfinite(ratios) & (ratios > 0), ratios, 1.0)
-    found: Floats = 1.0 / np.minimum(known, 1.0)
-    return found
-
-
 def _weighed(run: Run, summed: Summed, spent: Mapping[str, float], whole: float) -> dict[str, float]:
     """Sums over all steps, reckoned from those that have all phases.
 
@@ -85,20 +79,21 @@ def _weighed(run: Run, summed: Summed, spent: Mapping[str, float], whole: float)
     for rank in summed.ranks(SAMPLED_RATIO)[:MOST_WEIGHED]:
         ratios = step_values(run, SAMPLED_RATIO, rank)
         for name in sampled:
-            sampled[name] += _sum(step_values(run, phase_key(name), rank), ratios)
+            between = step_values(run, gap_key(name), rank)
+            sampled[name] += _sum(step_values(run, phase_key(name), rank), ratios, between)
     total = sum(sampled.values())
     left = max(whole - sum(spent[name] for name in everywhere - own), 0.0)
     scale = left / total if total > 0 else 0.0
     return {name: sampled[name] * scale if name in sampled else spent[name] for name in spent}
 
 
-def _sum(values: StepValues, ratios: StepValues) -> float:
-    """A weighed sum. What was kept by itself, as an evaluation between two steps is, is no part of a step."""
+def _sum(values: StepValues, ratios: StepValues, between: StepValues) -> float:
+    """A weighed sum, without what came `between` two steps and is recorded under the number of one."""
     chances = ratios.at(values.steps)
     if len(ratios) < 0.5 * len(values):  # told now and then, and not with each step that was kept
         chances = ratios.held_at(values.steps)
-    known = np.isfinite(chances)
-    return float((values.values[known] * weights(chances[known])).sum())
+    known = np.isfinite(chances) & (values.values != between.at(values.steps))
+    return float((values.values[known] * sample_weights(chances[known])).sum())
 
 
 def _within(spent: Mapping[str, float], whole: float) -> dict[str, float]:
