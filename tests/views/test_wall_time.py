@@ -205,6 +205,59 @@ def test_a_model_that_raises_when_it_is_compared_still_changes_its_mode(folder: 
             OddModel.is_odd = False
 
 
+@pytest.mark.parametrize("is_watched", [True, False])
+def test_a_run_begins_when_its_monitor_was_made_if_nothing_else_began_it(folder: Path, is_watched) -> None:
+    began = time.monotonic()
+    monitor = TrainingMonitor(run="parts", directory=folder)
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    if is_watched:
+        monitor.watch(model, optimizer)
+    for step in range(5):
+        time.sleep(0.5 if step == 0 else 0.01)
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+        monitor.log_training_step(loss=1.0)
+    took = time.monotonic() - began
+    monitor.stop_monitoring()
+    run = stepscope.open_store(folder).run("parts")
+    spent = wall_time_of(run, Summed(run.summaries()), time.time_ns())
+    assert took <= spent.seconds < took + 2
+    steps = float(run.series("step_seconds").values.sum())
+    startup = {part.name: part.seconds for part in spent.parts}.get("startup", 0.0)
+    assert steps + startup <= spent.seconds
+
+
+@pytest.mark.parametrize("has_loader", [True, False])
+def test_an_evaluation_is_seen_though_modules_are_told_by_hand_to_train_again(
+    folder: Path, has_loader
+) -> None:
+    """As Lightning does: it sets `training` of every module to what it was."""
+    model = torch.nn.Sequential(torch.nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    data = torch.utils.data.DataLoader(torch.ones(40, 4), batch_size=2)
+    evaluated_s = 0.0
+    with TrainingMonitor(run="parts", directory=folder) as monitor:
+        monitor.watch(model, optimizer)
+        for _ in range(3):
+            for x in data if has_loader else [torch.ones(2, 4)] * 20:
+                time.sleep(0.005)
+                model(x).sum().backward()
+                optimizer.step()
+            began = time.monotonic()
+            model.eval()
+            time.sleep(0.4)
+            for module in model.modules():
+                module.training = True
+            evaluated_s += time.monotonic() - began
+        model(x).sum().backward()
+        optimizer.step()
+    run = stepscope.open_store(folder).run("parts")
+    assert sum(run.series("gap/eval_seconds").values) == pytest.approx(evaluated_s, abs=0.1)
+    assert len(run.series("gap/eval_seconds")) == 3
+    assert run.series("step_seconds").values.max() < 0.3
+
+
 def test_the_account_is_shown(training: Training, capsys: pytest.CaptureFixture[str]) -> None:
     with training.monitor as monitor:
         monitor.watch(training.model, training.optimizer)

@@ -69,7 +69,7 @@ def opening_of(
         "project": clean(identity.project),
         "host": privacy.name(identity.host),
         "role": role,
-        "started_ns": time.time_ns(),
+        "started_ns": identity.started_ns or time.time_ns(),
         "facts": described,
     }
 

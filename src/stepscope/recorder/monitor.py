@@ -27,7 +27,7 @@ from stepscope.recorder.recording import Recording, as_step, monitors
 from stepscope.recorder.run_names import without_secrets
 from stepscope.recorder.run_reservation import reserved_for
 from stepscope.recorder.stats import StepStats
-from stepscope.recorder.whoami import identify, is_imported_by_worker, recording_of_parent
+from stepscope.recorder.whoami import identify, is_imported_by_worker, recording_of_parent, started_at
 from stepscope.steps.overhead import Overhead
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class TrainingMonitor(OnDemand):
         self._was_stopped = False
         self.overhead = Overhead(self.settings.recorder.max_overhead)
         """What watching costs the training, and may cost it."""
-        self.began_ns: int | None = None
+        self.began_ns: int | None = monotonic_ns()
         """When recording began; None once the first step has told how long it took to begin."""
         self._batch_times = BatchTimes(self)
         self._watched: Watched | None = None
@@ -114,7 +114,8 @@ class TrainingMonitor(OnDemand):
         """Begins a segment of the run, as the first log call does by itself; nothing when one is open."""
         if self._recording is None:
             if self._watched is None and not self.timer.in_batches:
-                self._batch_times.begin()  # what came before is no part of the first step
+                self.began_ns = monotonic_ns()  # what came before is no part of the first step
+                self._batch_times.begin()
             self._start_once()
 
     def _start_once(self) -> None:
@@ -142,7 +143,7 @@ class TrainingMonitor(OnDemand):
         self._stats.begin()
         if self.settings.logging.directory is not None:
             self._guard.attempt("Starting the log files", self.logs.start, self.identity)
-        self.began_ns = monotonic_ns()
+        self.identity = started_at(self.identity, self.began_ns)
         recording = Recording(self.identity, self._folder, self.settings, self._guard)
         self._append = recording.writer.append_row
         self._recording = recording
@@ -200,8 +201,7 @@ class TrainingMonitor(OnDemand):
         if self._logs is not None:
             self._guard.attempt("Closing the log files", self._logs.stop)
         # A further start is a further segment: nothing recorded so far is added to.
-        one = self.identity
-        self.identity = identify(one.name, one.project, joined_id=one.joined_id)
+        self.identity = identify(self.identity.name, self.identity.project, joined_id=self.identity.joined_id)
 
     def __enter__(self) -> TrainingMonitor:
         self.start_monitoring()

@@ -129,9 +129,8 @@ class Watched:
     def __init__(self, recorder: Recorder, guard: Guard) -> None:
         self._recorder, self._guard = recorder, guard
         self.anatomy = Anatomy(recorder, guard)
-        purpose = self.anatomy.purpose
         self.loader_passes = LoaderPasses(
-            sys.modules["torch"], purpose.looks_like_evaluation, recorder.begin_pass
+            sys.modules["torch"], self.anatomy.purpose.looks_like_evaluation, self._begin_loader_pass
         )
         self._outlets = Outlets(
             record_tensor=self._record_tensor,
@@ -143,6 +142,10 @@ class Watched:
             now_ns=recorder.overhead.now_ns,
             guard=guard,
         )
+
+    def _begin_loader_pass(self, number: int) -> None:
+        self.anatomy.begin_loader_pass()
+        self._recorder.begin_pass(number)
 
     def add(self, model: Any, optimizer: Any, looks: Looks) -> None:
         """Watches a model, and an optimizer or several; without one, whichever steps."""

@@ -7,6 +7,7 @@ import itertools
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,12 @@ def identify(
         host=os.uname().nodename,
         joined_id=joined_id,
     )
+
+
+def started_at(identity: Identity, monotonic_ns: int | None) -> Identity:
+    """The same process, recorded from a moment of the monotonic clock on; from now on where that is None."""
+    since_ns = 0 if monotonic_ns is None else time.monotonic_ns() - monotonic_ns
+    return replace(identity, started_ns=time.time_ns() - since_ns)
 
 
 def is_imported_by_worker() -> bool:

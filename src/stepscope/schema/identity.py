@@ -21,6 +21,8 @@ class Identity:
     host: str
     joined_id: str = ""
     """The id of a run that a launcher has begun for this process; empty for a run of its own."""
+    started_ns: int = 0
+    """When its first step could begin, in ns since the epoch; 0 where that is when its journal is opened."""
 
     @property
     def run_id(self) -> str:

@@ -110,6 +110,10 @@ class Anatomy:
         if not self._phases.is_timed:
             self._time_phases()
 
+    def begin_loader_pass(self) -> None:
+        """A loader is gone through from the beginning, to train with it."""
+        self._mode.end_if_training()
+
     def observe(self, observer: Observer) -> None:
         """Adds the figures of an observer to the steps it asks for."""
         self._count_steps()
@@ -255,6 +259,7 @@ class Anatomy:
     def _end_step(self, ended_ns: int) -> None:
         """Ends a step of which more is known than the whole, or after which something is to be decided."""
         self._count_steps()
+        self._mode.end_within_step(ended_ns, self._sampling.step_ns)
         timer, calls = self._timer, self.chain.boundaries
         self.purpose.trains = timer.in_batches or None
         if timer.steps_made:

@@ -122,6 +122,17 @@ class Chain:
         self.timer.began_ns = pause.step_began + took
         return Cut(now, took, spent)
 
+    def leave_out(self, ended: int, took: int) -> Cut:
+        """Takes a part out of the current step, wherever in it that was: first of what was no training."""
+        left = took
+        self.timer.began_ns += took
+        for phase in (EVAL, OTHER, *range(len(PHASES))):
+            taken = min(left, self._spent[phase])
+            self._spent[phase] -= taken
+            left -= taken
+        self._since += left
+        return Cut(ended, took, [0] * len(PHASES))
+
     def cut(self, now: int | None = None) -> Cut:
         """Ends the step; the next begins at the same moment."""
         if now is None:

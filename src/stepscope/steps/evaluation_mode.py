@@ -55,6 +55,24 @@ class EvaluationMode:
         if self._chain.timer.steps_made == self._steps_made:
             self._tell(self._chain.go_on(pause))
 
+    def end_if_training(self) -> None:
+        """The same, where the models are in training mode again though nobody called `train`."""
+        if self._pause is not None and self._is_training():
+            self.end()
+
+    def end_within_step(self, ended_ns: int, usual_ns: float | None) -> None:
+        """Tells of an evaluation within the step that ends, whose own end nobody has said.
+
+        Lightning sets `training` of every module by itself. Then the step is taken to have lasted as long as
+        a step usually does, and the rest of its time for the evaluation.
+        """
+        if self._pause is None or usual_ns is None or not self._is_training():
+            return
+        took = min(round(ended_ns - self._chain.timer.began_ns - usual_ns), ended_ns - self._pause.began)
+        self._pause = None
+        if took >= SHORTEST_NS:
+            self._tell(self._chain.leave_out(ended_ns, took))
+
     def forget(self) -> None:
         """What is under way is told of by somebody else."""
         self._pause = None
@@ -71,8 +89,12 @@ class EvaluationMode:
             else:
                 self._begin()
 
+    def _is_training(self) -> bool:
+        return any(model.training for model in self._models)
+
     def _begin(self) -> None:
         if self._pause is None:
+            self._chain.timer.is_special = True  # so that the end of the step is told
             self._pause, self._steps_made = self._chain.pause(), self._chain.timer.steps_made
             if self._chain.device is not None:
                 self._chain.device.abandon()
