@@ -340,3 +340,32 @@ def test_an_alert_names_the_rank_that_failed_by_itself(bench) -> None:
     one.engine.settle()
     (notice,) = [notice for notice in one.store.notices() if notice["channel"] == "one"]
     assert [alert["message"] for alert in notice["alerts"]] == ["rank 1: ValueError: label 12 is too large"]
+
+
+@pytest.mark.parametrize("is_cause_first", [True, False])
+def test_ranks_that_fail_one_after_another_make_one_alert_with_the_reason_of_the_run(
+    bench, is_cause_first
+) -> None:
+    one = bench({"name": "ended", "when": 'status == "failed"', "message": "{reason}"})
+    other = replace(one.process, rank=1, pid=8)
+    one.engine.follow(other)
+    lost = replace(one.process, status="failed", reason="RuntimeError: Connection closed by peer")
+    own = replace(other, status="failed", reason="ValueError: label 12 is too large")
+    for process in (own, lost) if is_cause_first else (lost, own):
+        one.now_ns += S
+        one.engine.follow(replace(process, ended_ns=one.now_ns))
+        one.engine.settle()
+    (notice,) = [notice for notice in one.store.notices() if notice["channel"] == "one"]
+    assert [alert["message"] for alert in notice["alerts"]] == ["rank 1: ValueError: label 12 is too large"]
+
+
+def test_a_lost_connection_is_told_though_the_other_ranks_go_on(bench) -> None:
+    one = bench({"name": "ended", "when": 'status == "failed"', "message": "{reason}"})
+    one.engine.follow(replace(one.process, rank=1, pid=8))
+    lost = replace(one.process, status="failed", reason="RuntimeError: Connection closed by peer")
+    one.engine.follow(replace(lost, ended_ns=one.now_ns))
+    one.engine.settle()
+    assert one.told() == []
+    one.now_ns += 20 * S
+    one.engine.tick()
+    assert one.told() == [("firing", ["ended"])]

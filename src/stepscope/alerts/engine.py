@@ -15,6 +15,7 @@ from stepscope.alerts.telling import Telling
 from stepscope.alerts.unrecorded import RULE_FIELD, UnrecordedMetrics
 from stepscope.errors import ConfigError
 from stepscope.schema.alert import SEVERITIES, Notice
+from stepscope.schema.failure import is_consequence
 from stepscope.schema.record import Event
 from stepscope.schema.run import LIVE, outcome_of
 from stepscope.store.base import OpenAlert
@@ -34,6 +35,9 @@ log = logging.getLogger("stepscope.agent")
 
 PAUSE_NS = 400_000_000
 """Without news there is a look at most this often, for what time alone brings about."""
+
+CAUSE_WITHIN_NS = 10_000_000_000
+"""So long the other processes of a run have to say why one of them lost its connection."""
 
 RULE_EVENT, CONDITION_EVENT = "alert_rule", "alert_condition"
 """What a training says of rules of its own, and of conditions that only it can judge."""
@@ -81,9 +85,22 @@ class Engine:
         run.host = run.host or process.host
         known = self._processes.setdefault(process.run_id, {})
         known[process.segment, process.rank, process.pid] = process
-        newest = max(one.segment for one in known.values())
-        several = [one for one in known.values() if one.segment == newest]
-        run.status, run.reason = outcome_of(several)
+        self._judge_outcome(run)
+
+    def _newest_processes(self, run: RunWatch) -> list[Process]:
+        known = self._processes[run.run_id].values()
+        newest = max(process.segment for process in known)
+        return [process for process in known if process.segment == newest]
+
+    def _judge_outcome(self, run: RunWatch) -> None:
+        """What has become of a run; of a lost connection the rank that caused it may still say why."""
+        processes = self._newest_processes(run)
+        status, reason = outcome_of(processes)
+        is_waiting = status not in LIVE and is_consequence(reason) and run.status in LIVE
+        ends_ns = [process.ended_ns for process in processes if process.ended_ns is not None]
+        is_new = bool(ends_ns) and self._now_ns() - min(ends_ns) < CAUSE_WITHIN_NS
+        if not (is_waiting and is_new and len(ends_ns) < len(processes)):
+            run.status, run.reason = status, reason
 
     def take(self, table: Table) -> None:
         """Takes rows that are safe in the store, or were read of the machine."""
@@ -123,10 +140,14 @@ class Engine:
         self._has_news, self._looked_ns = False, now_ns
         self._look_at_page_rules()
         for run in list(self._runs.values()):
+            self._judge_outcome(run)
             if run.behind:
                 catch_up(run, self._store, self._segment_of(run.run_id))
             changes = list(run.changes(now_ns))
-            has_ended = run.status not in LIVE
+            # One alert for all processes of a run that fail one after another.
+            has_ended = run.status not in LIVE and all(
+                process.ended_ns is not None for process in self._newest_processes(run)
+            )
             if run.dropped or changes or has_ended or self._has_to_tell(run, now_ns):
                 with self._store.transaction():
                     self._drop(run, now_ns)
