@@ -103,11 +103,12 @@ def diagnose(
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     events: tuple[tuple[str, dict[str, Any]], ...] = (),
     facts: dict[str, Any] | None = None,
+    machine: Mapping[tuple[str, str], float] | None = None,
 ) -> Diagnosis:
     """Keeps the figures of some ranks in a store, and looks at the run; NaN stands for nothing recorded."""
     store = SqliteStore(folder / "store.sqlite")
     try:
-        record(store, *ranks, events=events, facts=facts)
+        record(store, *ranks, events=events, facts=facts, machine=machine)
         return Diagnostician(settings or {}).diagnose(store, RUN)
     finally:
         store.close()
@@ -119,6 +120,7 @@ def record(
     *ranks: Columns,
     events: tuple[tuple[str, dict[str, Any]], ...] = (),
     facts: dict[str, Any] | None = None,
+    machine: Mapping[tuple[str, str], float] | None = None,
 ) -> None:
     """Tells a store what some ranks recorded, a row for each step and set of keys."""
     for rank, columns in enumerate(ranks):
@@ -133,6 +135,10 @@ def record(
             store.put_process(process)
             for kind, fields in events:
                 store.put_event(RUN, Event(kind, int(BEGUN_S * 1e9) + 1, 0, rank, SEGMENT, fields))
+            for (key, device), value in (machine or {}).items():
+                times = (np.linspace(ends[0], ends[-1], 20) * 1e9).astype(np.int64)
+                place = Source(RUN, SEGMENT, rank, HOST, device, "seconds")
+                store.append(place, [key], np.zeros(20, np.int64), times, np.full((20, 1), value))
             for keys, chosen in _key_sets(columns):
                 steps = np.flatnonzero(chosen)
                 values = np.array([columns[key][chosen] for key in keys]).T

@@ -49,6 +49,21 @@ def test_more_workers_than_processors_are_told_to_be_fewer(tmp_path):
     assert found.estimate.low == 0
 
 
+@pytest.mark.parametrize(("workers", "proposed"), [(1, 4), (2, 8), (12, 16)])
+def test_workers_that_wait_and_use_no_processor_may_be_more_than_there_are_processors(
+    tmp_path, workers, proposed
+):
+    loader = ("loader", {**LOADER[1], "num_workers": workers})
+    machine = {("process/cpu_ratio", f"loader-{worker}"): 0.06 for worker in range(workers)}
+    run = waiting(wait_s=0.1)
+    [finding] = diagnose(tmp_path, run, events=(loader,), facts={"cpus": 2}, machine=machine).findings
+    assert f"num_workers={proposed}" in finding.tries
+    assert "will not help" not in finding.detail
+    busy = dict.fromkeys(machine, 0.97)
+    [finding] = diagnose(tmp_path, run, events=(loader,), facts={"cpus": 2}, machine=busy).findings
+    assert "more workers will not help" in finding.detail
+
+
 def test_the_framework_in_use_comes_first(tmp_path):
     facts = {"libraries": {"torch": "2.9", "lightning": "2.5"}}
     [found] = diagnose(tmp_path, waiting(), events=(LOADER,), facts=facts).findings

@@ -36,6 +36,8 @@ class Pace:
     """What asking for a batch takes on the host."""
     idle: float | None = None
     """The share of time in which the training thread was on no processor; None where that is not known."""
+    workers_busy: float | None = None
+    """The share of time in which a mean worker was on a processor; None where that is not known."""
 
     @property
     def rest(self) -> float:
@@ -56,11 +58,13 @@ class LoaderPlan:
     batch_seconds: float | None
     """What a worker takes for a batch."""
     estimate: Estimate
+    is_waiting: bool = False
+    """Whether making a batch is mostly waiting, for a disk or a network, and takes no processor."""
 
     @property
     def fewer(self) -> int | None:
         """How many there should be where there are too many; None where there are not."""
-        if self.workers is None or self.cores is None or self.workers <= self.cores:
+        if self.is_waiting or self.workers is None or self.cores is None or self.workers <= self.cores:
             return None
         return max(self.cores - 1, 1)
 
@@ -82,18 +86,24 @@ def plan_for(pace: Pace, loader: Mapping[str, Any] | None, cores: int | None) ->
         return LoaderPlan(None, cores, None, None, Estimate(0.0, 0.5 * most, most))
     batch = workers * pace.step if workers else max(pace.fetch, pace.exposed)
     needed = max(ceil(HEADROOM * batch / pace.rest), workers + 1)
-    # Without workers it is the training thread itself that shows whether a batch takes a processor's time.
-    is_waiting = not workers and pace.idle is not None and pace.idle * pace.step >= 0.5 * pace.exposed
+    is_waiting = _is_waiting(pace, workers)
     if is_waiting:
         needed = min(needed, MOST_WORKERS)
     elif cores is not None:
         needed = min(needed, max(cores - 1, 1))
     if needed <= workers:
-        return LoaderPlan(workers, cores, None, batch, Estimate(0.0, 0.25 * most, most))
+        return LoaderPlan(workers, cores, None, batch, Estimate(0.0, 0.25 * most, most), is_waiting)
     low, likely = (
         max(1 - max(pace.rest, factor * batch / needed) / pace.step, 0.0) for factor in (CONTENTION, 1.0)
     )
-    return LoaderPlan(workers, cores, needed, batch, Estimate(low, likely, most))
+    return LoaderPlan(workers, cores, needed, batch, Estimate(low, likely, most), is_waiting)
+
+
+def _is_waiting(pace: Pace, workers: int) -> bool:
+    """Whether a batch takes little processor time: by what its workers use, or the thread that makes it."""
+    if workers:
+        return pace.workers_busy is not None and pace.workers_busy < 0.5
+    return pace.idle is not None and pace.idle * pace.step >= 0.5 * pace.exposed
 
 
 def loader_of(window: Window, rank: int) -> Mapping[str, Any] | None:

@@ -63,6 +63,11 @@ def cause_of(plan: LoaderPlan) -> str:
     """Why batches come late, in a sentence or two."""
     if plan.workers is None:
         return "Batches are made while the step waits, or slower than steps are taken."
+    if plan.is_limited and plan.is_waiting:
+        return (
+            f"The {plan.workers} workers of the loader mostly wait, for a disk or a network: read larger "
+            "pieces, or keep a copy nearby."
+        )
     if plan.is_limited:
         return (
             f"The loader has {plan.workers} workers and the rank {plan.cores} processors: more workers will "

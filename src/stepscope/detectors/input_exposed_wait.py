@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 HOST, DEVICE, DEVICE_STEP = "phase/data_seconds", "device/data_seconds", "device/step_seconds"
 READY, CPU_RATIO = "loader/ready_batches", "host/cpu_ratio"
-MICRO_STEPS = "micro_steps"
+MICRO_STEPS, PROCESS_CPU = "micro_steps", "process/cpu_ratio"
 GPU_MEMORY, GPU_BUSY = "gpu/process_memory_bytes", "gpu/utilization_ratio"
 
 BLOCKS, LEAST_IN_BLOCK = 10, 5
@@ -60,7 +60,8 @@ class ExposedWait(Detector):
     )
     requires: ClassVar[tuple[tuple[str, ...], ...]] = ((HOST, DEVICE), (STEP_SECONDS, DEVICE_STEP))
     reads: ClassVar[tuple[str, ...]] = (
-        HOST, DEVICE, DEVICE_STEP, READY, CPU_RATIO, MICRO_STEPS, USABLE_CORES, GPU_MEMORY, GPU_BUSY,
+        HOST, DEVICE, DEVICE_STEP, READY, CPU_RATIO, MICRO_STEPS, PROCESS_CPU, USABLE_CORES, GPU_MEMORY,
+        GPU_BUSY,
     )  # fmt: skip
     events: ClassVar[tuple[str, ...]] = ("loader",)
     min_steps: ClassVar[int] = 30
@@ -100,7 +101,7 @@ class ExposedWait(Detector):
         batches = _batches_in_a_step(rank)
         fetch = (float(np.mean(fetched)) if len(fetched) else exposed) / batches
         loader = loader_of(window, rank.rank)
-        pace = Pace(step / batches, exposed / batches, fetch, _idle(rank))
+        pace = Pace(step / batches, exposed / batches, fetch, _idle(rank), _workers_busy(rank, window))
         plan = plan_for(pace, loader, cores_for(window, rank))
         libraries = window.facts.get(rank.rank, {}).get("libraries", {})
         first, last = int(rank.steps[chosen][0]), int(rank.steps[chosen][-1])
@@ -187,6 +188,16 @@ def _idle(rank: RankWindow) -> float | None:
         return None
     (busy,) = rank.aligned(CPU_RATIO, steady=False)
     return max(1.0 - float(np.median(busy)), 0.0) if len(busy) else None
+
+
+def _workers_busy(rank: RankWindow, window: Window) -> float | None:
+    """The share of time in which a mean worker of the loader was on a processor."""
+    busy = [
+        float(figures.values.mean())
+        for figures in window.figures(PROCESS_CPU, rank.host, rank.rank)
+        if figures.device.startswith("loader-")
+    ]
+    return float(np.mean(busy)) if busy else None
 
 
 def _empty_queue(rank: RankWindow) -> float | None:
