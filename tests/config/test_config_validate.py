@@ -119,6 +119,19 @@ samplers: {gpuu: {}}
     assert [line.split(": ")[0] for line in found] == ["a.yaml:2", "a.yaml:4", "a.yaml:5", "a.yaml:6"]
 
 
+def test_a_mistake_of_one_kind_hides_none_of_another(capsys):
+    Path("a.yaml").write_text(
+        "dashbord: {}\n"
+        "alerts:\n  rules:\n    - {name: x, when: 'meen(loss, 2m) > 1'}\n"
+        "samplers: {gpuu: {interval_s: 3}}\n"
+        "agent: {mode: fork, linger_s: 5}\n"
+    )
+    assert main(["config", "validate", "a.yaml"]) == 1
+    said = capsys.readouterr().err
+    for wrong in ("'dashbord'", "'meen'", "'gpuu'", 'agent.mode is "fork"'):
+        assert wrong in said, said
+
+
 def test_what_is_switched_off_is_not_checked(capsys):
     content = "alerts: {channels: {mail: {enabled: false}}}\nexporters: {grafana: {enabled: false}}\n"
     assert validated(capsys, content) == []

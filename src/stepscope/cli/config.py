@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from stepscope.cli.main import FAILED, FINE
 from stepscope.config.entry import flatten
 from stepscope.config.find import FILE_NAME
-from stepscope.config.load import Loaded, load
+from stepscope.config.load import Loaded, load, load_valid_part
 from stepscope.config.plain import to_dict
 from stepscope.config.sample import sample
 from stepscope.config.secret import redacted
@@ -73,15 +73,15 @@ def _origin(loaded: Loaded, name: str) -> str:
 
 def _validate(options: argparse.Namespace) -> int:
     try:
-        loaded = load(options.file)
+        loaded, problems = load_valid_part(options.file)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return FAILED
     # lazy: what settings look like can be told without the parts that use them
     from stepscope.cli.settings_check import problems_of
 
-    problems = problems_of(loaded)
-    for line in (*loaded.notes, *problems):
+    problems += problems_of(loaded)
+    for line in dict.fromkeys(map(str, (*loaded.notes, *problems))):
         print(line, file=sys.stderr)
     if problems:
         return FAILED

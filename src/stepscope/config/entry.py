@@ -140,6 +140,17 @@ def entry_at(tree: Tree, key: Key) -> Entry:
     return node
 
 
+def remove_at(tree: Tree, key: Key) -> None:
+    """Takes away what is at a key, or the entry above it."""
+    for part in key[:-1]:
+        node = tree.get(part)
+        if not isinstance(node, dict):
+            tree.pop(part, None)
+            return
+        tree = node
+    tree.pop(key[-1], None)
+
+
 def _put(node: Tree, entry: Entry, problems: list[Problem]) -> None:
     name = entry.key[-1]
     there = node.get(name)

@@ -31,6 +31,7 @@ from stepscope.config.entry import (
     laid_out,
     laid_over,
     plain,
+    remove_at,
     values_of,
 )
 from stepscope.config.find import FILE_VARIABLE, Source, settings_file
@@ -109,6 +110,23 @@ def load(
         raise ConfigError(_lines(ignored))
     _log(ignored, environment)
     return Loaded(settings, _origins(settings, tree), tuple(dict.fromkeys(notes)), tree)
+
+
+def load_valid_part(source: Source) -> tuple[Loaded, list[Problem]]:
+    """The settings without what is wrong in them, and what that is, in the order of the lines.
+
+    A mistake in one place then hides none in another.
+    """
+    problems: list[Problem] = []
+    notes: list[Problem] = []
+    tree = _tree(_sources(source, os.environ, None, None, problems), problems, notes)
+    while True:
+        wrong: list[Problem] = []
+        settings = _checked(tree, wrong, leaves_out=True)
+        problems += wrong
+        if settings is not None:
+            loaded = Loaded(settings, _origins(settings, tree), tuple(dict.fromkeys(notes)), tree)
+            return loaded, sorted(problems, key=_place)
 
 
 def _tree(sources: Iterator[Iterator[Entry]], problems: list[Problem], notes: list[Problem]) -> Tree:
@@ -221,13 +239,17 @@ def _adapter() -> TypeAdapter[Settings]:
     return TypeAdapter(Settings)
 
 
-def _checked(tree: Tree, problems: list[Problem]) -> Settings | None:
+def _checked(tree: Tree, problems: list[Problem], *, leaves_out: bool = False) -> Settings | None:
     try:
         return _adapter().validate_python(values_of(tree))
     except ValidationError as error:
         # The error itself quotes the values, secrets among them: it must not become a cause.
-        problems.extend(_problem(details, tree) for details in error.errors(include_url=False))
-        return None
+        wrong = error.errors(include_url=False)
+    problems.extend(_problem(details, tree) for details in wrong)
+    if leaves_out:
+        for details in wrong:
+            remove_at(tree, details["loc"])
+    return None
 
 
 def _problem(details: ErrorDetails, tree: Tree) -> Problem:
