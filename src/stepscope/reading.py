@@ -12,6 +12,7 @@ import numpy as np
 from stepscope.agent.attend import catch_up
 from stepscope.config.find import settings_for
 from stepscope.errors import ConfigError, MissingExtra, NotFound
+from stepscope.schema.identity import run_id
 from stepscope.schema.run import detector_options
 from stepscope.schema.series import Selection
 from stepscope.store.place import database
@@ -89,6 +90,8 @@ class Runs:
         every = self.runs()
         found = [run for run in every if run.id == name_or_id]
         found = found or [run for run in every if run.name == name_or_id]
+        # A monitor in a command has given the run of its launcher another name; the id is the first one's.
+        found = found or [run for run in every if run.id == run_id(run.project, name_or_id)]
         if len(found) == 1:
             return found[0]
         if found:

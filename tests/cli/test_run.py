@@ -86,7 +86,7 @@ def console_of(run: Run) -> str:
     [
         ("exit 0", 0, "finished", ""),
         ("exit 3", 3, "failed", "exit code 3"),
-        ("kill -SEGV $$", 139, "failed", "killed by SIGSEGV"),
+        ("kill -SEGV $$", 139, "crashed", "killed by SIGSEGV"),
     ],
 )
 def test_the_commands_end_is_ours(
@@ -234,6 +234,17 @@ def test_a_monitor_inside_joins_the_run_and_its_segment(launch: Command, read: R
     assert (run.status, run.project, len(run.segments)) == ("finished", "p", 1)
     assert {one.role for one in run.segments[0].processes} == {"launcher", "rank"}
     assert run.series("loss").values.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_run_that_its_script_named_is_found_by_the_name_that_was_printed_too(
+    launch: Command, folder: Path
+) -> None:
+    code = "import stepscope\nwith stepscope.TrainingMonitor(run='own') as m: m.log({'loss': 1})"
+    _, err = launch("--", *python(code)).communicate(timeout=30)
+    [run] = stepscope.open_store(folder).runs()
+    printed = err.partition("Run ")[2].partition(" in ")[0]
+    assert (run.name, printed != "own") == ("own", True)
+    assert stepscope.open_store(folder).run(printed).id == run.id
 
 
 def test_a_name_the_script_gives_itself_gives_way_to_that_of_the_command(launch: Command, read: Read) -> None:

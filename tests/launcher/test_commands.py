@@ -29,8 +29,9 @@ def test_a_run_is_called_after_the_script(command: list[str], stem: str) -> None
     [
         (0, 0, "finished", ""),
         (3, 3, "failed", "exit code 3"),
-        (-signal.SIGSEGV, 139, "failed", "killed by SIGSEGV"),
-        (-signal.SIGKILL, 137, "failed", "killed by SIGKILL"),
+        (-signal.SIGSEGV, 139, "crashed", "killed by SIGSEGV"),
+        (-signal.SIGTERM, 143, "failed", "killed by SIGTERM"),
+        (-signal.SIGKILL, 137, "crashed", "killed by SIGKILL"),
         (
             -(signal.SIGRTMIN + 3),
             128 + signal.SIGRTMIN + 3,

@@ -102,3 +102,10 @@ def test_an_exception_of_the_training_says_more_than_the_console() -> None:
 def test_a_failed_process_without_a_reason_leaves_that_to_others() -> None:
     launcher = process(0, "exit code 3", 20, role="launcher")
     assert together(process(0, ""), launcher).reason == "exit code 3"
+
+
+def test_a_launcher_knows_the_signal_that_a_process_vanished_by() -> None:
+    vanished = process(0, "process 10 ended without a word (killed with SIGKILL)", status="crashed")
+    launcher = process(0, "killed by SIGKILL", role="launcher", status="crashed")
+    segment = together(vanished, launcher)
+    assert (segment.status, segment.reason) == ("crashed", "killed by SIGKILL")

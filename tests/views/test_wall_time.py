@@ -258,6 +258,25 @@ def test_an_evaluation_is_seen_though_modules_are_told_by_hand_to_train_again(
     assert run.series("step_seconds").values.max() < 0.3
 
 
+def test_what_a_command_does_before_its_monitor_is_start_up(folder: Path) -> None:
+    store = SqliteStore(database(folder))
+    begun = Process("run", "run", "default", "s", 0, "host", 1, "launcher", 10**18)
+    rank = Process("run", "run", "default", "s", 0, "host", 2, "rank", 10**18 + 3 * 10**9)
+    for process in (begun, rank):
+        process.status, process.ended_ns = "finished", 10**18 + 5 * 10**9
+    times = rank.started_ns + (np.arange(20) + 1) * 10**8
+    with store.transaction():
+        store.put_process(begun)
+        store.put_process(rank)
+        source = Source("run", "s", 0, "host")
+        store.append(source, ["step_seconds"], np.arange(20), times, np.full((20, 1), 0.1))
+    store.close()
+    run = stepscope.open_store(folder).run("run")
+    spent = wall_time_of(run, Summed(run.summaries()), 10**18 + 5 * 10**9)
+    parts = {part.name: part.seconds for part in spent.parts}
+    assert parts == pytest.approx({"startup": 3.0, "steps": 2.0})
+
+
 def test_the_account_is_shown(training: Training, capsys: pytest.CaptureFixture[str]) -> None:
     with training.monitor as monitor:
         monitor.watch(training.model, training.optimizer)

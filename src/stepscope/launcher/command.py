@@ -26,6 +26,10 @@ class CannotStart(StepscopeError):
         self.exit_code = exit_code
 
 
+CRASHES = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
+"""Signals of faults, and the one that no process can handle: a monitor calls the same a crash."""
+
+
 @dataclass(frozen=True)
 class Ending:
     """How a command ended, in the words of a run."""
@@ -71,7 +75,8 @@ def ending_of(return_code: int, exception: str | None = None) -> Ending:
         return Ending(0, "finished", "")
     if return_code > 0:
         return Ending(return_code, "failed", _reason(return_code, exception))
-    return Ending(128 - return_code, "failed", f"killed by {_signal_name(-return_code)}")
+    status = "crashed" if -return_code in CRASHES else "failed"
+    return Ending(128 - return_code, status, f"killed by {_signal_name(-return_code)}")
 
 
 def _reason(return_code: int, exception: str | None) -> str:

@@ -149,7 +149,7 @@ def _segment(launch: str | None, environment: Mapping[str, str]) -> str:
 
 
 def _own_script() -> str:
-    return Path(sys.argv[0]).stem if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "run"
+    return Path(sys.argv[0]).stem if sys.argv and sys.argv[0] not in ("", "-", "-c", "-m") else "run"
 
 
 def _name_for(launch: str | None, script: str) -> str:

@@ -32,6 +32,9 @@ _UNCLEAR = re.compile(
 """Says that a process ended and not why: by itself, or by whoever stopped it. NCCL's watchdog aborts."""
 
 
+_VANISHED = re.compile(r"^process \d+ ended without")
+
+
 def is_consequence(reason: str) -> bool:
     """Whether a reason tells of another process's failure rather than of an own one."""
     return _CONSEQUENCE.search(reason) is not None
@@ -68,10 +71,14 @@ def _distance(process: Process) -> int:
     """
     is_launcher = process.role == "launcher"
     if not process.reason:
-        return 6
+        return 7
     if is_consequence(process.reason):
-        return 4 if is_launcher else 3
+        return 5 if is_launcher else 4
     if is_launcher:
+        if process.reason.startswith("killed by "):
+            return 1  # it knows the signal; of a process that is gone nobody else does
         # What it read from the console says less than a rank's own exception, more than a lost connection.
-        return 5 if process.reason.startswith("exit code ") else 2
+        return 6 if process.reason.startswith("exit code ") else 3
+    if _VANISHED.search(process.reason):
+        return 2
     return 1 if _UNCLEAR.search(process.reason) else 0

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 USED, TOTAL = "gpu/memory_used_bytes", "gpu/memory_total_bytes"
 PEAK, RESERVED, ALLOCATED = "memory/peak_bytes", "memory/reserved_bytes", "memory/allocated_bytes"
-RESIDENT, HOST_TOTAL, CGROUP_LIMIT = "process/rss_bytes", "memory/total_bytes", "memory/cgroup_limit_bytes"
+RESIDENT, HOST_USED = "process/rss_bytes", "memory/used_bytes"
+HOST_TOTAL, CGROUP_LIMIT = "memory/total_bytes", "memory/cgroup_limit_bytes"
 
 TIGHT, FULL = 0.92, 0.97
 """Shares of the memory there is from which there is little, or no, room left."""
@@ -55,7 +56,7 @@ def memory_tile(scene: Scene, remaining_s: float | None) -> Tile:
 def _without_gpu(scene: Scene, remaining_s: float | None) -> Tile:
     """The memory of the processes, against that of the host or its container."""
     resident = scene.summed.greatest_by_place(RESIDENT)
-    key = RESIDENT if resident else "memory/used_bytes"
+    key = RESIDENT if resident else HOST_USED
     by_host: dict[str, float] = {}
     for (host, _), most in (resident or scene.summed.greatest_by_place(key)).items():
         by_host[host] = max(by_host.get(host, 0.0), most)
@@ -63,9 +64,11 @@ def _without_gpu(scene: Scene, remaining_s: float | None) -> Tile:
         return unknown_tile("memory", "Memory", "no memory was read")
     host = max(by_host, key=lambda one: by_host[one])
     limits = [
-        most
-        for limit in (HOST_TOTAL, CGROUP_LIMIT)
+        (most, taken)
+        for limit, used in ((HOST_TOTAL, HOST_USED), (CGROUP_LIMIT, ""))
         for (place, _), most in scene.summed.greatest_by_place(limit).items()
+        # Of the host's memory other programs take their share.
+        for taken in [scene.summed.greatest_by_place(used).get((host, ""), 0.0) if used else 0.0]
         if place == host and most > 0
     ]
     leak_state, leak = _leak(scene, remaining_s)
@@ -73,8 +76,8 @@ def _without_gpu(scene: Scene, remaining_s: float | None) -> Tile:
     state: State = "unknown"
     told, value = "no limit is known", size(by_host[host])
     if limits:
-        limit = min(limits)
-        detail.append(f"{size(max(limit - by_host[host], 0.0))} left")
+        limit, taken = min(limits)
+        detail.append(f"{size(max(limit - max(by_host[host], taken), 0.0))} left")
         value = f"{value} of {size(limit)}"
         state, told = _judged(by_host[host] / limit)
     return Tile(

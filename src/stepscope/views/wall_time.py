@@ -88,7 +88,7 @@ def wall_time_of(run: Run, summed: Summed, now_ns: int) -> WallTime | None:
     within = {one.phase: one.share * steps for one in phases_of(run, summed)}
     evaluating, saving = within.get("eval", 0.0), within.get("checkpoint", 0.0)
     spent = {
-        "startup": total(STARTUP_SECONDS),
+        "startup": total(STARTUP_SECONDS) + _before_the_monitor(run, ranks[0]),
         "steps": max(steps - compiling - evaluating - saving, 0.0),
         "compilation": compiling,
         "evaluation": total(EVAL_GAP_SECONDS) + evaluating,
@@ -123,6 +123,16 @@ def large_share_of(run: Run, summed: Summed) -> LargeShare | None:
     if not LARGE <= share <= 1:
         return None
     return LargeShare(share, f"{percent(share)} of wall time is {SHARES[key]}")
+
+
+def _before_the_monitor(run: Run, rank: int) -> float:
+    """Seconds from the start of a launcher to that of its training, in which modules are imported."""
+    took = 0.0
+    for part in run.segments:
+        began_ns = [one.started_ns for one in part.processes if one.role == "rank" and one.rank == rank]
+        if began_ns and any(one.role == "launcher" for one in part.processes):
+            took += max(min(began_ns) - part.started_ns, 0) / 1e9
+    return took
 
 
 def _after_the_last(run: Run, summed: Summed, rank: int, now_ns: int) -> float:
