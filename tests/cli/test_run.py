@@ -242,7 +242,7 @@ def test_a_run_that_its_script_named_is_found_by_the_name_that_was_printed_too(
     code = "import stepscope\nwith stepscope.TrainingMonitor(run='own') as m: m.log({'loss': 1})"
     _, err = launch("--", *python(code)).communicate(timeout=30)
     [run] = stepscope.open_store(folder).runs()
-    printed = err.partition("Run ")[2].partition(" in ")[0]
+    printed = err.decode().partition("Run ")[2].partition(" in ")[0]
     assert (run.name, printed != "own") == ("own", True)
     assert stepscope.open_store(folder).run(printed).id == run.id
 
