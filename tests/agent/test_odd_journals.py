@@ -299,6 +299,21 @@ def as_nobody(act: Callable[[], object]) -> object:
     return json.loads(said)
 
 
+def test_a_file_of_random_bytes_does_not_keep_the_agent_alive(folder: Path, store: SqliteStore) -> None:
+    path = folder / "journal" / "odd" / f"6afb-r0-{os.getpid()}.0"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(os.urandom(5000))
+    clock = HandClock()
+    ingest = Ingest(folder, store, now=clock)
+    ingest.tick()
+    assert ingest.live
+    clock.now += 60
+    ingest.tick()
+    assert not ingest.live
+    assert path.exists()
+    ingest.close()
+
+
 @needs_root
 @pytest.mark.parametrize("what", ["folder", "file"])
 def test_a_journal_of_another_user_that_cannot_be_read_stops_nobody(what: str, shared: Path) -> None:

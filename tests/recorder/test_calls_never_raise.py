@@ -155,6 +155,7 @@ def test_what_is_wrong_in_a_step_is_named_once_and_the_rest_is_recorded(
             "attribute 'param_groups'\")). Give it as learning_rate=...; the rest of the call was recorded."
         ),
         "custom_metrics is 5; expected a mapping of names to numbers. The rest of the call was recorded.",
+        "model is 5; expected a torch.nn.Module. It is not watched.",
     ]
     run = read("a")
     assert run.series("loss").values.tolist() == [1.0] * 3

@@ -22,7 +22,15 @@ def test_a_console_that_was_not_captured_says_what_to_do(made: Made) -> None:
     found = as_json(console_of(made.run()))
     assert " ".join(found) == "lines total captured why_not how file"
     assert (found["lines"], found["captured"]) == ([], False)
-    assert "stepscope run train.py" in found["why_not"]
+    assert "stepscope run -- python train.py" in found["why_not"]
+
+
+def test_a_command_that_printed_nothing_is_not_told_to_be_captured(made: Made) -> None:
+    made.process(role="launcher", pid=1)
+    made.process(pid=2)
+    console = console_of(made.run())
+    assert (console.captured, console.how) == (True, ())
+    assert console.why_not == "The command has printed nothing."
 
 
 def test_lines_come_with_number_time_and_step(made: Made) -> None:

@@ -212,3 +212,37 @@ def test_a_run_that_nobody_captured_has_the_traceback_of_its_monitor(start, fold
     assert ", in train\n" in failure.traceback
     assert failure.traceback.endswith("ValueError: bad value 3")
     assert failure.hint is None
+
+
+def test_the_traceback_is_that_of_the_rank_that_the_run_failed_by(made: Made) -> None:
+    lost = "RuntimeError: Connection closed by peer"
+    made.process(rank=0, pid=1, end=91, status="failed", reason=lost)
+    made.process(rank=1, pid=2, end=90, status="failed", reason="ValueError: bad sample")
+    for rank, kind, message in (
+        (1, "ValueError", "bad sample"),
+        (0, "RuntimeError", "Connection closed by peer"),
+    ):
+        trace = {"type": kind, "message": message, "frames": []}
+        made.event("failure", 90, rank=rank, **trace)
+    launcher = f'{HEADING}\n  File "torchrun", line 1, in <module>\nChildFailedError: train.py FAILED'
+    made.event("console", 92, text=f'{HEADING}\n  File "a.py", line 1, in <module>\n{lost}\n{launcher}')
+    failure = failure_of(made.run())
+    assert failure.reason == "rank 1: ValueError: bad sample"
+    assert (failure.exception, failure.message) == ("ValueError", "bad sample")
+    assert "bad sample" in failure.traceback
+    assert "closed by peer" not in failure.traceback
+
+
+def test_a_failure_in_the_very_first_step_is_recorded(start, folder: Path) -> None:
+    process = start(
+        """
+        import stepscope, torch
+        model = torch.nn.Linear(4, 4)
+        monitor = stepscope.TrainingMonitor({"agent": {"mode": "thread"}}, run="first", params={"lr": 0.1})
+        monitor.watch(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        model(torch.ones(2, 5))
+        """
+    )
+    process.wait(60)
+    run = stepscope.open_store(folder).run("first")
+    assert (run.status, failure_of(run).exception) == ("failed", "RuntimeError")

@@ -29,6 +29,9 @@ log = logging.getLogger("stepscope.agent")
 
 Stem = tuple[str, str, int, int]
 
+STRANGER_S = 10.0
+"""So long a journal may be without a record that can be read: its process writes one at once."""
+
 
 class Ingest:
     """Follows all journals of a store folder. Rows and the offset they came from are kept together."""
@@ -52,6 +55,7 @@ class Ingest:
         self._feeds = feeds or Feeds()
         self._stall_after_s, self._now, self._is_alive = stall_after_s, now, is_alive
         self._followers: dict[Stem, Follower] = {}
+        self._met_at: dict[Stem, float] = {}
         self._troubled = TroubledJournals(folder, store, now)
         self._failed: list[Follower] = []
         self._forgotten: list[int] = []
@@ -68,8 +72,12 @@ class Ingest:
 
     @property
     def live(self) -> bool:
-        """Whether any process may still write."""
-        return bool(self._followers) or self._troubled.is_hopeful
+        """Whether any process may still write; one that wrote nothing readable for a while does not count."""
+        now = self._now()
+        return self._troubled.is_hopeful or any(
+            not follower.is_stranger or now - self._met_at[stem] < STRANGER_S
+            for stem, follower in self._followers.items()
+        )
 
     def processes_here(self) -> list[Process]:
         """The processes of this host that may still write and that the store knows."""
@@ -137,6 +145,7 @@ class Ingest:
                 continue
             met = True
             self._followers[stem] = follower
+            self._met_at[stem] = self._now()
             if not follower.is_stranger:
                 # Somebody else has taken in what it wrote so far.
                 self._feeds.note_process(follower.process)
@@ -234,7 +243,7 @@ class Ingest:
         for stem, follower in list(self._followers.items()):
             if follower.ended:
                 follower.close()
-                del self._followers[stem]
+                del self._followers[stem], self._met_at[stem]
                 with contextlib.suppress(OSError):  # other processes of the run may have files there
                     (journals_of(self._folder) / stem[0]).rmdir()
 

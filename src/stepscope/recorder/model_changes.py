@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from stepscope.guard import shown
+
+if TYPE_CHECKING:
+    from stepscope.guard import Guard
 
 MAX_STEPS = 8
 """A model that does not change in this many steps is not trained here."""
@@ -17,7 +22,8 @@ class ModelChanges:
     it, as one that replays a log does, must go on counting its calls.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
         self._steps = 0
         self._version: int | None = None
         self.found = False
@@ -26,7 +32,11 @@ class ModelChanges:
     def follow(self, model: Any) -> bool:
         """Compares the model with the last step; False when no further step has to be compared."""
         torch = sys.modules.get("torch.nn")
-        if torch is None or not isinstance(model, torch.Module) or self._steps >= MAX_STEPS:
+        if torch is None or not isinstance(model, torch.Module):
+            wrong = f"model is {shown(model)}; expected a torch.nn.Module. It is not watched."
+            self._guard.complain("watch", wrong)
+            return False
+        if self._steps >= MAX_STEPS:
             return False
         self._steps += 1
         with contextlib.suppress(Exception):  # a model of the user's own may raise anything

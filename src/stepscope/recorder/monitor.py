@@ -97,7 +97,7 @@ class TrainingMonitor(OnDemand):
         """When recording began; None once the first step has told how long it took to begin."""
         self._batch_times = BatchTimes(self)
         self._watched: Watched | None = None
-        self._model_changes = ModelChanges()
+        self._model_changes = ModelChanges(self._guard)
         self._params = params
         self._start_lock = threading.RLock()  # a signal handler may log while its thread starts
         self._is_starting = False
@@ -269,10 +269,10 @@ class TrainingMonitor(OnDemand):
     ) -> None:
         """Times steps, and of some of them every phase; looks at the gradients of some.
 
-        Nothing is put into the model. The optimizer (or several, in a list; without one, whichever steps)
-        gets a hook, which `unwatch`, or the end of the run, takes away again. The last three cost more and
-        are asked for by the number of steps between two looks, such as 1000.
+        Nothing is put into the model; the hooks of the optimizers (without one, of whichever steps) go with
+        `unwatch`. The last three cost more, and take the number of steps between two looks, such as 1000.
         """
+        self.open_recording()  # so that a failure in the very first step is recorded
         try:
             from stepscope.recorder.watched import Looks, watch  # lazy: it needs torch, as a model does
 

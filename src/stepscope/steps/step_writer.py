@@ -34,6 +34,9 @@ when it is run again and again. A process that is killed takes the times of its 
 MICRO_STEPS = "micro_steps"
 """Batches that make a step, where there are several."""
 
+SHORTEST_STARTUP_NS = 1_000_000
+"""A loop that only logs begins its first step at once."""
+
 _COLUMNS = (STEP_SECONDS, phase_key("data"), MICRO_STEPS)
 _DATA, _EVAL, _CHECKPOINT = phase_key("data"), phase_key("eval"), phase_key("checkpoint")
 
@@ -147,7 +150,7 @@ class StepWriter:
 
     def _tell_startup(self, number: int, first_began_ns: int) -> None:
         began_ns, self._recorder.began_ns = self._recorder.began_ns, None
-        if began_ns is not None and first_began_ns > began_ns:
+        if began_ns is not None and first_began_ns - began_ns > SHORTEST_STARTUP_NS:
             self._record({STARTUP_SECONDS: (first_began_ns - began_ns) * 1e-9}, number, first_began_ns)
 
     def _write_plain(self, last: int | None = None) -> int | None:

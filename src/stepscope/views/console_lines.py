@@ -28,9 +28,10 @@ OVERLAP = 3
 """So many lines in a row tell where one capture goes on from the one before."""
 
 NOT_CAPTURED = (
-    "The console was not captured. Start the training with stepscope run train.py, or have log files written "
-    "with logging.directory in the settings."
+    "The console was not captured. Start the training with stepscope run -- python train.py, or have log "
+    "files written with logging.directory in the settings."
 )
+PRINTED_NOTHING = "The command has printed nothing."
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ def console_of(run: Run, search: str = "", limit: int = 500) -> Console:
     file = None
     if not lines:
         lines, file = log_lines(run)
+    if not lines and was_launched(run):
+        return Console((), 0, captured=True, why_not=PRINTED_NOTHING, how=(), file=None)
     if not lines:
         return Console((), 0, captured=False, why_not=NOT_CAPTURED, how=_ways(run), file=None)
     wanted = search.casefold()
@@ -73,6 +76,12 @@ def console_of(run: Run, search: str = "", limit: int = 500) -> Console:
         for (place, line), step in zip(shown, steps, strict=True)
     )
     return Console(numbered, len(found), captured=True, why_not=None, how=(), file=file)
+
+
+def was_launched(run: Run) -> bool:
+    """Whether its command was started by stepscope, which then keeps what it prints."""
+    roles = {process.role for segment in run.segments for process in segment.processes}
+    return "launcher" in roles or run.launcher_run is not None
 
 
 def _ways(run: Run) -> tuple[HowTo, ...]:

@@ -35,6 +35,10 @@ _EXCEPTION = re.compile(r"([A-Za-z_][\w.]*): (.*)|([A-Za-z_][\w.]*(?:Error|Excep
 """A type and its message, or a type alone. Other reasons are sentences, such as `exit code 1`."""
 
 
+_RANK = re.compile(r"rank (\d+): ")
+"""How the reason of a run begins where it is that of one of several ranks."""
+
+
 @dataclass(frozen=True)
 class Failure:
     """Why a run went wrong, as far as it is known."""
@@ -55,8 +59,10 @@ def failure_of(run: Run) -> Failure | None:
         return None
     reason = clean(run.reason, MOST_REASON) or NO_REASON
     texts = [line.text for line in console_of(run, limit=MOST_SEARCHED).lines]
-    exception, message = _parted(reason)
-    trace = traceback_in(texts, exception) or _recorded(run)
+    rank = _RANK.match(reason)
+    exception, message = _parted(reason if rank is None else reason[rank.end() :])
+    trace = traceback_in(texts, exception) if exception else None
+    trace = trace or _recorded(run, None if rank is None else int(rank[1])) or traceback_in(texts)
     if exception is None and trace:
         # A launcher knows the exit code alone; what its command printed last says why.
         exception, message = _parted(raised_in(trace))
@@ -69,9 +75,9 @@ def failure_of(run: Run) -> Failure | None:
     )
 
 
-def _recorded(run: Run) -> str | None:
-    """The traceback that a monitor has recorded itself, of the rank that failed last, without source."""
-    events = [one for one in run.events("failure") if not one.by_user]
+def _recorded(run: Run, rank: int | None) -> str | None:
+    """The traceback that a monitor has recorded itself, without source: of a rank, or of the last to fail."""
+    events = [one for one in run.events("failure") if not one.by_user and rank in (None, one.rank)]
     return "\n".join(trace_lines(mapping(events[-1].fields))) if events else None
 
 

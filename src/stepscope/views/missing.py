@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepscope.schema.keys import STEP_SECONDS, phase_key
+from stepscope.views.console_lines import was_launched
 from stepscope.views.plain import clean
 from stepscope.views.run_figures import UTILIZATION
 
@@ -19,7 +20,7 @@ NO_WATCH = "the model is not watched: call monitor.watch(model, optimizer) befor
 NO_LOSS = "no loss was logged: call monitor.log_training_step(loss=loss) in the loop"
 NO_RATE = "no learning rate was logged: add optimizer=optimizer to monitor.log_training_step(...)"
 NO_TOTAL = 'the run did not say how many steps it will make: call monitor.event("total_steps", value=50_000)'
-NO_CONSOLE = "the console was not captured: start the training with stepscope run train.py"
+NO_CONSOLE = "the console was not captured: start the training with stepscope run -- python train.py"
 NO_GPU = "no GPU was seen on its hosts"
 NO_MONITOR = "nothing in this run logs steps: add stepscope.TrainingMonitor to the training script"
 
@@ -51,7 +52,7 @@ def _found(scene: Scene) -> Iterator[Missing]:
         told = [str(event.fields.get("text", "")) for event in scene.own_events.get("notice", ())]
         why = next((text for text in told if "gpu" in text.lower()), "")
         yield Missing("GPU", clean(why, 400) or NO_GPU)
-    if "console" not in scene.own_events and scene.run.launcher_run is None:
+    if "console" not in scene.own_events and not was_launched(scene.run):
         yield Missing("Console", NO_CONSOLE)
 
 

@@ -26,7 +26,7 @@ MOST_MESSAGE_LINES = 20
 
 
 def traceback_in(texts: Sequence[str], exception: str | None = None) -> str | None:
-    """The last traceback in some lines, with those it was raised from; of this exception if any is."""
+    """The last traceback in some lines, with those it was raised from; of one exception where it is given."""
     blocks: list[list[str]] = []
     for place, text in enumerate(texts):
         if text.endswith(HEADING):
@@ -34,10 +34,10 @@ def traceback_in(texts: Sequence[str], exception: str | None = None) -> str | No
         elif text.endswith(f": {LOGGED}"):
             blocks.append(_logged_block(texts, place))
     blocks = [block for block in blocks if block]
-    # A launcher prints a traceback of its own after that of the training.
-    own = [block for block in blocks if exception and any(_is_of(line, exception) for line in block)]
-    best = (own or blocks)[-1:]
-    return "\n".join(best[0][-MOST_TRACE_LINES:]) if best else None
+    if exception is not None:
+        # A launcher prints a traceback of its own after that of the training.
+        blocks = [block for block in blocks if any(_is_of(line, exception) for line in block)]
+    return "\n".join(blocks[-1][-MOST_TRACE_LINES:]) if blocks else None
 
 
 def raised_in(trace: str) -> str:
