@@ -442,6 +442,18 @@ def test_a_parameter_that_lies_on_several_ranks_is_not_read(folder: Path) -> Non
     assert not {"sum", "item", "double", "tolist"} & set(called)
 
 
+def test_the_learning_rate_is_that_of_the_optimizer_that_is_watched(folder: Path) -> None:
+    model = small()
+    optimizer = sgd(model)
+    with TrainingMonitor(run="rates", directory=folder) as monitor:
+        monitor.watch(model, optimizer)
+        for number, x in enumerate(monitor.batches(loader())):
+            optimizer.param_groups[0]["lr"] = 0.1 / (1 + number)
+            monitor.log_training_step(loss=update(model, optimizer, x))
+    rates = stepscope.open_store(folder).run("rates").series("learning_rate").values
+    assert rates.tolist() == [0.1 / (1 + number) for number in range(STEPS)]
+
+
 def test_an_evaluation_is_no_part_of_a_step_and_no_epoch(folder: Path) -> None:
     def loop(monitor: TrainingMonitor) -> None:
         monitor.watch(model := small(), optimizer := sgd(model))

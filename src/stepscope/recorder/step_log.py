@@ -94,17 +94,19 @@ class StepLog(ABC):
         step: int | None = None,
         epoch: float | None = None,
     ) -> None:
-        """Records a step; step and epoch are counted when not given, the rate read from the optimizer.
+        """Records a step; step and epoch are counted when not given, the rate is read from the optimizer.
 
-        A model that is handed over is watched from the second step on, unless one is watched already.
+        That is the one that is watched where none is given. A model that is handed over is watched from the
+        second step on, unless one is watched already.
         """
         if epoch is not None:
             self._epoch = epoch if type(epoch) in _NUMBERS else self._number_of_epoch(epoch)
-        if learning_rate is None and optimizer is not None:
+        stepped = self.timer.last_optimizer if optimizer is None else optimizer
+        if learning_rate is None and stepped is not None:
             try:
-                learning_rate = learning_rate_of(optimizer)
+                learning_rate = learning_rate_of(stepped)
             except Exception as error:  # noqa: BLE001 - anything may be handed over, training goes on
-                self._complain_of_optimizer(optimizer, error)
+                self._complain_of_optimizer(stepped, error)
         is_late = False
         if type(loss) is not float:
             is_late = is_on_device(loss)
