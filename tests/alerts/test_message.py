@@ -18,7 +18,7 @@ def test_the_text_says_what_where_since_when_and_what_to_do():
         "The run mnist-baseline (project vision, on node-3) has an alert.\n"
         "\n"
         "CRITICAL: The loss is NaN.\n"
-        "  rule: loss_not_finite\n"
+        "  rule: nonfinite_loss\n"
         "  value: train/loss = nan, threshold 2\n"
         "  since: 2025-12-31T23:48:00Z, for 12 min\n"
         "  where: step 1200, rank 3, cuda:3\n"
@@ -46,7 +46,7 @@ def test_what_is_not_known_is_left_out():
         "The run mnist-baseline has an alert.\n"
         "\n"
         "CRITICAL: The loss is NaN.\n"
-        "  rule: loss_not_finite\n"
+        "  rule: nonfinite_loss\n"
         "  since: 2025-12-31T23:48:00Z, for 12 min\n"
     )
 
@@ -147,7 +147,7 @@ def test_the_fields_for_programs_are_these():
     fields = message.fields(notice())
     assert json.loads(json.dumps(fields, allow_nan=False)) == fields
     alert = {
-        "rule": "loss_not_finite",
+        "rule": "nonfinite_loss",
         "severity": "critical",
         "message": "The loss is NaN.",
         "since": "2025-12-31T23:48:00Z",

@@ -10,7 +10,7 @@ MINUTE_NS = 60 * 10**9
 AT_NS = 1_767_225_600 * 10**9  # 2026-01-01T00:00:00Z
 
 TOLD = Told(
-    rule="loss_not_finite",
+    rule="nonfinite_loss",
     severity="critical",
     message="The loss is NaN.",
     since_ns=AT_NS - 12 * MINUTE_NS,

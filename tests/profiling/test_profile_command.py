@@ -92,11 +92,11 @@ def test_a_program_that_uses_the_profiler_itself_keeps_it(profile, tmp_path: Pat
     code = (
         "import time, torch\n"
         "with torch.profiler.profile() as own:\n"
-        "    until = time.monotonic() + 2\n"
+        "    until = time.monotonic() + 4\n"
         "    while time.monotonic() < until: torch.ones(9) + 1; time.sleep(0.01)\n"
         "print(any(event.key == 'aten::add' for event in own.key_averages()))\n"
     )
-    done = profile("--after", "0", *python("-c", code))
+    done = profile("--after", "1", *python("-c", code))
     assert "True" in done.stdout
     assert "already in use" in done.stderr
 

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 MAX_STEPS = 8
 """A model that does not change in this many steps is not trained here."""
 
+PLAIN = (int, float, complex, str, bytes, list, tuple, dict, set)
+"""What no library's model is."""
+
 
 class ModelChanges:
     """Compares a model from step to step until a parameter has changed.
@@ -31,12 +34,13 @@ class ModelChanges:
 
     def follow(self, model: Any) -> bool:
         """Compares the model with the last step; False when no further step has to be compared."""
-        torch = sys.modules.get("torch.nn")
-        if torch is None or not isinstance(model, torch.Module):
+        if isinstance(model, PLAIN):
             wrong = f"model is {shown(model)}; expected a torch.nn.Module. It is not watched."
             self._guard.complain("watch", wrong)
             return False
-        if self._steps >= MAX_STEPS:
+        torch = sys.modules.get("torch.nn")
+        # A model of another library is nobody's mistake.
+        if torch is None or not isinstance(model, torch.Module) or self._steps >= MAX_STEPS:
             return False
         self._steps += 1
         with contextlib.suppress(Exception):  # a model of the user's own may raise anything
