@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stepscope.alerts.defaults import HELD_BY_HEAT_OR_POWER
-from stepscope.schema.keys import phase_key
+from stepscope.schema.keys import CHECKS_EVENT, phase_key
 from stepscope.views.gpu_names import label_of
 from stepscope.views.plain import clean
 from stepscope.views.step_values import step_values
@@ -34,8 +34,8 @@ SETUP = {"config", "total_steps"}
 """What a training records of its set-up."""
 
 NOT_MARKED = {
-    "alert_condition", "alert_rule", "census", "config", "console", "device", "failure", "loader", "notice",
-    "params", "text", "total_steps",
+    "alert_condition", "alert_rule", "census", CHECKS_EVENT, "config", "console", "device", "failure",
+    "loader", "notice", "params", "text", "total_steps",
 }  # fmt: skip
 """What is kept as an event and is no moment people look for."""
 
