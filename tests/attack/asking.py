@@ -28,6 +28,7 @@ import stepscope.cli.export
 import stepscope.cli.runs
 import stepscope.cli.show
 from stepscope.errors import NotFound, StepscopeError
+from stepscope.schema.keys import CHECKS_EVENT
 from tests.attack.trainer import MAX_MEMORY
 
 BUCKETS = (1, 40, 5000)
@@ -91,7 +92,8 @@ def rows_of(folder: str, run: str, key: str = "loss") -> dict[str, Any]:
             "steps": [] if points is None else points.steps.tolist(),
             "values": [] if points is None else [value.hex() for value in points.values.tolist()],
             "times": [] if points is None else points.times.tolist(),
-            "events": [[event.kind, event.step] for event in found.events()],
+            # What the agent's checks came to is there where an agent has read it, and no record of the run.
+            "events": [[event.kind, event.step] for event in found.events() if event.kind != CHECKS_EVENT],
             "lost": sum(process.lost for process in processes),
             "dropped": sum(process.dropped for process in processes),
         }

@@ -232,3 +232,12 @@ def test_the_name_that_a_command_is_given_is_that_of_the_run(folder: Path) -> No
 def test_further_monitors_of_a_command_have_runs_of_their_own(folder: Path) -> None:
     run_command(folder, script=("trial-1", "trial-2"))
     assert names(folder) == ["trial-1", "trial-2"]
+
+
+def test_a_pipe_in_the_place_of_the_database_keeps_no_training_waiting(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(folder / "store.sqlite")
+    monitor = TrainingMonitor({"agent": {"mode": "none"}}, run="a", directory=folder)
+    monitor.log({"loss": 1.0})
+    monitor.stop_monitoring()
+    assert (folder / "runs" / monitor.identity.run_id).exists()

@@ -255,7 +255,7 @@ def _folder_of_runs(folder: Path) -> Path:
 
 def _known_before(folder: Path) -> set[str]:
     found = {name.run_id for name, _ in list_journals(folder)}
-    if (folder / DATABASE).exists():
+    if (folder / DATABASE).is_file():  # to open a pipe would wait for ever
         import sqlite3  # lazy: needed once, in a store of an earlier version
 
         with contextlib.suppress(sqlite3.Error):
