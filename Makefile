@@ -7,7 +7,7 @@ PAGE := src/stepscope/web/page/source.sha256
 C_SOURCES := $(shell find src -name "*.c")
 UI_SOURCES := $(shell find ui/src ui/plugins ui/*.* -type f 2>/dev/null)
 
-.PHONY: setup page demo test test-all check fix bench clean
+.PHONY: setup page demo test test-all golden check fix bench clean
 
 $(VENV)/base.stamp: pyproject.toml constraints.txt hatch_build.py $(C_SOURCES)
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
@@ -35,6 +35,10 @@ test: setup $(PAGE)
 
 test-all: setup $(PAGE)
 	HYPOTHESIS_PROFILE=fresh $(VENV)/bin/python -m pytest -n 2 --dist loadgroup -m '' $(ARGS)
+
+# Writes down anew what users build on; each line that changes is explained in CHANGELOG.md.
+golden: setup
+	$(VENV)/bin/python -m tests.golden.surface
 
 check: setup $(PAGE)
 	$(VENV)/bin/ruff format --check .
