@@ -7,9 +7,7 @@ import sys
 from typing import Any
 
 import stepscope
-from stepscope.insides.activations import Activations
-from stepscope.insides.gradient_monitor import GradientMonitor
-from stepscope.insides.histograms import Histograms
+from stepscope.insides import Activations, GradientMonitor, Histograms
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ import time
 
 import stepscope
 from stepscope.config.find import settings_for
-from stepscope.views.energy import energy_of
+from stepscope.views import energy_of
 
 
 def record() -> None:

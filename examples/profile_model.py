@@ -6,12 +6,14 @@ Needs torch: pip install 'stepscope[torch]'
 import sys
 from typing import Any
 
-from stepscope.profiling.batches_taken import Limits
-from stepscope.profiling.loader import loader_throughput
-from stepscope.profiling.model import ModelProfiler
-from stepscope.profiling.quantisation import quantisation_impact
-from stepscope.profiling.timings import Repeats
-from stepscope.profiling.window import ProfilerWindow
+from stepscope.profiling import (
+    Limits,
+    ModelProfiler,
+    ProfilerWindow,
+    Repeats,
+    loader_throughput,
+    quantisation_impact,
+)
 
 
 def train(torch: Any, model: Any, loader: Any) -> None:

@@ -6,7 +6,7 @@ The loop fits a linear model in numpy, batch by batch: the rate decides how far 
 import numpy as np
 
 import stepscope
-from stepscope.views.schedule import schedule_of
+from stepscope.views import schedule_of
 
 FEATURES, BATCH_SIZE = 32, 16
 WARM_UP, LEVELS, STEPS_PER_LEVEL = 100, (0.2, 0.02, 0.002), 1000

@@ -5,12 +5,11 @@ Importing this loads no torch, numpy, pydantic or sqlite3; each public name is l
 
 from __future__ import annotations
 
+from stepscope.lazy_names import lazy_names
 from stepscope.version import __version__
 
 TYPE_CHECKING = False  # as type checkers read it; importing typing would double the time this takes
 if TYPE_CHECKING:
-    from typing import Any
-
     from stepscope.errors import StepscopeError
     from stepscope.insides.gradient_monitor import GradientMonitor
     from stepscope.metrics_database import MetricsDatabase
@@ -50,14 +49,7 @@ __all__ = [  # noqa: RUF022 - sorted as people read
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'stepscope' has no attribute {name!r}")
-    import importlib
-
-    value = getattr(importlib.import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(globals(), _HOMES)
 
 
 def __dir__() -> list[str]:
