@@ -7,7 +7,7 @@ import psutil
 
 from benchmarks import own_entry, workload
 from benchmarks.peers.stepscope import Writer
-from stepscope.agent.election import agent_pid
+from stepscope.agent.process.election import agent_pid
 
 WATCHED_S = 20.0
 QUICK_WATCHED_S = 4.0

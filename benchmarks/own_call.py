@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks import own_entry, workload
 from benchmarks.child import resident_bytes
 from benchmarks.peers.stepscope import Writer
-from stepscope.agent.election import agent_pid
+from stepscope.agent.process.election import agent_pid
 
 CALLS = 1_000_000
 QUICK_CALLS = 50_000

@@ -12,8 +12,8 @@ import psutil
 
 from benchmarks import own_entry, workload
 from stepscope import open_store, procfs
-from stepscope.agent.election import agent_pid
-from stepscope.agent.start import ensure_agent
+from stepscope.agent.process.election import agent_pid
+from stepscope.agent.process.start import ensure_agent
 from stepscope.config.sections import Settings
 from stepscope.journal.folder import JournalName, list_journals
 from stepscope.journal.supply import SegmentSupply

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from benchmarks import own_entry, workload
-from stepscope.agent.ingest import Ingest
+from stepscope.agent.ingest.ingest import Ingest
 from stepscope.journal.folder import JournalName
 from stepscope.journal.supply import SegmentSupply
 from stepscope.journal.writer import JournalWriter

@@ -16,7 +16,7 @@ import numpy as np
 import psutil
 
 import stepscope
-from stepscope.agent.election import agent_pid
+from stepscope.agent.process.election import agent_pid
 
 LOGGING = """
 import sys, time, stepscope

@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 
 from benchmarks.gpu_agreement import LOAD
-from stepscope.agent.election import agent_pid
+from stepscope.agent.process.election import agent_pid
 
 Line = dict[str, Any]
 Look = tuple[float, dict[str, float]]

@@ -11,27 +11,27 @@ from stepscope.version import __version__
 TYPE_CHECKING = False  # as type checkers read it; importing typing would double the time this takes
 if TYPE_CHECKING:
     from stepscope.errors import StepscopeError
+    from stepscope.facade.callback import TrainingMonitorCallback
+    from stepscope.facade.collector import RealTimeMetricsCollector
+    from stepscope.facade.gpu_monitor import GPUMonitor
+    from stepscope.facade.metrics_database import MetricsDatabase
     from stepscope.insides.gradient_monitor import GradientMonitor
-    from stepscope.metrics_database import MetricsDatabase
-    from stepscope.profiling.model import ModelProfiler
+    from stepscope.profiling.model.model import ModelProfiler
     from stepscope.reading import open_store
-    from stepscope.recorder.callback import TrainingMonitorCallback
-    from stepscope.recorder.collector import RealTimeMetricsCollector
-    from stepscope.recorder.gpu_monitor import GPUMonitor
     from stepscope.recorder.monitor import TrainingMonitor
     from stepscope.schema.record import TrainingMetrics
 
 _HOMES = {
-    "GPUMonitor": "stepscope.recorder.gpu_monitor",
+    "GPUMonitor": "stepscope.facade.gpu_monitor",
     "GradientMonitor": "stepscope.insides.gradient_monitor",
-    "MetricsDatabase": "stepscope.metrics_database",
-    "ModelProfiler": "stepscope.profiling.model",
+    "MetricsDatabase": "stepscope.facade.metrics_database",
+    "ModelProfiler": "stepscope.profiling.model.model",
     "open_store": "stepscope.reading",
-    "RealTimeMetricsCollector": "stepscope.recorder.collector",
+    "RealTimeMetricsCollector": "stepscope.facade.collector",
     "StepscopeError": "stepscope.errors",
     "TrainingMetrics": "stepscope.schema.record",
     "TrainingMonitor": "stepscope.recorder.monitor",
-    "TrainingMonitorCallback": "stepscope.recorder.callback",
+    "TrainingMonitorCallback": "stepscope.facade.callback",
 }
 
 __all__ = [  # noqa: RUF022 - sorted as people read

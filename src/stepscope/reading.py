@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stepscope.agent.attend import catch_up
+from stepscope.agent.process.attend import catch_up
 from stepscope.config.find import settings_for
 from stepscope.errors import ConfigError, MissingExtra, NotFound
 from stepscope.schema.identity import run_id

@@ -16,11 +16,11 @@ import pytest
 
 from stepscope import procfs
 from stepscope.agent.agent import Agent
-from stepscope.agent.attend import catch_up
-from stepscope.agent.election import AgentLock, agent_pid
-from stepscope.agent.ingest import Ingest
-from stepscope.agent.start import ensure_agent
-from stepscope.agent.wake import wake
+from stepscope.agent.ingest.ingest import Ingest
+from stepscope.agent.process.attend import catch_up
+from stepscope.agent.process.election import AgentLock, agent_pid
+from stepscope.agent.process.start import ensure_agent
+from stepscope.agent.process.wake import wake
 from stepscope.config.plain import to_dict
 from stepscope.config.sections import Agent as AgentSettings
 from stepscope.config.sections import Settings
@@ -278,7 +278,7 @@ def test_an_agent_started_by_hand_ends_by_itself_and_frees_the_store(folder: Pat
     writer_for(folder).close({"status": "finished", "reason": ""})
     settings = Settings(agent=AgentSettings(linger_s=0))
     result = subprocess.run(
-        [sys.executable, "-c", "from stepscope.agent.attend import main; main()"],
+        [sys.executable, "-c", "from stepscope.agent.process.attend import main; main()"],
         input=json.dumps({"folder": str(folder), "settings": to_dict(settings)}),
         text=True,
         timeout=60,

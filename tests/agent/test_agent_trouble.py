@@ -14,11 +14,11 @@ import pytest
 
 import stepscope
 from stepscope.agent.agent import Agent
-from stepscope.agent.attend import catch_up
-from stepscope.agent.election import AgentLock, agent_pid
-from stepscope.agent.report import REPORT_NAME, own_report, read_report, write_report
-from stepscope.agent.start import older_agent
-from stepscope.cli import checks
+from stepscope.agent.process.attend import catch_up
+from stepscope.agent.process.election import AgentLock, agent_pid
+from stepscope.agent.process.report import REPORT_NAME, own_report, read_report, write_report
+from stepscope.agent.process.start import older_agent
+from stepscope.cli.checks import checks
 from stepscope.config.sections import Settings
 from stepscope.journal import layout
 from stepscope.journal.folder import list_journals
@@ -113,7 +113,7 @@ def test_an_exception_in_a_running_agent_is_told_while_training_goes_on(
     (tmp_path / "broken" / "sitecustomize.py").write_text(
         "import sys\n"
         "if any('stepscope.agent' in word for word in sys.orig_argv):\n"
-        "    import stepscope.agent.ingest as ingest\n"
+        "    import stepscope.agent.ingest.ingest as ingest\n"
         "    def fail(self): raise RuntimeError('planted\\nfailure')\n"
         "    ingest.Ingest.tick = fail\n"
     )
@@ -220,8 +220,8 @@ def test_training_says_that_its_agent_cannot_read_its_journals(start, folder: Pa
         """
         import dataclasses, sys, time
         from pathlib import Path
-        from stepscope.agent.election import AgentLock
-        from stepscope.agent.report import own_report, write_report
+        from stepscope.agent.process.election import AgentLock
+        from stepscope.agent.process.report import own_report, write_report
         lock = AgentLock(Path(sys.argv[1]))
         old = dataclasses.replace(own_report(), version="0.0.9", journal_version=0)
         write_report(Path(sys.argv[1]), old)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stepscope.agent.feeds import Exporters, Feeds
+from stepscope.agent.ingest.feeds import Exporters, Feeds
 from stepscope.agent.run_settings import RunSettings
 from stepscope.exporters.base import Feed, Table
 from stepscope.schema.run import Process

@@ -10,7 +10,7 @@ from zlib import crc32
 import pytest
 
 from stepscope.agent.agent import Agent
-from stepscope.agent.ingest import Ingest
+from stepscope.agent.ingest.ingest import Ingest
 from stepscope.cli.main import main
 from stepscope.config.sections import Settings
 from stepscope.journal import layout

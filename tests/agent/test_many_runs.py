@@ -16,8 +16,8 @@ from stepscope.agent import agent as agent_module
 from stepscope.agent.agent import Agent
 from stepscope.agent.cpu_share import CpuShare
 from stepscope.agent.diagnosing import Diagnosing
-from stepscope.agent.feeds import Feeds
-from stepscope.agent.ingest import Ingest
+from stepscope.agent.ingest.feeds import Feeds
+from stepscope.agent.ingest.ingest import Ingest
 from stepscope.agent.sampling import Cost, Taken
 from stepscope.agent.watching import Watching
 from stepscope.analysis.diagnose import Diagnosis, Diagnostician

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 import stepscope
-from stepscope.agent.attend import catch_up
-from stepscope.agent.ingest import Ingest
-from stepscope.agent.start import ensure_agent
+from stepscope.agent.ingest.ingest import Ingest
+from stepscope.agent.process.attend import catch_up
+from stepscope.agent.process.start import ensure_agent
 from stepscope.config.sections import Settings
 from stepscope.journal.folder import JournalName, list_journals
 from stepscope.journal.reader import JournalReader, written_so_far

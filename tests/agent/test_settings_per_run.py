@@ -17,7 +17,7 @@ import pytest
 
 import stepscope
 from stepscope.agent.alerting import Alerting
-from stepscope.agent.election import agent_pid
+from stepscope.agent.process.election import agent_pid
 from stepscope.agent.run_settings import RunSettings, RunSettingsBook
 from stepscope.config.load import load
 from stepscope.exporters.base import Table

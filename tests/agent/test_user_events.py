@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import stepscope
-from stepscope.agent.ingest import Ingest
+from stepscope.agent.ingest.ingest import Ingest
 from stepscope.cli.main import main
 from stepscope.journal import layout
 from stepscope.store.sqlite import SqliteStore
-from stepscope.views.attribution import known_gpus
-from stepscope.views.console_lines import console_of
+from stepscope.views.energy.attribution import known_gpus
+from stepscope.views.logs.console_lines import console_of
 from stepscope.views.run_config import config_of
 from stepscope.views.told_config import setup_of
 from tests.journal.writing import NAME, writer_for

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import yaml
 
+from stepscope.alerts.conditions.evaluation import evaluate
+from stepscope.alerts.conditions.expression import FUNCTIONS
+from stepscope.alerts.conditions.history import History
 from stepscope.alerts.defaults import default_rules
-from stepscope.alerts.evaluation import evaluate
-from stepscope.alerts.expression import FUNCTIONS
-from stepscope.alerts.history import History
 from stepscope.alerts.rule import KEYS, rules_from
 from stepscope.alerts.thresholds import BASELINE, PERCENT, PLAIN
 from tests.alerts.made_up import feed, gpu, machine, source

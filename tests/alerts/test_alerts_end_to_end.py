@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import stepscope
-from stepscope.agent.election import agent_pid
+from stepscope.agent.process.election import agent_pid
 from tests.alerts.receiver import Receiver
 
 SETTINGS = """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.alerts.delivery import Delivery
+from stepscope.alerts.delivery.delivery import Delivery
 from stepscope.channels.base import Channel, DeliveryError
 from stepscope.schema.alert import Notice, Told
 from stepscope.store.sqlite import SqliteStore

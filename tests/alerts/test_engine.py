@@ -11,9 +11,9 @@ import pytest
 
 from stepscope.alerts import run_watch
 from stepscope.alerts.defaults import RULES
+from stepscope.alerts.delivery.quiet_hours import QuietHours
+from stepscope.alerts.delivery.routing import Routing
 from stepscope.alerts.engine import Engine
-from stepscope.alerts.quiet_hours import QuietHours
-from stepscope.alerts.routing import Routing
 from stepscope.alerts.rule import rules_from
 from stepscope.alerts.silences import Silences
 from stepscope.exporters.base import Table

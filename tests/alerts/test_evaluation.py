@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.alerts.evaluation import evaluate
-from stepscope.alerts.expression import OVER_A_WINDOW, parse
-from stepscope.alerts.history import History
+from stepscope.alerts.conditions.evaluation import evaluate
+from stepscope.alerts.conditions.expression import OVER_A_WINDOW, parse
+from stepscope.alerts.conditions.history import History
 from tests.alerts.made_up import BEGAN, SECOND, feed, gpu, machine, source
 
 

@@ -4,8 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.alerts.expression import FUNCTIONS, OVER_A_WINDOW, STATUSES, doubts, parse, parse_window
-from stepscope.alerts.tree import (
+from stepscope.alerts.conditions.expression import (
+    FUNCTIONS,
+    OVER_A_WINDOW,
+    STATUSES,
+    doubts,
+    parse,
+    parse_window,
+)
+from stepscope.alerts.conditions.tree import (
     Arithmetic,
     Baseline,
     Comparison,

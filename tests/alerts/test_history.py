@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.alerts.history import History, Subject, spark
-from stepscope.alerts.recent import KEPT_ANYWAY, quantile
-from stepscope.alerts.tree import Reach
+from stepscope.alerts.conditions.history import History, Subject, spark
+from stepscope.alerts.conditions.recent import KEPT_ANYWAY, quantile
+from stepscope.alerts.conditions.tree import Reach
 from tests.alerts.made_up import BEGAN, SECOND, feed, gpu, source
 
 RANK_0 = Subject(0, "node")

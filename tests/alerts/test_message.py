@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from stepscope.alerts import message
+from stepscope.alerts.delivery import message
 from tests.channels.notices import AT_NS, INJECTIONS, MINUTE_NS, TOLD, notice
 
 UNSAFE = {*map(chr, range(32)), *map(chr, range(0x7F, 0xA0)), *"\u2028\u2029\u202d\u202e\u2066\u2067\ud800"}

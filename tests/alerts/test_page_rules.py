@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stepscope.alerts.delivery.routing import Routing
 from stepscope.alerts.engine import Engine
 from stepscope.alerts.page_rules import MOST, PageRules
-from stepscope.alerts.routing import Routing
 from stepscope.alerts.rule import rules_from
 from stepscope.alerts.shared_file import SharedFile
 from stepscope.alerts.silences import Silences

@@ -3,9 +3,9 @@
 import pytest
 import yaml
 
-from stepscope.alerts.expression import parse
+from stepscope.alerts.conditions.expression import parse
+from stepscope.alerts.conditions.tree import Reach
 from stepscope.alerts.rule import Rule, render, rule_said, rules_from
-from stepscope.alerts.tree import Reach
 from stepscope.errors import ConfigError
 
 

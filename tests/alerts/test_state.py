@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.alerts.quiet_hours import QuietHours
+from stepscope.alerts.delivery.quiet_hours import QuietHours
 from stepscope.alerts.silences import Silences
 from stepscope.alerts.state import State
 from stepscope.alerts.telling import Telling

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.agent.election import agent_pid
+from stepscope.agent.process.election import agent_pid
 from tests.attack.asking import ask, everything
 from tests.attack.checking import named_faults, reading_faults, text_faults
 from tests.attack.outcomes import LOST, TRACEBACK, UNCLEAR, WRONG, Case, Fault, Sweep

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.agent.election import agent_pid
+from stepscope.agent.process.election import agent_pid
 from tests.attack.asking import ask, rows_of
 from tests.attack.checking import (
     agent_faults,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.agent.election import agent_pid
+from stepscope.agent.process.election import agent_pid
 from tests.attack.checking import agent_faults, process_faults, untouched_faults, whole_run_faults
 from tests.attack.conftest import STORED, StoredRun
 from tests.attack.outcomes import OTHER, Case, Fault, Sweep

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from stepscope.agent.election import agent_pid
+from stepscope.agent.process.election import agent_pid
 from tests.attack import trainer
 from tests.attack.trainer import PAGE, PHASES
 

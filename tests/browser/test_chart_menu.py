@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from stepscope.alerts.expression import parse
+from stepscope.alerts.conditions.expression import parse
 from stepscope.schema.record import Event
 from stepscope.schema.series import Source
 from tests.browser.example_store import FINISHED, HOST, LIVE, NS, ExampleStore

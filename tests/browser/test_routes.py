@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stepscope.alerts.routing import Routing
+from stepscope.alerts.delivery.routing import Routing
 from stepscope.alerts.silences import Silences
 from stepscope.schema.alert import Told
 from stepscope.schema.series import Source

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from stepscope.alerts import message
+from stepscope.alerts.delivery import message
 from stepscope.channels.apprise import AppriseChannel
 from stepscope.channels.base import DeliveryError
 from stepscope.errors import ConfigError, MissingExtra

@@ -11,7 +11,7 @@ import termios
 
 import pytest
 
-from stepscope.alerts import message
+from stepscope.alerts.delivery import message
 from stepscope.channels.base import DeliveryError
 from stepscope.channels.console import ConsoleChannel
 from tests.channels.notices import notice

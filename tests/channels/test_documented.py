@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from stepscope import plugins
-from stepscope.alerts import message
+from stepscope.alerts.delivery import message
 from stepscope.channels.base import Channel
 from stepscope.channels.webhook import WebhookChannel
 from tests.channels.notices import notice

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from stepscope.alerts import message
+from stepscope.alerts.delivery import message
 from stepscope.channels.base import DeliveryError
 from stepscope.channels.log_file import LogFileChannel
 from stepscope.errors import ConfigError

@@ -11,8 +11,8 @@ from email import message_from_bytes, policy
 import pytest
 
 import stepscope
-from stepscope.alerts import message
-from stepscope.alerts.mail_message import mail_message
+from stepscope.alerts.delivery import message
+from stepscope.alerts.delivery.mail_message import mail_message
 from stepscope.channels.base import DeliveryError
 from stepscope.channels.mail import MailChannel
 from stepscope.errors import ConfigError

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from stepscope.alerts.pinned_http import Network
-from stepscope.alerts.web_address import is_public
+from stepscope.alerts.delivery.pinned_http import Network
+from stepscope.alerts.delivery.web_address import is_public
 from stepscope.channels.base import DeliveryError
 from stepscope.channels.webhook import WebhookChannel
 from stepscope.errors import ConfigError

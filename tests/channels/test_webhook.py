@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from stepscope.alerts import message
+from stepscope.alerts.delivery import message
 from stepscope.channels.base import DeliveryError
 from stepscope.channels.webhook import WebhookChannel, signature
 from stepscope.errors import ConfigError

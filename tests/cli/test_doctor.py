@@ -10,10 +10,16 @@ from pathlib import Path
 import pytest
 
 from stepscope import TrainingMonitor, plugins
-from stepscope.cli import checks, machine_checks
-from stepscope.cli.checks import check_agent, check_file_system, check_folder, check_sqlite, check_unread
+from stepscope.cli.checks import checks, machine_checks
+from stepscope.cli.checks.checks import (
+    check_agent,
+    check_file_system,
+    check_folder,
+    check_sqlite,
+    check_unread,
+)
+from stepscope.cli.checks.package_checks import check_extras
 from stepscope.cli.main import main
-from stepscope.cli.package_checks import check_extras
 from stepscope.config.sections import Sampler as SamplerSettings
 from stepscope.config.sections import Settings
 from stepscope.samplers.base import Sampler
@@ -80,7 +86,7 @@ def test_journals_nobody_read_are_noted_until_somebody_does(tmp_path):
 
 
 def test_a_running_agent_is_named(tmp_path):
-    from stepscope.agent.election import AgentLock
+    from stepscope.agent.process.election import AgentLock
 
     with AgentLock(tmp_path):
         assert check_agent(tmp_path, Settings()).found.startswith(f"process {os.getpid()} ")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.cli.machine_settings import fitting_settings
+from stepscope.cli.checks.machine_settings import fitting_settings
 from stepscope.cli.main import main
 from stepscope.config.load import load
 from stepscope.samplers.base import Sampler

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from stepscope import TrainingMonitor
 from stepscope.cli.main import main
-from stepscope.cli.table import Column, cell_width, table
-from stepscope.cli.text import safe, sparkline, to_json
+from stepscope.cli.output.table import Column, cell_width, table
+from stepscope.cli.output.text import safe, sparkline, to_json
 
 UNSAFE = {
     *map(chr, range(0x20)),
@@ -131,7 +131,7 @@ def test_the_page_has_no_character_a_terminal_obeys(capsys):
 
 
 def test_colour_is_for_terminals_without_no_color(monkeypatch, capsys):
-    from stepscope.cli.text import paint
+    from stepscope.cli.output.text import paint
 
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.delenv("NO_COLOR", raising=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stepscope.devices.amd import AmdDriver
+from stepscope.devices.amd.amd import AmdDriver
 from stepscope.devices.gpu import GpuLost, GpuProcess
 from tests.devices.amdsmi_stand_in import (
     AmdSmiClkType,

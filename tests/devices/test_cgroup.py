@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.devices.cgroup import Group, Groups, group_of, hierarchies
+from stepscope.devices.host.cgroup import Group, Groups, group_of, hierarchies
 from tests.devices.written import HandClock, watched, write
 
 

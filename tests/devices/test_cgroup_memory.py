@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stepscope.devices.cgroup import Group
-from stepscope.devices.cgroup_memory import (
+from stepscope.devices.host.cgroup import Group
+from stepscope.devices.host.cgroup_memory import (
     GroupMemory,
     MemoryLimit,
     group_memory,

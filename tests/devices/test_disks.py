@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stepscope.devices.disks import disk_counts, disk_facts, whole_disks
+from stepscope.devices.host.disks import disk_counts, disk_facts, whole_disks
 from tests.devices.written import write
 
 NAMES = [

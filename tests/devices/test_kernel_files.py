@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stepscope.devices.kernel_files import (
+from stepscope.devices.host.kernel_files import (
     listed,
     named_numbers,
     number_named,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stepscope.devices.loaders import MOST_SLOTS, Kin, LoaderSlots, is_agent, is_loader
-from stepscope.devices.processes import ProcessKey
+from stepscope.devices.process.loaders import MOST_SLOTS, Kin, LoaderSlots, is_agent, is_loader
+from stepscope.devices.process.processes import ProcessKey
 
 TRAIN = "python train.py"
 SPAWN = "python -c from multiprocessing.spawn import spawn_main; spawn_main(...) --multiprocessing-fork"
@@ -47,7 +47,7 @@ def test_a_worker_is_known_by_its_name_or_its_making(kin: Kin, expected: bool) -
 
 
 def test_the_agent_is_known_by_its_command() -> None:
-    assert is_agent("python -c import sys; from stepscope.agent.attend import main; sys.exit(main())")
+    assert is_agent("python -c import sys; from stepscope.agent.process.attend import main; sys.exit(main())")
     assert not is_agent("python train.py --stepscope")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stepscope.devices.memory import host_memory, paging_counts
+from stepscope.devices.host.memory import host_memory, paging_counts
 from tests.devices.written import write
 
 MEMINFO = """\

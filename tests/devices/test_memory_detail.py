@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stepscope.devices.memory_detail import BUDGET_RATIO, MOST_SAVED_S, MemoryDetail
-from stepscope.devices.processes import ProcessKey
+from stepscope.devices.process.memory_detail import BUDGET_RATIO, MOST_SAVED_S, MemoryDetail
+from stepscope.devices.process.processes import ProcessKey
 from tests.devices.written import HandClock, write
 
 FIRST, SECOND, THIRD = (ProcessKey(pid, 5) for pid in (10, 11, 12))

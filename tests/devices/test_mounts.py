@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.devices.mounts import mount_point, mounts, space
+from stepscope.devices.host.mounts import mount_point, mounts, space
 from tests.devices.written import write
 
 MOUNTINFO = """\

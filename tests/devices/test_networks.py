@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stepscope.devices import infiniband
-from stepscope.devices.networks import (
+from stepscope.devices.host import infiniband
+from stepscope.devices.host.networks import (
     interface_counts,
     interface_facts,
     is_over_infiniband,

@@ -8,7 +8,7 @@ import pynvml
 import pytest
 
 from stepscope.devices.gpu import THROTTLE_REASONS, GpuLost, GpuProcess
-from stepscope.devices.nvidia import NvidiaDriver, Opening
+from stepscope.devices.nvidia.nvidia import NvidiaDriver, Opening
 from tests.devices.nvml_stand_in import (
     GIB,
     LOST,

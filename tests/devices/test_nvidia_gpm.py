@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
-from stepscope.devices.nvidia import NvidiaDriver, Opening
+from stepscope.devices.nvidia.nvidia import NvidiaDriver, Opening
 from tests.devices.nvml_stand_in import NOT_SUPPORTED, TIMEOUT, Refusal, StandInBoard, StandInNvml, an_h200
 from tests.devices.test_nvidia import a_sliced_board
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stepscope.devices.pressure import Pressure
+from stepscope.devices.host.pressure import Pressure
 from tests.devices.written import HandClock, write
 
 

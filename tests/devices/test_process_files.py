@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.devices.process_files import ProcessFiles
+from stepscope.devices.process.process_files import ProcessFiles
 
 WAITS = [sys.executable, "-c", "input()"]
 

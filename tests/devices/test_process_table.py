@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stepscope.devices.process_table import ProcessTable
+from stepscope.devices.process.process_table import ProcessTable
 from tests.devices.written import HandClock, stat_line, write
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from stepscope.devices.process_tree import ProcessTrees, Tree
+from stepscope.devices.process.process_tree import ProcessTrees, Tree
 from tests.devices.written import HandClock, process, watched, write
 
-AGENT = "python -c from stepscope.agent.attend import main"
+AGENT = "python -c from stepscope.agent.process.attend import main"
 
 
 def look(trees: ProcessTrees, *pids: int) -> list[Tree]:

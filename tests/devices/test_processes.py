@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from stepscope import procfs
-from stepscope.devices.kernel_files import PAGE_BYTES
-from stepscope.devices.processes import (
+from stepscope.devices.host.kernel_files import PAGE_BYTES
+from stepscope.devices.process.processes import (
     MemoryShares,
     ProcessKey,
     command_line,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.devices.processor import (
+from stepscope.devices.host.processor import (
     busy_share,
     clocks,
     core_times,
@@ -14,7 +14,7 @@ from stepscope.devices.processor import (
     processor_counts,
     shares,
 )
-from stepscope.devices.processor_facts import processor_facts, usable_threads
+from stepscope.devices.host.processor_facts import processor_facts, usable_threads
 from tests.devices.written import write
 
 STAT = """\

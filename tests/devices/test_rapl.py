@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.devices.rapl import Meter, RaplUnavailable, Zone, find_zones
+from stepscope.devices.host.rapl import Meter, RaplUnavailable, Zone, find_zones
 
 RANGE_UJ = 262_143_328_850
 NOBODY = 65_534

@@ -372,7 +372,7 @@ def test_a_run_writes_them_when_the_settings_ask_for_it(folder: Path, tmp_path: 
 
 STOPS_THE_AGENT = """
     import os, pathlib, signal, sys, stepscope
-    from stepscope.agent.election import agent_pid
+    from stepscope.agent.process.election import agent_pid
     settings = {"exporters": {"metrics_files": {"directory": sys.argv[1]}}}
     folder = pathlib.Path(os.environ["STEPSCOPE_DIR"])
     def stored(folder):

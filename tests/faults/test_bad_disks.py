@@ -235,7 +235,7 @@ def test_r6_a_sync_that_fails_closes_the_file_and_a_new_one_goes_on(start, until
             *strace.split(),
             sys.executable,
             "-c",
-            "from stepscope.agent.attend import main; main()",
+            "from stepscope.agent.process.attend import main; main()",
         ],
         stdin=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

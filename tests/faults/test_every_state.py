@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 )
 
 import stepscope
-from stepscope.agent.ingest import Ingest
+from stepscope.agent.ingest.ingest import Ingest
 from stepscope.journal import layout
 from stepscope.journal.folder import JournalName, list_journals
 from stepscope.journal.writer import JournalWriter

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import stepscope
-from stepscope.agent.exit_notes import read_exit_note
+from stepscope.agent.ingest.exit_notes import read_exit_note
 from stepscope.journal.folder import list_journals
 
 FILL = """

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import stepscope
-from stepscope.agent.attend import catch_up
-from stepscope.agent.election import AgentLock, agent_pid
-from stepscope.agent.start import ensure_agent
+from stepscope.agent.process.attend import catch_up
+from stepscope.agent.process.election import AgentLock, agent_pid
+from stepscope.agent.process.start import ensure_agent
 from stepscope.config.sections import Agent, Settings
 from stepscope.errors import StoreLocked
 
@@ -65,7 +65,7 @@ def test_r1_ten_thousand_steps_before_a_kill_are_all_read_back(
     result = run_script(
         """
         import os, signal, sys, stepscope
-        from stepscope.agent.election import agent_pid
+        from stepscope.agent.process.election import agent_pid
         monitor = stepscope.TrainingMonitor(run="killed")
         monitor.start_monitoring()
         for step in range(10_000):
@@ -177,7 +177,7 @@ def test_r15_the_store_of_a_writer_that_was_killed_is_taken_over_at_once(start, 
         """
         import sys, time
         from pathlib import Path
-        from stepscope.agent.election import AgentLock
+        from stepscope.agent.process.election import AgentLock
         lock = AgentLock(Path(sys.argv[1]))
         print("held", flush=True)
         time.sleep(60)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import stepscope
-from stepscope.agent.election import agent_pid
+from stepscope.agent.process.election import agent_pid
 
 OTHER = 1000
 

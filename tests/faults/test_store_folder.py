@@ -15,9 +15,9 @@ import pytest
 
 import stepscope
 from stepscope import procfs
-from stepscope.agent.attend import catch_up
-from stepscope.agent.election import AgentLock, agent_pid
-from stepscope.agent.start import ensure_agent
+from stepscope.agent.process.attend import catch_up
+from stepscope.agent.process.election import AgentLock, agent_pid
+from stepscope.agent.process.start import ensure_agent
 from stepscope.config.sections import Agent, Settings
 from stepscope.journal.folder import list_journals
 from stepscope.journal.reader import JournalReader

@@ -17,14 +17,14 @@ from unittest import mock
 
 from stepscope.agent.sampling import Taken
 from stepscope.cli import doctor, profile
-from stepscope.cli.checks import Check
+from stepscope.cli.checks.checks import Check
 from stepscope.cli.main import COMMANDS, _parser, main
 from stepscope.devices.find_gpus import GpusFound
 from stepscope.devices.scripted import scripted_host
 from stepscope.launcher.machine import MachineWatch
-from stepscope.profiling.events import DeviceSpan, Span, Timeline
 from stepscope.profiling.result_files import write_json
-from stepscope.profiling.window_profile import Place, window_profile
+from stepscope.profiling.window.events import DeviceSpan, Span, Timeline
+from stepscope.profiling.window.window_profile import Place, window_profile
 from stepscope.samplers.gpu import GpuSampler
 from stepscope.schema.sample import Notice, Sample
 from tests.golden.fixed_store import BEGUN_NS, FAILED, TRAINED, fill

@@ -21,8 +21,8 @@ import stepscope
 from stepscope import plugins
 from stepscope.agent.own_cost import METRICS as OWN_METRICS
 from stepscope.alerts import thresholds
+from stepscope.alerts.conditions.expression import FUNCTIONS
 from stepscope.alerts.defaults import RULES
-from stepscope.alerts.expression import FUNCTIONS
 from stepscope.alerts.rule import KEYS as RULE_KEYS
 from stepscope.alerts.rule import OTHER_KEYS as OTHER_RULE_KEYS
 from stepscope.analysis.members import known_detectors, options_of
@@ -39,12 +39,12 @@ from stepscope.journal import layout
 from stepscope.samplers.base import Sampler
 from stepscope.schema import keys as key_names
 from stepscope.store.sqlite import SqliteStore
-from stepscope.views import metric_meaning
-from stepscope.web import routes_page
+from stepscope.views.metrics import metric_meaning
+from stepscope.web.access.incoming import API
+from stepscope.web.api import routes_page
 from stepscope.web.app import FAMILIES, create_app
-from stepscope.web.incoming import API
 from stepscope.web.marks import Marks
-from stepscope.web.options import ServerOptions
+from stepscope.web.server.options import ServerOptions
 from tests.golden.command_line import render_cli, render_json_outputs
 from tests.golden.public_names import PLUGIN_FOLDERS, ROOT, members_of, render_api, written_parameters
 

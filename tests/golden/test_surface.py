@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from stepscope.cli.checks.settings_check import problems_of
 from stepscope.cli.main import COMMANDS, _parser
-from stepscope.cli.settings_check import problems_of
 from stepscope.config.load import load
 from stepscope.config.plain import to_dict
 from tests.golden import surface

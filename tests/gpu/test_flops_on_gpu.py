@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stepscope.profiling.model import ModelProfiler
+from stepscope.profiling.model.model import ModelProfiler
 
 torch = pytest.importorskip("torch")
 pytestmark = [

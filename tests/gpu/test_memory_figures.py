@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from stepscope.steps import memory_scene
-from stepscope.steps.allocator import AllocatorFigures, cuda_counters
-from stepscope.steps.census import Census
-from stepscope.steps.out_of_memory import Witness, describe_out_of_memory
+from stepscope.steps.evidence.allocator import AllocatorFigures, cuda_counters
+from stepscope.steps.evidence.census import Census
+from stepscope.steps.memory import memory_scene
+from stepscope.steps.memory.out_of_memory import Witness, describe_out_of_memory
 
 torch = pytest.importorskip("torch")
 

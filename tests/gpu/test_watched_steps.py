@@ -12,7 +12,7 @@ import pytest
 
 import stepscope
 from stepscope.steps import device_clock
-from stepscope.views.ranks import lateness, phase_medians
+from stepscope.views.steps.ranks import lateness, phase_medians
 
 torch = pytest.importorskip("torch")
 
@@ -190,7 +190,7 @@ def test_steps_inside_a_captured_graph_are_left_alone(tmp_path: Path) -> None:
 RANKS = """
 import os, sys, torch, stepscope
 from stepscope.steps import device_clock
-from stepscope.views.ranks import lateness, phase_medians
+from stepscope.views.steps.ranks import lateness, phase_medians
 from torch.nn.parallel import DistributedDataParallel
 device_clock.SHARE = 1.0
 os.environ["STEPSCOPE_RECORDER__MAX_OVERHEAD"] = "1"

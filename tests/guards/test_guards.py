@@ -12,10 +12,13 @@ import pytest
 import stepscope
 from stepscope.cli.main import COMMANDS
 from tests.guards import metrics_page
-from tests.guards.tree import PACKAGE, ROOMS, drawn, first_line
+from tests.guards.tree import PACKAGE, ROOMS, drawn, first_line, modules_of, sub_rooms_of
 
 ROOT = PACKAGE.parents[1]
 MODULES = sorted(PACKAGE.rglob("*.py"))
+MAX_MODULES = 20
+"""A room with more of them gets sub-rooms."""
+
 BAGS = {"utils", "helpers", "common", "core", "misc"}
 
 
@@ -59,9 +62,15 @@ def test_the_printed_tree_is_the_real_tree() -> None:
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_a_module_is_short_has_a_first_line_and_a_name_that_says_something(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 400
-    assert len(path.relative_to(PACKAGE).parts) <= 2
+    assert len(path.relative_to(PACKAGE).parts) <= 3
     assert path.stem not in BAGS
     assert first_line(path).endswith("."), "the first line of the docstring is a sentence"
+
+
+def test_no_room_has_more_modules_than_one_sees_at_once() -> None:
+    rooms = [folder for room in ROOMS for folder in (PACKAGE / room, *sub_rooms_of(PACKAGE / room))]
+    large = {str(room.relative_to(PACKAGE)): len(modules_of(room)) for room in rooms}
+    assert {room: count for room, count in large.items() if count > MAX_MODULES} == {}
 
 
 def test_no_statement_numbers_its_placeholders() -> None:

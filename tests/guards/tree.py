@@ -27,7 +27,7 @@ ROOMS = [
     "views",
     "web",
 ]
-ROOMS += ["profiling", "launcher", "cli"]
+ROOMS += ["profiling", "launcher", "facade", "cli"]
 
 
 def first_line(path: Path) -> str:
@@ -42,11 +42,28 @@ def drawn() -> str:
     for path in sorted(PACKAGE.glob("*.py")):
         lines.append(f"  {path.name:<20} {first_line(path)}")
     for room in ROOMS:
-        lines += ["", f"  {room + '/':<20} {first_line(PACKAGE / room / '__init__.py')}"]
-        for path in sorted((PACKAGE / room).glob("*.py")):
-            if path.name != "__init__.py":
-                lines.append(f"    {path.name:<18} {first_line(path)}")
+        lines += ["", *_drawn(PACKAGE / room, "  ")]
     return "\n".join(lines)
+
+
+def modules_of(room: Path) -> list[Path]:
+    """The modules of a room, without those of its sub-rooms."""
+    return [path for path in sorted(room.glob("*.py")) if path.name != "__init__.py"]
+
+
+def sub_rooms_of(room: Path) -> list[Path]:
+    """The rooms within a room."""
+    return [path.parent for path in sorted(room.glob("*/__init__.py"))]
+
+
+def _drawn(room: Path, indent: str) -> list[str]:
+    width = 22 - len(indent)
+    lines = [f"{indent}{room.name + '/':<{width}} {first_line(room / '__init__.py')}"]
+    inside = indent + "  "
+    lines += [f"{inside}{path.name:<{width - 2}} {first_line(path)}" for path in modules_of(room)]
+    for sub_room in sub_rooms_of(room):
+        lines += _drawn(sub_room, inside)
+    return lines
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import stepscope
-from stepscope.agent.ingest import Ingest
+from stepscope.agent.ingest.ingest import Ingest
 from stepscope.journal.folder import list_journals
 from stepscope.journal.reader import JournalReader
 from stepscope.schema.series import Selection

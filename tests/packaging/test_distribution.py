@@ -36,7 +36,7 @@ from pathlib import Path
 import stepscope
 from starlette.testclient import TestClient
 from stepscope.web.app import create_app
-from stepscope.web.options import ServerOptions
+from stepscope.web.server.options import ServerOptions
 
 assert Path(stepscope.__file__).is_relative_to(sys.prefix), stepscope.__file__
 client = TestClient(create_app(ServerOptions(folder=Path(sys.argv[1]))), base_url="http://127.0.0.1:8787")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from stepscope.profiling.events import timeline_of
+from stepscope.profiling.window.events import timeline_of
 
 HOST, DEVICE = "cpu", "cuda"
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from stepscope.profiling.flops import Flops
-from stepscope.profiling.model import ModelProfiler
+from stepscope.profiling.model.flops import Flops
+from stepscope.profiling.model.model import ModelProfiler
 
 # Sequences of LENGTH places of WIDTH numbers; a feed-forward layer of HIDDEN.
 LENGTH, WIDTH, HIDDEN, HEADS = 5, 16, 32, 4

@@ -12,9 +12,9 @@ import time
 import pytest
 
 from stepscope.errors import ConfigError, StepscopeError
-from stepscope.profiling.batches_taken import Limits, Taker, samples_in
-from stepscope.profiling.held_memory import TreeMemory, held_bytes
-from stepscope.profiling.loader import loader_throughput
+from stepscope.profiling.loader.batches_taken import Limits, Taker, samples_in
+from stepscope.profiling.loader.loader import loader_throughput
+from stepscope.profiling.model.held_memory import TreeMemory, held_bytes
 
 torch = pytest.importorskip("torch")
 DataLoader = torch.utils.data.DataLoader
@@ -238,7 +238,7 @@ def test_a_slow_dataset_is_not_asked_for_more_samples_than_time_allows() -> None
 
 def test_a_plain_iterable_needs_no_torch() -> None:
     code = (
-        "import sys; from stepscope.profiling.loader import loader_throughput\n"
+        "import sys; from stepscope.profiling.loader.loader import loader_throughput\n"
         "print(loader_throughput([[1, 2], [3]] * 5).samples, 'torch' in sys.modules)"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "13 False\n"

@@ -9,10 +9,10 @@ import sys
 import pytest
 
 from stepscope.errors import ConfigError, MissingExtra
-from stepscope.profiling.events import Allocation, Timeline
-from stepscope.profiling.model import ModelProfiler
-from stepscope.profiling.model_memory import peak_of
-from stepscope.profiling.timings import Repeats
+from stepscope.profiling.model.model import ModelProfiler
+from stepscope.profiling.model.model_memory import peak_of
+from stepscope.profiling.model.timings import Repeats
+from stepscope.profiling.window.events import Allocation, Timeline
 
 torch = pytest.importorskip("torch")
 

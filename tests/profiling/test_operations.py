@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from stepscope.profiling.events import Allocation, DeviceSpan, Span, Timeline
-from stepscope.profiling.nesting import own_parts
-from stepscope.profiling.operations import kernels, on_the_device, on_the_host
+from stepscope.profiling.window.events import Allocation, DeviceSpan, Span, Timeline
+from stepscope.profiling.window.nesting import own_parts
+from stepscope.profiling.window.operations import kernels, on_the_device, on_the_host
 
 MAIN, OTHER = 1, 2
 

@@ -11,8 +11,8 @@ import pytest
 from stepscope.errors import StepscopeError
 from stepscope.profiling.inside import as_argument, wanted_from
 from stepscope.profiling.python_command import NotPython, python_command
-from stepscope.profiling.seconds_window import Wanted
-from stepscope.profiling.session import Detail
+from stepscope.profiling.window.seconds_window import Wanted
+from stepscope.profiling.window.session import Detail
 
 WANTED = Wanted(1.5, 2.0, Path("profiles/train"), Detail(shapes=True), 7)
 

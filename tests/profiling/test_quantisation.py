@@ -8,9 +8,9 @@ import json
 import pytest
 
 from stepscope.errors import ConfigError
-from stepscope.profiling.outputs import are_identical, difference
-from stepscope.profiling.quantisation import quantisation_impact, saved_bytes
-from stepscope.profiling.timings import Repeats
+from stepscope.profiling.model.outputs import are_identical, difference
+from stepscope.profiling.model.quantisation import quantisation_impact, saved_bytes
+from stepscope.profiling.model.timings import Repeats
 
 torch = pytest.importorskip("torch")
 

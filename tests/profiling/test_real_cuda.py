@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from stepscope.profiling.model import ModelProfiler
-from stepscope.profiling.quantisation import quantisation_impact
-from stepscope.profiling.session import Detail
-from stepscope.profiling.timings import Repeats
-from stepscope.profiling.window import ProfilerWindow, WindowOptions
+from stepscope.profiling.model.model import ModelProfiler
+from stepscope.profiling.model.quantisation import quantisation_impact
+from stepscope.profiling.model.timings import Repeats
+from stepscope.profiling.window.session import Detail
+from stepscope.profiling.window.window import ProfilerWindow, WindowOptions
 
 torch = pytest.importorskip("torch")
 

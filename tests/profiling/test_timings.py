@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from stepscope.errors import ConfigError
-from stepscope.profiling.timings import Repeats, repeated, timings_of
+from stepscope.profiling.model.timings import Repeats, repeated, timings_of
 
 
 class PlayedClock:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from stepscope.errors import ConfigError
-from stepscope.profiling.session import Detail
-from stepscope.profiling.window import ProfilerWindow, WindowOptions
+from stepscope.profiling.window.session import Detail
+from stepscope.profiling.window.window import ProfilerWindow, WindowOptions
 
 torch = pytest.importorskip("torch")
 

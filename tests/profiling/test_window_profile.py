@@ -8,8 +8,8 @@ import json
 import pytest
 
 from stepscope.errors import StepscopeError
-from stepscope.profiling.events import DeviceSpan, Span, Timeline
-from stepscope.profiling.window_profile import Place, window_profile
+from stepscope.profiling.window.events import DeviceSpan, Span, Timeline
+from stepscope.profiling.window.window_profile import Place, window_profile
 
 MAIN, OTHER = 1, 2
 

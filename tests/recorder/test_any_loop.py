@@ -12,8 +12,8 @@ import pytest
 
 import stepscope
 from stepscope import TrainingMonitor
-from stepscope.views.summed import Summed
-from stepscope.views.wall_time import wall_time_of
+from stepscope.views.metrics.summed import Summed
+from stepscope.views.overview.wall_time import wall_time_of
 
 torch = pytest.importorskip("torch")
 nn = torch.nn

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from stepscope.config.sections import Logging
-from stepscope.recorder.facts import facts
-from stepscope.recorder.log_entry import MOST_TEXT
-from stepscope.recorder.log_file import Rotation
-from stepscope.recorder.logs import StructuredLogs
+from stepscope.recorder.identity.facts import facts
+from stepscope.recorder.logs.log_entry import MOST_TEXT
+from stepscope.recorder.logs.log_file import Rotation
+from stepscope.recorder.logs.logs import StructuredLogs
 from stepscope.schema.identity import Identity
 from stepscope.schema.privacy import Privacy, hash_name
 from stepscope.schema.redact import redact_mapping
@@ -455,7 +455,7 @@ def test_a_full_disk_costs_lines_but_never_an_error_or_half_a_line(
         """
         import logging, resource, sys, time
         from stepscope.config.sections import Logging
-        from stepscope.recorder.logs import StructuredLogs
+        from stepscope.recorder.logs.logs import StructuredLogs
         from stepscope.schema.identity import Identity
         logs = StructuredLogs(Identity("a", "p", "s", 0, 1, "h"), Logging(directory=sys.argv[1], jsonl=True))
         logs.start()
@@ -493,7 +493,7 @@ def test_a_full_disk_costs_lines_but_never_an_error_or_half_a_line(
 PRELUDE = """
     import logging, os, sys
     from stepscope.config.sections import Logging
-    from stepscope.recorder.logs import StructuredLogs
+    from stepscope.recorder.logs.logs import StructuredLogs
     from stepscope.schema.identity import Identity
     logs = StructuredLogs(Identity("a", "p", "s", 0, 1, "h"), Logging(directory=sys.argv[1], jsonl=True))
     logs.start()
@@ -715,5 +715,6 @@ def test_the_lines_of_a_run_on_many_nodes_can_be_put_in_order_with_jq(make: Make
 
 
 def test_python_sees_no_logging_module_until_somebody_logs() -> None:
-    code = "import sys, stepscope.recorder.facts, stepscope.schema.redact; print('logging' in sys.modules)"
+    modules = "stepscope.recorder.identity.facts, stepscope.schema.redact"
+    code = f"import sys, {modules}; print('logging' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"

@@ -9,8 +9,8 @@ import pytest
 
 import stepscope
 from stepscope.errors import ConfigError, NotFound
-from stepscope.metrics_database import MetricsDatabase
-from stepscope.recorder.collector import RealTimeMetricsCollector
+from stepscope.facade.collector import RealTimeMetricsCollector
+from stepscope.facade.metrics_database import MetricsDatabase
 from stepscope.schema.run import Process
 from stepscope.schema.series import Source
 from stepscope.store.place import database

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stepscope.recorder.whoami import identify
+from stepscope.recorder.identity.whoami import identify
 from stepscope.schema.identity import run_id
 
 TORCHRUN = {"RANK": "3", "WORLD_SIZE": "8", "MASTER_ADDR": "n1", "MASTER_PORT": "29500"}
@@ -32,7 +32,7 @@ def test_ranks_of_one_launch_agree_on_run_and_segment_without_talking(
 ) -> None:
     import itertools
 
-    from stepscope.recorder import whoami
+    from stepscope.recorder.identity import whoami
 
     others = {**environment}
     for name in ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"):

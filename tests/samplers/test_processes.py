@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.devices.kernel_files import PAGE_BYTES
-from stepscope.devices.processes import process_state
+from stepscope.devices.host.kernel_files import PAGE_BYTES
+from stepscope.devices.process.processes import process_state
 from stepscope.errors import ConfigError
 from stepscope.samplers.processes import ProcessesSampler
 from stepscope.schema.sample import Watched

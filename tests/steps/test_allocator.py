@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from stepscope.steps.allocator import AllocatorFigures, cuda_counters, figures
+from stepscope.steps.evidence.allocator import AllocatorFigures, cuda_counters, figures
 
 GIB = 1 << 30
 

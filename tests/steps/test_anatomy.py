@@ -17,7 +17,7 @@ from stepscope.schema.keys import PHASES, phase_key
 from stepscope.steps import patches
 from stepscope.steps.chain import BACKWARD, DATA, FORWARD, OTHER, Chain
 from stepscope.steps.pass_purpose import PATIENCE
-from stepscope.views.ranks import lateness, phase_medians
+from stepscope.views.steps.ranks import lateness, phase_medians
 
 torch = pytest.importorskip("torch")
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from stepscope.steps.batch_contents import BatchInHand, Contained, count_samples, describe_batch
+from stepscope.steps.evidence.batch_contents import BatchInHand, Contained, count_samples, describe_batch
 
 IMAGES, LABELS = torch.zeros(32, 3, 8, 8), torch.zeros(32, dtype=torch.long)
 IDS = torch.zeros(8, 128, dtype=torch.long)

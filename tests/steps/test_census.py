@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from stepscope.steps.census import Census, is_compiled, parameters, switches
-from stepscope.steps.out_of_memory import Witness
+from stepscope.steps.evidence.census import Census, is_compiled, parameters, switches
+from stepscope.steps.memory.out_of_memory import Witness
 
 
 class Told:

@@ -11,7 +11,7 @@ import torch
 import torch._dynamo
 import torch._dynamo.callback
 
-from stepscope.steps.compile_counts import CompileCounts
+from stepscope.steps.evidence.compile_counts import CompileCounts
 
 
 class Told:

@@ -15,8 +15,8 @@ from stepscope.guard import Guard
 from stepscope.steps import device_clock
 from stepscope.steps.chain import BACKWARD, DATA, FORWARD, OTHER
 from stepscope.steps.device_clock import DeviceClock
-from stepscope.steps.gradients_ready import WAIT_SECONDS
 from stepscope.steps.overhead import Overhead
+from stepscope.steps.ranks.gradients_ready import WAIT_SECONDS
 
 MS = 1_000_000
 

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from stepscope.guard import Guard
-from stepscope.steps.free_evidence import SHARE, FreeEvidence, gather
-from stepscope.steps.out_of_memory import Witness
+from stepscope.steps.evidence.free_evidence import SHARE, FreeEvidence, gather
+from stepscope.steps.memory.out_of_memory import Witness
 
 MS = 1_000_000
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stepscope.steps.garbage_pauses import GarbagePauses
+from stepscope.steps.evidence.garbage_pauses import GarbagePauses
 
 
 class Collector:

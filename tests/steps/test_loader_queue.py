@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from stepscope.steps.loader_queue import LoaderQueue
+from stepscope.steps.evidence.loader_queue import LoaderQueue
 
 DATA = TensorDataset(torch.zeros(64, 4))
 

@@ -13,9 +13,9 @@ import torch
 from torch import nn
 
 from stepscope.schema.redact import redact_mapping
-from stepscope.steps.memory_scene import host_fields, largest_sites
-from stepscope.steps.out_of_memory import Witness, describe_out_of_memory
-from stepscope.steps.tensor_bytes import largest_tensors, training_bytes
+from stepscope.steps.memory.memory_scene import host_fields, largest_sites
+from stepscope.steps.memory.out_of_memory import Witness, describe_out_of_memory
+from stepscope.steps.memory.tensor_bytes import largest_tensors, training_bytes
 from tests.steps.test_allocator import counters
 
 GIB = 1 << 30

@@ -16,9 +16,9 @@ from stepscope.errors import ConfigError
 from stepscope.schema.keys import OVERHEAD_RATIO, SAMPLED_RATIO, phase_key
 from stepscope.steps.overhead import MIN_SHARE, Overhead
 from stepscope.steps.phase_sampling import FIRST_STEPS, PhaseSampling
-from stepscope.views.phases import phases_of
-from stepscope.views.step_explorer import steps_of
-from stepscope.views.summed import Summed
+from stepscope.views.metrics.summed import Summed
+from stepscope.views.steps.phases import phases_of
+from stepscope.views.steps.step_explorer import steps_of
 
 torch = pytest.importorskip("torch")
 

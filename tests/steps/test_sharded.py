@@ -12,8 +12,8 @@ import pytest
 
 import stepscope
 from stepscope.steps.chain import Chain
-from stepscope.steps.sharded import EXCHANGES, PLACES, Exchanges, is_sharded
-from stepscope.views.ranks import lateness, phase_medians
+from stepscope.steps.ranks.sharded import EXCHANGES, PLACES, Exchanges, is_sharded
+from stepscope.views.steps.ranks import lateness, phase_medians
 
 torch = pytest.importorskip("torch")
 distributed = pytest.importorskip("torch.distributed")
@@ -24,7 +24,7 @@ import json, os, sys, time, torch, stepscope
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
-from stepscope.steps.sharded import PLACES
+from stepscope.steps.ranks.sharded import PLACES
 meeting, kind, told, *phases = sys.argv[1:]
 rank = int(os.environ["RANK"])
 dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.steps.thread_time import ThreadTime
+from stepscope.steps.evidence.thread_time import ThreadTime
 
 MS = 1_000_000
 

@@ -7,7 +7,7 @@ from stepscope.alerts.silences import Silences
 from stepscope.config.sections import Alerts
 from stepscope.schema.alert import Notice, Told
 from stepscope.schema.record import Event
-from stepscope.views.alert_list import AlertList, alerts_of
+from stepscope.views.alerts.alert_list import AlertList, alerts_of
 from tests.views.made import BEGUN_S, RUN, Made, OwnMarks, as_json, at
 
 NOW = at(200)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stepscope.views.catalogue import catalogue_of
-from stepscope.views.metric_meaning import group_of, is_steady, sentence_of, unit_of
+from stepscope.views.metrics.catalogue import catalogue_of
+from stepscope.views.metrics.metric_meaning import group_of, is_steady, sentence_of, unit_of
 from tests.views.made import Made, as_json
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stepscope.errors import NotFound, StepscopeError
-from stepscope.views.comparison import Comparison, compare
+from stepscope.views.compare.comparison import Comparison, compare
 from tests.views.made import Made, as_json, at
 
 NOW = at(500)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import stepscope
-from stepscope.views.console_lines import console_of
+from stepscope.views.logs.console_lines import console_of
 from tests.views.made import BEGUN_S, RUN, Made, as_json
 
 

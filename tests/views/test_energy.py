@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import stepscope
-from stepscope.cli.text import to_json
+from stepscope.cli.output.text import to_json
 from stepscope.config.sections import Energy
 from stepscope.schema.record import Event
 from stepscope.schema.series import Source
 from stepscope.store.sqlite import SqliteStore
-from stepscope.views.energy import EnergyReport, energy_of
+from stepscope.views.energy.energy import EnergyReport, energy_of
 from tests.store.telling import BEGUN_NS, NS, RUN, process
 
 GPU, OTHER_GPU = "GPU-aaaa", "GPU-bbbb"

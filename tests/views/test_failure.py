@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import stepscope
-from stepscope.views.console_lines import console_of
-from stepscope.views.failure import failure_of
-from stepscope.views.marks import NoMarks
-from stepscope.views.overview import overview_of
+from stepscope.views.logs.console_lines import console_of
+from stepscope.views.logs.failure import failure_of
+from stepscope.views.overview.overview import overview_of
+from stepscope.views.runs.marks import NoMarks
 from tests.views.made import Made, at
 
 HEADING = "Traceback (most recent call last):"

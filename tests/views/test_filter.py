@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepscope.analysis.verdict import Verdict
-from stepscope.views.filter import Filter, FilterError, names, parse
-from stepscope.views.filter_words import MOST_CHARACTERS, MOST_TERMS
-from stepscope.views.run_rows import RunRow
+from stepscope.views.runs.filter import Filter, FilterError, names, parse
+from stepscope.views.runs.filter_words import MOST_CHARACTERS, MOST_TERMS
+from stepscope.views.runs.run_rows import RunRow
 
 NOW_S = 1_760_100_000.0
 GIB = 2.0**30

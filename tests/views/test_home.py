@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from stepscope.views.home import home_of
-from stepscope.views.marks import NoMarks
+from stepscope.views.runs.home import home_of
+from stepscope.views.runs.marks import NoMarks
 from tests.views.made import BEGUN_S, Made, OwnMarks, as_json, at
 
 NOW = at(200)

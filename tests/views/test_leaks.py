@@ -12,7 +12,7 @@ import stepscope
 from stepscope.schema.record import Event
 from stepscope.schema.series import Source
 from stepscope.store.sqlite import SqliteStore
-from stepscope.views.leaks import Growth, LeakVerdict, growth_of, leaks_of
+from stepscope.views.machine.leaks import Growth, LeakVerdict, growth_of, leaks_of
 from tests.store.telling import BEGUN_NS, NS, RUN, process
 
 GB = 1e9

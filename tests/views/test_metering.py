@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.views.metering import Metered, Stretch, from_counter, from_rate, without
+from stepscope.views.energy.metering import Metered, Stretch, from_counter, from_rate, without
 
 NS = 10**9
 BEGUN_NS = 1_760_000_000 * NS + 123_456_789

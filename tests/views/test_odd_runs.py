@@ -10,18 +10,18 @@ import pytest
 
 from stepscope.config.sections import Alerts
 from stepscope.reading import Run
-from stepscope.views.alert_list import alerts_of
-from stepscope.views.catalogue import catalogue_of
-from stepscope.views.comparison import compare
-from stepscope.views.console_lines import console_of
-from stepscope.views.filter import parse
-from stepscope.views.home import home_of
-from stepscope.views.marks import NoMarks
-from stepscope.views.overview import overview_of
-from stepscope.views.rank_heatmap import heatmap_of
+from stepscope.views.alerts.alert_list import alerts_of
+from stepscope.views.compare.comparison import compare
+from stepscope.views.logs.console_lines import console_of
+from stepscope.views.metrics.catalogue import catalogue_of
+from stepscope.views.overview.overview import overview_of
 from stepscope.views.run_config import config_of
-from stepscope.views.run_rows import run_row
-from stepscope.views.step_explorer import steps_of
+from stepscope.views.runs.filter import parse
+from stepscope.views.runs.home import home_of
+from stepscope.views.runs.marks import NoMarks
+from stepscope.views.runs.run_rows import run_row
+from stepscope.views.steps.rank_heatmap import heatmap_of
+from stepscope.views.steps.step_explorer import steps_of
 from tests.views.made import RUN, Made, as_json, at, trained
 
 NOW = at(1_000)

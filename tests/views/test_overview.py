@@ -9,9 +9,9 @@ import pytest
 
 import stepscope
 from stepscope.config.sections import Energy
-from stepscope.views.marks import NoMarks, Note
-from stepscope.views.overview import Overview, overview_of
-from stepscope.views.run_rows import run_row
+from stepscope.views.overview.overview import Overview, overview_of
+from stepscope.views.runs.marks import NoMarks, Note
+from stepscope.views.runs.run_rows import run_row
 from tests.views.made import BEGUN_S, RUN, Made, OwnMarks, as_json, at, trained
 
 NOW = at(200)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from stepscope.views.pattern import MOST_CHARACTERS, PatternError, compile_pattern
+from stepscope.views.runs.pattern import MOST_CHARACTERS, PatternError, compile_pattern
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 
 from stepscope.analysis.build import Wanted, build_window
 from stepscope.analysis.phase_shares import phase_shares
-from stepscope.views.phases import phases_of
-from stepscope.views.summed import Summed
+from stepscope.views.metrics.summed import Summed
+from stepscope.views.steps.phases import phases_of
 from tests.views.made import PHASES, RUN, Made, trained
 
 

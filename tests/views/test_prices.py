@@ -9,7 +9,7 @@ import pytest
 
 from stepscope.config.sections import Energy
 from stepscope.errors import ConfigError
-from stepscope.views.prices import fits, load_tables
+from stepscope.views.energy.prices import fits, load_tables
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stepscope.views.rank_heatmap import heatmap_of
+from stepscope.views.steps.rank_heatmap import heatmap_of
 from tests.views.made import Made, as_json
 
 

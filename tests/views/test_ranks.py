@@ -10,7 +10,7 @@ import pytest
 import stepscope
 from stepscope.reading import Run
 from stepscope.store.sqlite import SqliteStore
-from stepscope.views.ranks import lateness, phase_medians
+from stepscope.views.steps.ranks import lateness, phase_medians
 from tests.store.telling import RUN, append, process, source
 
 STEPS = 20

@@ -12,8 +12,8 @@ import stepscope
 from stepscope.analysis.verdict import Checks
 from stepscope.reading import Run
 from stepscope.schema.keys import CHECKS_EVENT
-from stepscope.views.marks import NoMarks
-from stepscope.views.run_rows import KeptFigures, RunRow, run_row, run_rows
+from stepscope.views.runs.marks import NoMarks
+from stepscope.views.runs.run_rows import KeptFigures, RunRow, run_row, run_rows
 from tests.views.made import NS, RUN, Made, OwnMarks, as_json, at, trained
 
 NOW = at(200)

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as arrays
 import stepscope
 from stepscope.schema.series import Source
 from stepscope.store.sqlite import SqliteStore
-from stepscope.views.schedule import Schedule, SchedulePhase, schedule_from, schedule_of
+from stepscope.views.schedule.schedule import Schedule, SchedulePhase, schedule_from, schedule_of
 from tests.store.telling import BEGUN_NS, NS, RUN, process
 
 NOTHING = "brought nothing that can be told from noise"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stepscope.views.slopes import is_line, low_levels, slope_of
+from stepscope.views.machine.slopes import is_line, low_levels, slope_of
 
 
 def noise(count: int, seed: int, size: float = 1.0) -> np.ndarray:

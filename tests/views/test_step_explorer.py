@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stepscope.views.step_explorer import MOST_BARS, steps_of
-from stepscope.views.step_values import step_values
+from stepscope.views.steps.step_explorer import MOST_BARS, steps_of
+from stepscope.views.steps.step_values import step_values
 from tests.views.made import PHASES, Made, as_json, at, trained
 
 
@@ -145,8 +145,8 @@ def test_a_range_of_a_long_series_is_read_as_exactly_as_the_whole(made: Made) ->
 def test_of_a_series_too_long_to_read_the_newest_steps_are_looked_at(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stepscope.views.step_values.MOST_POINTS", 1000)
-    monkeypatch.setattr("stepscope.views.step_values.MOST_STEPS", 500)
+    monkeypatch.setattr("stepscope.views.steps.step_values.MOST_POINTS", 1000)
+    monkeypatch.setattr("stepscope.views.steps.step_values.MOST_STEPS", 500)
     made.process()
     made.log({"step_seconds": np.arange(5000) / 1000}, seal=True)
     window = steps_of(made.run())

@@ -19,12 +19,12 @@ from stepscope.schema.run import Process
 from stepscope.schema.series import Source
 from stepscope.store.place import database
 from stepscope.store.sqlite import SqliteStore
-from stepscope.views.pace import run_seconds
-from stepscope.views.phases import phases_of
+from stepscope.views.metrics.summed import Summed
+from stepscope.views.overview.verdict import verdict_for
+from stepscope.views.overview.wall_time import wall_time_of
 from stepscope.views.run_figures import figures_of
-from stepscope.views.summed import Summed
-from stepscope.views.verdict import verdict_for
-from stepscope.views.wall_time import wall_time_of
+from stepscope.views.steps.pace import run_seconds
+from stepscope.views.steps.phases import phases_of
 
 torch = pytest.importorskip("torch")
 

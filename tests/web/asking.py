@@ -15,10 +15,10 @@ from stepscope.schema.run import Process
 from stepscope.schema.series import Source
 from stepscope.store.base import OpenAlert
 from stepscope.store.sqlite import SqliteStore
+from stepscope.web.access.tokens import cookie_name, cookie_value
 from stepscope.web.app import create_app
-from stepscope.web.options import Limits, ServerOptions
+from stepscope.web.server.options import Limits, ServerOptions
 from stepscope.web.site import Site
-from stepscope.web.tokens import cookie_name, cookie_value
 
 TOKEN = "correct-horse-battery-staple-0123456789"
 PLACE = "http://127.0.0.1:8787"

@@ -8,7 +8,7 @@ import pytest
 
 from stepscope.alerts.silences import Silences
 from stepscope.config.sections import Alerts, Settings
-from stepscope.web.demo_run import Demo
+from stepscope.web.server.demo_run import Demo
 from tests.web.asking import API, RUN, app_of, ask, error_of, get, site_and_app
 
 SILENCES = f"{API}/alerts/silences"
@@ -70,5 +70,5 @@ def test_a_demo_run_is_played_one_at_a_time_and_can_be_looked_at(folder, until) 
 
 
 def test_where_nothing_may_be_written_no_demo_is_played(folder, monkeypatch) -> None:
-    monkeypatch.setattr("stepscope.web.demo_run.os.access", lambda *_: False)
+    monkeypatch.setattr("stepscope.web.server.demo_run.os.access", lambda *_: False)
     assert ask(app_of(folder), f"{API}/demo", "POST").status_code == 405

@@ -10,7 +10,7 @@ import pytest
 import stepscope
 from stepscope.config.sections import Alerts, Settings
 from stepscope.schema.series import Source
-from stepscope.web import shapes_alerts, shapes_logs, shapes_overview, shapes_runs, shapes_series
+from stepscope.web.api import shapes_alerts, shapes_logs, shapes_overview, shapes_runs, shapes_series
 from tests.web.asking import API, BEGUN_NS, NS, RUN, app_of, append, ask, error_of, get, process, times
 
 SHAPES = {

@@ -19,8 +19,8 @@ from tests.web.asking import API, BEARER, RUN, TOKEN, append, rich_store, times
 SERVER = """
 import json, resource, sys
 from pathlib import Path
-from stepscope.web.options import Limits, ServerOptions
-from stepscope.web.serving import serve
+from stepscope.web.server.options import Limits, ServerOptions
+from stepscope.web.server.serving import serve
 
 options = json.loads(sys.argv[2])
 files = options.pop("files", None)

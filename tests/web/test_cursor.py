@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.web import cursor
-from stepscope.web.cursor import Position
+from stepscope.web.live import cursor
+from stepscope.web.live.cursor import Position
 
 COUNTS = st.dictionaries(st.integers(1, 10**6), st.integers(0, 10**12), max_size=60)
 

@@ -14,10 +14,10 @@ from stepscope.errors import NotFound, StoreError
 from stepscope.schema.record import Event
 from stepscope.schema.series import Source
 from stepscope.store.base import OpenAlert
-from stepscope.web import batches, feed
-from stepscope.web.event_stream import EventStream
-from stepscope.web.run_head import cursor_of
-from stepscope.web.subscriber import Message
+from stepscope.web.api.run_head import cursor_of
+from stepscope.web.live import batches, feed
+from stepscope.web.live.event_stream import EventStream
+from stepscope.web.live.subscriber import Message
 from tests.web.asking import API, BEGUN_NS, NS, RUN, append, ask, get, process, site_and_app, times
 
 S2 = Source(RUN, "s2", 0, "node1")
@@ -332,7 +332,9 @@ def test_one_look_serves_all_clients_and_those_of_the_same_keys_share_the_text(
 ) -> None:
     reads = []
     read = batches.read_batch
-    monkeypatch.setattr("stepscope.web.live_run.read_batch", lambda *given: reads.append(1) or read(*given))
+    monkeypatch.setattr(
+        "stepscope.web.live.live_run.read_batch", lambda *given: reads.append(1) or read(*given)
+    )
 
     async def follow():
         clients = [await site.feed.join(RUN, KEYS, None) for _ in range(30)]
@@ -406,7 +408,7 @@ def test_a_stream_is_an_event_stream_that_is_not_kept_and_not_buffered(site, sto
 
 
 def test_a_client_that_takes_nothing_is_let_go(site, store, monkeypatch) -> None:
-    monkeypatch.setattr("stepscope.web.event_stream.STUCK_S", 0.01)
+    monkeypatch.setattr("stepscope.web.live.event_stream.STUCK_S", 0.01)
 
     async def follow():
         client = await site.feed.join(RUN, KEYS, None)

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from stepscope.web import routes_page, routes_runs
+from stepscope.web.api import routes_page, routes_runs
 from tests.web.asking import API, BEARER, RUN, app_of, ask, error_of, get
 
 CASES = [

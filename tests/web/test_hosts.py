@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stepscope.web.hosts import is_same_origin
+from stepscope.web.access.hosts import is_same_origin
 from tests.web.asking import API, BEARER, app_of, ask, error_of
 
 META = f"{API}/meta"

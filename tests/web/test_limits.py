@@ -8,10 +8,10 @@ import json
 import httpx
 import pytest
 
-from stepscope.web.body import is_deep
-from stepscope.web.options import Limits
-from stepscope.web.rates import BURST_S, Rate
-from stepscope.web.subscriber import MOST_BYTES, MOST_WAITING, Message, Subscriber
+from stepscope.web.access.body import is_deep
+from stepscope.web.access.rates import BURST_S, Rate
+from stepscope.web.live.subscriber import MOST_BYTES, MOST_WAITING, Message, Subscriber
+from stepscope.web.server.options import Limits
 from tests.web.asking import API, BEARER, PLACE, RUN, app_of, ask, error_of
 
 MARKS = f"{API}/runs/{RUN}/marks"

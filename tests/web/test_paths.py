@@ -9,7 +9,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from stepscope.web import routes_page
+from stepscope.web.api import routes_page
 from tests.web.asking import API, BEARER, PLACE, RUN, app_of, ask, error_of, get
 
 SLY = [

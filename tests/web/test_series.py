@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stepscope.schema.series import Selection, Source
-from stepscope.web import series as series_module
+from stepscope.web.api import series as series_module
 from tests.web.asking import (
     API,
     BEARER,
@@ -172,7 +172,7 @@ def test_an_answer_somebody_has_is_not_sent_again_until_its_series_come_on(app, 
 
 
 def test_more_than_can_be_sent_at_once_is_refused_with_what_to_do(app, monkeypatch) -> None:
-    monkeypatch.setattr("stepscope.web.routes_series.MOST_BUCKETS", 100)
+    monkeypatch.setattr("stepscope.web.api.routes_series.MOST_BUCKETS", 100)
     found = ask(app, f"{SERIES}?keys=loss&buckets=800")
     assert found.status_code == 400
     assert "merge=true" in error_of(found)

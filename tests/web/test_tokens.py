@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from stepscope.errors import ConfigError
-from stepscope.web import tokens
+from stepscope.web.access import tokens
 from tests.web.asking import (
     API,
     BEARER,
@@ -126,7 +126,7 @@ def test_the_cookie_does_not_hold_the_token_and_other_tokens_have_other_cookies(
 
 
 def test_many_wrong_tokens_are_answered_with_wait_and_the_right_one_still_works(folder, store) -> None:
-    from stepscope.web.options import Limits
+    from stepscope.web.server.options import Limits
 
     app = app_of(folder, limits=Limits(strangers_per_second=2))
     found = [ask(app, f"{API}/meta", headers={"Authorization": "Bearer x"}).status_code for _ in range(15)]

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from stepscope.agent.alerting import Alerting
 from stepscope.agent.cpu_share import CpuShare
 from stepscope.agent.diagnosing import Diagnosing
-from stepscope.agent.feeds import Exporters, Feeds
-from stepscope.agent.ingest import Ingest
-from stepscope.agent.report import own_report, trouble_of, write_report
+from stepscope.agent.ingest.feeds import Exporters, Feeds
+from stepscope.agent.ingest.ingest import Ingest
+from stepscope.agent.process.report import own_report, trouble_of, write_report
+from stepscope.agent.process.wake import open_wake
 from stepscope.agent.run_settings import RunSettingsBook
 from stepscope.agent.sampling import Sampling
-from stepscope.agent.wake import open_wake
 from stepscope.agent.watching import Watching
 from stepscope.errors import StoreError
 from stepscope.store import retention
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
 
-    from stepscope.agent.feeds import Listener
+    from stepscope.agent.ingest.feeds import Listener
     from stepscope.config.sections import Settings
     from stepscope.exporters.base import Table
     from stepscope.schema.record import Event

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from stepscope.agent.cpu_share import CpuShare
 from stepscope.alerts.defaults import default_rules, every_rule
-from stepscope.alerts.delivery import Channels, Delivery
+from stepscope.alerts.delivery.delivery import Channels, Delivery
+from stepscope.alerts.delivery.quiet_hours import QuietHours
+from stepscope.alerts.delivery.routing import Routing
 from stepscope.alerts.engine import Engine
 from stepscope.alerts.page_rules import PageRules
-from stepscope.alerts.quiet_hours import QuietHours
-from stepscope.alerts.routing import Routing
 from stepscope.alerts.silences import Silences
 from stepscope.errors import ConfigError, StoreError
 

@@ -13,7 +13,7 @@ from stepscope.agent.work_signs import WorkSigns
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepscope.agent.exit_notes import ExitNote
+    from stepscope.agent.ingest.exit_notes import ExitNote
     from stepscope.schema.run import Process
 
 USUAL_GAPS = 3

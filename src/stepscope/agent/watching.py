@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stepscope.agent.feeds import Feeds
+from stepscope.agent.ingest.feeds import Feeds
 from stepscope.agent.own_cost import OwnCost
 from stepscope.agent.sampling import Sampling
 from stepscope.config.plain import from_dict

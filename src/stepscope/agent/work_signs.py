@@ -5,18 +5,18 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepscope.devices.kernel_files import PROC
-from stepscope.devices.process_files import ProcessFiles
-from stepscope.devices.process_tree import ProcessTrees
-from stepscope.devices.processes import input_output_counts
+from stepscope.devices.host.kernel_files import PROC
+from stepscope.devices.process.process_files import ProcessFiles
+from stepscope.devices.process.process_tree import ProcessTrees
+from stepscope.devices.process.processes import input_output_counts
 from stepscope.schema.sample import Watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from stepscope.devices.process_tree import Tree
-    from stepscope.devices.processes import ProcessKey
+    from stepscope.devices.process.process_tree import Tree
+    from stepscope.devices.process.processes import ProcessKey
 
 LEAST_SECONDS = 5.0
 """Shorter stretches are not judged: processor time is counted in hundredths of a second."""

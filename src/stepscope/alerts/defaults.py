@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from stepscope.alerts.quiet_hours import QuietHours
+from stepscope.alerts.delivery.quiet_hours import QuietHours
 from stepscope.alerts.rule import rules_from
 from stepscope.alerts.thresholds import LOSS, threshold_rules
 from stepscope.config.wording import nearest

@@ -23,8 +23,8 @@ from stepscope.store.base import OpenAlert
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
+    from stepscope.alerts.delivery.routing import Routing
     from stepscope.alerts.page_rules import PageRules
-    from stepscope.alerts.routing import Routing
     from stepscope.alerts.run_watch import Change
     from stepscope.exporters.base import Table
     from stepscope.schema.alert import Kind, Told

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from stepscope.alerts.expression import parse, parse_window
-from stepscope.alerts.template import check_template, names_in, render
-from stepscope.alerts.tree import Expression, Reach, Window
+from stepscope.alerts.conditions.expression import parse, parse_window
+from stepscope.alerts.conditions.tree import Expression, Reach, Window
+from stepscope.alerts.delivery.template import check_template, names_in, render
 from stepscope.config.wording import nearest, shown
 from stepscope.errors import ConfigError
 from stepscope.schema.alert import SEVERITIES

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from stepscope.alerts.conditions.tree import Window
 from stepscope.alerts.defaults import default_rules, every_rule
 from stepscope.alerts.rule import Rule, rule_said
-from stepscope.alerts.tree import Window
 from stepscope.errors import ConfigError
 
 if TYPE_CHECKING:

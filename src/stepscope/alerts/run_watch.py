@@ -7,8 +7,8 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from stepscope.alerts.evaluation import Outcome, judges_of
-from stepscope.alerts.history import History, Subject
+from stepscope.alerts.conditions.evaluation import Outcome, judges_of
+from stepscope.alerts.conditions.history import History, Subject
 from stepscope.alerts.page_rules import Made
 from stepscope.alerts.rule import render
 from stepscope.alerts.state import State
@@ -17,11 +17,11 @@ from stepscope.schema.alert import Told
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from stepscope.alerts.evaluation import Judge
+    from stepscope.alerts.conditions.evaluation import Judge
+    from stepscope.alerts.conditions.tree import Expression
     from stepscope.alerts.rule import Rule
     from stepscope.alerts.state import Turn
     from stepscope.alerts.telling import Telling
-    from stepscope.alerts.tree import Expression
     from stepscope.schema.run import Status
     from stepscope.store.base import OpenAlert
 

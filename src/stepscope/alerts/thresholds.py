@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from stepscope.alerts.expression import parse
+from stepscope.alerts.conditions.expression import parse
+from stepscope.alerts.conditions.tree import Comparison, Expression, Name, Negative, Number
 from stepscope.alerts.rule import Rule
-from stepscope.alerts.tree import Comparison, Expression, Name, Negative, Number
 from stepscope.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import functools
 from typing import TYPE_CHECKING
 
 from stepscope import plugins
+from stepscope.alerts.conditions.expression import doubts
 from stepscope.alerts.defaults import default_rules
-from stepscope.alerts.expression import doubts
 from stepscope.samplers.base import Sampler
 
 if TYPE_CHECKING:

@@ -6,16 +6,16 @@ import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from stepscope.alerts import message
-from stepscope.alerts.channel_options import Options
-from stepscope.alerts.unreached import Unreached
+from stepscope.alerts.delivery import message
+from stepscope.alerts.delivery.channel_options import Options
+from stepscope.alerts.delivery.unreached import Unreached
 from stepscope.channels.base import Channel, DeliveryError
 from stepscope.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from stepscope.alerts.channel_options import Secret
+    from stepscope.alerts.delivery.channel_options import Secret
     from stepscope.schema.alert import Notice
 
 TYPES = {"critical": "failure", "warning": "warning", "info": "info"}

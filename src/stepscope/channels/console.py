@@ -11,7 +11,7 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepscope.alerts import message
+from stepscope.alerts.delivery import message
 from stepscope.channels.base import Channel, DeliveryError
 
 if TYPE_CHECKING:

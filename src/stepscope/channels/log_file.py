@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepscope.alerts import message
-from stepscope.alerts.channel_options import Options
+from stepscope.alerts.delivery import message
+from stepscope.alerts.delivery.channel_options import Options
 from stepscope.channels.base import Channel, DeliveryError
 
 if TYPE_CHECKING:

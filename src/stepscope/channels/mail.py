@@ -8,17 +8,17 @@ import ssl
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from stepscope.alerts.channel_options import Options
-from stepscope.alerts.mail_message import mail_message
-from stepscope.alerts.safe_text import one_line
-from stepscope.alerts.unreached import Unreached
+from stepscope.alerts.delivery.channel_options import Options
+from stepscope.alerts.delivery.mail_message import mail_message
+from stepscope.alerts.delivery.safe_text import one_line
+from stepscope.alerts.delivery.unreached import Unreached
 from stepscope.channels.base import Channel, DeliveryError
 from stepscope.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepscope.alerts.channel_options import Secret
+    from stepscope.alerts.delivery.channel_options import Secret
     from stepscope.schema.alert import Notice
 
     Refused = dict[str, tuple[int, bytes]]

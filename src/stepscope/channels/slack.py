@@ -6,15 +6,15 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from stepscope.alerts import message
-from stepscope.alerts.channel_options import Options
-from stepscope.alerts.pinned_http import TIMEOUT_S, Poster
-from stepscope.alerts.safe_text import one_line
-from stepscope.alerts.web_address import read_address
+from stepscope.alerts.delivery import message
+from stepscope.alerts.delivery.channel_options import Options
+from stepscope.alerts.delivery.pinned_http import TIMEOUT_S, Poster
+from stepscope.alerts.delivery.safe_text import one_line
+from stepscope.alerts.delivery.web_address import read_address
 from stepscope.channels.base import Channel
 
 if TYPE_CHECKING:
-    from stepscope.alerts.channel_options import Secret
+    from stepscope.alerts.delivery.channel_options import Secret
     from stepscope.schema.alert import Notice, Told
 
 COLOURS = {"critical": "#d32f2f", "warning": "#f9a825", "info": "#1976d2"}

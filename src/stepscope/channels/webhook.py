@@ -10,17 +10,17 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from stepscope.alerts import message
-from stepscope.alerts.channel_options import MOST_TIMEOUT_S, Options
-from stepscope.alerts.pinned_http import TIMEOUT_S, Network, Poster
-from stepscope.alerts.web_address import read_address
+from stepscope.alerts.delivery import message
+from stepscope.alerts.delivery.channel_options import MOST_TIMEOUT_S, Options
+from stepscope.alerts.delivery.pinned_http import TIMEOUT_S, Network, Poster
+from stepscope.alerts.delivery.web_address import read_address
 from stepscope.channels.base import Channel
 from stepscope.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepscope.alerts.channel_options import Secret
+    from stepscope.alerts.delivery.channel_options import Secret
     from stepscope.schema.alert import Notice
 
 OWN_HEADERS = {"host", "content-length", "content-type", "connection", "transfer-encoding"}

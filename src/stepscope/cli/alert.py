@@ -9,27 +9,27 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stepscope.alerts.conditions.expression import doubts
 from stepscope.alerts.defaults import rules_of
-from stepscope.alerts.delivery import make_channel
-from stepscope.alerts.expression import doubts
+from stepscope.alerts.delivery.delivery import make_channel
 from stepscope.alerts.page_rules import PageRules
 from stepscope.alerts.rule import rules_from
 from stepscope.alerts.rule_list import listed_rules, written
 from stepscope.alerts.silences import Silences
 from stepscope.alerts.thresholds import threshold_rules
 from stepscope.alerts.unrecorded import RULE_FIELD, sampled_keys
-from stepscope.cli import text
+from stepscope.cli.checks.settings_check import alert_problems
 from stepscope.cli.find import add_limit_argument, add_store_argument, near
 from stepscope.cli.main import FAILED, FINE
-from stepscope.cli.settings_check import alert_problems
-from stepscope.cli.table import Column, table
+from stepscope.cli.output import text
+from stepscope.cli.output.table import Column, table
 from stepscope.config.find import settings_for
 from stepscope.config.load import load
 from stepscope.errors import NotFound
 from stepscope.reading import default_folder, open_store
 from stepscope.schema.alert import Notice, Told
 from stepscope.schema.run import LIVE
-from stepscope.views.alert_list import rules_of_live_runs
+from stepscope.views.alerts.alert_list import rules_of_live_runs
 from stepscope.views.wording import duration
 
 if TYPE_CHECKING:

@@ -78,7 +78,7 @@ def _validate(options: argparse.Namespace) -> int:
         print(error, file=sys.stderr)
         return FAILED
     # lazy: what settings look like can be told without the parts that use them
-    from stepscope.cli.settings_check import problems_of
+    from stepscope.cli.checks.settings_check import problems_of
 
     problems += problems_of(loaded)
     for line in dict.fromkeys(map(str, (*loaded.notes, *problems))):

@@ -9,14 +9,14 @@ import time
 from typing import TYPE_CHECKING
 
 from stepscope.cli.main import FINE
-from stepscope.cli.text import emit, number, say
+from stepscope.cli.output.text import emit, number, say
 from stepscope.config.find import settings_for, why_disabled
 from stepscope.reading import open_store
+from stepscope.recorder.identity.whoami import identify
 from stepscope.recorder.monitor import TrainingMonitor
-from stepscope.recorder.whoami import identify
 from stepscope.schema.keys import STEP_SECONDS
-from stepscope.views.phases import phases_of
-from stepscope.views.summed import Summed
+from stepscope.views.metrics.summed import Summed
+from stepscope.views.steps.phases import phases_of
 from stepscope.views.wording import duration
 
 if TYPE_CHECKING:

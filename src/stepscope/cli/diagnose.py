@@ -5,11 +5,11 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from stepscope.cli import text
 from stepscope.cli.find import add_run_arguments, chosen_run
 from stepscope.cli.main import FINE
+from stepscope.cli.output import text
+from stepscope.views.overview.verdict import verdict_for
 from stepscope.views.run_figures import figures_of
-from stepscope.views.verdict import verdict_for
 
 if TYPE_CHECKING:
     import argparse

@@ -8,12 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepscope.cli import checks, machine_checks, package_checks
+from stepscope.cli.checks import checks, machine_checks, package_checks
+from stepscope.cli.checks.machine_settings import fitting_settings
+from stepscope.cli.checks.settings_check import problems_of
 from stepscope.cli.find import add_store_argument
-from stepscope.cli.machine_settings import fitting_settings
 from stepscope.cli.main import FAILED, FINE
-from stepscope.cli.settings_check import problems_of
-from stepscope.cli.text import emit, paint, safe, say, screen_width, to_json
+from stepscope.cli.output.text import emit, paint, safe, say, screen_width, to_json
 from stepscope.config.find import FILE_NAME, settings_file, settings_for, why_disabled
 from stepscope.config.load import load
 from stepscope.config.sections import Settings
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-    from stepscope.cli.checks import Check
+    from stepscope.cli.checks.checks import Check
 
 VALIDATE = "What these ask for is not done. Check with: stepscope config validate FILE"
 

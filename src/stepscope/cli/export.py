@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from stepscope.cli.find import add_run_arguments, chosen_run, near
 from stepscope.cli.main import FINE, MISUSED
-from stepscope.cli.target import whole_file, whole_files
-from stepscope.cli.text import safe, say
+from stepscope.cli.output.target import whole_file, whole_files
+from stepscope.cli.output.text import safe, say
 from stepscope.errors import NotFound, StepscopeError
 from stepscope.exporters.csv_file import CsvFile
 from stepscope.exporters.json_file import JsonFile
 from stepscope.exporters.jsonl import JsonLines
 from stepscope.exporters.parquet import Parquet
-from stepscope.views.epochs import KEY, by_epoch
-from stepscope.views.rows import long_rows, wide_rows
+from stepscope.views.export.epochs import KEY, by_epoch
+from stepscope.views.export.rows import long_rows, wide_rows
 from stepscope.views.wording import size
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import argparse
 import difflib
 from typing import TYPE_CHECKING
 
-from stepscope.cli.text import safe
+from stepscope.cli.output.text import safe
 from stepscope.errors import NotFound
 from stepscope.reading import open_store
 

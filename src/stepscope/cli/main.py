@@ -8,7 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from stepscope.agent.report import trouble_of
+from stepscope.agent.process.report import trouble_of
 from stepscope.errors import StepscopeError
 
 if TYPE_CHECKING:

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.cli.find import add_store_argument
 from stepscope.cli.main import FAILED, MISUSED
-from stepscope.cli.table import Column, table
-from stepscope.cli.text import emit, paint, safe, say, screen_width, to_json
+from stepscope.cli.output.table import Column, table
+from stepscope.cli.output.text import emit, paint, safe, say, screen_width, to_json
 from stepscope.config.find import settings_for
 from stepscope.launcher.command import CannotStart, check, ending_of
 from stepscope.launcher.signals import Signals
 from stepscope.profiling.python_command import NotPython, PythonCommand, python_command
-from stepscope.profiling.seconds_window import Wanted
-from stepscope.profiling.session import Detail
-from stepscope.profiling.window import FOLDER, STORE_FOLDER
+from stepscope.profiling.window.seconds_window import Wanted
+from stepscope.profiling.window.session import Detail
+from stepscope.profiling.window.window import FOLDER, STORE_FOLDER
 from stepscope.views.wording import size
 
 if TYPE_CHECKING:

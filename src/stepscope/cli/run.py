@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from stepscope.cli.main import ALERTED, FINE, MISUSED
-from stepscope.cli.text import safe, say
+from stepscope.cli.output.text import safe, say
 from stepscope.config.find import settings_for, why_disabled
 from stepscope.launcher.command import CannotStart
 from stepscope.launcher.observe import Observed

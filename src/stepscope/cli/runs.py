@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, get_args
 
 from stepscope.cli.find import add_limit_argument, add_store_argument
 from stepscope.cli.main import FINE
-from stepscope.cli.table import Column, shorten, table
-from stepscope.cli.text import emit, moment, number, paint, safe, say, screen_width, to_json
+from stepscope.cli.output.table import Column, shorten, table
+from stepscope.cli.output.text import emit, moment, number, paint, safe, say, screen_width, to_json
 from stepscope.reading import open_store
 from stepscope.schema.run import Status
-from stepscope.views.described import loss_shown, run_in_short, seconds
-from stepscope.views.pace import run_seconds
+from stepscope.views.export.described import loss_shown, run_in_short, seconds
 from stepscope.views.run_figures import figures_of
+from stepscope.views.steps.pace import run_seconds
 from stepscope.views.wording import duration
 
 if TYPE_CHECKING:

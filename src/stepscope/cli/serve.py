@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 from stepscope.cli.find import add_store_argument
 from stepscope.cli.main import FINE
-from stepscope.cli.text import emit, say
+from stepscope.cli.output.text import emit, say
 from stepscope.config.find import settings_for
 from stepscope.recorder.page_server import Served, find_server
-from stepscope.web import tokens
-from stepscope.web.options import ServerOptions
+from stepscope.web.access import tokens
+from stepscope.web.server.options import ServerOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
             _open(served.link())
 
     # lazy: a server's libraries are no part of a command's help, nor of saying what is wrong with its flags
-    from stepscope.web.serving import log_to_file, serve
+    from stepscope.web.server.serving import log_to_file, serve
 
     log_to_file(folder)
     with contextlib.suppress(KeyboardInterrupt):

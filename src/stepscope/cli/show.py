@@ -8,27 +8,27 @@ import time
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from stepscope.cli import text
 from stepscope.cli.find import add_limit_argument, add_run_arguments, chosen_run, near
 from stepscope.cli.main import FINE
-from stepscope.cli.show_energy import energy_lines
-from stepscope.cli.show_machine import device_lines, machine_lines
-from stepscope.cli.show_schedule import schedule_lines
-from stepscope.cli.table import Column, shorten, table
+from stepscope.cli.output import text
+from stepscope.cli.output.show_energy import energy_lines
+from stepscope.cli.output.show_machine import device_lines, machine_lines
+from stepscope.cli.output.show_schedule import schedule_lines
+from stepscope.cli.output.table import Column, shorten, table
 from stepscope.config.find import settings_for
 from stepscope.errors import NotFound
 from stepscope.reading import PARAMS
 from stepscope.schema.keys import CHECKS_EVENT
-from stepscope.views.compared_config import shown
-from stepscope.views.described import SPARKS, extremes, run_in_full, seconds
-from stepscope.views.energy import energy_of
-from stepscope.views.machine_figures import described, machine_figures
-from stepscope.views.pace import run_seconds
+from stepscope.views.compare.compared_config import shown
+from stepscope.views.energy.energy import energy_of
+from stepscope.views.export.described import SPARKS, extremes, run_in_full, seconds
+from stepscope.views.machine.machine_figures import described, machine_figures
+from stepscope.views.metrics.summed import Summed
+from stepscope.views.overview.wall_time import wall_time_of
 from stepscope.views.plain import tree
-from stepscope.views.schedule import schedule_of
-from stepscope.views.summed import Summed
+from stepscope.views.schedule.schedule import schedule_of
+from stepscope.views.steps.pace import run_seconds
 from stepscope.views.told_config import flattened
-from stepscope.views.wall_time import wall_time_of
 from stepscope.views.wording import duration, percent
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from stepscope.schema.record import Event
     from stepscope.schema.run import Process
     from stepscope.schema.series import SeriesInfo
-    from stepscope.views.wall_time import WallTime
+    from stepscope.views.overview.wall_time import WallTime
 
 ROOMY = 100
 """Fewer columns than this halve the trends."""

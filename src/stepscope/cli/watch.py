@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from stepscope.cli.find import add_store_argument
 from stepscope.cli.main import FINE
-from stepscope.cli.table import Column, shorten, table
-from stepscope.cli.text import emit, safe, say, screen_width
+from stepscope.cli.output.table import Column, shorten, table
+from stepscope.cli.output.text import emit, safe, say, screen_width
 from stepscope.config.find import settings_for, why_disabled
 from stepscope.launcher.machine import MachineWatch
 from stepscope.schema.sample import DeviceFacts, Notice
-from stepscope.views.machine import GpuNow, HostNow, MachineNow
+from stepscope.views.machine.machine import GpuNow, HostNow, MachineNow
 from stepscope.views.wording import size
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepscope.devices import gpu_reasons
-from stepscope.devices.amd import AmdDriver
-from stepscope.devices.nvidia import NvidiaDriver, Opening
+from stepscope.devices.amd.amd import AmdDriver
+from stepscope.devices.nvidia.nvidia import NvidiaDriver, Opening
 from stepscope.schema.sample import Notice
 
 if TYPE_CHECKING:

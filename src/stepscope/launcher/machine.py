@@ -11,9 +11,9 @@ from stepscope.config.sections import Sampler as SamplerSettings
 from stepscope.errors import StepscopeError
 from stepscope.guard import Guard
 from stepscope.recorder.anonymity import privacy_of
+from stepscope.recorder.identity.run_names import without_secrets
+from stepscope.recorder.identity.whoami import identify
 from stepscope.recorder.recording import Recording
-from stepscope.recorder.run_names import without_secrets
-from stepscope.recorder.whoami import identify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

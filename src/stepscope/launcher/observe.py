@@ -18,10 +18,10 @@ from stepscope.launcher.console import MOST_BYTES, ConsoleTail, last_exception
 from stepscope.launcher.passage import Passage
 from stepscope.launcher.signals import Signals
 from stepscope.recorder.anonymity import privacy_of
+from stepscope.recorder.identity.run_names import without_secrets
+from stepscope.recorder.identity.run_reservation import name_for_all, reserve
+from stepscope.recorder.identity.whoami import RUN_ID_VARIABLE, SEGMENT_VARIABLE, identify
 from stepscope.recorder.recording import Recording
-from stepscope.recorder.run_names import without_secrets
-from stepscope.recorder.run_reservation import name_for_all, reserve
-from stepscope.recorder.whoami import RUN_ID_VARIABLE, SEGMENT_VARIABLE, identify
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope.profiling import main_module
-from stepscope.profiling.seconds_window import SecondsWindow, Wanted
-from stepscope.profiling.session import Detail
+from stepscope.profiling.window.seconds_window import SecondsWindow, Wanted
+from stepscope.profiling.window.session import Detail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,7 @@ from stepscope.profiling.inside import as_argument
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepscope.profiling.seconds_window import Wanted
+    from stepscope.profiling.window.seconds_window import Wanted
 
 INSIDE = "stepscope.profiling.inside"
 EXPECTED = "expected: python train.py ..., python -m package.train ... or python -c code"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepscope.agent.start import agent_trouble, ensure_agent, older_agent, wait_until_read
-from stepscope.agent.wake import wake
+from stepscope.agent.process.start import agent_trouble, ensure_agent, older_agent, wait_until_read
+from stepscope.agent.process.wake import wake
 from stepscope.journal.folder import journals_of
 from stepscope.journal.private_settings import has_private, leave_private, private_file
 

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stepscope.config.sections import Settings
-    from stepscope.profiling.window import ProfilerWindow
+    from stepscope.profiling.window.window import ProfilerWindow
     from stepscope.recorder.alert_system import AlertSystem
-    from stepscope.recorder.logs import StructuredLogs
+    from stepscope.recorder.logs.logs import StructuredLogs
     from stepscope.schema.identity import Identity
 
 
@@ -76,7 +76,9 @@ class OnDemand(StepLog):
     def logs(self) -> StructuredLogs:
         """The log files of the run, written while it is recorded if `logging.directory` is set."""
         if self._logs is None:
-            from stepscope.recorder.logs import StructuredLogs  # lazy: it brings `logging` into the process
+            from stepscope.recorder.logs.logs import (
+                StructuredLogs,  # lazy: it brings `logging` into the process
+            )
 
             self._logs = StructuredLogs(
                 self.identity,
@@ -90,7 +92,7 @@ class OnDemand(StepLog):
         """Keeps the traceback of what ends the training, without the values of variables."""
         recording = self.open_recording()
         if isinstance(error, Exception) and recording is not None and recording.writer.trouble is None:
-            from stepscope.recorder.log_entry import describe_exception  # lazy: it brings `logging`
+            from stepscope.recorder.logs.log_entry import describe_exception  # lazy: it brings `logging`
 
             self.own_event("failure", **describe_exception(error))
         if self._logs is not None:
@@ -98,7 +100,7 @@ class OnDemand(StepLog):
 
     def profile(self, **options: Any) -> ProfilerWindow:
         """A `ProfilerWindow` on chosen epochs and steps, with its options: call its `step` once a step."""
-        from stepscope.profiling.window import ProfilerWindow, WindowOptions  # lazy: few profile
+        from stepscope.profiling.window.window import ProfilerWindow, WindowOptions  # lazy: few profile
 
         usual = {"directory": self._folder / "profiles", "options": WindowOptions(rank=self.identity.rank)}
         try:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from stepscope import procfs
-from stepscope.agent.start import is_running, start_process
+from stepscope.agent.process.start import is_running, start_process
 from stepscope.filesystem import read_regular
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def ensure_server(folder: Path, settings: Settings) -> None:
     """Starts a server unless there is one, or one is on its way; returns at once."""
     if _is_starting(folder) or find_server(folder) is not None:
         return
-    child = start_process("stepscope.web.serving", folder, settings, LOG_NAME)
+    child = start_process("stepscope.web.server.serving", folder, settings, LOG_NAME)
     if child is not None:
         child.close()
         _children[folder] = child.pid

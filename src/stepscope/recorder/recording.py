@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from stepscope.agent.start import database_of
+from stepscope.agent.process.start import database_of
 from stepscope.errors import JournalError, TooManyKeys
 from stepscope.guard import shown
 from stepscope.journal import layout
@@ -21,12 +21,12 @@ from stepscope.journal.writer import JournalWriter
 from stepscope.recorder import values
 from stepscope.recorder.agent_watch import AgentWatch
 from stepscope.recorder.anonymity import privacy_of
-from stepscope.recorder.exit_hooks import ExitHooks
-from stepscope.recorder.facts import opening_of
+from stepscope.recorder.exit.exit_hooks import ExitHooks
+from stepscope.recorder.exit.last_words import LastWords, path_beside
 from stepscope.recorder.folder_watch import FolderWatch
+from stepscope.recorder.identity.facts import opening_of
 from stepscope.recorder.keeper import Keeper
 from stepscope.recorder.key_names import KeyNames
-from stepscope.recorder.last_words import LastWords, path_beside
 from stepscope.schema.redact import redact_mapping, redact_text, redact_value
 
 if TYPE_CHECKING:

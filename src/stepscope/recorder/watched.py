@@ -10,7 +10,7 @@ from stepscope.guard import shown
 from stepscope.insides.outlets import Outlets
 from stepscope.steps.anatomy import Anatomy
 from stepscope.steps.loader_passes import LoaderPasses
-from stepscope.steps.out_of_memory import describe_out_of_memory
+from stepscope.steps.memory.out_of_memory import describe_out_of_memory
 from stepscope.steps.step_writer import StepRecorder
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from stepscope.guard import Guard
     from stepscope.recorder.recording import Recording
-    from stepscope.steps.observers import Observer
+    from stepscope.steps.evidence.observers import Observer
 
 
 GRADIENT_SHARE = 0.2

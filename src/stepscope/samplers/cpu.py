@@ -5,14 +5,21 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from stepscope.devices.cgroup import Groups
-from stepscope.devices.cgroup_cpu import CpuLimit, cpu_counts, cpu_limits
-from stepscope.devices.cgroup_memory import memory_limits
-from stepscope.devices.kernel_files import PROC, SYS, told
+from stepscope.devices.host.cgroup import Groups
+from stepscope.devices.host.cgroup_cpu import CpuLimit, cpu_counts, cpu_limits
+from stepscope.devices.host.cgroup_memory import memory_limits
+from stepscope.devices.host.kernel_files import PROC, SYS, told
+from stepscope.devices.host.pressure import Pressure
+from stepscope.devices.host.processor import (
+    ProcessorCounts,
+    busy_share,
+    clocks,
+    load,
+    processor_counts,
+    shares,
+)
+from stepscope.devices.host.processor_facts import processor_facts
 from stepscope.devices.pace import Pace
-from stepscope.devices.pressure import Pressure
-from stepscope.devices.processor import ProcessorCounts, busy_share, clocks, load, processor_counts, shares
-from stepscope.devices.processor_facts import processor_facts
 from stepscope.devices.rates import HostRates, Rates
 from stepscope.samplers.base import Sampler
 from stepscope.schema.sample import DeviceFacts, Metric, Sample
@@ -21,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from stepscope.devices.cgroup import Group
+    from stepscope.devices.host.cgroup import Group
     from stepscope.schema.sample import Reading, Watched
 
 CLOCKS_EVERY_S = 5.0

@@ -6,11 +6,11 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from stepscope.devices.disks import disk_counts, disk_facts, whole_disks
-from stepscope.devices.kernel_files import PROC, SYS, told
-from stepscope.devices.mounts import mount_point, mounts, space
+from stepscope.devices.host.disks import disk_counts, disk_facts, whole_disks
+from stepscope.devices.host.kernel_files import PROC, SYS, told
+from stepscope.devices.host.mounts import mount_point, mounts, space
+from stepscope.devices.host.pressure import Pressure
 from stepscope.devices.pace import Pace
-from stepscope.devices.pressure import Pressure
 from stepscope.devices.rates import Rates
 from stepscope.errors import ConfigError
 from stepscope.samplers.base import Sampler

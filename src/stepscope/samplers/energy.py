@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, ClassVar
 
-from stepscope.devices.rapl import POWERCAP, Meter, RaplUnavailable, find_zones
+from stepscope.devices.host.rapl import POWERCAP, Meter, RaplUnavailable, find_zones
 from stepscope.procfs import PROC
 from stepscope.samplers.base import Sampler
 from stepscope.schema.sample import Metric, Notice, Sample
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from stepscope.devices.rapl import Kind
+    from stepscope.devices.host.rapl import Kind
     from stepscope.schema.sample import Reading, Watched
 
 KEYS: dict[Kind, str] = {

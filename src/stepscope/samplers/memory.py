@@ -6,12 +6,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepscope.devices.cgroup import Groups
-from stepscope.devices.cgroup_memory import group_memory, memory_events, memory_limits
-from stepscope.devices.kernel_files import PROC, told
-from stepscope.devices.memory import HostMemory, host_memory, paging_counts
-from stepscope.devices.mounts import space
-from stepscope.devices.pressure import Pressure
+from stepscope.devices.host.cgroup import Groups
+from stepscope.devices.host.cgroup_memory import group_memory, memory_events, memory_limits
+from stepscope.devices.host.kernel_files import PROC, told
+from stepscope.devices.host.memory import HostMemory, host_memory, paging_counts
+from stepscope.devices.host.mounts import space
+from stepscope.devices.host.pressure import Pressure
 from stepscope.devices.rates import HostRates
 from stepscope.samplers.base import Sampler
 from stepscope.schema.sample import Metric, Sample
@@ -19,7 +19,7 @@ from stepscope.schema.sample import Metric, Sample
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from stepscope.devices.cgroup import Group
+    from stepscope.devices.host.cgroup import Group
     from stepscope.schema.sample import Watched
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - it is measured, nothing is kept there

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from stepscope.devices import infiniband
-from stepscope.devices.kernel_files import PROC, SYS
-from stepscope.devices.networks import (
+from stepscope.devices.host import infiniband
+from stepscope.devices.host.kernel_files import PROC, SYS
+from stepscope.devices.host.networks import (
     interface_counts,
     interface_facts,
     is_over_infiniband,

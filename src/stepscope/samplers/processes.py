@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from stepscope.devices.kernel_files import PROC, told
-from stepscope.devices.memory_detail import MemoryDetail
+from stepscope.devices.host.kernel_files import PROC, told
 from stepscope.devices.pace import Pace
-from stepscope.devices.process_files import ProcessFiles
-from stepscope.devices.process_tree import ProcessTrees, Tree
-from stepscope.devices.processes import (
+from stepscope.devices.process.memory_detail import MemoryDetail
+from stepscope.devices.process.process_files import ProcessFiles
+from stepscope.devices.process.process_tree import ProcessTrees, Tree
+from stepscope.devices.process.processes import (
     ProcessKey,
     ProcessState,
     input_output_counts,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from stepscope.devices.processes import MemoryShares
+    from stepscope.devices.process.processes import MemoryShares
     from stepscope.schema.sample import Watched
 
 OPEN_FILES_EVERY_S = 10.0

@@ -7,20 +7,21 @@ from functools import partial
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stepscope.steps import memory_scene, patches
-from stepscope.steps.batch_contents import BatchInHand
+from stepscope.steps import patches
 from stepscope.steps.call_phases import CallPhases
 from stepscope.steps.chain import BACKWARD, CHECKPOINT, DATA, OTHER, Chain
 from stepscope.steps.device_clock import DeviceClock
 from stepscope.steps.evaluation_mode import EvaluationMode
-from stepscope.steps.free_evidence import gather
+from stepscope.steps.evidence.batch_contents import BatchInHand
+from stepscope.steps.evidence.free_evidence import gather
+from stepscope.steps.evidence.observers import Observers
+from stepscope.steps.memory import memory_scene
+from stepscope.steps.memory.out_of_memory import Witness
 from stepscope.steps.model_calls import ModelCalls
-from stepscope.steps.observers import Observers
 from stepscope.steps.optimizer_steps import OptimizerSteps
-from stepscope.steps.out_of_memory import Witness
 from stepscope.steps.pass_purpose import PassPurpose
 from stepscope.steps.phase_sampling import PhaseSampling
-from stepscope.steps.sharded import rank_waits
+from stepscope.steps.ranks.sharded import rank_waits
 from stepscope.steps.step_timer import FOREVER
 from stepscope.steps.step_writer import MICRO_STEPS, EndedStep, StepWriter
 
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
     from stepscope.guard import Guard
     from stepscope.steps.chain import Cut, Pause
-    from stepscope.steps.gradients_ready import RankWait
-    from stepscope.steps.observers import Observer
+    from stepscope.steps.evidence.observers import Observer
+    from stepscope.steps.ranks.gradients_ready import RankWait
     from stepscope.steps.step_writer import StepRecorder
 
 Batch = TypeVar("Batch")

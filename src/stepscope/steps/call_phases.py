@@ -10,8 +10,8 @@ from stepscope.steps.chain import EVAL, FORWARD, OPTIMIZER, OTHER
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepscope.steps.census import Census
     from stepscope.steps.chain import Chain
+    from stepscope.steps.evidence.census import Census
     from stepscope.steps.optimizer_steps import Closure
     from stepscope.steps.pass_purpose import PassPurpose
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from stepscope.insides.chance import own_draw, steps_until
 from stepscope.schema.keys import PHASES, device_key
 from stepscope.steps.chain import BACKWARD
-from stepscope.steps.gradients_ready import WAIT_SECONDS
+from stepscope.steps.ranks.gradients_ready import WAIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

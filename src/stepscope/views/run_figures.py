@@ -10,22 +10,22 @@ import numpy as np
 
 from stepscope.number_format import nonfinite
 from stepscope.schema.run import LIVE
-from stepscope.views.attribution import known_gpus
-from stepscope.views.gpu_names import PROCESS_KEYS, label_of, own_gpus
-from stepscope.views.pace import recent_pace, whole_pace
+from stepscope.views.energy.attribution import known_gpus
+from stepscope.views.machine.gpu_names import PROCESS_KEYS, label_of, own_gpus
+from stepscope.views.metrics.summed import Summed
+from stepscope.views.overview.wall_time import SHARES, large_share_of
 from stepscope.views.plain import finite, finites
-from stepscope.views.summed import Summed
+from stepscope.views.steps.pace import recent_pace, whole_pace
+from stepscope.views.steps.workload import STEP_KEYS
 from stepscope.views.told_config import setup_of
-from stepscope.views.wall_time import SHARES, large_share_of
-from stepscope.views.workload import STEP_KEYS
 
 if TYPE_CHECKING:
     from stepscope.analysis.large_shares import LargeShare
     from stepscope.reading import Run
     from stepscope.schema.series import Buckets
     from stepscope.store.base import SeriesSummary
+    from stepscope.views.metrics.summed import Place
     from stepscope.views.plain import Scalar
-    from stepscope.views.summed import Place
 
 SPARKS = 40
 UTILIZATION = "gpu/utilization_ratio"

@@ -6,20 +6,20 @@ import functools
 from typing import TYPE_CHECKING
 
 from stepscope.schema.run import LIVE
-from stepscope.views.attribution import known_gpus
-from stepscope.views.gpu_names import own_gpus
-from stepscope.views.run_rows import KeptFigures
-from stepscope.views.step_values import step_seconds
-from stepscope.views.summed import Summed
+from stepscope.views.energy.attribution import known_gpus
+from stepscope.views.machine.gpu_names import own_gpus
+from stepscope.views.metrics.summed import Summed
+from stepscope.views.runs.run_rows import KeptFigures
+from stepscope.views.steps.step_values import step_seconds
 
 if TYPE_CHECKING:
     from stepscope.devices.gpu import GpuFacts
     from stepscope.reading import Run
     from stepscope.schema.record import Event
-    from stepscope.views.marks import Marks
+    from stepscope.views.metrics.summed import Place
     from stepscope.views.run_figures import RunFigures
-    from stepscope.views.step_values import StepValues
-    from stepscope.views.summed import Place
+    from stepscope.views.runs.marks import Marks
+    from stepscope.views.steps.step_values import StepValues
 
 MOST_RANKS = 16
 """So many ranks are looked at step by step; sums are of all."""

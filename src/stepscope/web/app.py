@@ -12,7 +12,9 @@ from fastapi.openapi.utils import get_openapi
 
 import stepscope
 from stepscope.errors import StepscopeError
-from stepscope.web import (
+from stepscope.web.access.access import Gate
+from stepscope.web.access.incoming import API
+from stepscope.web.api import (
     routes_alerts,
     routes_marks,
     routes_page,
@@ -22,18 +24,16 @@ from stepscope.web import (
     routes_settings,
     routes_stream,
 )
-from stepscope.web.access import Gate
-from stepscope.web.failures import add_failures
-from stepscope.web.incoming import API
-from stepscope.web.intake import Intake
-from stepscope.web.shapes_runs import ErrorBody
+from stepscope.web.api.failures import add_failures
+from stepscope.web.api.shapes_runs import ErrorBody
+from stepscope.web.server.intake import Intake
 from stepscope.web.site import Site
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from stepscope.web.options import ServerOptions
-    from stepscope.web.parameters import Responses
+    from stepscope.web.api.parameters import Responses
+    from stepscope.web.server.options import ServerOptions
 
 FAMILIES = (
     routes_runs.router,

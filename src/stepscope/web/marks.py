@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stepscope.errors import StoreError
-from stepscope.views.marks import Note
+from stepscope.views.runs.marks import Note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

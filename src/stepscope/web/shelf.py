@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepscope.agent.election import agent_pid
+from stepscope.agent.process.election import agent_pid
 from stepscope.errors import NotFound, StoreError
 from stepscope.reading import Run, Runs
 from stepscope.schema.run import RunInfo, segments_of

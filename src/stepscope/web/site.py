@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 from stepscope.alerts.page_rules import PageRules
 from stepscope.alerts.silences import Silences
-from stepscope.views.run_rows import KeptFigures, run_row, run_rows
-from stepscope.web.demo_run import Demo
-from stepscope.web.keyring import Keyring
+from stepscope.views.runs.run_rows import KeptFigures, run_row, run_rows
+from stepscope.web.access.keyring import Keyring
 from stepscope.web.marks import Marks
+from stepscope.web.server.demo_run import Demo
 from stepscope.web.shelf import Shelf
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stepscope.reading import Run
-    from stepscope.views.run_rows import RunRow
-    from stepscope.web.feed import Feed
-    from stepscope.web.options import ServerOptions
+    from stepscope.views.runs.run_rows import RunRow
+    from stepscope.web.live.feed import Feed
+    from stepscope.web.server.options import ServerOptions
     from stepscope.web.shelf import Opened
 
 log = logging.getLogger("stepscope.web")
@@ -34,7 +34,7 @@ class Site:
     """One server's parts."""
 
     def __init__(self, options: ServerOptions, now_ns: Callable[[], int] = time.time_ns) -> None:
-        from stepscope.web.feed import Feed  # here: the feed asks the site for rows
+        from stepscope.web.live.feed import Feed  # here: the feed asks the site for rows
 
         self.options, self.now_ns = options, now_ns
         self.shelf = Shelf(options.folder)

@@ -1,0 +1,400 @@
+"""Follows the journal of one process, file after file, to its end."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Any
+
+from stepscope.agent.ingest.exit_notes import read_exit_note
+from stepscope.agent.ingest.known_processes import known_process, opened, unknown_process
+from stepscope.agent.liveness import Pulse, cause_of_death
+from stepscope.errors import JournalError
+from stepscope.exporters.base import Table
+from stepscope.journal import layout
+from stepscope.journal.folder import WORDS_SUFFIX, parse
+from stepscope.journal.reader import MAX_NAMED, JournalReader
+from stepscope.journal.records import is_int64
+from stepscope.schema.record import Event
+from stepscope.schema.series import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from stepscope.agent.ingest.feeds import Feeds
+    from stepscope.agent.ingest.troubled import TroubledJournals
+    from stepscope.journal.folder import JournalName
+    from stepscope.journal.reader import Batch
+    from stepscope.schema.run import Process
+    from stepscope.store.base import Store
+
+log = logging.getLogger("stepscope.agent")
+
+SYNC_EVERY = 10
+"""While the store has every record on disk, a journal is synced at every tenth call: to notice a bad disk."""
+
+
+class Follower:
+    """One process as the agent sees it: its files, what it said of itself, whether it lives."""
+
+    def __init__(
+        self,
+        name: JournalName,
+        folder: Path,
+        store: Store,
+        pulse_for: Callable[[Process], Pulse],
+        feeds: Feeds,
+        troubled: TroubledJournals,
+    ) -> None:
+        self._name = name
+        self._last_words = folder / f"{name.segment}-r{name.rank}-{name.pid}{WORDS_SUFFIX}"
+        self._store = store
+        self._pulse_for = pulse_for
+        self._feeds = feeds
+        self._troubled = troubled
+        self._readers: dict[Path, JournalReader] = {}
+        self._lost: dict[Path, int] = {}
+        self._told: dict[Path, int] = {}
+        self._synced: dict[Path, int] = {}
+        """How far each file had been read when the disk was last asked to keep it."""
+        self._sync_calls = name.pid  # not all processes in the same round
+        self._batches: list[tuple[JournalReader, Batch]] = []
+        self._read_out: list[Path] = []
+        """Files that have been read to their end; each is deleted once the store has all of it."""
+        self._ids: set[int] = set()
+        """Of the files that were there."""
+        self._previous_ids: set[int] = set()
+        """Of the files that later ones name as those before them."""
+        self._named = 0
+        """How many records that could not be stored were named."""
+        self.files: list[Path] = []
+        """The files looked at last."""
+        self._dead = False
+        self.process = known_process(store, name) or unknown_process(name)
+        self._is_met_first = self.is_stranger
+        """Whether no file of it can have been stored and deleted by somebody else."""
+        self._pulse = pulse_for(self.process)
+        self.is_here = False
+        """Whether the process runs on this host and can be watched."""
+        self._end_is_known = self.process.ended_ns is not None
+        self.ended = False
+        """Whether everything it will ever write has been kept."""
+        self.caught_up = True
+        """Whether all that was written when last looked at has been read."""
+
+    def gather(self, files: list[Path]) -> bool:
+        """Reads what has come; True when there is something to tell the store."""
+        self._batches, self._read_out = [], []
+        if files != self.files or len(files) != len(self._readers):
+            for path in files:
+                self._meet(path)
+            # What somebody else has deleted can still be read while it is open here.
+            self.files = sorted({*files, *self._readers}, key=_number)
+        alive = self._pulse.is_alive()  # judged before reading: no record comes later
+        self.is_here = alive is True
+        self._dead = self._dead or alive is False
+        self.caught_up = True
+        settled = 0
+        for path in self.files:
+            if self._troubled.rests(path) and path not in self._readers:
+                if not self._troubled.is_lasting(path):
+                    break
+            elif not self._gather_file(path):
+                break
+            settled += path in self._read_out or self._troubled.rests(path)
+        finished = self._dead or self._end_is_known
+        self.ended = finished and settled == len(self.files)
+        return self.ended or self._has_news() or self._changes_status()
+
+    def _meet(self, path: Path) -> None:
+        """Opens a file that was not there before: it may be a copy that goes on where a deleted one ended."""
+        if path in self._readers or self._troubled.rests(path):
+            return
+        try:
+            reader = self._reader(path)
+        except FileNotFoundError:
+            return
+        except (OSError, JournalError) as error:
+            self._troubled.add(path, error)
+            return
+        for known, other in list(self._readers.items()):
+            if reader is not None and other is not reader and other.file_id == reader.file_id:
+                self._drop_reader(known)
+
+    def _gather_file(self, path: Path) -> bool:
+        """Reads what has come in one file; False when those after it have to wait for more of it."""
+        try:
+            reader = self._reader(path)
+            if reader is None:
+                return True
+            final = self._is_final(reader, path, self.files)
+            batch = reader.read(final=final)
+        except FileNotFoundError:
+            return True
+        except (OSError, JournalError) as error:
+            self._drop_reader(path)
+            self._troubled.add(path, error)
+            return self._troubled.is_lasting(path)
+        self._batches.append((reader, batch))
+        self._end_is_known |= any(kind == layout.END for kind, _ in batch.notes)
+        self.caught_up = self.caught_up and batch.last
+        if not (final and batch.last):
+            # What comes later in time lies in the files after this one, which may have begun meanwhile.
+            self.caught_up = self.caught_up and (final or not reader.closed_by_writer())
+            self._troubled.clear(path)
+            return False
+        self._read_out.append(path)
+        return True
+
+    def tell(self) -> int:
+        """Tells the store what was gathered, within its transaction; returns the number of records."""
+        records = 0
+        for reader, batch in self._batches:
+            records += self._tell_batch(batch)
+            self.process.lost += batch.lost - self._lost[reader.path]
+            self._lost[reader.path] = batch.lost
+            self._told[reader.path] = batch.offset
+            self._store.set_progress(reader.file_id, batch.offset, batch.lost)
+        if records:
+            self._pulse.grew(records)
+        if self.ended:
+            self._count_missing_files()
+        self._judge()
+        if not self.is_stranger or self._batches:
+            self._store.put_process(self.process)
+            self._feeds.note_process(self.process)
+        if self.ended:
+            self._store.seal(self._source())
+        return records
+
+    @property
+    def is_stranger(self) -> bool:
+        """Whether nothing it recorded has been read yet."""
+        return self.process.started_ns == 0
+
+    @property
+    def has_an_end_to_tell(self) -> bool:
+        """Whether the store has yet to learn how it ended, and that can be found out from here."""
+        is_open = not self.is_stranger and self.process.ended_ns is None
+        return is_open and self._pulse.is_alive() is not None
+
+    def let_go(self) -> list[int]:
+        """Deletes files whose every record is in the store or counted as lost; returns their ids.
+
+        To be called when the store has kept what was told.
+        """
+        forgotten = []
+        for path in self._read_out:
+            reader = self._readers.get(path)
+            if reader is None or self._told[path] != reader.offset:
+                continue
+            try:
+                if reader.is_at(path):
+                    reader.mark_stored()
+                    path.unlink(missing_ok=True)
+                    # Of one that somebody else has deleted, the writer may bring a copy with the same id.
+                    forgotten.append(reader.file_id)
+                    self._troubled.release(reader.file_id)
+            except PermissionError as error:
+                # The store has its records, and knows that it has: whoever may delete the file does so.
+                self._troubled.add(path, error)
+            except OSError as error:
+                refusal = f"{path} is stored but cannot be deleted: {error.strerror}"
+                self._troubled.add(path, JournalError(refusal))
+            else:
+                self._troubled.clear(path)
+            self._drop_reader(path)
+        self._read_out = []
+        if self.ended:
+            with contextlib.suppress(OSError):
+                self._last_words.unlink(missing_ok=True)
+        return forgotten
+
+    def sync(self) -> None:
+        """Asks the disk to keep what has grown; a file it cannot keep is closed and a new one asked for."""
+        self._sync_calls += 1
+        is_due = not self.caught_up or self._sync_calls % SYNC_EVERY == 0
+        for path, reader in self._readers.items():
+            if self._synced.get(path) == reader.offset or not (is_due or path not in self._synced):
+                continue
+            try:
+                reader.sync()
+                self._synced[path] = reader.offset
+            except OSError:
+                with contextlib.suppress(OSError):  # deleted, or another user's
+                    reader.request_retirement()
+
+    def close(self) -> None:
+        """Forgets the files without deleting them, and lets go of the process."""
+        self._pulse.close()
+        for path in list(self._readers):
+            self._drop_reader(path)
+
+    def _drop_reader(self, path: Path) -> None:
+        reader = self._readers.pop(path, None)
+        if reader is not None:
+            reader.close()
+
+    def _reader(self, path: Path) -> JournalReader | None:
+        """Opens a file at the offset the store has; None for one made this moment, without a header yet."""
+        known = self._readers.get(path)
+        if known is None:
+            known = JournalReader(path)
+            if not (known.begun or self._dead):
+                known.close()
+                return None
+            try:
+                self._troubled.claim(known.file_id, path)
+            except JournalError:
+                known.close()
+                raise
+            self._ids.add(known.file_id)
+            offset, self._lost[path] = self._store.progress(known.file_id)
+            if offset:
+                known.close()
+                known = JournalReader(path, offset)
+            self._readers[path] = known
+            self._told[path] = known.offset
+        return known
+
+    def _is_final(self, reader: JournalReader, path: Path, files: list[Path]) -> bool:
+        followed_by_another = path != files[-1] and reader.grows_by_size()
+        return self._dead or followed_by_another or reader.closed_by_writer()
+
+    def _has_news(self) -> bool:
+        """Whether a reader got on, be it past nothing but names: who waits for the store goes by offsets."""
+        return any(
+            batch.offset > self._told[reader.path] or batch.lost != self._lost[reader.path]
+            for reader, batch in self._batches
+        )
+
+    def _changes_status(self) -> bool:
+        stalls = self._silence() is not None
+        return stalls != (self.process.status == "stalled") and not self._end_is_known
+
+    def _tell_batch(self, batch: Batch) -> int:
+        for kind, fields in batch.notes:
+            self._take_note(kind, fields)
+        self._name_refused(batch)
+        source = self._source()
+        records = len(batch.notes) + len(batch.arrays)
+        for rows in batch.rows:
+            self._introduce(int(rows.times[0]))
+            self._store.append(source, rows.keys, rows.steps, rows.times, rows.values)
+            self._feeds.note(Table(source, rows.keys, rows.steps, rows.times, rows.values))
+            records += len(rows.steps)
+            self.process.last_ns = max(self.process.last_ns, int(rows.times[-1]))
+        for fields, raw in batch.arrays:
+            self._introduce(fields["time"])
+            place = self._place()
+            self._store.put_array(place[0], place[1], place[2], fields, raw)
+        return records
+
+    def _count_missing_files(self) -> None:
+        """Counts each file that a later one names and nobody has seen as a loss, of at least one record."""
+        missing = self._previous_ids - self._ids
+        if missing and self._is_met_first and not any(map(self._troubled.rests, self.files)):
+            self.process.lost += len(missing)
+            reason = f"{len(missing)} journal files were deleted before they were stored"
+            self._put_event("record_refused", self.process.last_ns, None, {"reason": reason})
+        self._previous_ids.clear()
+
+    def _name_refused(self, batch: Batch) -> None:
+        """Says of the first records that could not be stored what is wrong with them; all are counted."""
+        for reason in batch.refused[: MAX_NAMED - self._named]:
+            self._named += 1
+            log.warning("Not stored: a record of process %s: %s", self._name.pid, reason)
+            if not self.is_stranger:
+                self._put_event("record_refused", self.process.last_ns, None, {"reason": reason})
+
+    def _take_note(self, kind: int, said: dict[str, Any]) -> None:
+        time_ns = said["time"]
+        self.process.last_ns = max(self.process.last_ns, time_ns)
+        if kind == layout.OPEN:
+            self._take_opening(said)
+        elif kind == layout.END:
+            self._take_end(said)
+        else:
+            fields = said["fields"]
+            if said["kind"] == "gap" and not said["user"] and is_int64(fields.get("dropped")):
+                self.process.dropped += fields["dropped"]
+            self._introduce(time_ns)
+            self._put_event(said["kind"], time_ns, said["step"], fields, by_user=said["user"])
+
+    def _take_end(self, said: dict[str, Any]) -> None:
+        self.process.status = said["status"]
+        self.process.reason = said["reason"]
+        self.process.exit_code = said.get("exit_code")
+        self.process.dropped = said["dropped"]
+        self.process.ended_ns = said["time"]
+        self._end_is_known = True
+
+    def _put_event(
+        self, kind: str, time_ns: int, step: int | None, fields: dict[str, Any], *, by_user: bool = False
+    ) -> None:
+        run_id, segment, rank, _ = self._place()
+        event = Event(kind, time_ns, step, rank, segment, fields, by_user)
+        self._store.put_event(run_id, event)
+        self._feeds.note_event(run_id, event)
+
+    def _take_opening(self, said: dict[str, Any]) -> None:
+        before = self.process
+        if is_int64(said.get(layout.PREVIOUS)):
+            self._previous_ids.add(said[layout.PREVIOUS])
+        if before.ended_ns is not None:
+            # It was about to become another program, and did not, or that program records too.
+            before.status, before.reason, self._end_is_known = "running", "", False
+        self.process = opened(self._name, before, said)
+        self._store.put_process(self.process)
+        if not before.facts:
+            self._pulse.close()
+            self._pulse = self._pulse_for(self.process)
+
+    def _introduce(self, first_ns: int) -> None:
+        """Begins without the opening, where that was damaged: the run is known by its id alone."""
+        if self.process.started_ns == 0:
+            self.process.started_ns = first_ns
+            self._store.put_process(self.process)
+
+    def _judge(self) -> None:
+        """Says how the process fares, unless it has said so itself."""
+        if self._end_is_known:
+            return
+        if self.ended:
+            self._write_obituary()
+            return
+        silence = self._silence()
+        self.process.status = "running" if silence is None else "stalled"
+        self.process.reason = "" if silence is None else f"no record for {silence:.0f} s"
+
+    def _silence(self) -> float | None:
+        """Seconds of a silence that means a stall; who only has a machine watched has nothing to say."""
+        return None if self.process.role == "machine" else self._pulse.silent_for()
+
+    def _write_obituary(self) -> None:
+        process = self.process
+        process.ended_ns = process.last_ns
+        note = read_exit_note(self._last_words)
+        if note.end is not None:
+            self._take_end(note.end)
+            return
+        if process.role == "worker":
+            process.status, process.reason = "finished", ""
+            return
+        status, process.reason = cause_of_death(process, note, memory_ran_out=self._pulse.memory_ran_out())
+        process.status = "failed" if status == "failed" else "crashed"
+
+    def _source(self) -> Source:
+        is_worker = self.process.role == "worker"
+        return Source(*self._place(), device=f"worker-{self.process.pid}" if is_worker else "")
+
+    def _place(self) -> tuple[str, str, int, str]:
+        process = self.process
+        return process.run_id, process.segment, process.rank, process.host
+
+
+def _number(path: Path) -> int:
+    """Which file of its process this is."""
+    name = parse(path)
+    return -1 if name is None else name.number

@@ -1,0 +1,27 @@
+"""Finds the last step of a run that is resumed, so that its steps go on from there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepscope.agent.process.attend import catch_up
+from stepscope.schema.keys import LOSS_KEYS, STEP_SECONDS
+from stepscope.store.place import database
+from stepscope.store.sqlite import SqliteReader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def last_step(folder: Path, run_id: str) -> int | None:
+    """The number of the last step that a run has recorded; None where it has none."""
+    catch_up(folder)
+    if not database(folder).exists():
+        return None
+    reader = SqliteReader(database(folder))
+    try:
+        known = {info.key: info.last_step for info in reader.keys(run_id) if info.last_step is not None}
+    finally:
+        reader.close()
+    once_a_step = [known[key] for key in (STEP_SECONDS, *LOSS_KEYS) if key in known]
+    return max(once_a_step or known.values(), default=None)

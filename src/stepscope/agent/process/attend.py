@@ -1,0 +1,180 @@
+"""Lets this process be the agent of a store folder: for good, or for as long as it takes to catch up."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+import os
+import signal
+import sqlite3
+import sys
+import time
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from stepscope import procfs
+from stepscope.agent.agent import Agent
+from stepscope.agent.ingest.ingest import Ingest
+from stepscope.agent.process.election import AgentLock, OpenedStore, agent_pid
+from stepscope.agent.process.wake import wake
+from stepscope.agent.run_settings import RunSettingsBook
+from stepscope.config.plain import from_dict
+from stepscope.errors import StoreError, StoreLocked
+from stepscope.journal.folder import list_folder, list_journals, parse
+from stepscope.journal.layout import HEADER_BYTES
+from stepscope.journal.private_settings import list_private
+from stepscope.journal.reader import written_so_far
+from stepscope.store.place import database
+from stepscope.store.sqlite import SqliteReader, SqliteStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stepscope.config.sections import Settings
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
+CATCH_UP_S = 10.0
+ELECTION_S = 2.0
+STAND_FOR_S = 30.0
+"""How long a new agent tries for the lock: readers that poll a store may hold it again and again."""
+
+
+def attend(folder: Path, settings: Settings, should_stop: Callable[[], bool] = lambda: False) -> None:
+    """Is the agent of a folder until its last run has ended."""
+    with AgentLock(folder) as lock:
+        store = SqliteStore(database(folder))
+        opened = OpenedStore(lock, store.path)
+        agent = Agent(folder, store, settings, is_in_place=opened.is_in_place)
+        try:
+            agent.run(should_stop)
+        finally:
+            agent.close()
+            _close(store, opened)
+
+
+def _close(store: SqliteStore, opened: OpenedStore) -> None:
+    """Closes a store; leaves it open for good where another one is at its path by now.
+
+    SQLite deletes the write-ahead log of a database that is closed by the path it had: that would be the log
+    of the other one, with what was written to it last.
+    """
+    with contextlib.suppress(OSError):
+        if opened.is_in_place():
+            store.close()
+            return
+    store.leave_open()
+
+
+def catch_up(folder: Path) -> None:
+    """Sees to it that what is in the journals now is in the store: waits for the agent, or does its work.
+
+    Where nothing may be written, or the agent does not answer, the reader sees what the store has.
+    """
+    left = list_folder(folder)
+    if not left.journals and not left.words and not any(list_private(folder)):
+        return
+    deadline = time.monotonic() + ELECTION_S
+    while agent_pid(folder) is None:
+        try:
+            # Not as its agent: a monitor that starts meanwhile must not take this for one.
+            lock = AgentLock(folder, attends=False)
+        except StoreLocked:
+            # An agent that says who it is in a moment, another reader, or an agent on another host.
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.01)
+            continue
+        except OSError:
+            return
+        with lock:
+            _ingest_all(folder, lock)
+        return
+    _wait_for_agent(folder)
+
+
+def _ingest_all(folder: Path, lock: AgentLock) -> None:
+    store = SqliteStore(database(folder))
+    opened = OpenedStore(lock, store.path)
+    ingest = Ingest(folder, store, is_in_place=opened.is_in_place)
+    deadline = time.monotonic() + CATCH_UP_S
+    rounds = 2  # the first learns who wrote a journal, the second whether that process still lives
+    try:
+        while rounds and time.monotonic() < deadline:
+            if not ingest.tick():
+                rounds -= 1
+        RunSettingsBook(folder, store).delete_unneeded()
+    except sqlite3.Error as error:
+        raise StoreError(f"The store in {folder} cannot take in the journals: {error}.") from error
+    finally:
+        ingest.close()
+        _close(store, opened)
+
+
+def _wait_for_agent(folder: Path) -> None:
+    """Waits until the agent has read as far as each journal had been written when this began."""
+    written = {path: written_so_far(path) for _, path in list_journals(folder)}
+    goals = {path: goal for path, goal in written.items() if goal.end > HEADER_BYTES}
+    deadline = time.monotonic() + CATCH_UP_S
+    wake(folder)
+    while goals and time.monotonic() < deadline:
+        progress, set_aside = _progress(folder)
+        goals = {
+            path: goal
+            for path, goal in goals.items()
+            if path.exists()
+            and set_aside.isdisjoint((path, path.parent))
+            and (progress.get(goal.file_id, 0) < goal.end or _is_orphan(path))
+        }
+        if goals:
+            time.sleep(0.01)
+
+
+def _progress(folder: Path) -> tuple[dict[int, int], set[Path]]:
+    """How far each journal file was taken in, and which files are set aside and need not be waited for."""
+    try:
+        reader = SqliteReader(database(folder))
+    except StoreError:  # not made yet
+        return {}, set()
+    try:
+        return reader.progress_of_all(), {folder / one.path for one in reader.set_aside()}
+    finally:
+        reader.close()
+
+
+def _is_orphan(path: Path) -> bool:
+    """Whether the process of a journal is gone, so that its file goes too once its end is known."""
+    name = parse(path)
+    return name is not None and procfs.start_ticks(name.pid) is None
+
+
+def log_to(file: IO[bytes]) -> None:
+    """Writes what an agent logs to a file, and not to the output of a training that it is a thread of."""
+    handler = logging.StreamHandler(io.TextIOWrapper(file, "utf-8", "backslashreplace", line_buffering=True))
+    handler.setFormatter(logging.Formatter(LOG_FORMAT))
+    log = logging.getLogger("stepscope.agent")
+    log.handlers, log.propagate = [handler], False
+
+
+def main() -> int:
+    """Runs an agent whose folder and settings come as JSON on standard input."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=LOG_FORMAT)
+    told = json.load(sys.stdin)
+    os.nice(5)
+    # The samplers keep to their schedule only if a longer piece of work lets them in between.
+    sys.setswitchinterval(0.002)
+    stopped: list[int] = []
+    # Exporters complete what they have begun: a machine that shuts down asks before it kills.
+    signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
+    deadline = time.monotonic() + STAND_FOR_S
+    while True:
+        try:
+            attend(Path(told["folder"]), from_dict(told["settings"]), lambda: bool(stopped))
+        except StoreLocked:
+            # Another agent, and then this one is not needed; or a reader that is done in a moment.
+            if stopped or time.monotonic() > deadline:
+                return 0
+            time.sleep(0.05)
+        else:
+            return 0

@@ -1,0 +1,113 @@
+"""Makes sure that a store folder has one agent, and says who it is."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from stepscope import procfs
+from stepscope.agent.process.report import own_report, write_report
+from stepscope.errors import StoreLocked
+from stepscope.filesystem import open_regular, read_regular, share
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+LOCK_NAME = "agent.lock"
+
+
+class AgentLock:
+    """The right to write a store: the kernel's lock on a file, gone with the process that holds it."""
+
+    def __init__(self, folder: Path, *, attends: bool = True) -> None:
+        """Takes the lock; one who only passes by (`attends=False`) is not named as the folder's agent."""
+        self._path = folder / LOCK_NAME
+        folder.mkdir(parents=True, exist_ok=True)
+        # Readable by all: other users of a shared folder must see that there is an agent.
+        self._descriptor = open_regular(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        share(self._path, folder)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(self._descriptor)
+            raise StoreLocked(
+                f"The store {folder} is being written by {_describe(self._path)}; a store has one "
+                "writer. Wait until it ends, or use another folder with STEPSCOPE_DIR."
+            ) from error
+        os.ftruncate(self._descriptor, 0)
+        if attends:
+            # Before it is named as the agent: whoever finds it there asks for its report.
+            write_report(folder, own_report())
+            who = {"host": os.uname().nodename, **asdict(procfs.mark(os.getpid()))}
+            os.pwrite(self._descriptor, json.dumps(who).encode(), 0)
+
+    def is_in_place(self) -> bool:
+        """Whether the lock is still the file at its path; raises OSError where that cannot be told."""
+        return _is_at(self._path, os.fstat(self._descriptor))
+
+    def release(self) -> None:
+        """Lets another agent take over."""
+        os.ftruncate(self._descriptor, 0)
+        os.close(self._descriptor)
+
+    def __enter__(self) -> AgentLock:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+class OpenedStore:
+    """Tells whether the lock and the database at their paths are still those that the agent has open.
+
+    A folder that was deleted, moved or replaced has another agent: this one must touch nothing in it.
+    """
+
+    def __init__(self, lock: AgentLock, database: Path) -> None:
+        self._lock, self._database = lock, database
+        self._opened = database.stat()
+
+    def is_in_place(self) -> bool:
+        """Compares both; raises OSError where that cannot be told."""
+        return self._lock.is_in_place() and _is_at(self._database, self._opened)
+
+
+def _is_at(path: Path, opened: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(opened, path.stat())
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def agent_pid(folder: Path) -> int | None:
+    """The process that attends to a folder; None when there is none, or it is not of this host."""
+    holder = _holder(folder / LOCK_NAME)
+    if holder is None or not procfs.is_alive(holder):
+        return None
+    return holder.pid
+
+
+def _holder(path: Path) -> procfs.ProcessMark | None:
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        who = json.loads(read_regular(path))
+        if who.pop("host") == os.uname().nodename:
+            return procfs.ProcessMark(**who)
+    return None
+
+
+def _describe(path: Path) -> str:
+    try:
+        who = json.loads(read_regular(path))
+        return f"process {who['pid']} on {who['host']}"
+    except (OSError, ValueError, TypeError, KeyError):
+        return "another process"

@@ -1,0 +1,320 @@
+"""Starts an agent for a store folder, as a process of its own or as a thread; standard library only."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import select
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from stepscope.agent.process.election import agent_pid
+from stepscope.agent.process.report import own_report, read_report, trouble_of, write_report
+from stepscope.config.plain import to_dict
+from stepscope.errors import StepscopeError
+from stepscope.filesystem import open_regular
+from stepscope.journal.layout import VERSION
+from stepscope.procfs import start_ticks
+from stepscope.store.place import database, point_to
+from stepscope.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from stepscope.agent.process.report import AgentReport
+    from stepscope.config.sections import Settings
+
+AGENT_MODULE = "stepscope.agent.process.attend"
+LOG_NAME = "agent.log"
+MOST_LOG_BYTES = 1 << 20
+START_S = 30.0
+"""An agent that is not named in the lock after so long is not on its way to it."""
+GRACE_S = 2.0
+"""How long an agent that says it cannot work is waited for."""
+RETRY_S = 5.0
+MOST_RETRY_S = 60.0
+
+_threads: dict[Path, AgentThread] = {}
+_children: dict[Path, Child] = {}
+"""The agent this process started last for each folder; it may still be on its way to the lock."""
+_failures: dict[Path, Failure] = {}
+
+
+@dataclass(frozen=True)
+class Child:
+    """A process that was started here."""
+
+    pid: int
+    letter: int
+    """A file of what it was told; if it fails it writes the reason over that. Works on a full disk too."""
+    told: bytes
+    started_at: float
+
+    def failure(self) -> str:
+        """Why it ended; empty when it has not, or as it should."""
+        written = os.pread(self.letter, 1 << 16, 0)
+        return "" if written == self.told[: len(written)] else written.decode(errors="replace")
+
+    def close(self) -> None:
+        """Lets go of the file."""
+        os.close(self.letter)
+
+
+@dataclass
+class Failure:
+    """Agents of a folder that could not work, one after the other."""
+
+    reason: str
+    retry_at: float
+    pause_s: float = RETRY_S
+
+
+class AgentThread:
+    """An agent inside this process, for places where no process may be started."""
+
+    def __init__(self, folder: Path, settings: Settings) -> None:
+        self._stop = threading.Event()
+        self.failure = ""
+        """Why it ended; empty when it has not, or as it should."""
+        self._thread = threading.Thread(
+            target=self._attend, args=(folder, settings), name="stepscope-agent", daemon=True
+        )
+        self._thread.start()
+
+    def is_alive(self) -> bool:
+        """Whether it still attends."""
+        return self._thread.is_alive()
+
+    def _attend(self, folder: Path, settings: Settings) -> None:
+        try:
+            from stepscope.agent.process.attend import attend, log_to
+            from stepscope.errors import StoreLocked
+
+            log_to(_open_log(folder / LOG_NAME))
+            with contextlib.suppress(StoreLocked):
+                attend(folder, settings, self._stop.is_set)
+        except Exception as error:  # noqa: BLE001 - a thread of ours must not die with a traceback in training
+            self.failure = trouble_of(error)
+
+
+def database_of(folder: Path) -> Path:
+    """Where the agent of a folder keeps its database."""
+    return database(folder)
+
+
+def ensure_agent(folder: Path, settings: Settings) -> None:
+    """Starts an agent unless there is one, or none is wanted; raises OSError if the folder cannot be made."""
+    if settings.store.url is not None:
+        point_to(folder, settings.store.url)
+    if settings.agent.mode == "none" or agent_pid(folder) is not None or _is_starting(folder):
+        return
+    _note_failure(folder)
+    failure = _failures.get(folder)
+    if failure is not None and time.monotonic() < failure.retry_at:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    if settings.agent.mode == "process":
+        child = start_process(AGENT_MODULE, folder, settings, LOG_NAME)
+        if child is not None:
+            _children[folder] = child
+            return
+    known = _threads.get(folder)
+    if known is None or not known.is_alive():
+        _threads[folder] = AgentThread(folder, settings)
+
+
+def agent_trouble(folder: Path, waited_s: float = GRACE_S) -> str:
+    """Why the agent of a folder cannot work, and what to do about it; empty while nothing is known of that.
+
+    One that lives may get over it, and is given some time without progress.
+    """
+    pid = agent_pid(folder)
+    if pid is None:
+        if not _is_starting(folder):
+            _note_failure(folder)
+        return _failures[folder].reason if folder in _failures else ""
+    _failures.pop(folder, None)
+    if waited_s < GRACE_S:
+        return ""
+    report = read_report(folder)
+    if report is not None and report.pid == pid:
+        if report.trouble:
+            return f"{report.trouble} (the agent is process {pid})"
+        if report.journal_version < VERSION:
+            return restart_older(pid, report)
+    return _other_user(pid)
+
+
+def older_agent(folder: Path) -> str:
+    """What to do about an agent of an older version; empty where there is none."""
+    pid = agent_pid(folder)
+    if pid is None:
+        return ""
+    report = read_report(folder)
+    if report is None or report.pid != pid:
+        # Where nothing may be written there is no report of any agent.
+        return restart_older(pid, None) if os.access(folder, os.W_OK) else ""
+    return restart_older(pid, report) if _numbers(report.version) < _numbers(__version__) else ""
+
+
+def restart_older(pid: int, report: AgentReport | None) -> str:
+    """One sentence on which process to restart."""
+    version = "an older version" if report is None else f"stepscope {report.version} ({report.python})"
+    return (
+        f"The agent of this store, process {pid}, is {version}; this is stepscope {__version__}. Restart it "
+        f"with: kill {pid} (a new one is started within seconds, and nothing is lost)"
+    )
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version)]
+
+
+def _other_user(pid: int) -> str:
+    """Says so where an agent of another user may have no right to this user's journals."""
+    try:
+        owner = Path(f"/proc/{pid}").stat().st_uid
+    except OSError:
+        return ""
+    if owner in (0, os.geteuid()):
+        return ""
+    return (
+        f"process {pid} of user {owner} is the agent of this store, and may not take in what user "
+        f"{os.geteuid()} records. Use a folder of your own with STEPSCOPE_DIR, or wait until it has ended."
+    )
+
+
+def _note_failure(folder: Path) -> None:
+    """Remembers why the agent started last has ended, and waits ever longer before the next."""
+    child, thread = _children.pop(folder, None), _threads.get(folder)
+    reason = ""
+    if child is not None:
+        reason = child.failure()
+        child.close()
+    if thread is not None and not thread.is_alive():
+        reason, thread.failure = reason or thread.failure, ""
+    if reason:
+        known = _failures.get(folder)
+        pause_s = RETRY_S if known is None else min(2 * known.pause_s, MOST_RETRY_S)
+        _failures[folder] = Failure(reason, time.monotonic() + pause_s, pause_s)
+
+
+def wait_until_read(
+    unread: Callable[[], Sequence[Path]],
+    patience_s: float,
+    nudge: Callable[[], None],
+    trouble: Callable[[float], str],
+) -> bool:
+    """Waits until an agent has taken in and deleted files; False when it gets on with none for so long.
+
+    Nor does it wait for one that is in trouble, asked with the seconds without progress.
+    """
+    waiting: set[Path] = set()
+    since = time.monotonic()
+    pause = 0.002
+    while left := set(unread()):
+        if left != waiting:
+            waiting, since = left, time.monotonic()
+        waited_s = time.monotonic() - since
+        if waited_s > patience_s or trouble(waited_s):
+            return False
+        nudge()
+        select.select([], [], [], pause)  # unlike time.sleep, indifferent to a clock that jumps
+        pause = min(pause * 1.5, 0.05)
+    return True
+
+
+def start_process(module: str, folder: Path, settings: Settings, log_name: str) -> Child | None:
+    """Runs `main` of a module in a process that outlives this one; None where none may start."""
+    import subprocess  # lazy: the second monitor of a host starts none
+
+    package = str(Path(__file__).parents[3])
+    # The working directory may hold files named like modules we need: it is not searched.
+    start = f"from {__name__} import run; run({module!r})"
+    code = f"import sys; sys.path[0] = {package!r}; {start}"
+    told = json.dumps({"folder": str(folder.absolute()), "settings": to_dict(settings)}).encode()
+    try:
+        letter = _letter(told)
+    except OSError:
+        return None
+    try:
+        with _open_log(folder / log_name) as log:
+            process = subprocess.Popen(
+                [sys.executable, "-c", code],
+                stdin=letter,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,  # a signal to the training's group must not take it along
+                env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+            )
+    except (OSError, ValueError):
+        os.close(letter)
+        return None
+    # Its end is nobody's business here; without this, Python warns of a child not waited for.
+    process.returncode = 0
+    return Child(process.pid, letter, told, time.monotonic())
+
+
+def run(module: str) -> None:
+    """Runs `main` of a module, as a process that `start_process` started; says why where it fails."""
+    import importlib
+
+    letter = sys.stdin.fileno()
+    folder = Path(json.loads(os.pread(letter, os.fstat(letter).st_size, 0))["folder"])
+    try:
+        sys.exit(importlib.import_module(module).main())
+    except Exception as error:
+        trouble = trouble_of(error)
+        os.ftruncate(letter, 0)
+        os.pwrite(letter, trouble.encode(), 0)
+        if module == AGENT_MODULE and agent_pid(folder) is None:
+            write_report(folder, own_report(trouble))  # for those who did not start it
+        if not isinstance(error, OSError | StepscopeError | ModuleNotFoundError):
+            raise
+        sys.stderr.write(f"Cannot work: {trouble}\n")
+        sys.exit(1)
+
+
+def _letter(told: bytes) -> int:
+    """What such a process reads first, written before it starts: this process may be stopped right after."""
+    if hasattr(os, "memfd_create"):
+        letter = os.memfd_create("stepscope-settings")
+    else:
+        import tempfile  # lazy: only where there is no memory file
+
+        with tempfile.TemporaryFile() as file:
+            letter = os.dup(file.fileno())
+    os.write(letter, told)
+    os.lseek(letter, 0, os.SEEK_SET)
+    return letter
+
+
+def _is_starting(folder: Path) -> bool:
+    child = _children.get(folder)
+    if child is None or not is_running(child.pid):
+        return False
+    return time.monotonic() - child.started_at < START_S
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process that was started here still runs; one that has ended is let go."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+    return start_ticks(pid) is not None
+
+
+def _open_log(path: Path) -> IO[bytes]:
+    """A log, begun anew when it has grown large; nowhere on a disk that takes no more files."""
+    try:
+        descriptor = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        if os.fstat(descriptor).st_size > MOST_LOG_BYTES:
+            os.ftruncate(descriptor, 0)
+        return os.fdopen(descriptor, "ab")
+    except OSError:
+        return Path(os.devnull).open("wb")

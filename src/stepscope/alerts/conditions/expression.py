@@ -1,0 +1,280 @@
+"""Reads the condition of an alert rule, such as `median(step_seconds, 2m) > 1.5 * baseline`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, get_args
+
+from stepscope.alerts.conditions.cursor import Cursor
+from stepscope.alerts.conditions.tree import (
+    RESERVED,
+    Arithmetic,
+    Baseline,
+    Comparison,
+    Expression,
+    Logic,
+    Negative,
+    Not,
+    Of,
+    StatusIs,
+    Windowed,
+)
+from stepscope.config.wording import nearest
+from stepscope.schema.run import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from stepscope.alerts.conditions.tokens import Token
+    from stepscope.alerts.conditions.tree import Window
+    from stepscope.errors import ConfigError
+
+DEEPEST = 50
+"""A condition whose parts lie deeper within each other is refused."""
+
+OVER_A_WINDOW = (
+    "last", "first", "mean", "min", "max", "median", "p90", "p95", "p99", "sum", "count", "std", "delta",
+    "rate", "slope", "nonfinite", "divergence", "highest_before",
+)  # fmt: skip
+OF_A_METRIC = ("last", "age", "baseline", "start")
+"""Functions that need no window."""
+OF_NUMBERS = ("abs", "min", "max")
+OTHER_NAMES = {"avg": "mean", "p50": "median"}
+FUNCTIONS = (*dict.fromkeys((*OVER_A_WINDOW, *OF_A_METRIC, *OF_NUMBERS)), *OTHER_NAMES)
+COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
+STATUSES: tuple[str, ...] = get_args(Status)
+
+
+def parse(text: str) -> Expression:
+    """The condition a text writes out; raises ConfigError that points at what is wrong with it."""
+    return _Parser(text).whole()
+
+
+def parse_window(text: str) -> Window:
+    """The window a text such as `90s` or `100 steps` stands for."""
+    return _Parser(text).whole_window()
+
+
+def doubts(expression: Expression, known: Collection[str]) -> list[str]:
+    """A sentence for each place where none of the metrics named is among those that are known."""
+    sentences = []
+    for name in expression.metrics:
+        if not any(key in known for key in name.either):
+            sentences += [_doubt(key, known) for key in name.either]
+    return sentences
+
+
+def _doubt(key: str, known: Collection[str]) -> str:
+    cuts = [at for at, sign in enumerate(key) if sign == "/"]
+    for at in cuts:
+        left, right = key[:at], key[at + 1 :]
+        if left in known and right in known:
+            return f"There is no metric {key!r}; to divide, put spaces around the slash: {left} / {right}."
+    meant = nearest(key, known)
+    return f"There is no metric {key!r}" + (f"; did you mean {meant!r}?" if meant else " yet.")
+
+
+class _Parser(Cursor):
+    """Puts the words of a condition together, from what holds loosely to what holds closely."""
+
+    _depth = 0
+
+    def whole(self) -> Expression:
+        at = self.token.at
+        found = self._truth(self._either(), at)
+        self.expect_end("and, or, or the end")
+        return found
+
+    def whole_window(self) -> Window:
+        window = self.window()
+        if window is None:
+            raise self.expected("a duration such as 30s or 2m, or a number of points such as 100 points")
+        self.expect_end("the end")
+        return window
+
+    def _either(self) -> Expression:
+        return self._chain(("or",), self._both, Logic, self._truth)
+
+    def _both(self) -> Expression:
+        return self._chain(("and",), self._opposite, Logic, self._truth)
+
+    def _opposite(self) -> Expression:
+        if not self.is_next("not"):
+            return self._comparison()
+        self.take()
+        at = self.token.at
+        return self._built(Not(self._truth(self._deeper(self._opposite), at)))
+
+    def _comparison(self) -> Expression:
+        if self.is_next("status") or self.token.kind == "text":
+            return self._status()
+        at = self.token.at
+        left = self._sum()
+        if not self.is_next(*COMPARISONS):
+            return left
+        left = self._number(left, at)
+        operator, at_right = self.take().text, self.token.at
+        right = self._number(self._sum(), at_right)
+        if self.is_next(*COMPARISONS):
+            raise self.mistake(self.token.at, "Join two comparisons by and: 1 < x and x < 5.")
+        left, right = self._with_baseline(left, right, at), self._with_baseline(right, left, at_right)
+        return self._built(Comparison(operator, left, right))
+
+    def _status(self) -> Expression:
+        first = self.take()
+        if not self.is_next("==", "!="):
+            raise self.expected("== or != between status and a text")
+        operator, second = self.take().text, self.token
+        if {first.kind, second.kind} != {"name", "text"} or "status" not in (first.text, second.text):
+            raise self.expected("status on one side and a text in quotes on the other")
+        self.take()
+        said = first if first.kind == "text" else second
+        if said.text not in STATUSES:
+            meant = nearest(said.text, STATUSES)
+            rest = f"did you mean {meant!r}?" if meant else f"there are {', '.join(STATUSES)}."
+            raise self.mistake(said.at, f"{said.text!r} is no status; {rest}")
+        return self._built(StatusIs(operator, said.text))
+
+    def _sum(self) -> Expression:
+        return self._chain(("+", "-"), self._product, Arithmetic, self._number)
+
+    def _product(self) -> Expression:
+        return self._chain(("*", "/"), self._signed, Arithmetic, self._number)
+
+    def _signed(self) -> Expression:
+        if not self.is_next("-"):
+            return self._single()
+        self.take()
+        at = self.token.at
+        return self._built(Negative(self._number(self._deeper(self._signed), at)))
+
+    def _single(self) -> Expression:
+        token = self.token
+        if token.kind == "number":
+            return self.plain_number()
+        if self.accept("("):
+            inner = self._deeper(self._either)
+            self.demand(")", "a closing parenthesis")
+            return inner
+        if token.kind == "name" and self.is_call():
+            return self._built(self._call(self.take()))
+        if self.is_next("baseline"):
+            self.take()
+            return Baseline(None)
+        if token.kind in ("name", "quoted"):
+            return self.name()
+        raise self.expected("a number, a metric name or a function")
+
+    # Functions.
+
+    def _call(self, token: Token) -> Expression:
+        function = OTHER_NAMES.get(token.text, token.text)
+        if function not in FUNCTIONS:
+            meant = nearest(token.text, FUNCTIONS)
+            rest = f"did you mean {meant}?" if meant else f"there are {', '.join(FUNCTIONS)}."
+            raise self.mistake(token.at, f"There is no function {token.text!r}; {rest}")
+        self.take()
+        begin = self.mark()
+        if function not in OF_NUMBERS or function in OVER_A_WINDOW:
+            found = self._over_a_metric(function, must=function not in OF_NUMBERS)
+            if found is not None:
+                return found
+            self.back_to(begin)
+        return self._of_numbers(function, token)
+
+    def _over_a_metric(self, function: str, *, must: bool) -> Expression | None:
+        """A function of a metric name; None where it must be none and is one of numbers."""
+        is_word = self.token.kind == "name" and self.token.text not in RESERVED and not self.is_call()
+        if not must and not is_word and self.token.kind != "quoted":
+            return None
+        name, window = self.name(), None
+        if function in OVER_A_WINDOW and self.accept(","):
+            window = self.window()
+            if window is None and must:
+                raise self.expected("a window such as 2m or 100 points")
+        if window is None and function not in OF_A_METRIC:
+            if must:
+                raise self.expected(f"a comma and a window, as in {function}({name}, 2m)")
+            return None
+        self.demand(")", "a closing parenthesis")
+        return Baseline(name) if function == "baseline" else Windowed(function, name, window)
+
+    def _of_numbers(self, function: str, token: Token) -> Expression:
+        arguments = [self._argument()]
+        while self.accept(","):
+            arguments.append(self._argument())
+        self.demand(")", "a comma or a closing parenthesis")
+        if function == "abs" and len(arguments) != 1:
+            raise self.mistake(token.at, "abs takes one number.")
+        if function != "abs" and len(arguments) < 2:
+            raise self.mistake(
+                token.at,
+                f"{function} takes a metric and a window, as in {function}(loss, 2m), or several numbers.",
+            )
+        return Of(function, tuple(arguments))
+
+    def _argument(self) -> Expression:
+        at = self.token.at
+        return self._number(self._deeper(self._sum), at)
+
+    # What holds it together.
+
+    def _chain(
+        self,
+        signs: tuple[str, ...],
+        operand: Callable[[], Expression],
+        joined: type[Arithmetic | Logic],
+        checked: Callable[[Expression, int], Expression],
+    ) -> Expression:
+        at = self.token.at
+        left = operand()
+        while self.is_next(*signs):
+            left = checked(left, at)
+            sign, at_right = self.take().text, self.token.at
+            left = self._built(joined(sign, left, checked(operand(), at_right)))
+        return left
+
+    def _deeper(self, part: Callable[[], Expression]) -> Expression:
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise self._too_deep()
+        found = part()
+        self._depth -= 1
+        return found
+
+    def _built(self, expression: Expression) -> Expression:
+        if expression.depth > DEEPEST:
+            raise self._too_deep()
+        return expression
+
+    def _too_deep(self) -> ConfigError:
+        return self.mistake(self.token.at, f"A condition is at most {DEEPEST} parts deep.")
+
+    def _truth(self, expression: Expression, at: int) -> Expression:
+        if not expression.is_truth:
+            raise self.mistake(at, "Expected a condition, not a number: compare it, as in loss > 2.")
+        return expression
+
+    def _number(self, expression: Expression, at: int) -> Expression:
+        if expression.is_truth:
+            raise self.mistake(at, "Expected a number, not a condition.")
+        return expression
+
+    def _with_baseline(self, side: Expression, other: Expression, at: int) -> Expression:
+        """The same with the metric of the other side wherever `baseline` stands alone."""
+        if isinstance(side, Baseline) and side.name is None:
+            names = other.metrics
+            if len(names) != 1:
+                raise self.mistake(
+                    at,
+                    "baseline alone needs one metric on the other side of its comparison; say which, as in "
+                    "baseline(loss).",
+                )
+            return Baseline(names[0])
+        if isinstance(side, Negative):
+            return Negative(self._with_baseline(side.operand, other, at))
+        if isinstance(side, Arithmetic):
+            left, right = (self._with_baseline(part, other, at) for part in side.parts)
+            return Arithmetic(side.operator, left, right)
+        if isinstance(side, Of):
+            return Of(side.function, tuple(self._with_baseline(part, other, at) for part in side.parts))
+        return side

@@ -1,0 +1,1 @@
+"""How alerts reach people: messages, routing, quiet hours, and delivery that is tried again."""

@@ -1,0 +1,198 @@
+"""Posts to a web address: resolved once, connected to what was resolved, within a time, no redirects."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import queue
+import socket
+import ssl
+import threading
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stepscope.alerts.delivery.web_address import is_public
+from stepscope.channels.base import DeliveryError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from typing_extensions import Buffer
+
+    from stepscope.alerts.delivery.web_address import WebAddress
+
+TIMEOUT_S = 5.0
+MOST_ANSWER_BYTES = 64 * 1024
+WORTH_RETRYING = frozenset([408, 425, 429])
+
+
+def resolve(host: str, port: int) -> list[str]:
+    """The IP addresses of a host, each once, in the system's order."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+@dataclass(frozen=True)
+class Network:
+    """The ways out of this process."""
+
+    resolve: Callable[[str, int], Sequence[str]] = resolve
+    connect: Callable[[tuple[str, int], float], socket.socket] = socket.create_connection
+    tls: Callable[[], ssl.SSLContext] = ssl.create_default_context
+
+
+class Deadline:
+    """The moment by which all must be done."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    def left_s(self) -> float:
+        """The seconds until then; raises TimeoutError once it has passed."""
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+
+class Poster:
+    """Posts to one address; `public_only` refuses every host with an address in a private network.
+
+    Proxies in the environment are not used, redirects are not followed, and of the answer only its status is
+    looked at.
+    """
+
+    def __init__(
+        self,
+        address: WebAddress,
+        timeout_s: float = TIMEOUT_S,
+        *,
+        public_only: bool = False,
+        network: Network | None = None,
+    ) -> None:
+        self._address, self._timeout_s, self._public_only = address, timeout_s, public_only
+        self._network = network or Network()
+
+    @property
+    def target(self) -> str:
+        """Where it goes, without what may be a password."""
+        return self._address.shown
+
+    def post(self, body: bytes, headers: Mapping[str, str]) -> None:
+        """Posts once; raises DeliveryError where the answer is not one of success."""
+        try:
+            status = self._status(body, headers, Deadline(self._timeout_s))
+        except TimeoutError:
+            raise DeliveryError(f"{self.target} did not answer within {self._timeout_s:g} s.") from None
+        except ssl.SSLCertVerificationError as error:
+            reason = error.verify_message
+            raise DeliveryError(f"{self.target} has no certificate to trust: {reason}.") from error
+        except http.client.HTTPException:
+            # Not chained: its text repeats what the server sent.
+            raise DeliveryError(f"{self.target} did not answer as a web server does.") from None
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise DeliveryError(f"{self.target} cannot be reached: {reason}.") from error
+        self._judge(status)
+
+    def _status(self, body: bytes, headers: Mapping[str, str], deadline: Deadline) -> int:
+        addresses = self._resolved(deadline)
+        if self._public_only and not all(is_public(address) for address in addresses):
+            raise DeliveryError(
+                f"{self.target} has an address that is not public; nothing was sent there.", is_final=True
+            )
+        with closing(_TimedSocket(self._connected(addresses, deadline), deadline)) as link:
+            if self._address.is_tls:
+                link.encrypt(self._network.tls(), self._address.name)
+            connection = http.client.HTTPConnection(self._address.name, self._address.port)
+            # Both in place of connecting by name, which would resolve it again.
+            connection.sock = link
+            connection.auto_open = 0
+            sent = {"Host": self._address.authority, "Connection": "close", **headers}
+            connection.request("POST", self._address.path, body, sent)
+            with closing(connection.getresponse()) as response:
+                return response.status
+
+    def _resolved(self, deadline: Deadline) -> Sequence[str]:
+        """The addresses of the host, asked for in a thread because the system sets no time limit."""
+        answers: queue.SimpleQueue[Sequence[str] | OSError] = queue.SimpleQueue()
+
+        def ask() -> None:
+            try:
+                answers.put(self._network.resolve(self._address.host, self._address.port))
+            except OSError as error:
+                answers.put(error)
+
+        threading.Thread(target=ask, name="stepscope-resolve", daemon=True).start()
+        try:
+            answer = answers.get(timeout=deadline.left_s())
+        except queue.Empty:
+            raise TimeoutError from None
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    def _connected(self, addresses: Sequence[str], deadline: Deadline) -> socket.socket:
+        failure = OSError("the name has no address")
+        for place, address in enumerate(addresses):
+            share_s = deadline.left_s() / (len(addresses) - place)
+            try:
+                return self._network.connect((address, self._address.port), share_s)
+            except OSError as error:
+                failure = error
+        raise failure
+
+    def _judge(self, status: int) -> None:
+        if 200 <= status < 300:
+            return
+        if 300 <= status < 400:
+            raise DeliveryError(
+                f"{self.target} answered {status}, a redirect, and these are not followed; "
+                "give the address it leads to.",
+                is_final=True,
+            )
+        is_final = 400 <= status < 500 and status not in WORTH_RETRYING
+        raise DeliveryError(f"{self.target} answered {status}.", is_final=is_final)
+
+
+class _TimedSocket:
+    """As much of a socket as http.client needs, with one deadline for all that is sent and received."""
+
+    def __init__(self, connected: socket.socket, deadline: Deadline) -> None:
+        self._socket, self._deadline = connected, deadline
+
+    def encrypt(self, context: ssl.SSLContext, name: str) -> None:
+        self._socket.settimeout(self._deadline.left_s())
+        self._socket = context.wrap_socket(self._socket, server_hostname=name)
+
+    def sendall(self, content: Buffer) -> None:
+        left = memoryview(content)
+        while left:
+            self._socket.settimeout(self._deadline.left_s())
+            left = left[self._socket.send(left) :]
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        return io.BufferedReader(_LimitedReader(self._socket, self._deadline))
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class _LimitedReader(io.RawIOBase):
+    """Reads from a socket until the deadline, and no more than an answer may have."""
+
+    def __init__(self, connected: socket.socket, deadline: Deadline) -> None:
+        self._socket, self._deadline, self._left = connected, deadline, MOST_ANSWER_BYTES
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer) -> int:
+        if not self._left:
+            raise http.client.HTTPException
+        self._socket.settimeout(self._deadline.left_s())
+        count = self._socket.recv_into(memoryview(buffer)[: self._left])
+        self._left -= count
+        return count

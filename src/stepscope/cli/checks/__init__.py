@@ -1,0 +1,1 @@
+"""What `doctor` and `config validate` check."""

@@ -1,0 +1,1 @@
+"""The host: processors, memory, disks, networks, control groups, energy counters."""

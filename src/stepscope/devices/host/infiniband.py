@@ -1,0 +1,69 @@
+"""Reads what the InfiniBand and RoCE ports of the host have carried."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from stepscope.devices.host.kernel_files import SYS, listed, read_number, read_word, told
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+_WORD_BYTES = 4
+"""Ports count data in words of four bytes."""
+
+_RATE = re.compile(r"([\d.]+) Gb/sec")
+
+
+def ports(sys: Path = SYS) -> dict[str, str]:
+    """The folder of each port, by a name such as `mlx5_0:1`."""
+    top = f"{sys}/class/infiniband"
+    return {
+        f"{adapter}:{port}": f"{top}/{adapter}/ports/{port}"
+        for adapter in listed(top)
+        for port in listed(f"{top}/{adapter}/ports")
+    }
+
+
+def traffic(folder: str) -> dict[str, float]:
+    """Bytes a port has carried. Each counter is a question to the adapter, so no more is asked every time."""
+    return _counts(
+        folder,
+        {"received_bytes": ("port_rcv_data", _WORD_BYTES), "sent_bytes": ("port_xmit_data", _WORD_BYTES)},
+    )
+
+
+def troubles(folder: str) -> dict[str, float]:
+    """Packets a port has carried, those it could not, and how often its link went down."""
+    found = _counts(
+        folder,
+        {
+            "received_packets": ("port_rcv_packets", 1),
+            "sent_packets": ("port_xmit_packets", 1),
+            "drops": ("port_xmit_discards", 1),
+            "link_failures": ("link_downed", 1),
+        },
+    )
+    errors = _counts(folder, {"received": ("port_rcv_errors", 1), "symbol": ("symbol_error", 1)})
+    return {**found, "errors": sum(errors.values())} if errors else found
+
+
+def port_facts(folder: str) -> Mapping[str, Any]:
+    """What does not change about a port; fields it does not tell are left out."""
+    rate = _RATE.match(read_word(f"{folder}/rate") or "")
+    return told(
+        {
+            "link_bytes_per_second": float(rate[1]) * 1e9 / 8 if rate else None,
+            "link_layer": read_word(f"{folder}/link_layer"),
+            "state": read_word(f"{folder}/state"),
+        }
+    )
+
+
+def _counts(folder: str, wanted: Mapping[str, tuple[str, int]]) -> dict[str, float]:
+    read: Iterable[tuple[str, int | None, int]] = (
+        (name, read_number(f"{folder}/counters/{file}"), unit) for name, (file, unit) in wanted.items()
+    )
+    return {name: float(count * unit) for name, count, unit in read if count is not None}

@@ -1,0 +1,79 @@
+"""Lists what is mounted where, without touching the file systems themselves: one of them may hang."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from stepscope.devices.host.kernel_files import PROC, read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+_ESCAPE = re.compile(r"\\([0-7]{3})")
+
+
+class Mount(NamedTuple):
+    """A file system, or a folder of one, and where it is to be found."""
+
+    point: str
+    root: str
+    """The folder of the file system that is shown there; `/` for all of it."""
+    kind: str
+    options: tuple[str, ...]
+    """Of the file system itself; a control group hierarchy names its controllers here."""
+
+
+class Space(NamedTuple):
+    """How full a file system is."""
+
+    total_bytes: int
+    free_bytes: int
+    """What an ordinary user may still write."""
+    used_ratio: float
+
+
+def mounts(proc: Path = PROC) -> list[Mount]:
+    """All mounts this process sees, in the order they were made."""
+    found = []
+    for line in (read_text(f"{proc}/self/mountinfo") or "").splitlines():
+        before, _, after = line.partition(" - ")
+        fields, kinds = before.split(" "), after.split(" ")
+        if len(fields) > 4 and len(kinds) > 2:
+            point, root = _ESCAPE.sub(_unescaped, fields[4]), _ESCAPE.sub(_unescaped, fields[3])
+            found.append(Mount(point, root, kinds[0], tuple(kinds[2].split(","))))
+    return found
+
+
+def mount_point(path: str, among: Iterable[Mount]) -> str | None:
+    """Where the file system that holds an absolute path is mounted."""
+    best: str | None = None
+    for mount in among:
+        inside = path == mount.point or path.startswith(mount.point.rstrip("/") + "/")
+        if inside and (best is None or len(mount.point) >= len(best)):
+            best = mount.point
+    return best
+
+
+def space(path: str | os.PathLike[str]) -> Space | None:
+    """How full the file system of a path is; None where it does not say, as those without a size."""
+    try:
+        told = os.statvfs(path)
+    except OSError:
+        return None
+    if not told.f_blocks:
+        return None
+    used = told.f_blocks - told.f_bfree
+    # What is kept back for the superuser counts neither as used nor as free, as `df` has it.
+    return Space(
+        total_bytes=told.f_blocks * told.f_frsize,
+        free_bytes=told.f_bavail * told.f_frsize,
+        used_ratio=used / max(used + told.f_bavail, 1),
+    )
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    """A blank, tab, line break or backslash, which the system writes as its octal number."""
+    return chr(int(escape[1], 8))

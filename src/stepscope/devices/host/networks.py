@@ -1,0 +1,62 @@
+"""Reads what the network interfaces of the host have carried."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from stepscope.devices.host.kernel_files import PROC, SYS, read_number, read_text, read_word, told
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from pathlib import Path
+
+_VIRTUAL = ("br-", "cali", "cni", "docker", "dummy", "flannel", "ifb", "lxc", "tunl", "veth", "virbr", "vnet")
+"""Beginnings of names that container engines and bridges give; their bytes pass a real interface too."""
+
+_OVER_INFINIBAND = 32
+"""The type of an interface whose bytes an InfiniBand port counts as well."""
+
+
+def interface_counts(proc: Path = PROC) -> dict[str, dict[str, float]]:
+    """Counters of every interface since it came up, by its name."""
+    found = {}
+    for line in (read_text(f"{proc}/net/dev") or "").splitlines():
+        name, colon, numbers = line.partition(":")
+        counts = [float(word) for word in numbers.split()] if colon else []
+        if len(counts) >= 12:
+            found[name.strip()] = {
+                "received_bytes": counts[0],
+                "received_packets": counts[1],
+                "sent_bytes": counts[8],
+                "sent_packets": counts[9],
+                "errors": counts[2] + counts[10],
+                "drops": counts[3] + counts[11],
+            }
+    return found
+
+
+def real_interfaces(names: Collection[str], sys: Path = SYS) -> list[str]:
+    """Those of the interfaces that stand for hardware; in a container, which has none, those used instead."""
+    outside = sorted(name for name in names if name != "lo")
+    hardware = [name for name in outside if os.path.lexists(f"{sys}/class/net/{name}/device")]
+    return hardware or [name for name in outside if not name.startswith(_VIRTUAL)] or outside
+
+
+def is_over_infiniband(name: str, sys: Path = SYS) -> bool:
+    """Whether the bytes of an interface are counted by an InfiniBand port too."""
+    return read_number(f"{sys}/class/net/{name}/type") == _OVER_INFINIBAND
+
+
+def interface_facts(name: str, sys: Path = SYS) -> Mapping[str, Any]:
+    """What does not change about an interface; fields it does not tell are left out."""
+    folder = f"{sys}/class/net/{name}"
+    megabits = read_number(f"{folder}/speed")
+    return told(
+        {
+            # A link that is down, or a virtual one, says -1.
+            "link_bytes_per_second": megabits * 1e6 / 8 if megabits is not None and megabits > 0 else None,
+            "mtu_bytes": read_number(f"{folder}/mtu"),
+            "state": read_word(f"{folder}/operstate"),
+        }
+    )

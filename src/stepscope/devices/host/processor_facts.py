@@ -1,0 +1,69 @@
+"""Tells what does not change about the processors of the host: model, number, governor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stepscope.devices.host.kernel_files import (
+    PROC,
+    SYS,
+    named_numbers,
+    read_number,
+    read_text,
+    read_word,
+    told,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def processor_facts(proc: Path = PROC, sys: Path = SYS) -> dict[str, Any]:
+    """What the host has; fields it does not tell are left out.
+
+    `threads` are the logical processors, `cores` the physical ones, `usable_threads` those this process may
+    run on, `governor` the rule by which clocks are chosen.
+    """
+    text = read_text(f"{proc}/cpuinfo") or ""
+    first = f"{sys}/devices/system/cpu/cpu0/cpufreq"
+    most_kilohertz = read_number(f"{first}/cpuinfo_max_freq")
+    memory_kibibytes = named_numbers(read_text(f"{proc}/meminfo")).get("MemTotal")
+    return told(
+        {
+            "model": _value(text, "model name") or _value(text, "Model"),
+            "threads": sum(line.startswith("processor") for line in text.splitlines()) or None,
+            "cores": _physical_cores(text),
+            "usable_threads": usable_threads(read_text(f"{proc}/self/status") or ""),
+            "frequency_max_hertz": most_kilohertz * 1e3 if most_kilohertz else None,
+            "governor": read_word(f"{first}/scaling_governor"),
+            "memory_total_bytes": memory_kibibytes * 1024 if memory_kibibytes else None,
+        }
+    )
+
+
+def usable_threads(status: str) -> int | None:
+    """The number of logical processors a process may run on, from the text of its status file."""
+    mask = _value(status, "Cpus_allowed")
+    return int(mask.replace(",", ""), 16).bit_count() if mask else None
+
+
+def _physical_cores(text: str) -> int | None:
+    """Two threads of one core tell the same core and the same package."""
+    found = set()
+    for block in text.split("\n\n"):
+        core = _value(block, "core id")
+        if core is not None:
+            found.add((_value(block, "physical id"), core))
+    return len(found) or None
+
+
+def _value(text: str, name: str) -> str | None:
+    """What the first line of this name says, found without taking the whole text apart."""
+    start = 0
+    while (found := text.find(name, start)) >= 0:
+        start = found + len(name)
+        end = text.find("\n", start)
+        between, colon, value = text[start : end if end >= 0 else None].partition(":")
+        if (found == 0 or text[found - 1] == "\n") and colon and not between.strip():
+            return value.strip() or None
+    return None

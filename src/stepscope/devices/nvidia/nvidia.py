@@ -1,0 +1,176 @@
+"""NVIDIA GPUs through NVML: opened once, each figure read on its own, slices (MIG) as GPUs of their own."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stepscope.devices.gpu import FIGURES, Gpu, GpuFacts, GpuLost, GpuReading
+from stepscope.devices.nvidia.nvidia_board import Board
+from stepscope.devices.nvidia.nvidia_fields import NvidiaFields
+from stepscope.devices.nvidia.nvidia_figures import FAST, ONCE, PCIE_TRAFFIC, THOROUGH
+from stepscope.devices.nvidia.nvidia_gpm import open_counters
+from stepscope.devices.nvidia.nvidia_processes import LIST_WAYS, NvidiaProcesses
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from types import ModuleType
+
+    from stepscope.devices.nvidia.nvidia_figures import Question
+    from stepscope.devices.nvidia.nvidia_gpm import Slice
+
+
+class NvidiaGpu(Gpu):
+    """One GPU, or one slice of a GPU."""
+
+    def __init__(
+        self, board: Board, facts: GpuFacts, opening: Opening, *, slice_of: Slice | None = None
+    ) -> None:
+        self.facts = facts
+        self._board = board
+        self._fields = NvidiaFields(board, opening.now)
+        self._processes = NvidiaProcesses(board)
+        self._counters = None
+        if opening.performance_counters:
+            self._counters = open_counters(board, slice_of, links=bool(self._fields.links))
+        self._lasting: dict[str, Any] = {}
+
+    def read(self, *, thorough: bool) -> GpuReading:
+        """About ten calls into the driver; thirty when thorough."""
+        self._board.begin()
+        found: dict[str, Any] = dict(self._counters.read()) if self._counters else {}
+        had = self._counters.given() if self._counters else frozenset()
+        found |= self._fields.read(thorough=thorough, had=had)
+        found |= self._answers(FAST)
+        if thorough:
+            self._lasting |= self._answers(one for one in ONCE if one.figures[0] not in self._lasting)
+            had |= self._fields.given()
+            found |= self._answers(THOROUGH) | self._lasting
+            found |= self._answers(one for one in PCIE_TRAFFIC if one.figures[0] not in had)
+        found["processes"] = self._processes.read(thorough=thorough)
+        self._board.end()
+        return GpuReading(**found)
+
+    def absent(self) -> frozenset[str]:
+        """The figures that no function of NVML gives for this board."""
+        given = self._fields.given() | (self._counters.given() if self._counters else frozenset())
+        for question in FAST + THOROUGH + ONCE + PCIE_TRAFFIC:
+            if not all(self._board.refuses(way) for way in question.ways):
+                given |= frozenset(question.figures)
+        if not all(self._board.refuses(way) for way in LIST_WAYS):
+            given |= {"processes"}
+        return FIGURES - given
+
+    def close(self) -> None:
+        """Frees what the performance counters hold."""
+        if self._counters:
+            self._counters.close()
+            self._counters = None
+
+    def _answers(self, questions: Iterable[Question]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for question in questions:
+            answer = self._board.call_first(question.ways)
+            if answer is not None:
+                found.update(zip(question.figures, question.meaning(answer), strict=True))
+        return found
+
+
+@dataclass(frozen=True)
+class Opening:
+    """How GPUs are opened."""
+
+    nvml: ModuleType
+    performance_counters: bool = True
+    """Whether to read the counters that other profilers of the host (DCGM) may want for themselves."""
+    now: Callable[[], float] = time.monotonic
+
+
+class NvidiaDriver:
+    """NVML, initialised once, and the GPUs it shows; what keeps others from being opened is said."""
+
+    def __init__(self, opening: Opening) -> None:
+        """Raises NVMLError when the driver cannot be asked at all."""
+        self._opening, self._nvml = opening, opening.nvml
+        self.gpus: list[Gpu] = []
+        self.closed_gpus: dict[str, str] = {}
+        """What keeps a GPU, or a slice of one, from being opened."""
+        self._nvml.nvmlInit()
+        self._is_open = True
+        try:
+            self._version: str | None = self._ask(self._nvml.nvmlSystemGetDriverVersion)
+            for index in range(self._nvml.nvmlDeviceGetCount()):
+                self._open(index)
+        except self._nvml.NVMLError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Closes the GPUs and NVML; once, since NVML counts who has opened it in this process."""
+        for gpu in self.gpus:
+            gpu.close()
+        self.gpus.clear()
+        if self._is_open:
+            self._is_open = False
+            self._ask(self._nvml.nvmlShutdown)
+
+    def _open(self, index: int) -> None:
+        try:
+            handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
+            facts = self._facts(handle, index)
+            self.gpus.append(NvidiaGpu(Board(self._nvml, handle), facts, self._opening))
+        except (self._nvml.NVMLError, GpuLost) as reason:
+            self.closed_gpus[f"GPU {index}"] = str(reason)
+            return
+        for number, slice_handle in self._slices(handle):
+            try:
+                self.gpus.append(self._open_slice(slice_handle, handle, facts))
+            except (self._nvml.NVMLError, GpuLost) as reason:
+                self.closed_gpus[f"slice {number} of GPU {index}"] = str(reason)
+
+    def _open_slice(self, handle: Any, whole: Any, parent: GpuFacts) -> Gpu:
+        instance = self._nvml.nvmlDeviceGetGpuInstanceId(handle)
+        facts = self._facts(
+            handle,
+            parent.index,
+            pci_bus_id=parent.pci_bus_id,
+            parent_uuid=parent.uuid,
+            gpu_instance=instance,
+            compute_instance=self._ask(self._nvml.nvmlDeviceGetComputeInstanceId, handle),
+        )
+        board = Board(self._nvml, handle)
+        return NvidiaGpu(board, facts, self._opening, slice_of=(whole, instance))
+
+    def _facts(self, handle: Any, index: int, **of_a_slice: Any) -> GpuFacts:
+        """What does not change. Without a UUID a GPU is not told from others: that alone must be there."""
+        nvml = self._nvml
+        uuid = str(nvml.nvmlDeviceGetUUID(handle))
+        memory = self._ask(nvml.nvmlDeviceGetMemoryInfo, handle)
+        limit = self._ask(nvml.nvmlDeviceGetEnforcedPowerLimit, handle)
+        pci = None if of_a_slice else self._ask(nvml.nvmlDeviceGetPciInfo, handle)
+        facts: dict[str, Any] = {
+            "name": self._ask(nvml.nvmlDeviceGetName, handle) or "NVIDIA GPU",
+            "driver": self._version,
+            "pci_bus_id": pci and str(pci.busId),
+            "memory_total_bytes": memory and memory.total,
+            "power_limit_watts": limit and limit / 1000,
+        }
+        return GpuFacts(uuid=uuid, index=index, vendor="NVIDIA", **(facts | of_a_slice))
+
+    def _slices(self, handle: Any) -> Iterator[tuple[int, Any]]:
+        """The handles of a GPU's slices; there are gaps in their numbers."""
+        mode = self._ask(self._nvml.nvmlDeviceGetMigMode, handle)
+        if mode is None or mode[0] != self._nvml.NVML_DEVICE_MIG_ENABLE:
+            return
+        for number in range(self._ask(self._nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
+            found = self._ask(self._nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, number)
+            if found is not None:
+                yield number, found
+
+    def _ask(self, question: Callable[..., Any], *arguments: Any) -> Any | None:
+        """An answer that can be done without."""
+        try:
+            return question(*arguments)
+        except self._nvml.NVMLError:
+            return None

@@ -1,0 +1,189 @@
+"""Reads the figures that NVML gives many at a time, as numbered fields, with one call."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stepscope.devices.pace import Pace
+from stepscope.devices.rates import HostRates
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from stepscope.devices.nvidia.nvidia_board import Board
+
+Field = tuple[str, int | None]
+"""A field by the end of its name, and its scope: which NVLink, or None where it has none."""
+
+ALL_LINKS = 2**32 - 1
+EACH_LINK = -1
+LINK_ERRORS_EVERY_S = 60.0
+"""Three fields for each of up to eighteen links are dear, and links that fail do not recover in a minute."""
+
+# The member of NVML's union that holds a value, by the number of the value's type.
+MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+
+
+@dataclass(frozen=True)
+class FieldFigure:
+    """A figure that is a sum of fields; of several such sums, the first that the board gives."""
+
+    figure: str
+    sums: tuple[tuple[Field, ...], ...]
+    meaning: Callable[[float], Any] = int
+
+
+def _fields(*names: str, scope: int | None = None) -> tuple[Field, ...]:
+    return tuple((name, scope) for name in names)
+
+
+def _thousandth(number: float) -> float:
+    return number / 1000
+
+
+def _from_kibibytes(number: float) -> float:
+    return number * 1024
+
+
+FAST = (
+    # Boards without that sensor say 0.
+    FieldFigure("memory_temperature_celsius", (_fields("MEMORY_TEMP"),), lambda celsius: celsius or None),
+)
+
+THOROUGH = (
+    # On an H200 this one takes 4.4 ms, a thousand times as long as most; a counter misses nothing meanwhile.
+    FieldFigure("energy_joules_total", (_fields("TOTAL_ENERGY_CONSUMPTION"),), _thousandth),
+    FieldFigure("ecc_corrected_total", (_fields("ECC_SBE_VOL_TOTAL"),)),
+    FieldFigure("ecc_uncorrected_total", (_fields("ECC_DBE_VOL_TOTAL"),)),
+    FieldFigure("ecc_corrected_lifetime_total", (_fields("ECC_SBE_AGG_TOTAL"),)),
+    FieldFigure("ecc_uncorrected_lifetime_total", (_fields("ECC_DBE_AGG_TOTAL"),)),
+    FieldFigure("remapped_rows_total", (_fields("REMAPPED_COR", "REMAPPED_UNC"),)),
+    FieldFigure("remap_pending", (_fields("REMAPPED_PENDING"),), bool),
+    FieldFigure("remap_failed", (_fields("REMAPPED_FAILURE"),), bool),
+    FieldFigure("retired_pages_total", (_fields("RETIRED_SBE", "RETIRED_DBE"),)),
+    FieldFigure("retire_pending", (_fields("RETIRED_PENDING"),), bool),
+    FieldFigure("pcie_replays_total", (_fields("PCIE_REPLAY_COUNTER"),)),
+)
+
+LINK_ERRORS = FieldFigure(
+    "nvlink_errors_total",
+    (
+        _fields("NVLINK_ERROR_DL_REPLAY", "NVLINK_ERROR_DL_RECOVERY", "NVLINK_ERROR_DL_CRC", scope=EACH_LINK),
+        # Blackwell has these in their place, and boards before Hopper the last.
+        _fields("NVLINK_COUNT_RCV_ERRORS", "NVLINK_COUNT_LINK_RECOVERY_EVENTS", scope=EACH_LINK),
+        _fields(
+            "NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL",
+            "NVLINK_CRC_DATA_ERROR_COUNT_TOTAL",
+            "NVLINK_REPLAY_ERROR_COUNT_TOTAL",
+            "NVLINK_RECOVERY_ERROR_COUNT_TOTAL",
+        ),
+    ),
+)
+
+# Their growth in a second is the figure. The like of PCIe (PCIE_COUNT_TX_BYTES) is left out: it has 32 bits,
+# and turns over several times a second on a busy link.
+LINK_COUNTERS = (
+    FieldFigure(
+        "nvlink_sent_bytes_per_second",
+        (_fields("NVLINK_THROUGHPUT_DATA_TX", scope=ALL_LINKS),),
+        _from_kibibytes,
+    ),
+    FieldFigure(
+        "nvlink_received_bytes_per_second",
+        (_fields("NVLINK_THROUGHPUT_DATA_RX", scope=ALL_LINKS),),
+        _from_kibibytes,
+    ),
+)
+
+
+class NvidiaFields:
+    """The fields of one board."""
+
+    def __init__(self, board: Board, now: Callable[[], float] = time.monotonic) -> None:
+        self._board = board
+        count = ("NVLINK_LINK_COUNT", None)
+        self.links = range(int(self._values([count]).get(count, 0)))
+        """The NVLinks of the board."""
+        self._rates = HostRates(now)
+        self._link_errors_due = Pace(LINK_ERRORS_EVERY_S, now)
+
+    def read(self, *, thorough: bool, had: frozenset[str]) -> dict[str, Any]:
+        """The figures that the fields give now, with one call; none of those already had from elsewhere."""
+        asked = [*FAST, *THOROUGH] if thorough else [*FAST]
+        if thorough and self.links and self._link_errors_due.is_due():
+            asked.append(LINK_ERRORS)
+        counted = [one for one in self._counters() if one.figure not in had]
+        sums = self._sums([*asked, *counted])
+        figures = {one.figure: one.meaning(total) for one, total in sums.items() if total is not None}
+        counts = {one.figure: figures.pop(one.figure) for one in counted if one.figure in figures}
+        return figures | self._rates.since_last(counts)
+
+    def given(self) -> frozenset[str]:
+        """The figures that have not been refused."""
+        errors = (LINK_ERRORS,) if self.links else ()
+        known = FAST + THOROUGH + errors + self._counters()
+        return frozenset(one.figure for one in known if self._choose(one))
+
+    def _counters(self) -> tuple[FieldFigure, ...]:
+        return LINK_COUNTERS if self.links else ()
+
+    def _sums(self, figures: Iterable[FieldFigure]) -> dict[FieldFigure, float | None]:
+        """The sum behind each figure; where one is refused, the next is asked for at once."""
+        chosen = {one: self._choose(one) for one in figures}
+        values: dict[Field, float] = {}
+        asked: set[Field] = set()
+        while wanted := {field: None for fields in chosen.values() for field in fields if field not in asked}:
+            values |= self._values(wanted)
+            asked |= wanted.keys()
+            chosen = {one: self._choose(one) for one in chosen}
+        return {one: _sum(values, fields) for one, fields in chosen.items()}
+
+    def _choose(self, one: FieldFigure) -> tuple[Field, ...]:
+        """The fields of the first sum of which any is given."""
+        for fields in one.sums:
+            given = tuple(field for field in self._spread(fields) if not self._board.refuses(field))
+            if given:
+                return given
+        return ()
+
+    def _spread(self, fields: Iterable[Field]) -> Iterable[Field]:
+        """One field for each link where that is meant."""
+        for name, scope in fields:
+            if scope == EACH_LINK:
+                yield from ((name, link) for link in self.links)
+            else:
+                yield name, scope
+
+    def _values(self, fields: Iterable[Field]) -> dict[Field, float]:
+        """What each field holds; those that hold nothing are left out, and noted where that is for good."""
+        known = []
+        for field in fields:
+            number = getattr(self._board.nvml, f"NVML_FI_DEV_{field[0]}", None)
+            if number is None:
+                self._board.note(field, self._board.nvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+            else:
+                known.append((field, number))
+        if not known:
+            return {}
+        # A field without a scope is asked for by its number alone.
+        asked = tuple(number if scope is None else (number, scope) for (_, scope), number in known)
+        way = ("nvmlDeviceGetFieldValues", asked)
+        answers = self._board.call(way)
+        values = {}
+        for (field, _), answer in zip(known, answers or (), strict=False):
+            if answer.nvmlReturn == self._board.nvml.NVML_SUCCESS:
+                values[field] = getattr(answer.value, MEMBERS[answer.valueType])
+            else:
+                self._board.note(field, answer.nvmlReturn)
+        if self._board.refuses(way):
+            for field, _ in known:
+                self._board.note(field, self._board.nvml.NVML_ERROR_NOT_SUPPORTED)
+        return values
+
+
+def _sum(values: Mapping[Field, float], fields: Iterable[Field]) -> float | None:
+    """The sum of fields; None when one of them is missing, since the sum would seem to have fallen."""
+    found = [values.get(field) for field in fields]
+    return None if not found or None in found else sum(value for value in found if value is not None)

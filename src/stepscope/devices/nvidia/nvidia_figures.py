@@ -1,0 +1,111 @@
+"""Which function of NVML gives which figure of a reading, in which unit, and how often it is worth asking."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stepscope.devices.nvidia.nvidia_board import Way
+
+MHZ = 1e6
+
+# The bits of the clock event reasons that hold clocks down. Left out: idle, clocks set by a person, display.
+THROTTLE_BITS = {
+    0x04: "power_cap",
+    0x08: "hardware_slowdown",
+    0x10: "sync_boost",
+    0x20: "software_thermal",
+    0x40: "hardware_thermal",
+    0x80: "power_brake",
+}
+
+
+@dataclass(frozen=True)
+class Question:
+    """One thing to ask: the figures it gives, and the ways to ask for it, the better first."""
+
+    figures: tuple[str, ...]
+    ways: tuple[Way, ...]
+    meaning: Callable[[Any], tuple[Any, ...]]
+    """Turns the answer into the figures, in their order and in base units."""
+
+
+def _times(factor: float) -> Callable[[Any], tuple[Any, ...]]:
+    return lambda answer: (answer * factor,)
+
+
+def _as_is(answer: Any) -> tuple[Any, ...]:
+    return (answer,)
+
+
+def _throttle_reasons(mask: int) -> tuple[Any, ...]:
+    return (frozenset(name for bit, name in THROTTLE_BITS.items() if mask & bit),)
+
+
+FAST = (
+    Question(
+        ("utilization_ratio", "memory_utilization_ratio"),
+        (("nvmlDeviceGetUtilizationRates",),),
+        lambda rates: (rates.gpu / 100, rates.memory / 100),
+    ),
+    # The second version leaves out what the driver keeps for itself, and so is what nvidia-smi shows as used.
+    Question(
+        ("memory_used_bytes", "memory_total_bytes"),
+        (("nvmlDeviceGetMemoryInfo", "nvmlMemory_v2"), ("nvmlDeviceGetMemoryInfo",)),
+        lambda memory: (memory.used, memory.total),
+    ),
+    Question(
+        ("temperature_celsius",),
+        (
+            ("nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU"),
+            ("nvmlDeviceGetTemperatureV", "NVML_TEMPERATURE_GPU"),
+        ),
+        _as_is,
+    ),
+    Question(("power_watts",), (("nvmlDeviceGetPowerUsage",),), lambda milliwatts: (milliwatts / 1000,)),
+    Question(("sm_clock_hertz",), (("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),), _times(MHZ)),
+    Question(
+        ("throttle_reasons",),
+        (("nvmlDeviceGetCurrentClocksEventReasons",), ("nvmlDeviceGetCurrentClocksThrottleReasons",)),
+        _throttle_reasons,
+    ),
+)
+"""Asked at every reading. Each costs a call into the driver: what changes slowly belongs below."""
+
+THOROUGH = (
+    Question(("memory_clock_hertz",), (("nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),), _times(MHZ)),
+    Question(
+        ("power_limit_watts",),
+        (("nvmlDeviceGetEnforcedPowerLimit",),),
+        lambda milliwatts: (milliwatts / 1000,),
+    ),
+    Question(("fan_ratio",), (("nvmlDeviceGetFanSpeed",),), lambda percent: (percent / 100,)),
+    Question(("pcie_generation",), (("nvmlDeviceGetCurrPcieLinkGeneration",),), _as_is),
+    Question(("pcie_width",), (("nvmlDeviceGetCurrPcieLinkWidth",),), _as_is),
+    Question(("encoder_ratio",), (("nvmlDeviceGetEncoderUtilization",),), lambda answer: (answer[0] / 100,)),
+    Question(("decoder_ratio",), (("nvmlDeviceGetDecoderUtilization",),), lambda answer: (answer[0] / 100,)),
+)
+"""Asked at a thorough reading."""
+
+ONCE = (
+    Question(("pcie_generation_most",), (("nvmlDeviceGetMaxPcieLinkGeneration",),), _as_is),
+    Question(("pcie_width_most",), (("nvmlDeviceGetMaxPcieLinkWidth",),), _as_is),
+)
+"""Asked at a thorough reading until answered: the answer stays."""
+
+PCIE_TRAFFIC = (
+    Question(
+        ("pcie_sent_bytes_per_second",),
+        (("nvmlDeviceGetPcieThroughput", "NVML_PCIE_UTIL_TX_BYTES"),),
+        _times(1000),
+    ),
+    Question(
+        ("pcie_received_bytes_per_second",),
+        (("nvmlDeviceGetPcieThroughput", "NVML_PCIE_UTIL_RX_BYTES"),),
+        _times(1000),
+    ),
+)
+"""Each takes 20 ms, while the driver counts bytes: asked at a thorough reading, for want of better."""

@@ -1,0 +1,115 @@
+"""Reads how busy the parts of an NVIDIA GPU are, from its performance counters (GPM; Hopper and newer)."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stepscope.devices.nvidia.nvidia_board import Board
+
+Slice = tuple[Any, int]
+"""A part of a board (MIG): the handle of the whole, and the number of the part."""
+
+MIB = 1 << 20
+PERCENT = 0.01
+
+METRICS = {
+    "SM_UTIL": ("sm_active_ratio", PERCENT),
+    "SM_OCCUPANCY": ("sm_occupancy_ratio", PERCENT),
+    "ANY_TENSOR_UTIL": ("tensor_active_ratio", PERCENT),
+    "DRAM_BW_UTIL": ("dram_active_ratio", PERCENT),
+    "PCIE_TX_PER_SEC": ("pcie_sent_bytes_per_second", MIB),
+    "PCIE_RX_PER_SEC": ("pcie_received_bytes_per_second", MIB),
+    "NVLINK_TOTAL_TX_PER_SEC": ("nvlink_sent_bytes_per_second", MIB),
+    "NVLINK_TOTAL_RX_PER_SEC": ("nvlink_received_bytes_per_second", MIB),
+}
+SLICE_METRICS = {"GRAPHICS_UTIL": ("utilization_ratio", PERCENT), **METRICS}
+"""A slice has no utilisation of the ordinary kind; this one means the same."""
+
+
+class PerformanceCounters:
+    """Two samples of a board's counters: each figure is what happened between them."""
+
+    def __init__(self, board: Board, slice_of: Slice | None, *, links: bool) -> None:
+        self._board, self._slice_of = board, slice_of
+        metrics = METRICS if slice_of is None else SLICE_METRICS
+        # A board without links says that nothing goes over them.
+        self._metrics = {name: one for name, one in metrics.items() if links or not name.startswith("NVLINK")}
+        nvml = board.nvml
+        self._samples = [nvml.nvmlGpmSampleAlloc(), nvml.nvmlGpmSampleAlloc()]
+        self._request = nvml.c_nvmlGpmMetricsGet_t()
+        self._request.version = nvml.NVML_GPM_METRICS_GET_VERSION
+        self._has_earlier = False
+
+    def read(self) -> dict[str, float]:
+        """The figures since the last time; none the first time, and none too soon after it."""
+        earlier, later = self._samples
+        taken = self._board.ask("GPM", lambda: self._take(later))
+        had_earlier, self._has_earlier = self._has_earlier, taken is not None
+        if taken is None:
+            return {}
+        found = self._between(earlier, later) if had_earlier else {}
+        if found is None:
+            return {}  # the earlier sample stays, and the next reading reaches back to it
+        self._samples = [later, earlier]
+        return found
+
+    def given(self) -> frozenset[str]:
+        """The figures that have not been refused."""
+        if self._board.refuses("GPM") or self._board.refuses("GPM metrics"):
+            return frozenset()
+        return frozenset(figure for figure, _ in self._metrics.values())
+
+    def close(self) -> None:
+        """Frees both samples."""
+        with contextlib.suppress(self._board.nvml.NVMLError):  # of a GPU that is gone
+            for sample in self._samples:
+                self._board.nvml.nvmlGpmSampleFree(sample)
+        self._samples = []
+
+    def _take(self, sample: Any) -> Any:
+        if self._slice_of is None:
+            return self._board.nvml.nvmlGpmSampleGet(self._board.handle, sample)
+        whole, instance = self._slice_of
+        return self._board.nvml.nvmlGpmMigSampleGet(whole, instance, sample)
+
+    def _between(self, earlier: Any, later: Any) -> dict[str, float] | None:
+        """Computed by the library, without a call into the driver; None when nothing was counted in between.
+
+        The board counts some thirty times a second. Within such a turn shares come out as 0 / 0, and those
+        that the library does not divide as a plain zero, which would be a lie.
+        """
+        request = self._request
+        request.sample1, request.sample2 = earlier, later
+        request.numMetrics = len(self._metrics)
+        for entry, metric in zip(request.metrics, self._metrics, strict=False):
+            entry.metricId = getattr(self._board.nvml, f"NVML_GPM_METRIC_{metric}")
+        if self._board.ask("GPM metrics", lambda: self._board.nvml.nvmlGpmMetricsGet(request)) is None:
+            return {}
+        asked = list(zip(request.metrics, list(self._metrics.items()), strict=False))
+        if any(
+            entry.nvmlReturn == self._board.nvml.NVML_SUCCESS and math.isnan(entry.value)
+            for entry, _ in asked
+        ):
+            return None
+        found = {}
+        for entry, (metric, (figure, unit)) in asked:
+            if entry.nvmlReturn == self._board.nvml.NVML_ERROR_NOT_SUPPORTED:
+                del self._metrics[metric]
+            elif entry.nvmlReturn == self._board.nvml.NVML_SUCCESS and math.isfinite(entry.value):
+                found[figure] = min(entry.value * unit, 1.0) if unit == PERCENT else entry.value * unit
+        return found
+
+
+def open_counters(board: Board, slice_of: Slice | None, *, links: bool) -> PerformanceCounters | None:
+    """The counters of a board, or of a slice of it; None where it has none or does not let them be read."""
+    nvml = board.nvml
+    handle = board.handle if slice_of is None else slice_of[0]
+    try:
+        if not nvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice:
+            return None
+        return PerformanceCounters(board, slice_of, links=links)
+    except nvml.NVMLError:  # a driver from before these counters, or one that may not be asked
+        return None

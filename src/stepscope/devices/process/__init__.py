@@ -1,0 +1,1 @@
+"""Processes: their trees, memory, loader workers."""

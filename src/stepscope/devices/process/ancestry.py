@@ -1,0 +1,48 @@
+"""Tells for which recording process another process works: the one that started it, near or far."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepscope.devices.host.kernel_files import PROC, read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from stepscope.schema.sample import Watched
+
+
+def parent_of(pid: int, proc: Path = PROC) -> int | None:
+    """The process that started another; None when that one is gone, or was started by the kernel."""
+    text = read_text(f"{proc}/{pid}/stat")
+    # The name of the process stands in brackets and may hold anything, brackets too.
+    parent = int(text.rpartition(")")[2].split()[1]) if text else 0
+    return parent or None
+
+
+def owners_of(
+    pid: int, watched: Iterable[Watched], find_parent: Callable[[int], int | None] = parent_of
+) -> list[Watched]:
+    """The recording processes a process works for: of each run, the nearest of those that started it.
+
+    Asking upwards from the few processes of a GPU costs less than listing the descendants of every rank.
+    """
+    roots: dict[int, list[Watched]] = {}
+    for one in watched:
+        roots.setdefault(one.pid, []).append(one)
+    nearest: dict[str, Watched] = {}
+    for ancestor in _line(pid, find_parent):
+        for one in roots.get(ancestor, ()):
+            nearest.setdefault(one.run_id, one)
+    return list(nearest.values())
+
+
+def _line(pid: int, find_parent: Callable[[int], int | None]) -> Iterator[int]:
+    """A process and all before it; ends where a number comes again, as one that is reused meanwhile may."""
+    seen: set[int] = set()
+    current: int | None = pid
+    while current is not None and current not in seen:
+        seen.add(current)
+        yield current
+        current = find_parent(current)

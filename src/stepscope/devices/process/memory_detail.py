@@ -1,0 +1,70 @@
+"""Reads how the memory of processes is made up, no more often than its cost allows."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from stepscope.devices.host.kernel_files import PROC
+from stepscope.devices.process.processes import MemoryShares, memory_shares
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from pathlib import Path
+
+    from stepscope.devices.process.processes import ProcessKey
+
+BUDGET_RATIO = 0.0005
+"""The share of one core this may take, all processes together."""
+
+MOST_SAVED_S = 0.01
+"""Processor time saved up for one look: enough for a few processes, too little to disturb a training."""
+
+
+class MemoryDetail:
+    """Goes round the processes, those first that were read longest ago."""
+
+    def __init__(
+        self,
+        every_s: float,
+        proc: Path = PROC,
+        now: Callable[[], float] = time.monotonic,
+        cpu_seconds: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self._every_s, self._proc, self._now, self._cpu_seconds = every_s, str(proc), now, cpu_seconds
+        self._read_at: dict[ProcessKey, float] = {}
+        self._known: dict[ProcessKey, MemoryShares] = {}
+        self._saved_s, self._saved_at = MOST_SAVED_S, now()
+
+    def read_due(self, processes: Collection[ProcessKey]) -> dict[ProcessKey, MemoryShares]:
+        """Reads as many of the processes that are due as can be afforded; `processes` are all there are."""
+        self._read_at = {key: at for key, at in self._read_at.items() if key in processes}
+        self._known = {key: shares for key, shares in self._known.items() if key in processes}
+        began = self._now()
+        self._saved_s = min(self._saved_s + BUDGET_RATIO * (began - self._saved_at), MOST_SAVED_S)
+        self._saved_at = began
+        due = [key for key in processes if began - self._read_at.get(key, float("-inf")) >= self._every_s]
+        due.sort(key=lambda key: self._read_at.get(key, float("-inf")))
+        found = {}
+        for key in due:
+            if self._saved_s <= 0:
+                break
+            shares = self._read_and_pay(key)
+            self._read_at[key] = began
+            if shares is not None:
+                found[key] = shares
+        return found
+
+    def known(self, key: ProcessKey) -> MemoryShares | None:
+        """What was read last; None of a process that was not, or may not be."""
+        return self._known.get(key)
+
+    def _read_and_pay(self, key: ProcessKey) -> MemoryShares | None:
+        began = self._cpu_seconds()
+        shares = memory_shares(key.pid, self._proc)
+        self._saved_s -= self._cpu_seconds() - began
+        if shares is None:
+            self._known.pop(key, None)
+        else:
+            self._known[key] = shares
+        return shares

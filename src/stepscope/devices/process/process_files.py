@@ -1,0 +1,57 @@
+"""Reads the small files in which Linux tells of processes, and keeps open what is read again and again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stepscope.devices.host.kernel_files import PROC, read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+MAX_OPEN = 256
+"""Further files are opened and closed at each reading: a process may often have no more than 1,024."""
+
+_MAX_BYTES = 1 << 16
+
+
+class ProcessFiles:
+    """The files of some processes. To read one that is open takes a third of what opening it takes.
+
+    An open file belongs to its process for good: when that has ended it cannot be read, and never tells of
+    another process that has the same number by then.
+    """
+
+    def __init__(self, proc: str | Path = PROC, max_open: int = MAX_OPEN) -> None:
+        self._proc = str(proc)
+        # A file of any other folder outlives its process: only the kernel's own end with it.
+        self._max_open = max_open if Path(proc) == PROC else 0
+        self._open: dict[tuple[int, str], int] = {}
+
+    def read(self, pid: int, name: str) -> str | None:
+        """All of a file; None where it is missing or forbidden, or its process has ended."""
+        file = self._open.get((pid, name))
+        if file is None:
+            if len(self._open) >= self._max_open:
+                return read_text(f"{self._proc}/{pid}/{name}")
+            try:
+                file = os.open(f"{self._proc}/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                return None
+            self._open[pid, name] = file
+        try:
+            return os.pread(file, _MAX_BYTES, 0).decode(errors="replace")
+        except OSError:
+            os.close(self._open.pop((pid, name)))
+            return None
+
+    def keep_only(self, pids: Collection[int]) -> None:
+        """Closes the files of all other processes."""
+        for place in [one for one in self._open if one[0] not in pids]:
+            os.close(self._open.pop(place))
+
+    def close(self) -> None:
+        """Closes all files."""
+        self.keep_only(())

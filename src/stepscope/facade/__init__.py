@@ -1,0 +1,1 @@
+"""Names that older documents use, each a few lines over the real thing."""

@@ -1,0 +1,131 @@
+"""`TrainingMonitorCallback`: a training loop that calls back at its steps, recorded together with a GPU."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from stepscope.config.find import is_disabled
+from stepscope.errors import ConfigError
+from stepscope.exporters.metrics_files import MIB, RotatedLines, training_line
+from stepscope.facade.gpu_monitor import GPUMonitor
+from stepscope.guard import shown
+from stepscope.recorder.monitor import TrainingMonitor
+from stepscope.recorder.values import as_number, as_step
+
+WRITE_EVERY_S = 1.0
+"""Lines wait so long before they are written, so that not every step waits for a file."""
+
+
+class TrainingMonitorCallback:
+    """Records steps as a run, while a `GPUMonitor` watches its GPU.
+
+        callback = TrainingMonitorCallback(GPUMonitor(gpu_index=0))
+        callback.on_train_begin()
+        for step in range(steps):
+            callback.on_step_begin()
+            loss = train_step()
+            callback.on_step_end(step=step, epoch=epoch, loss=loss, lr=lr)
+        callback.on_train_end()
+
+    Without a monitor of your own one is made; `recorded=False` keeps no run. Where the GPU monitor has a
+    `log_dir`, each step is a line of `training_metrics_*.jsonl` there.
+    """
+
+    def __init__(
+        self,
+        gpu_monitor: GPUMonitor | None = None,
+        monitor: TrainingMonitor | None = None,
+        *,
+        recorded: bool = True,
+    ) -> None:
+        if not isinstance(gpu_monitor, GPUMonitor | None):
+            raise ConfigError(f"argument: gpu_monitor is {shown(gpu_monitor)}; it must be a GPUMonitor.")
+        if not isinstance(monitor, TrainingMonitor | None):
+            raise ConfigError(f"argument: monitor is {shown(monitor)}; it must be a TrainingMonitor.")
+        self.gpu_monitor = gpu_monitor
+        self.monitor = monitor or (TrainingMonitor() if recorded else None)
+        log_dir = None if gpu_monitor is None or is_disabled() else gpu_monitor.log_dir
+        self._lines = None if log_dir is None else RotatedLines(log_dir, "training_metrics")
+        self._waiting: list[dict[str, object]] = []
+        self._written_at = time.monotonic()
+        self._memory: dict[str, float] = {}
+        self._began: float | None = None
+
+    def on_train_begin(self) -> None:
+        """Starts the run and the watching of the GPU."""
+        if self.gpu_monitor is not None:
+            self.gpu_monitor.start()
+        if self.monitor is not None:
+            self.monitor.start_monitoring()
+
+    def on_step_begin(self) -> None:
+        """Starts the clock of a step."""
+        self._began = time.perf_counter()
+
+    def on_step_end(
+        self,
+        step: int,
+        epoch: float | None = None,
+        loss: Any = None,
+        lr: float | None = None,
+        grad_norm: Any = None,
+        throughput: float | None = None,
+    ) -> None:
+        """Records a step: whatever of it is given."""
+        others: dict[str, Any] = {"gradient_norm": grad_norm, "throughput": throughput}
+        if self._began is not None:
+            others["step_seconds"] = time.perf_counter() - self._began
+            self._began = None
+        given = {name: value for name, value in others.items() if value is not None}
+        if self.monitor is not None:
+            self.monitor.log_training_step(
+                loss=loss, learning_rate=lr, custom_metrics=given, step=step, epoch=epoch
+            )
+        if self._lines is not None:
+            self._note({"loss": loss, "epoch": epoch, "learning_rate": lr, **given}, step)
+
+    def on_train_end(self) -> dict[str, Any]:
+        """Ends both, and returns what they have to say: the run's figures and the GPU's."""
+        self._write()
+        summary: dict[str, Any] = {}
+        if self.monitor is not None:
+            summary["training"] = self.monitor.get_training_stats()
+            self.monitor.stop_monitoring()
+        if self.gpu_monitor is not None:
+            self.gpu_monitor.stop()
+            summary["gpu"] = self.gpu_monitor.get_summary()
+        return summary
+
+    def _note(self, metrics: dict[str, Any], step: Any) -> None:
+        numbers = {name: as_number(value) for name, value in metrics.items()}
+        whole = as_step(step)
+        if whole is not None:  # of any other the run's own monitor has warned
+            self._waiting.append(training_line(time.time_ns(), whole, {**numbers, **self._memory}))
+        if time.monotonic() - self._written_at >= WRITE_EVERY_S:
+            self._memory = _torch_memory()
+            self._write()
+
+    def _write(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        self._written_at = time.monotonic()
+        if self._lines is not None:
+            try:
+                self._lines.write(waiting)
+            except OSError:
+                self._lines = None  # the GPU monitor says so: both write to one place
+
+
+def _torch_memory() -> dict[str, float]:
+    """What PyTorch holds on the GPU, where a training has begun to use one; it is never imported here."""
+    torch = sys.modules.get("torch")
+    try:
+        if torch is None or not torch.cuda.is_initialized():
+            return {}
+        return {
+            "memory_allocated_mb": torch.cuda.memory_allocated() / MIB,
+            "memory_reserved_mb": torch.cuda.memory_reserved() / MIB,
+        }
+    except Exception:  # noqa: BLE001 - a GPU that has failed tells so in its own way, and to the training
+        return {}

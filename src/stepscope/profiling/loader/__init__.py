@@ -1,0 +1,1 @@
+"""Throughput of a data loader, and what limits it."""

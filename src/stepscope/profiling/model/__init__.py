@@ -1,0 +1,1 @@
+"""The profile of a model: latency, memory, operations, quantisation."""

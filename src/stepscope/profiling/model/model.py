@@ -1,0 +1,153 @@
+"""Profiles a model in inference: latency, throughput, memory, operations, consistency."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from stepscope.errors import ConfigError
+from stepscope.profiling.model.flops import Flops, flops_of
+from stepscope.profiling.model.inputs import Batch, example_batch, of_size
+from stepscope.profiling.model.model_memory import Footprint, footprint_of, peak_bytes, resident_bytes
+from stepscope.profiling.model.model_profile import BatchProfile, Consistency, ModelProfile
+from stepscope.profiling.model.outputs import are_identical, difference
+from stepscope.profiling.model.timings import Repeats, Timings, device_clock, repeated, timings_of
+from stepscope.profiling.torch_library import torch_for
+from stepscope.profiling.undisturbed import device_of, inferring
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stepscope.profiling.model.timings import Clock
+
+CONSISTENCY_REPEATS = 5
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
+
+
+class ModelProfiler:
+    """Measures a model where it is, and leaves it as it was: mode, buffers, gradients, hooks, random numbers.
+
+        profile = ModelProfiler(model, input_shape=(3, 224, 224)).profile(batch_sizes=(1, 8, 32))
+        profile.batches[0].latency.p95_seconds
+
+    The example is a tensor, a list or tuple of arguments, or a mapping of named ones; `input_shape` is that
+    of one sample of random numbers instead. Other batch sizes are made by repeating its rows.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        example: Any = None,
+        *,
+        input_shape: Sequence[int] | None = None,
+        repeats: Repeats | None = None,
+        clock: Clock = time.perf_counter,
+    ) -> None:
+        self._torch = torch_for("The model profile")
+        self._model = model
+        self._repeats = repeats or Repeats()
+        self._device = device_of(self._torch, model)
+        self._example = example_batch(self._torch, example, input_shape, self._device)
+        self._clock = device_clock(self._torch, self._device, clock)
+
+    def profile(self, batch_sizes: Sequence[int] = (1, 8, 32)) -> ModelProfile:
+        """All figures; a batch size that does not fit into memory is reported with the reason."""
+        if not batch_sizes or min(batch_sizes) < 1:
+            raise ConfigError(f"batch_sizes is {tuple(batch_sizes)}; give one or more sizes of at least 1.")
+        flops = self.flops()
+        batches: list[BatchProfile] = []
+        failed: dict[int, str] = {}
+        for size in batch_sizes:
+            try:
+                batches.append(self.at(size, flops.per_sample))
+            except RuntimeError as error:
+                if not any(words in str(error).lower() for words in _OUT_OF_MEMORY):
+                    raise
+                failed[size] = str(error).splitlines()[0]
+        return ModelProfile(
+            model=type(self._model).__name__,
+            device=self._device_name(),
+            torch_version=str(self._torch.__version__),
+            footprint=self.footprint(),
+            flops=flops,
+            batches=tuple(batches),
+            failed=failed,
+            consistency=self.consistency(),
+            method=self._method(),
+        )
+
+    def footprint(self) -> Footprint:
+        """Parameters and buffers, counted and in bytes."""
+        return footprint_of(self._model)
+
+    def flops(self, *, backward: bool = False) -> Flops:
+        """Floating-point operations of one sample; those of the way back take memory for all gradients."""
+        with inferring(self._torch, self._model):
+            batch = of_size(self._torch, self._example, 1)
+            return flops_of(self._torch, self._model, batch, backward=backward)
+
+    def at(self, batch_size: int, flops_per_sample: int | None = None) -> BatchProfile:
+        """Latency, throughput and memory at one batch size."""
+        batch = of_size(self._torch, self._example, batch_size)
+        before = resident_bytes()
+        with inferring(self._torch, self._model):
+            timings = self._latency(batch)
+            after = resident_bytes()
+            pace = self._samples_per_second(batch, timings)
+            peak = peak_bytes(lambda: batch.fed_to(self._model), on_device=self._device.type != "cpu")
+        return BatchProfile(
+            batch_size=batch_size,
+            latency=timings,
+            samples_per_second=pace,
+            peak_tensor_bytes=peak,
+            resident_growth_bytes=None if before is None or after is None else max(after - before, 0),
+            flops_per_second=None if flops_per_sample is None else pace * flops_per_sample,
+        )
+
+    def consistency(self, repeats: int = CONSISTENCY_REPEATS) -> Consistency:
+        """Feeds the example again and again and compares the answers with the first."""
+        with inferring(self._torch, self._model):
+            first = self._example.fed_to(self._model)
+            identical, largest = True, None
+            for _ in range(repeats - 1):
+                again = self._example.fed_to(self._model)
+                identical = identical and are_identical(self._torch, first, again)
+                apart = difference(self._torch, first, again)
+                if apart is not None:
+                    largest = max(largest or 0.0, apart.max_abs)
+            variation = self._latency(self._example).variation_ratio
+        return Consistency(repeats, identical, largest, variation)
+
+    def _latency(self, batch: Batch) -> Timings:
+        return timings_of(repeated(lambda: batch.fed_to(self._model), self._repeats, self._clock))
+
+    def _samples_per_second(self, batch: Batch, timings: Timings) -> float:
+        """By events of the device, pass after pass without waiting; on the processor by the latency."""
+        if self._device.type != "cuda":
+            return batch.size / timings.mean_seconds if timings.mean_seconds else 0.0
+        events = self._torch.cuda.Event
+        began, ended = events(enable_timing=True), events(enable_timing=True)
+        with self._torch.cuda.device(self._device):
+            began.record()
+            for _ in range(timings.count):
+                batch.fed_to(self._model)
+            ended.record()
+        ended.synchronize()
+        return float(batch.size * timings.count / (began.elapsed_time(ended) / 1000))
+
+    def _device_name(self) -> str:
+        if self._device.type != "cuda":
+            return str(self._device)
+        return f"{self._device} ({self._torch.cuda.get_device_name(self._device)})"
+
+    def _method(self) -> str:
+        pace = (
+            "throughput by CUDA events over passes issued without waiting"
+            if self._device.type == "cuda"
+            else "throughput is batch size over mean latency"
+        )
+        return (
+            f"evaluation mode without gradients; up to {self._repeats.count} timed passes at each batch size "
+            f"after {self._repeats.warm_up} untimed ones, the device waited for around each; {pace}; peak "
+            "memory by the allocator's events of one pass"
+        )

@@ -1,0 +1,167 @@
+"""Measures what smaller numbers cost and bring: size, latency, and how far the answers move."""
+
+from __future__ import annotations
+
+import io
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stepscope.profiling.model.inputs import Batch, example_batch
+from stepscope.profiling.model.outputs import Difference, are_identical, difference
+from stepscope.profiling.model.timings import Repeats, Timings, device_clock, repeated, timings_of
+from stepscope.profiling.model.variants import CASTS, INT8, check_name, int8_method, variant_of
+from stepscope.profiling.plain import Described
+from stepscope.profiling.torch_library import torch_for
+from stepscope.profiling.undisturbed import device_of, inferring
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stepscope.profiling.model.timings import Clock
+
+ORIGINAL = "original"
+METHOD = (
+    "size is that of the saved state; latency of a forward pass over all inputs, in evaluation mode without "
+    "gradients; differences against the original's answers to the same inputs"
+)
+
+
+@dataclass(frozen=True)
+class Variant(Described):
+    """A model with other numbers; only the reason is known of one that cannot be run."""
+
+    name: str
+    reason: str | None = None
+    """Why it could not be run here; None when it was."""
+    size_bytes: int | None = None
+    size_ratio: float | None = None
+    """Against the original."""
+    latency: Timings | None = None
+    speedup_ratio: float | None = None
+    """How many times as fast as the original, by the median."""
+    difference: Difference | None = None
+    """Of its answers to the original's; None for the original itself."""
+    is_consistent: bool | None = None
+    """Whether the same input gave the same answer to the last bit."""
+    method: str = ""
+
+
+@dataclass(frozen=True)
+class QuantisationImpact(Described):
+    """A model and its smaller variants."""
+
+    original: Variant
+    variants: tuple[Variant, ...]
+    samples: int
+    """How many inputs the answers were compared on."""
+    device: str
+    method: str = METHOD
+
+
+def quantisation_impact(
+    model: Any,
+    inputs: Any,
+    variants: Sequence[str] = (INT8, *CASTS),
+    repeats: Repeats | None = None,
+    clock: Clock = time.perf_counter,
+) -> QuantisationImpact:
+    """Measures copies of a model; the model itself is not altered.
+
+    `inputs` is a tensor, a list or tuple of arguments or a mapping of named ones; real samples make the
+    differences mean something. A variant that cannot be made or run is reported with the reason.
+    """
+    torch = torch_for("Quantisation impact")
+    for name in variants:
+        check_name(name)
+    device = device_of(torch, model)
+    trial = _Trial(torch, example_batch(torch, inputs, None, device), repeats or Repeats(30, 3), clock)
+    original, answer = trial.original(model)
+    return QuantisationImpact(
+        original,
+        tuple(trial.variant(model, name, original, answer) for name in variants),
+        trial.samples,
+        str(device),
+    )
+
+
+class _Trial:
+    """What is done with each variant alike."""
+
+    def __init__(self, torch: Any, batch: Batch, repeats: Repeats, clock: Clock) -> None:
+        self._torch, self._batch = torch, batch
+        self._repeats, self._clock = repeats, clock
+        self.samples = batch.size
+
+    def original(self, model: Any) -> tuple[Variant, Any]:
+        """The model as it is, and its answer."""
+        timings, answer, is_consistent = self._run(model, self._batch)
+        size_bytes = saved_bytes(self._torch, model)
+        return (
+            Variant(
+                ORIGINAL,
+                size_bytes=size_bytes,
+                size_ratio=1.0,
+                latency=timings,
+                speedup_ratio=1.0,
+                is_consistent=is_consistent,
+                method="as it is",
+            ),
+            answer,
+        )
+
+    def variant(self, model: Any, name: str, original: Variant, answer: Any) -> Variant:
+        """A variant, or why there is none."""
+        try:
+            return self._measured(model, name, original, answer)
+        except Exception as error:  # noqa: BLE001 - a model may raise anything in numbers it was not written for
+            return Variant(name, reason=str(error).splitlines()[0] if str(error) else repr(error))
+
+    def _measured(self, model: Any, name: str, original: Variant, answer: Any) -> Variant:
+        changed, prepare = variant_of(self._torch, model, name)
+        timings, other, is_consistent = self._run(changed, prepare(self._batch))
+        size_bytes = saved_bytes(self._torch, changed)
+        before = original.latency
+        return Variant(
+            name,
+            size_bytes=size_bytes,
+            size_ratio=size_bytes / original.size_bytes if original.size_bytes else None,
+            latency=timings,
+            speedup_ratio=before.p50_seconds / timings.p50_seconds
+            if before and timings.p50_seconds
+            else None,
+            difference=difference(self._torch, answer, other),
+            is_consistent=is_consistent,
+            method=int8_method(device_of(self._torch, model))
+            if name == INT8
+            else f"model and inputs cast to {name}",
+        )
+
+    def _run(self, model: Any, batch: Batch) -> tuple[Timings, Any, bool]:
+        clock = device_clock(self._torch, device_of(self._torch, model), self._clock)
+        with inferring(self._torch, model):
+            answer = batch.fed_to(model)
+            is_consistent = are_identical(self._torch, answer, batch.fed_to(model))
+            taken = repeated(lambda: batch.fed_to(model), self._repeats, clock)
+        return timings_of(taken), answer, is_consistent
+
+
+def saved_bytes(torch: Any, model: Any) -> int:
+    """How large the file is that torch.save makes of a model's state; nothing is written."""
+    counter = _Counter()
+    torch.save(model.state_dict(), counter)
+    return counter.count_bytes
+
+
+class _Counter(io.RawIOBase):
+    """A file that only counts what is written to it."""
+
+    count_bytes = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        length = memoryview(data).nbytes
+        self.count_bytes += length
+        return length

@@ -1,0 +1,1 @@
+"""Windows of torch's profiler over some steps or seconds of a training."""

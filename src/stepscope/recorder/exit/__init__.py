@@ -1,0 +1,1 @@
+"""How a process ends: exceptions, exits, signals."""

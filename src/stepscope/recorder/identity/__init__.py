@@ -1,0 +1,1 @@
+"""Which run, segment and rank a process records, and what it says of itself."""

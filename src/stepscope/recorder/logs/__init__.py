@@ -1,0 +1,1 @@
+"""Structured log files of a run."""

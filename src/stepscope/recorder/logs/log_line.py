@@ -1,0 +1,137 @@
+"""Writes an entry as a line: one JSON object, or text for people; secrets are taken out on the way."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, Protocol
+
+from stepscope.recorder.logs.log_entry import MOST_TEXT, cut
+from stepscope.schema.redact import redact_text, redact_value
+
+if TYPE_CHECKING:
+    from stepscope.recorder.logs.log_entry import Entry
+    from stepscope.schema.correlation import Correlation
+    from stepscope.schema.privacy import Privacy
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+class Form(Protocol):
+    """A way to write entries."""
+
+    suffix: str
+    """How names of such files end."""
+
+    def line(self, entry: Entry, category: str) -> bytes:
+        """The bytes of an entry in the file of a category, with the line break at their end."""
+
+
+class JsonForm:
+    """One JSON object a line, ASCII only: what a message holds cannot break a line or steer a terminal."""
+
+    suffix = ".jsonl"
+
+    def __init__(self, correlation: Correlation, host: str, pid: int, privacy: Privacy) -> None:
+        place: dict[str, Any] = {
+            "correlation_id": correlation.id,
+            "run": correlation.run_id,
+            "segment": correlation.segment,
+            "rank": correlation.rank,
+            "host": host,
+            "pid": pid,
+            "trace_id": correlation.trace_id,
+            "span_id": correlation.span_id,
+        }
+        if correlation.parent is not None:
+            place["parent_span_id"] = correlation.parent.span_id
+        self._place = json.dumps(place)[1:-1]
+        self._privacy = privacy
+
+    def line(self, entry: Entry, category: str) -> bytes:
+        """The bytes of an entry in the file of a category, with the line break at their end."""
+        head = {
+            "time": time_of(entry.created),
+            "level": entry.level_name.lower(),
+            "category": category,
+            "message": safe_text(entry.message, self._privacy),
+        }
+        tail: dict[str, Any] = {"logger": entry.logger}
+        if entry.step is not None:
+            tail["step"] = entry.step
+        tail |= _rest(entry, self._privacy)
+        if category != entry.category:
+            tail["copy_of"] = entry.category
+        return f"{json.dumps(head)[:-1]}, {self._place}, {json.dumps(tail)[1:]}\n".encode()
+
+
+class TextForm:
+    """A line for people; what else belongs to it follows on lines that begin with blanks."""
+
+    suffix = ".log"
+
+    def __init__(self, correlation: Correlation, privacy: Privacy) -> None:
+        self._id, self._privacy = correlation.id, privacy
+
+    def line(self, entry: Entry, category: str) -> bytes:
+        """The bytes of an entry in the file of a category, with the line break at their end."""
+        step = "" if entry.step is None else f" step {entry.step}"
+        begin = f"{time_of(entry.created)} {entry.level_name} {category} {self._id}{step} {entry.logger}:"
+        rest = _rest(entry, self._privacy)
+        message = safe_text(entry.message, self._privacy)
+        fields = rest.get("fields")
+        if fields:
+            message += " " + " ".join(f"{name}={json.dumps(value)}" for name, value in fields.items())
+        parts = [
+            f"{begin} {message}",
+            *_trace_lines(rest.get("exception")),
+            *rest.get("stack", "").splitlines(),
+        ]
+        lines = _CONTROL.sub(_spelled, "\n".join(parts)).rstrip("\n").replace("\n", "\n    ")
+        return f"{lines}\n".encode("utf-8", "backslashreplace")
+
+
+def time_of(created: float) -> str:
+    """Seconds since the epoch as ISO 8601 in UTC, with microseconds."""
+    try:
+        moment = datetime.fromtimestamp(created, timezone.utc)
+    except (OverflowError, ValueError, OSError):
+        moment = datetime.now(timezone.utc)  # a clock nobody can believe: when it was written is near enough
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def safe_text(text: str, privacy: Privacy) -> str:
+    """Text without secrets and without what is private."""
+    return cut(privacy.text(redact_text(text)), MOST_TEXT + 100)
+
+
+def _rest(entry: Entry, privacy: Privacy) -> dict[str, Any]:
+    """Fields, exception and stack without secrets and without what is private."""
+    rest: dict[str, Any] = {}
+    if entry.fields:
+        rest["fields"] = privacy.nested(redact_value(entry.fields))
+    if entry.exception is not None:
+        rest["exception"] = privacy.nested(redact_value(entry.exception))
+    if entry.stack:
+        rest["stack"] = safe_text(entry.stack, privacy)
+    return rest
+
+
+def _trace_lines(exception: dict[str, Any] | None) -> list[str]:
+    """An exception as Python shows it, causes after what they caused."""
+    lines: list[str] = []
+    title = ""
+    while exception is not None:
+        lines.append(f"{title}{exception['type']}: {exception['message']}")
+        lines += [
+            f"  {frame['file']}:{frame['line']} in {frame['function']}" for frame in exception["frames"]
+        ]
+        lines += exception.get("notes", [])
+        title = "caused by " if "cause" in exception else "while handling "
+        exception = exception.get("cause", exception.get("context"))
+    return lines
+
+
+def _spelled(found: re.Match[str]) -> str:
+    return f"\\x{ord(found[0]):02x}"

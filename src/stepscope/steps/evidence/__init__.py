@@ -1,0 +1,1 @@
+"""Cheap figures at the end of sampled steps: allocator, batches, compiler, garbage collector, loader."""

@@ -1,0 +1,1 @@
+"""What held the memory when a training ran out of it."""

@@ -1,0 +1,1 @@
+"""Waiting for other ranks: gradients that are ready, exchanges of sharded models."""

@@ -1,0 +1,192 @@
+"""The page of alerts: what fires, what has fired, the rules that hold, channels, silences and quiet hours."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from stepscope.alerts.delivery.delivery import USUAL, make_channel
+from stepscope.alerts.page_rules import PageRules
+from stepscope.alerts.rule import Rule
+from stepscope.alerts.rule_list import ListedRule, listed_rules, rules_recorded, rules_said, written
+from stepscope.alerts.silences import Silences
+from stepscope.config.find import settings_for
+from stepscope.config.plain import recorded_alerts
+from stepscope.errors import StepscopeError
+from stepscope.schema.run import LIVE, deciding_process
+from stepscope.views.alerts.alert_rows import AlertRow, alert_rows
+from stepscope.views.plain import clean
+from stepscope.views.runs.marks import NoMarks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from stepscope.alerts.page_rules import Made
+    from stepscope.config.sections import Alerts
+    from stepscope.reading import Run, Runs
+    from stepscope.views.runs.marks import Marks
+
+MOST_PAST = 500
+
+
+@dataclass(frozen=True)
+class RuleRow:
+    """A rule that holds here, or is switched off."""
+
+    name: str
+    severity: str
+    condition: str
+    message: str
+    enabled: bool
+    is_default: bool
+    """Whether it is one of the usual ones, as it comes along."""
+    advice: str
+    origin: str
+    """usual, configuration, page or training."""
+    replaces: str | None
+    """Where the rule of its name comes from whose place it takes."""
+    run: str
+    """The runs it is meant for; empty for every run."""
+    project: str
+    for_: str
+    clear: str
+    cooldown: str
+    remind: str
+    channels: tuple[str, ...] | None
+    """Through which channels; None for all."""
+    resolve: bool
+    problem: str
+    """Why it is left out; empty where it is not."""
+
+
+@dataclass(frozen=True)
+class ChannelRow:
+    """A way to tell people."""
+
+    name: str
+    kind: str
+    target: str
+    """Where notices go, without secrets; why it cannot be used, where it cannot."""
+
+
+@dataclass(frozen=True)
+class SilenceRow:
+    """A rule of which nobody is told for a while."""
+
+    rule: str
+    run: str
+    until: float | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class AlertList:
+    """The page."""
+
+    open: tuple[AlertRow, ...]
+    past: tuple[AlertRow, ...]
+    rules: tuple[RuleRow, ...]
+    channels: tuple[ChannelRow, ...]
+    silences: tuple[SilenceRow, ...]
+    quiet_hours: str | None
+    rules_trouble: str
+    """Why the rules made on the page cannot be read; empty where they can."""
+
+
+def alerts_of(
+    runs: Runs,
+    folder: Path,
+    *,
+    settings: Alerts | None = None,
+    marks: Marks | None = None,
+    now_ns: int | None = None,
+) -> AlertList:
+    """The alerts of all runs of a store, newest first, and what the settings say of alerts."""
+    alerts = settings_for().alerts if settings is None else settings
+    now_ns = time.time_ns() if now_ns is None else now_ns
+    said, made = Silences(folder).read(), PageRules(folder).read()
+    shown = marks or NoMarks()
+    every = runs.runs()
+    rows = [row for run in every for row in alert_rows(run, shown, said.acknowledged)]
+    rows.sort(key=lambda row: -row.fired)
+    past = [row for row in rows if row.resolved is not None]
+    return AlertList(
+        open=tuple(row for row in rows if row.resolved is None),
+        past=tuple(past[:MOST_PAST]),
+        rules=_rules(alerts, made, every),
+        channels=tuple(_channel(name, options) for name, options in {**USUAL, **alerts.channels}.items()),
+        silences=tuple(
+            SilenceRow(clean(one.rule, 200), clean(one.run, 200), one.until_ns / 1e9, clean(one.reason))
+            for one in said.silences
+            if one.until_ns > now_ns
+        ),
+        quiet_hours=alerts.quiet_hours,
+        rules_trouble="The file of rules made on this page cannot be read." if made.trouble else "",
+    )
+
+
+def rules_of_live_runs(runs: Iterable[Run], settings: Alerts) -> list[ListedRule]:
+    """What live runs have of rules of their own: said by the training, or from settings other than these."""
+    live = [run for run in runs if run.status in LIVE]
+    said = rules_said((run.id, run.own_events("alert_rule")) for run in live)
+    return [*said, *rules_recorded(((run.id, _recorded(run)) for run in live), settings)]
+
+
+def _recorded(run: Run) -> Alerts:
+    process = deciding_process(one for part in run.segments for one in part.processes)
+    return recorded_alerts({} if process is None else process.facts)
+
+
+def _rules(alerts: Alerts, made: Made, runs: Sequence[Run]) -> tuple[RuleRow, ...]:
+    own = rules_of_live_runs(runs, alerts)
+    return (
+        *(_rule(one) for one in listed_rules(alerts, made, own)),
+        *(_useless(name, why) for name, why in made.problems.items()),
+    )
+
+
+def _rule(one: ListedRule) -> RuleRow:
+    rule, fields = one.rule, one.fields or {}
+    times = {
+        **written(rule),
+        **{key: str(fields[key]) for key in ("for", "cooldown", "remind") if key in fields},
+    }
+    return RuleRow(
+        name=clean(rule.name, 200),
+        severity=rule.severity,
+        condition=clean(fields.get("when") or ("" if rule.condition is None else rule.condition), 4000),
+        message=clean(rule.message),
+        enabled=rule.enabled,
+        is_default=one.origin == "usual",
+        advice=clean(rule.advice),
+        origin=one.origin,
+        replaces=one.replaces,
+        run=clean(one.run, 300),
+        project=clean(one.project, 300),
+        for_=clean(times["for"], 50),
+        clear=clean(fields.get("clear") or ("" if rule.clear is None else rule.clear), 4000),
+        cooldown=clean(times["cooldown"], 50),
+        remind=clean(times["remind"], 50),
+        channels=None if rule.channels is None else tuple(clean(name, 100) for name in rule.channels[:100]),
+        resolve=rule.resolve,
+        problem="",
+    )
+
+
+def _useless(name: str, why: str) -> RuleRow:
+    """A rule of the page that makes no sense: there to be deleted or written anew."""
+    row = _rule(ListedRule(Rule("-", None, enabled=False), "page"))
+    return replace(row, name=clean(name, 200), problem=clean(why.partition("\n")[0]))
+
+
+def _channel(name: str, options: dict[str, Any]) -> ChannelRow:
+    kind = clean(options.get("kind", name), 100)
+    if not options.get("enabled", True):
+        return ChannelRow(clean(name, 200), kind, "switched off")
+    try:
+        target = make_channel(name, options).target
+    except StepscopeError as error:
+        target = f"cannot be used: {error}"
+    return ChannelRow(clean(name, 200), kind, clean(target, 400))

@@ -1,0 +1,107 @@
+"""The alerts of a run as a page lists them, with who was told of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stepscope.views.plain import clean, finite, finites
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from stepscope.reading import Run
+    from stepscope.views.runs.marks import Marks
+
+
+@dataclass(frozen=True)
+class Telling:
+    """A channel by which people were to be told."""
+
+    channel: str
+    at: float | None
+    """When it arrived; None while it has not."""
+    delivered: bool
+
+
+@dataclass(frozen=True)
+class AlertRow:
+    """One alert."""
+
+    id: int
+    run_id: str
+    run: str
+    rule: str
+    severity: str
+    message: str
+    fired: float
+    resolved: float | None
+    step: int | None
+    rank: int | None
+    device: str
+    value: float | None
+    threshold: float | None
+    key: str
+    quantity: str
+    recent: tuple[float | None, ...]
+    advice: str
+    acknowledged: bool
+    told: tuple[Telling, ...]
+
+
+def alert_rows(run: Run, marks: Marks, acknowledged: Collection[int] = ()) -> list[AlertRow]:
+    """The alerts of a run, newest first."""
+    alerts = run.alerts()
+    if not alerts:
+        return []
+    notices = run.notices()
+    name = clean(marks.name(run.id) or run.name, 300)
+    return [_row(run.id, name, one, notices, acknowledged) for one in reversed(alerts)]
+
+
+def _row(
+    run_id: str,
+    name: str,
+    alert: dict[str, Any],
+    notices: Sequence[dict[str, Any]],
+    acknowledged: Collection[int],
+) -> AlertRow:
+    resolved_ns = alert["resolved_ns"]
+    return AlertRow(
+        id=alert["id"],
+        run_id=run_id,
+        run=name,
+        rule=clean(alert["rule"], 200),
+        severity=alert["severity"],
+        message=clean(alert["message"]),
+        fired=alert["fired_ns"] / 1e9,
+        resolved=None if resolved_ns is None else resolved_ns / 1e9,
+        step=alert.get("step"),
+        rank=alert.get("rank"),
+        device=clean(alert.get("device") or "", 200),
+        value=finite(alert.get("value")),
+        threshold=finite(alert.get("threshold")),
+        key=clean(alert.get("key") or "", 300),
+        quantity=clean(alert.get("quantity") or "", 300),
+        recent=finites(alert.get("recent") or ()),
+        advice=clean(alert.get("advice") or ""),
+        acknowledged=alert["id"] in acknowledged,
+        told=_told(alert, notices),
+    )
+
+
+def _told(alert: dict[str, Any], notices: Sequence[dict[str, Any]]) -> tuple[Telling, ...]:
+    """The first notice of each channel that says that this alert fires."""
+    found: dict[str, Telling] = {}
+    for notice in notices:
+        if notice["kind"] == "firing" and any(_is_about(one, alert) for one in notice["alerts"]):
+            sent_ns = notice["sent_ns"]
+            telling = Telling(
+                clean(notice["channel"], 200), None if sent_ns is None else sent_ns / 1e9, sent_ns is not None
+            )
+            found.setdefault(telling.channel, telling)
+    return tuple(found.values())
+
+
+def _is_about(told: dict[str, Any], alert: dict[str, Any]) -> bool:
+    return all(told.get(name) == alert.get(name) for name in ("rule", "since_ns", "rank", "device"))

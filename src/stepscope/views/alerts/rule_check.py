@@ -1,0 +1,143 @@
+"""Says of a condition whether it can be read, what it looks at, and whether it would be true now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stepscope.alerts.conditions.evaluation import evaluate
+from stepscope.alerts.conditions.expression import doubts, parse
+from stepscope.alerts.conditions.history import LIMIT_POINTS, History
+from stepscope.alerts.conditions.tokens import ConditionError
+from stepscope.alerts.conditions.tree import Baseline
+from stepscope.schema.run import LIVE
+from stepscope.schema.series import Selection
+from stepscope.views.plain import clean, finite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepscope.alerts.conditions.evaluation import Outcome
+    from stepscope.alerts.conditions.tree import Expression
+    from stepscope.reading import Run
+    from stepscope.store.base import Reader
+
+MOST_SERIES = 2000
+MOST_POINTS = 10_000_000
+"""A baseline of more points is not read for a look at a rule."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with a condition, and where: characters, the first of them 0."""
+
+    message: str
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class RuleNow:
+    """What a condition comes to in a run: now, or at the end of one that has ended."""
+
+    run_id: str
+    run: str
+    live: bool
+    is_true: bool | None
+    """None where it is not known."""
+    subjects: int
+    """For how many ranks, hosts or devices it is judged."""
+    true: int
+    """For how many of them it is true."""
+    key: str
+    value: float | None
+    threshold: float | None
+    rank: int | None
+    device: str
+
+
+@dataclass(frozen=True)
+class RuleCheck:
+    """What there is to say of a condition."""
+
+    ok: bool
+    fault: Fault | None
+    written: str
+    """The condition as it was understood."""
+    keys: tuple[str, ...]
+    doubts: tuple[str, ...]
+    """Sentences on metrics that the run does not have."""
+    now: RuleNow | None
+
+
+def check_rule(
+    condition: str, reader: Reader | None = None, run: Run | None = None, now_ns: int = 0
+) -> RuleCheck:
+    """Reads a condition, and judges it in a run where one is given."""
+    try:
+        expression = parse(condition)
+    except ConditionError as error:
+        fault = Fault(clean(error.complaint), error.begin, error.end)
+        return RuleCheck(ok=False, fault=fault, written="", keys=(), doubts=(), now=None)
+    keys = tuple(clean(key, 300) for key in expression.keys)
+    if reader is None or run is None:
+        return RuleCheck(ok=True, fault=None, written=clean(expression, 4000), keys=keys, doubts=(), now=None)
+    known = {key for several in reader.sources(run.id).values() for key in several}
+    return RuleCheck(
+        ok=True,
+        fault=None,
+        written=clean(expression, 4000),
+        keys=keys,
+        doubts=tuple(clean(one, 500) for one in doubts(expression, known)),
+        now=_now(expression, reader, run, now_ns),
+    )
+
+
+def _now(expression: Expression, reader: Reader, run: Run, now_ns: int) -> RuleNow:
+    is_live = run.status in LIVE
+    history = _history(expression, reader, run)
+    outcomes = evaluate(expression, history, now_ns if is_live else run.info.last_ns, run.status)
+    # What is true is shown before what is not, and that before what is not known.
+    outcomes.sort(key=lambda one: (not one.is_true, one.is_true is None, one.value is None))
+    shown: Outcome | None = outcomes[0] if outcomes else None
+    return RuleNow(
+        run_id=run.id,
+        run=clean(run.name, 300),
+        live=is_live,
+        is_true=None if shown is None else shown.is_true,
+        subjects=len(outcomes),
+        true=sum(one.is_true is True for one in outcomes),
+        key="" if shown is None else clean(shown.key, 300),
+        value=None if shown is None else finite(shown.value),
+        threshold=None if shown is None else finite(shown.threshold),
+        rank=None if shown is None else shown.rank,
+        device="" if shown is None else clean(shown.device, 300),
+    )
+
+
+def _history(expression: Expression, reader: Reader, run: Run) -> History:
+    """The points a condition looks at; all of a series only where its beginning counts."""
+    segment, reach = run.segments[-1].id, expression.reach()
+    history = History(most_series=MOST_SERIES)
+    history.widen(reach)
+    from_start = {key for one in _baselines(expression) for key in one.keys}
+    rest = [key for key in reach if key not in from_start]
+    rows = max([LIMIT_POINTS, *(one.points for one in reach.values())])
+    for source, series in reader.newest(run.id, segment, rest, rows).items() if rest else ():
+        for key, points in series.items():
+            history.add(source, [key], points.steps, points.times_ns, points.values[:, None])
+    if sum(one.points for one in reader.summaries(run.id, from_start)) > MOST_POINTS:
+        return history  # what a baseline is compared with is not known, then
+    for source, keys in reader.sources(run.id).items() if from_start else ():
+        for key in from_start.intersection(keys) if source.segment == segment else ():
+            chosen = Selection(run.id, key, segment, source.rank, source.host, source.device, source.axis)
+            points = reader.points(chosen)
+            history.add(source, [key], points.steps, points.times_ns, points.values[:, None])
+    return history
+
+
+def _baselines(part: Expression) -> Iterator[Baseline]:
+    if isinstance(part, Baseline):
+        yield part
+    for one in part.parts:
+        yield from _baselines(one)

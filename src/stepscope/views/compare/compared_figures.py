@@ -1,0 +1,247 @@
+"""The figures by which runs are compared, and how sure a difference is against the noise of their steps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from stepscope.analysis.robust import block_edges, block_medians, spread
+from stepscope.views.metrics.summed import is_evaluation, is_loss
+from stepscope.views.plain import finite
+from stepscope.views.run_figures import data_wait
+from stepscope.views.steps.phases import phases_of
+from stepscope.views.steps.step_values import step_values
+from stepscope.views.wording import comparison, is_many_times, quantity, signed_percent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from stepscope.views.compare.entrant import Entrant
+    from stepscope.views.scene import Scene
+
+    Floats = NDArray[np.float64]
+
+Better = Literal["less", "more", "none"]
+PRESETS = ("all", "performance", "quality")
+
+BLOCKS, LEAST_BLOCK = 20, 10
+"""Steps are compared block by block: neighbours are alike, so that single steps would seem surer."""
+
+FEWEST_BLOCKS = 4
+CERTAIN = 3.0
+"""Standard errors between two medians from which on they differ for sure."""
+
+LEAST_DIFFERENCE = 0.01
+"""A difference that small is none, however sure."""
+
+MOST_QUALITY = 8
+LAST_SHARE = 0.1
+"""The last part of a loss that stands for where it has come to."""
+
+
+UNKNOWN = "–"
+SPEEDS = {"seconds": ("slower", "faster"), "/s": ("faster", "slower")}
+"""What more and less of a unit mean where it tells of speed."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A figure of one run, and its change against the baseline."""
+
+    run: str
+    value: float | None
+    text: str
+    delta_ratio: float | None
+    """0.1 for a tenth more; None for the baseline itself, or where one of both is not known."""
+    delta_text: str
+    sure: bool | None
+    """Whether the difference is more than noise; None where that cannot be told."""
+
+
+@dataclass(frozen=True)
+class FigureRow:
+    """One figure of all runs."""
+
+    name: str
+    unit: str
+    better: Better
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """A figure of one run, and the medians of blocks that tell how much it varies by itself."""
+
+    value: float | None
+    blocks: Floats | None = None
+    nonfinite: str | None = None
+    """NaN, ∞ or -∞ where the figure is none of the finite numbers."""
+
+
+def figure_rows(entrants: Sequence[Entrant], baseline: int, preset: str) -> tuple[FigureRow, ...]:
+    """The figures of a preset that at least one run has."""
+    rows: list[FigureRow] = []
+    scenes = [one.scene for one in entrants]
+    if preset != "quality":
+        rows += [
+            _row(scenes, baseline, name, unit, better, [measure(one) for one in entrants])
+            for name, unit, better, measure in _PERFORMANCE
+        ]
+    if preset != "performance":
+        rows += _quality_rows(scenes, baseline)
+    if preset != "quality":
+        rows += _phase_rows(entrants, baseline)
+    return tuple(row for row in rows if any(cell.text != UNKNOWN for cell in row.cells))
+
+
+def is_sure(one: Floats | None, other: Floats | None) -> bool | None:
+    """Whether the medians of two runs differ by more than chance; None for too few steps to tell."""
+    if one is None or other is None or min(len(one), len(other)) < FEWEST_BLOCKS:
+        return None
+    difference = abs(float(np.median(one)) - float(np.median(other)))
+    # The error of a median of normal values is a quarter larger than that of their mean.
+    errors = [1.2533 * float(spread(blocks)) / math.sqrt(len(blocks)) for blocks in (one, other)]
+    least = LEAST_DIFFERENCE * abs(float(np.median(other)))
+    return difference > max(CERTAIN * math.hypot(*errors), least)
+
+
+def _row(
+    scenes: Sequence[Scene],
+    baseline: int,
+    name: str,
+    unit: str,
+    better: Better,
+    measured: Sequence[_Measured],
+) -> FigureRow:
+    base = measured[baseline]
+    cells = []
+    for place, (scene, one) in enumerate(zip(scenes, measured, strict=True)):
+        value = finite(one.value)
+        text = one.nonfinite or UNKNOWN if value is None else quantity(value, unit)
+        ratio = None if place == baseline else change(value, finite(base.value))
+        sure = is_sure(one.blocks, base.blocks) if ratio is not None else None
+        cells.append(Cell(scene.run.id, value, text, ratio, worded(ratio, better, sure, unit), sure))
+    return FigureRow(name, unit, better, tuple(cells))
+
+
+def change(value: float | None, base: float | None) -> float | None:
+    """What a figure is more than that of the baseline; None where that cannot be told."""
+    if value is None or base is None or base == 0:
+        return None
+    found = value / base - 1 if base > 0 else (value - base) / abs(base)
+    return found if math.isfinite(found) else None
+
+
+def worded(ratio: float | None, better: Better, sure: bool | None, unit: str = "") -> str:  # noqa: FBT001 - three states of one thing
+    """Sign, arrow and word: colour alone tells nobody anything."""
+    if ratio is None:
+        return ""
+    if abs(ratio) < 0.0005 or sure is False:
+        return f"{signed_percent(ratio)} (no sure difference)" if sure is False else "no change"
+    arrow = "▲" if ratio > 0 else "▼"
+    if better == "none":
+        word = "more" if ratio > 0 else "less"
+    else:
+        word = "better" if (ratio > 0) == (better == "more") else "worse"
+    if not is_many_times(ratio):
+        return f"{arrow} {signed_percent(ratio)} {word}"
+    # Who reads that something is slower need not be told that this is worse.
+    return f"{arrow} {comparison(ratio, *SPEEDS.get(unit, ('higher', 'lower')))}" + (
+        "" if unit in SPEEDS or better == "none" else f" ({word})"
+    )
+
+
+def _step_time(entrant: Entrant) -> _Measured:
+    counted = entrant.seconds
+    return _Measured(float(np.median(counted)), _blocks(counted)) if len(counted) else _Measured(None)
+
+
+def _tail(entrant: Entrant) -> _Measured:
+    counted = entrant.seconds
+    return _Measured(float(np.percentile(counted, 95)) if len(counted) else None)
+
+
+def _throughput(entrant: Entrant) -> _Measured:
+    """The pace that every page shows; how sure a difference is, the steps tell."""
+    timed = _step_time(entrant)
+    blocks = None if timed.blocks is None else 1.0 / np.maximum(timed.blocks, 1e-12)
+    return _Measured(entrant.scene.figures.steps_per_second, blocks)
+
+
+def _blocks(values: Floats) -> Floats:
+    return block_medians(values, block_edges(len(values), BLOCKS, LEAST_BLOCK))
+
+
+_PERFORMANCE: tuple[tuple[str, str, Better, Callable[[Entrant], _Measured]], ...] = (
+    ("Step time, p50", "seconds", "less", _step_time),
+    ("Step time, p95", "seconds", "less", _tail),
+    ("Steps a second", "/s", "more", _throughput),
+    ("Waiting for data", "ratio", "less", lambda one: _Measured(data_wait(one.summed))),
+    ("GPU utilization", "ratio", "more", lambda one: _Measured(one.scene.figures.gpu_mean_ratio)),
+    ("GPU utilization, worst", "ratio", "more", lambda one: _Measured(one.scene.figures.gpu_worst_ratio)),
+    ("Peak memory", "bytes", "less", lambda one: _Measured(one.scene.figures.peak_memory_bytes)),
+)
+
+
+def _phase_rows(entrants: Sequence[Entrant], baseline: int) -> Iterator[FigureRow]:
+    scenes = [one.scene for one in entrants]
+    several = [{each.phase: each for each in phases_of(one.scene.run, one.summed)} for one in entrants]
+    for name in dict.fromkeys(name for phases in several for name in phases):
+        measured = [_Measured(phases[name].mean_s if name in phases else None) for phases in several]
+        yield _row(scenes, baseline, f"Phase {name}, mean", "seconds", "less", measured)
+
+
+def _quality_rows(scenes: Sequence[Scene], baseline: int) -> Iterator[FigureRow]:
+    measured = [_final_loss(scene) for scene in scenes]
+    yield _row(scenes, baseline, "Loss at the end", "", "less", measured)
+    last = [_Measured(scene.figures.loss_last, None, scene.figures.loss_nonfinite) for scene in scenes]
+    yield _row(scenes, baseline, "Loss, last", "", "less", last)
+    best = [_Measured(scene.figures.loss_best) for scene in scenes]
+    yield _row(scenes, baseline, "Loss, best", "", "less", best)
+    losses = {scene.summed.loss_key() for scene in scenes}
+    keys = sorted({key for scene in scenes for key in scene.summed.keys if scene.summed.logged(key)} - losses)
+    shown = [key for key in keys if is_evaluation(key) or key.lower().endswith(("accuracy", "perplexity"))]
+    for key in shown[:MOST_QUALITY]:
+        better = _better(key)
+        name = f"{key}, {'last' if better == 'none' else 'best'}"
+        yield _row(scenes, baseline, name, "", better, [_best(scene, key, better) for scene in scenes])
+
+
+def _better(key: str) -> Better:
+    name = key.rpartition("/")[2].lower()
+    if is_loss(key) or "perplexity" in name or "error" in name:
+        return "less"
+    known = ("accuracy", "f1", "auc", "bleu", "reward", "iou", "precision", "recall")
+    return "more" if any(word in name for word in known) else "none"
+
+
+def _best(scene: Scene, key: str, better: Better) -> _Measured:
+    series = scene.summed.by_first_rank(key)
+    if not series:
+        return _Measured(None)
+    if better == "none":
+        last = series[-1].last
+        return _Measured(last if last is not None and math.isfinite(last) else None)
+    found = [one.minimum if better == "less" else one.maximum for one in series]
+    known = [value for value in found if value is not None]
+    return _Measured((min(known) if better == "less" else max(known)) if known else None)
+
+
+def _final_loss(scene: Scene) -> _Measured:
+    """The median of the last tenth: a single loss is noise. A run whose last loss is NaN ended with NaN."""
+    key = scene.summed.loss_key()
+    if key is None:
+        return _Measured(None)
+    if scene.figures.loss_nonfinite is not None:
+        return _Measured(None, None, scene.figures.loss_nonfinite)
+    rank = next(iter(scene.summed.ranks(key)), None)
+    values = step_values(scene.run, key, rank).values
+    if not len(values):
+        return _Measured(None)
+    last = values[-max(int(len(values) * LAST_SHARE), 1) :]
+    return _Measured(float(np.median(last)), _blocks(last))

@@ -1,0 +1,1 @@
+"""Energy, carbon dioxide and cost of a run."""

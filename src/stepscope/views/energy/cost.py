@@ -1,0 +1,128 @@
+"""What the energy and the GPUs of a run cost, and what they emit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stepscope.views.energy.figure import Figure, unknown
+from stepscope.views.energy.prices import CarbonIntensity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from stepscope.config.sections import Energy
+    from stepscope.views.energy.prices import Tables
+
+NO_ENERGY = "the energy of the run is not known"
+NO_REGION = "set energy.region, or energy.carbon_grams_per_kwh, to have it reckoned"
+NO_ELECTRICITY_PRICE = "set energy.electricity_price_per_kwh to have it reckoned"
+NO_GPU_PRICE = "set energy.gpu_price_per_hour to have it reckoned"
+
+
+@dataclass(frozen=True)
+class Rented:
+    """The hours of one model of GPU, and what they would cost in a cloud."""
+
+    gpu: str | None
+    gpu_hours: float
+    amount: float | None
+    """None when no price is known."""
+    per_hour: float | None
+    currency: str | None
+    provider: str | None
+    offer: str | None
+    date: str | None
+    source: str | None
+
+
+def carbon_dioxide(energy: Figure, settings: Energy, tables: Tables) -> Figure:
+    """Kilograms of carbon dioxide, by the mean of the region's grid."""
+    if energy.value is None:
+        return unknown("kg", NO_ENERGY)
+    carbon = _carbon(settings, tables)
+    if isinstance(carbon, str):
+        return unknown("kg", carbon)
+    label = carbon.region if carbon.year is None else f"{carbon.region}, {carbon.year}"
+    return Figure(
+        energy.value * settings.pue * carbon.grams_per_kwh / 1000,
+        "kg",
+        label,
+        f"energy x {settings.pue:g} (PUE) x {carbon.grams_per_kwh:g} g/kWh ({carbon.name})",
+        carbon.source,
+    )
+
+
+def electricity(energy: Figure, settings: Energy) -> Figure:
+    """What the energy costs."""
+    price = settings.electricity_price_per_kwh
+    if price is None:
+        return unknown(settings.currency, NO_ELECTRICITY_PRICE)
+    if energy.value is None:
+        return unknown(settings.currency, NO_ENERGY)
+    return Figure(
+        energy.value * settings.pue * price,
+        settings.currency,
+        "electricity",
+        f"energy x {settings.pue:g} (PUE) x {price:g} {settings.currency}/kWh",
+        "energy.electricity_price_per_kwh",
+    )
+
+
+def rent(gpus: Iterable[tuple[str | None, float]], tables: Tables) -> tuple[tuple[Rented, ...], Figure]:
+    """What GPUs, given by name and seconds, would cost in a cloud: model by model, and together."""
+    seconds: dict[str | None, float] = {}
+    for name, live_seconds in gpus:
+        seconds[name] = seconds.get(name, 0.0) + live_seconds
+    items = tuple(_rented(name, live_seconds / 3600, tables) for name, live_seconds in seconds.items())
+    return items, _sum(items)
+
+
+def _rented(gpu: str | None, gpu_hours: float, tables: Tables) -> Rented:
+    price = None if gpu is None else tables.price_of(gpu)
+    if price is None:
+        return Rented(gpu, gpu_hours, None, None, None, None, None, None, None)
+    return Rented(
+        gpu,
+        gpu_hours,
+        gpu_hours * price.per_hour,
+        price.per_hour,
+        price.currency,
+        price.provider,
+        price.offer or None,
+        price.date or None,
+        price.source,
+    )
+
+
+def _sum(items: tuple[Rented, ...]) -> Figure:
+    currencies = sorted({one.currency for one in items if one.currency is not None})
+    unit = currencies[0] if len(currencies) == 1 else ""
+    if not items:
+        return unknown(unit, "no GPU is put down to the run")
+    unpriced = [one.gpu or "a GPU without a name" for one in items if one.amount is None]
+    if unpriced:
+        return unknown(unit, f"no price is known for {', '.join(unpriced)}; {NO_GPU_PRICE}")
+    if len(currencies) > 1:
+        return unknown("", f"prices are in {' and '.join(currencies)}, which are not added up")
+    return Figure(
+        sum(one.amount or 0.0 for one in items),
+        unit,
+        "cloud",
+        "GPU-hours while the run was live x price by the hour; list prices of their day",
+        "; ".join(sorted({one.source for one in items if one.source is not None})),
+    )
+
+
+def _carbon(settings: Energy, tables: Tables) -> CarbonIntensity | str:
+    """What a kilowatt-hour emits, or why that is not known."""
+    given, region = settings.carbon_grams_per_kwh, settings.region
+    if given is not None:
+        place = region or "settings"
+        return CarbonIntensity(place, "your settings", given, None, "energy.carbon_grams_per_kwh")
+    if region is None:
+        return NO_REGION
+    found = tables.carbon_of(region)
+    if found is None:
+        return f"energy.region is {region!r}, which is not in the table; {NO_REGION}"
+    return found

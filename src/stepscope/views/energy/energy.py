@@ -1,0 +1,258 @@
+"""What a run has used and caused: kilowatt-hours, carbon dioxide and money, each with how it was found."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from stepscope.views.energy.attribution import CPU_RULES, GPU_RULES, cpu_share, gpus_of, known_gpus
+from stepscope.views.energy.cost import NO_ENERGY, Rented, carbon_dioxide, electricity, rent
+from stepscope.views.energy.figure import Figure, unknown
+from stepscope.views.energy.metering import from_counter, from_rate
+from stepscope.views.energy.prices import load_tables
+from stepscope.views.machine.readings import Readings
+from stepscope.views.steps.workload import Counted, Workload, workload_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from stepscope.config.sections import Energy
+    from stepscope.reading import Run
+    from stepscope.views.energy.attribution import CpuRule, GpuRule
+    from stepscope.views.energy.metering import Metered
+    from stepscope.views.machine.readings import Meter, Part
+
+KWH = 3.6e6
+"""Joules."""
+
+GPU_COUNTER = "gpu/energy_joules_total"
+GPU_POWER = "gpu/power_watts"
+
+Kind = Literal["gpu", "cpu", "dram"]
+
+NAMES: dict[Kind, str] = {"gpu": "GPU", "cpu": "CPU", "dram": "DRAM"}
+COUNTERS: dict[Kind, str] = {"cpu": "energy/cpu_joules_total", "dram": "energy/dram_joules_total"}
+WHY_NOT: dict[Kind, str] = {
+    "gpu": "neither energy nor power of its GPUs was read",
+    "cpu": "no energy counter (RAPL) of its hosts was read; the run's notices say why",
+    "dram": "no energy counter of its hosts' memory was read; not all processors have one",
+}
+
+MOSTLY = 0.9
+"""A counter known for this share of the time is taken without asking for more."""
+
+
+@dataclass(frozen=True)
+class DeviceEnergy:
+    """What one device used for a run."""
+
+    kind: Kind
+    host: str
+    device: str
+    """The UUID of a GPU; empty for the processors, or the memory, of a host."""
+    name: str | None
+    kwh: float | None
+    """The run's share of it; None when it was not measured."""
+    method: str | None
+    live_seconds: float
+    """How long the run had it, the time between segments left out."""
+    covered_seconds: float
+    """For how much of that its use is known."""
+    share_ratio: float
+    """The part of what the device used that is put down to the run."""
+
+    @property
+    def covered_ratio(self) -> float:
+        """For how much of the time its use is known."""
+        return self.covered_seconds / self.live_seconds if self.live_seconds else 0.0
+
+
+@dataclass(frozen=True)
+class EnergyReport:
+    """The energy of a run, by device and together, and what follows from it."""
+
+    total: Figure
+    gpu: Figure
+    cpu: Figure
+    dram: Figure
+    covered_ratio: float | None
+    """For how much of the time the measured devices' use is known; None where none was measured."""
+    live_seconds: float
+    """How long the run was live, the time between its segments left out."""
+    devices: tuple[DeviceEnergy, ...]
+    workload: Workload
+    per_step: Figure
+    per_thousand_samples: Figure
+    carbon_dioxide: Figure
+    electricity: Figure
+    cloud: Figure
+    rented: tuple[Rented, ...]
+    """The GPU-hours of each model, and their price."""
+
+    def described(self) -> dict[str, Any]:
+        """The same as plain dictionaries, for JSON."""
+        plain = asdict(self)
+        for described, device in zip(plain["devices"], self.devices, strict=True):
+            described["covered_ratio"] = device.covered_ratio
+        return plain
+
+
+def energy_of(run: Run, settings: Energy, now_ns: int | None = None) -> EnergyReport:
+    """Measures a run; one that is live is measured until now."""
+    readings = Readings(run, time.time_ns() if now_ns is None else now_ns)
+    tables = load_tables(settings)
+    gpus, gpu = _gpus(run, readings)
+    hosts, cpu, dram = _hosts(readings)
+    total = _total({"gpu": gpu, "cpu": cpu, "dram": dram})
+    workload = workload_of(run)
+    items, cloud = rent([(one.name, one.live_seconds) for one in gpus], tables)
+    return EnergyReport(
+        total=total,
+        gpu=gpu,
+        cpu=cpu,
+        dram=dram,
+        covered_ratio=_covered_ratio([*gpus, *hosts]),
+        live_seconds=readings.live_seconds,
+        devices=(*gpus, *hosts),
+        workload=workload,
+        per_step=_per(total, workload.steps, KWH, "J"),
+        per_thousand_samples=_per(total, workload.samples, 1e6, "Wh"),
+        carbon_dioxide=carbon_dioxide(total, settings, tables),
+        electricity=electricity(total, settings),
+        cloud=cloud,
+        rented=items,
+    )
+
+
+def _gpus(run: Run, readings: Readings) -> tuple[list[DeviceEnergy], Figure]:
+    known = known_gpus(run)
+    rules: dict[GpuRule, str] = {}
+    found = []
+    for part in readings.parts:
+        devices, rule = gpus_of(readings, part, known)
+        for device in devices:
+            rules[rule] = GPU_RULES[rule]
+            name = known[part.host, device].name if (part.host, device) in known else None
+            found.append(_gpu(readings, part, device, name))
+    gpus = _joined(found)
+    if gpus:
+        return gpus, _sum(gpus, " and ".join(rules.values()), WHY_NOT["gpu"])
+    if any(readings.devices(part, "gpu/") for part in readings.parts):
+        return [], Figure(0.0, "kWh", "none visible", "the run could see none of its hosts' GPUs")
+    return [], unknown("kWh", "no GPU was read")
+
+
+def _gpu(readings: Readings, part: Part, device: str, name: str | None) -> DeviceEnergy:
+    """From the counter, which misses nothing between two looks; from the power where that is known longer."""
+    counted = _read(readings, part, GPU_COUNTER, device, from_counter)
+    measured, method = counted, "counter"
+    if counted.covered_seconds < MOSTLY * part.seconds:
+        integrated = _read(readings, part, GPU_POWER, device, from_rate)
+        if integrated.covered_seconds > counted.covered_seconds:
+            measured, method = integrated, "power"
+    return _device(
+        DeviceEnergy("gpu", part.host, device, name, None, None, part.seconds, 0.0, 1.0), measured, method
+    )
+
+
+def _hosts(readings: Readings) -> tuple[list[DeviceEnergy], Figure, Figure]:
+    rules: dict[CpuRule, str] = {}
+    found = []
+    for part in readings.parts:
+        share, rule = cpu_share(readings, part)
+        rules[rule] = CPU_RULES[rule]
+        found.append(_host(readings, part, "cpu", share))
+        found.append(_host(readings, part, "dram", share))
+    hosts = _joined(found)
+    how = " and ".join(rules.values())
+    kinds: tuple[Kind, Kind] = ("cpu", "dram")
+    cpu, dram = (_sum([one for one in hosts if one.kind == kind], how, WHY_NOT[kind]) for kind in kinds)
+    return hosts, cpu, dram
+
+
+def _host(readings: Readings, part: Part, kind: Kind, share: float) -> DeviceEnergy:
+    measured = _read(readings, part, COUNTERS[kind], "", from_counter)
+    return _device(
+        DeviceEnergy(kind, part.host, "", None, None, None, part.seconds, 0.0, share), measured, "RAPL"
+    )
+
+
+def _read(readings: Readings, part: Part, key: str, device: str, meter: Meter) -> Metered:
+    return readings.metered(part, readings.places(part, key, device), key, meter)
+
+
+def _device(unmeasured: DeviceEnergy, measured: Metered, method: str) -> DeviceEnergy:
+    if measured.covered_seconds <= 0:
+        return unmeasured
+    kwh = measured.amount * unmeasured.share_ratio / KWH
+    return replace(unmeasured, kwh=kwh, method=method, covered_seconds=measured.covered_seconds)
+
+
+def _joined(found: Iterable[DeviceEnergy]) -> list[DeviceEnergy]:
+    """One for each device, over all segments in which the run had it."""
+    groups: dict[tuple[Kind, str, str], list[DeviceEnergy]] = {}
+    for one in found:
+        groups.setdefault((one.kind, one.host, one.device), []).append(one)
+    return [_over_segments(members) for members in groups.values()]
+
+
+def _over_segments(members: Sequence[DeviceEnergy]) -> DeviceEnergy:
+    live_seconds = sum(one.live_seconds for one in members)
+    shares = sum(one.share_ratio * one.live_seconds for one in members)
+    return replace(
+        members[-1],
+        kwh=_known_sum(one.kwh for one in members),
+        method=_methods(members),
+        live_seconds=live_seconds,
+        covered_seconds=sum(one.covered_seconds for one in members),
+        share_ratio=shares / live_seconds if live_seconds else members[-1].share_ratio,
+    )
+
+
+def _sum(devices: Sequence[DeviceEnergy], how: str, why_not: str) -> Figure:
+    """What devices of one kind used together; those that were not measured are told, not guessed."""
+    measured = [one for one in devices if one.kwh is not None]
+    if not measured:
+        return unknown("kWh", why_not)
+    if len(measured) < len(devices):
+        how += f"; {len(devices) - len(measured)} of {len(devices)} not measured"
+    ratio = _covered_ratio(measured)
+    if ratio is not None and ratio < 0.995:
+        how += f"; known for {ratio:.0%} of the time, nothing is added for the rest"
+    return Figure(_known_sum(one.kwh for one in measured), "kWh", _methods(measured), how)
+
+
+def _total(parts: dict[Kind, Figure]) -> Figure:
+    known = [NAMES[kind] for kind, figure in parts.items() if figure.value is not None]
+    lacking = [f"{NAMES[kind]} ({figure.how})" for kind, figure in parts.items() if figure.value is None]
+    if not known:
+        return unknown("kWh", f"not measured: {'; '.join(lacking)}")
+    how = f"sum of {', '.join(known)}"
+    if lacking:
+        how += f"; without {'; '.join(lacking)}"
+    return Figure(_known_sum(figure.value for figure in parts.values()), "kWh", "sum", how)
+
+
+def _per(energy: Figure, things: Counted, scale: float, unit: str) -> Figure:
+    """The energy by each of some things, in another unit."""
+    if energy.value is None:
+        return unknown(unit, NO_ENERGY)
+    if not things.value:
+        return unknown(unit, things.how)
+    return Figure(energy.value * scale / things.value, unit, None, f"energy / {things.how}")
+
+
+def _covered_ratio(devices: Sequence[DeviceEnergy]) -> float | None:
+    measured = [one for one in devices if one.kwh is not None]
+    live_seconds = sum(one.live_seconds for one in measured)
+    return sum(one.covered_seconds for one in measured) / live_seconds if live_seconds else None
+
+
+def _known_sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _methods(devices: Iterable[DeviceEnergy]) -> str | None:
+    return " and ".join(sorted({one.method for one in devices if one.method is not None})) or None

@@ -1,0 +1,1 @@
+"""A run as rows and as JSON."""

@@ -1,0 +1,191 @@
+"""Lines the points of a run up in rows, a rank of a segment at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stepscope.exporters.base import Rows
+from stepscope.schema.series import Source
+from stepscope.views.export.alignment import Calls, line_up
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from stepscope.reading import Run
+    from stepscope.schema.series import Points
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+
+BATCH_CELLS = 1 << 19
+"""Rows are handed on in batches of about so many cells."""
+
+MOST_BATCH_ROWS = 1 << 16
+
+WIDE_LABELS = ("run", "segment", "rank", "host", "device", "step", "time", "time_seconds")
+LONG_LABELS = ("run", "segment", "rank", "host", "device", "step", "time", "key")
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Whose points are lined up."""
+
+    run: str
+    source: Source
+
+    def points(self, run: Run, key: str) -> Points:
+        """What this source has of a key."""
+        one = self.source
+        return run.series(key, one.rank, one.segment, one.host, one.device)
+
+    def labels(self, steps: Ints, times_ns: Ints) -> dict[str, NDArray[Any]]:
+        """The columns that say whose and when."""
+        count = len(steps)
+        return {
+            "run": _repeated(self.run, count),
+            "segment": _repeated(self.source.segment, count),
+            "rank": _ranks(self.source.rank, count),
+            "host": _repeated(self.source.host, count),
+            "device": _repeated(self.source.device, count),
+            "step": steps,
+            "time": times_ns.view("datetime64[ns]"),
+        }
+
+
+@dataclass(frozen=True)
+class _Column:
+    """The values of a key and the rows they go to, in ascending order."""
+
+    rows: Ints
+    values: Floats
+
+    def fill(self, first: int, values: Floats, present: NDArray[np.bool_]) -> None:
+        """Puts what belongs to a stretch of rows in its place."""
+        begin, end = np.searchsorted(self.rows, (first, first + len(values)))
+        places = self.rows[begin:end] - first
+        values[places] = self.values[begin:end]
+        present[places] = True
+
+
+def wide_rows(run: Run, keys: Sequence[str]) -> Iterator[Rows]:
+    """A row for each step and rank; a key that comes again at a step begins a further row."""
+    names = column_names(keys, WIDE_LABELS)
+    batch = min(max(BATCH_CELLS // max(len(keys), 1), 1), MOST_BATCH_ROWS)
+    yield _wide(_Place(run.name, Source(run.id, "", 0, "")), names, _nothing(), {}, slice(0, 0))
+    for place in _places(run, keys):
+        calls, columns = _columns(run, place, keys)
+        for first in range(0, len(calls.steps), batch):
+            yield _wide(place, names, calls, columns, slice(first, first + batch))
+
+
+def long_rows(run: Run, keys: Sequence[str]) -> Iterator[Rows]:
+    """A row for each point, a key after the other, each with the moment it was logged."""
+    yield _long(_Place(run.name, Source(run.id, "", 0, "")), "", _nothing(), np.empty(0), slice(0, 0))
+    for place in _places(run, keys):
+        for key in keys:
+            points = place.points(run, key)
+            calls = Calls(points.steps, points.times_ns)
+            for first in range(0, len(points), MOST_BATCH_ROWS):
+                stretch = slice(first, first + MOST_BATCH_ROWS)
+                yield _long(place, key, calls, points.values, stretch)
+
+
+def column_names(keys: Sequence[str], labels: Sequence[str]) -> tuple[str, ...]:
+    """Keys as headings: one that a label has taken gets underscores until it is alone."""
+    taken = {*labels, *keys}
+    names = []
+    for key in keys:
+        name = key
+        while name in labels or (name != key and name in taken):
+            name += "_"
+        taken.add(name)
+        names.append(name)
+    return tuple(names)
+
+
+def _places(run: Run, keys: Sequence[str]) -> list[_Place]:
+    """Segments in their order; of a segment the ranks, then its hosts, and of each its devices."""
+    order = {part.id: number for number, part in enumerate(run.segments)}
+    wanted = set(keys)
+    known = [source for source, logged in run.sources().items() if not wanted.isdisjoint(logged)]
+    ordered = sorted(
+        dict.fromkeys(replace(source, axis="step") for source in known),
+        key=lambda one: (order.get(one.segment, 0), one.rank is None, one.rank or 0, one.host, one.device),
+    )
+    return [_Place(run.name, source) for source in ordered]
+
+
+def _columns(run: Run, place: _Place, keys: Sequence[str]) -> tuple[Calls, dict[int, _Column]]:
+    """The rows of a rank, and for each key that it logged the values and where they go."""
+    distinct: list[Calls] = []
+    found: dict[int, tuple[int, Floats]] = {}
+    for number, key in enumerate(keys):
+        points = place.points(run, key)
+        if len(points):
+            found[number] = (_index(distinct, points), points.values)
+    calls, rows = line_up(distinct)
+    columns = {number: _column(rows[index], values) for number, (index, values) in found.items()}
+    return calls, columns
+
+
+def _column(rows: Ints, values: Floats) -> _Column:
+    if (np.diff(rows) > 0).all():
+        return _Column(rows, values)
+    order = np.argsort(rows)
+    return _Column(rows[order], values[order])
+
+
+def _index(distinct: list[Calls], points: Points) -> int:
+    """Which of the log calls seen so far a key has; most keys share theirs with others."""
+    for index, known in enumerate(distinct):
+        if known.is_that_of(points):
+            return index
+    distinct.append(Calls(points.steps, points.times_ns))
+    return len(distinct) - 1
+
+
+def _nothing() -> Calls:
+    return Calls(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def _wide(
+    place: _Place,
+    names: tuple[str, ...],
+    calls: Calls,
+    columns: dict[int, _Column],
+    stretch: slice,
+) -> Rows:
+    steps, times_ns = calls.steps[stretch], calls.times_ns[stretch]
+    values = np.zeros((len(steps), len(names)), order="F")
+    present = np.zeros(values.shape, bool, order="F")
+    for number, column in columns.items():
+        column.fill(stretch.start, values[:, number], present[:, number])
+    labels = place.labels(steps, times_ns)
+    return Rows({**labels, "time_seconds": times_ns / 1e9}, names, values, present)
+
+
+def _long(place: _Place, key: str, calls: Calls, values: Floats, stretch: slice) -> Rows:
+    steps = calls.steps[stretch]
+    labels = place.labels(steps, calls.times_ns[stretch])
+    labels["key"] = _repeated(key, len(steps))
+    column = values[stretch, None]
+    return Rows(labels, ("value",), column, np.ones(column.shape, bool))
+
+
+def _ranks(rank: int | None, count: int) -> NDArray[Any]:
+    """A column of one rank; what belongs to a host has none."""
+    if rank is None:
+        return np.ma.array(np.zeros(count, np.int64), mask=True)
+    return np.full(count, rank, np.int64)
+
+
+def _repeated(text: str, count: int) -> NDArray[Any]:
+    """A column of one text; `np.full` would lose a NUL at its end."""
+    column = np.empty(count, object)
+    column.fill(text)
+    return column

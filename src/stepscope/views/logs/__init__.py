@@ -1,0 +1,1 @@
+"""What a run printed and logged, and why it failed."""

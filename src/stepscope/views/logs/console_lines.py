@@ -1,0 +1,163 @@
+"""The console of a run, as far as it was captured, and its log files, line by line."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepscope.views.logs.console_line import ConsoleLine
+from stepscope.views.logs.log_files import log_lines
+from stepscope.views.metrics.summed import Summed
+from stepscope.views.plain import clean, listed
+from stepscope.views.told_config import first_process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from stepscope.reading import Run
+    from stepscope.schema.record import Event
+
+MOST_LINES = 20_000
+MOST_LINE = 4_000
+OVERLAP = 3
+"""So many lines in a row tell where one capture goes on from the one before."""
+
+NOT_CAPTURED = (
+    "The console was not captured. Start the training with stepscope run -- python train.py, or have log "
+    "files written with logging.directory in the settings."
+)
+PRINTED_NOTHING = "The command has printed nothing."
+
+
+@dataclass(frozen=True)
+class HowTo:
+    """A way to have something, and what to type for it."""
+
+    text: str
+    code: str
+
+
+@dataclass(frozen=True)
+class Console:
+    """The last lines that were asked for, of all there are."""
+
+    lines: tuple[ConsoleLine, ...]
+    total: int
+    captured: bool
+    why_not: str | None
+    how: tuple[HowTo, ...]
+    """How to have the output of the next run, where this one's was not captured."""
+    file: str | None
+
+
+def console_of(run: Run, search: str = "", limit: int = 500) -> Console:
+    """The newest lines that have these words in them, oldest first; of the console, else of log files."""
+    lines = _captured(run)
+    file = None
+    if not lines:
+        lines, file = log_lines(run)
+    if not lines and was_launched(run):
+        return Console((), 0, captured=True, why_not=PRINTED_NOTHING, how=(), file=None)
+    if not lines:
+        return Console((), 0, captured=False, why_not=NOT_CAPTURED, how=_ways(run), file=None)
+    wanted = search.casefold()
+    found = [
+        (place, line) for place, line in enumerate(lines[-MOST_LINES:]) if wanted in line.text.casefold()
+    ]
+    shown = found[-max(limit, 0) :] if limit else []
+    steps = _steps_at(run, [line.time for _, line in shown])
+    numbered = tuple(
+        replace(line, number=place + 1, step=step if line.step is None else line.step)
+        for (place, line), step in zip(shown, steps, strict=True)
+    )
+    return Console(numbered, len(found), captured=True, why_not=None, how=(), file=file)
+
+
+def was_launched(run: Run) -> bool:
+    """Whether its command was started by stepscope, which then keeps what it prints."""
+    roles = {process.role for segment in run.segments for process in segment.processes}
+    return "launcher" in roles or run.launcher_run is not None
+
+
+def _ways(run: Run) -> tuple[HowTo, ...]:
+    """What to type to have the output kept, with the command of the run itself where that is known."""
+    process = first_process(run)
+    words = [] if process is None else listed(process.facts.get("command"))
+    command = clean(shlex.join(map(str, words)), MOST_LINE) or "python train.py"
+    return (
+        HowTo("Keep what the training prints, the traceback included:", f"stepscope run -- {command}"),
+        HowTo(
+            "Or write log files, which have the traceback of a failure:",
+            f"STEPSCOPE_LOGGING__DIRECTORY=logs {command}",
+        ),
+    )
+
+
+def _captured(run: Run) -> list[ConsoleLine]:
+    """The console as it was captured now and then: each time its last lines, which are put together."""
+    events = run.own_events("console")
+    if not events:
+        launcher = run.launcher_run
+        events = [] if launcher is None else launcher.own_events("console")
+    found: list[ConsoleLine] = []
+    for segment in run.segments:
+        found += _joined(event for event in events if event.segment == segment.id)
+    return found
+
+
+def _joined(events: Iterable[Event]) -> list[ConsoleLine]:
+    lines: list[ConsoleLine] = []
+    for event in events:
+        texts = [clean(text, MOST_LINE) for text in str(event.fields.get("text", "")).split("\n")]
+        if texts and not texts[-1]:
+            texts.pop()
+        known = _overlap([line.text for line in lines[-len(texts) - 1 :]], texts)
+        fresh = texts if known is None else texts[known:]
+        if known is None and lines:
+            lines.append(_line("[…]", event))
+        lines += [_line(text, event) for text in fresh]
+    return lines
+
+
+def _overlap(known: list[str], texts: list[str]) -> int | None:
+    """How many of the new lines are known already; None where they do not go on from the known ones."""
+    if not known:
+        return None
+    # The last known line may have been a progress bar, which has gone on since.
+    for dropped in range(min(2, len(known))):
+        tail = known[-OVERLAP - dropped : len(known) - dropped]
+        for end in range(len(texts), len(tail) - 1, -1):
+            if tail and texts[end - len(tail) : end] == tail:
+                return end
+    return None
+
+
+def _line(text: str, event: Event) -> ConsoleLine:
+    return ConsoleLine(0, text, event.time, None, "console", "")
+
+
+def _steps_at(run: Run, times: list[float | None]) -> list[int | None]:
+    """The step that was in progress at each time, as near as a few hundred buckets tell."""
+    key = Summed(run.summaries()).step_key() if any(time is not None for time in times) else None
+    if key is None:
+        return [None] * len(times)
+    buckets = run.buckets(key, 512, device="", axis="step")
+    if not len(buckets):
+        return [None] * len(times)
+    order = np.argsort(buckets.times, kind="stable")
+    ends: NDArray[np.float64] = buckets.times[order]
+    steps = (buckets.starts + buckets.width - 1)[order]
+    last = int(buckets.starts[order][-1])
+    found: list[int | None] = []
+    for time in times:
+        if time is None:
+            found.append(None)
+        else:
+            place = int(np.searchsorted(ends, time))
+            found.append(min(int(steps[place]), last) if place < len(steps) else last)
+    return found

@@ -1,0 +1,93 @@
+"""Why a run failed or was killed: its exception, its traceback, and how to have what is missing of them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stepscope.views.logs.console_lines import console_of
+from stepscope.views.logs.log_files import trace_lines
+from stepscope.views.logs.traceback_text import raised_in, traceback_in
+from stepscope.views.plain import clean, mapping
+
+if TYPE_CHECKING:
+    from stepscope.reading import Run
+
+WENT_WRONG = frozenset({"failed", "crashed"})
+
+MOST_SEARCHED = 1_000
+"""Lines in which the traceback of a failure is searched for."""
+
+MOST_REASON = 4_000
+NO_REASON = "No reason was recorded."
+NO_TRACEBACK = "The output that was kept has no traceback."
+HAVE_TRACEBACK = (
+    "The traceback was not recorded. To have it the next time, start the training with stepscope run, or "
+    "have log files written."
+)
+KILLED = (
+    "A process that is killed leaves no traceback. To keep what it printed last, start the training with "
+    "stepscope run."
+)
+
+_EXCEPTION = re.compile(r"([A-Za-z_][\w.]*): (.*)|([A-Za-z_][\w.]*(?:Error|Exception))", re.DOTALL)
+"""A type and its message, or a type alone. Other reasons are sentences, such as `exit code 1`."""
+
+
+_RANK = re.compile(r"rank (\d+): ")
+"""How the reason of a run begins where it is that of one of several ranks."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a run went wrong, as far as it is known."""
+
+    reason: str
+    """In a line: the exception, the exit code, or what became of the process."""
+    exception: str | None
+    """The exception's type; None where it was none."""
+    message: str
+    traceback: str | None
+    hint: str | None
+    """How to have the traceback the next time; None where it is there."""
+
+
+def failure_of(run: Run) -> Failure | None:
+    """Why a run went wrong, with the traceback that its output has; None where it did not."""
+    if run.status not in WENT_WRONG:
+        return None
+    reason = clean(run.reason, MOST_REASON) or NO_REASON
+    texts = [line.text for line in console_of(run, limit=MOST_SEARCHED).lines]
+    rank = _RANK.match(reason)
+    exception, message = _parted(reason if rank is None else reason[rank.end() :])
+    trace = traceback_in(texts, exception) if exception else None
+    trace = trace or _recorded(run, None if rank is None else int(rank[1])) or traceback_in(texts)
+    if exception is None and trace:
+        # A launcher knows the exit code alone; what its command printed last says why.
+        exception, message = _parted(raised_in(trace))
+    return Failure(
+        reason=reason,
+        exception=exception,
+        message=message if exception else reason,
+        traceback=trace,
+        hint=None if trace else _hint(run, is_captured=bool(texts)),
+    )
+
+
+def _recorded(run: Run, rank: int | None) -> str | None:
+    """The traceback that a monitor has recorded itself, without source: of a rank, or of the last to fail."""
+    events = [one for one in run.events("failure") if not one.by_user and rank in (None, one.rank)]
+    return "\n".join(trace_lines(mapping(events[-1].fields))) if events else None
+
+
+def _parted(line: str) -> tuple[str | None, str]:
+    """Type and message of an exception; no type where a line is about none."""
+    found = _EXCEPTION.fullmatch(line)
+    return (found[1] or found[3], found[2] or "") if found else (None, line)
+
+
+def _hint(run: Run, *, is_captured: bool) -> str:
+    if is_captured:
+        return NO_TRACEBACK
+    return KILLED if run.status == "crashed" else HAVE_TRACEBACK

@@ -1,0 +1,151 @@
+"""Reads the log files that a run wrote, where it said in which folder: its own files and no others."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stepscope.recorder.logs.log_entry import CATEGORIES
+from stepscope.views.logs.console_line import ConsoleLine
+from stepscope.views.logs.traceback_text import CAUSE, CONTEXT, HEADING
+from stepscope.views.plain import clean, listed, mapping
+from stepscope.views.told_config import first_process
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stepscope.reading import Run
+
+LOG_DIRECTORY = "log_directory"
+"""The fact that says where a run's log files are."""
+
+MOST_BYTES = 2 * 2**20
+"""Of each file the end is read."""
+
+MOST_FILES = 32
+MOST_CAUSES = 5
+MOST_LINE = 4_000
+
+_TEXT = re.compile(r"(\S+Z) ([A-Z]+) (\S+) (.*)")
+_STEP = re.compile(r"\S+Z [A-Z]+ \S+ \S+ step (\d{1,18}) ")
+
+
+def log_lines(run: Run) -> tuple[list[ConsoleLine], str | None]:
+    """The lines of all log files of a run in order of time, and one of the files."""
+    process = first_process(run)
+    folder = None if process is None else process.facts.get(LOG_DIRECTORY)
+    if not isinstance(folder, str) or not Path(folder).is_absolute():
+        return [], None
+    files = _files(Path(folder), run.id)
+    lines = _without_copies([line for category, path in files for line in _read(path, category)])
+    # A line without a time of its own belongs to the one before: sorting keeps them together.
+    lines.sort(key=lambda line: line.time or 0.0)
+    return lines, str(files[0][1]) if files else None
+
+
+def _files(folder: Path, run_id: str) -> list[tuple[str, Path]]:
+    """Files named after the run, in the folders of the categories."""
+    found: list[tuple[str, Path]] = []
+    for category in CATEGORIES:
+        try:
+            names = sorted(entry.name for entry in os.scandir(folder / category))
+        except OSError:
+            continue
+        own = [name for name in names if name.startswith(f"{run_id}-") and name.endswith((".log", ".jsonl"))]
+        found += [(category, folder / category / name) for name in own]
+    return found[:MOST_FILES]
+
+
+def _read(path: Path, category: str) -> list[ConsoleLine]:
+    try:
+        # Links are not followed: a store may come from anybody.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return []
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(descriptor)
+        return []
+    with os.fdopen(descriptor, "rb") as file:
+        file.seek(max(found.st_size - MOST_BYTES, 0))
+        data = file.read(MOST_BYTES)
+    if found.st_size > MOST_BYTES:
+        data = data.partition(b"\n")[2]
+    lines: list[ConsoleLine] = []
+    for text in data.decode("utf-8", "replace").splitlines():
+        lines += _entry(text, category, lines[-1].time if lines else None)
+    return lines
+
+
+def _without_copies(lines: list[ConsoleLine]) -> list[ConsoleLine]:
+    """An error is written among all errors as well as where it happened: once is enough here."""
+    elsewhere = {(line.time, _message(line)) for line in lines if line.stream != "errors"}
+    return [line for line in lines if line.stream != "errors" or (line.time, _message(line)) not in elsewhere]
+
+
+def _message(line: ConsoleLine) -> str:
+    """A line without the name of its category."""
+    found = _TEXT.match(line.text)
+    return line.text if found is None else found[4]
+
+
+def _entry(text: str, category: str, before: float | None) -> list[ConsoleLine]:
+    """A line of a file; of a JSON object that has an exception also its traceback."""
+    if not text.startswith("{"):
+        return [_line(text, category, before)]
+    fields = _fields(text)
+    step = fields.get("step")
+    level = clean(fields.get("level", ""), 20).lower()
+    time = _moment(str(fields.get("time", ""))) or before
+    texts = [str(fields.get("message", text)), *trace_lines(mapping(fields.get("exception")))]
+    known = step if isinstance(step, int) else None
+    return [ConsoleLine(0, clean(one, MOST_LINE), time, known, category, level) for one in texts]
+
+
+def trace_lines(exception: Mapping[str, Any], depth: int = MOST_CAUSES) -> list[str]:
+    """An exception that was logged, as Python prints it; what it was raised from comes first."""
+    if not exception:
+        return []
+    lines: list[str] = []
+    for name, sentence in (("cause", CAUSE), ("context", CONTEXT)):
+        if depth and mapping(exception.get(name)):
+            lines += [*trace_lines(mapping(exception[name]), depth - 1), "", sentence, ""]
+    lines.append(HEADING)
+    frames = (mapping(frame) for frame in listed(exception.get("frames")))
+    lines += [
+        f'  File "{one.get("file")}", line {one.get("line")}, in {one.get("function")}' for one in frames
+    ]
+    message = str(exception.get("message", ""))
+    lines += f"{exception.get('type')}{': ' if message else ''}{message}".splitlines()
+    return [*lines, *(str(note) for note in listed(exception.get("notes")))]
+
+
+def _line(text: str, category: str, before: float | None) -> ConsoleLine:
+    found = _TEXT.match(text)
+    if found is None:
+        return ConsoleLine(0, clean(text, MOST_LINE), before, None, category, "")
+    step_found = _STEP.match(text)
+    step = int(step_found[1]) if step_found else None
+    return ConsoleLine(
+        0, clean(text, MOST_LINE), _moment(found[1]) or before, step, category, found[2].lower()
+    )
+
+
+def _fields(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _moment(text: str) -> float | None:
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None

@@ -1,0 +1,1 @@
+"""What the machines of a run did: GPUs, processors, memory and its leaks."""

@@ -1,0 +1,61 @@
+"""Names the GPUs of a run as people call them, and says which of them it answers for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepscope.devices.visible import visible_gpus
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from stepscope.devices.gpu import GpuFacts
+    from stepscope.reading import Run
+    from stepscope.views.metrics.summed import Place, Summed
+
+PROCESS_KEYS = ("gpu/process_memory_bytes", "gpu/process_utilization_ratio")
+"""What is read of a GPU only where a process of the run works on it."""
+
+
+def label_of(place: Place, facts: Mapping[Place, GpuFacts], *, several_hosts: bool) -> str:
+    """Such as `gpu 3`, with its host where there are several; its own id where nothing is known of it."""
+    host, device = place
+    known = facts.get(place)
+    name = device or "gpu"
+    if known is not None:
+        name = f"gpu {known.index}"
+        if known.parent_uuid is not None:
+            name += f" slice {known.gpu_instance}"
+    return f"{host} {name}" if several_hosts else name
+
+
+def own_gpus(run: Run, summed: Summed, facts: Mapping[Place, GpuFacts]) -> set[Place]:
+    """Those on which a process of the run was seen; else those it could see; else all of its hosts."""
+    used = {
+        (one.source.host, one.source.device)
+        for key in PROCESS_KEYS
+        for one in summed.read(key)
+        if one.source.rank is not None
+    }
+    if used:
+        return used
+    every = {
+        (one.source.host, one.source.device)
+        for one in summed.read("gpu/utilization_ratio") + summed.read("gpu/memory_used_bytes")
+        if one.source.device
+    }
+    return _visible(run, every, facts) or every
+
+
+def _visible(run: Run, every: Collection[Place], facts: Mapping[Place, GpuFacts]) -> set[Place]:
+    if not every or any(place not in facts for place in every):
+        return set()
+    seen: set[Place] = set()
+    for part in run.segments[-1:]:
+        for process in part.processes:
+            here = [facts[place] for place in every if place[0] == process.host]
+            found = visible_gpus(process.facts.get("environment", {}), here)
+            if process.role == "worker" or None in found:
+                continue
+            seen.update((process.host, uuid) for uuid in found if uuid is not None)
+    return seen & set(every)

@@ -1,0 +1,223 @@
+"""Judges whether memory grows without end, how fast, and when it will have run out."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepscope.schema.run import LIVE
+from stepscope.views.machine.slopes import is_line, low_levels, slope_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from stepscope.reading import Run
+    from stepscope.schema.series import Source
+    from stepscope.views.machine.slopes import Slope
+
+    Floats = NDArray[np.float64]
+
+KEYS = ("memory/allocated_bytes", "process/uss_bytes", "process/rss_bytes")
+
+FULL = 0.8
+"""Memory is called full at this share of its limit: what comes on top in a bad moment still has room."""
+
+FEWEST = 30
+"""Readings, after the warm-up, below which nothing is said."""
+
+HORIZON_S = 86_400.0
+"""A run of unknown length is taken to go on for a day, or for as long again as it has lasted."""
+
+_WARM_UPS = (0.1, 0.2, 0.3, 0.4, 0.5)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How much memory there is, and whose limit that is: host, container or device."""
+
+    limit_bytes: float
+    whose: str
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What is known of how a series of memory figures grows, its warm-up left out."""
+
+    per_hour: Slope | None
+    """Bytes; None where there are too few readings."""
+    per_thousand_steps: Slope | None
+    """Bytes; None where no steps are known."""
+    goes_on: bool
+    """Whether it certainly grows, all along, and not by one jump."""
+    readings: int
+    seconds: float
+    """How long the time is that was looked at."""
+    level_bytes: float
+    """What it has come to."""
+
+
+@dataclass(frozen=True)
+class LeakVerdict:
+    """The judgement on one series of memory figures."""
+
+    key: str
+    rank: int | None
+    host: str
+    device: str
+    growth: Growth
+    limit: Limit | None
+    seconds_to_limit: float | None
+    """From the last reading, if it goes on like this; None where it does not grow, or without a limit."""
+    projected_ratio: float | None
+    """The share of the limit that is taken at the end of the run, as far as that can be foreseen."""
+    horizon_seconds: float
+    """How long after the last reading that end is taken to be."""
+    is_leak: bool | None
+    """Whether it grows and is full before the end; None where it grows and no limit is known."""
+    why: str
+
+
+def leaks_of(
+    run: Run, remaining_seconds: float | None = None, now_ns: int | None = None
+) -> list[LeakVerdict]:
+    """Judges the memory of every process and GPU of the newest segment; what leaks comes first.
+
+    `remaining_seconds` is how long a live run will still go on, where that is known.
+    """
+    now_ns = time.time_ns() if now_ns is None else now_ns
+    lived_s = (now_ns - run.segments[-1].started_ns) / 1e9
+    horizon_s = 0.0
+    if run.status in LIVE:
+        horizon_s = max(HORIZON_S, lived_s) if remaining_seconds is None else remaining_seconds
+    verdicts = []
+    for key, source in _places(run):
+        points = run.series(key, source.rank, source.segment, source.host, source.device, source.axis)
+        growth = growth_of(points.times, points.values, points.steps.astype(np.float64))
+        verdicts.append(judged(key, source, growth, _limit(run, key, source), horizon_s))
+    return sorted(verdicts, key=lambda one: (not one.is_leak, not one.growth.goes_on))
+
+
+def growth_of(times: Floats, values: Floats, steps: Floats | None = None) -> Growth:
+    """How a series grows: times in seconds, values in bytes."""
+    finite = np.isfinite(values)
+    seconds = times[finite] - (times[finite][0] if finite.any() else 0.0)
+    axis = seconds if steps is None else steps[finite]
+    held, seconds, axis = low_levels(values[finite], seconds, axis)
+    start = _end_of_warm_up(seconds, held)
+    seconds, held, axis = seconds[start:], held[start:], axis[start:]
+    spans = float(seconds[-1] - seconds[0]) if len(seconds) else 0.0
+    level = float(held[-1]) if len(held) else 0.0
+    slope = slope_of(seconds, held) if len(held) >= FEWEST else None
+    if slope is None:
+        return Growth(None, None, goes_on=False, readings=len(held), seconds=spans, level_bytes=level)
+    by_step = slope_of(axis, held) if steps is not None else None
+    return Growth(
+        per_hour=slope.times(3600.0),
+        per_thousand_steps=None if by_step is None else by_step.times(1000.0),
+        goes_on=slope.low > 0 and _is_steady(seconds, held),
+        readings=len(held),
+        seconds=spans,
+        level_bytes=level,
+    )
+
+
+def judged(key: str, source: Source, growth: Growth, limit: Limit | None, horizon_s: float) -> LeakVerdict:
+    """Compares growth with the room that is left."""
+    per_s = growth.per_hour.value / 3600.0 if growth.per_hour is not None and growth.goes_on else 0.0
+    room_s = ratio = None
+    if limit is not None:
+        room_s = max(limit.limit_bytes - growth.level_bytes, 0.0) / per_s if per_s > 0 else None
+        ratio = (growth.level_bytes + per_s * horizon_s) / limit.limit_bytes
+    is_leak: bool | None = growth.goes_on
+    if growth.goes_on:
+        is_leak = None if ratio is None else ratio > FULL
+    return LeakVerdict(
+        key=key,
+        rank=source.rank,
+        host=source.host,
+        device=source.device,
+        growth=growth,
+        limit=limit,
+        seconds_to_limit=room_s,
+        projected_ratio=ratio,
+        horizon_seconds=horizon_s,
+        is_leak=is_leak,
+        why=_why(growth, limit, ratio),
+    )
+
+
+def _end_of_warm_up(x: Floats, y: Floats) -> int:
+    """From where on both halves of the rest grow alike; the middle where that is nowhere so."""
+    for share in _WARM_UPS:
+        start = int(len(y) * share)
+        middle = (start + len(y)) // 2
+        if middle - start < FEWEST // 2:
+            break
+        early, late = slope_of(x[start:middle], y[start:middle]), slope_of(x[middle:], y[middle:])
+        if early is not None and late is not None and early.agrees_with(late):
+            return start
+    return int(len(y) * _WARM_UPS[0 if len(y) < 2 * FEWEST else -1])
+
+
+def _is_steady(x: Floats, y: Floats) -> bool:
+    """Whether growth neither comes from jumps nor is coming to its end."""
+    middle = len(y) // 2
+    early, late = slope_of(x[:middle], y[:middle]), slope_of(x[middle:], y[middle:])
+    if early is None or late is None:
+        return False
+    slows_down = late.value < early.value and not late.agrees_with(early)
+    return not slows_down and is_line(x, y)
+
+
+def _places(run: Run) -> Iterator[tuple[str, Source]]:
+    newest = run.segments[-1].id
+    for source, keys in run.sources().items():
+        if source.segment == newest:
+            yield from ((key, source) for key in KEYS if key in keys)
+
+
+def _limit(run: Run, key: str, source: Source) -> Limit | None:
+    """The tightest limit on a series."""
+    if key.startswith("process/"):
+        found = [
+            Limit(value, whose)
+            for name, whose in (("memory/total_bytes", "host"), ("memory/cgroup_limit_bytes", "container"))
+            if (value := _least(run, name, source)) is not None
+        ]
+        return min(found, key=lambda limit: limit.limit_bytes, default=None)
+    totals = [
+        float(device["total_bytes"])
+        for event in run.own_events("census")
+        if event.rank == source.rank and event.segment == source.segment
+        for device in event.fields.get("devices", ())
+    ]
+    total = totals[-1] if totals else _least(run, "gpu/memory_total_bytes", source)
+    return None if total is None else Limit(total, "device")
+
+
+def _least(run: Run, key: str, source: Source) -> float | None:
+    """The least of the newest values of a figure on a host, whichever rank or device it is of."""
+    found = []
+    for place, keys in run.sources().items():
+        if key in keys and place.host == source.host and place.segment == source.segment:
+            values = run.series(key, place.rank, place.segment, place.host, place.device, place.axis).values
+            found += [float(values[-1])] if len(values) and values[-1] > 0 else []
+    return min(found, default=None)
+
+
+def _why(growth: Growth, limit: Limit | None, ratio: float | None) -> str:
+    if growth.per_hour is None:
+        return f"too few readings: {growth.readings}"
+    if growth.per_hour.low <= 0:
+        return "no growth that is certain"
+    if not growth.goes_on:
+        return "it grew by a jump, or has stopped growing"
+    if limit is None or ratio is None:
+        return "it grows, and no limit is known"
+    reached = "over" if ratio > FULL else "not over"
+    return f"it grows, and is {reached} {FULL:.0%} of the {limit.whose}'s memory by the end"

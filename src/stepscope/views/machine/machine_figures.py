@@ -1,0 +1,121 @@
+"""What a machine did over a run: the figures people ask for first, one line for each device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stepscope.views.export.described import extremes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepscope.reading import Run
+    from stepscope.schema.series import Buckets
+
+HEADLINES = (
+    "gpu/utilization_ratio",
+    "gpu/sm_active_ratio",
+    "gpu/memory_used_bytes",
+    "gpu/temperature_celsius",
+    "gpu/power_watts",
+    "cpu/utilization_ratio",
+    "cpu/iowait_ratio",
+    "memory/used_bytes",
+    "process/cpu_ratio",
+    "process/rss_bytes",
+    "tree/cpu_ratio",
+    "tree/rss_bytes",
+    "disk/read_bytes_per_second",
+    "network/received_bytes_per_second",
+)
+
+
+@dataclass(frozen=True)
+class MachineFigure:
+    """One figure of one device, or of the host or a rank where there is none, over a whole run."""
+
+    key: str
+    rank: int | None
+    host: str
+    device: str
+    label: str
+    """Whose figure it is, in short: gpu 0, loader-1, rank 0; empty for the host."""
+    points: int
+    mean: float | None
+    least: float | None
+    greatest: float | None
+    buckets: Buckets
+
+
+def machine_figures(run: Run, pattern: str | None, sparks: int) -> Iterator[MachineFigure]:
+    """The headlines, or every key that matches a pattern, each device by itself."""
+    numbers = _gpu_numbers(run)
+    places: dict[tuple[str, int | None, str, str], None] = {}
+    for source, keys in run.sources().items():
+        if source.axis == "seconds":
+            places.update(dict.fromkeys((key, source.rank, source.host, source.device) for key in keys))
+    several_hosts = len({host for _, _, host, _ in places}) > 1
+    for key in [key for key in _ordered(places) if _is_chosen(key, pattern)]:
+        for _, rank, host, device in sorted((one for one in places if one[0] == key), key=_by_place(numbers)):
+            buckets = run.buckets(key, sparks, rank=rank, host=host, device=device, axis="seconds")
+            least, greatest = extremes(buckets)
+            label = numbers.get(device, device) or ("" if rank is None else f"rank {rank}")
+            if several_hosts:
+                label = f"{host} {label}".strip()
+            counted = int(buckets.count.sum() - buckets.nonfinite.sum())
+            total = float(np.nansum(buckets.mean * (buckets.count - buckets.nonfinite)))
+            mean = total / counted if counted else None
+            points = int(buckets.count.sum())
+            yield MachineFigure(key, rank, host, device, label, points, mean, least, greatest, buckets)
+
+
+def described(figure: MachineFigure) -> dict[str, Any]:
+    """A figure as `--json` says it."""
+    return {
+        "key": figure.key,
+        "rank": figure.rank,
+        "host": figure.host,
+        "device": figure.device,
+        "label": figure.label,
+        "points": figure.points,
+        "mean": figure.mean,
+        "min": figure.least,
+        "max": figure.greatest,
+    }
+
+
+def _gpu_numbers(run: Run) -> dict[str, str]:
+    """What people call a GPU whose UUID a series has."""
+    found = {}
+    for event in run.own_events("device"):
+        if "index" in event.fields:
+            found[str(event.fields["device"])] = f"gpu {event.fields['index']}"
+    return found
+
+
+def _ordered(places: dict[tuple[str, int | None, str, str], None]) -> list[str]:
+    keys = dict.fromkeys(key for key, *_ in places)
+    first = [key for key in HEADLINES if key in keys]
+    return [*first, *sorted(keys.keys() - set(first))]
+
+
+def _is_chosen(key: str, pattern: str | None) -> bool:
+    if pattern is None:
+        return key in HEADLINES
+    glob = pattern if any(sign in pattern for sign in "*?[") else f"*{pattern}*"
+    return fnmatchcase(key, glob)
+
+
+def _by_place(numbers: dict[str, str]) -> Any:
+    def place(one: tuple[str, int | None, str, str]) -> tuple[object, ...]:
+        _, rank, host, device = one
+        name = numbers.get(device, device)
+        head, _, number = name.rpartition(" " if name.startswith("gpu ") else "-")
+        ordinal = int(number) if number.isdecimal() else 0
+        return host, -1 if rank is None else rank, head, ordinal, name
+
+    return place

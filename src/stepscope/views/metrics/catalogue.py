@@ -1,0 +1,101 @@
+"""Lists everything a run logged and everything that was read of its machines, with what each key means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stepscope.views.energy.attribution import known_gpus
+from stepscope.views.machine.gpu_names import label_of
+from stepscope.views.metrics.metric_meaning import group_of, is_steady, sentence_of, unit_of
+from stepscope.views.plain import finite
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from stepscope.devices.gpu import GpuFacts
+    from stepscope.reading import Run
+    from stepscope.schema.series import Axis
+    from stepscope.store.base import SeriesSummary
+    from stepscope.views.metrics.summed import Place
+
+
+@dataclass(frozen=True)
+class KeyPlace:
+    """Where a key was logged or read."""
+
+    rank: int | None
+    host: str
+    device: str
+    device_name: str
+    """What people call the device, such as `gpu 0`; empty where there is none."""
+
+
+@dataclass(frozen=True)
+class CatalogueKey:
+    """A key of a run."""
+
+    key: str
+    group: str
+    unit: str
+    help: str
+    axis: Axis
+    points: int
+    last: float | None
+    nonfinite: int
+    percent: bool
+    """Whether it is a share of a whole, to be drawn from 0 to 100 %."""
+    no_smoothing: bool
+    places: tuple[KeyPlace, ...]
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """All keys of a run, those that were logged before those that were read, by name."""
+
+    keys: tuple[CatalogueKey, ...]
+
+
+def catalogue_of(run: Run) -> Catalogue:
+    """Every key of a run."""
+    groups: dict[tuple[Axis, str], list[SeriesSummary]] = {}
+    for one in run.summaries():
+        groups.setdefault((one.source.axis, one.key), []).append(one)
+    has_devices = any(one.source.device for several in groups.values() for one in several)
+    facts = known_gpus(run) if has_devices else {}
+    ordered = sorted(groups, key=lambda place: (place[0] == "seconds", place[1]))
+    return Catalogue(tuple(_described(key, axis, groups[axis, key], facts) for axis, key in ordered))
+
+
+def is_share(key: str, most: float | None) -> bool:
+    """Whether a key is a share of a whole; one that has passed 1 is not."""
+    return unit_of(key) == "ratio" and (most is None or most <= 1.0)
+
+
+def _described(
+    key: str, axis: Axis, several: Sequence[SeriesSummary], facts: Mapping[Place, GpuFacts]
+) -> CatalogueKey:
+    newest = max(several, key=lambda one: one.last_ns)
+    most = max((one.maximum for one in several if one.maximum is not None), default=None)
+    hosts = len({one.source.host for one in several})
+    places = dict.fromkeys((one.source.rank, one.source.host, one.source.device) for one in several)
+    return CatalogueKey(
+        key=key,
+        group=group_of(key),
+        unit=unit_of(key),
+        help=sentence_of(key),
+        axis=axis,
+        points=sum(one.points for one in several),
+        last=finite(newest.last),
+        nonfinite=sum(one.nonfinite for one in several),
+        percent=is_share(key, most),
+        no_smoothing=is_steady(key),
+        places=tuple(
+            KeyPlace(rank, host, device, _device_name((host, device), facts, hosts > 1))
+            for rank, host, device in places
+        ),
+    )
+
+
+def _device_name(place: Place, facts: Mapping[Place, GpuFacts], several_hosts: bool) -> str:  # noqa: FBT001 - of one caller
+    return label_of(place, facts, several_hosts=several_hosts) if place[1] else ""

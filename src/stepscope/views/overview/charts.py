@@ -1,0 +1,112 @@
+"""Chooses the charts of a run's first page from what the run has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from stepscope.schema.keys import GRADIENT_NORM, LEARNING_RATE, STEP_SECONDS, phase_key
+from stepscope.views.metrics.catalogue import is_share
+from stepscope.views.metrics.metric_meaning import unit_of
+from stepscope.views.metrics.summed import is_evaluation, is_loss
+from stepscope.views.steps.phases import phase_names
+
+if TYPE_CHECKING:
+    from stepscope.views.metrics.summed import Summed
+
+MOST_LINES = 6
+"""Keys in one chart."""
+
+MOST_EVALUATIONS = 4
+QUALITY = ("accuracy", "perplexity", "f1", "auc", "bleu", "reward", "iou")
+
+Kind = Literal["line", "stack"]
+Per = Literal["rank", "device", "host", "none"]
+
+_SYSTEM: tuple[tuple[str, tuple[str, ...], Per], ...] = (
+    ("GPU utilization", ("gpu/utilization_ratio",), "device"),
+    ("GPU memory", ("gpu/memory_used_bytes",), "device"),
+    ("GPU power", ("gpu/power_watts",), "device"),
+    ("GPU temperature", ("gpu/temperature_celsius",), "device"),
+    ("CPU", ("cpu/utilization_ratio", "cpu/iowait_ratio"), "host"),
+    ("Memory of the host", ("memory/used_bytes",), "host"),
+    ("Memory of the processes", ("process/rss_bytes",), "rank"),
+    ("Disk", ("disk/read_bytes_per_second", "disk/write_bytes_per_second"), "host"),
+    ("Network", ("network/received_bytes_per_second", "network/sent_bytes_per_second"), "host"),
+    ("Data loader", ("loader/ready_batches",), "rank"),
+)
+
+
+@dataclass(frozen=True)
+class ChartSpec:
+    """What to draw."""
+
+    title: str
+    keys: tuple[str, ...]
+    unit: str
+    kind: Kind
+    second_axis: tuple[str, ...]
+    """Those of the keys that have an axis of their own."""
+    from_zero: bool
+    percent: bool
+    per: Per
+
+
+def key_charts(summed: Summed) -> tuple[ChartSpec, ...]:
+    """How training goes: where the time goes, the loss, gradients, what evaluations found."""
+    found: list[ChartSpec] = []
+    phases = tuple(phase_key(name) for name in phase_names(summed.keys) if summed.logged(phase_key(name)))
+    if phases and summed.logged(STEP_SECONDS):
+        found.append(_chart("Time of a step, by phase", phases, kind="stack"))
+    elif summed.logged(STEP_SECONDS):
+        found.append(_chart("Time of a step", (STEP_SECONDS,), per="rank"))
+    loss = summed.loss_key()
+    if loss is not None:
+        second = (LEARNING_RATE,) if summed.logged(LEARNING_RATE) else ()
+        found.append(_chart("Loss", (loss, *second), second=second))
+    if summed.logged(GRADIENT_NORM):
+        found.append(_chart("Norm of the gradients", (GRADIENT_NORM,)))
+    found += _quality(summed, loss)
+    if summed.logged("throughput"):
+        found.append(_chart("Throughput", ("throughput",)))
+    if not found:
+        found += [_chart(key, (key,)) for key in sorted(summed.keys) if summed.logged(key)][:MOST_LINES]
+    return tuple(found)
+
+
+def system_charts(summed: Summed) -> tuple[ChartSpec, ...]:
+    """What the machines did."""
+    found = []
+    for title, wanted, per in _SYSTEM:
+        keys = tuple(key for key in wanted if key in summed)
+        if keys:
+            most = [one.maximum for key in keys for one in summed.read(key) if one.maximum is not None]
+            percent = all(is_share(key, max(most, default=None)) for key in keys)
+            found.append(_chart(title, keys, per=per, percent=percent))
+    return tuple(found)
+
+
+def _quality(summed: Summed, loss: str | None) -> list[ChartSpec]:
+    logged = [key for key in summed.keys if key != loss and summed.logged(key)]
+    losses = sorted(key for key in logged if is_loss(key) and is_evaluation(key))
+    found = [_chart("Loss of evaluations", tuple(losses[:MOST_LINES]))] if losses else []
+    for name in QUALITY:
+        keys = sorted(key for key in logged if key.rpartition("/")[2].lower().endswith(name))
+        if keys:
+            most = [one.maximum for key in keys for one in summed.logged(key) if one.maximum is not None]
+            percent = name == "accuracy" and max(most, default=0.0) <= 1.0
+            found.append(_chart(name.capitalize(), tuple(keys[:MOST_LINES]), percent=percent))
+    return found[:MOST_EVALUATIONS]
+
+
+def _chart(
+    title: str,
+    keys: tuple[str, ...],
+    *,
+    kind: Kind = "line",
+    second: tuple[str, ...] = (),
+    percent: bool = False,
+    per: Per = "none",
+) -> ChartSpec:
+    unit = unit_of(keys[0])
+    return ChartSpec(title, keys, unit, kind, second, kind == "stack" or unit == "bytes", percent, per)

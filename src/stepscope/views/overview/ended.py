@@ -1,0 +1,113 @@
+"""The card of a run that has ended: how, when, what it used, its best, and what went before a crash."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepscope.number_format import number
+from stepscope.views.energy.energy import energy_of
+from stepscope.views.logs.console_lines import console_of
+from stepscope.views.logs.failure import MOST_SEARCHED, WENT_WRONG, failure_of
+from stepscope.views.metrics.summed import is_evaluation, is_loss
+from stepscope.views.overview.last_minute import changes_before_end
+from stepscope.views.plain import finite
+from stepscope.views.steps.pace import run_seconds
+from stepscope.views.steps.step_values import step_values
+from stepscope.views.wording import duration
+
+if TYPE_CHECKING:
+    from stepscope.config.sections import Energy
+    from stepscope.reading import Run
+    from stepscope.views.energy.energy import EnergyReport
+    from stepscope.views.logs.failure import Failure
+    from stepscope.views.scene import Scene
+
+MOST_LOG_LINES = 20
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended."""
+
+    status: str
+    text: str
+    last_step: int | None
+    failure: Failure | None
+    """Why it went wrong; None where it ended as it should."""
+    last_loss: str | None
+    """The newest loss in words, where it is not a number."""
+    log_lines: tuple[str, ...]
+    duration_s: float
+    energy_kwh: float | None
+    cost: str | None
+    best: str | None
+    changed: tuple[str, ...]
+    """What changed in the last minute; empty where it ended as it should."""
+
+
+def ended_of(scene: Scene, settings: Energy) -> Ended | None:
+    """The card; None while the run goes on."""
+    run = scene.run
+    if scene.is_live:
+        return None
+    took = run_seconds(run, scene.now_ns)
+    step = scene.figures.step
+    went_wrong = run.status in WENT_WRONG
+    energy = energy_of(run, settings, scene.now_ns)
+    failure = failure_of(run)
+    at = "" if step is None else f" at step {step:,}"
+    return Ended(
+        status=run.status,
+        text=f"{run.status.capitalize()} after {duration(took)}{at}.",
+        last_step=step,
+        failure=failure,
+        last_loss=scene.figures.loss_nonfinite,
+        log_lines=_last_lines(run, failure),
+        duration_s=took,
+        # Nothing at all is used by no run: it was not measured.
+        energy_kwh=finite(energy.total.value) or None,
+        cost=_cost(energy),
+        best=best_of(scene),
+        changed=changes_before_end(scene) if went_wrong else (),
+    )
+
+
+def _last_lines(run: Run, failure: Failure | None) -> tuple[str, ...]:
+    """What was printed last; of a failure what was printed before its traceback, which is shown by itself."""
+    trace = failure.traceback if failure is not None else None
+    texts = [line.text for line in console_of(run, limit=MOST_SEARCHED if trace else MOST_LOG_LINES).lines]
+    known = set((trace or "").split("\n"))
+    # Log files have it indented.
+    while trace and texts and {texts[-1], texts[-1].removeprefix("    ")} & {*known, ""}:
+        texts.pop()
+    return tuple(texts[-MOST_LOG_LINES:])
+
+
+def best_of(scene: Scene) -> str | None:
+    """The least loss and its step: that of evaluations where there is one."""
+    summed = scene.summed
+    evaluated = sorted(
+        key for key in summed.keys if is_loss(key) and is_evaluation(key) and summed.logged(key)
+    )
+    key = evaluated[0] if evaluated else summed.loss_key()
+    if key is None:
+        return None
+    series = [one for one in summed.by_first_rank(key) if one.minimum is not None]
+    if not series:
+        return None
+    logged = step_values(scene.run, key, series[0].source.rank)
+    if not len(logged):
+        return None
+    place = int(np.argmin(logged.values))
+    return f"{key} {number(float(logged.values[place]))} at step {int(logged.steps[place]):,}"
+
+
+def _cost(energy: EnergyReport) -> str | None:
+    """What it cost to rent, or else in electricity; None where no price is known."""
+    for figure in (energy.cloud, energy.electricity):
+        if figure.value is not None:
+            return f"{figure.value:,.2f} {figure.unit} ({figure.method})"
+    return None

@@ -1,0 +1,112 @@
+"""The card that says what a run ran on and how it was set up: GPUs, versions, ranks, precision, batches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stepscope.number_format import number
+from stepscope.steps.evidence.batch_contents import SAMPLES
+from stepscope.views.plain import clean, listed, mapping
+from stepscope.views.told_config import first_process
+from stepscope.views.wording import size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from stepscope.views.scene import Scene
+
+MOST_HOSTS = 4
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One line of the card."""
+
+    label: str
+    value: str
+
+
+def environment_of(scene: Scene) -> tuple[Fact, ...]:
+    """What is known, in the order people ask for it."""
+    process = first_process(scene.run)
+    facts = process.facts if process is not None else {}
+    lines = [*_gpus(scene), *_software(scene, facts), *_place(scene, facts), *_training(scene), *_code(facts)]
+    return tuple(Fact(label, clean(value, 400)) for label, value in lines if value)
+
+
+def _gpus(scene: Scene) -> Iterator[tuple[str, str]]:
+    known = [facts for place, facts in scene.gpus.items() if place in scene.own_gpus]
+    models = Counter(
+        (facts.name, None if facts.memory_total_bytes is None else size(facts.memory_total_bytes))
+        for facts in known
+    )
+    told = [f"{count} × {name}" + (f" ({held})" if held else "") for (name, held), count in models.items()]
+    yield "GPUs", ", ".join(told) or "none seen"
+    yield "Driver", ", ".join(sorted({facts.driver for facts in known if facts.driver}))
+
+
+def _software(scene: Scene, facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    libraries = mapping(facts.get("libraries"))
+    yield "Libraries", ", ".join(f"{name} {version}" for name, version in libraries.items())
+    yield "Python", str(facts.get("python") or "")
+    yield "Platform", str(facts.get("platform") or "")
+
+
+def _place(scene: Scene, facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    newest = scene.run.segments[-1].processes
+    hosts = list(dict.fromkeys(one.host for one in newest if one.role != "worker"))
+    more = f" and {len(hosts) - MOST_HOSTS} more" if len(hosts) > MOST_HOSTS else ""
+    yield "Hosts", ", ".join(hosts[:MOST_HOSTS]) + more
+    world_size = facts.get("world_size")
+    if isinstance(world_size, int) and world_size > 1:
+        yield "World size", f"{world_size}"
+    if facts.get("cpus"):
+        yield "Processors", f"{facts['cpus']}"
+
+
+def _training(scene: Scene) -> Iterator[tuple[str, str]]:
+    census = scene.own_events["census"][-1].fields if "census" in scene.own_events else {}
+    yield "Precision", _precision(census)
+    parameters = _count(census.get("parameters"))
+    if parameters:
+        compiled = ", compiled" if census.get("compiled") else ""
+        yield "Model", f"{number(parameters)} parameters{compiled}"
+    yield "Wrappers", ", ".join(map(str, listed(census.get("wrappers"))))
+    optimizers = [mapping(one) for one in listed(census.get("optimizers"))]
+    yield "Optimizer", ", ".join(str(one["name"]) for one in optimizers if "name" in one)
+    loader = scene.own_events["loader"][-1].fields if "loader" in scene.own_events else {}
+    yield "Batch", _batch(scene, loader)
+    if loader.get("num_workers") is not None:
+        yield "Loader workers", f"{loader['num_workers']}"
+
+
+def _precision(census: Mapping[str, Any]) -> str:
+    autocast = census.get("autocast")
+    if autocast and autocast != "off":
+        return f"autocast {autocast}"
+    dtypes = mapping(census.get("parameter_dtypes"))
+    return str(max(dtypes, key=lambda name: _count(dtypes[name]), default=""))
+
+
+def _batch(scene: Scene, loader: Mapping[str, Any]) -> str:
+    series = scene.summed.by_first_rank("batch_size") or scene.summed.by_first_rank(SAMPLES)
+    samples = loader.get("batch_size")
+    if samples is None and series and series[-1].last:
+        samples = int(series[-1].last)
+    if samples is None:
+        return ""
+    several = scene.summed.by_first_rank("micro_steps")
+    accumulated = int(several[-1].last) if several and several[-1].last else 1
+    ranks = f" on each of {len(scene.ranks)} ranks" if len(scene.ranks) > 1 else ""
+    return f"{samples}" + (f" × {accumulated} accumulated" if accumulated > 1 else "") + ranks
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _code(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "Commit", str(facts.get("commit") or "")[:12]
+    yield "Command", " ".join(map(str, listed(facts.get("command"))))

@@ -1,0 +1,170 @@
+"""The moments of a run that are marked under its charts: epochs, checkpoints, alerts, resumes, notes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stepscope.alerts.defaults import HELD_BY_HEAT_OR_POWER
+from stepscope.schema.keys import CHECKS_EVENT, phase_key
+from stepscope.views.machine.gpu_names import label_of
+from stepscope.views.plain import clean
+from stepscope.views.steps.step_values import step_values
+from stepscope.views.wording import duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from stepscope.schema.record import Event
+    from stepscope.views.alerts.alert_rows import AlertRow
+    from stepscope.views.scene import Scene
+
+MOST_OF_A_KIND = 200
+"""Of a kind with more, as of epochs of a second each, the newest are marked."""
+
+MOST_SPANS = 100
+GAP_S = 10.0
+"""Two spells of heat this near to each other are one."""
+
+SETUP = {"config", "total_steps"}
+"""What a training records of its set-up."""
+
+NOT_MARKED = {
+    "alert_condition", "alert_rule", "census", CHECKS_EVENT, "config", "console", "device", "failure",
+    "loader", "notice", "params", "text", "total_steps",
+}  # fmt: skip
+"""What is kept as an event and is no moment people look for."""
+
+PHASE_MARKS = {"checkpoint": "checkpoint", "eval": "evaluation"}
+
+
+@dataclass(frozen=True)
+class EventMark:
+    """A moment, or a stretch of time."""
+
+    kind: str
+    time: float
+    step: int | None
+    end_time: float | None
+    rank: int | None
+    label: str
+    detail: str
+
+
+def event_marks(scene: Scene, alerts: Iterable[AlertRow]) -> tuple[EventMark, ...]:
+    """All marks of a run, oldest first."""
+    found = [*_told(scene), *_epochs(scene), *_phases(scene), *_resumes(scene), *_notes(scene)]
+    found += [_of_alert(alert) for alert in alerts]
+    found += _throttled(scene)
+    kinds: dict[str, list[EventMark]] = {}
+    for mark in sorted(found, key=lambda one: one.time):
+        kinds.setdefault(mark.kind, []).append(mark)
+    kept = [mark for marks in kinds.values() for mark in marks[-MOST_OF_A_KIND:]]
+    return tuple(sorted(kept, key=lambda one: one.time))
+
+
+def _told(scene: Scene) -> Iterator[EventMark]:
+    for events in scene.events.values():
+        marked = [event for event in events if is_marked(event)]
+        yield from (mark_of(event) for event in marked[-MOST_OF_A_KIND:])
+
+
+def is_marked(event: Event) -> bool:
+    """Whether an event is a moment people look for; of those the training recorded, most are."""
+    return event.kind not in (SETUP if event.by_user else NOT_MARKED)
+
+
+def mark_of(event: Event) -> EventMark:
+    """The mark of an event that somebody told."""
+    fields = {name: value for name, value in event.fields.items() if event.by_user or name != "kind"}
+    kind = clean(event.kind, 100)
+    label = kind.replace("_", " ")
+    if event.kind == "epoch" and "epoch" in fields:
+        label = f"epoch {clean(fields['epoch'], 40)}"
+    return EventMark(kind, event.time, event.step, None, event.rank, label, _detail(fields))
+
+
+def _detail(fields: dict[str, Any]) -> str:
+    """Single values of an event in a row; what is nested is for other pages."""
+    shown = [(name, value) for name, value in fields.items() if isinstance(value, str | int | float)]
+    return clean(", ".join(f"{name} {clean(value, 200)}" for name, value in shown[:8]), 600)
+
+
+def _epochs(scene: Scene) -> Iterator[EventMark]:
+    """Where the epoch that was logged changes; nothing where epochs were told as events."""
+    if "epoch" in scene.events or not scene.summed.logged("epoch") or not scene.ranks:
+        return
+    logged = step_values(scene.run, "epoch", scene.summed.ranks("epoch")[0])
+    whole = np.floor(logged.values)
+    for place in (np.flatnonzero(np.diff(whole) > 0) + 1)[-MOST_OF_A_KIND:].tolist():
+        epoch = int(whole[place])
+        yield EventMark(
+            "epoch", float(logged.times[place]), int(logged.steps[place]), None, None, f"epoch {epoch}", ""
+        )
+
+
+def _phases(scene: Scene) -> Iterator[EventMark]:
+    """Checkpoints and evaluations that were timed and that nobody told as events."""
+    for phase, kind in PHASE_MARKS.items():
+        key = phase_key(phase)
+        known = [one for one in scene.summed.by_first_rank(key) if one.maximum]
+        if kind in scene.events or not known or not scene.ranks:
+            continue
+        logged = step_values(scene.run, key, known[0].source.rank)
+        for place in np.flatnonzero(logged.values > 0)[-MOST_OF_A_KIND:].tolist():
+            took, end = float(logged.values[place]), float(logged.times[place])
+            step = int(logged.steps[place])
+            yield EventMark(kind, end - took, step, end, known[0].source.rank, kind, duration(took))
+
+
+def _resumes(scene: Scene) -> Iterator[EventMark]:
+    for before, part in zip(scene.run.segments, scene.run.segments[1:], strict=False):
+        why = f"after it {before.status}" + (f": {clean(before.reason, 300)}" if before.reason else "")
+        yield EventMark("resume", part.started_ns / 1e9, None, None, None, "resumed", why)
+
+
+def _notes(scene: Scene) -> Iterator[EventMark]:
+    for note in scene.marks.notes(scene.run.id):
+        time = note.made if note.time is None else note.time
+        yield EventMark("note", time, note.step, None, None, clean(note.text, 80), clean(note.text))
+
+
+def _of_alert(alert: AlertRow) -> EventMark:
+    return EventMark(
+        "alert", alert.fired, alert.step, alert.resolved, alert.rank, alert.rule, clean(alert.message, 600)
+    )
+
+
+def _throttled(scene: Scene) -> list[EventMark]:
+    """When a GPU was held down for heat or want of power; at its power limit it is so all day long."""
+    found = []
+    hosts = {host for host, _ in scene.own_gpus}
+    for reason in HELD_BY_HEAT_OR_POWER:
+        key = f"gpu/throttled_{reason}"
+        for one in scene.summed.read(key):
+            if not one.maximum:
+                continue
+            source = one.source
+            points = scene.run.series(
+                key, source.rank, source.segment, source.host, source.device, axis="seconds"
+            )
+            place = (source.host, source.device)
+            label = label_of(place, scene.gpus, several_hosts=len(hosts) > 1)
+            told = reason.replace("_", " ")
+            found += [
+                EventMark("throttling", begin, None, end, None, f"{label} held down", told)
+                for begin, end in _spans(points.times[points.values > 0])
+            ]
+    return sorted(found, key=lambda one: one.time)[-MOST_SPANS:]
+
+
+def _spans(times: NDArray[np.float64]) -> list[tuple[float, float]]:
+    if not len(times):
+        return []
+    cuts = np.flatnonzero(np.diff(times) > GAP_S)
+    begins, ends = np.r_[0, cuts + 1], np.r_[cuts, len(times) - 1]
+    return [(float(times[begin]), float(times[end])) for begin, end in zip(begins, ends, strict=True)]

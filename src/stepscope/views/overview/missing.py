@@ -1,0 +1,72 @@
+"""Says what cannot be shown of a run, why, and what to type to have it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stepscope.schema.keys import STEP_SECONDS, phase_key
+from stepscope.views.logs.console_lines import was_launched
+from stepscope.views.plain import clean
+from stepscope.views.run_figures import UTILIZATION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepscope.views.scene import Scene
+
+NO_BATCHES = "the data loader is not wrapped: write for x, y in monitor.batches(loader)"
+NO_WATCH = "the model is not watched: call monitor.watch(model, optimizer) before the loop"
+NO_LOSS = "no loss was logged: call monitor.log_training_step(loss=loss) in the loop"
+NO_RATE = "no learning rate was logged: add optimizer=optimizer to monitor.log_training_step(...)"
+NO_TOTAL = 'the run did not say how many steps it will make: call monitor.event("total_steps", value=50_000)'
+NO_CONSOLE = "the console was not captured: start the training with stepscope run -- python train.py"
+NO_GPU = "no GPU was seen on its hosts"
+NO_MONITOR = "nothing in this run logs steps: add stepscope.TrainingMonitor to the training script"
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Something a page would show, and why it cannot."""
+
+    what: str
+    why: str
+
+
+def missing_of(scene: Scene) -> tuple[Missing, ...]:
+    """What is not there; nothing is said of a run that only watches a machine, or has hardly begun."""
+    processes = [one for part in scene.run.segments for one in part.processes]
+    if all(one.role == "machine" for one in processes):
+        return (Missing("Training", "a machine is watched here, and nothing is trained"),)
+    return tuple(_found(scene))
+
+
+def _found(scene: Scene) -> Iterator[Missing]:
+    summed = scene.summed
+    if summed.step_key() is None:
+        if not scene.is_live:
+            yield Missing("Steps", NO_MONITOR)
+    else:
+        yield from _of_steps(scene)
+    if UTILIZATION not in summed:
+        told = [str(event.fields.get("text", "")) for event in scene.own_events.get("notice", ())]
+        why = next((text for text in told if "gpu" in text.lower()), "")
+        yield Missing("GPU", clean(why, 400) or NO_GPU)
+    if "console" not in scene.own_events and not was_launched(scene.run):
+        yield Missing("Console", NO_CONSOLE)
+
+
+def _of_steps(scene: Scene) -> Iterator[Missing]:
+    summed = scene.summed
+    if not summed.logged(STEP_SECONDS):
+        yield Missing("Time of steps", NO_BATCHES)
+    if not summed.logged(phase_key("data")):
+        yield Missing("Wait for data", NO_BATCHES)
+    if not summed.logged(phase_key("forward")):
+        yield Missing("Phases of a step", NO_WATCH)
+    if summed.loss_key() is None:
+        yield Missing("Loss", NO_LOSS)
+    if not summed.logged("learning_rate"):
+        yield Missing("Learning rate", NO_RATE)
+    if scene.figures.total_steps is None and scene.is_live:
+        yield Missing("Time left", NO_TOTAL)

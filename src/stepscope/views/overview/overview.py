@@ -1,0 +1,95 @@
+"""The first page of a run: its verdict, tiles, phases, charts, events, and how it ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stepscope.config.sections import Energy
+from stepscope.views.alerts.alert_rows import alert_rows
+from stepscope.views.overview.charts import key_charts, system_charts
+from stepscope.views.overview.ended import ended_of
+from stepscope.views.overview.environment import environment_of
+from stepscope.views.overview.event_marks import event_marks
+from stepscope.views.overview.missing import missing_of
+from stepscope.views.overview.tiles import tiles_of
+from stepscope.views.overview.verdict import verdict_for
+from stepscope.views.overview.wall_time import wall_time_of
+from stepscope.views.runs.run_rows import eta_s
+from stepscope.views.scene import Scene
+from stepscope.views.steps.phases import phases_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from stepscope.analysis.verdict import Verdict
+    from stepscope.reading import Run
+    from stepscope.views.alerts.alert_rows import AlertRow
+    from stepscope.views.overview.charts import ChartSpec
+    from stepscope.views.overview.ended import Ended
+    from stepscope.views.overview.environment import Fact
+    from stepscope.views.overview.event_marks import EventMark
+    from stepscope.views.overview.missing import Missing
+    from stepscope.views.overview.tile import Tile
+    from stepscope.views.overview.wall_time import WallTime
+    from stepscope.views.runs.marks import Marks
+    from stepscope.views.runs.run_rows import KeptFigures
+    from stepscope.views.steps.phases import PhaseShare
+
+
+@dataclass(frozen=True)
+class Overview:
+    """What a run's first page shows."""
+
+    verdict: Verdict
+    tiles: tuple[Tile, ...]
+    phases: tuple[PhaseShare, ...]
+    wall_time: WallTime | None
+    key_charts: tuple[ChartSpec, ...]
+    system_charts: tuple[ChartSpec, ...]
+    events: tuple[EventMark, ...]
+    alerts: tuple[AlertRow, ...]
+    environment: tuple[Fact, ...]
+    ended: Ended | None
+    waiting_s: float | None
+    """How long a live run has been waited for that has logged no step yet."""
+    missing: tuple[Missing, ...]
+
+
+def overview_of(
+    run: Run,
+    marks: Marks,
+    now_ns: int,
+    *,
+    energy: Energy | None = None,
+    kept: KeptFigures | None = None,
+    acknowledged: Collection[int] = (),
+) -> Overview:
+    """The first page of a run.
+
+    `energy` are the prices to reckon with, `kept` is what a server remembers, `acknowledged` the numbers of
+    alerts that somebody looks after.
+    """
+    scene = Scene(run, marks, now_ns, kept)
+    alerts = alert_rows(run, marks, acknowledged)
+    return Overview(
+        verdict=verdict_for(run, marks.muted(run.id), scene.figures, run.diagnose()),
+        tiles=tiles_of(scene, eta_s(scene.figures)),
+        phases=phases_of(run, scene.summed),
+        wall_time=wall_time_of(run, scene.summed, now_ns),
+        key_charts=key_charts(scene.summed),
+        system_charts=system_charts(scene.summed),
+        events=event_marks(scene, alerts),
+        alerts=tuple(alerts),
+        environment=environment_of(scene),
+        ended=ended_of(scene, energy or Energy()),
+        waiting_s=_waiting_s(scene),
+        missing=missing_of(scene),
+    )
+
+
+def _waiting_s(scene: Scene) -> float | None:
+    is_training = any(one.role in ("rank", "launcher") for one in scene.run.segments[-1].processes)
+    if not scene.is_live or not is_training or scene.summed.step_key() is not None:
+        return None
+    return max(scene.now_ns - scene.run.segments[-1].started_ns, 0) / 1e9

@@ -1,0 +1,120 @@
+"""The tile of the GPUs, mean and worst; of the processors where there is no GPU."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepscope.number_format import number
+from stepscope.views.machine.gpu_names import label_of
+from stepscope.views.overview.tile import Tile, unknown_tile
+from stepscope.views.run_figures import SPARKS, UTILIZATION, spark_of
+from stepscope.views.wording import percent
+
+if TYPE_CHECKING:
+    from stepscope.views.metrics.summed import Place
+    from stepscope.views.overview.tile import State
+    from stepscope.views.scene import Scene
+
+IDLE, LOW = 0.3, 0.6
+"""A GPU below the one is mostly idle; below the other it could do more."""
+
+APART = 0.2
+"""A GPU so much below the mean of all is named."""
+
+ACTIVE = "gpu/sm_active_ratio"
+POWER, POWER_LIMIT, ENERGY = "gpu/power_watts", "gpu/power_limit_watts", "gpu/energy_joules_total"
+CPU, IO_WAIT = "cpu/utilization_ratio", "cpu/iowait_ratio"
+
+
+def gpu_tile(scene: Scene) -> Tile:
+    """How busy the GPUs of a run are."""
+    means = scene.of_own_gpus(scene.summed.mean_by_place(UTILIZATION))
+    if not means:
+        return _cpu_tile(scene)
+    mean = sum(means.values()) / len(means)
+    worst = min(means, key=lambda place: (means[place], place))
+    detail = []
+    if len(means) > 1:
+        detail.append(f"worst {_label(scene, worst, means)}: {percent(means[worst])}")
+    active = scene.of_own_gpus(scene.summed.mean_by_place(ACTIVE))
+    if active:
+        detail.append(f"compute units busy {percent(sum(active.values()) / len(active))}")
+    detail += _power(scene)
+    state, told = _judged(mean, means[worst], _label(scene, worst, means))
+    return Tile(
+        "gpu",
+        "GPU" if len(means) == 1 else f"{len(means)} GPUs",
+        percent(mean),
+        tuple(detail),
+        state,
+        told,
+        _spark(scene, UTILIZATION),
+        None,
+        UTILIZATION,
+    )
+
+
+def _cpu_tile(scene: Scene) -> Tile:
+    means = {place: mean for place, mean in scene.summed.mean_by_place(CPU).items() if not place[1]}
+    if not means:
+        return unknown_tile("gpu", "GPU", "no GPU was seen, the CPU was not read")
+    mean = sum(means.values()) / len(means)
+    detail = ["no GPU was seen"]
+    waits = {place: mean for place, mean in scene.summed.mean_by_place(IO_WAIT).items() if not place[1]}
+    if waits:
+        detail.append(f"waiting for disks {percent(max(waits.values()))}")
+    if len(means) > 1:
+        least = min(means, key=lambda place: means[place])
+        detail.append(f"least busy {least[0]}: {percent(means[least])}")
+    return Tile(
+        "gpu",
+        "CPU",
+        percent(mean),
+        tuple(detail),
+        "ok",
+        "of the whole machine",
+        _spark(scene, CPU),
+        None,
+        CPU,
+    )
+
+
+def _judged(mean: float, worst: float, name: str) -> tuple[State, str]:
+    if mean < IDLE:
+        return "bad", "mostly idle"
+    if worst < mean - APART:
+        return "warn", f"{name} does less than the others"
+    return ("warn", "could do more") if mean < LOW else ("ok", "busy")
+
+
+def _power(scene: Scene) -> list[str]:
+    power = scene.of_own_gpus(scene.summed.mean_by_place(POWER))
+    if not power:
+        return []
+    limits = scene.of_own_gpus(scene.summed.greatest_by_place(POWER_LIMIT))
+    drawn = f"{number(round(sum(power.values())))} W"
+    if limits:
+        drawn += f" of {number(round(sum(limits.values())))} W"
+    used = _watt_hours(scene)
+    return [drawn if used is None else f"{drawn} · {number(used, 3)} Wh"]
+
+
+def _watt_hours(scene: Scene) -> float | None:
+    """What their counters grew by, segment by segment."""
+    grown = [
+        one.maximum - one.minimum
+        for one in scene.summed.read(ENERGY)
+        if one.maximum is not None
+        and one.minimum is not None
+        and (one.source.host, one.source.device) in scene.own_gpus
+    ]
+    return sum(grown) / 3600 if grown else None
+
+
+def _label(scene: Scene, place: Place, means: dict[Place, float]) -> str:
+    return label_of(place, scene.gpus, several_hosts=len({host for host, _ in means}) > 1)
+
+
+def _spark(scene: Scene, key: str) -> tuple[float | None, ...]:
+    device = None if key == UTILIZATION else ""
+    return spark_of(scene.run.buckets(key, SPARKS, device=device, axis="seconds"))

@@ -1,0 +1,173 @@
+"""The tiles of throughput and step time: how fast a run is, how even, and against its own beginning."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepscope.number_format import number
+from stepscope.schema.keys import STEP_SECONDS
+from stepscope.steps.evidence.batch_contents import SAMPLES, TOKENS
+from stepscope.views.compare.entrant import Entrant
+from stepscope.views.overview.tile import Change, Tile, unknown_tile
+from stepscope.views.plain import finites
+from stepscope.views.run_figures import SPARKS, spark_of
+from stepscope.views.steps.step_values import warm_up
+from stepscope.views.steps.workload import BATCH_SIZE, SAMPLES_PER_STEP
+from stepscope.views.wording import comparison, duration, is_many_times, rate
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from stepscope.views.overview.tile import State
+    from stepscope.views.scene import Scene
+    from stepscope.views.steps.step_values import StepValues
+
+COMPARED = 200
+"""The first so many warm steps are what the last so many are compared with."""
+
+FEWEST_COMPARED = 20
+SLOWER, MUCH_SLOWER = 0.15, 0.33
+"""Shares of its own first pace that a run may lose."""
+
+NO_CHANGE = 0.0005
+"""A change that small is none."""
+
+UNEVEN = 2.0
+"""A 95th percentile of so many medians is worth a look."""
+
+LATE = 0.1
+"""A rank this much slower than the median of all is worth a look."""
+
+NO_STEPS = "no steps are known"
+
+
+def throughput_tile(scene: Scene) -> Tile:
+    """Steps a second, or samples and tokens where their number is known."""
+    pace, title = scene.figures.steps_per_second, "Throughput"
+    first = scene.of_first_rank
+    if first is None or not pace:
+        stalled = "no steps are made now" if scene.run.status == "stalled" else NO_STEPS
+        return unknown_tile("throughput", title, stalled)
+    per_step = _per_step(scene)
+    rates = [rate(pace * count, unit) for unit, count in per_step.items()]
+    detail = [*rates[1:], *([_steps_a_second(pace)] if rates else [])]
+    detail.append(f"p50 {duration(float(np.median(Entrant(scene).seconds)))} a step")
+    change = change_of(first)
+    state, told = _judged_change(change)
+    return Tile(
+        "throughput",
+        title,
+        rates[0] if rates else _steps_a_second(pace),
+        tuple(detail),
+        state,
+        told,
+        _pace_spark(scene),
+        change,
+        _chart(scene),
+    )
+
+
+def step_time_tile(scene: Scene) -> Tile:
+    """Median and tail of step times, and the slowest rank."""
+    medians = {rank: float(np.median(_warm(one))) for rank, one in scene.step_seconds.items() if len(one)}
+    first = scene.of_first_rank
+    if first is None:
+        return unknown_tile("step_time", "Step time", NO_STEPS)
+    p50, p95, p99 = np.percentile(Entrant(scene).seconds, [50, 95, 99]).tolist()
+    detail = [f"p95 {duration(p95)} · p99 {duration(p99)}"]
+    state: State = "ok"
+    told = "even"
+    if p95 > UNEVEN * p50 > 0:
+        state, told = "warn", f"uneven: p95 is {number(p95 / p50, 2)} × p50"
+    if len(medians) > 1:
+        worst = max(medians, key=lambda rank: medians[rank])
+        middle = float(np.median(list(medians.values())))
+        over = medians[worst] / middle - 1 if middle > 0 else 0.0
+        detail.append(
+            f"slowest rank {worst}: {duration(medians[worst])} ({comparison(over, 'slower', 'faster')})"
+        )
+        if over > LATE:
+            state, told = (
+                "warn",
+                f"rank {worst} is {comparison(over, 'slower', 'faster')} than the median of all",
+            )
+    return Tile(
+        "step_time",
+        "Step time",
+        duration(p50),
+        tuple(detail),
+        state,
+        told,
+        _step_spark(scene),
+        None,
+        _chart(scene),
+    )
+
+
+def change_of(seconds: StepValues) -> Change | None:
+    """How the pace of the last steps compares with that of the first warm ones; None for too few steps."""
+    values = seconds.values[warm_up(len(seconds)) :]
+    compared = min(COMPARED, len(values) // 2)
+    if compared < FEWEST_COMPARED:
+        return None
+    before, now = float(np.median(values[:compared])), float(np.median(values[-compared:]))
+    if before <= 0 or now <= 0:
+        return None
+    ratio = before / now - 1
+    if abs(ratio) < NO_CHANGE:
+        return Change(ratio, f"as fast as its first {compared} warm steps")
+    if ratio >= 1 and not is_many_times(ratio):
+        return Change(ratio, f"{number(1 + ratio, 2)} times as fast as its first {compared} warm steps")
+    return Change(ratio, f"{comparison(ratio, 'faster', 'slower')} than its first {compared} warm steps")
+
+
+def _judged_change(change: Change | None) -> tuple[State, str]:
+    if change is None:
+        return "unknown", "too few steps to compare with its beginning"
+    if change.ratio < -SLOWER:
+        state: State = "bad" if change.ratio < -MUCH_SLOWER else "warn"
+        return state, f"{comparison(change.ratio, 'faster', 'slower')} than at first"
+    return "ok", "as fast as at first" if change.ratio < SLOWER else "faster than at first"
+
+
+def _per_step(scene: Scene) -> dict[str, float]:
+    """Samples and tokens of a step of all ranks together, as far as they are known."""
+    found = {}
+    for unit, keys in (("samples", (BATCH_SIZE, SAMPLES_PER_STEP, SAMPLES)), ("tokens", (TOKENS,))):
+        key = next((one for one in keys if scene.summed.logged(one)), None)
+        if key is None:
+            continue
+        ranks = [None] if key == SAMPLES_PER_STEP else scene.summed.ranks(key)
+        means = []
+        for rank in ranks:
+            series = scene.summed.by_first_rank(key) if rank is None else scene.summed.logged(key, rank)
+            counted = sum(one.finite for one in series)
+            means += [sum(one.total for one in series) / counted] if counted else []
+        if sum(means) > 0:
+            found[unit] = sum(means)
+    return found
+
+
+def _warm(seconds: StepValues) -> NDArray[np.float64]:
+    return seconds.values[warm_up(len(seconds)) :]
+
+
+def _steps_a_second(pace: float) -> str:
+    return rate(pace, "steps") if pace >= 0.1 else f"{duration(1 / pace)} a step"
+
+
+def _chart(scene: Scene) -> str | None:
+    return STEP_SECONDS if scene.summed.logged(STEP_SECONDS) else scene.summed.step_key()
+
+
+def _step_spark(scene: Scene) -> tuple[float | None, ...]:
+    if not scene.summed.logged(STEP_SECONDS):
+        return ()
+    rank = scene.summed.ranks(STEP_SECONDS)[0]
+    return spark_of(scene.run.buckets(STEP_SECONDS, SPARKS, rank=rank, device="", axis="step"))
+
+
+def _pace_spark(scene: Scene) -> tuple[float | None, ...]:
+    return finites(1 / took if took else None for took in _step_spark(scene))

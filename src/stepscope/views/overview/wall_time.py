@@ -1,0 +1,153 @@
+"""Accounts for every second of a run: start-up, steps, evaluations, checkpoints, gaps, and what is left."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from stepscope.analysis.large_shares import LARGE, LargeShare
+from stepscope.schema.keys import (
+    CHECKPOINT_GAP_SECONDS,
+    EPOCH_GAP_SECONDS,
+    EVAL_GAP_SECONDS,
+    STARTUP_SECONDS,
+    STEP_SECONDS,
+)
+from stepscope.views.steps.pace import run_seconds, seconds_of
+from stepscope.views.steps.phases import phases_of
+from stepscope.views.wording import percent
+
+if TYPE_CHECKING:
+    from stepscope.reading import Run
+    from stepscope.views.metrics.summed import Summed
+
+COMPILE_SECONDS = "compile/seconds"
+
+LABELS = {
+    "startup": "start-up",
+    "steps": "training steps",
+    "compilation": "compilation",
+    "evaluation": "evaluation",
+    "checkpoints": "checkpoints",
+    "epoch_gaps": "between epochs",
+    "ending": "after the last step",
+    "unaccounted": "unaccounted",
+}
+"""What each part is called, in the order in which they are shown."""
+
+SHARES = {
+    EVAL_GAP_SECONDS: "evaluation",
+    CHECKPOINT_GAP_SECONDS: "writing checkpoints",
+    EPOCH_GAP_SECONDS: "between epochs",
+    COMPILE_SECONDS: "compilation",
+}
+"""What may take a large share of the time beside training, as a sentence calls it."""
+
+LEAST_SECONDS = 60.0
+"""Shares of shorter runs tell nothing: they are start-up for the most part."""
+
+_GAPS = (STARTUP_SECONDS, EPOCH_GAP_SECONDS, EVAL_GAP_SECONDS, CHECKPOINT_GAP_SECONDS)
+
+
+@dataclass(frozen=True)
+class TimePart:
+    """What a run spent its time on."""
+
+    name: str
+    label: str
+    seconds: float
+    share: float
+    """Of the wall time, from 0 to 1."""
+
+
+@dataclass(frozen=True)
+class WallTime:
+    """The time of a run from beginning to end, all its segments together, as its first rank spent it."""
+
+    seconds: float
+    parts: tuple[TimePart, ...]
+    """Those that took any time; together they are the whole."""
+
+    def described(self) -> dict[str, Any]:
+        """As it is told in JSON."""
+        return asdict(self)
+
+
+def wall_time_of(run: Run, summed: Summed, now_ns: int) -> WallTime | None:
+    """Where the time of a run went; None where its steps are not timed."""
+    ranks = summed.ranks(STEP_SECONDS)
+    whole = run_seconds(run, now_ns)
+    if not ranks or whole <= 0:
+        return None
+
+    def total(key: str) -> float:
+        return sum(one.total for one in summed.logged(key, ranks[0]))
+
+    steps, compiling = total(STEP_SECONDS), total(COMPILE_SECONDS)
+    within = {one.phase: one.share * steps for one in phases_of(run, summed)}
+    evaluating, saving = within.get("eval", 0.0), within.get("checkpoint", 0.0)
+    spent = {
+        "startup": total(STARTUP_SECONDS) + _before_the_monitor(run, ranks[0]),
+        "steps": max(steps - compiling - evaluating - saving, 0.0),
+        "compilation": compiling,
+        "evaluation": total(EVAL_GAP_SECONDS) + evaluating,
+        "checkpoints": total(CHECKPOINT_GAP_SECONDS) + saving,
+        "epoch_gaps": total(EPOCH_GAP_SECONDS),
+        "ending": min(_after_the_last(run, summed, ranks[0], now_ns), whole),
+    }
+    if not all(map(math.isfinite, spent.values())):
+        return None  # numbers of the user's own, under the names of ours
+    # The first step of a loop that only logs began before anything was recorded.
+    spent["steps"] = max(min(spent["steps"], whole - sum(spent.values()) + spent["steps"]), 0.0)
+    spent["unaccounted"] = max(whole - sum(spent.values()), 0.0)
+    parts = [
+        TimePart(name, label, spent[name], spent[name] / whole)
+        for name, label in LABELS.items()
+        if spent[name] > 0
+    ]
+    return WallTime(whole, tuple(parts))
+
+
+def large_share_of(run: Run, summed: Summed) -> LargeShare | None:
+    """The largest part of the time so far that is no training, where it is large."""
+    # To the last record: what is shown in a list must not change while nothing comes.
+    ends = {part.id: max((one.last_ns for one in part.processes), default=0) for part in run.segments}
+    whole = sum(seconds_of(part, ends[part.id]) for part in run.segments)
+    ranks = summed.ranks(STEP_SECONDS)
+    if whole < LEAST_SECONDS or not ranks:
+        return None
+    took = {key: sum(one.total for one in summed.logged(key, ranks[0])) for key in SHARES}
+    key = max(took, key=lambda one: took[one])
+    share = took[key] / whole
+    if not LARGE <= share <= 1:
+        return None
+    return LargeShare(share, f"{percent(share)} of wall time is {SHARES[key]}")
+
+
+def _before_the_monitor(run: Run, rank: int) -> float:
+    """Seconds from the start of a launcher to that of its training, in which modules are imported."""
+    took = 0.0
+    for part in run.segments:
+        began_ns = [one.started_ns for one in part.processes if one.role == "rank" and one.rank == rank]
+        if began_ns and any(one.role == "launcher" for one in part.processes):
+            took += max(min(began_ns) - part.started_ns, 0) / 1e9
+    return took
+
+
+def _after_the_last(run: Run, summed: Summed, rank: int, now_ns: int) -> float:
+    """Seconds from the last thing that was timed in each segment to its end."""
+    took = 0.0
+    for part in run.segments:
+        last_ns = max(
+            (
+                one.last_ns
+                for key in (STEP_SECONDS, *_GAPS)
+                for one in summed.logged(key, rank)
+                if one.source.segment == part.id
+            ),
+            default=0,
+        )
+        if last_ns:
+            took += max(seconds_of(part, now_ns) - (last_ns - part.started_ns) / 1e9, 0.0)
+    return took

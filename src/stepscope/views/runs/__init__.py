@@ -1,0 +1,1 @@
+"""The list of runs and the home page: rows, filters, what needs attention."""

@@ -1,0 +1,266 @@
+"""The filter language of lists: terms that must all hold, of names, states, figures and configuration.
+
+`resnet status:running gpu_util<50 config.batch_size>=64 started>-2d -tag:old /^exp-[0-9]+/`
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stepscope.views.runs import filter_values
+from stepscope.views.runs.filter_words import FilterError, Term, terms_of
+from stepscope.views.runs.pattern import PatternError, compile_pattern
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stepscope.views.plain import Scalar
+    from stepscope.views.runs.filter_values import Moment
+    from stepscope.views.runs.run_rows import RunRow
+
+    Test = Callable[[RunRow, float], bool]
+    """Whether a row holds, at a moment in seconds since the epoch."""
+
+__all__ = ["Filter", "FilterError", "parse"]
+
+STATUSES = ("running", "stalled", "finished", "failed", "crashed")
+TEXTS = ("name", "id", "project", "status", "reason", "tag", "host", "verdict", "attention", "loss_key")
+CONFIG = "config."
+
+FIGURES: dict[str, tuple[str, Callable[[RunRow], float | None]]] = {
+    "steps": ("count", lambda row: row.step),
+    "total_steps": ("count", lambda row: row.total_steps),
+    "steps_per_second": ("count", lambda row: row.steps_per_second),
+    "loss": ("count", lambda row: row.loss_last),
+    "best_loss": ("count", lambda row: row.loss_best),
+    "data_wait": ("share", lambda row: row.data_wait_ratio),
+    "gpu_util": ("share", lambda row: row.gpu_mean_ratio),
+    "gpu_worst": ("share", lambda row: row.gpu_worst_ratio),
+    "memory": ("size", lambda row: row.peak_memory_bytes),
+    "alerts": ("count", lambda row: row.open_alerts),
+    "ranks": ("count", lambda row: row.ranks),
+    "hosts": ("count", lambda row: len(row.hosts)),
+    "segments": ("count", lambda row: row.segments),
+    "duration": ("length", lambda row: row.duration_s),
+    "eta": ("length", lambda row: row.eta_s),
+}
+"""Figures by name: how their values are written, and where they are found."""
+
+OTHER_NAMES = {
+    "step": "steps", "speed": "steps_per_second", "loss_last": "loss", "loss_best": "best_loss",
+    "data_wait_ratio": "data_wait", "gpu": "gpu_util", "gpu_mean_ratio": "gpu_util",
+    "gpu_worst_ratio": "gpu_worst", "peak_memory": "memory", "peak_memory_bytes": "memory",
+    "open_alerts": "alerts", "duration_s": "duration", "eta_s": "eta", "tags": "tag",
+}  # fmt: skip
+
+MOMENTS: dict[str, Callable[[RunRow], float | None]] = {
+    "started": lambda row: row.started,
+    "ended": lambda row: row.ended,
+    "last_seen": lambda row: row.last_seen,
+}
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A filter that was understood."""
+
+    text: str
+    tests: tuple[Test, ...]
+
+    def matches(self, row: RunRow, now_ns: int) -> bool:
+        """Whether all terms hold for a row."""
+        return all(test(row, now_ns / 1e9) for test in self.tests)
+
+
+def parse(text: str) -> Filter:
+    """Reads a filter; an empty one matches everything. Raises FilterError with the place of a mistake."""
+    return Filter(text, tuple(_test(term) for term in terms_of(text)))
+
+
+def names() -> list[str]:
+    """Every name a term may begin with, for those who complete what is being typed."""
+    return sorted({*TEXTS, *FIGURES, *MOMENTS, CONFIG})
+
+
+def _test(term: Term) -> Test:
+    test = _plain(term)
+    if not term.is_excluded:
+        return test
+    return lambda row, now: not test(row, now)
+
+
+def _plain(term: Term) -> Test:
+    if term.is_pattern:
+        return _pattern(term)
+    if not term.name:
+        word = term.value.casefold()
+        return lambda row, _: word in row.name.casefold()
+    if term.name.startswith(CONFIG) and len(term.name) > len(CONFIG):
+        return _config(term)
+    name = OTHER_NAMES.get(term.name.lower(), term.name.lower())
+    if name in TEXTS:
+        return _text(term, name)
+    if name in MOMENTS:
+        return _moment(term, MOMENTS[name])
+    if name in FIGURES:
+        return _figure(term, *FIGURES[name])
+    raise term.mistake(_unknown(term.name))
+
+
+def _pattern(term: Term) -> Test:
+    try:
+        pattern = compile_pattern(term.value, ignores_case="i" in term.flags)
+    except PatternError as error:
+        at = min(term.begin + term.is_excluded + 1 + error.at, term.end - 1)
+        raise FilterError(str(error), at, term.end) from None
+    return lambda row, _: pattern.is_in(row.name)
+
+
+def _text(term: Term, name: str) -> Test:
+    if term.sign not in (":", "=", "==", "!="):
+        raise term.mistake(f"{name} is text: write {name}:{term.value}")
+    several = [one.casefold() for one in term.value.split(",") if one]
+    if not several:
+        raise term.mistake("A value is missing at the end of this term.")
+    if name == "status" and not set(several) <= set(STATUSES):
+        raise term.mistake(f"There is no status {term.value!r}; there are {', '.join(STATUSES)}.")
+    is_any = _TEXT_TESTS[name]
+    if term.sign == "!=":
+        return lambda row, _: not any(is_any(row, one) for one in several)
+    return lambda row, _: any(is_any(row, one) for one in several)
+
+
+def _is_verdict(row: RunRow, value: str) -> bool:
+    """Whether a verdict is so bad, or its id or its sentence has these words in a row."""
+    if row.verdict is None:
+        return value in ("unknown", "none")
+    wanted = _hyphened(value)
+    told = (_hyphened(row.verdict.id), _hyphened(row.verdict.headline))
+    return value == row.verdict.severity or (bool(wanted) and any(wanted in one for one in told))
+
+
+def _is_attention(row: RunRow, value: str) -> bool:
+    """Whether a run needs attention, or need not, or needs it for something with these words."""
+    if value in ("yes", "no"):
+        return (row.attention is not None) == (value == "yes")
+    return row.attention is not None and value in row.attention.casefold()
+
+
+def _hyphened(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.casefold()).strip("-")
+
+
+_TEXT_TESTS: dict[str, Callable[[RunRow, str], bool]] = {
+    "name": lambda row, value: value in row.name.casefold(),
+    "id": lambda row, value: value == row.id.casefold(),
+    "project": lambda row, value: value == row.project.casefold(),
+    "status": lambda row, value: value == row.status,
+    "reason": lambda row, value: value in row.reason.casefold(),
+    "tag": lambda row, value: any(value == tag.casefold() for tag in row.tags),
+    "host": lambda row, value: any(value in host.casefold() for host in row.hosts),
+    "verdict": _is_verdict,
+    "attention": _is_attention,
+    "loss_key": lambda row, value: row.loss_key is not None and value in row.loss_key.casefold(),
+}
+
+
+def _figure(term: Term, kind: str, figure: Callable[[RunRow], float | None]) -> Test:
+    try:
+        wanted = filter_values.READERS[kind](term.value)
+    except ValueError as error:
+        raise term.mistake(f"{term.name} is compared with {error}, not with {term.value!r}.") from None
+    compare = _COMPARISONS[term.sign]
+
+    def test(row: RunRow, _: float) -> bool:
+        value = figure(row)
+        return value is not None and compare(value, wanted)
+
+    return test
+
+
+def _moment(term: Term, figure: Callable[[RunRow], float | None]) -> Test:
+    try:
+        wanted = filter_values.moment(term.value)
+    except ValueError as error:
+        raise term.mistake(f"{term.name} is compared with {error}, not with {term.value!r}.") from None
+
+    def test(row: RunRow, now: float) -> bool:
+        value = figure(row)
+        return value is not None and _is_at(value, term.sign, wanted, now)
+
+    return test
+
+
+def _is_at(value: float, sign: str, wanted: Moment, now: float) -> bool:
+    """Compares with a moment; with a day, what lies in it is equal to it."""
+    begin, end = wanted.at(now)
+    if end > begin:
+        place = -1.0 if value < begin else 1.0 if value >= end else 0.0
+        return _COMPARISONS[sign](place, 0.0)
+    return _COMPARISONS[sign](value, begin)
+
+
+def _config(term: Term) -> Test:
+    name = term.name[len(CONFIG) :]
+    try:
+        wanted: float | None = filter_values.count(term.value)
+    except ValueError:
+        wanted = None
+    if wanted is None and term.sign in ("<", "<=", ">", ">="):
+        raise term.mistake(f"{term.name} is compared with a number, not with {term.value!r}.")
+
+    def test(row: RunRow, _: float) -> bool:
+        found, value = _entry(row, name)
+        return found and _config_holds(value, term, wanted)
+
+    return test
+
+
+def _entry(row: RunRow, name: str) -> tuple[bool, Scalar]:
+    """An entry by its whole name, or by the end of it where only one entry ends so."""
+    if name in row.config:
+        return True, row.config[name]
+    like = [value for key, value in row.config.items() if key.endswith(f".{name}")]
+    return (True, like[0]) if len(like) == 1 else (False, None)
+
+
+def _config_holds(value: Scalar, term: Term, wanted: float | None) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and wanted is not None:
+        return _COMPARISONS[term.sign](float(value), wanted)  # type: ignore[arg-type]  # it is a number
+    said, told = term.value.casefold(), "null" if value is None else str(value).casefold()
+    if term.sign == ":":
+        return said in told
+    if term.sign in ("=", "=="):
+        return said == told
+    return said != told if term.sign == "!=" else False
+
+
+def _is_near(one: float, other: float) -> bool:
+    return abs(one - other) <= 1e-9 * max(abs(one), abs(other))
+
+
+_COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    ":": _is_near,
+    "=": _is_near,
+    "==": _is_near,
+    "!=": lambda one, other: not _is_near(one, other),
+    "<": lambda one, other: one < other,
+    "<=": lambda one, other: one <= other or _is_near(one, other),
+    ">": lambda one, other: one > other,
+    ">=": lambda one, other: one >= other or _is_near(one, other),
+}
+
+
+def _unknown(name: str) -> str:
+    known = [*names(), *OTHER_NAMES]
+    near = difflib.get_close_matches(name.lower()[:60], known, 1)
+    if near:
+        return f"There is no column {name[:60]!r}; did you mean {near[0]}?"
+    return (
+        f"There is no column {name[:60]!r}; for an entry of the configuration write config.{name[:60]}, "
+        "for a name with such a sign in it put it into quotes."
+    )

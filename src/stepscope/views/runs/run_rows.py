@@ -1,0 +1,171 @@
+"""The rows of a list of runs: what each does, how fast, how well, and what people have said of it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stepscope.schema.run import LIVE
+from stepscope.views.overview.verdict import verdict_for
+from stepscope.views.plain import clean
+from stepscope.views.run_figures import figures_of
+from stepscope.views.runs.attention import attention_of
+from stepscope.views.steps.pace import run_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from stepscope.analysis.verdict import Verdict
+    from stepscope.reading import Run, Runs
+    from stepscope.views.plain import Scalar
+    from stepscope.views.run_figures import RunFigures
+    from stepscope.views.runs.marks import Marks
+
+SETTLED_NS = 15_000_000_000
+"""So long after its end nothing more arrives of a run: what was read last has been taken in."""
+
+MOST_NAME = 300
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """A run as a list shows it; None for what is not known."""
+
+    id: str
+    name: str
+    project: str
+    status: str
+    reason: str
+    started: float
+    ended: float | None
+    duration_s: float
+    """The sum of its segments: the time between them is left out."""
+    last_seen: float
+    step: int | None
+    total_steps: int | None
+    steps_per_second: float | None
+    eta_s: float | None
+    loss_last: float | None
+    loss_best: float | None
+    loss_nonfinite: str | None
+    """NaN, ∞ or -∞ where the newest loss is that."""
+    loss_key: str | None
+    data_wait_ratio: float | None
+    gpu_mean_ratio: float | None
+    gpu_worst_ratio: float | None
+    gpu_worst: str | None
+    peak_memory_bytes: float | None
+    verdict: Verdict | None
+    attention: str | None
+    """What needs a person's attention, the worst of it; None where nothing does."""
+    open_alerts: int
+    tags: tuple[str, ...]
+    archived: bool
+    colour: str | None
+    hosts: tuple[str, ...]
+    ranks: int
+    segments: int
+    config: dict[str, Scalar]
+    spark: tuple[float | None, ...]
+
+
+class KeptFigures:
+    """Remembers the figures of runs that have ended: they change no more, unless a run is resumed."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[tuple[object, ...], RunFigures]] = {}
+
+    def of(self, run: Run, now_ns: int) -> RunFigures:
+        """The figures of a run, found anew where they may have changed."""
+        mark = _mark(run)
+        known = self._kept.get(run.id)
+        if known is not None and known[0] == mark:
+            return known[1]
+        found = figures_of(run)
+        if run.status not in LIVE and now_ns - run.info.last_ns > SETTLED_NS:
+            self._kept[run.id] = mark, found
+        return found
+
+    def forget_others(self, run_ids: Iterable[str]) -> None:
+        """Lets go of runs that are there no more."""
+        gone = self._kept.keys() - set(run_ids)
+        for run_id in gone:
+            self._kept.pop(run_id, None)
+
+
+def run_rows(
+    runs: Runs, marks: Marks, now_ns: int | None = None, kept: KeptFigures | None = None
+) -> list[RunRow]:
+    """A row for each run, oldest first. Whoever asks often hands over what was `kept` the last time."""
+    now_ns = time.time_ns() if now_ns is None else now_ns
+    kept = kept or KeptFigures()
+    found = runs.runs()
+    kept.forget_others(run.id for run in found)
+    return [run_row(run, marks, now_ns, kept) for run in found]
+
+
+def run_row(run: Run, marks: Marks, now_ns: int, kept: KeptFigures | None = None) -> RunRow:
+    """The row of one run."""
+    figures = (kept or KeptFigures()).of(run, now_ns)
+    is_live = run.status in LIVE
+    processes = [one for part in run.segments for one in part.processes if one.role != "worker"]
+    newest = [one for one in run.segments[-1].processes if one.role == "rank"]
+    started_ns = run.info.created_ns or min((one.started_ns for one in processes), default=0)
+    ended_ns = None if is_live else run.info.ended_ns or run.info.last_ns
+    return RunRow(
+        id=run.id,
+        name=clean(marks.name(run.id) or run.name, MOST_NAME),
+        project=clean(run.project, MOST_NAME),
+        status=run.status,
+        reason=clean(run.reason),
+        started=started_ns / 1e9,
+        ended=None if ended_ns is None else ended_ns / 1e9,
+        duration_s=run_seconds(run, now_ns),
+        last_seen=max(run.info.last_ns, started_ns) / 1e9,
+        step=figures.step,
+        total_steps=figures.total_steps,
+        steps_per_second=figures.steps_per_second,
+        eta_s=eta_s(figures) if is_live else None,
+        loss_last=figures.loss_last,
+        loss_best=figures.loss_best,
+        loss_nonfinite=figures.loss_nonfinite,
+        loss_key=figures.loss_key,
+        data_wait_ratio=figures.data_wait_ratio,
+        gpu_mean_ratio=figures.gpu_mean_ratio,
+        gpu_worst_ratio=figures.gpu_worst_ratio,
+        gpu_worst=figures.gpu_worst,
+        peak_memory_bytes=figures.peak_memory_bytes,
+        verdict=_verdict(run, marks, figures),
+        attention=next((one.what for one in attention_of(run, marks, figures, now_ns)), None),
+        # Those of a run that has ended are over with it.
+        open_alerts=sum(one["resolved_ns"] is None for one in run.alerts()) if is_live else 0,
+        tags=marks.tags(run.id),
+        archived=marks.archived(run.id),
+        colour=marks.colour(run.id),
+        hosts=tuple(dict.fromkeys(clean(one.host, MOST_NAME) for one in processes)),
+        ranks=len({one.rank for one in newest}),
+        segments=len(run.segments),
+        config=figures.config,
+        spark=figures.spark,
+    )
+
+
+def _verdict(run: Run, marks: Marks, figures: RunFigures) -> Verdict | None:
+    """How it fares; None where that cannot be told, which a list shows as nothing at all."""
+    found = verdict_for(run, marks.muted(run.id), figures)
+    is_known = found.severity != "unknown" or found.id in ("unexplained", "not_all_checked")
+    return found if is_known else None
+
+
+def eta_s(figures: RunFigures) -> float | None:
+    """How long a run will still take at its pace; None where its end or its pace is not known."""
+    if figures.total_steps is None or figures.step is None or not figures.steps_per_second:
+        return None
+    # Steps are counted from 0, so that one more than the number of the last has been made.
+    return max(figures.total_steps - figures.step - 1, 0) / figures.steps_per_second
+
+
+def _mark(run: Run) -> tuple[object, ...]:
+    processes = sum(len(part.processes) for part in run.segments)
+    return run.status, run.info.last_ns, run.info.ended_ns, len(run.segments), processes

@@ -1,0 +1,195 @@
+"""Judges what a loss did in each phase of a learning rate, against its noise, and says it in a sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from stepscope.views.schedule.loss_levels import (
+    FEWEST,
+    FEWEST_IN_WINDOW,
+    Change,
+    Level,
+    change,
+    level_at_end,
+    level_at_start,
+    likeness,
+    noise_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from stepscope.views.schedule.loss_levels import Noise
+    from stepscope.views.schedule.rate_phases import RatePhase
+
+    Floats = NDArray[np.float64]
+
+MOST = 1e100
+"""What is not below this is no number to reckon with: NaN, infinite, or a loss that is lost."""
+
+CERTAIN, LIKELY = 0.99, 0.95
+"""Confidence from which a change is told as a fact, and as what seems so."""
+
+HIGHEST = 0.9
+"""The rate is at its highest from this share of the greatest on."""
+
+ENOUGH_FOR_HALVES = 4 * FEWEST_IN_WINDOW
+"""Losses from which on the second half of a phase is judged by itself."""
+
+
+class Course(NamedTuple):
+    """Values by step, each step once, in order."""
+
+    steps: Floats
+    values: Floats
+
+    def between(self, first: float, last: float) -> Course:
+        """Those of some steps, both ends included."""
+        begin, end = np.searchsorted(self.steps, [first, last + 1])
+        return Course(self.steps[begin:end], self.values[begin:end])
+
+    def finite(self) -> Course:
+        """Those that are numbers, and small enough to be squared."""
+        known = np.abs(self.values) < MOST
+        return Course(self.steps[known], self.values[known])
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What the loss did in a phase."""
+
+    first_step: int
+    last_step: int
+    losses: int
+    """How many finite ones there are."""
+    before: Level | None = None
+    """The level that the phase before it had come to."""
+    after: Level | None = None
+    noise: Noise | None = None
+    second_half: Change | None = None
+    """None where there are too few losses to part."""
+    rose_at_highest: bool = False
+    """Whether the loss surely rose while the rate was at its highest, and that was in this phase."""
+    not_finite: int = 0
+    first_not_finite: int | None = None
+    """The step of the first loss that was no number."""
+
+    @property
+    def change(self) -> Change | None:
+        """How far the loss fell; None where there are too few losses to judge."""
+        if self.before is None or self.after is None or self.losses < FEWEST:
+            return None
+        return change(self.before, self.after)
+
+
+def effects(phases: Sequence[RatePhase], rates: Course, losses: Course) -> list[Effect]:
+    """What the loss did in each phase. Each begins at the level the one before it came to."""
+    finite = losses.finite()
+    alike = likeness(finite.values)
+    usual = noise_of(finite.values, alike)
+    found = []
+    level: Level | None = None
+    for first, last in _stretches(phases, rates, losses):
+        every, known = losses.between(first, last), finite.between(first, last)
+        noise = noise_of(known.values, alike) if len(known.steps) >= FEWEST else usual
+        effect = Effect(first, last, len(known.steps))
+        if len(known.steps):
+            before = level_at_start(*known, noise) if level is None else level
+            level = level_at_end(*known, noise)
+            second = _second_half(known, level, noise)
+            effect = replace(effect, before=before, after=level, noise=noise, second_half=second)
+        found.append(_with_failures(effect, every))
+    return _with_rise_at_highest(found, rates, finite, usual)
+
+
+def _stretches(phases: Sequence[RatePhase], rates: Course, losses: Course) -> list[tuple[int, int]]:
+    """First and last step of each phase: all steps belong to one."""
+    ends = [rates.steps[0], rates.steps[-1], *losses.steps[:1], *losses.steps[-1:]]
+    begins = [int(min(ends)), *(int(rates.steps[phase.first]) for phase in phases[1:])]
+    return list(zip(begins, [*(begin - 1 for begin in begins[1:]), int(max(ends))], strict=True))
+
+
+def _second_half(known: Course, after: Level, noise: Noise) -> Change | None:
+    middle = len(known.steps) // 2
+    if len(known.steps) < ENOUGH_FOR_HALVES:
+        return None
+    return change(level_at_end(known.steps[:middle], known.values[:middle], noise), after)
+
+
+def _with_failures(effect: Effect, every: Course) -> Effect:
+    failed = every.steps[~(np.abs(every.values) < MOST)]
+    return replace(effect, not_finite=len(failed), first_not_finite=int(failed[0])) if len(failed) else effect
+
+
+def _with_rise_at_highest(found: list[Effect], rates: Course, finite: Course, noise: Noise) -> list[Effect]:
+    """Marks the phase in the middle of which the rate was at its highest, if the loss rose all the while."""
+    top = int(np.argmax(rates.values))
+    lower = np.flatnonzero(rates.values < HIGHEST * rates.values[top])
+    place = int(np.searchsorted(lower, top))
+    if not len(lower):  # a rate that is never lower says nothing about a high one
+        return found
+    first = rates.steps[lower[place - 1] + 1] if place else found[0].first_step
+    last = rates.steps[lower[place]] - 1 if place < len(lower) else found[-1].last_step
+    known = finite.between(first, last)
+    if len(known.steps) < 2 * FEWEST_IN_WINDOW:
+        return found
+    moved = change(level_at_start(*known, noise), level_at_end(*known, noise))
+    rose = moved.fell < 0 and moved.confidence >= CERTAIN
+    middle = (first + last) / 2
+    return [
+        replace(one, rose_at_highest=rose and one.first_step <= middle < one.last_step + 1) for one in found
+    ]
+
+
+def verdict(effect: Effect, improvement_ratio: float | None, steps_ratio: float, rates: Course) -> str:
+    """What can be said of a phase: no more than the numbers show."""
+    said = [_main_clause(effect, improvement_ratio, steps_ratio), _second_half_clause(effect)]
+    if effect.rose_at_highest:
+        what = "it" if said[0].startswith("the loss rose") else "the loss"
+        top = f"{rates.values.max():.3g}"
+        said.append(f"{what} rose while the rate was at its highest: {top} may be too high")
+    if effect.first_not_finite is not None:
+        rate = float(np.interp(effect.first_not_finite, *rates))
+        count = f"{effect.not_finite:,} of {effect.losses + effect.not_finite:,} losses"
+        at = f"the first at step {effect.first_not_finite:,} with a rate of {rate:.3g}"
+        said.append(f"{count} were not finite, {at}")
+    return "; ".join(clause for clause in said if clause)
+
+
+def _main_clause(effect: Effect, improvement_ratio: float | None, steps_ratio: float) -> str:
+    moved = effect.change
+    if effect.losses == 0:
+        return "has no loss to judge it by"
+    if moved is None:
+        return f"has {effect.losses} losses, too few to judge" if effect.losses > 1 else "has one loss only"
+    if moved.confidence < LIKELY:
+        return "brought nothing that can be told from noise"
+    certain = moved.confidence >= CERTAIN
+    sure = "over 99.9%" if moved.confidence > 0.999 else f"{moved.confidence:.1%}"
+    if moved.fell < 0:
+        said = f"the loss {'rose' if certain else 'seems to have risen'} by {-moved.fell:.3g}"
+    elif improvement_ratio is None or steps_ratio == 1:
+        said = f"{'lowered' if certain else 'seems to have lowered'} the loss by {moved.fell:.3g}"
+    else:
+        brought = f"{_percent(improvement_ratio)} of all improvement in {_percent(steps_ratio)} of the steps"
+        said = f"{'brought' if certain else 'seems to have brought'} {brought}"
+    return f"{said} (confidence {sure})"
+
+
+def _second_half_clause(effect: Effect) -> str:
+    """Tells of a phase that was of use whether it still was in its second half."""
+    whole, half = effect.change, effect.second_half
+    if whole is None or half is None or whole.fell <= 0 or whole.confidence < CERTAIN:
+        return ""
+    if half.confidence < LIKELY:
+        return "its second half brought nothing that can be told from noise"
+    return "the loss rose in its second half" if half.fell < 0 and half.confidence >= CERTAIN else ""
+
+
+def _percent(ratio: float) -> str:
+    return f"{ratio:.0%}" if ratio >= 0.005 else "less than 1%"

@@ -1,0 +1,249 @@
+"""Tells how effective each phase of a run's learning-rate schedule was."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stepscope.schema.keys import LEARNING_RATE, LOSS_KEYS
+from stepscope.views.schedule.loss_levels import FEWEST, change
+from stepscope.views.schedule.phase_effects import CERTAIN, Course, effects, verdict
+from stepscope.views.schedule.rate_phases import rate_phases
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from stepscope.reading import Run
+    from stepscope.views.schedule.loss_levels import Change
+    from stepscope.views.schedule.phase_effects import Effect
+    from stepscope.views.schedule.rate_phases import Kind, RatePhase, Shape
+
+    Ints = NDArray[np.int64]
+    Logged = tuple[Ints, NDArray[np.float64]]
+    """Steps and values."""
+
+
+MOST_PHASES = 60
+
+NO_RATE = (
+    "no learning_rate was logged: hand it over with each step, as "
+    "log_training_step(loss=loss, learning_rate=rate) or with optimizer=optimizer"
+)
+ONE_READING = "learning_rate was logged for one step only, which tells of no schedule: log it with each step"
+COUNTED_ANEW = (
+    "steps begin anew again and again, so that none has its place in the run: pass step= to count on"
+)
+
+
+@dataclass(frozen=True)
+class SchedulePhase:
+    """A phase of a schedule, and what the loss did in it."""
+
+    kind: Kind
+    shape: Shape | None
+    """None where it cannot be told."""
+    cycle: int | None
+    """None where the rate is not raised again."""
+    first_step: int
+    last_step: int
+    first_rate: float
+    last_rate: float
+    losses: int
+    """How many finite ones there are."""
+    loss_before: float | None
+    """The level that the phase before it had come to; levels are no single losses."""
+    loss_after: float | None
+    improvement: float | None
+    improvement_ratio: float | None
+    """Its share of what the whole run improved; None where that is nothing certain."""
+    steps_ratio: float
+    """Its share of all steps."""
+    per_thousand_steps: float | None
+    """Improvement for each thousand steps."""
+    noise: float | None
+    """How far single losses stray from their course, as a standard deviation."""
+    confidence: float | None
+    """How surely the loss fell at all, or rose; None where there are too few losses to judge."""
+    verdict: str
+
+    @property
+    def label(self) -> str:
+        """A name to show."""
+        shaped = self.kind if self.shape is None else f"{self.shape} {self.kind}"
+        return shaped if self.cycle is None else f"{shaped} {self.cycle}"
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The phases of a learning rate, and what the loss did in them."""
+
+    name: str = ""
+    """What kind of schedule it is, in a few words."""
+    phases: tuple[SchedulePhase, ...] = ()
+    loss_key: str | None = None
+    improvement: float | None = None
+    """Of the whole run."""
+    confidence: float | None = None
+    why: str = ""
+    """Why nothing can be told; empty where something can."""
+    notes: tuple[str, ...] = ()
+    """What was left out."""
+
+    def described(self) -> dict[str, Any]:
+        """The same as plain dictionaries, for JSON."""
+        phases = [{"label": phase.label, **asdict(phase)} for phase in self.phases]
+        return {**asdict(self), "phases": phases}
+
+
+def schedule_of(run: Run, rank: int | None = None) -> Schedule:
+    """Judges the schedule of a run by what one rank logged: the first that has it, unless one is named.
+
+    Where a segment does steps again that were done before, only these count.
+    """
+    ranks: dict[str | None, tuple[int, ...]] = {known.key: known.ranks for known in run.keys()}
+    loss_key = next((key for key in LOSS_KEYS if key in ranks), None)
+    if LEARNING_RATE not in ranks:
+        return Schedule(loss_key=loss_key, why=NO_RATE)
+    rates, losses = (
+        _by_segment(run, key, min(ranks.get(key, ()), default=None) if rank is None else rank)
+        for key in (LEARNING_RATE, loss_key)
+    )
+    if any(_counts_anew(steps) for steps, _ in (*rates, *losses)):
+        return Schedule(loss_key=loss_key, why=COUNTED_ANEW)
+    begins = [
+        min((int(steps.min()) for steps, _ in both if len(steps)), default=None)
+        for both in zip(rates, losses, strict=True)
+    ]
+    return schedule_from(_joined(rates, begins), _joined(losses, begins), loss_key)
+
+
+def schedule_from(rates: Logged, losses: Logged, loss_key: str | None = "loss") -> Schedule:
+    """Judges steps and values of a rate and a loss; of a step that comes twice the last counts."""
+    course = _in_order(*rates).finite()
+    if len(course.steps) < 2:
+        return Schedule(loss_key=loss_key, why=ONE_READING if len(course.steps) else NO_RATE)
+    phases = rate_phases(*course)
+    if len(phases) > MOST_PHASES:
+        why = f"the rate turns {len(phases) - 1} times: up to {MOST_PHASES} phases are told"
+        return Schedule(loss_key=loss_key, why=why)
+    every = _in_order(*losses)
+    reach = float(np.diff(course.steps).max())
+    known = every.between(course.steps[0] - reach, course.steps[-1] + reach)
+    found = effects(phases, course, known)
+    whole = _whole(found)
+    gain = whole.fell if whole is not None and whole.fell > 0 and whole.confidence >= CERTAIN else None
+    steps = found[-1].last_step - found[0].first_step + 1
+    judged = tuple(
+        _judged(phase, effect, course, steps, gain) for phase, effect in zip(phases, found, strict=True)
+    )
+    return Schedule(
+        name=_name(judged),
+        phases=judged,
+        loss_key=loss_key,
+        improvement=None if whole is None else whole.fell,
+        confidence=None if whole is None else whole.confidence,
+        notes=_notes(loss_key, len(every.steps) - len(known.steps)),
+    )
+
+
+def _judged(
+    phase: RatePhase, effect: Effect, rates: Course, all_steps: int, gain: float | None
+) -> SchedulePhase:
+    steps = effect.last_step - effect.first_step + 1
+    before = None if effect.before is None else effect.before.value
+    after = None if effect.after is None else effect.after.value
+    improvement = None if before is None or after is None else before - after
+    ratio = None if improvement is None or gain is None else improvement / gain
+    moved = effect.change
+    return SchedulePhase(
+        kind=phase.kind,
+        shape=phase.shape,
+        cycle=phase.cycle,
+        first_step=effect.first_step,
+        last_step=effect.last_step,
+        first_rate=float(rates.values[phase.first]),
+        last_rate=float(rates.values[phase.last]),
+        losses=effect.losses,
+        loss_before=before,
+        loss_after=after,
+        improvement=improvement,
+        improvement_ratio=ratio,
+        steps_ratio=steps / all_steps,
+        per_thousand_steps=None if improvement is None else 1000 * improvement / steps,
+        noise=None if effect.noise is None else effect.noise.size,
+        confidence=None if moved is None else moved.confidence,
+        verdict=verdict(effect, ratio, steps / all_steps, rates),
+    )
+
+
+def _whole(found: Sequence[Effect]) -> Change | None:
+    """From the first level to the last."""
+    levels = [level for effect in found for level in (effect.before, effect.after) if level is not None]
+    if sum(effect.losses for effect in found) < FEWEST:
+        return None
+    return change(levels[0], levels[-1])
+
+
+def _notes(loss_key: str | None, left_out: int) -> tuple[str, ...]:
+    if loss_key is None:
+        return ("no loss was logged, so that only the rate can be told",)
+    return (f"{left_out:,} losses are left out: no rate was logged near them",) if left_out else ()
+
+
+def _name(phases: Sequence[SchedulePhase]) -> str:
+    cycles = max((phase.cycle or 1 for phase in phases), default=1)
+    if cycles > 1:
+        return f"{cycles} cycles"
+    if _is_one_cycle(phases):
+        return "one cycle"
+    names = []
+    for label, group in groupby(phases, key=lambda phase: phase.label):
+        count = len(list(group))
+        names.append(f"{count} levels" if label == "constant" and count > 1 else label)
+    return ", then ".join(names) if len(names) < 5 else f"{len(phases)} phases"
+
+
+def _is_one_cycle(phases: Sequence[SchedulePhase]) -> bool:
+    """A long rise from a rate that is no zero, and a decay of the same shape to one that is lower still."""
+    if [phase.kind for phase in phases] != ["warm-up", "decay"]:
+        return False
+    rise, decay = phases
+    is_long = rise.steps_ratio >= 0.15 and rise.shape is not None and rise.shape == decay.shape
+    return is_long and rise.last_rate * 0.005 < rise.first_rate > decay.last_rate
+
+
+def _by_segment(run: Run, key: str | None, rank: int | None) -> list[Logged]:
+    if key is None:
+        return [(np.empty(0, np.int64), np.empty(0)) for _ in run.segments]
+    found = (run.series(key, rank, part.id) for part in run.segments)
+    return [(points.steps, points.values) for points in found]
+
+
+def _joined(parts: Sequence[Logged], begins: Sequence[int | None]) -> Logged:
+    """Segments one after another, each cut off where a later one begins."""
+    kept = []
+    for place, (steps, values) in enumerate(parts):
+        later = [begin for begin in begins[place + 1 :] if begin is not None]
+        inside = steps < min(later) if later else np.ones(len(steps), bool)
+        kept.append((steps[inside], values[inside]))
+    return np.concatenate([steps for steps, _ in kept]), np.concatenate([values for _, values in kept])
+
+
+def _in_order(steps: Ints, values: NDArray[np.float64]) -> Course:
+    """By step, each once."""
+    if not (np.diff(steps) > 0).all():
+        order = np.argsort(steps, kind="stable")
+        steps, values = steps[order], values[order]
+        newest = np.r_[steps[1:] != steps[:-1], True]
+        steps, values = steps[newest], values[newest]
+    return Course(steps.astype(np.float64), values)
+
+
+def _counts_anew(steps: Ints) -> bool:
+    """Whether steps are those of an epoch, say, and not of the run."""
+    return int((np.diff(steps) < 0).sum()) >= 2 and 2 * len(np.unique(steps)) < len(steps)

@@ -1,0 +1,103 @@
+"""Shares out the time of a step among its phases, also where only some steps have all of them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepscope.analysis.phase_shares import sample_weights
+from stepscope.schema.keys import PHASES, SAMPLED_RATIO, STEP_SECONDS, gap_key, phase_key
+from stepscope.views.steps.step_values import step_values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from stepscope.reading import Run
+    from stepscope.views.metrics.summed import Summed
+    from stepscope.views.steps.step_values import StepValues
+
+    Floats = NDArray[np.float64]
+
+MOST_WEIGHED = 4
+"""Ranks whose sampled steps are weighed one by one; the others do the same steps."""
+
+_KEY = re.compile(r"phase/(.+)_seconds")
+
+
+@dataclass(frozen=True)
+class PhaseShare:
+    """What a phase takes of a step."""
+
+    phase: str
+    key: str
+    mean_s: float
+    """In a mean step, all ranks together."""
+    share: float
+    """Of the time of all steps, from 0 to 1."""
+
+
+def phase_names(keys: Iterable[str]) -> list[str]:
+    """The phases among some keys, in the order of a step; those with names of their own come last."""
+    found = {match[1] for key in keys if (match := _KEY.fullmatch(key)) is not None}
+    return [*(name for name in PHASES if name in found), *sorted(found.difference(PHASES))]
+
+
+def phases_of(run: Run, summed: Summed) -> tuple[PhaseShare, ...]:
+    """The phases of a run; none where its steps are not timed."""
+    whole, steps = summed.total(STEP_SECONDS)
+    names = phase_names(summed.keys)
+    if whole <= 0 or not steps or not names:
+        return ()
+    spent = {name: summed.total(phase_key(name))[0] - summed.total(gap_key(name))[0] for name in names}
+    if 0 < summed.total(SAMPLED_RATIO)[1] < 0.99 * steps:
+        spent = _weighed(run, summed, spent, whole)
+    spent = _within(spent, whole)
+    return tuple(
+        PhaseShare(name, phase_key(name), took / steps, took / whole)
+        for name, took in spent.items()
+        if took > 0
+    )
+
+
+def _weighed(run: Run, summed: Summed, spent: Mapping[str, float], whole: float) -> dict[str, float]:
+    """Sums over all steps, reckoned from those that have all phases.
+
+    What was kept of every step, the wait for data above all, stays as it was added up; the rest of the time
+    is shared out as it is in the sampled steps.
+    """
+    steps = summed.total(STEP_SECONDS)[1]
+    # A phase that somebody timed by himself was timed whenever it came.
+    own = {name for name in spent if name not in PHASES}
+    everywhere = {name for name in spent if summed.total(phase_key(name))[1] >= 0.9 * steps}
+    everywhere |= spent.keys() & {"checkpoint"}  # which is timed whenever it comes, and only then
+    sampled = dict.fromkeys((name for name in spent if name not in everywhere | own), 0.0)
+    for rank in summed.ranks(SAMPLED_RATIO)[:MOST_WEIGHED]:
+        ratios = step_values(run, SAMPLED_RATIO, rank)
+        for name in sampled:
+            between = step_values(run, gap_key(name), rank)
+            sampled[name] += _sum(step_values(run, phase_key(name), rank), ratios, between)
+    total = sum(sampled.values())
+    left = max(whole - sum(spent[name] for name in everywhere - own), 0.0)
+    scale = left / total if total > 0 else 0.0
+    return {name: sampled[name] * scale if name in sampled else spent[name] for name in spent}
+
+
+def _sum(values: StepValues, ratios: StepValues, between: StepValues) -> float:
+    """A weighed sum, without what came `between` two steps and is recorded under the number of one."""
+    chances = ratios.at(values.steps)
+    if len(ratios) < 0.5 * len(values):  # told now and then, and not with each step that was kept
+        chances = ratios.held_at(values.steps)
+    known = np.isfinite(chances) & (values.values != between.at(values.steps))
+    return float((values.values[known] * sample_weights(chances[known])).sum())
+
+
+def _within(spent: Mapping[str, float], whole: float) -> dict[str, float]:
+    """In runs of earlier versions, evaluations between two steps are among the phases: they are left out."""
+    others = sum(took for name, took in spent.items() if name != "eval")
+    room = max(whole - others, 0.0)
+    return {name: min(took, room) if name == "eval" else took for name, took in spent.items()}

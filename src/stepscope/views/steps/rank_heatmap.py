@@ -1,0 +1,114 @@
+"""A key rank by rank over the steps, to see which rank stands out, and which one the others wait for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepscope.steps.ranks.gradients_ready import WAIT_SECONDS
+from stepscope.views.metrics.metric_meaning import unit_of
+from stepscope.views.plain import clean, finites
+from stepscope.views.steps.ranks import lateness, phase_medians
+from stepscope.views.wording import duration
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from stepscope.reading import Run
+    from stepscope.schema.series import Buckets
+
+MOST_RANKS = 1_024
+MOST_COLUMNS = 4_000
+LEAST_LATE_S = 1e-6
+
+
+@dataclass(frozen=True)
+class LateRank:
+    """The rank the others wait for."""
+
+    rank: int
+    phase: str
+    seconds: float
+    """How much later than the others, in a median step."""
+    text: str
+
+
+@dataclass(frozen=True)
+class Heatmap:
+    """Means of a key, a row for each rank and a column for each stretch of steps."""
+
+    key: str
+    unit: str
+    ranks: tuple[int, ...]
+    hosts: tuple[str, ...]
+    """Where each rank ran last."""
+    starts: tuple[int, ...]
+    """The first step of each column."""
+    width: int
+    values: tuple[tuple[float | None, ...], ...]
+    late: LateRank | None
+
+
+def heatmap_of(
+    run: Run, key: str, low: int | None = None, high: int | None = None, columns: int = 200
+) -> Heatmap:
+    """A key of all ranks that have it, in at most so many columns."""
+    hosts = {
+        one.source.rank: one.source.host
+        for one in sorted(run.summaries([key]), key=lambda one: one.last_ns)
+        if one.source.rank is not None
+    }
+    ranks = sorted(hosts)[:MOST_RANKS]
+    columns = min(max(columns, 1), MOST_COLUMNS)
+    found = {rank: run.buckets(key, columns, low=low, high=high, rank=rank, axis="step") for rank in ranks}
+    filled = {rank: one for rank, one in found.items() if len(one)}
+    if not filled:
+        return Heatmap(key, unit_of(key), tuple(ranks), _hosts(hosts, ranks), (), 1, ((),) * len(ranks), None)
+    # A rank with fewer steps comes in narrower buckets: all are brought to the width of the widest.
+    width = _width(filled, columns)
+    first = min(int(one.starts[0]) // width for one in filled.values())
+    last = max(int(one.starts[-1]) // width for one in filled.values())
+    rows = tuple(finites(_row(found[rank], width, first, last).tolist()) for rank in ranks)
+    starts = tuple(index * width for index in range(first, last + 1))
+    return Heatmap(key, unit_of(key), tuple(ranks), _hosts(hosts, ranks), starts, width, rows, late_rank(run))
+
+
+def late_rank(run: Run) -> LateRank | None:
+    """The rank the others wait for; None where there is one alone, or they do not wait."""
+    if not run.summaries([WAIT_SECONDS]):
+        return None
+    late = lateness(phase_medians(run))
+    if late is None or late.seconds < LEAST_LATE_S:
+        return None
+    text = f"Rank {late.rank} comes {duration(late.seconds)} after the others in a median step"
+    if late.phase_seconds > LEAST_LATE_S:
+        text += f"; its {late.phase} takes {duration(late.phase_seconds)} longer"
+    return LateRank(late.rank, late.phase, late.seconds, f"{text}.")
+
+
+def _width(found: dict[int, Buckets], columns: int) -> int:
+    width = max(one.width for one in found.values())
+    first = min(int(one.starts[0]) for one in found.values())
+    last = max(int(one.starts[-1]) for one in found.values())
+    while last // width - first // width + 1 > max(columns, 2):
+        width *= 2
+    return width
+
+
+def _row(buckets: Buckets, width: int, first: int, last: int) -> NDArray[np.float64]:
+    """Means of wider buckets, each value with its weight."""
+    count = last - first + 1
+    places = buckets.starts // width - first
+    weight = (buckets.count - buckets.nonfinite).astype(np.float64)
+    known = weight > 0
+    sums = np.bincount(places[known], (buckets.mean * weight)[known], count)
+    weights = np.bincount(places[known], weight[known], count)
+    with np.errstate(invalid="ignore"):
+        found: NDArray[np.float64] = np.where(weights > 0, sums / np.maximum(weights, 1.0), np.nan)
+    return found
+
+
+def _hosts(hosts: dict[int, str], ranks: list[int]) -> tuple[str, ...]:
+    return tuple(clean(hosts[rank], 300) for rank in ranks)

@@ -1,0 +1,274 @@
+"""Steps one by one: bars by phase, the slowest of them and why, how their times are spread."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepscope.schema.keys import OVERHEAD_RATIO, SAMPLED_RATIO, phase_key
+from stepscope.views.metrics.summed import Summed
+from stepscope.views.plain import clean
+from stepscope.views.steps.phases import phase_names
+from stepscope.views.steps.step_marks import StepMarks
+from stepscope.views.steps.step_values import MOST_STEPS, NOTHING, step_seconds, step_values
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from stepscope.reading import Run
+    from stepscope.views.steps.step_values import StepValues
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+
+MOST_BARS = 400
+MOST_SLOWEST = 20
+MOST_RANKS = 64
+BINS = 40
+
+OTHER = "other"
+"""The phase that every step has whose phases were timed, and no other step."""
+
+NOT_TIMED = "phases not timed"
+"""What the rest of a step is called whose phases were not timed."""
+
+WORST_SHARE = 0.5
+"""A phase is to blame for a slow step if it has this share of what the step took too long."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One step; of one that was not sampled, only some phases are known."""
+
+    step: int
+    time: float
+    seconds: float
+    phases: dict[str, float]
+    marks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SlowStep:
+    """One of the slowest steps."""
+
+    step: int
+    rank: int
+    time: float
+    seconds: float
+    ratio_to_median: float
+    worst_phase: str | None
+    """The phase that took it longer than usual; None where none is to blame, or it is not known."""
+    marks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Bin:
+    """How many steps took so long."""
+
+    low: float
+    high: float
+    count: int
+
+
+@dataclass(frozen=True)
+class Percentiles:
+    """How step times are spread, in seconds."""
+
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+    max: float
+
+
+@dataclass(frozen=True)
+class StepWindow:
+    """The steps between two, of one rank; the slowest are those of all ranks where none was named."""
+
+    from_: int
+    """The first step that was looked at; JSON calls it `from`."""
+    to: int
+    bars: tuple[Bar, ...]
+    phase_order: tuple[str, ...]
+    slowest: tuple[SlowStep, ...]
+    histogram: tuple[Bin, ...]
+    percentiles: Percentiles | None
+    count: int
+    ranks: tuple[int, ...]
+    sampled_ratio: float | None
+    """The share of steps of which all phases are known; None where all are."""
+    overhead_ratio: float | None
+    """The share of the training's time that recording took, in the whole run; None where it is not known."""
+
+
+def steps_of(
+    run: Run, low: int | None = None, high: int | None = None, rank: int | None = None
+) -> StepWindow:
+    """The steps of a run between two, or the newest of them where there are too many to look at."""
+    summed = Summed(run.summaries())
+    key = summed.step_key()
+    ranks = summed.ranks(key) if key is not None else []
+    looked_at = [rank] if rank is not None else ranks[:MOST_RANKS]
+    if high is not None and (low is None or high - low >= MOST_STEPS):
+        low = high - MOST_STEPS + 1 if low is None else max(low, high - MOST_STEPS + 1)
+    columns = {one: step_seconds(run, summed, one, low, high) for one in looked_at}
+    first = next((one for one in looked_at if len(columns[one])), None)
+    if first is None:
+        begin = low or 0
+        return StepWindow(
+            begin, begin if high is None else high, (), (), (), (), None, 0, tuple(ranks), None, None
+        )
+    names = phase_names(summed.keys)
+    begin, end = int(columns[first].steps[0]), int(columns[first].steps[-1])
+    window = _Window(run, names, first, columns[first])
+    shown = columns[first].values
+    bars = window.bars()
+    order = (*names, NOT_TIMED) if any(NOT_TIMED in bar.phases for bar in bars) else tuple(names)
+    return StepWindow(
+        from_=begin if low is None else max(low, begin),
+        to=end if high is None else min(high, end),
+        bars=bars,
+        phase_order=order,
+        slowest=_slowest(run, names, columns, window),
+        histogram=_histogram(shown),
+        percentiles=_percentiles(shown),
+        count=len(shown),
+        ranks=tuple(ranks),
+        sampled_ratio=_sampled(summed, first),
+        overhead_ratio=_mean(summed, OVERHEAD_RATIO),
+    )
+
+
+class _Window:
+    """The steps of one rank with their phases, which are read when they are needed."""
+
+    def __init__(self, run: Run, names: list[str], rank: int, seconds: StepValues) -> None:
+        self.rank, self.seconds = rank, seconds
+        low, high = (int(seconds.steps[0]), int(seconds.steps[-1])) if len(seconds) else (0, 0)
+        self._phases = {name: step_values(run, phase_key(name), rank, low, high) for name in names}
+        self.marks = StepMarks(run, rank, low, high)
+
+    @functools.cached_property
+    def _usual(self) -> dict[str, float]:
+        """The median of each phase."""
+        return {name: float(np.median(one.values)) for name, one in self._phases.items() if len(one)}
+
+    def bars(self) -> tuple[Bar, ...]:
+        places = self._chosen()
+        steps, times = self.seconds.steps[places], self.seconds.times[places]
+        columns = {name: one.at(steps) for name, one in self._phases.items()}
+        found = []
+        for at, place in enumerate(places.tolist()):
+            phases = {
+                clean(name, 200): float(column[at])
+                for name, column in columns.items()
+                if np.isfinite(column[at]) and column[at] > 0
+            }
+            step, seconds = int(steps[at]), float(self.seconds.values[place])
+            if OTHER in columns and not np.isfinite(columns[OTHER][at]):
+                phases[NOT_TIMED] = max(seconds - sum(phases.values()), 0.0)
+            found.append(Bar(step, float(times[at]), seconds, phases, self.marks.of(step, seconds, phases)))
+        return tuple(found)
+
+    def slow(self, place: int, median: float) -> SlowStep:
+        step, seconds = int(self.seconds.steps[place]), float(self.seconds.values[place])
+        at = np.array([step])
+        phases = {name: float(one.at(at)[0]) for name, one in self._phases.items()}
+        return SlowStep(
+            step,
+            self.rank,
+            float(self.seconds.times[place]),
+            seconds,
+            seconds / median if median > 0 else 1.0,
+            self._to_blame(phases, seconds - median),
+            self.marks.of(step, seconds, {name: took for name, took in phases.items() if took > 0}),
+        )
+
+    def _to_blame(self, phases: dict[str, float], excess: float) -> str | None:
+        if excess <= 0:
+            return None
+        over = {name: took - self._usual[name] for name, took in phases.items() if np.isfinite(took)}
+        worst = max(over, key=lambda name: over[name], default=None)
+        return worst if worst is not None and over[worst] >= WORST_SHARE * excess else None
+
+    def _chosen(self) -> Ints:
+        """Places of the steps to draw: evenly spread, those with all phases first, and all of the slowest."""
+        count = len(self.seconds)
+        if count <= MOST_BARS:
+            return np.arange(count)
+        slowest = np.argpartition(self.seconds.values, -MOST_SLOWEST)[-MOST_SLOWEST:]
+        slots = MOST_BARS - MOST_SLOWEST
+        edges = np.linspace(0, count, slots + 1).astype(np.int64)
+        chosen = edges[:-1].copy()
+        whole = self._whole()
+        if len(whole):
+            next_whole = np.minimum(np.searchsorted(whole, edges[:-1]), len(whole) - 1)
+            candidates = whole[next_whole]
+            fits = (candidates >= edges[:-1]) & (candidates < edges[1:])
+            chosen[fits] = candidates[fits]
+        return np.unique(np.r_[chosen, slowest])
+
+    def _whole(self) -> Ints:
+        """Places of the steps with all phases."""
+        fewest = min((one for one in self._phases.values() if len(one)), key=len, default=NOTHING)
+        found: Ints = np.flatnonzero(np.isin(self.seconds.steps, fewest.steps))
+        return found if len(found) < len(self.seconds) else np.empty(0, np.int64)
+
+
+def _slowest(
+    run: Run, names: list[str], columns: dict[int, StepValues], window: _Window
+) -> tuple[SlowStep, ...]:
+    """The slowest steps of all ranks that are looked at, against the median of them all."""
+    every = np.concatenate([one.values for one in columns.values()])
+    median = float(np.median(every))
+    candidates: list[tuple[float, int, int]] = []
+    for rank, one in columns.items():
+        most = min(MOST_SLOWEST, len(one))
+        places = np.argsort(one.values)[-most:] if most else np.empty(0, np.int64)
+        candidates += [(float(one.values[place]), rank, place) for place in places.tolist()]
+    candidates.sort(key=lambda one: (-one[0], one[1], one[2]))
+    windows = {window.rank: window}
+    found = []
+    for _, rank, place in candidates[:MOST_SLOWEST]:
+        if rank not in windows:
+            windows[rank] = _Window(run, names, rank, columns[rank])
+        found.append(windows[rank].slow(place, median))
+    return tuple(found)
+
+
+def _histogram(values: Floats) -> tuple[Bin, ...]:
+    """Even bins up to a little beyond the 99th percentile; the last one reaches to the slowest."""
+    low, high = float(values.min()), float(values.max())
+    if high <= low:
+        return (Bin(low, high, len(values)),)
+    near = min(high, low + 1.25 * (float(np.percentile(values, 99)) - low))
+    top = near if near > low else high
+    edges = np.linspace(low, top, BINS + 1)
+    if top < high:
+        edges = np.r_[edges, high]
+    counts, _ = np.histogram(values, edges)
+    return tuple(
+        Bin(float(begin), float(end), int(count))
+        for begin, end, count in zip(edges[:-1], edges[1:], counts, strict=True)
+    )
+
+
+def _percentiles(values: Floats) -> Percentiles:
+    p50, p90, p95, p99 = np.percentile(values, [50, 90, 95, 99]).tolist()
+    return Percentiles(p50, p90, p95, p99, float(values.max()))
+
+
+def _mean(summed: Summed, key: str) -> float | None:
+    total, points = summed.total(key)
+    return total / points if points else None
+
+
+def _sampled(summed: Summed, rank: int) -> float | None:
+    """The share of steps with all phases: as it was told, weighed by the steps each stands for."""
+    kept = sum(one.points for one in summed.logged(SAMPLED_RATIO, rank))
+    key = summed.step_key()
+    steps = sum(one.points for one in summed.logged(key, rank)) if key is not None else 0
+    return kept / steps if 0 < kept < steps else None

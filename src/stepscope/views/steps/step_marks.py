@@ -1,0 +1,58 @@
+"""Says what else happened in a step: a checkpoint, a compilation, a pause of the garbage collector."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepscope.views.overview.event_marks import is_marked
+from stepscope.views.plain import clean
+from stepscope.views.steps.step_values import step_values
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stepscope.reading import Run
+
+LONG_PAUSE = 0.1
+"""A pause of the collector of this share of a step is worth a mark."""
+
+MOST_MARKS = 6
+
+COUNTED = {
+    "compile/frames": "compiled",
+    "compile/recompiles": "compiled again",
+    "compile/graph_breaks": "graph break",
+    "optimizer_skipped": "optimizer skipped",
+}
+PAUSE = "gc/pause_seconds"
+
+
+class StepMarks:
+    """The marks of the steps of one rank between two."""
+
+    def __init__(self, run: Run, rank: int, low: int, high: int) -> None:
+        self._events: dict[int, list[str]] = {}
+        for event in run.events():
+            is_here = event.step is not None and low <= event.step <= high and event.rank in (None, rank)
+            if is_here and is_marked(event) and event.step is not None:
+                self._events.setdefault(event.step, []).append(clean(event.kind, 60).replace("_", " "))
+        self._counted: dict[int, list[str]] = {}
+        for key, word in COUNTED.items():
+            found = step_values(run, key, rank, low, high)
+            for step in found.steps[found.values > 0].tolist():
+                self._counted.setdefault(step, []).append(word)
+        self._pauses = step_values(run, PAUSE, rank, low, high)
+
+    def of(self, step: int, seconds: float, phases: Mapping[str, float]) -> tuple[str, ...]:
+        """What happened in a step that took so long, with these phases."""
+        found = [*self._events.get(step, ()), *self._counted.get(step, ())]
+        if phases.get("checkpoint", 0.0) > 0:
+            found.append("checkpoint")
+        if phases.get("eval", 0.0) > 0:
+            found.append("evaluation")
+        pause = float(self._pauses.at(np.array([step]))[0])
+        if pause >= LONG_PAUSE * seconds:
+            found.append("garbage collection")
+        return tuple(dict.fromkeys(found))[:MOST_MARKS]

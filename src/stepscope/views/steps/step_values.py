@@ -1,0 +1,147 @@
+"""Reads a key step by step: the newest value of each, where segments have made steps again."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepscope.schema.keys import STEP_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from stepscope.reading import Run
+    from stepscope.views.metrics.summed import Summed
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+
+MOST_POINTS = 1_000_000
+"""Of a series that is read whole; of a longer one the newest steps are."""
+
+MOST_VALUE = 1e150
+"""Numbers beyond it are taken for broken ones: their squares and sums would not be finite."""
+
+FEW = 8
+"""A range of less than such a part of a series is read by itself: the rest need not be unpacked."""
+
+MOST_STEPS = 200_000
+"""So many of the newest steps are looked at where there are too many to read."""
+
+
+@dataclass(frozen=True)
+class StepValues:
+    """A value for each step, in order of steps; those that are not finite are left out."""
+
+    steps: Ints
+    values: Floats
+    find_times: Callable[[], Floats]
+    """Times take as long to unpack as the rest, and most never look at them."""
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    @functools.cached_property
+    def times(self) -> Floats:
+        """When each was logged, in seconds since the epoch."""
+        return self.find_times()
+
+    def at(self, steps: Ints) -> Floats:
+        """The values of some steps; NaN where there is none."""
+        found = np.full(len(steps), np.nan)
+        if len(self.steps):
+            places = np.minimum(np.searchsorted(self.steps, steps), len(self.steps) - 1)
+            known = self.steps[places] == steps
+            found[known] = self.values[places[known]]
+        return found
+
+    def held_at(self, steps: Ints) -> Floats:
+        """The last value known at each of some steps; before the first, the first."""
+        if not len(self.steps):
+            return np.full(len(steps), np.nan)
+        places = np.searchsorted(self.steps, steps, side="right") - 1
+        return self.values[np.maximum(places, 0)]
+
+    def between(self, low: int | None, high: int | None) -> StepValues:
+        """Those of a range of steps, both ends included."""
+        first = 0 if low is None else int(np.searchsorted(self.steps, low))
+        last = len(self.steps) if high is None else int(np.searchsorted(self.steps, high, side="right"))
+        if first == 0 and last == len(self.steps):
+            return self
+        return StepValues(self.steps[first:last], self.values[first:last], lambda: self.times[first:last])
+
+
+NOTHING = StepValues(np.empty(0, np.int64), np.empty(0), lambda: np.empty(0))
+
+
+def step_values(
+    run: Run, key: str, rank: int | None, low: int | None = None, high: int | None = None
+) -> StepValues:
+    """What a rank logged under a key, or all did where none is named, between two steps where given."""
+    summaries = [
+        one
+        for one in run.summaries([key])
+        if one.source.axis == "step" and not one.source.device and (rank is None or one.source.rank == rank)
+    ]
+    if not summaries:
+        return NOTHING
+    count = sum(one.points for one in summaries)
+    is_small = low is not None and high is not None and high - low < count // FEW
+    if count > MOST_POINTS or is_small:
+        newest = max(summaries, key=lambda one: one.last_ns).last_step or 0
+        return _newest(run, key, rank, low, newest if high is None else high)
+    points = run.series(key, rank, device="", axis="step")
+    kept = _kept(points.steps, points.values)
+    values = StepValues(points.steps[kept], points.values[kept], lambda: points.times[kept])
+    return values.between(low, high)
+
+
+def step_seconds(
+    run: Run, summed: Summed, rank: int, low: int | None = None, high: int | None = None
+) -> StepValues:
+    """How long each step of a rank took: as it was timed, or else from when its steps were logged."""
+    if summed.logged(STEP_SECONDS, rank):
+        return step_values(run, STEP_SECONDS, rank, low, high)
+    key = summed.step_key()
+    if key is None or not summed.logged(key, rank):
+        return NOTHING
+    return _between_logs(run, step_values(run, key, rank, low, high))
+
+
+def warm_up(count: int) -> int:
+    """How many of the first steps are left out: caches fill, and code is compiled."""
+    return 10 if count >= 100 else 3 if count >= 10 else 0
+
+
+def _kept(steps: Ints, values: Floats) -> Ints:
+    """Places of the last finite value of each step, in order of steps."""
+    usable = np.flatnonzero(np.abs(values) < MOST_VALUE)  # neither NaN nor infinity is
+    chosen = steps[usable]
+    if len(chosen) > 1 and not (np.diff(chosen) > 0).all():
+        order = np.argsort(chosen, kind="stable")
+        is_last = np.r_[chosen[order][1:] != chosen[order][:-1], True]
+        usable = usable[order][is_last]
+    return usable
+
+
+def _newest(run: Run, key: str, rank: int | None, low: int | None, high: int) -> StepValues:
+    begin = high - MOST_STEPS + 1 if low is None else max(low, high - MOST_STEPS + 1)
+    found = run.buckets(key, MOST_STEPS, low=begin, high=high, rank=rank, device="", axis="step")
+    kept = np.flatnonzero(np.abs(found.last) < MOST_VALUE)
+    return StepValues(found.starts[kept], found.last[kept], lambda: found.times[kept])
+
+
+def _between_logs(run: Run, logged: StepValues) -> StepValues:
+    """The time from one log call to the next, for each step in between; none across a restart."""
+    if len(logged) < 2:
+        return NOTHING
+    begins = np.array([part.started_ns / 1e9 for part in run.segments])
+    owners = np.searchsorted(begins, logged.times, side="right")
+    took = np.diff(logged.times) / np.diff(logged.steps)
+    kept = np.flatnonzero((took > 0) & (owners[1:] == owners[:-1]))
+    return StepValues(logged.steps[1:][kept], took[kept], lambda: logged.times[1:][kept])

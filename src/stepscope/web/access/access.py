@@ -1,0 +1,173 @@
+"""Stands in front of every route: host, token, origin, rates, limits, headers; pure ASGI."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from starlette.responses import RedirectResponse, Response
+
+from stepscope.web.access import refusals
+from stepscope.web.access.body import BodyRefused, taken_in
+from stepscope.web.access.headers import secured
+from stepscope.web.access.hosts import host_names, is_allowed, is_same_origin
+from stepscope.web.access.incoming import HEALTH, Incoming, with_path
+from stepscope.web.access.rates import Rate
+from stepscope.web.access.refusals import plain_page, refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from stepscope.web.access.keyring import Keyring
+    from stepscope.web.server.options import ServerOptions
+
+log = logging.getLogger("stepscope.web")
+
+CUSTOM_HEADER = "x-stepscope"
+
+
+class Gate:
+    """The one middleware. What it lets through is by somebody with the token, and within limits."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        options: ServerOptions,
+        keyring: Keyring,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._app, self._options, self._keyring, self._now = app, options, keyring, now
+        self._base_path = options.base_path.rstrip("/")
+        self._names = host_names(options.host, options.allowed_hosts)
+        self._requests = Rate(options.limits.requests_per_second, now)
+        self._changes = Rate(options.limits.changes_per_second, now)
+        self._strangers = Rate(options.limits.strangers_per_second, now)
+        self.asked_at = now()
+        """When somebody with the token last asked for something."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request, by a route or by a refusal."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            await self._answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Incoming(scope, self._base_path)
+        error_id, began_at, status = refusals.new_id(), self._now(), 0
+
+        async def send_noting(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        tell = secured(send_noting)
+        try:
+            answer = self._verdict(request)
+            if answer is None and request.is_change:
+                receive = await taken_in(request, receive, self._options.limits)
+            if answer is None:
+                inner = {
+                    **with_path(scope, request.path),
+                    "state": {**scope.get("state", {}), "id": error_id},
+                }
+                await self._app(inner, receive, tell)
+            else:
+                await answer(scope, receive, tell)
+        except BodyRefused as error:
+            await refusal(error.status, error.message, error_id=error_id)(scope, receive, tell)
+        except Exception:
+            log.exception("error %s in %s %a", error_id, request.method, request.path)
+            if not status:
+                await refusal(500, refusals.GENERIC, error_id=error_id)(scope, receive, tell)
+        finally:
+            # The path alone: a query may hold a token, or what somebody looked for.
+            took_ms = 1000 * (self._now() - began_at)
+            log.info("%s %a %d %.0f ms %s", request.method, request.path, status, took_ms, error_id)
+
+    def _verdict(self, request: Incoming) -> Response | None:
+        """The refusal, or the way to the page; None lets the request through."""
+        refused = self._wrong_host(request)
+        if refused is not None or request.path == HEALTH:
+            return refused
+        way = self._login(request)
+        if way is not None:
+            return way
+        keyring = self._keyring
+        has_bearer = keyring.opens(request.bearer())
+        if not (has_bearer or keyring.is_in_cookie(request) or not keyring.is_needed()):
+            return self._stranger(request, refusals.HOW_TO_ENTER)
+        self.asked_at = self._now()
+        request.mark_known()
+        if request.is_change:
+            refused = self._foreign(request, ambient=not has_bearer)
+            if refused is None and self._options.read_only:
+                refused = refusal(405, "This server changes nothing: it was started with --read-only.")
+        return refused or self._too_often(request)
+
+    def _wrong_host(self, request: Incoming) -> Response | None:
+        # A target such as http://evil.test/ names a host in the place of the path.
+        names_path = request.path.startswith("/")
+        if (
+            names_path
+            and len(request.headers("host")) == 1
+            and is_allowed(request.header("host"), self._names)
+        ):
+            return None
+        return refusal(
+            403,
+            f"The request names the host {str(request.header('host'))[:100]!r}, and this server does not "
+            "answer to that name. If it is right, start the server with --allow-host NAME.",
+        )
+
+    def _login(self, request: Incoming) -> Response | None:
+        """Exchanges a token in the address for a cookie, and leads to the address without it."""
+        is_needed, given = self._keyring.is_needed(), request.query_token()
+        if request.is_api or request.method != "GET" or (given is None and request.path != "/login"):
+            return None
+        if is_needed and given is None:
+            return None
+        target = "/" if request.path == "/login" else request.address_without_token()
+        answer = RedirectResponse(f"{self._base_path}{target}", 303)
+        if not is_needed:
+            return answer
+        if not self._keyring.opens(given):
+            return self._stranger(request, refusals.NOT_THE_KEY)
+        self._keyring.hand_out(answer, request)
+        request.mark_known()
+        return answer
+
+    def _stranger(self, request: Incoming, text: str) -> Response:
+        if not self._strangers.allows(request.address):
+            return refusal(429, "Too many requests without a token. Wait a few seconds.")
+        headers = {"WWW-Authenticate": "Bearer"}
+        if request.is_api or request.method != "GET":
+            return refusal(401, text, headers=headers)
+        page = plain_page(401, "stepscope", text)
+        page.headers.update(headers)
+        return page
+
+    def _foreign(self, request: Incoming, *, ambient: bool) -> Response | None:
+        """Refuses a change that another site may have caused; `ambient` is what a browser sends unasked."""
+        origins, host = request.headers("origin"), request.header("host") or ""
+        site = request.header("sec-fetch-site")
+        is_foreign = any(not is_same_origin(one, host) for one in origins) or len(origins) > 1
+        if is_foreign or site not in (None, "same-origin", "none"):
+            return refusal(403, "A page of another origin asked for this change.")
+        by_cookie = ambient and self._keyring.is_needed()
+        if ambient and (request.header(CUSTOM_HEADER) != "1" or (by_cookie and not origins)):
+            return refusal(403, "A change needs the header X-Stepscope: 1 and the Origin of this page.")
+        return None
+
+    def _too_often(self, request: Incoming) -> Response | None:
+        rate = self._changes if request.is_change else self._requests
+        if rate.allows("token"):
+            return None
+        return refusal(429, "Too many requests. Wait a second and try again.", headers={"Retry-After": "1"})

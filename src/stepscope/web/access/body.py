@@ -1,0 +1,93 @@
+"""Takes in the body of a request within limits of size, time and depth, before any route sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from starlette.types import Message, Receive
+
+    from stepscope.web.access.incoming import Incoming
+    from stepscope.web.server.options import Limits
+
+DEEPEST = 32
+"""JSON nested deeper than this is nobody's honest request."""
+
+_OTHERS = bytes(set(range(256)) - set(b"[]{}"))
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
+
+
+class BodyRefused(Exception):
+    """A body that is too large, too slow, too deep or not JSON."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status, self.message = status, message
+
+
+async def taken_in(request: Incoming, receive: Receive, limits: Limits) -> Receive:
+    """Reads the whole body and gives what hands it on; raises BodyRefused."""
+    _check_headers(request, limits)
+    try:
+        body = await asyncio.wait_for(_read(receive, limits.body_bytes), limits.body_seconds)
+    except asyncio.TimeoutError:
+        raise BodyRefused(
+            408, f"The request did not arrive within {limits.body_seconds:.0f} s. Send it again."
+        ) from None
+    if body:
+        _check_kind(request)
+        if await asyncio.to_thread(is_deep, body):
+            raise BodyRefused(400, f"The JSON is nested deeper than {DEEPEST} levels.")
+    return _replayed(body, receive)
+
+
+def is_deep(body: bytes) -> bool:
+    """Whether JSON is nested deeper than is taken, counted without parsing it."""
+    level = 0
+    for byte in _TEXT.sub(b"", body).translate(None, delete=_OTHERS):
+        level += 1 if byte in b"[{" else -1
+        if level > DEEPEST:
+            return True
+    return False
+
+
+def _check_headers(request: Incoming, limits: Limits) -> None:
+    length = request.header("content-length")
+    if length is not None and (not length.isdecimal() or int(length) > limits.body_bytes):
+        raise BodyRefused(413, f"The body has {length} bytes; at most {limits.body_bytes} are taken.")
+    encoding = request.header("content-encoding")
+    if encoding not in (None, "", "identity"):
+        raise BodyRefused(400, f"Content-Encoding is {encoding!r}; send the body as it is.")
+
+
+def _check_kind(request: Incoming) -> None:
+    kind = (request.header("content-type") or "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise BodyRefused(400, f"Content-Type is {kind!r}; it must be application/json.")
+
+
+async def _read(receive: Receive, most: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise BodyRefused(400, "The request broke off.")
+        part = message.get("body", b"")
+        size += len(part)
+        if size > most:  # a chunked body does not say how long it will be
+            raise BodyRefused(413, f"The body has more than {most} bytes, the most that are taken.")
+        parts.append(part)
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return replay

@@ -1,0 +1,80 @@
+"""Turns what routes raise into answers: what was wrong, what is allowed, and nothing of our insides."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from stepscope.errors import NotFound, StepscopeError
+from stepscope.web.access.refusals import GENERIC, refusal
+from stepscope.web.shelf import StoreDamaged
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+log = logging.getLogger("stepscope.web")
+
+DAMAGED = (
+    "The store cannot be read; it seems to be damaged. Restore it from a copy, or move it away to begin a "
+    "new one. The server's log has more under this id."
+)
+UNREADABLE = "What was asked for cannot be read or kept now. The server's log has more under this id."
+MOST_SHOWN = 80
+
+PLACES = {"path", "query", "header", "body", "cookie"}
+
+
+def add_failures(app: FastAPI) -> None:
+    """Has an application answer errors in our shape."""
+    app.add_exception_handler(RequestValidationError, _misused)
+    app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(StepscopeError, _failed)
+    app.add_exception_handler(Exception, _broken)
+
+
+def told(error: dict[str, Any]) -> str:
+    """What is wrong with one parameter: its name, its value, what is allowed."""
+    place = [str(part) for part in error["loc"]]
+    name = ".".join(place[1:] if place[0] in PLACES and len(place) > 1 else place)
+    given = error.get("input")
+    message = str(error["msg"])
+    wanted = message[:1].lower() + message[1:]
+    if error["type"] == "missing":
+        return f"The parameter {name!r} is missing."
+    if error["type"] == "json_invalid":
+        return "The body is not JSON."
+    return f"The parameter {name!r} is {repr(given)[:MOST_SHOWN]}: {wanted}."
+
+
+async def _misused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this kind
+    return refusal(400, " ".join(map(told, error.errors()[:3])), error_id=_id(request))
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for this kind
+    texts = {404: "There is nothing at this address.", 405: "This address does not take that method."}
+    usual = texts.get(error.status_code) if error.detail in ("Not Found", "Method Not Allowed") else None
+    return refusal(error.status_code, usual or error.detail, error_id=_id(request), headers=error.headers)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    if isinstance(error, NotFound):
+        return refusal(404, str(error), error_id=_id(request))
+    log.warning("error %s: %s", _id(request), error, exc_info=error.__cause__)
+    text = DAMAGED if isinstance(error, StoreDamaged) else UNREADABLE
+    return refusal(409, text, error_id=_id(request))
+
+
+async def _broken(request: Request, _error: Exception) -> Response:
+    # The gate has it in the log, under the same id.
+    return refusal(500, GENERIC, error_id=_id(request))
+
+
+def _id(request: Request) -> str:
+    return str(getattr(request.state, "id", ""))

@@ -1,0 +1,74 @@
+"""Routes by which people add to runs: names, tags, notes, layouts, and a demo run to look at."""
+
+from __future__ import annotations
+
+import json
+
+from fastapi import APIRouter, Response
+from fastapi.exceptions import HTTPException
+
+from stepscope.errors import NotFound
+from stepscope.web.api.answers import answer
+from stepscope.web.api.parameters import DONE, NoteId, PageName, RunId, SiteOf
+from stepscope.web.api.shapes_alerts import Layout, NewMarks, NewNote, Started
+from stepscope.web.api.shapes_runs import Note, RunRow
+
+router = APIRouter(tags=["marks"])
+
+MOST_LAYOUT_BYTES = 64 * 1024
+MOST_NOTES = 1000
+
+
+@router.put("/runs/{run_id}/marks", response_model=RunRow)
+def change_marks(site: SiteOf, run_id: RunId, asked: NewMarks) -> Response:
+    """Names, tags, colours, archives a run, or mutes findings of it; what is left out stays as it is."""
+    with site.shelf.open() as opened:
+        run = opened.run(run_id)
+        said = {name: getattr(asked, name) for name in asked.model_fields_set}
+        if "tags" in said:
+            said["tags"] = list(dict.fromkeys(said["tags"]))
+        site.marks.change(run.id, **said)
+        return answer(site.row(run))
+
+
+@router.post("/runs/{run_id}/notes", response_model=Note)
+def add_note(site: SiteOf, run_id: RunId, asked: NewNote) -> Response:
+    """Keeps a note at a step, at a moment, or on the run as a whole."""
+    with site.shelf.open() as opened:
+        run = opened.run(run_id)
+    if len(site.marks.notes(run.id)) >= MOST_NOTES:
+        raise HTTPException(400, f"The run has {MOST_NOTES} notes, the most that are kept. Remove one first.")
+    made = site.now_ns() / 1e9
+    return answer(site.marks.add_note(run.id, asked.text, step=asked.step, time=asked.time, made=made))
+
+
+@router.delete("/runs/{run_id}/notes/{note_id}", status_code=204, response_class=Response, responses=DONE)
+def remove_note(site: SiteOf, run_id: RunId, note_id: NoteId) -> Response:
+    """Takes a note away."""
+    with site.shelf.open() as opened:
+        run = opened.run(run_id)
+    if not site.marks.remove_note(run.id, note_id):
+        raise NotFound(f"The run {run.name!r} has no note {note_id}.")
+    return Response(status_code=204)
+
+
+@router.get("/layouts/{page}", response_model=Layout)
+def layout(site: SiteOf, page: PageName) -> Response:
+    """How somebody arranged a page; an empty object where nobody has."""
+    return answer(site.marks.layout(page))
+
+
+@router.put("/layouts/{page}", response_model=Layout)
+def change_layout(site: SiteOf, page: PageName, asked: Layout) -> Response:
+    """Keeps how a page is arranged: any JSON object of 64 kB at most."""
+    size = len(json.dumps(asked).encode())
+    if size > MOST_LAYOUT_BYTES:
+        raise HTTPException(413, f"The layout has {size} bytes; at most {MOST_LAYOUT_BYTES} are kept.")
+    site.marks.set_layout(page, asked)
+    return answer(asked)
+
+
+@router.post("/demo", response_model=Started)
+def play_demo(site: SiteOf) -> Response:
+    """Plays a demo run, where the server may write to the store folder."""
+    return answer({"run": site.demo.play()})

@@ -1,0 +1,87 @@
+"""The page itself: the built files, found by their names in a list and never by a path somebody sends."""
+
+from __future__ import annotations
+
+import html
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Request, Response
+from fastapi.exceptions import HTTPException
+
+from stepscope.web.access.incoming import API
+from stepscope.web.access.refusals import plain_page
+from stepscope.web.api.parameters import SiteOf  # noqa: TC001 - FastAPI reads it
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
+router = APIRouter(include_in_schema=False)
+
+INDEX = "index.html"
+BASE = '<base href="/">'
+FOR_EVER = "private, max-age=31536000, immutable"
+KINDS = {
+    "css": "text/css; charset=utf-8",
+    "html": "text/html; charset=utf-8",
+    "ico": "image/x-icon",
+    "js": "text/javascript; charset=utf-8",
+    "json": "application/json",
+    "png": "image/png",
+    "svg": "image/svg+xml",
+    "txt": "text/plain; charset=utf-8",
+    "webmanifest": "application/manifest+json",
+    "woff2": "font/woff2",
+}
+"""What is served, by the end of its name; anything else is not."""
+
+
+@router.api_route("/assets/{name}", methods=["GET", "HEAD"])
+def asset(name: str) -> Response:
+    """A built file whose name changes with its content, so that it may be kept for ever."""
+    found = _file(_page() / "assets", name)
+    if found is None:
+        raise HTTPException(404)
+    return Response(found.read_bytes(), headers={"Cache-Control": FOR_EVER}, media_type=_kind(name))
+
+
+@router.api_route("/api/{rest:path}", methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+def nothing(rest: str) -> Response:
+    """What is no route of the API is an error, and not the page."""
+    del rest
+    raise HTTPException(404)
+
+
+@router.api_route("/{path:path}", methods=["GET", "HEAD"])
+def page(request: Request, site: SiteOf, path: str) -> Response:
+    """The page for every address of it, or a file that lies beside it."""
+    del request
+    found = _file(_page(), path)
+    if found is not None and path != INDEX:
+        return Response(found.read_bytes(), media_type=_kind(path))
+    index = _file(_page(), INDEX)
+    base_path = site.options.base_path.rstrip("/")
+    if index is None:
+        return plain_page(
+            200,
+            "The page is not built",
+            "The server runs, but this installation came without the page. Its API answers all the same.",
+            links={"API": f"{base_path}{API}/openapi.json"},
+        )
+    text = index.read_text(encoding="utf-8").replace(BASE, f'<base href="{html.escape(base_path)}/">')
+    return Response(text, media_type=KINDS["html"])
+
+
+def _page() -> Traversable:
+    return resources.files("stepscope.web") / "page"
+
+
+def _file(folder: Traversable, name: str) -> Traversable | None:
+    """A file of a folder by its name, which is compared with those that are there."""
+    if name.rpartition(".")[2] not in KINDS or not folder.is_dir():
+        return None
+    return next((one for one in folder.iterdir() if one.name == name and one.is_file()), None)
+
+
+def _kind(name: str) -> str:
+    return KINDS[name.rpartition(".")[2]]

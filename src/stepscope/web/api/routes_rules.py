@@ -1,0 +1,73 @@
+"""Routes on alert rules: making, changing, switching and deleting them, and trying a condition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Response
+from fastapi.exceptions import HTTPException
+
+from stepscope.alerts.rule_list import listed_rules
+from stepscope.errors import ConfigError, NotFound
+from stepscope.views.alerts.alert_list import rules_of_live_runs
+from stepscope.web.api.answers import answer
+from stepscope.web.api.parameters import DONE, RuleName, SiteOf
+from stepscope.web.api.shapes_alerts import CheckedCondition, NewRule, RuleCheck
+
+router = APIRouter(tags=["alerts"])
+
+
+@router.put("/alerts/rules/{name:path}", status_code=204, response_class=Response, responses=DONE)
+def put_rule(site: SiteOf, name: RuleName, asked: NewRule) -> Response:
+    """Makes a rule, or changes the one of that name; without `when`, switches it on or off."""
+    try:
+        if asked.when is not None:
+            site.page_rules.put(_fields(name, asked))
+        elif asked.model_fields_set == {"enabled"}:
+            site.page_rules.switch(name, on=_switch(site, name, on=asked.enabled))
+        else:
+            raise HTTPException(400, "Give a condition, `when`; without one, `enabled` and nothing else.")
+    except ConfigError as error:
+        raise HTTPException(400, str(error)) from error
+    return Response(status_code=204)
+
+
+@router.delete("/alerts/rules/{name:path}", status_code=204, response_class=Response, responses=DONE)
+def delete_rule(site: SiteOf, name: RuleName) -> Response:
+    """Deletes a rule that was made here; one from elsewhere whose place it took holds again."""
+    if not site.page_rules.delete(name):
+        raise NotFound(f"No rule {name!r} was made on the page; one from elsewhere can be switched off.")
+    return Response(status_code=204)
+
+
+@router.post("/alerts/rules/check", response_model=RuleCheck)
+def check(site: SiteOf, asked: CheckedCondition) -> Response:
+    """Whether a condition can be read, what it looks at, and whether it would be true in a run now."""
+    from stepscope.views.alerts.rule_check import check_rule
+
+    if asked.run is None:
+        return answer(check_rule(asked.when))
+    with site.shelf.open() as opened:
+        return answer(check_rule(asked.when, opened.reader, opened.run(asked.run), site.now_ns()))
+
+
+def _fields(name: str, asked: NewRule) -> dict[str, Any]:
+    """What is kept: what was said, and nothing that says nothing."""
+    said = asked.model_dump(by_alias=True, exclude_unset=True)
+    empty = (None, "")
+    return {"name": name, **{key: value for key, value in said.items() if value not in empty}}
+
+
+def _switch(site: SiteOf, name: str, *, on: bool) -> bool | None:
+    """What to keep of a switch; None where that is how the rule stands anyway. Raises NotFound."""
+    with site.shelf.open() as opened:
+        said = rules_of_live_runs(opened.runs.runs(), site.options.settings.alerts)
+    made = site.page_rules.read()
+    if any(one.rule.name == name for one in made.rules):
+        return on
+    # As it would stand without a switch.
+    others = listed_rules(site.options.settings.alerts, type(made)(), said)
+    usually = next((one.rule.enabled for one in others if one.rule.name == name), None)
+    if usually is None:
+        raise NotFound(f"There is no rule {name!r}.")
+    return None if usually is on else on

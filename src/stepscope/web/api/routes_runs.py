@@ -1,0 +1,261 @@
+"""Routes on runs: the server itself, home, the list, and each page of one run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Response
+from fastapi.exceptions import HTTPException
+
+from stepscope.errors import NotFound
+from stepscope.schema.run import LIVE
+from stepscope.web.api import shapes_overview as shapes
+from stepscope.web.api.answers import answer
+from stepscope.web.api.parameters import (
+    High,
+    Low,
+    Rank,
+    RunId,
+    SiteOf,
+    Text,
+    split_keys,
+)
+from stepscope.web.api.run_head import head_of, laid_over, meta_of
+from stepscope.web.api.shapes_logs import Console
+from stepscope.web.api.shapes_runs import Health, Home, Meta, RunHead, RunList
+from stepscope.web.live.live_rows import findings
+
+if TYPE_CHECKING:
+    from stepscope.views.runs.run_rows import RunRow
+    from stepscope.web.site import Site
+
+router = APIRouter(tags=["runs"])
+
+SORTS = Literal[
+    "started",
+    "ended",
+    "name",
+    "project",
+    "status",
+    "duration_s",
+    "last_seen",
+    "step",
+    "steps_per_second",
+    "eta_s",
+    "loss_last",
+    "loss_best",
+    "data_wait_ratio",
+    "gpu_mean_ratio",
+    "gpu_worst_ratio",
+    "peak_memory_bytes",
+    "open_alerts",
+    "ranks",
+    "segments",
+]
+"""The columns a list can be sorted by."""
+
+MOST_CONFIG_KEYS = 500
+
+
+@router.get("/health", response_model=Health)
+def health() -> Response:
+    """Whether the server answers; needs no token and says nothing else."""
+    return answer({"status": "ok"})
+
+
+@router.get("/meta", response_model=Meta)
+def meta(site: SiteOf) -> Response:
+    """The server, and what it serves."""
+    with site.shelf.open() as opened:
+        return answer(meta_of(site, opened))
+
+
+@router.get("/home", response_model=Home)
+def home(site: SiteOf) -> Response:
+    """What runs now, what needs attention, what ran last, and the hosts."""
+    from stepscope.views.runs.home import home_of
+
+    with site.shelf.open() as opened:
+        return answer(home_of(opened.runs, site.marks, site.now_ns(), site.kept))
+
+
+@router.get("/runs", response_model=RunList)
+def runs(  # noqa: PLR0913 - the parameters of a list
+    site: SiteOf,
+    *,
+    filter: Annotated[Text, Query(description="Words and conditions, as in `status:running loss<2`.")] = "",  # noqa: A002 - its name in the address
+    sort: Annotated[SORTS, Query(description="The column to sort by.")] = "started",
+    descending: Annotated[bool, Query(description="The greatest first.")] = True,
+    limit: Annotated[int, Query(ge=1, le=1000, description="At most so many runs.")] = 200,
+    offset: Annotated[int, Query(ge=0, le=10_000_000, description="Runs to pass over.")] = 0,
+    archived: Annotated[bool, Query(description="Those put aside, too.")] = False,
+) -> Response:
+    """A page of the list of runs; a filter that cannot be read is told of beside all runs."""
+    with site.shelf.open() as opened:
+        every = site.rows(opened)
+    shown = [row for row in every if archived or not row.archived]
+    matching, trouble = _filtered(site, shown, filter)
+    # Rows that lack the figure come last in either direction.
+    known = [row for row in matching if getattr(row, sort) is not None]
+    known.sort(key=lambda row: (getattr(row, sort), row.started, row.id), reverse=descending)
+    matching = known + [row for row in matching if getattr(row, sort) is None]
+    return answer(
+        {
+            "total": len(matching),
+            "runs": matching[offset : offset + limit],
+            "filter_error": trouble,
+            "config_keys": sorted({name for row in every for name in row.config})[:MOST_CONFIG_KEYS],
+            "tags": sorted({tag for row in every for tag in row.tags}),
+            "attention": sum(row.attention is not None for row in shown),
+        }
+    )
+
+
+def _filtered(site: Site, rows: list[RunRow], text: str) -> tuple[list[RunRow], dict[str, Any] | None]:
+    if not text.strip():
+        return rows, None
+    from stepscope.views.runs.filter import FilterError, parse
+
+    now_ns = site.now_ns()
+    try:
+        wanted = parse(text)
+        return [row for row in rows if wanted.matches(row, now_ns)], None
+    except FilterError as error:
+        return rows, {"message": str(error), "begin": error.begin, "end": error.end}
+
+
+@router.get("/runs/{run_id}", response_model=RunHead)
+def run_head(site: SiteOf, run_id: RunId) -> Response:
+    """The header of every page on a run, and the cursor to follow it from."""
+    with site.shelf.open() as opened, opened.reader.moment():
+        return answer(head_of(site, opened, opened.run(run_id)))
+
+
+@router.get("/runs/{run_id}/overview", response_model=shapes.Overview)
+def overview(site: SiteOf, run_id: RunId) -> Response:
+    """One run at a glance: verdict, tiles, charts, events, alerts, environment."""
+    from stepscope.views.overview.overview import overview_of
+
+    with site.shelf.open() as opened:
+        return answer(
+            overview_of(
+                opened.run(run_id),
+                site.marks,
+                site.now_ns(),
+                energy=site.options.settings.energy,
+                kept=site.kept,
+                acknowledged=site.silences.read().acknowledged,
+            )
+        )
+
+
+@router.get("/runs/{run_id}/steps", response_model=shapes.StepWindow)
+def steps(site: SiteOf, run_id: RunId, low: Low = None, high: High = None, rank: Rank = None) -> Response:
+    """Steps and their phases in a stretch of a run, the slowest among them, how long they took."""
+    from stepscope.views.steps.step_explorer import steps_of
+
+    with site.shelf.open() as opened:
+        return answer(steps_of(opened.run(run_id), low, high, rank))
+
+
+@router.get("/runs/{run_id}/heatmap", response_model=shapes.Heatmap)
+def heatmap(
+    site: SiteOf,
+    run_id: RunId,
+    key: Annotated[str, Query(min_length=1, max_length=1000, description="What to draw.")] = "step_seconds",
+    low: Low = None,
+    high: High = None,
+    columns: Annotated[int, Query(ge=1, le=2000, description="At most so many columns.")] = 200,
+) -> Response:
+    """A key by rank and step."""
+    from stepscope.views.steps.rank_heatmap import heatmap_of
+
+    with site.shelf.open() as opened:
+        return answer(heatmap_of(opened.run(run_id), key, low, high, columns))
+
+
+@router.get("/runs/{run_id}/findings", response_model=shapes.Findings)
+def run_findings(site: SiteOf, run_id: RunId) -> Response:
+    """What was found in a run, with evidence and advice, and what was looked for in vain."""
+    from stepscope.views.logs.failure import failure_of
+    from stepscope.views.overview.verdict import verdict_for
+
+    with site.shelf.open() as opened:
+        run = opened.run(run_id)
+        found = run.diagnose()
+        figures = site.kept.of(run, site.now_ns())
+        # A run that has ended and that no agent has looked at is looked at now.
+        fresh = [] if run.status in LIVE else [one.as_dict() for one in found.findings]
+        return answer(
+            {
+                "verdict": verdict_for(run, site.marks.muted(run.id), figures, found),
+                "failure": failure_of(run),
+                "findings": findings(site, run) or fresh,
+                "considered": found.considered,
+            }
+        )
+
+
+@router.get("/runs/{run_id}/logs", response_model=Console)
+def logs(
+    site: SiteOf,
+    run_id: RunId,
+    search: Annotated[Text, Query(description="Only lines with this text.")] = "",
+    limit: Annotated[int, Query(ge=1, le=10_000, description="At most so many lines, the newest.")] = 500,
+) -> Response:
+    """The end of what a run printed."""
+    from stepscope.views.logs.console_lines import console_of
+    from stepscope.views.logs.failure import failure_of
+
+    with site.shelf.open() as opened:
+        run = opened.run(run_id)
+        return answer({**vars(console_of(run, search, limit)), "failure": failure_of(run)})
+
+
+@router.get("/runs/{run_id}/config", response_model=shapes.RunConfig)
+def config(site: SiteOf, run_id: RunId) -> Response:
+    """What a run was started with: configuration, command, versions, code."""
+    from stepscope.views.run_config import config_of
+
+    with site.shelf.open() as opened:
+        return answer(config_of(opened.run(run_id)))
+
+
+@router.get("/compare", response_model=shapes.Comparison)
+def compare_runs(
+    site: SiteOf,
+    runs: Annotated[str, Query(min_length=1, max_length=10_000, description="Ids divided by commas.")],
+    baseline: Annotated[
+        str | None, Query(max_length=300, description="The run others are held against.")
+    ] = None,
+    preset: Annotated[Literal["all", "performance", "quality"], Query(description="Which figures.")] = "all",
+    group: Annotated[
+        str | None, Query(max_length=300, description="An entry of configurations to group runs by.")
+    ] = None,
+    warm_up: Annotated[
+        Literal["excluded", "included"], Query(description="Whether the first steps count.")
+    ] = "excluded",
+) -> Response:
+    """Several runs side by side: figures against a baseline, groups, configuration, verdicts."""
+    from stepscope.views.compare.comparison import MOST_RUNS, compare
+
+    ids = split_keys([runs])
+    if not 1 <= len(ids) <= MOST_RUNS:
+        raise HTTPException(400, f"runs names {len(ids)} runs; 1 to {MOST_RUNS} can be compared.")
+    with site.shelf.open() as opened:
+        # One may be named twice, by its id and by its name.
+        found = list({run.id: run for run in (opened.run(one) for one in ids)}.values())
+        first = opened.run(baseline) if baseline else found[0]
+        if all(one.id != first.id for one in found):
+            raise NotFound(f"The baseline {baseline!r} is none of the runs compared.")
+        compared = compare(
+            found,
+            first.id,
+            preset,
+            group_by=group or None,
+            with_warm_up=warm_up == "included",
+            marks=site.marks,
+            now_ns=site.now_ns(),
+            kept=site.kept,
+        )
+        return answer({**vars(compared), **laid_over(opened, found)})

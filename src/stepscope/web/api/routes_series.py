@@ -1,0 +1,129 @@
+"""Routes on series: the catalogue of keys, and columns of buckets for charts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from fastapi.exceptions import HTTPException
+
+from stepscope.web.api.answers import BINARY, answer, as_columns, is_known, tag_of
+from stepscope.web.api.parameters import (
+    Axis,
+    Buckets,
+    Device,
+    Format,
+    High,
+    Host,
+    Keys,
+    KnownTag,
+    Low,
+    Rank,
+    Responses,
+    RunId,
+    SiteOf,
+    split_keys,
+)
+from stepscope.web.api.run_head import cursor_of
+from stepscope.web.api.series import Query as Wanted
+from stepscope.web.api.series import SeriesReader, places_of
+from stepscope.web.api.shapes_series import COLUMNS, Catalogue, SeriesHeader
+
+if TYPE_CHECKING:
+    from stepscope.store.following import Counter
+    from stepscope.web.api.series import Part, Place
+
+router = APIRouter(tags=["series"])
+
+MOST_BUCKETS = 1_000_000
+"""So many for all series of one answer together, which are 64 MB."""
+
+BYTES: Responses = {
+    200: {
+        "description": (
+            "With format=binary: the length of the header as uint32, the header as JSON padded with blanks "
+            "so that both are a multiple of 8 bytes, then for each series in order, for each column in "
+            "order, its numbers as float64, all little-endian."
+        ),
+        "content": {BINARY: {"schema": {"type": "string", "format": "binary"}}},
+    },
+    304: {"description": "What the client has is still so."},
+}
+
+
+@router.get("/runs/{run_id}/keys", response_model=Catalogue)
+def keys_of_run(site: SiteOf, run_id: RunId) -> Response:
+    """All keys of a run, with unit, group, axis and the places they come from."""
+    from stepscope.views.metrics.catalogue import catalogue_of
+
+    with site.shelf.open() as opened:
+        return answer(catalogue_of(opened.run(run_id)))
+
+
+@router.get("/runs/{run_id}/series", response_model=SeriesHeader, responses=BYTES)
+def series(  # noqa: PLR0913 - the parameters of a chart
+    site: SiteOf,
+    run_id: RunId,
+    keys: Keys,
+    *,
+    axis: Axis = "step",
+    low: Low = None,
+    high: High = None,
+    buckets: Buckets = 800,
+    rank: Rank = None,
+    host: Host = None,
+    device: Device = None,
+    merge: Annotated[bool, Query(description="One series for each key, over all places.")] = False,
+    format: Format = "binary",  # noqa: A002 - its name in the address
+    if_none_match: KnownTag = None,
+) -> Response:
+    """Several keys in buckets whose edges are multiples of a power of two, one part for each place."""
+    wanted = Wanted(axis, buckets, low, high, rank, host, device, merge)
+    with site.shelf.open() as opened, opened.reader.moment():
+        run = opened.run(run_id)
+        counters = opened.reader.counters(run.id)
+        names = split_keys(keys, {one.key for one in counters})
+        places = places_of(counters, names, wanted)
+        _check_size(len(places), buckets)
+        tag = tag_of(run.id, names, wanted, format, _state(counters, places, axis))
+        if is_known(tag, if_none_match):
+            return Response(status_code=304, headers={"ETag": tag})
+        parts = SeriesReader(run, opened.reader, wanted).parts(places)
+        header = {
+            "run": run.id,
+            "axis": axis,
+            "columns": COLUMNS,
+            "series": [part.described() for part in parts],
+            "cursor": cursor_of(site, opened, run, counters),
+            "missing": [name for name in names if all(place.key != name for place in places)],
+        }
+    found = _as_json(header, parts) if format == "json" else _as_bytes(header, parts)
+    found.headers["ETag"] = tag
+    return found
+
+
+def _check_size(places: int, buckets: int) -> None:
+    if places * buckets > MOST_BUCKETS:
+        raise HTTPException(
+            400,
+            f"The keys have {places} series, and {buckets} buckets of each are more than {MOST_BUCKETS:,} "
+            "in all. Ask for fewer keys, fewer buckets, one rank, or merge=true.",
+        )
+
+
+def _state(counters: list[Counter], places: list[Place], axis: str) -> object:
+    """What an answer depends on: how far its series have come, and all of them where one is joined."""
+    if any(place.own_axis != axis for place in places):
+        return [(one.series_id, one.points) for one in counters]
+    keys = {place.key for place in places}
+    return [(one.series_id, one.points) for one in counters if one.key in keys]
+
+
+def _as_json(header: dict[str, Any], parts: list[Part]) -> Response:
+    for described, part in zip(header["series"], parts, strict=True):
+        described["data"] = dict(zip(COLUMNS, part.columns(), strict=True))
+    return answer(header)
+
+
+def _as_bytes(header: dict[str, Any], parts: list[Part]) -> Response:
+    return Response(as_columns(header, (part.columns() for part in parts)), media_type=BINARY)

@@ -1,0 +1,77 @@
+"""Routes on settings: those this server was started with, secrets hidden; another token."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.exceptions import HTTPException
+
+from stepscope.config.plain import to_dict
+from stepscope.config.reference import descriptions
+from stepscope.config.secret import redacted
+from stepscope.config.wording import yaml_text
+from stepscope.web.access.incoming import Incoming
+from stepscope.web.api.answers import answer
+from stepscope.web.api.parameters import DONE, SiteOf
+from stepscope.web.api.shapes_alerts import ServerSettings
+
+if TYPE_CHECKING:
+    from stepscope.config.sections import Settings
+
+log = logging.getLogger("stepscope.web")
+
+router = APIRouter(tags=["settings"])
+
+PROMETHEUS_PORT = 9464
+GENERAL = "general"
+
+
+@router.get("/settings", response_model=ServerSettings)
+def settings(site: SiteOf) -> Response:
+    """Every setting with its value and its sentence; how others can scrape; what is fed."""
+    known = site.options.settings
+    on = [name for name, options in known.exporters.items() if options.get("enabled", True)]
+    file = site.keyring.file
+    return answer(
+        {
+            "items": _items(known),
+            "scrape_config": _scrape_config(known, on),
+            "exporters": on,
+            "token_file": None if file is None else str(file.absolute()),
+        }
+    )
+
+
+@router.post("/token", status_code=204, response_class=Response, responses=DONE)
+async def make_token(site: SiteOf, request: Request) -> Response:
+    """Makes another token. Cookies, addresses and streams of the old one end; the answer has a new cookie."""
+    if not site.keyring.is_needed():
+        raise HTTPException(400, "This server asks for no token: it was started with --no-token.")
+    made = Response(status_code=204)
+    site.keyring.renew(made, Incoming(request.scope))
+    log.info("A new token was made.")
+    site.feed.send_away()
+    return made
+
+
+def _items(known: Settings) -> list[dict[str, str]]:
+    values = redacted(to_dict(known))
+    found = []
+    for one in descriptions():
+        value: Any = values
+        for part in one.key:
+            value = value.get(part) if isinstance(value, dict) else None
+        section = one.key[0] if len(one.key) > 1 else GENERAL
+        found.append({"section": section, "name": one.name, "value": yaml_text(value), "help": one.sentence})
+    return found
+
+
+def _scrape_config(known: Settings, on: list[str]) -> str | None:
+    """What to put into the configuration of Prometheus; None where nothing is to be scraped."""
+    if "prometheus" not in on:
+        return None
+    port = known.exporters["prometheus"].get("port", PROMETHEUS_PORT)
+    target = f"targets: [localhost:{port}]"
+    return f"scrape_configs:\n  - job_name: stepscope\n    static_configs:\n      - {target}\n"

@@ -1,0 +1,86 @@
+"""Routes of the live feed: a stream of events, and the same events for those who ask again and again."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Query, Response
+from fastapi.exceptions import HTTPException
+
+from stepscope.web.api.answers import answer
+from stepscope.web.api.parameters import LastEventId, Responses, Since, SiteOf, split_keys
+from stepscope.web.api.shapes_series import Delta
+from stepscope.web.live.event_stream import EventStream
+
+if TYPE_CHECKING:
+    from stepscope.web.live.subscriber import Subscriber
+    from stepscope.web.site import Site
+
+router = APIRouter(tags=["live"])
+
+Followed = Annotated[
+    str | None, Query(max_length=300, description="The run to follow; without one, the list of runs.")
+]
+FollowedKeys = Annotated[
+    list[Annotated[str, Query(max_length=20_000)]],
+    Query(max_length=200, description="Keys whose points are sent, divided by commas."),
+]
+Patience = Annotated[float, Query(ge=0, le=20, description="How many seconds to wait for an event.")]
+
+EVENTS: Responses = {
+    200: {
+        "description": (
+            "Events `hello`, `run`, `points`, `alert`, `finding`, `mark`; without a run `hello` and `runs`. "
+            "`resync` says to read anew what is shown. The id of an event is a cursor."
+        ),
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    }
+}
+
+
+@router.get("/stream", response_class=Response, responses=EVENTS)
+async def stream(
+    site: SiteOf,
+    run: Followed = None,
+    keys: FollowedKeys = [],  # noqa: B006 - FastAPI copies it
+    since: Since = None,
+    last_event_id: LastEventId = None,
+) -> Response:
+    """Live events of a run, or of the list of runs, from a cursor on."""
+    # A browser that reconnects sends the newer of both in its header.
+    subscriber = await _joined(site, run, keys, last_event_id or since)
+    return EventStream(site.feed, subscriber)
+
+
+@router.get("/delta", response_model=Delta)
+async def delta(
+    site: SiteOf,
+    run: Followed = None,
+    keys: FollowedKeys = [],  # noqa: B006 - FastAPI copies it
+    since: Since = None,
+    wait: Patience = 20.0,
+) -> Response:
+    """The same events since a cursor, at once where there are any; otherwise as soon as there are."""
+    subscriber = await _joined(site, run, keys, since)
+    try:
+        hello, *found = subscriber.drain()
+        if since and not found and (first := await subscriber.get(wait)) is not None:
+            found = [first, *subscriber.drain()]
+    finally:
+        site.feed.leave(subscriber)
+    events = [hello, *found] if not since else found
+    newest = next((one.cursor for one in reversed(found) if one.cursor), subscriber.cursor)
+    return answer(
+        {
+            "cursor": newest,
+            "events": [{"event": one.event, "data": json.loads(one.text)} for one in events],
+        }
+    )
+
+
+async def _joined(site: Site, run: str | None, keys: list[str], since: str | None) -> Subscriber:
+    most = site.options.limits.streams
+    if site.feed.client_count >= most:
+        raise HTTPException(429, f"{most} clients follow this server already. Close some, or wait.")
+    return await site.feed.join(run or None, frozenset(split_keys(keys)), since)

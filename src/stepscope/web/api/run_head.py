@@ -1,0 +1,142 @@
+"""The header of a run's pages, and what the server says of itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import stepscope
+from stepscope.alerts.delivery.delivery import USUAL
+from stepscope.schema.run import LIVE
+from stepscope.schema.series import Selection
+from stepscope.web.live import cursor
+from stepscope.web.live.live_run import position_of
+
+if TYPE_CHECKING:
+    from stepscope.reading import Run
+    from stepscope.store.following import Counter
+    from stepscope.web.shelf import Opened
+    from stepscope.web.site import Site
+
+AXIS_KEYS = {
+    "epoch": ("epoch", "train/epoch"),
+    "samples": ("samples_total", "samples", "samples_seen", "train/samples"),
+    "tokens": ("tokens_total", "tokens", "tokens_seen", "num_input_tokens_seen", "train/tokens"),
+}
+"""What people call the series that count these, the usual name first."""
+
+NO_SERIES = {
+    "epoch": "No epoch was logged. Give epoch=... to log_training_step.",
+    "samples": "No count of samples was logged. Log samples_total, the samples seen so far.",
+    "tokens": "No count of tokens was logged. Log tokens_total, the tokens seen so far.",
+}
+
+COST_KEYS = {"cpu_ratio": "stepscope/agent_cpu_ratio", "rss_bytes": "stepscope/agent_resident_bytes"}
+
+
+def head_of(site: Site, opened: Opened, run: Run) -> dict[str, Any]:
+    """What every page of a run shows above."""
+    counters = opened.reader.counters(run.id)
+    is_live = run.status in LIVE
+    return {
+        "row": site.row(run),
+        "segments": [_segment(opened, run, counters, number) for number in range(len(run.segments))],
+        "axes": _axes({one.key for one in counters if one.source.axis == "step"}),
+        "live": is_live,
+        "heartbeat_age_s": max(site.now_ns() - run.info.last_ns, 0) / 1e9 if is_live else None,
+        "notes": site.marks.notes(run.id),
+        "cursor": cursor_of(site, opened, run, counters),
+    }
+
+
+def laid_over(opened: Opened, runs: list[Run]) -> dict[str, Any]:
+    """What charts need to lay several runs over each other: their segments, and what all count x in."""
+    counted = [opened.reader.counters(run.id) for run in runs]
+    several = [_axes({one.key for one in counters if one.source.axis == "step"}) for counters in counted]
+    return {
+        "segments": [
+            [_segment(opened, run, counters, number) for number in range(len(run.segments))]
+            for run, counters in zip(runs, counted, strict=True)
+        ],
+        "axes": [_axis_of_all(choices) for choices in zip(*several, strict=True)],
+    }
+
+
+def _axis_of_all(choices: tuple[dict[str, str | None], ...]) -> dict[str, str | None]:
+    missing = sum(one["why_not"] is not None for one in choices)
+    if missing:
+        who = "No run" if missing == len(choices) else f"{missing} of {len(choices)} runs"
+        verb = "logged a" if missing == len(choices) else "logged no"
+        return {**choices[0], "key": None, "why_not": f"{who} {verb} count of {choices[0]['name']}."}
+    if len({one["key"] for one in choices}) > 1:
+        told = f"The runs count {choices[0]['name']} under different names."
+        return {**choices[0], "key": None, "why_not": told}
+    return choices[0]
+
+
+def cursor_of(site: Site, opened: Opened, run: Run, counters: list[Counter]) -> str:
+    """Where a stream takes up from what is read in the same moment."""
+    return cursor.written(run.id, position_of(site, opened, run, counters))
+
+
+def meta_of(site: Site, opened: Opened) -> dict[str, Any]:
+    """The server, and what it serves."""
+    runs = opened.runs.runs()
+    options = site.options
+    return {
+        "version": stepscope.__version__,
+        "now": site.now_ns() / 1e9,
+        "store": str(options.folder.absolute()),
+        "read_only": options.read_only,
+        "has_token": site.keyring.is_needed(),
+        "run_count": len(runs),
+        "channels": list({**USUAL, **options.settings.alerts.channels}),
+        "projects": sorted({run.project for run in runs}),
+        "bytes_used": opened.reader.bytes_used(),
+        "agent": _agent_cost(runs),
+        "set_aside": [
+            {"path": one.path, "reason": one.reason, "advice": one.advice} for one in opened.runs.set_aside()
+        ],
+    }
+
+
+def _segment(opened: Opened, run: Run, counters: list[Counter], number: int) -> dict[str, Any]:
+    part = run.segments[number]
+    logged = [one for one in counters if one.source.segment == part.id and one.source.axis == "step"]
+    first = None
+    if logged:
+        densest = max(logged, key=lambda one: one.points)
+        source = densest.source
+        labels = (source.segment, source.rank, source.host, source.device, source.axis)
+        reach = opened.reader.reach(Selection(run.id, densest.key, *labels))
+        first = None if reach is None else reach[0]
+    steps = [one.last_step for one in logged if one.last_step is not None]
+    return {
+        "id": part.id,
+        "status": part.status,
+        "reason": part.reason,
+        "started": part.started_ns / 1e9,
+        "ended": None if part.ended_ns is None else part.ended_ns / 1e9,
+        "first_step": first,
+        "last_step": max(steps, default=None),
+    }
+
+
+def _axes(keys: set[str]) -> list[dict[str, str | None]]:
+    """What a chart of the run can count its x in."""
+    found: list[dict[str, str | None]] = [{"name": "step", "key": None, "why_not": None}]
+    for name, usual in AXIS_KEYS.items():
+        key = next((one for one in usual if one in keys), None)
+        found.append({"name": name, "key": key, "why_not": NO_SERIES[name] if key is None else None})
+    times: list[dict[str, str | None]] = [
+        {"name": name, "key": None, "why_not": None} for name in ("active", "process", "wall")
+    ]
+    return found + times
+
+
+def _agent_cost(runs: list[Run]) -> dict[str, float | None]:
+    """The newest figures of the agent on what it costs, from a run that is going on."""
+    live = [run for run in runs if run.status in LIVE]
+    if not live:
+        return dict.fromkeys(COST_KEYS)
+    newest = {info.key: info.last for info in live[-1].machine_keys() if info.key in COST_KEYS.values()}
+    return {name: newest.get(key) for name, key in COST_KEYS.items()}

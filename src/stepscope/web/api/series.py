@@ -1,0 +1,247 @@
+"""Reads series for charts: buckets on either axis, one part for each key, place and segment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepscope.schema.series import Buckets, Selection
+from stepscope.store import rollup
+from stepscope.store.sealing import NS
+from stepscope.timeline import bucket_by_step
+from stepscope.web.api.joining import StepJoin
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from stepscope.reading import Run
+    from stepscope.schema.series import Axis
+    from stepscope.store.following import Counter
+    from stepscope.store.sqlite import SqliteReader
+
+MOST_POINTS = 65_536
+"""A series of more points is put on its other axis by buckets, four for each that is asked for."""
+
+FINER = 4
+
+_Begins = dict[tuple[str, "int | None", "str | None", "str | None"], dict[str, int]]
+
+
+@dataclass(frozen=True)
+class Query:
+    """What a chart asks for; None stands for any."""
+
+    axis: Axis
+    buckets: int
+    low: int | None = None
+    high: int | None = None
+    rank: int | None = None
+    host: str | None = None
+    device: str | None = None
+    merge: bool = False
+
+
+@dataclass(frozen=True)
+class Part:
+    """A series, or the part of it that one place and one segment have."""
+
+    key: str
+    rank: int | None
+    host: str
+    device: str
+    segment: str
+    superseded: bool
+    points: int
+    buckets: Buckets
+
+    def described(self) -> dict[str, object]:
+        """What the header says of it."""
+        found = self.buckets
+        return {
+            "key": self.key,
+            "rank": self.rank,
+            "host": self.host,
+            "device": self.device,
+            "segment": self.segment,
+            "superseded": self.superseded,
+            "width": found.width,
+            "length": len(found),
+            "points": self.points,
+            "exact": found.width == 1 and bool((found.count <= 1).all()),
+        }
+
+    def columns(self) -> list[NDArray[np.float64]]:
+        """Start, count, least, greatest, mean, last, not finite, time."""
+        one = self.buckets
+        ints = (one.starts, one.count, one.nonfinite)
+        starts, count, nonfinite = (column.astype(np.float64) for column in ints)
+        return [starts, count, one.minimum, one.maximum, one.mean, one.last, nonfinite, one.times]
+
+
+@dataclass(frozen=True)
+class Place:
+    """The series of one key at one place in one segment, or of all of them."""
+
+    key: str
+    own_axis: Axis
+    rank: int | None
+    host: str | None
+    device: str | None
+    segment: str | None
+    points: int
+
+
+def places_of(counters: Iterable[Counter], keys: Iterable[str], query: Query) -> list[Place]:
+    """The places that have a key, in the order of keys; what was logged goes before what was read."""
+    found: list[Place] = []
+    listed = list(counters)
+    for key in dict.fromkeys(keys):
+        here = [one for one in listed if one.key == key and _is_meant(one, query)]
+        own: Axis = "step" if any(one.source.axis == "step" for one in here) else "seconds"
+        here = [one for one in here if one.source.axis == own]
+        if query.merge and here:
+            total = sum(one.points for one in here)
+            found.append(Place(key, own, query.rank, query.host, query.device, None, total))
+            continue
+        for one in here:
+            at = one.source
+            found.append(Place(key, own, at.rank, at.host, at.device, at.segment, one.points))
+    return found
+
+
+class SeriesReader:
+    """Reads what one request asks of one run."""
+
+    def __init__(self, run: Run, reader: SqliteReader, query: Query) -> None:
+        self._run, self._reader, self._query = run, reader, query
+        self._join = StepJoin(run, reader)
+        self._order = {segment.id: number for number, segment in enumerate(run.segments)}
+
+    def parts(self, places: list[Place]) -> list[Part]:
+        """The parts of all places; what a later segment went through again is a part of its own."""
+        begins = self._first_steps(places) if self._query.axis == "step" else {}
+        found: list[Part] = []
+        for place in places:
+            limit = self._superseded_from(place, begins)
+            if limit is None:
+                found.append(_part(place, self._buckets(place, self._query), superseded=False))
+                continue
+            kept = self._buckets(place, _until(self._query, limit - 1))
+            tail = _without_before(self._buckets(place, _from(self._query, limit)), limit)
+            for buckets, superseded in ((kept, False), (tail, True)):
+                if len(buckets):
+                    found.append(_part(place, buckets, superseded=superseded))
+        return found
+
+    def _buckets(self, place: Place, query: Query) -> Buckets:
+        selection = self._selection(place)
+        if place.own_axis == query.axis:
+            return self._reader.buckets(selection, query.buckets, query.low, query.high)
+        if place.points > MOST_POINTS:
+            finer = self._reader.buckets(selection, FINER * query.buckets)
+            return rebucketed(finer, self._on_axis((finer.times * 1e9).astype(np.int64)), query)
+        points = self._reader.points(selection)
+        moved = replace(points, steps=self._on_axis(points.times_ns))
+        return bucket_by_step(moved, query.buckets, query.low, query.high)
+
+    def _on_axis(self, times_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Moments as steps or as seconds, as the chart has it."""
+        return times_ns // NS if self._query.axis == "seconds" else self._join.steps_at(times_ns)
+
+    def _selection(self, place: Place) -> Selection:
+        labels = (place.segment, place.rank, place.host, place.device, place.own_axis)
+        return Selection(self._run.id, place.key, *labels)
+
+    def _first_steps(self, places: list[Place]) -> _Begins:
+        """The first step of each segment, for places that have several."""
+        begins: _Begins = {}
+        for place in places:
+            if place.segment is not None:
+                begins.setdefault(_where(place), {})[place.segment] = 0
+        for place in places:
+            segments = begins.get(_where(place), {})
+            if place.segment is not None and len(segments) > 1:
+                segments[place.segment] = self._first_step(place, place.segment)
+        return begins
+
+    def _first_step(self, place: Place, segment: str) -> int:
+        if place.own_axis == "seconds":
+            return self._join.first_step(segment) or 0
+        reach = self._reader.reach(self._selection(place))
+        return 0 if reach is None else reach[0]
+
+    def _superseded_from(self, place: Place, begins: _Begins) -> int | None:
+        """The first step that a later segment went through again; None when none did."""
+        here = self._order.get(place.segment or "", -1)
+        segments = begins.get(_where(place), {})
+        later = [first for segment, first in segments.items() if self._order.get(segment, -1) > here]
+        return min(later, default=None)
+
+
+def rebucketed(found: Buckets, x: NDArray[np.int64], query: Query) -> Buckets:
+    """The same buckets on another axis: each lies wholly where its last point lies."""
+    inside = np.ones(len(x), bool)
+    if query.low is not None:
+        inside &= x >= query.low
+    if query.high is not None:
+        inside &= x <= query.high
+    if not inside.any():
+        return rollup.as_buckets(None, 0)
+    x = x[inside]
+    exponent = rollup.exponent_for(int(x.min()), int(x.max()), query.buckets)
+    finite = found.count - found.nonfinite
+    total = np.where(finite > 0, found.mean * finite, 0.0)
+    part = rollup.Rollup(
+        exponent=exponent,
+        index=x >> exponent,
+        count=found.count[inside],
+        last_ns=(found.times[inside] * 1e9).astype(np.int64),
+        minimum=found.minimum[inside, None],
+        maximum=found.maximum[inside, None],
+        total=total[inside, None],
+        last=found.last[inside, None],
+        nonfinite=found.nonfinite[inside, None],
+    )
+    return rollup.as_buckets(rollup.merge([part], exponent), exponent)
+
+
+def _is_meant(one: Counter, query: Query) -> bool:
+    wanted = (query.rank, query.host, query.device)
+    labels = (one.source.rank, one.source.host, one.source.device)
+    return all(want in (None, label) for want, label in zip(wanted, labels, strict=True))
+
+
+def _part(place: Place, buckets: Buckets, *, superseded: bool) -> Part:
+    return Part(
+        place.key,
+        place.rank,
+        place.host or "",
+        place.device or "",
+        place.segment or "",
+        superseded,
+        place.points,
+        buckets,
+    )
+
+
+def _where(place: Place) -> tuple[str, int | None, str | None, str | None]:
+    return place.key, place.rank, place.host, place.device
+
+
+def _until(query: Query, high: int) -> Query:
+    return replace(query, high=high if query.high is None else min(query.high, high))
+
+
+def _from(query: Query, low: int) -> Query:
+    return replace(query, low=low if query.low is None else max(query.low, low))
+
+
+def _without_before(found: Buckets, limit: int) -> Buckets:
+    """Leaves out a bucket that the part before has too."""
+    columns = ("starts", "count", "minimum", "maximum", "mean", "last", "nonfinite", "times")
+    inside = found.starts >= limit
+    return replace(found, **{name: getattr(found, name)[inside] for name in columns})

@@ -1,0 +1,247 @@
+"""The live feed: one look at the store for all clients, and each told what concerns it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from stepscope.agent.process.wake import wake
+from stepscope.errors import StepscopeError
+from stepscope.web.api.answers import to_text
+from stepscope.web.live import cursor, live_run
+from stepscope.web.live.subscriber import Message, Subscriber, resync
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stepscope.views.runs.run_rows import RunRow
+    from stepscope.web.live.live_run import News, Seen
+    from stepscope.web.site import Site
+
+log = logging.getLogger("stepscope.web")
+
+PACE_S = 0.5
+"""The least time between two looks: two a second."""
+ANSWER_S = 0.05
+MOST_ANSWERS = 4
+"""An agent that was woken has this often this long to write, which is more than it needs."""
+SLOWEST_S = 2.0
+SHARE = 0.25
+"""Looking and telling may take this share of the time; where many clients make it more, looks are fewer."""
+MANY = 20
+"""Up to so many clients the pace is kept whatever it costs."""
+HEARTBEAT_S = 15.0
+
+
+class Feed:
+    """Watches the store while anybody follows it."""
+
+    def __init__(self, site: Site, now: Callable[[], float] = time.monotonic) -> None:
+        self._site, self._now = site, now
+        self._subscribers: set[Subscriber] = set()
+        self._joining = 0
+        self._seen: dict[str, Seen] = {}
+        self._rows: dict[str, RunRow] = {}
+        self._version: object = None
+        self._someone = asyncio.Event()
+        # Nobody may join in the middle of a look: what they wait for would not have been looked at.
+        self._looking = asyncio.Lock()
+        self._next_at = 0.0
+        self._trouble = ""
+        self.is_closing = False
+
+    @property
+    def client_count(self) -> int:
+        """How many follow, or are about to: joining takes a moment, in which more may ask."""
+        return len(self._subscribers) + self._joining
+
+    async def run(self) -> None:
+        """Looks and tells until it is cancelled."""
+        while True:
+            await self._someone.wait()
+            await asyncio.sleep(max(self._next_at - self._now(), 0.0))
+            if not self._subscribers:
+                continue
+            try:
+                await self._look_if_changed()
+            except StepscopeError as error:
+                self._complain(str(error))
+            except Exception:
+                # Whatever it is, those who follow other runs must go on being told.
+                log.exception("The live feed failed, and goes on.")
+                self._next_at = self._now() + SLOWEST_S
+
+    async def _look_if_changed(self) -> None:
+        """Asks the agent to write what it has, looks, and says when to look again.
+
+        An agent writes at a pace of its own: whoever only watched for that would be behind by both paces.
+        """
+        began_at = self._now()
+        self._next_at = began_at + PACE_S
+        wake(self._site.options.folder)
+        for _ in range(MOST_ANSWERS):
+            await asyncio.sleep(ANSWER_S)
+            if await asyncio.to_thread(self._has_changed):
+                looked_at = self._now()
+                await self.look()
+                self._next_at = began_at + pace_s(self._now() - looked_at, len(self._subscribers))
+                return
+
+    def _complain(self, trouble: str) -> None:
+        """Says once what keeps the store from being read, and tries again after a while."""
+        self._next_at = self._now() + SLOWEST_S
+        if trouble != self._trouble:
+            self._trouble = trouble
+            log.warning("The live feed cannot read the store: %s", trouble)
+
+    async def look(self) -> None:
+        """Looks at every run that is followed, and tells what is new."""
+        async with self._looking:
+            for run_id in {one.run_id for one in self._subscribers if one.run_id is not None}:
+                try:
+                    await self._look_at(run_id)
+                except StepscopeError as error:
+                    self._complain(str(error))
+                    self._seen.pop(run_id, None)
+            if any(one.run_id is None for one in self._subscribers):
+                await self._look_at_list()
+
+    async def join(self, run_id: str | None, keys: frozenset[str], since: str | None) -> Subscriber:
+        """A new client, with what it missed since its cursor waiting for it. Raises StoreError."""
+        self._joining += 1
+        try:
+            return await self._join(run_id, keys, since)
+        finally:
+            self._joining -= 1
+
+    async def _join(self, run_id: str | None, keys: frozenset[str], since: str | None) -> Subscriber:
+        async with self._looking:
+            if run_id is None:
+                subscriber = Subscriber(None, frozenset())
+                subscriber.cursor = f"t{self._site.now_ns() // 1_000_000}"
+                subscriber.put(self._hello(subscriber.cursor))
+                subscriber.put(await asyncio.to_thread(self._list_since, since))
+            else:
+                run_id = await asyncio.to_thread(self._id_of, run_id)
+                await self._look_at(run_id)
+                subscriber = Subscriber(run_id, keys)
+            self._subscribers.add(subscriber)
+            self._someone.set()
+            seen = self._seen.get(run_id or "")
+        if run_id is not None and seen is not None:
+            await self._welcome(subscriber, run_id, since, seen)
+        if self.is_closing:
+            subscriber.close()
+        return subscriber
+
+    def leave(self, subscriber: Subscriber) -> None:
+        """A client has gone."""
+        self._subscribers.discard(subscriber)
+        followed = {one.run_id for one in self._subscribers}
+        for run_id in self._seen.keys() - followed:
+            del self._seen[run_id]
+        if not self._subscribers:
+            self._someone.clear()
+
+    def close(self) -> None:
+        """Ends all streams, for good."""
+        self.is_closing = True
+        self.send_away()
+
+    def send_away(self) -> None:
+        """Ends all streams; who may come back does."""
+        for subscriber in list(self._subscribers):
+            subscriber.close()
+
+    def _hello(self, text: str) -> Message:
+        told = {"now": self._site.now_ns() / 1e9, "cursor": text, "heartbeat_s": HEARTBEAT_S}
+        return Message("hello", to_text(told), text)
+
+    async def _welcome(self, subscriber: Subscriber, run_id: str, since: str | None, seen: Seen) -> None:
+        """Puts what a client missed before what has come since it joined."""
+        subscriber.cursor = cursor.written(run_id, seen.position)
+        is_known = since is not None and cursor.read(run_id, since) is not None
+        # Until it has been told what it missed, a client that is cut off must come back with its own cursor.
+        messages = [self._hello(since if since and is_known else subscriber.cursor)]
+        if since:
+            messages += await asyncio.to_thread(self._missed, run_id, subscriber.keys, since, seen)
+        for message in messages + subscriber.drain():
+            subscriber.put(message)
+
+    def _missed(self, run_id: str, keys: frozenset[str], since: str, seen: Seen) -> list[Message]:
+        told = cursor.read(run_id, since)
+        if told is None:
+            return [resync("The cursor is not one of this run.", cursor.written(run_id, seen.position))]
+        with self._site.shelf.open() as opened:
+            return live_run.missed(self._site, opened, run_id, keys, told, seen)
+
+    async def _look_at(self, run_id: str) -> None:
+        keys = frozenset().union(*(one.keys for one in self._subscribers if one.run_id == run_id))
+        news = await asyncio.to_thread(self._news, run_id, keys)
+        self._seen[run_id] = news.seen
+        for subscriber in self._subscribers:
+            if subscriber.run_id == run_id:
+                _tell(subscriber, news)
+
+    def _news(self, run_id: str, keys: frozenset[str]) -> News:
+        with self._site.shelf.open() as opened:
+            return live_run.look(self._site, opened, run_id, keys, self._seen.get(run_id))
+
+    def _id_of(self, run_id: str) -> str:
+        with self._site.shelf.open() as opened:
+            return opened.run(run_id).id
+
+    def _has_changed(self) -> bool:
+        """Whether anything was written since the last time this was asked."""
+        version = (self._site.shelf.version(), self._site.marks.changes)
+        changed, self._version = version != self._version, version
+        return changed
+
+    async def _look_at_list(self) -> None:
+        with contextlib.suppress(StepscopeError):
+            message = await asyncio.to_thread(self._changed_rows)
+            for subscriber in self._subscribers:
+                if subscriber.run_id is None and message is not None:
+                    subscriber.put(message)
+
+    def _changed_rows(self) -> Message | None:
+        with self._site.shelf.open() as opened:
+            rows = self._site.rows(opened)
+        changed = [row for row in rows if self._rows.get(row.id) != row]
+        before, self._rows = self._rows, {row.id: row for row in rows}
+        is_gone = bool(before.keys() - self._rows.keys())
+        return _list_message(changed, len(rows)) if changed or is_gone else None
+
+    def _list_since(self, since: str | None) -> Message:
+        """The rows of runs that are live, or have changed since a client last heard of them."""
+        text = (since or "").removeprefix("t")
+        heard_s = int(text) / 1000 if text.isascii() and text.isdecimal() else float("inf")
+        with self._site.shelf.open() as opened:
+            rows = self._site.rows(opened)
+        if all(one.run_id is not None for one in self._subscribers):
+            # Else others follow the list who have yet to be told what is new in it.
+            self._rows = {row.id: row for row in rows}
+        told = [row for row in rows if row.ended is None or row.last_seen >= heard_s]
+        return _list_message(told, len(rows))
+
+
+def pace_s(took_s: float, clients: int) -> float:
+    """The time from one look to the next."""
+    if clients <= MANY:
+        return PACE_S
+    return min(max(PACE_S, took_s / SHARE), SLOWEST_S)
+
+
+def _tell(subscriber: Subscriber, news: News) -> None:
+    points = None if news.batch is None else news.batch.message(subscriber.keys)
+    if points is not None:
+        subscriber.put(points)
+    for message in news.messages:
+        subscriber.put(message)
+
+
+def _list_message(rows: list[RunRow], total: int) -> Message:
+    return Message("runs", to_text({"changed": rows, "total": total}))

@@ -1,0 +1,202 @@
+"""Runs a server until it is stopped, or has nothing more to do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+
+from stepscope.config.plain import from_dict
+from stepscope.errors import StepscopeError
+from stepscope.recorder.page_server import LOG_NAME, Served, find_server
+from stepscope.web.access import tokens
+from stepscope.web.access.connections import Connection, ConnectionTable
+from stepscope.web.app import create_app
+from stepscope.web.server.accepting import Acceptor
+from stepscope.web.server.idleness import Idleness
+from stepscope.web.server.listening import address_of, listen
+from stepscope.web.server.options import ServerOptions
+from stepscope.web.server.presence import Presence
+from stepscope.web.site import Site
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+log = logging.getLogger("stepscope.web")
+
+MOST_LOG_BYTES = 1 << 20
+ELECTION_S = 5.0
+"""How long one waits for the address of a server that is just starting."""
+IDLE_CHECK_TICKS = 300
+"""Every half a minute: the server ticks ten times a second."""
+CONNECTION_CHECK_TICKS = 5
+
+
+def serve(
+    options: ServerOptions,
+    token_file: Path | None,
+    told: Callable[[str], None],
+    *,
+    exactly: bool,
+) -> Served | None:
+    """Serves until it is stopped, and tells the address before; gives the server that was there already."""
+    options.check()
+    presence = Presence(options.folder)
+    if not presence.take():
+        return _other(options.folder)
+    try:
+        listening = listen(options, exactly=exactly)
+        try:
+            address = address_of(options, listening)
+            presence.announce(address, token_file)
+            told(address)
+            _run(options, listening)
+        finally:
+            listening.close()
+            if options.unix_socket is not None:
+                with contextlib.suppress(OSError):
+                    options.unix_socket.unlink()
+    finally:
+        presence.release()
+    return None
+
+
+def log_to_file(folder: Path) -> None:
+    """Keeps a log beside the store, which only this user can read; on standard error where that fails."""
+    handler: logging.Handler
+    try:
+        path = folder / LOG_NAME
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(path, flags, 0o600)
+        os.fchmod(descriptor, 0o600)
+        if os.fstat(descriptor).st_size > MOST_LOG_BYTES:
+            os.ftruncate(descriptor, 0)
+        handler = logging.StreamHandler(os.fdopen(descriptor, "a", encoding="utf-8"))
+    except OSError:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setLevel(logging.WARNING)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)
+    log.setLevel(logging.INFO)
+
+
+def main() -> int:
+    """Serves the folder whose settings come as JSON on standard input, beside a training."""
+    told = json.load(sys.stdin)
+    folder, settings = Path(told["folder"]), from_dict(told["settings"])
+    os.nice(5)
+    log_to_file(folder)
+    wanted = settings.dashboard
+    try:
+        path = tokens.path_of(folder, wanted.token_file)
+        options = ServerOptions(
+            folder=folder,
+            settings=settings,
+            host=wanted.host,
+            port=wanted.port,
+            token=tokens.token_of(path),
+            ends_when_idle=True,
+        )
+        warning = options.warning()
+        if warning is not None:
+            log.warning(warning)
+        serve(options, path, lambda address: log.info("Serving at %s", address), exactly=False)
+    except StepscopeError as error:
+        log.error("The page is not served: %s", error)  # noqa: TRY400 - what is wrong is all there is to say
+        return 1
+    return 0
+
+
+class _Server(uvicorn.Server):
+    """Ends streams before it waits for connections to end, and itself when there is nothing to do.
+
+    It accepts connections itself: uvicorn closes none that has not sent a whole request.
+    """
+
+    def __init__(
+        self, config: uvicorn.Config, site: Site, listening: socket.socket, idleness: Idleness | None
+    ) -> None:
+        super().__init__(config)
+        self._site, self._listening, self._idleness = site, listening, idleness
+        self._connections = ConnectionTable(site.options.limits)
+        self._acceptor: Acceptor | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Starts the application, then accepts connections."""
+        await super().startup(sockets)
+        options = self._site.options
+        self._acceptor = Acceptor(
+            self._listening,
+            self._connections,
+            lambda: Connection(self.config, self.server_state, self.lifespan.state, self._connections),
+            self.config.ssl,
+            # Behind a proxy all clients have its address.
+            by_address=options.unix_socket is None and not options.behind_proxy,
+        )
+        self._acceptor.start()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Closes connections that have waited too long, and looks whether the server is still needed."""
+        if counter % CONNECTION_CHECK_TICKS == 0:
+            self._connections.close_expired()
+        if self._idleness is not None and counter and counter % IDLE_CHECK_TICKS == 0:
+            self.should_exit |= await asyncio.to_thread(self._idleness.is_over)
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Ends."""
+        if self._acceptor is not None:
+            self._acceptor.stop()
+        self._site.feed.close()
+        await super().shutdown(sockets)
+
+
+def _run(options: ServerOptions, listening: socket.socket) -> None:
+    site = Site(options)
+    gate = create_app(options, site)
+    secured: dict[str, Any] = {}
+    if options.has_tls:
+        secured = {"ssl_certfile": options.tls_certificate, "ssl_keyfile": options.tls_key}
+    config = uvicorn.Config(
+        gate,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=options.behind_proxy,
+        ws="none",
+        lifespan="on",
+        http="h11",
+        timeout_keep_alive=options.limits.keep_alive_seconds,
+        timeout_graceful_shutdown=3,
+        **secured,
+    )
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    idleness = Idleness(site, lambda: gate.asked_at) if options.ends_when_idle else None
+    # uvicorn hands the signal on when it has ended; the default would leave no time to clean up.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    _Server(config, site, listening, idleness).run(sockets=[])
+
+
+def _other(folder: Path) -> Served:
+    """The server that has the store's lock, as soon as it says who it is."""
+    deadline = time.monotonic() + ELECTION_S
+    while (found := find_server(folder)) is None:
+        if time.monotonic() > deadline:
+            raise StepscopeError(
+                f"The store {folder} is being served by a process that does not say where. "
+                "Wait until it ends, or end it."
+            )
+        time.sleep(0.05)
+    return found
