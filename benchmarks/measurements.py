@@ -14,7 +14,7 @@ from benchmarks.processes import Tree
 from benchmarks.session import Session
 
 START_LIMIT_S = 60.0
-LEAST_ROOM, MOST_GROWTH = 4.0, 10.0
+MIN_ROOM, MAX_GROWTH = 4.0, 10.0
 RESCUE_S = 5.0
 """How long helpers may go on after the trainer was killed, to save what they hold."""
 
@@ -89,7 +89,7 @@ def _rows_within_budget(session: Session, effort: Effort, fixed_s: float) -> int
 
 def _grown(size: int, most: int, room: float) -> int:
     """Grow a size while there is room for several times as much."""
-    return size if room < LEAST_ROOM else min(int(size * min(room / 2, MOST_GROWTH)), most)
+    return size if room < MIN_ROOM else min(int(size * min(room / 2, MAX_GROWTH)), most)
 
 
 def read(session: Session, effort: Effort) -> None:

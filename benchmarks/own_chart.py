@@ -18,7 +18,7 @@ from stepscope.store.sqlite import SqliteReader, SqliteStore
 POINTS = 100_000_000
 QUICK_POINTS = 4_000_000
 ROWS_PER_APPEND = 1 << 18
-MOST_BUCKETS = 2_000
+MAX_BUCKETS = 2_000
 KEY = "loss"
 RUN = "bench"
 FRESH_READERS = 5
@@ -68,12 +68,12 @@ def _read(folder: Path) -> dict[str, float]:
     """Open the store and draw one chart; then draw it again."""
     began = time.perf_counter()
     reader = SqliteReader(database(folder))
-    buckets = reader.buckets(Selection(RUN, KEY), MOST_BUCKETS)
+    buckets = reader.buckets(Selection(RUN, KEY), MAX_BUCKETS)
     fresh_s = time.perf_counter() - began
     warm_s = []
     for _ in range(WARM_READS):
         began = time.perf_counter()
-        reader.buckets(Selection(RUN, KEY), MOST_BUCKETS)
+        reader.buckets(Selection(RUN, KEY), MAX_BUCKETS)
         warm_s.append(time.perf_counter() - began)
     return {
         "chart_fresh_ms": fresh_s * 1000,

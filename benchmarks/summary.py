@@ -8,7 +8,7 @@ from benchmarks.session import Sample, Session
 from benchmarks.workload import KEYS_PER_ROW
 
 READ_REFERENCE_POINTS = 1_000_000
-LEAST_RISE = 1.2
+MIN_RISE = 1.2
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def _flat(samples: list[Sample], bare: list[Sample]) -> dict[str, float | None]:
 
 def _is_resolved(sample: Sample) -> bool:
     """Whether logging took enough CPU to stand out from the start and end of the run."""
-    return bool(sample["cpu_s"] > sample["fixed_cpu_s"] * LEAST_RISE)
+    return bool(sample["cpu_s"] > sample["fixed_cpu_s"] * MIN_RISE)
 
 
 def _points(sample: Sample) -> int:

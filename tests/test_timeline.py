@@ -61,7 +61,7 @@ def test_the_first_rank_and_what_it_logged_most_often_are_the_clock(store: Sqlit
 def test_a_run_of_very_many_records_is_joined_by_buckets(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timeline, "MOST_EXACT", 100)
+    monkeypatch.setattr(timeline, "MAX_EXACT", 100)
     monkeypatch.setattr(timeline, "BUCKETS", 64)
     tell(store, "loss", list(range(1000)))
     found = read_timeline(store, "r", "s")

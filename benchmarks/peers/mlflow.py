@@ -5,7 +5,7 @@ import time
 import mlflow
 from mlflow.entities import Metric
 
-MOST_METRICS_PER_BATCH = 1000
+MAX_METRICS_PER_BATCH = 1000
 
 
 class Writer:
@@ -28,8 +28,8 @@ class Writer:
         """Log one long series in the largest batches allowed, to have something to read back."""
         now_ms = int(time.time() * 1000)
         points = [Metric(key, value, now_ms, step) for step, value in enumerate(values)]
-        for first in range(0, len(points), MOST_METRICS_PER_BATCH):
-            batch = points[first : first + MOST_METRICS_PER_BATCH]
+        for first in range(0, len(points), MAX_METRICS_PER_BATCH):
+            batch = points[first : first + MAX_METRICS_PER_BATCH]
             mlflow.MlflowClient().log_batch(self._run_id, metrics=batch)
 
 

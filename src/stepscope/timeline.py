@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stepscope.schema.series import Buckets, Points, Source
     from stepscope.store.base import Reader
 
-MOST_EXACT = 1_000_000
+MAX_EXACT = 1_000_000
 """A run of more records is joined by buckets of steps: exact at their edges, even in between."""
 
 BUCKETS = 65_536
@@ -43,7 +43,7 @@ def read_timeline(reader: Reader, run_id: str, segment: str) -> Timeline:
     if selection is None:
         return Timeline(np.empty(0, np.int64), np.empty(0, np.int64))
     buckets = reader.buckets(selection, BUCKETS)
-    if buckets.count.sum() > MOST_EXACT:
+    if buckets.count.sum() > MAX_EXACT:
         times_ns = (buckets.times * 1e9).astype(np.int64)
         return _in_order(times_ns, buckets.starts + buckets.width - 1)
     points = reader.points(selection)

@@ -162,7 +162,7 @@ def test_closing_ends_the_threads_but_for_one_that_hangs(poll, until) -> None:
 
 
 def test_readings_nobody_collects_do_not_pile_up(poll, until, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "MOST_WAITING", 3)
+    monkeypatch.setattr(sampling, "MAX_WAITING", 3)
     sampler = Counting()
     all_of = poll(0.001, only=sampler)
     until(lambda: sampler.polls > 10)

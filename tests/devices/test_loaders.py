@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stepscope.devices.process.loaders import MOST_SLOTS, Kin, LoaderSlots, is_agent, is_loader
+from stepscope.devices.process.loaders import MAX_SLOTS, Kin, LoaderSlots, is_agent, is_loader
 from stepscope.devices.process.processes import ProcessKey
 
 TRAIN = "python train.py"
@@ -76,7 +76,7 @@ def test_a_hundred_epochs_use_the_same_names_again() -> None:
 
 
 def test_workers_beyond_the_most_have_no_name() -> None:
-    workers = keys(*range(100, 100 + MOST_SLOTS + 5))
+    workers = keys(*range(100, 100 + MAX_SLOTS + 5))
     names = LoaderSlots().names(workers)
-    assert len(names) == MOST_SLOTS
+    assert len(names) == MAX_SLOTS
     assert workers[-1] not in names

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from stepscope.launcher.console import MOST_BYTES, MOST_LINE_BYTES, MOST_LINES, ConsoleTail, last_exception
+from stepscope.launcher.console import MAX_BYTES, MAX_LINE_BYTES, MAX_LINES, ConsoleTail, last_exception
 
 KEY_LINES = ["-----BEGIN RSA PRIVATE KEY-----", *["c2VjcmV0" * 8] * 20, "-----END RSA PRIVATE KEY-----"]
 
@@ -31,13 +31,13 @@ def test_of_many_lines_the_last_are_kept(piece_bytes: int) -> None:
     printed = b"".join(b"line %d\n" % number for number in range(5000))
     pieces = [printed[start : start + piece_bytes] for start in range(0, len(printed), piece_bytes)]
     text, left_out = tail_of(*pieces).text()
-    assert text.splitlines() == [f"line {number}" for number in range(5000 - MOST_LINES, 5000)]
+    assert text.splitlines() == [f"line {number}" for number in range(5000 - MAX_LINES, 5000)]
     assert left_out
 
 
 def test_of_long_lines_as_many_are_kept_as_fit() -> None:
     text, left_out = tail_of(b"".join(b"%04d %s\n" % (number, b"x " * 500) for number in range(150))).text()
-    assert len(text.encode()) <= MOST_BYTES
+    assert len(text.encode()) <= MAX_BYTES
     assert text.splitlines()[-1].startswith("0149")
     assert text.splitlines()[0].endswith("x ")
     assert left_out
@@ -79,14 +79,14 @@ def test_secrets_are_taken_out() -> None:
 
 
 def test_a_key_whose_beginning_has_scrolled_away_is_taken_out() -> None:
-    lines = [*KEY_LINES, *["later"] * (MOST_LINES - 5)]
+    lines = [*KEY_LINES, *["later"] * (MAX_LINES - 5)]
     text, _ = tail_of("\n".join(lines).encode() + b"\n").text()
     assert "c2VjcmV0" not in text
-    assert text.count("later") == MOST_LINES - 5
+    assert text.count("later") == MAX_LINES - 5
 
 
 def test_a_line_too_long_is_cut_where_no_secret_can_be_halved() -> None:
-    long = b"a " * (MOST_LINE_BYTES // 2 - 5) + b"sk-" + b"canary" * 20
+    long = b"a " * (MAX_LINE_BYTES // 2 - 5) + b"sk-" + b"canary" * 20
     for pieces in [(long, b"\n"), (long[:3000], long[3000:])]:
         text, _ = tail_of(*pieces).text()
         assert "canary" not in text
@@ -97,7 +97,7 @@ def test_a_line_without_end_takes_no_more_memory_than_a_line() -> None:
     tail = ConsoleTail()
     for _ in range(100):
         tail.add("stdout", b"x" * 65536)
-    assert len(tail.text()[0]) <= MOST_LINE_BYTES
+    assert len(tail.text()[0]) <= MAX_LINE_BYTES
 
 
 def test_any_bytes_become_text() -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from stepscope.config.sections import Logging
 from stepscope.recorder.identity.facts import facts
-from stepscope.recorder.logs.log_entry import MOST_TEXT
+from stepscope.recorder.logs.log_entry import MAX_TEXT
 from stepscope.recorder.logs.log_file import Rotation
 from stepscope.recorder.logs.logs import StructuredLogs
 from stepscope.schema.identity import Identity
@@ -336,7 +336,7 @@ def test_any_value_may_be_logged(make: Make, lines: Lines, monkeypatch: pytest.M
     }
     logs.logger("training").info("%s %s", Mute(), "\ud800\x1b[31m\u2028\n", extra=odd)
     logs.logger("training").info("%d apples", "no number")
-    logs.logger("training").info("x" * 10 * MOST_TEXT)
+    logs.logger("training").info("x" * 10 * MAX_TEXT)
     logs.stop()
     first, second, third = lines("training")
     assert first["message"] == "%s %s [arguments left out: OSError]"
@@ -348,7 +348,7 @@ def test_any_value_may_be_logged(make: Make, lines: Lines, monkeypatch: pytest.M
     assert told["error"]["type"] == "KeyError"
     assert told["keys"] == {"1": 2, "None": 3}
     assert second["message"] == "%d apples [arguments left out: TypeError]"
-    assert len(third["message"]) < 2 * MOST_TEXT
+    assert len(third["message"]) < 2 * MAX_TEXT
 
 
 def test_arrays_of_the_host_are_read_if_they_are_small(make: Make, lines: Lines) -> None:
@@ -664,7 +664,7 @@ def needle(secret: str) -> bytes:
 
 def test_a_secret_at_the_place_where_a_long_text_is_cut_is_not_cut(make: Make, tmp_path: Path) -> None:
     key = "s" + "k-" + "canary7" * 5
-    for start in range(MOST_TEXT - 45, MOST_TEXT + 2, 5):
+    for start in range(MAX_TEXT - 45, MAX_TEXT + 2, 5):
         logs = make()
         logs.logger("training").info(
             "%s %s", "x " * (start // 2), key, extra={"note": "y " * (start // 2) + key}

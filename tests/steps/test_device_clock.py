@@ -167,7 +167,7 @@ def test_no_more_steps_are_unread_than_there_are_places(gpu, clock) -> None:
 
 def test_a_step_with_too_many_boundaries_is_left_out(gpu, clock, rows) -> None:
     clock.begin_step(DATA, 0)
-    for _ in range(device_clock.MOST_BOUNDARIES):
+    for _ in range(device_clock.MAX_BOUNDARIES):
         clock.stamp(FORWARD, gpu.host(0.1))
     clock.end_step(1, gpu.host(0.1))
     gpu.host(100)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from stepscope.analysis.verdict import Verdict
 from stepscope.views.runs.filter import Filter, FilterError, names, parse
-from stepscope.views.runs.filter_words import MOST_CHARACTERS, MOST_TERMS
+from stepscope.views.runs.filter_words import MAX_CHARACTERS, MAX_TERMS
 from stepscope.views.runs.run_rows import RunRow
 
 NOW_S = 1_760_100_000.0
@@ -129,10 +129,10 @@ def test_a_mistake_is_explained_with_its_place(text: str, message: str, place: t
 
 def test_length_and_number_of_terms_are_bounded() -> None:
     with pytest.raises(FilterError, match="at most 1,000"):
-        parse("x" * (MOST_CHARACTERS + 1))
+        parse("x" * (MAX_CHARACTERS + 1))
     with pytest.raises(FilterError, match="more than 50 terms"):
-        parse("x " * (MOST_TERMS + 1))
-    assert matches(" ".join(["resnet"] * MOST_TERMS))
+        parse("x " * (MAX_TERMS + 1))
+    assert matches(" ".join(["resnet"] * MAX_TERMS))
 
 
 def test_every_name_can_be_asked_for() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from stepscope.views.runs.pattern import MOST_CHARACTERS, PatternError, compile_pattern
+from stepscope.views.runs.pattern import MAX_CHARACTERS, PatternError, compile_pattern
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_case_matters_unless_it_is_said_not_to() -> None:
         ("[b-a]", 0),
         ("(" * 30, 21),
         ("a{1000}", 1),
-        ("x" * (MOST_CHARACTERS + 1), 0),
+        ("x" * (MAX_CHARACTERS + 1), 0),
     ],
 )
 def test_a_mistake_is_told_with_its_place(expression: str, at: int) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import stepscope
 from stepscope.views.run_config import config_of
-from stepscope.views.told_config import MOST_ENTRIES, flattened, setup_of
+from stepscope.views.told_config import MAX_ENTRIES, flattened, setup_of
 from tests.views.made import Made, as_json
 
 
@@ -77,7 +77,7 @@ def test_flat_names_are_bounded_in_number_and_depth() -> None:
         inner["x"] = {}
         inner = inner["x"]
     assert list(flattened(deep)) == [".".join("x" * 8)]
-    assert len(flattened({str(number): number for number in range(MOST_ENTRIES + 10)})) == MOST_ENTRIES
+    assert len(flattened({str(number): number for number in range(MAX_ENTRIES + 10)})) == MAX_ENTRIES
     assert flattened({"a": {}, "b": [], "c": None}) == {"a": "{}", "b": "[]", "c": None}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stepscope.views.steps.step_explorer import MOST_BARS, steps_of
+from stepscope.views.steps.step_explorer import MAX_BARS, steps_of
 from stepscope.views.steps.step_values import step_values
 from tests.views.made import PHASES, Made, as_json, at, trained
 
@@ -42,7 +42,7 @@ def test_all_of_the_slowest_of_many_steps_are_drawn_and_the_phase_to_blame_is_na
     data[slow] = 1.0 + np.arange(20) / 100
     trained(made, 20_000, data=data)
     window = steps_of(made.run())
-    assert len(window.bars) <= MOST_BARS
+    assert len(window.bars) <= MAX_BARS
     assert set(slow) <= {bar.step for bar in window.bars}
     assert [one.step for one in window.slowest] == slow[::-1].tolist()
     assert {one.worst_phase for one in window.slowest} == {"data"}
@@ -145,8 +145,8 @@ def test_a_range_of_a_long_series_is_read_as_exactly_as_the_whole(made: Made) ->
 def test_of_a_series_too_long_to_read_the_newest_steps_are_looked_at(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stepscope.views.steps.step_values.MOST_POINTS", 1000)
-    monkeypatch.setattr("stepscope.views.steps.step_values.MOST_STEPS", 500)
+    monkeypatch.setattr("stepscope.views.steps.step_values.MAX_POINTS", 1000)
+    monkeypatch.setattr("stepscope.views.steps.step_values.MAX_STEPS", 500)
     made.process()
     made.log({"step_seconds": np.arange(5000) / 1000}, seal=True)
     window = steps_of(made.run())

@@ -230,7 +230,7 @@ def test_a_cursor_nobody_gave_asks_the_client_to_read_anew(site, store, since: s
 def test_more_points_than_are_sent_at_once_become_a_call_to_read_anew_not_too_often(
     folder, store, monkeypatch
 ) -> None:
-    monkeypatch.setattr(batches, "MOST_POINTS", 10)
+    monkeypatch.setattr(batches, "MAX_POINTS", 10)
     site, _ = site_and_app(folder)
     clock = [BEGUN_NS]
     site.now_ns = lambda: clock[0]
@@ -265,7 +265,7 @@ def test_more_points_than_are_sent_at_once_become_a_call_to_read_anew_not_too_of
 def test_a_client_that_stayed_away_too_long_is_asked_to_read_anew(folder, store, monkeypatch) -> None:
     site, app = site_and_app(folder)
     since = get(app, f"/runs/{RUN}")["cursor"]
-    monkeypatch.setattr(batches, "MOST_POINTS", 10)
+    monkeypatch.setattr(batches, "MAX_POINTS", 10)
     log(store, 6000, 20)
     messages = asyncio.run(site.feed.join(RUN, KEYS, since)).drain()
     assert [one.event for one in messages] == ["hello", "resync"]

@@ -10,7 +10,7 @@ import pytest
 
 from stepscope.web.access.body import is_deep
 from stepscope.web.access.rates import BURST_S, Rate
-from stepscope.web.live.subscriber import MOST_BYTES, MOST_WAITING, Message, Subscriber
+from stepscope.web.live.subscriber import MAX_BYTES, MAX_WAITING, Message, Subscriber
 from stepscope.web.server.options import Limits
 from tests.web.asking import API, BEARER, PLACE, RUN, app_of, ask, error_of
 
@@ -146,12 +146,12 @@ def test_keys_and_buckets_of_one_answer_have_bounds(app) -> None:
 def test_what_waits_for_a_slow_client_becomes_one_call_to_read_anew() -> None:
     async def fill():
         subscriber = Subscriber("r", frozenset())
-        for number in range(10 * MOST_WAITING):
+        for number in range(10 * MAX_WAITING):
             subscriber.put(Message("points", json.dumps(number), f"c{number}"))
         return subscriber.drain()
 
     waiting = asyncio.run(fill())
-    assert len(waiting) <= MOST_WAITING
+    assert len(waiting) <= MAX_WAITING
     assert waiting[0].event == "resync"
 
 
@@ -159,11 +159,11 @@ def test_large_messages_count_by_their_size() -> None:
     async def fill():
         subscriber = Subscriber("r", frozenset())
         for _ in range(20):
-            subscriber.put(Message("points", "x" * (MOST_BYTES // 4)))
+            subscriber.put(Message("points", "x" * (MAX_BYTES // 4)))
         return subscriber.drain()
 
     waiting = asyncio.run(fill())
-    assert sum(len(one.text) for one in waiting) <= MOST_BYTES
+    assert sum(len(one.text) for one in waiting) <= MAX_BYTES
     assert waiting[0].event == "resync"
 
 

@@ -149,7 +149,7 @@ def test_a_long_series_on_its_other_axis_hides_no_extreme_and_loses_no_point(
     of = Source(RUN, "s1", None if own == "seconds" else 5, "node1", "gpu9", own)
     append(store, {"long": values}, np.arange(3000), times(3000, 0, 0.01), of)
     few = as_json(app, f"keys=long&axis={axis}&buckets=50")["series"][0]
-    monkeypatch.setattr(series_module, "MOST_POINTS", 100)
+    monkeypatch.setattr(series_module, "MAX_POINTS", 100)
     many = as_json(app, f"keys=long&axis={axis}&buckets=50")["series"][0]
     for found in (few, many):
         assert sum(found["data"]["count"]) == 3000
@@ -172,7 +172,7 @@ def test_an_answer_somebody_has_is_not_sent_again_until_its_series_come_on(app, 
 
 
 def test_more_than_can_be_sent_at_once_is_refused_with_what_to_do(app, monkeypatch) -> None:
-    monkeypatch.setattr("stepscope.web.api.routes_series.MOST_BUCKETS", 100)
+    monkeypatch.setattr("stepscope.web.api.routes_series.MAX_BUCKETS", 100)
     found = ask(app, f"{SERIES}?keys=loss&buckets=800")
     assert found.status_code == 400
     assert "merge=true" in error_of(found)

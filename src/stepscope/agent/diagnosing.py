@@ -28,7 +28,7 @@ log = logging.getLogger("stepscope.agent")
 EVERY_S = 10.0
 """A run is first looked at after this time, and again while it is not certain how a finding stands."""
 
-MOST_SHARE, MOST_SHARE_UNSURE = 0.0005, 0.002
+MAX_SHARE, MAX_SHARE_UNSURE = 0.0005, 0.002
 """The share of one core that looking at one run may take: what costs more is done less often."""
 
 MAX_SHARE_OF_ALL = 0.002
@@ -156,7 +156,7 @@ class Diagnosing:
         self._contain(lambda: self._look(run_id, run))
         spent_s = self._clock() - began
         self._saved_s -= spent_s
-        share = MOST_SHARE_UNSURE if run.is_unsure else MOST_SHARE
+        share = MAX_SHARE_UNSURE if run.is_unsure else MAX_SHARE
         run.due_at = now + max(EVERY_S, spent_s / share)
 
     def _contain(self, act: Callable[[], None]) -> None:

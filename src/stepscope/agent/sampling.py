@@ -30,7 +30,7 @@ BUDGET_RATIO = 0.05
 
 SLOWEST_S = 600.0
 WEDGED_S = 10.0
-MOST_WAITING = 10_000
+MAX_WAITING = 10_000
 """Readings that wait to be collected; beyond it the oldest go, so that memory stays flat."""
 
 _JOIN_S = 0.5
@@ -179,7 +179,7 @@ class Sampling:
         self._make = make or functools.partial(_make_member, folder)
         self._samplers: dict[str, Sampler] = {}
         self._pollers: dict[str, Poller] = {}
-        self._taken: deque[Taken] = deque(maxlen=MOST_WAITING)
+        self._taken: deque[Taken] = deque(maxlen=MAX_WAITING)
 
     def usual_interval(self, name: str, options: Mapping[str, object]) -> float:
         """How often a sampler is polled when nobody says otherwise; it is made with these options.

@@ -38,7 +38,7 @@ MAX_KEEP_EVERY_S = 15.0
 PASS_ON_EVERY_S = 1.0
 """Alert rules and exporters get figures this often, however many runs there are."""
 
-MOST_UNKEPT = 10_000
+MAX_UNKEPT = 10_000
 """Polls that wait for a store that cannot be written; beyond it the oldest go."""
 
 Part = tuple[str, str, str]
@@ -65,7 +65,7 @@ class Watching:
         self._wishes: list[tuple[Part, Settings]] = []
         self._declined: dict[Part, frozenset[str]] = {}
         """Samplers that a run has switched off, and that are polled for others all the same."""
-        self._unkept: deque[Taken] = deque(maxlen=MOST_UNKEPT)
+        self._unkept: deque[Taken] = deque(maxlen=MAX_UNKEPT)
         self._news: dict[str, DeviceFacts | Notice] = {}
         self._own_news: dict[Part, dict[str, DeviceFacts | Notice]] = {}
         """What concerns one run alone."""

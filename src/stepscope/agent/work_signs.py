@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stepscope.devices.process.process_tree import Tree
     from stepscope.devices.process.processes import ProcessKey
 
-LEAST_SECONDS = 5.0
+MIN_SECONDS = 5.0
 """Shorter stretches are not judged: processor time is counted in hundredths of a second."""
 
 BUSY = 0.03
@@ -53,7 +53,7 @@ class WorkSigns:
         """What was done since the last look; None at the first one, and where too little time has passed."""
         now = self._now()
         before = self._looked_at
-        if before is not None and now - before < LEAST_SECONDS:
+        if before is not None and now - before < MIN_SECONDS:
             return None
         trees = self._trees.read([self._watched])
         if not trees:

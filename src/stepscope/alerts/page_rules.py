@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 NAME = "rules.json"
 MOST = 200
 """So many rules are taken, and so many switches."""
-MOST_IN_SCOPE = 300
+MAX_IN_SCOPE = 300
 
 
 @dataclass(frozen=True)
@@ -183,8 +183,8 @@ def page_rule(fields: Mapping[str, Any], place: str = "rule") -> PageRule:
 def _scope(value: object, place: str) -> str:
     if value is None:
         return ""
-    if not isinstance(value, str) or len(value) > MOST_IN_SCOPE:
-        raise ConfigError(f"{place} must be a name or a pattern of at most {MOST_IN_SCOPE} characters.")
+    if not isinstance(value, str) or len(value) > MAX_IN_SCOPE:
+        raise ConfigError(f"{place} must be a name or a pattern of at most {MAX_IN_SCOPE} characters.")
     return value
 
 

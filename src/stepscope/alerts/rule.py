@@ -27,7 +27,7 @@ KEYS = (
 )  # fmt: skip
 """What a rule may say in a settings file."""
 OTHER_KEYS = {"condition": "when", "cooldown_seconds": "cooldown"}
-MOST_IN_NAME = 100
+MAX_IN_NAME = 100
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ class Rule:
     enabled: bool = True
 
     def __post_init__(self) -> None:
-        if not 0 < len(self.name) <= MOST_IN_NAME:
+        if not 0 < len(self.name) <= MAX_IN_NAME:
             raise ConfigError(
-                f"A rule is called {self.name[:MOST_IN_NAME]!r}; a name has 1 to {MOST_IN_NAME} characters."
+                f"A rule is called {self.name[:MAX_IN_NAME]!r}; a name has 1 to {MAX_IN_NAME} characters."
             )
         if self.severity not in SEVERITIES:
             raise ConfigError(
@@ -128,9 +128,9 @@ def _rule(fields: Mapping[str, Any], place: str, *, needs_condition: bool) -> Ru
         raise ConfigError(f"{place} is {shown(fields, ())}; a rule is a section with name, when and others.")
     said = _with_usual_keys(fields, place)
     name = said.get("name")
-    if not isinstance(name, str) or not 0 < len(name) <= MOST_IN_NAME:
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_IN_NAME:
         raise ConfigError(
-            f"{place}.name is {shown(name, ('name',))}; it must be a text of 1 to {MOST_IN_NAME} characters."
+            f"{place}.name is {shown(name, ('name',))}; it must be a text of 1 to {MAX_IN_NAME} characters."
         )
     if needs_condition and said.get("when") is None:
         raise ConfigError(f'{place} ({name}) has no condition; write one, such as when: "loss > 2".')

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Origin = Literal["usual", "configuration", "page", "training"]
 
-MOST_FROM_TRAININGS = 500
+MAX_FROM_TRAININGS = 500
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def rules_said(said: Iterable[tuple[str, Iterable[Event]]]) -> list[ListedRule]:
                 rule = rule_said(event.fields)
             except ConfigError:
                 continue  # the agent has said so
-            if len(found) < MOST_FROM_TRAININGS:
+            if len(found) < MAX_FROM_TRAININGS:
                 found[rule.name] = ListedRule(rule, "training", run=run_id)
     return list(found.values())
 
@@ -62,7 +62,7 @@ def rules_recorded(recorded: Iterable[tuple[str, Alerts]], settings: Alerts) -> 
             continue  # the agent has said so
         own = [rule for rule in rules if rule not in known]
         found += [ListedRule(rule, "configuration", run=run_id) for rule in own]
-    return found[:MOST_FROM_TRAININGS]
+    return found[:MAX_FROM_TRAININGS]
 
 
 def listed_rules(settings: Alerts, made: Made, said: Iterable[ListedRule] = ()) -> list[ListedRule]:

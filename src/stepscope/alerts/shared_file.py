@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-MOST_BYTES = 8 * 2**20
+MAX_BYTES = 8 * 2**20
 """A larger file is none of ours."""
 
 Mark = tuple[int, int, int]
@@ -37,8 +37,8 @@ class SharedFile:
 
     def read(self) -> Any:
         """What it holds; raises OSError, or ValueError where that is not JSON."""
-        if self.path.stat().st_size > MOST_BYTES:
-            raise ValueError(f"it has more than {MOST_BYTES:,} bytes")
+        if self.path.stat().st_size > MAX_BYTES:
+            raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
         return json.loads(self.path.read_text(encoding="utf-8"))
 
     @contextmanager

@@ -34,7 +34,7 @@ _ALWAYS = (STEP_SECONDS, SAMPLED_RATIO, *map(phase_key, PHASES), *map(device_key
 LONGEST_S = 1e7
 """No part of a step takes four months; what says so, or is below zero, was not measured."""
 
-MOST_RANKS = 16
+MAX_RANKS = 16
 """So many ranks are looked at: each costs the same, and the agent has other work."""
 
 
@@ -58,7 +58,7 @@ def build_window(reader: Reader, run_id: str, wanted: Wanted) -> Window | None:
     found = reader.newest(run_id, segment.id, asked, wanted.rows)
     ranks: dict[int, RankWindow] = {}
     for source, points in sorted(found.items(), key=lambda one: (one[0].rank or 0, one[0].host)):
-        if _is_of_rank(source) and source.rank not in ranks and len(ranks) < MOST_RANKS:
+        if _is_of_rank(source) and source.rank not in ranks and len(ranks) < MAX_RANKS:
             ranks[source.rank or 0] = _rank_window(reader, source, points, wanted)
     return Window(
         run_id,

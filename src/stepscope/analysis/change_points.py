@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-MOST_STAGES = 6
+MAX_STAGES = 6
 """A warm-up has at most so many levels: a first compilation, caches that fill, clocks that settle."""
 
 SLOWER = 1.1
@@ -50,7 +50,7 @@ def warm_up_length(seconds: Floats) -> int:
         return 0
     logs = np.log(np.maximum(seconds, 1e-9))
     begin, most = 0, len(seconds) // 2
-    for _ in range(MOST_STAGES):
+    for _ in range(MAX_STAGES):
         found = _slow_head(logs[begin:])
         if found is None or begin + found > most:
             return begin

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("stepscope")
 
-MOST_HEADLINES = 3
+MAX_HEADLINES = 3
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Diagnosis:
     @property
     def headlines(self) -> tuple[str, ...]:
         """The most important of them in a sentence each, three at most."""
-        return tuple(one.headline for one in self.findings[:MOST_HEADLINES])
+        return tuple(one.headline for one in self.findings[:MAX_HEADLINES])
 
 
 class _NotFound(NamedTuple):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stepscope.analysis.excursions import FEWEST_BEFORE, Excursion
+from stepscope.analysis.excursions import MIN_BEFORE, Excursion
 from stepscope.analysis.robust import spread
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ LAST = 20
 EXPLODED, EXPLODED_WITHIN = 30.0, 100
 """A loss at so many times its level within so many steps, and above all it was before, has exploded."""
 
-HIGH, FEWEST_HIGH = 2.5, 40
+HIGH, MIN_HIGH = 2.5, 40
 """A loss at so many times the highest level so far, for so many losses, need not grow further."""
 
-FEWEST_FLAT, SHARE_OF_FIRST = 100, 0.6
+MIN_FLAT, SHARE_OF_FIRST = 100, 0.6
 """A loss back at this share of the first, for so many losses, has lost what was learned."""
 
 DOUBLES_WITHIN, JUMPS_WITHIN = 60, 20
@@ -103,7 +103,7 @@ def divergence(
     Below `least_level` a rise is expected, such as after a restart of the learning rate.
     """
     count, first = len(losses), start.loss
-    if count < FEWEST_BEFORE + lasting:
+    if count < MIN_BEFORE + lasting:
         return None
     # A test that costs little, and decides for nearly every run: is the loss high at all?
     blocks = _block_medians(losses, lasting)
@@ -116,7 +116,7 @@ def divergence(
         return None
     length = lasting
     found = _exploded_at_once(losses, steps) if start.is_in_window else None
-    while length <= count - FEWEST_BEFORE:
+    while length <= count - MIN_BEFORE:
         level = float(np.median(losses[max(count - length - max(BEFORE, length), 0) : count - length]))
         is_far = stands - level >= (FACTOR - 1) * abs(level)
         if is_far and stands >= least_level and (may_have_exploded or _has_come_down(first, lowest, 0.0)):
@@ -133,7 +133,7 @@ def _exploded_at_once(losses: Floats, steps: Ints) -> Excursion | None:
         return None
     low = np.flatnonzero(losses <= FACTOR * first)
     begin = int(low[-1]) + 1 if len(low) else 0
-    if begin > FEWEST_BEFORE:
+    if begin > MIN_BEFORE:
         return None
     size = 0.1 * first
     stretch = _Stretch(losses[begin:], losses[:begin], steps[begin:], first, size, stands)
@@ -177,8 +177,8 @@ def _diverges(stretch: _Stretch, first: float) -> bool:
         return False
     count = len(stretch.after)
     is_growing = stretch.stands >= highest and _grows(stretch.after)
-    is_high = stretch.stands >= HIGH * highest and count >= FEWEST_HIGH
-    is_flat = count >= FEWEST_FLAT and took <= JUMPS_WITHIN and stretch.stands >= SHARE_OF_FIRST * first
+    is_high = stretch.stands >= HIGH * highest and count >= MIN_HIGH
+    is_flat = count >= MIN_FLAT and took <= JUMPS_WITHIN and stretch.stands >= SHARE_OF_FIRST * first
     is_flat = is_flat and not _falls(stretch.after, FLAT)
     return is_growing or is_high or (is_flat and not _was_there(stretch))
 
@@ -189,7 +189,7 @@ def _has_come_down(first: float, level: float, size: float) -> bool:
 
 def _explodes(stretch: _Stretch) -> bool:
     # The level right before it: that of longer ago is low in a loss that has been rising slowly all along.
-    near = stretch.earlier[-FEWEST_BEFORE:]
+    near = stretch.earlier[-MIN_BEFORE:]
     level = max(stretch.level, float(np.median(near)) if len(near) else stretch.level)
     if level <= 0 or stretch.stands < EXPLODED * level or len(stretch.after) < LASTING:
         return False

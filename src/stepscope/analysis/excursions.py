@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 BEFORE = 50
 """A loss is compared with so many before it."""
 
-FEWEST_BEFORE = 20
+MIN_BEFORE = 20
 STRIDE = 5
 """The level is worked out anew every so many losses."""
 
@@ -35,7 +35,7 @@ LONGEST_SPIKE = 25
 BY_CHANCE = 1e-3
 """How many spikes a window may have by chance for one to be told."""
 
-LEAST_SHARE = 1.0
+MIN_SHARE = 1.0
 """A spike rises by so much of the level it rises from."""
 
 ALIKE = 0.3
@@ -63,12 +63,12 @@ class Excursion:
 
 def spikes(losses: Floats, limit: float) -> list[Excursion]:
     """Spikes that have passed, oldest first; `limit` is in spreads."""
-    if len(losses) < FEWEST_BEFORE + BACK:
+    if len(losses) < MIN_BEFORE + BACK:
         return []
     begin_at, (levels, sizes) = _before(losses), _levels(losses)
     deviations = (losses - levels) / sizes
     scale = np.maximum(np.abs(levels), 0.25 * _range(levels))
-    out = (deviations > limit) & (losses - levels >= LEAST_SHARE * scale)
+    out = (deviations > limit) & (losses - levels >= MIN_SHARE * scale)
     out[:begin_at] = False  # with those there is nothing to compare
     if not out.any():
         return []
@@ -111,7 +111,7 @@ def _by_chance(others: Floats, stretch: Floats) -> float:
 
 def _before(losses: Floats) -> int:
     """With how many before it a loss is compared."""
-    return BEFORE if len(losses) >= 2 * BEFORE else FEWEST_BEFORE
+    return BEFORE if len(losses) >= 2 * BEFORE else MIN_BEFORE
 
 
 def _levels(losses: Floats) -> tuple[Floats, Floats]:

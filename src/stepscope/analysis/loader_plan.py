@@ -18,7 +18,7 @@ USABLE_CORES = "process/usable_cores"
 HEADROOM = 1.2
 """Workers are not equally quick, so there should be some more than just enough."""
 
-MOST_WORKERS = 16
+MAX_WORKERS = 16
 """Where batches wait for a disk or a network there may be more workers than processors, up to so many."""
 
 CONTENTION = 1.5
@@ -88,7 +88,7 @@ def plan_for(pace: Pace, loader: Mapping[str, Any] | None, cores: int | None) ->
     needed = max(ceil(HEADROOM * batch / pace.rest), workers + 1)
     is_waiting = _is_waiting(pace, workers)
     if is_waiting:
-        needed = min(needed, MOST_WORKERS)
+        needed = min(needed, MAX_WORKERS)
     elif cores is not None:
         needed = min(needed, max(cores - 1, 1))
     if needed <= workers:

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
     from stepscope.schema.window import RankWindow, Window
 
-FEWEST_STEPS = 20
+MIN_STEPS = 20
 """Steady steps before which nothing is said of how a run is doing."""
 
-MOST_NAMED = 4
+MAX_NAMED = 4
 """So many checks that could not run are named."""
 
-MOST_TRIES = 6
+MAX_TRIES = 6
 WATCH = "monitor.watch(model, optimizer)"
 
 
@@ -175,7 +175,7 @@ def _failure(state: RunState, told: Sequence[Mapping[str, Any]]) -> Verdict | No
 
 
 def _without_findings(checks: Checks | None, state: RunState | None, share: LargeShare | None) -> Verdict:
-    if state is not None and state.points < FEWEST_STEPS:
+    if state is not None and state.points < MIN_STEPS:
         more = "so far" if state.is_live else "in all"
         few = f"{state.points} steps {more}" if state.points else f"no step {more}"
         return _said("few_steps", f"Too early to tell: {few}.", "unknown")
@@ -185,8 +185,8 @@ def _without_findings(checks: Checks | None, state: RunState | None, share: Larg
     result = _passed(checks)
     if not checks.is_timed:
         return Verdict("unmeasured", f"{result} Steps are not timed.", "unknown", None, None, (WATCH,))
-    if checks.steady < FEWEST_STEPS:
-        told = f"Not enough steps yet: {checks.steady} after the warm-up, of {FEWEST_STEPS}."
+    if checks.steady < MIN_STEPS:
+        told = f"Not enough steps yet: {checks.steady} after the warm-up, of {MIN_STEPS}."
         return _said("few_steps", told, "unknown")
     confidence = round(0.95 * checks.steady / (checks.steady + 20), 3)
     if not checks.not_run and share is None:
@@ -202,8 +202,8 @@ def _passed(checks: Checks) -> str:
     told = f"No problem found by {many}" if checks.passed else "No check could run"
     if not checks.not_run:
         return f"{told}."
-    names = ", ".join(checks.not_run[:MOST_NAMED])
-    rest = len(checks.not_run) - MOST_NAMED
+    names = ", ".join(checks.not_run[:MAX_NAMED])
+    rest = len(checks.not_run) - MAX_NAMED
     more = f" and {rest} more" if rest > 0 else ""
     return f"{told}; {len(checks.not_run)} could not run: {names}{more}."
 
@@ -253,7 +253,7 @@ def _headline(finding: Mapping[str, Any]) -> str:
 
 
 def _tries(finding: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(map(str, finding.get("tries") or ()))[:MOST_TRIES]
+    return tuple(map(str, finding.get("tries") or ()))[:MAX_TRIES]
 
 
 def _number(value: object) -> float | None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Refused = dict[str, tuple[int, bytes]]
 
 PORTS = {"starttls": 587, "tls": 465, "none": 25}
-MOST_REPLY = 200
+MAX_REPLY = 200
 
 _ADDRESS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9.-]{1,255}")
 
@@ -148,7 +148,7 @@ def _is_final(code: int) -> bool:
 
 def _reply(code: int, said: bytes | str) -> str:
     text = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
-    return one_line(f"{code} {text}", MOST_REPLY).rstrip(".")
+    return one_line(f"{code} {text}", MAX_REPLY).rstrip(".")
 
 
 def _login(options: Options, user: Secret, password: Secret) -> tuple[str, str]:

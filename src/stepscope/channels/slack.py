@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 COLOURS = {"critical": "#d32f2f", "warning": "#f9a825", "info": "#1976d2"}
 RESOLVED = "#2e7d32"
-MOST_CHARACTERS = 5_000
+MAX_CHARACTERS = 5_000
 """Of all attachments together; Discord refuses a message with 6,000."""
 
 # They would wake a whole channel in Mattermost and Discord, which show text as it is.
@@ -54,17 +54,17 @@ def payload(notice: Notice) -> dict[str, Any]:
     alerts = message.worst_first(notice)
     attachments: list[dict[str, Any]] = []
     size = 0
-    for told in alerts[: message.MOST_TOLD]:
+    for told in alerts[: message.MAX_TOLD]:
         attachment = _attachment(told, notice)
         size += len(attachment["text"])
-        if size > MOST_CHARACTERS:
+        if size > MAX_CHARACTERS:
             break
         attachments.append(attachment)
     lines = [f"{message.subject(notice)}", message.heading(notice)]
     if len(alerts) > len(attachments):
         lines.append(f"and {len(alerts) - len(attachments)} more")
     if notice.link:
-        lines.append(one_line(notice.link, message.MOST_LINK))
+        lines.append(one_line(notice.link, message.MAX_LINK))
     return {"text": escaped("\n".join(lines)), "mrkdwn": False, "attachments": attachments}
 
 

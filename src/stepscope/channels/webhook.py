@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from stepscope.alerts.delivery import message
-from stepscope.alerts.delivery.channel_options import MOST_TIMEOUT_S, Options
+from stepscope.alerts.delivery.channel_options import MAX_TIMEOUT_S, Options
 from stepscope.alerts.delivery.pinned_http import TIMEOUT_S, Network, Poster
 from stepscope.alerts.delivery.web_address import read_address
 from stepscope.channels.base import Channel
@@ -52,7 +52,7 @@ class WebhookChannel(Channel):
         is_strict = options.switch("strict", strict)
         may_be_private = options.switch("allow_private", allow_private) and not is_strict
         address = read_address(options.text("url", url), options.name("url"), https_only=is_strict)
-        limit_s = options.seconds("timeout_s", timeout_s, TIMEOUT_S if is_strict else MOST_TIMEOUT_S)
+        limit_s = options.seconds("timeout_s", timeout_s, TIMEOUT_S if is_strict else MAX_TIMEOUT_S)
         self._poster = Poster(address, limit_s, public_only=not may_be_private, network=_network)
         self._secret = options.optional_text("secret", secret)
         self._headers = _checked_headers(options, headers or {})

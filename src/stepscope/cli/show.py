@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 ROOMY = 100
 """Fewer columns than this halve the trends."""
-MOST_PROCESSES = 24
-MOST_KEYS = 40
-MOST_EVENTS = 10
-MOST_PARAMS = 30
+MAX_PROCESSES = 24
+MAX_KEYS = 40
+MAX_EVENTS = 10
+MAX_PARAMS = 30
 CONSOLE_LINES = 10
 CONSOLE = "console"
 DEVICE = "device"
@@ -113,7 +113,7 @@ def _page(one: Run, options: argparse.Namespace) -> Iterator[str]:
     events = one.events()
     hidden = (CONSOLE, DEVICE, PARAMS, CHECKS_EVENT)
     others = [event for event in events if event.by_user or event.kind not in hidden]
-    yield from _events(others, MOST_EVENTS if options.limit is None else options.limit)
+    yield from _events(others, MAX_EVENTS if options.limit is None else options.limit)
     yield from _console([event for event in events if event.kind == CONSOLE and not event.by_user])
 
 
@@ -128,7 +128,7 @@ def _head(one: Run) -> Iterator[str]:
 
 def _segments(one: Run) -> Iterator[str]:
     processes = [process for part in one.segments for process in part.processes]
-    hidden = max(len(processes) - MOST_PROCESSES, 0)
+    hidden = max(len(processes) - MAX_PROCESSES, 0)
     with_role = any(process.role != "rank" for process in processes)
     troubled = any(process.dropped or process.lost for process in processes)
     columns = [
@@ -143,7 +143,7 @@ def _segments(one: Run) -> Iterator[str]:
         *([Column("REASON", elastic=True)] if len(processes) > 1 else []),
     ]
     rows = []
-    shown = sorted(processes, key=_is_well)[:MOST_PROCESSES] if hidden else processes
+    shown = sorted(processes, key=_is_well)[:MAX_PROCESSES] if hidden else processes
     for process in shown:
         counts = [f"{process.dropped:,}", f"{process.lost:,}"] if troubled else []
         rows.append(
@@ -195,9 +195,9 @@ def _params(one: Run) -> Iterator[str]:
     flat = flattened(tree(one.params))
     room = max((len(name) for name in flat), default=0)
     lines = [f"{text.safe(name):<{room}}  {text.safe(shown(value))}" for name, value in flat.items()]
-    if len(lines) > MOST_PARAMS:
-        more = text.paint(f"{len(lines) - MOST_PARAMS:,} more: see --json", "faint")
-        lines = [*lines[:MOST_PARAMS], more]
+    if len(lines) > MAX_PARAMS:
+        more = text.paint(f"{len(lines) - MAX_PARAMS:,} more: see --json", "faint")
+        lines = [*lines[:MAX_PARAMS], more]
     if lines:
         yield from _section("params", [shorten(line, text.screen_width() - 2) for line in lines])
 
@@ -238,7 +238,7 @@ def _metrics(one: Run, options: argparse.Namespace) -> Iterator[str]:
         if options.keys is None:
             yield from _section("metrics", ["nothing was logged"])
         return
-    shown = chosen[: MOST_KEYS if options.limit is None else options.limit]
+    shown = chosen[: MAX_KEYS if options.limit is None else options.limit]
     sparks = SPARKS if text.screen_width() >= ROOMY else SPARKS // 2
     found = [(known, one.buckets(known.key, sparks)) for known in shown]
     troubled = any(buckets.nonfinite.any() for _, buckets in found)

@@ -16,7 +16,7 @@ from stepscope.schema.keys import PHASES, RANK_WAIT_SECONDS, STEP_SECONDS, phase
 if TYPE_CHECKING:
     from stepscope.schema.window import RankWindow, Window
 
-FEWEST_STEPS = 30
+MIN_STEPS = 30
 PHASE_KEYS = tuple(phase_key(name) for name in PHASES if name != "backward")
 """The backward pass holds the wait itself."""
 
@@ -46,7 +46,7 @@ class Straggler(Detector):
     )
     requires: ClassVar[tuple[tuple[str, ...], ...]] = ((RANK_WAIT_SECONDS,), (STEP_SECONDS,))
     reads: ClassVar[tuple[str, ...]] = PHASE_KEYS
-    min_steps: ClassVar[int] = FEWEST_STEPS
+    min_steps: ClassVar[int] = MIN_STEPS
     least_ranks: ClassVar[int] = 2
     for_each_rank: ClassVar[bool] = False
 
@@ -113,7 +113,7 @@ def _late_rank(window: Window) -> _Late | None:
     common = ranks[0].steps[chosen[0]]
     for one, where in zip(ranks[1:], chosen[1:], strict=True):
         common = np.intersect1d(common, one.steps[where])
-    if len(common) < FEWEST_STEPS:
+    if len(common) < MIN_STEPS:
         return None
     places = [np.searchsorted(one.steps, common) for one in ranks]
     waits = np.array(

@@ -28,8 +28,8 @@ READY, CPU_RATIO = "loader/ready_batches", "host/cpu_ratio"
 MICRO_STEPS, PROCESS_CPU = "micro_steps", "process/cpu_ratio"
 GPU_MEMORY, GPU_BUSY = "gpu/process_memory_bytes", "gpu/utilization_ratio"
 
-BLOCKS, LEAST_IN_BLOCK = 10, 5
-FEWEST_ON_DEVICE = 20
+BLOCKS, MIN_IN_BLOCK = 10, 5
+MIN_ON_DEVICE = 20
 """Steps that must have been timed on the GPU for its clock to be the one that counts."""
 
 
@@ -154,14 +154,14 @@ class ExposedWait(Detector):
 def _waits(rank: RankWindow) -> _Waits | None:
     """On the GPU's clock where enough steps were timed there, else on the host's."""
     for clock, waited_key, taken_key, least in (
-        ("device", DEVICE, DEVICE_STEP, FEWEST_ON_DEVICE),
-        ("host", HOST, STEP_SECONDS, 2 * LEAST_IN_BLOCK),
+        ("device", DEVICE, DEVICE_STEP, MIN_ON_DEVICE),
+        ("host", HOST, STEP_SECONDS, 2 * MIN_IN_BLOCK),
     ):
         if rank.has(waited_key, taken_key):
             chosen = rank.where(waited_key, taken_key) & (rank.columns[taken_key].values > SHORTEST_S)
             waited, taken = rank.columns[waited_key].values[chosen], rank.columns[taken_key].values[chosen]
             if len(waited) >= least:
-                edges = block_edges(len(waited), BLOCKS, LEAST_IN_BLOCK)
+                edges = block_edges(len(waited), BLOCKS, MIN_IN_BLOCK)
                 return _Waits(clock, waited, taken, block_shares(waited, taken, edges))
     return None
 

@@ -30,9 +30,9 @@ length. Batches that grow by less than the second explain nothing."""
 UNKNOWN_WORK = 0.049
 """Where the size of batches is not known, it is a notice at most: steps may be given more to do."""
 
-MOST_BLOCKS = 48
-FEWEST_BLOCKS = 8
-LEAST_IN_BLOCK = 5
+MAX_BLOCKS = 48
+MIN_BLOCKS = 8
+MIN_IN_BLOCK = 5
 
 DETACH = """\
 losses.append(loss.item())                 # or loss.detach(): not loss, which keeps its whole graph"""
@@ -118,7 +118,7 @@ class StepCreep(Detector):
 
     def _judge(self, x: Floats, y: Floats) -> Trend | str:
         """The line through step times where they creep; else why they do not."""
-        whole = trend_of(x, y, self.certainty) if len(x) >= FEWEST_BLOCKS else None
+        whole = trend_of(x, y, self.certainty) if len(x) >= MIN_BLOCKS else None
         if whole is None or whole.low <= 0:
             return "No clear slowdown."
         grown = whole.end - whole.start
@@ -132,7 +132,7 @@ class StepCreep(Detector):
 
     def _trend(self, rank: RankWindow, key: str) -> Trend | None:
         x, y = _blocks(rank, key)
-        return trend_of(x, y, self.certainty) if len(x) >= FEWEST_BLOCKS else None
+        return trend_of(x, y, self.certainty) if len(x) >= MIN_BLOCKS else None
 
     def _growths(self, rank: RankWindow) -> list[_Growth]:
         """What grows, most first; a phase that was not timed at enough steps is left out."""
@@ -199,7 +199,7 @@ def _blocks(rank: RankWindow, key: str) -> tuple[Floats, Floats]:
     """Blocks of steps: where each lies, and its median."""
     chosen = rank.where(key)
     values = rank.columns[key].values[chosen]
-    edges = block_edges(len(values), MOST_BLOCKS, LEAST_IN_BLOCK)
+    edges = block_edges(len(values), MAX_BLOCKS, MIN_IN_BLOCK)
     return block_medians(rank.steps[chosen].astype(np.float64), edges), block_medians(values, edges)
 
 

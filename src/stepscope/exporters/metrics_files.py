@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stepscope.schema.sample import DeviceFacts
 
 MIB = 1024 * 1024
-MOST_BYTES = 64 * MIB
+MAX_BYTES = 64 * MIB
 
 GPU_FIELDS = {
     "utilization_percent": ("gpu/utilization_ratio", 100.0),
@@ -75,7 +75,7 @@ class RotatedLines:
         self,
         directory: Path,
         kind: str,
-        most_bytes: int = MOST_BYTES,
+        most_bytes: int = MAX_BYTES,
         keep: int = 10,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -266,7 +266,7 @@ class MetricsFiles(Feed):
     def __init__(
         self,
         directory: str,
-        max_bytes: int = MOST_BYTES,
+        max_bytes: int = MAX_BYTES,
         keep: int = 10,
         *,
         _now: Callable[[], float] = time.time,

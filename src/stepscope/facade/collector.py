@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 BYTES_PER_ROW = 112
 """What a row of ten values takes in a journal."""
-LEAST_BYTES = 64 * 1024
+MIN_BYTES = 64 * 1024
 
 
 class RealTimeMetricsCollector:
@@ -42,7 +42,7 @@ class RealTimeMetricsCollector:
                 raise ConfigError(
                     f"argument: buffer_size is {shown(buffer_size)}; it must be a whole number."
                 )
-            config["recorder"] = {"segment_bytes": max(buffer_size * BYTES_PER_ROW, LEAST_BYTES)}
+            config["recorder"] = {"segment_bytes": max(buffer_size * BYTES_PER_ROW, MIN_BYTES)}
         if flush_interval is not None:
             config["flush_interval"] = flush_interval
         if sample_interval is not None:

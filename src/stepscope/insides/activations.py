@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import ModuleType
 
-MOST_LAYERS = 64
+MAX_LAYERS = 64
 """So many layers are looked at in a burst; a model with more is gone through burst by burst."""
 
-MOST_ELEMENTS = 1 << 20
+MAX_ELEMENTS = 1 << 20
 """Of an output so many elements are looked at; for the greatest, all are."""
 
 SATURATED = 0.99
@@ -45,9 +45,9 @@ class Activations(Bursts):
 
     def _attach(self) -> None:
         modules = [(name, one) for name, one in eager_modules(self._model) if self._speaks(one)]
-        if len(modules) > MOST_LAYERS and not self._is_measuring:
-            start, self._next = self._next, (self._next + MOST_LAYERS) % len(modules)
-            modules = (modules[start:] + modules[:start])[:MOST_LAYERS]
+        if len(modules) > MAX_LAYERS and not self._is_measuring:
+            start, self._next = self._next, (self._next + MAX_LAYERS) % len(modules)
+            modules = (modules[start:] + modules[:start])[:MAX_LAYERS]
         for name, module in modules:
             self._hooks.after_forward(module, functools.partial(self._called, name))
 
@@ -95,7 +95,7 @@ class Activations(Bursts):
 def thinned(tensor: Any, units: int) -> Any:
     """About a million elements of a tensor at most, as a view: all units, but only some of the rest."""
     for dimension in [one for one in range(tensor.dim()) if one != units] + [units]:
-        spacing = min(math.ceil(tensor.numel() / MOST_ELEMENTS), tensor.shape[dimension])
+        spacing = min(math.ceil(tensor.numel() / MAX_ELEMENTS), tensor.shape[dimension])
         if spacing > 1:
             tensor = tensor[(slice(None),) * dimension + (slice(None, None, spacing),)]
     return tensor

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _FUSED = "scaled_dot_product_attention"
 
-MOST_LAYERS = 64
+MAX_LAYERS = 64
 
 
 class Attention(Bursts):
@@ -93,7 +93,7 @@ class Attention(Bursts):
         return keys, together(self._torch, parts) if parts else None
 
     def _is_new(self, name: str) -> bool:
-        return name not in self._heads and len(self._heads) < MOST_LAYERS
+        return name not in self._heads and len(self._heads) < MAX_LAYERS
 
     def _entered(self, name: str, *_: Any) -> None:
         self._inside.append(name)

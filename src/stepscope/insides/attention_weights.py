@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from types import ModuleType
 
-MOST_QUERIES = 64
-MOST_SEQUENCES = 4
+MAX_QUERIES = 64
+MAX_SEQUENCES = 4
 """Weights are worked out for so many queries of so many sequences, evenly spaced, over all of their keys."""
 
 FIGURES = ("entropy", "top_ratio", "effective_keys")
@@ -34,7 +34,7 @@ def head_figures(torch: ModuleType, weights: Any) -> Any:
 def thinned(weights: Any) -> Any:
     """Some queries of some sequences, of weights with the dimensions sequence, head, query, key."""
     return weights[
-        :: _spacing(weights.shape[0], MOST_SEQUENCES), :, :: _spacing(weights.shape[2], MOST_QUERIES)
+        :: _spacing(weights.shape[0], MAX_SEQUENCES), :, :: _spacing(weights.shape[2], MAX_QUERIES)
     ]
 
 
@@ -51,8 +51,8 @@ class Question:
     def weights(self, torch: ModuleType) -> Any:
         """The weights of some queries, as the function would use them, without dropout."""
         query, key = (_four(one.detach()) for one in (self.query, self.key))
-        sequences = slice(None, None, _spacing(query.shape[0], MOST_SEQUENCES))
-        rows = slice(None, None, _spacing(query.shape[2], MOST_QUERIES))
+        sequences = slice(None, None, _spacing(query.shape[0], MAX_SEQUENCES))
+        rows = slice(None, None, _spacing(query.shape[2], MAX_QUERIES))
         scale = 1 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
         asked, keys = query[sequences, :, rows].float(), key[sequences].float()
         if keys.shape[1] != asked.shape[1]:
@@ -87,8 +87,8 @@ def multihead_weights(
     elif module.batch_first:
         query, key, value = (one.transpose(0, 1) for one in (query, key, value))
     count = query.shape[1]
-    sequences = slice(None, None, _spacing(count, MOST_SEQUENCES))
-    rows = slice(None, None, _spacing(query.shape[0], MOST_QUERIES))
+    sequences = slice(None, None, _spacing(count, MAX_SEQUENCES))
+    rows = slice(None, None, _spacing(query.shape[0], MAX_QUERIES))
     padding, mask = given.get("key_padding_mask"), given.get("attn_mask")
     if padding is not None:
         padding = padding.reshape(count, -1)[sequences]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from stepscope.insides.layers import Layers
 
-MOST_KEPT = 16
+MAX_KEPT = 16
 """So many sets of parameters are remembered; a model that changes them all the time is read anew."""
 
 
@@ -85,7 +85,7 @@ class LayerSums:
         key = (first.device, first.dtype, *norms)
         plan = self._plans.get(key)
         if plan is None:
-            if len(self._plans) >= MOST_KEPT:
+            if len(self._plans) >= MAX_KEPT:
                 self._plans.clear()
             plan = self._plans[key] = self._planned(norms)
         return plan

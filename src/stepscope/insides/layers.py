@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-MOST_LAYERS = 64
+MAX_LAYERS = 64
 """So many layers are told apart; a model with more is told apart by the blocks that hold them."""
 
 REST = "(rest)"
@@ -31,7 +31,7 @@ class Layers:
     """For each parameter the place of its layer in `names`."""
 
     @classmethod
-    def of(cls, model: Any, most: int = MOST_LAYERS) -> Layers:
+    def of(cls, model: Any, most: int = MAX_LAYERS) -> Layers:
         """Reads a model."""
         named = list(model.named_parameters())
         cut = within([layer_path(path) for path in plain_paths([name for name, _ in named])], most)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import ModuleType
 
-MOST_ELEMENTS = 4096
+MAX_ELEMENTS = 4096
 """Of each parameter so many elements are compared: norms from them are right to a few per cent."""
 
 
@@ -98,5 +98,5 @@ def thinned(tensor: Any, start: float) -> Any:
         tensor = tensor.permute(sorted(range(tensor.dim()), key=lambda one: -tensor.stride(one)))
     flat = tensor.reshape(-1)
     # An odd spacing meets all columns of a matrix in turn; an even one would meet the same few.
-    spacing = math.ceil(len(flat) / MOST_ELEMENTS) | 1 if len(flat) > MOST_ELEMENTS else 1
+    spacing = math.ceil(len(flat) / MAX_ELEMENTS) | 1 if len(flat) > MAX_ELEMENTS else 1
     return flat[int(start * spacing) :: spacing]

@@ -9,9 +9,9 @@ from collections import deque
 from stepscope.schema.failure import is_consequence
 from stepscope.schema.redact import redact_text
 
-MOST_LINES = 200
-MOST_BYTES = 64 * 1024
-MOST_LINE_BYTES = 4096
+MAX_LINES = 200
+MAX_BYTES = 64 * 1024
+MAX_LINE_BYTES = 4096
 
 _CONTROL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]?"  # colours and cursor movements
@@ -37,7 +37,7 @@ class ConsoleTail:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._lines: deque[bytes] = deque(maxlen=MOST_LINES)
+        self._lines: deque[bytes] = deque(maxlen=MAX_LINES)
         self._unfinished: dict[str, bytes] = {}
         self._lines_seen = 0
         self.bytes_seen = 0
@@ -48,11 +48,11 @@ class ConsoleTail:
             self.bytes_seen += len(data)
             self._lines_seen += data.count(b"\n")
             # Only so many lines can stay: what lies before them is not looked at.
-            *finished, rest = (self._unfinished.get(stream, b"") + data).rsplit(b"\n", MOST_LINES)
+            *finished, rest = (self._unfinished.get(stream, b"") + data).rsplit(b"\n", MAX_LINES)
             self._lines.extend(_last_state(line) for line in finished)
             self._unfinished[stream] = _last_state(rest) + (b"\r" if rest.endswith(b"\r") else b"")
 
-    def text(self, most_bytes: int = MOST_BYTES) -> tuple[str, bool]:
+    def text(self, most_bytes: int = MAX_BYTES) -> tuple[str, bool]:
         """The last lines, without control characters and secrets, and whether some were left out."""
         with self._lock:
             unfinished = [line for line in self._unfinished.values() if line]
@@ -66,14 +66,14 @@ class ConsoleTail:
 def _last_state(line: bytes) -> bytes:
     """What is left of a line after its carriage returns, and little more of it than will be kept."""
     state = line.rpartition(b"\n")[2].rstrip(b"\r").rpartition(b"\r")[2]
-    return state[: MOST_LINE_BYTES + 1]
+    return state[: MAX_LINE_BYTES + 1]
 
 
 def _readable(line: bytes) -> str:
     line = line.rstrip(b"\r")
-    if len(line) > MOST_LINE_BYTES:
+    if len(line) > MAX_LINE_BYTES:
         # Cut at a blank: half a secret would not be recognised as one.
-        line = line[:MOST_LINE_BYTES].rpartition(b" ")[0] + b" [...]"
+        line = line[:MAX_LINE_BYTES].rpartition(b" ")[0] + b" [...]"
     return _CONTROL.sub("", line.decode(errors="replace"))
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from stepscope.config.sections import MIB
 from stepscope.guard import Guard
 from stepscope.launcher.command import NOT_EXECUTABLE, Ending, check, ending_of, stem_of
-from stepscope.launcher.console import MOST_BYTES, ConsoleTail, last_exception
+from stepscope.launcher.console import MAX_BYTES, ConsoleTail, last_exception
 from stepscope.launcher.passage import Passage
 from stepscope.launcher.signals import Signals
 from stepscope.recorder.anonymity import privacy_of
@@ -142,7 +142,7 @@ class _Note:
         """Notes the console a last time and how the command ended."""
         self._over.set()
         self._thread.join()
-        self._note_console(MOST_BYTES)
+        self._note_console(MAX_BYTES)
         self._recording.end(ending.status, ending.reason, ending.exit_code)
 
     def _note_at_times(self) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Condition = Callable[["LatestMetrics"], Any]
 
-MOST_ROWS = 1000
+MAX_ROWS = 1000
 """Rows that wait to be judged; where more come in half a second, the oldest are passed over."""
 
 
@@ -80,7 +80,7 @@ class AlertSystem:
         self._conditions: dict[str, Condition] = {}
         self._holds: dict[str, bool] = {}
         self._latest: dict[str, float] = {}
-        self._rows: deque[tuple[Mapping[Any, Any], int]] = deque(maxlen=MOST_ROWS)
+        self._rows: deque[tuple[Mapping[Any, Any], int]] = deque(maxlen=MAX_ROWS)
         self._lock = threading.Lock()
 
     def add_alert_rule(  # noqa: PLR0913 - the names people know

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     """Takes the numbers, in the training thread or beside it; it must not raise."""
 
 SLOTS = 16_384
-MOST_ON_THEIR_WAY = SLOTS // 4
+MAX_ON_THEIR_WAY = SLOTS // 4
 """A GPU cannot fall so far behind, its own queue is shorter. The rest is room to begin anew at the front."""
 
 TOGETHER = 16
@@ -121,9 +121,9 @@ class Deferred:
             # What was queued in one stream is marked in it: others do not wait for it.
             self._mark()
             self._stream = self._torch.cuda.current_stream(self._device)
-        if several > MOST_ON_THEIR_WAY:
-            raise ValueError(f"{several} numbers at once; at most {MOST_ON_THEIR_WAY} can be on their way")
-        if self._on_their_way + several > MOST_ON_THEIR_WAY:
+        if several > MAX_ON_THEIR_WAY:
+            raise ValueError(f"{several} numbers at once; at most {MAX_ON_THEIR_WAY} can be on their way")
+        if self._on_their_way + several > MAX_ON_THEIR_WAY:
             self.flush()
         self._on_their_way += several
         ring = self._rings.get(dtype)

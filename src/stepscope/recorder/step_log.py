@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stepscope.guard import Guard
     from stepscope.recorder.recording import Recording
 
-MOST_FROM_DEVICE = 4096
+MAX_FROM_DEVICE = 4096
 """Elements of a tensor on a GPU that are read without waiting for it."""
 
 _METRICS = frozenset(one.name for one in fields(TrainingMetrics))
@@ -305,12 +305,12 @@ class StepLog(ABC):
             recording.append_with_care(others, step)
 
     def _record_device_array(self, recording: Recording, key: Any, tensor: Any, step: int) -> None:
-        if tensor.numel() <= MOST_FROM_DEVICE and not tensor.is_complex():
+        if tensor.numel() <= MAX_FROM_DEVICE and not tensor.is_complex():
             recording.record_array(str(key), tensor, step)
         else:
             self._guard.complain(
                 f"device {shown(key)}",
-                f"{shown(key)} is {shown(tensor)} on a GPU and was not recorded; at most {MOST_FROM_DEVICE} "
+                f"{shown(key)} is {shown(tensor)} on a GPU and was not recorded; at most {MAX_FROM_DEVICE} "
                 "real numbers are. Reduce it first, or log a copy on the CPU.",
             )
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from stepscope.guard import shown
 
-MOST_ELEMENTS = 32_768
-MOST_TEXT = 1_000
+MAX_ELEMENTS = 32_768
+MAX_TEXT = 1_000
 MAX_NAME = 10_000
 MAX_DEPTH = 32
 MAX_VALUES = 200_000
@@ -154,19 +154,19 @@ def _as_array(value: Any) -> tuple[tuple[int, ...], bytes] | None:
     if isinstance(value, str | bytes | bytearray):
         return None
     shape: Any = getattr(value, "shape", None)
-    if shape is not None and math.prod(int(size) for size in shape) > MOST_ELEMENTS:
+    if shape is not None and math.prod(int(size) for size in shape) > MAX_ELEMENTS:
         return None
     if not hasattr(value, "tolist") and not isinstance(value, Sequence | Set):
         return None
     try:
         nested = (
-            value.tolist() if hasattr(value, "tolist") else list(itertools.islice(value, MOST_ELEMENTS + 1))
+            value.tolist() if hasattr(value, "tolist") else list(itertools.islice(value, MAX_ELEMENTS + 1))
         )
-        flat = array.array("d", itertools.islice(_flattened(nested), MOST_ELEMENTS + 1))
+        flat = array.array("d", itertools.islice(_flattened(nested), MAX_ELEMENTS + 1))
     except Exception:  # noqa: BLE001 - a value's own conversion may raise anything
         return None
     shape = (len(flat),) if shape is None else tuple(int(size) for size in shape)
-    if len(flat) > MOST_ELEMENTS or math.prod(shape) != len(flat):
+    if len(flat) > MAX_ELEMENTS or math.prod(shape) != len(flat):
         return None
     return shape, flat.tobytes()
 
@@ -182,8 +182,8 @@ def _flattened(nested: Any) -> Iterable[float]:
 def _as_text(value: Any) -> str:
     try:
         # What is long is summed up: writing out a million numbers takes longer than a step.
-        is_long = isinstance(value, list | tuple | dict | set | frozenset) and len(value) > MOST_TEXT
+        is_long = isinstance(value, list | tuple | dict | set | frozenset) and len(value) > MAX_TEXT
         text = shown(value) if is_long else str(value)
     except Exception as error:  # noqa: BLE001 - a value's own text may raise anything
         text = f"<{type(value).__name__} that cannot be shown: {type(error).__name__}>"
-    return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}…"
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…"

@@ -21,8 +21,8 @@ import math
 import re
 from collections import Counter
 
-LEAST_LENGTH = 24
-LEAST_LETTERS = 20
+MIN_LENGTH = 24
+MIN_LETTERS = 20
 
 _DIGEST = re.compile(r"(?<![A-Za-z0-9])(?:[0-9a-f]{6,}|[0-9A-F]{6,})(?![A-Za-z0-9])")
 _SYMBOL = re.compile(r"[^A-Za-z0-9]+")
@@ -31,10 +31,10 @@ _WORD = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{5,}|[0-9]{5,}")
 
 def is_random(run: str) -> bool:
     """Says whether a run of letters, digits and the symbols of base64 was drawn at random."""
-    if len(run) < LEAST_LENGTH:
+    if len(run) < MIN_LENGTH:
         return False
     parts = run.split("/") if "/" in run else []
-    return _is_random(run) or any(len(part) >= LEAST_LENGTH and _is_random(part) for part in parts)
+    return _is_random(run) or any(len(part) >= MIN_LENGTH and _is_random(part) for part in parts)
 
 
 def entropy(text: str) -> float:
@@ -46,7 +46,7 @@ def entropy(text: str) -> float:
 def _is_random(run: str) -> bool:
     letters = _SYMBOL.sub("", _DIGEST.sub("", run))
     length = len(letters)
-    if length < LEAST_LETTERS:
+    if length < MIN_LETTERS:
         return False
     kinds = [_kind(letter) for letter in letters]
     count = Counter(kinds)

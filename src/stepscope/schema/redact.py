@@ -13,9 +13,9 @@ from stepscope.schema.secret_shapes import SHAPES_AFTER_NAMES, SHAPES_BEFORE_NAM
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-MOST_ROUNDS = 10
-MOST_DEPTH = 32
-MOST_PARTS = 20_000
+MAX_ROUNDS = 10
+MAX_DEPTH = 32
+MAX_PARTS = 20_000
 LEFT_OUT = "[...]"
 
 _TAKEN_OUT = re.compile(r"(\[redacted:[a-z0-9_-]+\])")
@@ -83,7 +83,7 @@ def redact_text(text: str) -> str:
     Taking one secret out may uncover another, so it is done until nothing is found. A text in which that
     never ends is taken out whole.
     """
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         redacted = _redact_once(text)
         if redacted == text:
             return text
@@ -189,7 +189,7 @@ class _Walk:
     """One pass over nested values; it ends whatever they contain, themselves included."""
 
     def __init__(self) -> None:
-        self._parts_left = MOST_PARTS
+        self._parts_left = MAX_PARTS
         self._inside: list[int] = []
 
     def value(self, value: Any, name: str, *, hidden: bool = False) -> Any:
@@ -222,7 +222,7 @@ class _Walk:
         return copied
 
     def _within(self, container: Any, walk: Any) -> Any:
-        if id(container) in self._inside or len(self._inside) >= MOST_DEPTH:
+        if id(container) in self._inside or len(self._inside) >= MAX_DEPTH:
             return LEFT_OUT
         self._inside.append(id(container))
         try:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from stepscope.schema.randomness import LEAST_LENGTH, is_random
+from stepscope.schema.randomness import MIN_LENGTH, is_random
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -256,7 +256,7 @@ SHAPES_AFTER_NAMES = (
         "entropy",
         # The prefix of a checksum says what it is: `sha256-` in lock files, `SHA256:` in fingerprints.
         r"(?<![A-Za-z0-9+/_-])(?:(?i:sha[0-9]{1,3}|md5)[-:=][A-Za-z0-9+/_-]+"
-        rf"|(?P<secret>[A-Za-z0-9+/_-]{{{LEAST_LENGTH},}}={{0,2}}))",
+        rf"|(?P<secret>[A-Za-z0-9+/_-]{{{MIN_LENGTH},}}={{0,2}}))",
         accept=_is_drawn_at_random,
     ),
 )

@@ -25,7 +25,7 @@ SHARE = 0.2
 DEPTH = 64
 """Steps that may be unread at once; a further one is not timed."""
 
-MOST_BOUNDARIES = 48
+MAX_BOUNDARIES = 48
 """A step with more, as with many small batches to one optimizer step, is timed on the host alone."""
 
 REBASE_S = 10.0
@@ -116,7 +116,7 @@ class DeviceClock:
         step = self._step
         if step is None:
             return
-        if len(step.events) >= MOST_BOUNDARIES:
+        if len(step.events) >= MAX_BOUNDARIES:
             self._drop(step)
             return
         try:

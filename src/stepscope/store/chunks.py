@@ -25,7 +25,7 @@ _TRIAL = 512
 _RANGE = struct.Struct("<qq")
 _LARGEST_WHOLE = 2.0**53
 
-_MOST_ROWS = 1 << 20
+_MAX_ROWS = 1 << 20
 
 
 class _Contexts(threading.local):
@@ -87,7 +87,7 @@ def unpack_floats(data: bytes, count: int) -> Floats:
 
 def _check_count(count: int) -> None:
     """Refuses a length no block has, before a damaged file makes us reserve memory for it."""
-    if not 0 <= count <= _MOST_ROWS:
+    if not 0 <= count <= _MAX_ROWS:
         raise ValueError(f"a packed column cannot hold {count} numbers")
 
 

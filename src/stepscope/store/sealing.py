@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     """Run, segment, rank, host and device of a source."""
 
 BLOCK_ROWS = 4096
-MOST_TAIL_PIECES = 64
-FEWEST_ROWS = 256
+MAX_TAIL_PIECES = 64
+MIN_ROWS = 256
 """Fewer rows than this stay loose for good: packed, they would take more room and more time."""
 COUNT_EVERY_S = 60.0
 """How old the counters in the table of series may be while rows arrive; stepscope itself reads key sets."""
@@ -118,7 +118,7 @@ class Sealer:
         ).fetchall()
         for axis, keys in met:
             key_set = self._key_set(Source(*place, axis), tuple(json.loads(keys)))
-            if key_set.rows >= FEWEST_ROWS:
+            if key_set.rows >= MIN_ROWS:
                 self._seal_blocks(key_set, least=1)
                 self._note_key_set(key_set)
             else:
@@ -211,7 +211,7 @@ class Sealer:
             (key_set.id, len(rows), data, checksum(key_set.id, key_set.pieces, len(rows), crc32(data))),
         )
         key_set.pieces += 1
-        if key_set.pieces > MOST_TAIL_PIECES:
+        if key_set.pieces > MAX_TAIL_PIECES:
             self._join_tail(key_set)
 
     def _join_tail(self, key_set: KeySet) -> None:

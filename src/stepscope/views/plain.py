@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 Scalar = str | int | float | bool | None
 
-MOST_TEXT = 2_000
-MOST_DEPTH = 16
-MOST_ITEMS = 2_000
+MAX_TEXT = 2_000
+MAX_DEPTH = 16
+MAX_ITEMS = 2_000
 
 
 def finite(value: float | None) -> float | None:
@@ -26,7 +26,7 @@ def finites(values: Iterable[float | None]) -> tuple[float | None, ...]:
     return tuple(finite(value) for value in values)
 
 
-def clean(text: object, most: int = MOST_TEXT) -> str:
+def clean(text: object, most: int = MAX_TEXT) -> str:
     """Text without halves of characters, which no encoding takes, and not too long."""
     whole = str(text)
     short = whole if len(whole) <= most else f"{whole[: most - 1]}…"
@@ -49,19 +49,19 @@ def scalar(value: Any) -> Scalar:
         return value
     if isinstance(value, int):
         # Beyond 2**53 a page would show another number.
-        return value if abs(value) <= 2**53 else str(value)[:MOST_TEXT]
+        return value if abs(value) <= 2**53 else str(value)[:MAX_TEXT]
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     return clean(value)
 
 
-def tree(value: Any, depth: int = MOST_DEPTH) -> Any:
+def tree(value: Any, depth: int = MAX_DEPTH) -> Any:
     """Nested mappings and lists with nothing but scalars in them."""
     if isinstance(value, Mapping):
         if not depth:
             return "…"
-        items = list(value.items())[:MOST_ITEMS]
+        items = list(value.items())[:MAX_ITEMS]
         return {clean(name, 200): tree(part, depth - 1) for name, part in items}
     if isinstance(value, list | tuple):
-        return [tree(part, depth - 1) for part in value[:MOST_ITEMS]] if depth else "…"
+        return [tree(part, depth - 1) for part in value[:MAX_ITEMS]] if depth else "…"
     return scalar(value)

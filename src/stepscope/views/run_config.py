@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stepscope.reading import Run
     from stepscope.schema.record import Event
 
-MOST_PROCESSES = 256
+MAX_PROCESSES = 256
 
 _LIBRARIES = "libraries"
 _ELSEWHERE = {"command", "python", "platform", "environment", "commit", "mark", "config", _LIBRARIES}
@@ -92,7 +92,7 @@ def _variables(facts: Mapping[str, Any]) -> Iterable[Item]:
 
 def _processes(run: Run) -> Iterable[Item]:
     for part in run.segments[-1:]:
-        for one in part.processes[:MOST_PROCESSES]:
+        for one in part.processes[:MAX_PROCESSES]:
             what = f"rank {one.rank}" if one.role == "rank" else one.role
             lost = f", {one.dropped + one.lost:,} records lost" if one.dropped or one.lost else ""
             yield Item(f"{what} · {clean(one.host, 200)}", f"process {one.pid}, {one.status}{lost}")

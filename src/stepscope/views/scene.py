@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stepscope.views.runs.marks import Marks
     from stepscope.views.steps.step_values import StepValues
 
-MOST_RANKS = 16
+MAX_RANKS = 16
 """So many ranks are looked at step by step; sums are of all."""
 
 
@@ -80,7 +80,7 @@ class Scene:
     @functools.cached_property
     def step_seconds(self) -> dict[int, StepValues]:
         """How long steps took, rank by rank; of the first ranks where there are many."""
-        return {rank: step_seconds(self.run, self.summed, rank) for rank in self.ranks[:MOST_RANKS]}
+        return {rank: step_seconds(self.run, self.summed, rank) for rank in self.ranks[:MAX_RANKS]}
 
     @property
     def of_first_rank(self) -> StepValues | None:

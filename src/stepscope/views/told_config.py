@@ -27,9 +27,9 @@ TOTAL_STEPS = "total_steps"
 
 TOTAL_NAMES = (TOTAL_STEPS, "max_steps", "num_training_steps", "train_steps")
 
-MOST_ENTRIES = 500
-MOST_DEPTH = 8
-MOST_LISTED = 300
+MAX_ENTRIES = 500
+MAX_DEPTH = 8
+MAX_LISTED = 300
 """Characters of a list that is shown as one value."""
 
 _NOT_CONFIG = {"kind", "step", "time", "host"}
@@ -88,8 +88,8 @@ def setup_of(run: Run) -> Setup:
 def flattened(nested: Mapping[str, Any]) -> dict[str, Scalar]:
     """The same with one name for each value, as in `optimizer.lr`; lists become text."""
     found: dict[str, Scalar] = {}
-    for name, value in _leaves(nested, "", MOST_DEPTH):
-        if len(found) >= MOST_ENTRIES:
+    for name, value in _leaves(nested, "", MAX_DEPTH):
+        if len(found) >= MAX_ENTRIES:
             break
         found[name] = value
     return found
@@ -115,6 +115,6 @@ def _leaves(value: Mapping[str, Any], prefix: str, depth: int) -> Iterator[tuple
         if isinstance(part, dict) and part and depth > 1:
             yield from _leaves(part, f"{place}.", depth - 1)
         elif isinstance(part, dict | list):
-            yield place, clean(json.dumps(part, ensure_ascii=False), MOST_LISTED)
+            yield place, clean(json.dumps(part, ensure_ascii=False), MAX_LISTED)
         else:
             yield place, scalar(part)

@@ -21,7 +21,7 @@ from stepscope.store.sqlite import SqliteReader, SqliteStore
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MOST_READERS = 8
+MAX_READERS = 8
 CHECK_S = 5.0
 """A store is checked for damage before it is first read, for so long at most: what is left of a very large
 one is noticed where it is read."""
@@ -69,7 +69,7 @@ class Shelf:
         self.folder = folder
         self._free: list[tuple[_Mark, SqliteReader]] = []
         self._lock = threading.Lock()
-        self._turns = threading.BoundedSemaphore(MOST_READERS)
+        self._turns = threading.BoundedSemaphore(MAX_READERS)
         self._checked: _Mark | None = None
         self._watching: tuple[_Mark, SqliteReader] | None = None
         self._looking = threading.Lock()

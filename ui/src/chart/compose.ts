@@ -28,7 +28,7 @@ export interface ChartSettings extends LineOptions {
   hidden: ReadonlySet<string>;
 }
 
-const MOST_MARKS = 24;
+const MAX_MARKS = 24;
 
 /** What a person has done to this chart alone. */
 export interface Chosen {
@@ -118,7 +118,7 @@ function marksOf(
   const others = [...byKind].flatMap(([kind, ofKind]) => {
     if (kind === "epoch") return thinned(ofKind, pixels, width);
     const inside = ofKind.filter(({ x }) => x >= from && x <= to);
-    return inside.length <= MOST_MARKS ? inside : [];
+    return inside.length <= MAX_MARKS ? inside : [];
   });
   return [...marks, ...others];
 }

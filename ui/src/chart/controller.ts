@@ -5,7 +5,7 @@ import { compose, type ChartSettings } from "./compose";
 import { toX, windowOf, xAt, yAt } from "./frame";
 import { inNextFrame, notInNextFrame } from "./frames";
 import { Gestures, type GestureTarget } from "./gestures";
-import { buildLines, MOST_PLACES, type Line } from "./lines";
+import { buildLines, MAX_PLACES, type Line } from "./lines";
 import { ChartModel } from "./model";
 import { bucketAt, readingsAt, type Reading } from "./nearest";
 import { Plot, type Picture, type PlotStyle } from "./plot";
@@ -295,7 +295,7 @@ export class ChartController implements GestureTarget {
       below: range?.below ?? 0,
       alone: this.alone !== null,
       yZoomed: this.yFixed !== null,
-      many: this.settings.per !== "none" && this.placesOfFirstKey > MOST_PLACES,
+      many: this.settings.per !== "none" && this.placesOfFirstKey > MAX_PLACES,
     });
   }
 

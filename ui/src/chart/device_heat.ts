@@ -10,14 +10,14 @@ export interface DeviceField {
   rows: string[];
 }
 
-const MOST_COLUMNS = 400;
+const MAX_COLUMNS = 400;
 
 /** The field of the lines on the first y axis; their buckets share one grid, so columns are whole buckets. */
 export function fieldOf(lines: readonly Line[], { from, to }: Range, unit: string): DeviceField {
   const standing = lines.filter((line) => !line.superseded && line.scale === "y");
   const groups = [...new Map(standing.map((line) => [line.group, line.label]))];
   const distance = Math.max(...standing.map(usualDistance), (to - from) / 1e9);
-  const width = distance * Math.max(1, Math.ceil((to - from) / distance / MOST_COLUMNS));
+  const width = distance * Math.max(1, Math.ceil((to - from) / distance / MAX_COLUMNS));
   const first = Math.min(...standing.flatMap(({ x }) => x.find((at) => at >= from) ?? []));
   const columns = first <= to ? Math.floor((to - first) / width + 0.5) + 1 : 0;
   const sums = groups.map(() => Array.from({ length: columns }, () => ({ total: 0, count: 0 })));

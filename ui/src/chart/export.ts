@@ -7,7 +7,7 @@ import { firstAtLeast } from "./source";
 import type { Range } from "./sync";
 
 const BUCKETS_AT_ONCE = 4000;
-const MOST_REQUESTS = 500;
+const MAX_REQUESTS = 500;
 
 /** The buckets in the window, one line of text each. */
 export function csvOfShown(lines: readonly Line[], window: Range, axis: string): string {
@@ -63,9 +63,9 @@ async function exactSeries(
     }
   }
   const starts = [...pieces].sort((one, other) => one - other);
-  if (starts.length > MOST_REQUESTS) {
+  if (starts.length > MAX_REQUESTS) {
     throw new Error(
-      `${key} needs ${starts.length} requests, more than ${MOST_REQUESTS}. Use stepscope export instead.`,
+      `${key} needs ${starts.length} requests, more than ${MAX_REQUESTS}. Use stepscope export instead.`,
     );
   }
   const parts: Series[] = [];

@@ -68,7 +68,7 @@ export interface Part {
 }
 
 /** More places than this are drawn as their mean, their range and the worst of them. */
-export const MOST_PLACES = 8;
+export const MAX_PLACES = 8;
 
 export function buildLines(sources: readonly SourceLine[], options: LineOptions, sync: ChartSync): Line[] {
   const parts = partsOf(sources, options);
@@ -100,7 +100,7 @@ function partsOf(sources: readonly SourceLine[], options: LineOptions): Part[] {
       const strands = strandsOf(ofRun, options.perKey?.[key] ?? options.per);
       const places = new Set(strands.map((strand) => strand.place));
       const names = { run, key, prefix };
-      if (places.size > MOST_PLACES && !options.expanded) return gathered(strands, names);
+      if (places.size > MAX_PLACES && !options.expanded) return gathered(strands, names);
       return strands.map(({ place, ...strand }): Part => {
         const shown = places.size > 1 ? place : "";
         return {

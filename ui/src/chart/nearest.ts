@@ -34,7 +34,7 @@ export interface Reading {
   y: number;
 }
 
-export const MOST_READINGS = 12;
+export const MAX_READINGS = 12;
 const REACH_PIXELS = 24;
 
 /** The place of the bucket nearest to x; -1 where none is within reach. */
@@ -68,7 +68,7 @@ export function readingsAt(
   }
   const nearest = found
     .sort((one, other) => first(one, other) || one.distance - other.distance)
-    .slice(0, MOST_READINGS);
+    .slice(0, MAX_READINGS);
   if (layers) {
     const order = layers.map((layer) => layer.line.group);
     return nearest.sort((one, other) => order.indexOf(other.group) - order.indexOf(one.group));

@@ -6,7 +6,7 @@ import type { Line } from "./lines";
 import type { Canvas } from "./svg_canvas";
 import type { Theme } from "./theme";
 
-export const MOST_LABELS = 6;
+export const MAX_LABELS = 6;
 const HEIGHT = 14;
 
 export interface EndLabel {
@@ -73,7 +73,7 @@ export function labelRoom(
   { font }: Theme,
 ): number {
   const texts = [...new Map(lines.map((line) => [line.group, line.label])).values()];
-  if (texts.length < 2 || texts.length > MOST_LABELS || width < 420) return 0;
+  if (texts.length < 2 || texts.length > MAX_LABELS || width < 420) return 0;
   context.save();
   context.font = `500 11px ${font}`;
   const widest = Math.max(...texts.map((text) => context.measureText(text).width));

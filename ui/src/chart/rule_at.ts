@@ -4,7 +4,7 @@ import { keyInCondition } from "../data/condition";
 import type { Unit } from "../format";
 import type { Line } from "./lines";
 
-const MOST_IN_NAME = 100;
+const MAX_IN_NAME = 100;
 
 /** What is to be told: that the key passes a value which its last one has not passed yet. */
 export function ruleAt(
@@ -17,7 +17,7 @@ export function ruleAt(
   const limit = limitText(value, unit);
   const ending = ` ${isBelow ? "below" : "above"} ${limit}`;
   return {
-    name: key.slice(0, MOST_IN_NAME - ending.length) + ending,
+    name: key.slice(0, MAX_IN_NAME - ending.length) + ending,
     condition: `${keyInCondition(key)} ${isBelow ? "<" : ">"} ${limit}`,
   };
 }

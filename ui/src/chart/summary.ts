@@ -7,7 +7,7 @@ import type { Series } from "../data/types";
 
 type Summarised = Pick<Series, "key" | "axis" | "start" | "mean" | "nonfinite"> & { label?: string };
 
-const MOST_NAMED = 4;
+const MAX_NAMED = 4;
 /** Less change than this, by its range, is none. */
 const STEADY = 0.02;
 
@@ -18,9 +18,9 @@ export function summaryOf(series: readonly Summarised[], unit?: string): string 
   const labels = keyLabels([...new Set(told.map((one) => one.key))]);
   const names = [...new Set(told.map((one) => one.key))];
   const sentences = told
-    .slice(0, MOST_NAMED)
+    .slice(0, MAX_NAMED)
     .map((one) => sentenceOf(one, one.label ?? labels[names.indexOf(one.key)]!, unit ?? unitOf(one.key)));
-  const more = told.length - MOST_NAMED;
+  const more = told.length - MAX_NAMED;
   return sentences.join(" ") + (more > 0 ? ` ${more} more lines are in the table.` : "");
 }
 

@@ -19,7 +19,7 @@ export interface Table {
   places: number;
 }
 
-export const MOST_ROWS = 200;
+export const MAX_ROWS = 200;
 
 export function tableOf(lines: readonly Line[], window: Range): Table {
   const shown = lines.filter((line) => !line.superseded);
@@ -39,7 +39,7 @@ export function tableOf(lines: readonly Line[], window: Range): Table {
     }
   }
   const all = [...cells].sort(([one], [other]) => one - other);
-  const every = Math.max(1, Math.ceil(all.length / MOST_ROWS));
+  const every = Math.max(1, Math.ceil(all.length / MAX_ROWS));
   const kept = all.filter((_, at) => at % every === 0 || at === all.length - 1);
   return {
     columns: groups.map(([, line]) => line.label),

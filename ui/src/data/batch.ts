@@ -18,7 +18,7 @@ interface Pending {
 
 /** Buckets are rounded up to these, so that charts of nearly the same width share an answer. */
 const BUCKET_STEP = 200;
-const MOST_BUCKETS_ASKED = 2000;
+const MAX_BUCKETS_ASKED = 2000;
 
 export class SeriesLoader {
   private pending: Pending[] = [];
@@ -100,7 +100,7 @@ function partsOf(group: Pending[]): Pending[][] {
 
 function bucketsFor(group: Pending[]): number {
   const most = Math.max(...group.map(({ question }) => question.buckets ?? 800));
-  return Math.min(MOST_BUCKETS_ASKED, Math.ceil(most / BUCKET_STEP) * BUCKET_STEP);
+  return Math.min(MAX_BUCKETS_ASKED, Math.ceil(most / BUCKET_STEP) * BUCKET_STEP);
 }
 
 function partOf(answer: SeriesAnswer, keys: string[]): SeriesAnswer {

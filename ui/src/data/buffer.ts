@@ -8,7 +8,7 @@
 import type { Series, SeriesColumn } from "./types";
 import { SERIES_COLUMNS } from "./types";
 
-export const MOST_BUCKETS = 4096;
+export const MAX_BUCKETS = 4096;
 const FIRST_CAPACITY = 256;
 
 /** Raw points in the order they were logged; `x` in units of the buffer's axis. */
@@ -30,7 +30,7 @@ export class SeriesBuffer {
   version = 0;
   private columns = emptyColumns(FIRST_CAPACITY);
 
-  constructor(private readonly most: number = MOST_BUCKETS) {
+  constructor(private readonly most: number = MAX_BUCKETS) {
     if (most < 2) throw new RangeError(`A buffer of ${most} buckets cannot merge pairs; give it at least 2.`);
   }
 

@@ -1,7 +1,7 @@
 // What the rest of the page uses of the data layer.
 
 export { api, ApiError, apiUrl, type Query } from "./api";
-export { SeriesBuffer, MOST_BUCKETS, type Points } from "./buffer";
+export { SeriesBuffer, MAX_BUCKETS, type Points } from "./buffer";
 export { LiveStream, type LiveState } from "./live";
 export {
   decodeSeries,

@@ -40,7 +40,7 @@ const FAILED_STREAMS_BEFORE_ASKING = 2;
 const FIRST_WORD_MS = 8000;
 const BACK_OFF_S = [1, 2, 4, 8, 15, 30];
 const STREAM_AGAIN_MS = 120_000;
-const LEAST_BETWEEN_QUESTIONS_MS = 500;
+const MIN_BETWEEN_QUESTIONS_MS = 500;
 
 export const browserWorld: LiveWorld = {
   openSource: (url) => new EventSource(url),
@@ -146,7 +146,7 @@ export class Connection {
         for (const { event, data } of answer.events) this.deliver(event, data, "");
         this.cursor = answer.cursor;
         if (answer.events.length === 0) {
-          await new Promise<void>((resolve) => this.after(LEAST_BETWEEN_QUESTIONS_MS, resolve));
+          await new Promise<void>((resolve) => this.after(MIN_BETWEEN_QUESTIONS_MS, resolve));
         }
       }
     } catch (error) {

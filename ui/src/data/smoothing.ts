@@ -13,7 +13,7 @@ export interface Smoothing {
 }
 
 export const NO_SMOOTHING: Smoothing = { kind: "ema", amount: 0 };
-export const MOST_SMOOTHING = 0.999;
+export const MAX_SMOOTHING = 0.999;
 
 /** Keys whose steps are their meaning: schedules, counters, epochs. The catalogue may name more. */
 const NEVER = /(^|[/_.])(lr|learning_rate|epoch|epochs|global_step)($|[/_.-])|_total$/i;
@@ -48,7 +48,7 @@ export function smooth(
   smoothing: Smoothing,
   reference: number,
 ): Float64Array {
-  const amount = Math.min(Math.max(smoothing.amount, 0), MOST_SMOOTHING);
+  const amount = Math.min(Math.max(smoothing.amount, 0), MAX_SMOOTHING);
   if (amount === 0) return Float64Array.from(y);
   const radius = (reference * amount) / (1 - amount);
   switch (smoothing.kind) {

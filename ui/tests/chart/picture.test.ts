@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { compose, toneOf, type ChartSettings } from "../../src/chart/compose";
 import { toX, toY, xAt, yAt, type Frame } from "../../src/chart/frame";
 import { isGapBefore } from "../../src/chart/gaps";
-import { MOST_READINGS, readingsAt } from "../../src/chart/nearest";
+import { MAX_READINGS, readingsAt } from "../../src/chart/nearest";
 import { paintMarks } from "../../src/chart/paint";
 import { endLabels, spread } from "../../src/chart/paint_labels";
 import { pile, pileHeight } from "../../src/chart/stack";
@@ -199,7 +199,7 @@ describe("the crosshair", () => {
   test("reads the twelve nearest of many lines", () => {
     const lines = Array.from({ length: 20 }, (_, at) => lineOf([5], [at * 5], { group: `g${at}` }));
     const readings = readingsAt(FRAME, lines, 5, toY(FRAME, 95));
-    expect(readings).toHaveLength(MOST_READINGS);
+    expect(readings).toHaveLength(MAX_READINGS);
     expect(readings[0]!.value).toBe(95);
   });
 
@@ -208,7 +208,7 @@ describe("the crosshair", () => {
       lineOf([5], [at * 5], { group: `g${at}`, pinned: at === 2 }),
     );
     const readings = readingsAt(FRAME, lines, 5, toY(FRAME, 95));
-    expect(readings).toHaveLength(MOST_READINGS);
+    expect(readings).toHaveLength(MAX_READINGS);
     expect(readings.slice(0, 2).map((one) => one.group)).toEqual(["g2", "g19"]);
   });
 

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { LEAST_APART, thinned } from "../../src/chart/thin";
+import { MIN_APART, thinned } from "../../src/chart/thin";
 
 describe("lines of epochs", () => {
   test("stand apart, however many there are and wherever they lie", () => {
@@ -9,7 +9,7 @@ describe("lines of epochs", () => {
         const sorted = [...places].sort((one, other) => one - other);
         const kept = thinned(sorted, (place) => place, 1000);
         for (let at = 1; at < kept.length; at += 1)
-          expect(kept[at]! - kept[at - 1]!).toBeGreaterThan(LEAST_APART * 0.98);
+          expect(kept[at]! - kept[at - 1]!).toBeGreaterThan(MIN_APART * 0.98);
         for (const place of kept) expect(place >= 0 && place <= 1000).toBe(true);
       }),
     );

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { csvOfEverything, csvOfShown } from "../../src/chart/export";
 import { grainOf, summaryOf } from "../../src/chart/summary";
-import { MOST_ROWS, tableOf } from "../../src/chart/table";
+import { MAX_ROWS, tableOf } from "../../src/chart/table";
 import { SERIES_COLUMNS } from "../../src/data/types";
 import { bucketsOf, encode } from "../synthetic";
 import { lineOf } from "./stage";
@@ -61,7 +61,7 @@ describe("the table of a chart", () => {
     const x = Array.from({ length: 1000 }, (_, at) => at);
     const table = tableOf([lineOf(x, x)], { from: 0, to: 999 });
     expect(table.places).toBe(1000);
-    expect(table.rows.length).toBeLessThanOrEqual(MOST_ROWS + 1);
+    expect(table.rows.length).toBeLessThanOrEqual(MAX_ROWS + 1);
     expect(table.rows[table.rows.length - 1]!.x).toBe(999);
   });
 });

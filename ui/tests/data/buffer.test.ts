@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { MOST_BUCKETS, SeriesBuffer, type Points } from "../../src/data/buffer";
+import { MAX_BUCKETS, SeriesBuffer, type Points } from "../../src/data/buffer";
 import type { Series } from "../../src/data/types";
 
 interface Point {
@@ -101,7 +101,7 @@ describe("a series buffer", () => {
     const buffer = new SeriesBuffer();
     const points = Array.from({ length: 10_000 }, (_, at) => ({ x: at, time: at, value: at }));
     buffer.append(columnsOf(points));
-    expect(buffer.length).toBeLessThanOrEqual(MOST_BUCKETS);
+    expect(buffer.length).toBeLessThanOrEqual(MAX_BUCKETS);
     expect(buffer.width).toBe(4);
     expect([buffer.min[0], buffer.max[0], buffer.mean[0], buffer.last[0]]).toEqual([0, 3, 1.5, 3]);
   });

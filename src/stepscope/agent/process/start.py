@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 AGENT_MODULE = "stepscope.agent.process.attend"
 LOG_NAME = "agent.log"
-MOST_LOG_BYTES = 1 << 20
+MAX_LOG_BYTES = 1 << 20
 START_S = 30.0
 """An agent that is not named in the lock after so long is not on its way to it."""
 GRACE_S = 2.0
 """How long an agent that says it cannot work is waited for."""
 RETRY_S = 5.0
-MOST_RETRY_S = 60.0
+MAX_RETRY_S = 60.0
 
 _threads: dict[Path, AgentThread] = {}
 _children: dict[Path, Child] = {}
@@ -201,7 +201,7 @@ def _note_failure(folder: Path) -> None:
         reason, thread.failure = reason or thread.failure, ""
     if reason:
         known = _failures.get(folder)
-        pause_s = RETRY_S if known is None else min(2 * known.pause_s, MOST_RETRY_S)
+        pause_s = RETRY_S if known is None else min(2 * known.pause_s, MAX_RETRY_S)
         _failures[folder] = Failure(reason, time.monotonic() + pause_s, pause_s)
 
 
@@ -313,7 +313,7 @@ def _open_log(path: Path) -> IO[bytes]:
     """A log, begun anew when it has grown large; nowhere on a disk that takes no more files."""
     try:
         descriptor = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        if os.fstat(descriptor).st_size > MOST_LOG_BYTES:
+        if os.fstat(descriptor).st_size > MAX_LOG_BYTES:
             os.ftruncate(descriptor, 0)
         return os.fdopen(descriptor, "ab")
     except OSError:

@@ -10,7 +10,7 @@ from stepscope.alerts.conditions.tree import RESERVED, Name, Number, Window, loo
 if TYPE_CHECKING:
     from stepscope.errors import ConfigError
 
-LONGEST_S, MOST_POINTS = 7 * 86400.0, 100_000
+LONGEST_S, MAX_POINTS = 7 * 86400.0, 100_000
 """The widest windows."""
 
 
@@ -114,8 +114,8 @@ class Cursor:
         if token.kind != "number" or not (token.unit in DURATIONS or token.unit in COUNTS):
             return None
         if token.unit in COUNTS:
-            if not (token.value.is_integer() and 1 <= token.value <= MOST_POINTS):
-                raise self.mistake(token.at, f"A window has 1 to {MOST_POINTS:,} points.")
+            if not (token.value.is_integer() and 1 <= token.value <= MAX_POINTS):
+                raise self.mistake(token.at, f"A window has 1 to {MAX_POINTS:,} points.")
             self.take()
             return Window(points=int(token.value))
         seconds = _scaled(token)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stepscope.alerts.conditions.tree import Name, Reach
     from stepscope.schema.series import Source
 
-LIMIT_POINTS, KEEP_S, MOST_SERIES = 2000, 600.0, 5000
+LIMIT_POINTS, KEEP_S, MAX_SERIES = 2000, 600.0, 5000
 SPARK_POINTS = 20
 """So many values are shown to a person."""
 
@@ -65,7 +65,7 @@ class History:
         self,
         limit_points: int = LIMIT_POINTS,
         keep_seconds: float = KEEP_S,
-        most_series: int = MOST_SERIES,
+        most_series: int = MAX_SERIES,
         keys: Collection[str] | None = None,
     ) -> None:
         self._room = Room(limit_points, int(keep_seconds * 1e9))

@@ -17,7 +17,7 @@ WARM_UP, FEWEST, MOST = 10, 30, 100
 KEPT_ANYWAY = 1000
 """So many points are kept however old they are: of what is logged seldom, the last ones still count."""
 
-FEWEST_POINTS, FEWEST_SHARE, FEWEST_TIME = 3, 0.2, 0.8
+MIN_POINTS, MIN_SHARE, MIN_TIME = 3, 0.2, 0.8
 """A series has enough for a window when it has so many points at all, and this share of the points the window
 asks for, or is as old as this share of the time it asks for."""
 
@@ -107,14 +107,14 @@ class Recent:
 
     def fills_points(self, points: int) -> bool:
         """Whether there are enough points to judge a window of so many."""
-        return self.total >= min(points, max(FEWEST_POINTS, FEWEST_SHARE * points))
+        return self.total >= min(points, max(MIN_POINTS, MIN_SHARE * points))
 
     def fills_time(self, span_ns: int, now_ns: int) -> bool:
         """Whether there are enough points, over enough time, to judge a window of so long until now."""
-        if self.total < FEWEST_POINTS:
+        if self.total < MIN_POINTS:
             return False
         has_forgotten = self.total > len(self)  # the first of those that are left is not the beginning
-        return has_forgotten or now_ns - int(self.times_ns[0]) >= FEWEST_TIME * span_ns
+        return has_forgotten or now_ns - int(self.times_ns[0]) >= MIN_TIME * span_ns
 
     def in_order(self, points: int) -> Floats:
         """The finite ones of the last so many values, the smallest first; worked out once for all who ask."""

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from stepscope.errors import ConfigError
 
-MOST_CHARACTERS = 2000
+MAX_CHARACTERS = 2000
 """A longer condition is refused."""
 
 SHOWN_CHARACTERS = 90
@@ -88,9 +88,9 @@ def mistake(text: str, at: int, complaint: str) -> ConditionError:
 
 def tokens_of(text: str) -> list[Token]:
     """The words of a text, the last one of the kind `end`."""
-    if len(text) > MOST_CHARACTERS:
-        complaint = f"A condition has at most {MOST_CHARACTERS:,} characters, and this one has {len(text):,}."
-        raise ConditionError(complaint, complaint, MOST_CHARACTERS, len(text))
+    if len(text) > MAX_CHARACTERS:
+        complaint = f"A condition has at most {MAX_CHARACTERS:,} characters, and this one has {len(text):,}."
+        raise ConditionError(complaint, complaint, MAX_CHARACTERS, len(text))
     found: list[Token] = []
     at = 0
     while at < len(text):

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 EXACT = frozenset({"last", "first", "count", "nonfinite", "sum", "delta"})
 """Functions that say something of few points as well: no more of them could take it back."""
 
-MOST_BLOCKS = 50
+MAX_BLOCKS = 50
 """A slope looks at each pair of points; a longer window is first cut into the medians of so many blocks."""
 
 
-LEAST_OF_START = 0.9
+MIN_OF_START = 0.9
 """A loss below this share of where it began may have been raised by a schedule, which rules do not know."""
 
 
@@ -92,7 +92,7 @@ def _divergence(recent: Recent, within: slice) -> float | None:
     is_finite = np.isfinite(values)
     if start is None:
         return None
-    least = LEAST_OF_START * start if start > 0 else start
+    least = MIN_OF_START * start if start > 0 else start
     found = divergence(
         values[is_finite],
         recent.steps[within][is_finite],
@@ -119,11 +119,11 @@ def _rate(seconds: Floats, values: Floats) -> float | None:
 
 def _slope(seconds: Floats, values: Floats) -> float | None:
     """The median of the slopes between all pairs of points (Theil and Sen)."""
-    if len(values) > MOST_BLOCKS:
-        size = len(values) // MOST_BLOCKS
-        blocks = slice(len(values) - size * MOST_BLOCKS, None)
-        seconds = np.median(seconds[blocks].reshape(MOST_BLOCKS, size), axis=1)
-        values = np.median(values[blocks].reshape(MOST_BLOCKS, size), axis=1)
+    if len(values) > MAX_BLOCKS:
+        size = len(values) // MAX_BLOCKS
+        blocks = slice(len(values) - size * MAX_BLOCKS, None)
+        seconds = np.median(seconds[blocks].reshape(MAX_BLOCKS, size), axis=1)
+        values = np.median(values[blocks].reshape(MAX_BLOCKS, size), axis=1)
     first, second = np.triu_indices(len(values), 1)
     run = seconds[second] - seconds[first]
     rises = run > 0

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     Secret = str | Mapping[str, str]
 
-MOST_TIMEOUT_S = 60.0
+MAX_TIMEOUT_S = 60.0
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -52,7 +52,7 @@ class Options:
             raise ConfigError(f"{self.name(option)} has a line break or another control character in it.")
         return found
 
-    def seconds(self, option: str, value: float, most: float = MOST_TIMEOUT_S) -> float:
+    def seconds(self, option: str, value: float, most: float = MAX_TIMEOUT_S) -> float:
         """A number of seconds that one can wait for."""
         return float(self._number(option, value, 0.1, most))
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from stepscope.schema.alert import Notice
 
-MOST_REFERENCES = 10
+MAX_REFERENCES = 10
 
 
 def mail_message(notice: Notice, sender: str, recipients: Sequence[str]) -> EmailMessage:
@@ -36,7 +36,7 @@ def mail_message(notice: Notice, sender: str, recipients: Sequence[str]) -> Emai
     mail["Message-ID"] = _reference(domain, "notice", notice.id)
     if threads:
         mail["In-Reply-To"] = threads[0]
-        mail["References"] = " ".join(dict.fromkeys(threads[:MOST_REFERENCES]))
+        mail["References"] = " ".join(dict.fromkeys(threads[:MAX_REFERENCES]))
     mail["Auto-Submitted"] = "auto-generated"
     # Not every server takes bytes beyond ASCII as they are.
     mail.set_content(message.text(notice), charset="utf-8", cte="quoted-printable")
@@ -45,7 +45,7 @@ def mail_message(notice: Notice, sender: str, recipients: Sequence[str]) -> Emai
 
 def _without_encoded_words(subject: str) -> str:
     """Keeps Python from decoding what looks encoded: some versions then write the line breaks in it."""
-    return one_line(subject.replace("=?", "= ?"), message.MOST_SUBJECT)
+    return one_line(subject.replace("=?", "= ?"), message.MAX_SUBJECT)
 
 
 def _reference(domain: str, *parts: str) -> str:

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 VERSION = 1
 """Of the fields; a field may be added to a version, never removed or changed."""
 
-MOST_SUBJECT = 200
-MOST_NAME = 120
-MOST_SENTENCE = 600
-MOST_LINK = 500
-MOST_TOLD = 10
-MOST_LISTED = 100
+MAX_SUBJECT = 200
+MAX_NAME = 120
+MAX_SENTENCE = 600
+MAX_LINK = 500
+MAX_TOLD = 10
+MAX_LISTED = 100
 """Alerts in the fields; text tells fewer of them."""
 
 UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
@@ -32,10 +32,10 @@ def subject(notice: Notice) -> str:
     alerts = worst_first(notice)
     what = "the channel works" if notice.kind == "test" else "all is well"
     if alerts:
-        what = _what(alerts[0], most=MOST_NAME)
+        what = _what(alerts[0], most=MAX_NAME)
     more = f" (and {len(alerts) - 1} more)" if len(alerts) > 1 else ""
     line = f"[{_label(notice.kind, notice.severity)}] {_run(notice)}: {what}"
-    return one_line(line, MOST_SUBJECT - len(more)) + more
+    return one_line(line, MAX_SUBJECT - len(more)) + more
 
 
 def text(notice: Notice, now_ns: int | None = None) -> str:
@@ -46,13 +46,13 @@ def text(notice: Notice, now_ns: int | None = None) -> str:
     """
     alerts = worst_first(notice)
     parts = [heading(notice)]
-    for told in alerts[:MOST_TOLD]:
+    for told in alerts[:MAX_TOLD]:
         lines = [f"  {name}: {fact}" for name, fact in facts(told, notice, now_ns)]
         parts.append("\n".join([headline(told, notice.kind), *lines]))
-    if len(alerts) > MOST_TOLD:
-        parts.append(f"and {len(alerts) - MOST_TOLD} more")
+    if len(alerts) > MAX_TOLD:
+        parts.append(f"and {len(alerts) - MAX_TOLD} more")
     if notice.link:
-        parts.append(f"Open the run: {one_line(notice.link, MOST_LINK)}")
+        parts.append(f"Open the run: {one_line(notice.link, MAX_LINK)}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -62,9 +62,9 @@ def heading(notice: Notice) -> str:
     many = "an alert" if count == 1 else f"{count} alerts"
     around = []
     if notice.project:
-        around.append(f"project {one_line(notice.project, MOST_NAME)}")
+        around.append(f"project {one_line(notice.project, MAX_NAME)}")
     if notice.host:
-        around.append(f"on {one_line(notice.host, MOST_NAME)}")
+        around.append(f"on {one_line(notice.host, MAX_NAME)}")
     run = _run(notice) + (f" ({', '.join(around)})" if around else "")
     if notice.kind == "test":
         return f"This is a test of the alerts for the run {run}; nothing is wrong."
@@ -75,18 +75,18 @@ def heading(notice: Notice) -> str:
 
 def headline(told: Told, kind: Kind) -> str:
     """How bad an alert is, and what happened."""
-    return f"{_label(kind, told.severity)}: {_what(told, most=MOST_SENTENCE)}"
+    return f"{_label(kind, told.severity)}: {_what(told, most=MAX_SENTENCE)}"
 
 
 def facts(told: Told, notice: Notice, now_ns: int | None = None) -> list[tuple[str, str]]:
     """What is known about an alert, each fact with its name; what is not known is left out."""
     found = [
-        ("rule", one_line(told.rule, MOST_NAME)),
+        ("rule", one_line(told.rule, MAX_NAME)),
         ("value", _value(told)),
         ("since", _since(told, notice, now_ns)),
         ("where", _where(told)),
         ("recent", sparkline(told.recent)),
-        ("what to do", "" if notice.kind == "resolved" else one_line(told.advice, MOST_SENTENCE)),
+        ("what to do", "" if notice.kind == "resolved" else one_line(told.advice, MAX_SENTENCE)),
     ]
     return [(name, fact) for name, fact in found if fact]
 
@@ -102,16 +102,16 @@ def fields(notice: Notice) -> dict[str, Any]:
         "id": notice.id,
         "kind": notice.kind,
         "severity": notice.severity,
-        "run": one_line(notice.run, MOST_NAME),
-        "run_id": one_line(notice.run_id, MOST_NAME),
-        "project": one_line(notice.project, MOST_NAME),
-        "host": one_line(notice.host, MOST_NAME),
+        "run": one_line(notice.run, MAX_NAME),
+        "run_id": one_line(notice.run_id, MAX_NAME),
+        "project": one_line(notice.project, MAX_NAME),
+        "host": one_line(notice.host, MAX_NAME),
         "at": moment(notice.at_ns),
-        "link": one_line(notice.link, MOST_LINK),
+        "link": one_line(notice.link, MAX_LINK),
         "title": subject(notice),
         "text": text(notice),
-        "alerts": [_alert_fields(told) for told in alerts[:MOST_LISTED]],
-        "left_out": max(0, len(alerts) - MOST_LISTED),
+        "alerts": [_alert_fields(told) for told in alerts[:MAX_LISTED]],
+        "left_out": max(0, len(alerts) - MAX_LISTED),
     }
 
 
@@ -145,7 +145,7 @@ def _label(kind: Kind, severity: str) -> str:
 
 
 def _run(notice: Notice) -> str:
-    return one_line(notice.run, MOST_NAME) or one_line(notice.run_id, MOST_NAME)
+    return one_line(notice.run, MAX_NAME) or one_line(notice.run_id, MAX_NAME)
 
 
 def _what(told: Told, most: int) -> str:
@@ -156,7 +156,7 @@ def _value(told: Told) -> str:
     if told.value is None:
         return ""
     what = told.quantity or told.key
-    key = f"{one_line(what, MOST_NAME)} = " if what else ""
+    key = f"{one_line(what, MAX_NAME)} = " if what else ""
     threshold = "" if told.threshold is None else f", threshold {told.threshold:.5g}"
     return f"{key}{told.value:.5g}{threshold}"
 
@@ -176,25 +176,25 @@ def _where(told: Told) -> str:
     if told.rank is not None:
         known.append(f"rank {told.rank}")
     if told.device:
-        known.append(one_line(told.device, MOST_NAME))
+        known.append(one_line(told.device, MAX_NAME))
     return ", ".join(known)
 
 
 def _alert_fields(told: Told) -> dict[str, Any]:
     return {
-        "rule": one_line(told.rule, MOST_NAME),
+        "rule": one_line(told.rule, MAX_NAME),
         "severity": told.severity,
-        "message": one_line(told.message, MOST_SENTENCE),
+        "message": one_line(told.message, MAX_SENTENCE),
         "since": moment(told.since_ns),
-        "key": one_line(told.key, MOST_NAME),
-        "quantity": one_line(told.quantity, MOST_NAME),
+        "key": one_line(told.key, MAX_NAME),
+        "quantity": one_line(told.quantity, MAX_NAME),
         "value": _json_number(told.value),
         "threshold": _json_number(told.threshold),
         "step": told.step,
         "rank": told.rank,
-        "device": one_line(told.device, MOST_NAME),
+        "device": one_line(told.device, MAX_NAME),
         "recent": [_json_number(value) for value in told.recent],
-        "advice": one_line(told.advice, MOST_SENTENCE),
+        "advice": one_line(told.advice, MAX_SENTENCE),
     }
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stepscope.alerts.delivery.web_address import WebAddress
 
 TIMEOUT_S = 5.0
-MOST_ANSWER_BYTES = 64 * 1024
+MAX_ANSWER_BYTES = 64 * 1024
 WORTH_RETRYING = frozenset([408, 425, 429])
 
 
@@ -184,7 +184,7 @@ class _LimitedReader(io.RawIOBase):
     """Reads from a socket until the deadline, and no more than an answer may have."""
 
     def __init__(self, connected: socket.socket, deadline: Deadline) -> None:
-        self._socket, self._deadline, self._left = connected, deadline, MOST_ANSWER_BYTES
+        self._socket, self._deadline, self._left = connected, deadline, MAX_ANSWER_BYTES
 
     def readable(self) -> bool:
         return True

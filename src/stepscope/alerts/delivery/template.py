@@ -11,7 +11,7 @@ from stepscope.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MOST_CHARACTERS = 2000
+MAX_CHARACTERS = 2000
 UNKNOWN = "?"
 """What stands for a value that there is none of."""
 
@@ -28,8 +28,8 @@ _HIDDEN = re.compile(r"(?:^|[./])__")
 
 def check_template(template: str) -> None:
     """Raises ConfigError where a template is more than text with names in braces."""
-    if len(template) > MOST_CHARACTERS:
-        raise ConfigError(f"it has {len(template):,} characters; at most {MOST_CHARACTERS:,} are allowed.")
+    if len(template) > MAX_CHARACTERS:
+        raise ConfigError(f"it has {len(template):,} characters; at most {MAX_CHARACTERS:,} are allowed.")
     for part in _PART.finditer(template):
         name = part["name"] or ""
         if part["wrong"] is not None or _HIDDEN.search(name):

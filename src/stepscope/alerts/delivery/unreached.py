@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 Target = TypeVar("Target")
 
-MOST_NOTICES = 64
+MAX_NOTICES = 64
 """As many may be waiting for another attempt at once; of older ones everybody is told again."""
 
 
@@ -29,5 +29,5 @@ class Unreached(Generic[Target]):
         self._left.pop(notice_id, None)
         if left:
             self._left[notice_id] = list(left)
-        if len(self._left) > MOST_NOTICES:
+        if len(self._left) > MAX_NOTICES:
             del self._left[next(iter(self._left))]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 BETWEEN_S = 0.25
 """Rates need two looks."""
 
-MOST_NAMED = 6
+MAX_NAMED = 6
 
 _REASONS = {
     "cpu/frequency": "no clock is shown here, as in most virtual machines",
@@ -109,8 +109,8 @@ def _named(missing: list[str]) -> str:
         by_reason.setdefault(_reason(key), []).append(key.partition("/")[2])
     parts = []
     for reason, keys in by_reason.items():
-        some = ", ".join(keys[:MOST_NAMED]) + (
-            f" and {len(keys) - MOST_NAMED} more" if keys[MOST_NAMED:] else ""
+        some = ", ".join(keys[:MAX_NAMED]) + (
+            f" and {len(keys) - MAX_NAMED} more" if keys[MAX_NAMED:] else ""
         )
         parts.append(f"{some} ({reason})" if reason else some)
     return "; ".join(parts)

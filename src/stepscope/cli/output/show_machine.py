@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from stepscope.reading import Run
 
-MOST_FIGURES = 40
+MAX_FIGURES = 40
 
 _UNITS: dict[str, Callable[[float], str]] = {
     "_ratio": lambda value: f"{value:.0%}" if value >= 0.0995 or value == 0 else f"{value:.1%}",
@@ -44,7 +44,7 @@ def machine_lines(one: Run, pattern: str | None, most: int | None, sparks: int) 
     figures = list(machine_figures(one, pattern, sparks))
     if not figures:
         return []
-    shown = figures[: MOST_FIGURES if most is None else most]
+    shown = figures[: MAX_FIGURES if most is None else most]
     columns = [
         Column("KEY", elastic=True),
         Column("OF"),

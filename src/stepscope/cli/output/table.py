@@ -11,7 +11,7 @@ from stepscope.cli.output.text import can_print, paint, safe
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-LEAST_ELASTIC = 8
+MIN_ELASTIC = 8
 """An elastic column keeps at least so many characters."""
 
 
@@ -46,7 +46,7 @@ def _squeeze(columns: Sequence[Column], widths: list[int], width: int) -> None:
     excess = sum(widths) + 2 * (len(widths) - 1) - width
     while excess > 0 and elastic:
         widest = max(elastic, key=lambda place: widths[place])
-        if widths[widest] <= LEAST_ELASTIC:
+        if widths[widest] <= MIN_ELASTIC:
             return
         widths[widest] -= 1
         excess -= 1

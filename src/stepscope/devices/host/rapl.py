@@ -17,7 +17,7 @@ POWERCAP = Path("/sys/class/powercap")
 # The same counters appear once more as intel-rapl-mmio:*; counting those too would double everything.
 ZONES = "intel-rapl:*"
 
-MOST_WATTS = 4_000.0
+MAX_WATTS = 4_000.0
 """More than any one package or its memory draws; a counter that seems to say so has begun again."""
 
 ALLOW_READING = f"sudo chmod a+r {POWERCAP}/{ZONES}/energy_uj"
@@ -67,7 +67,7 @@ class Meter:
     def _used_since_zero(self, shown: float, elapsed_s: float) -> float:
         """A counter that fell has wrapped; or it was set back, as after the machine slept."""
         wrapped = self.zone.range_joules - self._shown + shown
-        return wrapped if 0 <= wrapped <= MOST_WATTS * max(elapsed_s, 1.0) else shown
+        return wrapped if 0 <= wrapped <= MAX_WATTS * max(elapsed_s, 1.0) else shown
 
 
 def find_zones(powercap: Path = POWERCAP, proc: Path = PROC) -> list[Zone]:

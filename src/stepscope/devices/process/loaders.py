@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from stepscope.devices.process.processes import ProcessKey
 
-MOST_SLOTS = 64
+MAX_SLOTS = 64
 """Workers beyond it have no name of their own, so that the number of series stays bounded."""
 
 TORCH_NAME = "pt_data_worker"
@@ -62,7 +62,7 @@ class LoaderSlots:
         """The names of the workers that are alive, new ones in the order of their start."""
         living = sorted(workers, key=lambda key: (key.start_ticks, key.pid))
         self._taken = {key: self._taken[key] for key in living if key in self._taken}
-        free = sorted(set(range(MOST_SLOTS)) - set(self._taken.values()), reverse=True)
+        free = sorted(set(range(MAX_SLOTS)) - set(self._taken.values()), reverse=True)
         for key in living:
             if key not in self._taken and free:
                 self._taken[key] = free.pop()

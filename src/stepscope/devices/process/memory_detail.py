@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 BUDGET_RATIO = 0.0005
 """The share of one core this may take, all processes together."""
 
-MOST_SAVED_S = 0.01
+MAX_SAVED_S = 0.01
 """Processor time saved up for one look: enough for a few processes, too little to disturb a training."""
 
 
@@ -34,14 +34,14 @@ class MemoryDetail:
         self._every_s, self._proc, self._now, self._cpu_seconds = every_s, str(proc), now, cpu_seconds
         self._read_at: dict[ProcessKey, float] = {}
         self._known: dict[ProcessKey, MemoryShares] = {}
-        self._saved_s, self._saved_at = MOST_SAVED_S, now()
+        self._saved_s, self._saved_at = MAX_SAVED_S, now()
 
     def read_due(self, processes: Collection[ProcessKey]) -> dict[ProcessKey, MemoryShares]:
         """Reads as many of the processes that are due as can be afforded; `processes` are all there are."""
         self._read_at = {key: at for key, at in self._read_at.items() if key in processes}
         self._known = {key: shares for key, shares in self._known.items() if key in processes}
         began = self._now()
-        self._saved_s = min(self._saved_s + BUDGET_RATIO * (began - self._saved_at), MOST_SAVED_S)
+        self._saved_s = min(self._saved_s + BUDGET_RATIO * (began - self._saved_at), MAX_SAVED_S)
         self._saved_at = began
         due = [key for key in processes if began - self._read_at.get(key, float("-inf")) >= self._every_s]
         due.sort(key=lambda key: self._read_at.get(key, float("-inf")))

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from stepscope.profiling.model.timings import Clock
 
-MOST_SECONDS = 5.0
+MAX_SECONDS = 5.0
 
 
 class NotByNumber(StepscopeError):
@@ -31,7 +31,7 @@ def timed_items(dataset: Any, most: int, clock: Clock) -> Iterator[tuple[Any, fl
             item = dataset[index]
             after = clock()
             yield item, after - before
-            if after - began_at > MOST_SECONDS:
+            if after - began_at > MAX_SECONDS:
                 return
     except (LookupError, NotImplementedError, TypeError) as error:
         raise NotByNumber from error

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from stepscope.profiling.model.timings import Clock
 
 ATTRIBUTES = ("transform", "transforms", "target_transform")
-MOST_NESTED = 8
+MAX_NESTED = 8
 METHOD = "samples asked for one by one in this process, with the transforms of a copy of the dataset timed"
 
 
@@ -81,6 +81,6 @@ def _watched(dataset: Any, stopwatch: _Stopwatch, depth: int = 0) -> Any:
     for name in ATTRIBUTES:
         if callable(attributes.get(name)):
             attributes[name] = _Timed(attributes[name], stopwatch)
-    if "dataset" in attributes and depth < MOST_NESTED:
+    if "dataset" in attributes and depth < MAX_NESTED:
         attributes["dataset"] = _watched(attributes["dataset"], stopwatch, depth + 1)
     return watched

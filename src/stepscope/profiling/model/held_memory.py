@@ -10,7 +10,7 @@ from stepscope.devices.process.process_tree import ProcessTrees
 from stepscope.schema.sample import Watched
 
 DEEPEST = 4
-MOST_OBJECTS = 200_000
+MAX_OBJECTS = 200_000
 """After so many objects the sum is what it is: a dataset of millions of names would take minutes."""
 
 
@@ -29,7 +29,7 @@ def held_bytes(owner: object) -> tuple[int, int]:
 def _bytes_in(value: Any, seen: set[int]) -> int:
     total = 0
     waiting = [(value, 0)]
-    while waiting and len(seen) < MOST_OBJECTS:
+    while waiting and len(seen) < MAX_OBJECTS:
         one, depth = waiting.pop()
         if id(one) in seen:
             continue

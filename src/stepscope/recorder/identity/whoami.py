@@ -27,8 +27,8 @@ SEGMENT_VARIABLE = "STEPSCOPE_SEGMENT"
 RUN_ID_VARIABLE = "STEPSCOPE_RUN_ID"
 """Hands the id of a run to a command that it is made for: a monitor in there may give the run its name."""
 
-MOST_RESTARTS = 100
-MOST_STARTS = 4
+MAX_RESTARTS = 100
+MAX_STARTS = 4
 """Monitors that a process makes one after another, as far as it matters after a restart."""
 
 _starts = itertools.count()
@@ -115,8 +115,8 @@ def earlier_segments(environment: Mapping[str, str] = os.environ, parent: int | 
     launch = _launch(environment, os.getppid() if parent is None else parent)
     if launch is None:
         return set()
-    restarts = range(min(_restarts(environment), MOST_RESTARTS))
-    return {_segment_of(launch, restart, start) for restart in restarts for start in range(MOST_STARTS)}
+    restarts = range(min(_restarts(environment), MAX_RESTARTS))
+    return {_segment_of(launch, restart, start) for restart in restarts for start in range(MAX_STARTS)}
 
 
 def meeting_place(environment: Mapping[str, str] = os.environ) -> str | None:

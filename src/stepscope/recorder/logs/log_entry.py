@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 CATEGORIES = ("training", "performance", "errors", "system")
 OURS = "stepscope"
 
-MOST_TEXT = 32_768
-MOST_FIELDS_TEXT = 65_536
-MOST_PARTS = 2_000
-MOST_ITEMS = 200
-MOST_DEPTH = 8
-MOST_ELEMENTS = 32
-MOST_CAUSES = 8
+MAX_TEXT = 32_768
+MAX_FIELDS_TEXT = 65_536
+MAX_PARTS = 2_000
+MAX_ITEMS = 200
+MAX_DEPTH = 8
+MAX_ELEMENTS = 32
+MAX_CAUSES = 8
 FIRST_FRAMES, LAST_FRAMES = 16, 48
 
 _BARE = len(vars(logging.makeLogRecord({})))
@@ -87,7 +87,7 @@ def _fields(given: dict[str, Any]) -> tuple[dict[str, Any] | None, int]:
         return None, 0
     walk = _Plain()
     plain = {name: walk.value(given[name], 0) for name in given if name in names}
-    return plain, MOST_FIELDS_TEXT - walk.characters_left + 50 * len(plain)
+    return plain, MAX_FIELDS_TEXT - walk.characters_left + 50 * len(plain)
 
 
 def category_of(record: logging.LogRecord) -> str:
@@ -105,7 +105,7 @@ def _is_category(value: object) -> bool:
     return isinstance(value, str) and value in CATEGORIES
 
 
-def cut(text: str, most: int = MOST_TEXT) -> str:
+def cut(text: str, most: int = MAX_TEXT) -> str:
     """The beginning of a long text, cut at a blank: half a secret would not be recognised as one."""
     if len(text) <= most:
         return text
@@ -123,15 +123,15 @@ def describe_exception(error: BaseException, depth: int = 0) -> dict[str, Any]:
         told["frames_left_out"] = left_out
     notes = getattr(error, "__notes__", None)
     if isinstance(notes, list) and notes:
-        told["notes"] = [cut(_text_of(note)) for note in notes[:MOST_CAUSES]]
+        told["notes"] = [cut(_text_of(note)) for note in notes[:MAX_CAUSES]]
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    if cause is not None and depth < MOST_CAUSES:
+    if cause is not None and depth < MAX_CAUSES:
         told["cause" if error.__cause__ else "context"] = describe_exception(cause, depth + 1)
     inner = getattr(error, "exceptions", None)  # of an exception group
-    if isinstance(inner, tuple) and depth < MOST_CAUSES:
+    if isinstance(inner, tuple) and depth < MAX_CAUSES:
         told["exceptions"] = [
             describe_exception(one, depth + 1 + len(inner) // 2)
-            for one in inner[:MOST_CAUSES]
+            for one in inner[:MAX_CAUSES]
             if isinstance(one, BaseException)
         ]
     return told
@@ -176,8 +176,8 @@ class _Plain:
     """Makes plain data of what people put into `extra`, so much of it and no more."""
 
     def __init__(self) -> None:
-        self._parts_left = MOST_PARTS
-        self.characters_left = MOST_FIELDS_TEXT
+        self._parts_left = MAX_PARTS
+        self.characters_left = MAX_FIELDS_TEXT
 
     def value(self, value: Any, depth: int) -> Any:
         """A value as JSON can hold it."""
@@ -189,7 +189,7 @@ class _Plain:
         if value is None or kind is bool:
             return value
         self._parts_left -= 1
-        if self._parts_left < 0 or depth > MOST_DEPTH:
+        if self._parts_left < 0 or depth > MAX_DEPTH:
             return "[...]"
         return self._of_other_kind(value, depth)
 
@@ -205,7 +205,7 @@ class _Plain:
         return _array(value) if hasattr(value, "shape") else self._text(_path_or_text(value))
 
     def _text(self, text: str) -> str:
-        kept = cut(text, max(min(MOST_TEXT, self.characters_left), 0))
+        kept = cut(text, max(min(MAX_TEXT, self.characters_left), 0))
         self.characters_left -= len(kept)
         return kept
 
@@ -229,7 +229,7 @@ class _Plain:
 
     def _has_room(self, place: int) -> bool:
         self._parts_left -= 1
-        return self._parts_left >= 0 and place < MOST_ITEMS
+        return self._parts_left >= 0 and place < MAX_ITEMS
 
 
 def _number(value: float) -> int | float | str:
@@ -248,7 +248,7 @@ def _array(value: Any) -> Any:
     try:
         shape = tuple(int(size) for size in value.shape)
         place = str(getattr(value, "device", "cpu"))
-        if place == "cpu" and math.prod(shape) <= MOST_ELEMENTS:
+        if place == "cpu" and math.prod(shape) <= MAX_ELEMENTS:
             return _Plain().value(value.item() if math.prod(shape) == 1 else value.tolist(), 1)
     except Exception:  # noqa: BLE001 - a value's own attributes may raise anything
         return f"<{type(value).__name__}>"

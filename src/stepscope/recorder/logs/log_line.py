@@ -7,7 +7,7 @@ import re
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Protocol
 
-from stepscope.recorder.logs.log_entry import MOST_TEXT, cut
+from stepscope.recorder.logs.log_entry import MAX_TEXT, cut
 from stepscope.schema.redact import redact_text, redact_value
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def time_of(created: float) -> str:
 
 def safe_text(text: str, privacy: Privacy) -> str:
     """Text without secrets and without what is private."""
-    return cut(privacy.text(redact_text(text)), MOST_TEXT + 100)
+    return cut(privacy.text(redact_text(text)), MAX_TEXT + 100)
 
 
 def _rest(entry: Entry, privacy: Privacy) -> dict[str, Any]:

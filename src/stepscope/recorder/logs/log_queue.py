@@ -15,8 +15,8 @@ from stepscope.recorder.logs.log_entry import Entry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MOST_ENTRIES = 10_000
-MOST_CHARACTERS = 32 << 20
+MAX_ENTRIES = 10_000
+MAX_CHARACTERS = 32 << 20
 PAUSE_S = 0.1
 GULP, BREATH_S = 8, 0.0001
 """After so many lines the thread lets go of the interpreter, for which training might else wait 5 ms."""
@@ -44,7 +44,7 @@ class LogQueue:
     seldom takes the interpreter from training; an entry marked urgent ends the pause.
     """
 
-    def __init__(self, sink: Sink, complain: Callable[[str], None], most_entries: int = MOST_ENTRIES) -> None:
+    def __init__(self, sink: Sink, complain: Callable[[str], None], most_entries: int = MAX_ENTRIES) -> None:
         self._sink, self._complain, self._most_entries = sink, complain, most_entries
         self._queue: queue.SimpleQueue[Entry | threading.Event | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -58,7 +58,7 @@ class LogQueue:
     def put(self, entry: Entry, *, urgent: bool) -> None:
         """Takes an entry, or counts it where there is no room. Callers take turns: the handler has a lock."""
         waiting = self._characters_put - self._characters_taken
-        if self._queue.qsize() >= self._most_entries or waiting > MOST_CHARACTERS:
+        if self._queue.qsize() >= self._most_entries or waiting > MAX_CHARACTERS:
             self.dropped += 1
             return
         self._characters_put += entry.size

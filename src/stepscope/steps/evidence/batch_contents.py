@@ -14,8 +14,8 @@ SAMPLES, TOKENS = "batch/samples", "batch/tokens"
 INPUT_IDS = "input_ids"
 """The name under which text models are given their tokens."""
 
-MOST_TENSORS = 16
-MOST_DEPTH = 4
+MAX_TENSORS = 16
+MAX_DEPTH = 4
 
 _SEQUENCES = (list, tuple)
 
@@ -80,7 +80,7 @@ class BatchSize:
         """Nothing was done to be able to look."""
 
 
-def count_samples(batch: Any, depth: int = MOST_DEPTH) -> tuple[int | None, int | None]:
+def count_samples(batch: Any, depth: int = MAX_DEPTH) -> tuple[int | None, int | None]:
     """Samples and tokens of a batch; None for what cannot be told.
 
     Samples are the first dimension of the first tensor. Tokens are the elements of `input_ids`, padding
@@ -102,10 +102,10 @@ def count_samples(batch: Any, depth: int = MOST_DEPTH) -> tuple[int | None, int 
 def describe_batch(batch: Any) -> list[Contained]:
     """The first tensors of a batch, wherever they lie in it."""
     found: list[Contained] = []
-    for place, tensor in _tensors(batch, "", MOST_DEPTH):
+    for place, tensor in _tensors(batch, "", MAX_DEPTH):
         shape = tuple(int(size) for size in tensor.shape)
         found.append(Contained(place, shape, _short(tensor.dtype), str(getattr(tensor, "device", "cpu"))))
-        if len(found) == MOST_TENSORS:
+        if len(found) == MAX_TENSORS:
             break
     return found
 
@@ -182,7 +182,7 @@ def _tensors(part: Any, place: str, depth: int) -> Iterator[tuple[str, Any]]:
     if isinstance(part, Mapping):
         inner = part.items()
     elif isinstance(part, list | tuple):
-        inner = enumerate(part[:MOST_TENSORS])
+        inner = enumerate(part[:MAX_TENSORS])
     elif hasattr(part, "__dict__"):
         inner = vars(part).items()
     for name, value in inner:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import ModuleType
 
-MOST_REASONS = 20
+MAX_REASONS = 20
 """Different reasons that are told of each kind; what goes on after that is still counted."""
 
 LONGEST_REASON = 400
@@ -117,7 +117,7 @@ class CompileCounts:
 
     def _is_news(self, event: str, *what: str) -> bool:
         told = self._told.setdefault(event, set())
-        if what in told or len(told) >= MOST_REASONS:
+        if what in told or len(told) >= MAX_REASONS:
             return False
         told.add(what)
         return True

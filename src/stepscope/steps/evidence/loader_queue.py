@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-MOST_LOADERS = 20
+MAX_LOADERS = 20
 """Loaders that are described: a loop that makes ever new ones is not told of for ever."""
 
 
@@ -52,7 +52,7 @@ class LoaderQueue:
         if described is None:
             return
         self._has_queue = _can_be_counted(iterator)
-        if described not in self._told and len(self._told) < MOST_LOADERS:
+        if described not in self._told and len(self._told) < MAX_LOADERS:
             self._told.append(described)
             self._note("loader", **described)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from types import ModuleType, TracebackType
 
-MOST_SITES = 10
+MAX_SITES = 10
 
 _LIBRARIES = ("/torch/", "/site-packages/", "/dist-packages/", "<")
 
@@ -107,7 +107,7 @@ def largest_sites(segments: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]
                 counted = sums.setdefault(_site(_frames(block)), [0, 0])
                 counted[0] += block["size"]
                 counted[1] += 1
-    largest = heapq.nlargest(MOST_SITES, sums.items(), key=lambda one: one[1][0])
+    largest = heapq.nlargest(MAX_SITES, sums.items(), key=lambda one: one[1][0])
     return [{"site": site, "held_bytes": held, "blocks": blocks} for site, (held, blocks) in largest]
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Section = tuple[str, Callable[[], Mapping[str, Any]]]
 
-MOST_CAUSES = 8
+MAX_CAUSES = 8
 """Errors that are looked at behind the one that arrived: frameworks wrap what they catch."""
 
 OUT_OF_MEMORY_CODE = 2
@@ -161,7 +161,7 @@ def _asked_bytes(error: BaseException) -> int | None:
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
     one: BaseException | None = error
-    for _ in range(MOST_CAUSES):
+    for _ in range(MAX_CAUSES):
         if one is None:
             return
         yield one

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from stepscope.reading import Run, Runs
     from stepscope.views.runs.marks import Marks
 
-MOST_PAST = 500
+MAX_PAST = 500
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def alerts_of(
     past = [row for row in rows if row.resolved is not None]
     return AlertList(
         open=tuple(row for row in rows if row.resolved is None),
-        past=tuple(past[:MOST_PAST]),
+        past=tuple(past[:MAX_PAST]),
         rules=_rules(alerts, made, every),
         channels=tuple(_channel(name, options) for name, options in {**USUAL, **alerts.channels}.items()),
         silences=tuple(

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from stepscope.reading import Run
     from stepscope.store.base import Reader
 
-MOST_SERIES = 2000
-MOST_POINTS = 10_000_000
+MAX_SERIES = 2000
+MAX_POINTS = 10_000_000
 """A baseline of more points is not read for a look at a rule."""
 
 
@@ -118,7 +118,7 @@ def _now(expression: Expression, reader: Reader, run: Run, now_ns: int) -> RuleN
 def _history(expression: Expression, reader: Reader, run: Run) -> History:
     """The points a condition looks at; all of a series only where its beginning counts."""
     segment, reach = run.segments[-1].id, expression.reach()
-    history = History(most_series=MOST_SERIES)
+    history = History(most_series=MAX_SERIES)
     history.widen(reach)
     from_start = {key for one in _baselines(expression) for key in one.keys}
     rest = [key for key in reach if key not in from_start]
@@ -126,7 +126,7 @@ def _history(expression: Expression, reader: Reader, run: Run) -> History:
     for source, series in reader.newest(run.id, segment, rest, rows).items() if rest else ():
         for key, points in series.items():
             history.add(source, [key], points.steps, points.times_ns, points.values[:, None])
-    if sum(one.points for one in reader.summaries(run.id, from_start)) > MOST_POINTS:
+    if sum(one.points for one in reader.summaries(run.id, from_start)) > MAX_POINTS:
         return history  # what a baseline is compared with is not known, then
     for source, keys in reader.sources(run.id).items() if from_start else ():
         for key in from_start.intersection(keys) if source.segment == segment else ():

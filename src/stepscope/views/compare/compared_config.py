@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from stepscope.views.plain import Scalar
 
-MOST_LINES = 1_000
+MAX_LINES = 1_000
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ def config_lines(configs: Sequence[Mapping[str, Scalar]]) -> tuple[ConfigLine, .
     """All entries of some configurations."""
     keys = dict.fromkeys(key for config in configs for key in config)
     lines = [_line(key, configs) for key in sorted(keys)]
-    return tuple(sorted(lines, key=lambda line: line.same))[:MOST_LINES]
+    return tuple(sorted(lines, key=lambda line: line.same))[:MAX_LINES]
 
 
 def _line(key: str, configs: Sequence[Mapping[str, Scalar]]) -> ConfigLine:

@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 Better = Literal["less", "more", "none"]
 PRESETS = ("all", "performance", "quality")
 
-BLOCKS, LEAST_BLOCK = 20, 10
+BLOCKS, MIN_BLOCK = 20, 10
 """Steps are compared block by block: neighbours are alike, so that single steps would seem surer."""
 
-FEWEST_BLOCKS = 4
+MIN_BLOCKS = 4
 CERTAIN = 3.0
 """Standard errors between two medians from which on they differ for sure."""
 
-LEAST_DIFFERENCE = 0.01
+MIN_DIFFERENCE = 0.01
 """A difference that small is none, however sure."""
 
-MOST_QUALITY = 8
+MAX_QUALITY = 8
 LAST_SHARE = 0.1
 """The last part of a loss that stands for where it has come to."""
 
@@ -101,12 +101,12 @@ def figure_rows(entrants: Sequence[Entrant], baseline: int, preset: str) -> tupl
 
 def is_sure(one: Floats | None, other: Floats | None) -> bool | None:
     """Whether the medians of two runs differ by more than chance; None for too few steps to tell."""
-    if one is None or other is None or min(len(one), len(other)) < FEWEST_BLOCKS:
+    if one is None or other is None or min(len(one), len(other)) < MIN_BLOCKS:
         return None
     difference = abs(float(np.median(one)) - float(np.median(other)))
     # The error of a median of normal values is a quarter larger than that of their mean.
     errors = [1.2533 * float(spread(blocks)) / math.sqrt(len(blocks)) for blocks in (one, other)]
-    least = LEAST_DIFFERENCE * abs(float(np.median(other)))
+    least = MIN_DIFFERENCE * abs(float(np.median(other)))
     return difference > max(CERTAIN * math.hypot(*errors), least)
 
 
@@ -174,7 +174,7 @@ def _throughput(entrant: Entrant) -> _Measured:
 
 
 def _blocks(values: Floats) -> Floats:
-    return block_medians(values, block_edges(len(values), BLOCKS, LEAST_BLOCK))
+    return block_medians(values, block_edges(len(values), BLOCKS, MIN_BLOCK))
 
 
 _PERFORMANCE: tuple[tuple[str, str, Better, Callable[[Entrant], _Measured]], ...] = (
@@ -206,7 +206,7 @@ def _quality_rows(scenes: Sequence[Scene], baseline: int) -> Iterator[FigureRow]
     losses = {scene.summed.loss_key() for scene in scenes}
     keys = sorted({key for scene in scenes for key in scene.summed.keys if scene.summed.logged(key)} - losses)
     shown = [key for key in keys if is_evaluation(key) or key.lower().endswith(("accuracy", "perplexity"))]
-    for key in shown[:MOST_QUALITY]:
+    for key in shown[:MAX_QUALITY]:
         better = _better(key)
         name = f"{key}, {'last' if better == 'none' else 'best'}"
         yield _row(scenes, baseline, name, "", better, [_best(scene, key, better) for scene in scenes])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stepscope.views.runs.marks import Marks
     from stepscope.views.runs.run_rows import KeptFigures, RunRow
 
-MOST_RUNS = 50
+MAX_RUNS = 50
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ def compare(  # noqa: PLR0913 - a comparison is asked for in many ways
     `group_by` is an entry of their configurations; runs with one value of it are put together. Steps of the
     warm-up do not count, unless they are asked for.
     """
-    if not 0 < len(runs) <= MOST_RUNS:
-        raise StepscopeError(f"{len(runs)} runs are to be compared; name 1 to {MOST_RUNS} of them.")
+    if not 0 < len(runs) <= MAX_RUNS:
+        raise StepscopeError(f"{len(runs)} runs are to be compared; name 1 to {MAX_RUNS} of them.")
     if preset not in PRESETS:
         raise StepscopeError(f"preset is {preset!r}; it must be one of {', '.join(PRESETS)}.")
     base = runs[0].id if baseline is None else baseline

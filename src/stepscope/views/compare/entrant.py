@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-MOST_SHARE = 5
+MAX_SHARE = 5
 """The warm-up is looked for in such a part of a run, and is at most half of that: a loader that was mended
 half-way was no warm-up."""
 
-MOST_LOOKED_AT = 20_000
-MOST_RANKS = 4
+MAX_LOOKED_AT = 20_000
+MAX_RANKS = 4
 """Ranks whose warm-up is added up step by step; the others do the same steps."""
 
 
@@ -43,7 +43,7 @@ class Entrant:
         first = self.scene.of_first_rank
         if first is None or self._with_warm_up:
             return 0
-        head = first.values[: min(len(first) // MOST_SHARE, MOST_LOOKED_AT)]
+        head = first.values[: min(len(first) // MAX_SHARE, MAX_LOOKED_AT)]
         return max(warm_up(len(first)), warm_up_length(head))
 
     @property
@@ -78,7 +78,7 @@ class _Steady(Summed):
     def _counted(self, key: str) -> tuple[float, int]:
         whole, count = super().total(key)
         ranks = self.ranks(key)
-        asked = ranks[:MOST_RANKS]
+        asked = ranks[:MAX_RANKS]
         early = [self._early(key, rank) for rank in asked]
         for_all = len(ranks) / max(len(asked), 1)
         left = count - round(for_all * sum(points for _, points in early))
@@ -87,6 +87,6 @@ class _Steady(Summed):
     def _early(self, key: str, rank: int) -> tuple[float, int]:
         """The sum of a rank's finite values at the steps that do not count, and their number."""
         low, high = self._first, self._last
-        found = self._run.buckets(key, MOST_LOOKED_AT, low=low, high=high, rank=rank, device="", axis="step")
+        found = self._run.buckets(key, MAX_LOOKED_AT, low=low, high=high, rank=rank, device="", axis="step")
         finite = found.count - found.nonfinite
         return float((found.mean[finite > 0] * finite[finite > 0]).sum()), int(finite.sum())

@@ -21,7 +21,7 @@ FEW_INTERVALS = 5
 USUAL_INTERVAL_S = 1.0
 """The rhythm that is assumed of a series too short to show its own."""
 
-MOST_WATTS = 20_000.0
+MAX_WATTS = 20_000.0
 """More than the devices of one host draw; a counter that fell and says so is not believed."""
 
 
@@ -88,7 +88,7 @@ def from_counter(times_ns: Ints, shown: Floats, stretch: Stretch) -> Metered:
     steps, pauses = np.diff(shown), np.diff(at)
     fell = steps < 0
     # What it shows after a fall was used since; what was used before it, and not yet seen, is lost.
-    believed = shown[1:] <= MOST_WATTS * pauses
+    believed = shown[1:] <= MAX_WATTS * pauses
     steps = np.where(fell, np.where(believed, shown[1:], 0.0), steps)
     rates = steps / pauses
     inside = Metered(float((rates * widths).sum()), float(widths[~fell].sum()))

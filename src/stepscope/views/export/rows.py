@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 BATCH_CELLS = 1 << 19
 """Rows are handed on in batches of about so many cells."""
 
-MOST_BATCH_ROWS = 1 << 16
+MAX_BATCH_ROWS = 1 << 16
 
 WIDE_LABELS = ("run", "segment", "rank", "host", "device", "step", "time", "time_seconds")
 LONG_LABELS = ("run", "segment", "rank", "host", "device", "step", "time", "key")
@@ -75,7 +75,7 @@ class _Column:
 def wide_rows(run: Run, keys: Sequence[str]) -> Iterator[Rows]:
     """A row for each step and rank; a key that comes again at a step begins a further row."""
     names = column_names(keys, WIDE_LABELS)
-    batch = min(max(BATCH_CELLS // max(len(keys), 1), 1), MOST_BATCH_ROWS)
+    batch = min(max(BATCH_CELLS // max(len(keys), 1), 1), MAX_BATCH_ROWS)
     yield _wide(_Place(run.name, Source(run.id, "", 0, "")), names, _nothing(), {}, slice(0, 0))
     for place in _places(run, keys):
         calls, columns = _columns(run, place, keys)
@@ -90,8 +90,8 @@ def long_rows(run: Run, keys: Sequence[str]) -> Iterator[Rows]:
         for key in keys:
             points = place.points(run, key)
             calls = Calls(points.steps, points.times_ns)
-            for first in range(0, len(points), MOST_BATCH_ROWS):
-                stretch = slice(first, first + MOST_BATCH_ROWS)
+            for first in range(0, len(points), MAX_BATCH_ROWS):
+                stretch = slice(first, first + MAX_BATCH_ROWS)
                 yield _long(place, key, calls, points.values, stretch)
 
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from stepscope.reading import Run
     from stepscope.schema.record import Event
 
-MOST_LINES = 20_000
-MOST_LINE = 4_000
+MAX_LINES = 20_000
+MAX_LINE = 4_000
 OVERLAP = 3
 """So many lines in a row tell where one capture goes on from the one before."""
 
@@ -66,9 +66,7 @@ def console_of(run: Run, search: str = "", limit: int = 500) -> Console:
     if not lines:
         return Console((), 0, captured=False, why_not=NOT_CAPTURED, how=_ways(run), file=None)
     wanted = search.casefold()
-    found = [
-        (place, line) for place, line in enumerate(lines[-MOST_LINES:]) if wanted in line.text.casefold()
-    ]
+    found = [(place, line) for place, line in enumerate(lines[-MAX_LINES:]) if wanted in line.text.casefold()]
     shown = found[-max(limit, 0) :] if limit else []
     steps = _steps_at(run, [line.time for _, line in shown])
     numbered = tuple(
@@ -88,7 +86,7 @@ def _ways(run: Run) -> tuple[HowTo, ...]:
     """What to type to have the output kept, with the command of the run itself where that is known."""
     process = first_process(run)
     words = [] if process is None else listed(process.facts.get("command"))
-    command = clean(shlex.join(map(str, words)), MOST_LINE) or "python train.py"
+    command = clean(shlex.join(map(str, words)), MAX_LINE) or "python train.py"
     return (
         HowTo("Keep what the training prints, the traceback included:", f"stepscope run -- {command}"),
         HowTo(
@@ -113,7 +111,7 @@ def _captured(run: Run) -> list[ConsoleLine]:
 def _joined(events: Iterable[Event]) -> list[ConsoleLine]:
     lines: list[ConsoleLine] = []
     for event in events:
-        texts = [clean(text, MOST_LINE) for text in str(event.fields.get("text", "")).split("\n")]
+        texts = [clean(text, MAX_LINE) for text in str(event.fields.get("text", "")).split("\n")]
         if texts and not texts[-1]:
             texts.pop()
         known = _overlap([line.text for line in lines[-len(texts) - 1 :]], texts)

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 WENT_WRONG = frozenset({"failed", "crashed"})
 
-MOST_SEARCHED = 1_000
+MAX_SEARCHED = 1_000
 """Lines in which the traceback of a failure is searched for."""
 
-MOST_REASON = 4_000
+MAX_REASON = 4_000
 NO_REASON = "No reason was recorded."
 NO_TRACEBACK = "The output that was kept has no traceback."
 HAVE_TRACEBACK = (
@@ -57,8 +57,8 @@ def failure_of(run: Run) -> Failure | None:
     """Why a run went wrong, with the traceback that its output has; None where it did not."""
     if run.status not in WENT_WRONG:
         return None
-    reason = clean(run.reason, MOST_REASON) or NO_REASON
-    texts = [line.text for line in console_of(run, limit=MOST_SEARCHED).lines]
+    reason = clean(run.reason, MAX_REASON) or NO_REASON
+    texts = [line.text for line in console_of(run, limit=MAX_SEARCHED).lines]
     rank = _RANK.match(reason)
     exception, message = _parted(reason if rank is None else reason[rank.end() :])
     trace = traceback_in(texts, exception) if exception else None

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 LOG_DIRECTORY = "log_directory"
 """The fact that says where a run's log files are."""
 
-MOST_BYTES = 2 * 2**20
+MAX_BYTES = 2 * 2**20
 """Of each file the end is read."""
 
-MOST_FILES = 32
-MOST_CAUSES = 5
-MOST_LINE = 4_000
+MAX_FILES = 32
+MAX_CAUSES = 5
+MAX_LINE = 4_000
 
 _TEXT = re.compile(r"(\S+Z) ([A-Z]+) (\S+) (.*)")
 _STEP = re.compile(r"\S+Z [A-Z]+ \S+ \S+ step (\d{1,18}) ")
@@ -58,7 +58,7 @@ def _files(folder: Path, run_id: str) -> list[tuple[str, Path]]:
             continue
         own = [name for name in names if name.startswith(f"{run_id}-") and name.endswith((".log", ".jsonl"))]
         found += [(category, folder / category / name) for name in own]
-    return found[:MOST_FILES]
+    return found[:MAX_FILES]
 
 
 def _read(path: Path, category: str) -> list[ConsoleLine]:
@@ -72,9 +72,9 @@ def _read(path: Path, category: str) -> list[ConsoleLine]:
         os.close(descriptor)
         return []
     with os.fdopen(descriptor, "rb") as file:
-        file.seek(max(found.st_size - MOST_BYTES, 0))
-        data = file.read(MOST_BYTES)
-    if found.st_size > MOST_BYTES:
+        file.seek(max(found.st_size - MAX_BYTES, 0))
+        data = file.read(MAX_BYTES)
+    if found.st_size > MAX_BYTES:
         data = data.partition(b"\n")[2]
     lines: list[ConsoleLine] = []
     for text in data.decode("utf-8", "replace").splitlines():
@@ -104,10 +104,10 @@ def _entry(text: str, category: str, before: float | None) -> list[ConsoleLine]:
     time = _moment(str(fields.get("time", ""))) or before
     texts = [str(fields.get("message", text)), *trace_lines(mapping(fields.get("exception")))]
     known = step if isinstance(step, int) else None
-    return [ConsoleLine(0, clean(one, MOST_LINE), time, known, category, level) for one in texts]
+    return [ConsoleLine(0, clean(one, MAX_LINE), time, known, category, level) for one in texts]
 
 
-def trace_lines(exception: Mapping[str, Any], depth: int = MOST_CAUSES) -> list[str]:
+def trace_lines(exception: Mapping[str, Any], depth: int = MAX_CAUSES) -> list[str]:
     """An exception that was logged, as Python prints it; what it was raised from comes first."""
     if not exception:
         return []
@@ -128,11 +128,11 @@ def trace_lines(exception: Mapping[str, Any], depth: int = MOST_CAUSES) -> list[
 def _line(text: str, category: str, before: float | None) -> ConsoleLine:
     found = _TEXT.match(text)
     if found is None:
-        return ConsoleLine(0, clean(text, MOST_LINE), before, None, category, "")
+        return ConsoleLine(0, clean(text, MAX_LINE), before, None, category, "")
     step_found = _STEP.match(text)
     step = int(step_found[1]) if step_found else None
     return ConsoleLine(
-        0, clean(text, MOST_LINE), _moment(found[1]) or before, step, category, found[2].lower()
+        0, clean(text, MAX_LINE), _moment(found[1]) or before, step, category, found[2].lower()
     )
 
 

@@ -20,8 +20,8 @@ GROUP, GROUP_FRAME = "Exception Group ", " |+"
 
 _NAMED = re.compile(r"[A-Za-z_][\w.]*(?:: |(?:Error|Exception|Exit|Interrupt|Iteration|Warning)$)")
 
-MOST_TRACE_LINES = 200
-MOST_MESSAGE_LINES = 20
+MAX_TRACE_LINES = 200
+MAX_MESSAGE_LINES = 20
 """Lines of a message after its first that still belong to a traceback."""
 
 
@@ -37,7 +37,7 @@ def traceback_in(texts: Sequence[str], exception: str | None = None) -> str | No
     if exception is not None:
         # A launcher prints a traceback of its own after that of the training.
         blocks = [block for block in blocks if any(_is_of(line, exception) for line in block)]
-    return "\n".join(blocks[-1][-MOST_TRACE_LINES:]) if blocks else None
+    return "\n".join(blocks[-1][-MAX_TRACE_LINES:]) if blocks else None
 
 
 def raised_in(trace: str) -> str:
@@ -70,12 +70,12 @@ def _block(texts: Sequence[str], place: int) -> list[str]:
     prefix = texts[place].removesuffix(HEADING)
     if prefix.endswith(GROUP):
         return [texts[place], *itertools.takewhile(lambda text: text.startswith("  "), texts[place + 1 :])]
-    lines = [text.removeprefix(prefix) for text in texts[place + 1 : place + 1 + MOST_TRACE_LINES]]
+    lines = [text.removeprefix(prefix) for text in texts[place + 1 : place + 1 + MAX_TRACE_LINES]]
     body = _named(lines)
     if body is None:
         return []
     end = body + 1
-    while end < len(lines) and lines[end].strip() and end - body < MOST_MESSAGE_LINES:
+    while end < len(lines) and lines[end].strip() and end - body < MAX_MESSAGE_LINES:
         if HEADING in lines[end]:
             break
         end += 1
@@ -99,7 +99,7 @@ def _raised_from(texts: Sequence[str], place: int, prefix: str) -> list[str]:
 def _logged_block(texts: Sequence[str], place: int) -> list[str]:
     """What a log file has of an exception under the line that says that training failed."""
     found = []
-    for text in texts[place + 1 : place + 1 + MOST_TRACE_LINES]:
+    for text in texts[place + 1 : place + 1 + MAX_TRACE_LINES]:
         if not text.startswith("    "):
             break
         found.append(text[4:])

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 CONFIDENCE = 0.99
 
-MOST_BLOCKS = 200
+MAX_BLOCKS = 200
 """A longer series is cut into so many blocks: each pair of points is looked at, and pairs grow as squares."""
 
-FEWEST_BY_RANGE, CLEAR = 15, 3.0
+MIN_BY_RANGE, CLEAR = 15, 3.0
 """Of so many readings, growth is certain that is so many times what a line leaves of them."""
 
 
@@ -68,13 +68,13 @@ def _by_range(middle: float, x: Floats, rest: Floats) -> Slope:
     What wanders without end leaves about as much as it has moved. What leaves far less grows: a leak whose
     pace goes up and down leaves a smooth wave.
     """
-    if len(x) < FEWEST_BY_RANGE:
+    if len(x) < MIN_BY_RANGE:
         return Slope(middle, -np.inf, np.inf)
     slack = CLEAR * float(np.ptp(rest)) / float(x[-1] - x[0])
     return Slope(middle, middle - slack, middle + slack)
 
 
-def low_levels(y: Floats, *axes: Floats, most: int = MOST_BLOCKS) -> tuple[Floats, ...]:
+def low_levels(y: Floats, *axes: Floats, most: int = MAX_BLOCKS) -> tuple[Floats, ...]:
     """The lower quartile of each block, and its middle on each axis: spikes and teeth count for little."""
     if len(y) <= most:
         return (y, *axes)

@@ -14,10 +14,10 @@ from stepscope.views.steps.phases import phase_names
 if TYPE_CHECKING:
     from stepscope.views.metrics.summed import Summed
 
-MOST_LINES = 6
+MAX_LINES = 6
 """Keys in one chart."""
 
-MOST_EVALUATIONS = 4
+MAX_EVALUATIONS = 4
 QUALITY = ("accuracy", "perplexity", "f1", "auc", "bleu", "reward", "iou")
 
 Kind = Literal["line", "stack"]
@@ -70,7 +70,7 @@ def key_charts(summed: Summed) -> tuple[ChartSpec, ...]:
     if summed.logged("throughput"):
         found.append(_chart("Throughput", ("throughput",)))
     if not found:
-        found += [_chart(key, (key,)) for key in sorted(summed.keys) if summed.logged(key)][:MOST_LINES]
+        found += [_chart(key, (key,)) for key in sorted(summed.keys) if summed.logged(key)][:MAX_LINES]
     return tuple(found)
 
 
@@ -89,14 +89,14 @@ def system_charts(summed: Summed) -> tuple[ChartSpec, ...]:
 def _quality(summed: Summed, loss: str | None) -> list[ChartSpec]:
     logged = [key for key in summed.keys if key != loss and summed.logged(key)]
     losses = sorted(key for key in logged if is_loss(key) and is_evaluation(key))
-    found = [_chart("Loss of evaluations", tuple(losses[:MOST_LINES]))] if losses else []
+    found = [_chart("Loss of evaluations", tuple(losses[:MAX_LINES]))] if losses else []
     for name in QUALITY:
         keys = sorted(key for key in logged if key.rpartition("/")[2].lower().endswith(name))
         if keys:
             most = [one.maximum for key in keys for one in summed.logged(key) if one.maximum is not None]
             percent = name == "accuracy" and max(most, default=0.0) <= 1.0
-            found.append(_chart(name.capitalize(), tuple(keys[:MOST_LINES]), percent=percent))
-    return found[:MOST_EVALUATIONS]
+            found.append(_chart(name.capitalize(), tuple(keys[:MAX_LINES]), percent=percent))
+    return found[:MAX_EVALUATIONS]
 
 
 def _chart(

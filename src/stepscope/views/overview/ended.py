@@ -10,7 +10,7 @@ import numpy as np
 from stepscope.number_format import number
 from stepscope.views.energy.energy import energy_of
 from stepscope.views.logs.console_lines import console_of
-from stepscope.views.logs.failure import MOST_SEARCHED, WENT_WRONG, failure_of
+from stepscope.views.logs.failure import MAX_SEARCHED, WENT_WRONG, failure_of
 from stepscope.views.metrics.summed import is_evaluation, is_loss
 from stepscope.views.overview.last_minute import changes_before_end
 from stepscope.views.plain import finite
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stepscope.views.logs.failure import Failure
     from stepscope.views.scene import Scene
 
-MOST_LOG_LINES = 20
+MAX_LOG_LINES = 20
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,12 @@ def ended_of(scene: Scene, settings: Energy) -> Ended | None:
 def _last_lines(run: Run, failure: Failure | None) -> tuple[str, ...]:
     """What was printed last; of a failure what was printed before its traceback, which is shown by itself."""
     trace = failure.traceback if failure is not None else None
-    texts = [line.text for line in console_of(run, limit=MOST_SEARCHED if trace else MOST_LOG_LINES).lines]
+    texts = [line.text for line in console_of(run, limit=MAX_SEARCHED if trace else MAX_LOG_LINES).lines]
     known = set((trace or "").split("\n"))
     # Log files have it indented.
     while trace and texts and {texts[-1], texts[-1].removeprefix("    ")} & {*known, ""}:
         texts.pop()
-    return tuple(texts[-MOST_LOG_LINES:])
+    return tuple(texts[-MAX_LOG_LINES:])
 
 
 def best_of(scene: Scene) -> str | None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from stepscope.views.scene import Scene
 
-MOST_HOSTS = 4
+MAX_HOSTS = 4
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ def _software(scene: Scene, facts: Mapping[str, Any]) -> Iterator[tuple[str, str
 def _place(scene: Scene, facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     newest = scene.run.segments[-1].processes
     hosts = list(dict.fromkeys(one.host for one in newest if one.role != "worker"))
-    more = f" and {len(hosts) - MOST_HOSTS} more" if len(hosts) > MOST_HOSTS else ""
-    yield "Hosts", ", ".join(hosts[:MOST_HOSTS]) + more
+    more = f" and {len(hosts) - MAX_HOSTS} more" if len(hosts) > MAX_HOSTS else ""
+    yield "Hosts", ", ".join(hosts[:MAX_HOSTS]) + more
     world_size = facts.get("world_size")
     if isinstance(world_size, int) and world_size > 1:
         yield "World size", f"{world_size}"

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from stepscope.views.alerts.alert_rows import AlertRow
     from stepscope.views.scene import Scene
 
-MOST_OF_A_KIND = 200
+MAX_OF_A_KIND = 200
 """Of a kind with more, as of epochs of a second each, the newest are marked."""
 
-MOST_SPANS = 100
+MAX_SPANS = 100
 GAP_S = 10.0
 """Two spells of heat this near to each other are one."""
 
@@ -63,14 +63,14 @@ def event_marks(scene: Scene, alerts: Iterable[AlertRow]) -> tuple[EventMark, ..
     kinds: dict[str, list[EventMark]] = {}
     for mark in sorted(found, key=lambda one: one.time):
         kinds.setdefault(mark.kind, []).append(mark)
-    kept = [mark for marks in kinds.values() for mark in marks[-MOST_OF_A_KIND:]]
+    kept = [mark for marks in kinds.values() for mark in marks[-MAX_OF_A_KIND:]]
     return tuple(sorted(kept, key=lambda one: one.time))
 
 
 def _told(scene: Scene) -> Iterator[EventMark]:
     for events in scene.events.values():
         marked = [event for event in events if is_marked(event)]
-        yield from (mark_of(event) for event in marked[-MOST_OF_A_KIND:])
+        yield from (mark_of(event) for event in marked[-MAX_OF_A_KIND:])
 
 
 def is_marked(event: Event) -> bool:
@@ -100,7 +100,7 @@ def _epochs(scene: Scene) -> Iterator[EventMark]:
         return
     logged = step_values(scene.run, "epoch", scene.summed.ranks("epoch")[0])
     whole = np.floor(logged.values)
-    for place in (np.flatnonzero(np.diff(whole) > 0) + 1)[-MOST_OF_A_KIND:].tolist():
+    for place in (np.flatnonzero(np.diff(whole) > 0) + 1)[-MAX_OF_A_KIND:].tolist():
         epoch = int(whole[place])
         yield EventMark(
             "epoch", float(logged.times[place]), int(logged.steps[place]), None, None, f"epoch {epoch}", ""
@@ -115,7 +115,7 @@ def _phases(scene: Scene) -> Iterator[EventMark]:
         if kind in scene.events or not known or not scene.ranks:
             continue
         logged = step_values(scene.run, key, known[0].source.rank)
-        for place in np.flatnonzero(logged.values > 0)[-MOST_OF_A_KIND:].tolist():
+        for place in np.flatnonzero(logged.values > 0)[-MAX_OF_A_KIND:].tolist():
             took, end = float(logged.values[place]), float(logged.times[place])
             step = int(logged.steps[place])
             yield EventMark(kind, end - took, step, end, known[0].source.rank, kind, duration(took))
@@ -159,7 +159,7 @@ def _throttled(scene: Scene) -> list[EventMark]:
                 EventMark("throttling", begin, None, end, None, f"{label} held down", told)
                 for begin, end in _spans(points.times[points.values > 0])
             ]
-    return sorted(found, key=lambda one: one.time)[-MOST_SPANS:]
+    return sorted(found, key=lambda one: one.time)[-MAX_SPANS:]
 
 
 def _spans(times: NDArray[np.float64]) -> list[tuple[float, float]]:

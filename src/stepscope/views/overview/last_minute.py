@@ -11,7 +11,7 @@ from stepscope.analysis.robust import spread
 from stepscope.views.machine.gpu_names import label_of
 from stepscope.views.metrics.catalogue import is_share
 from stepscope.views.metrics.metric_meaning import unit_of
-from stepscope.views.steps.step_values import MOST_VALUE
+from stepscope.views.steps.step_values import MAX_VALUE
 from stepscope.views.wording import quantity
 
 if TYPE_CHECKING:
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 LAST_S, BEFORE_S = 60.0, 360.0
-FEWEST_BEFORE, FEWEST_LAST = 5, 1
+MIN_BEFORE, MIN_LAST = 5, 1
 SIGMAS = 6.0
-LEAST_CHANGE = 0.2
+MIN_CHANGE = 0.2
 """Of what a figure was before; less than that is not told."""
 
-LEAST_POINTS = 0.1
+MIN_POINTS = 0.1
 """The same of a share of a whole, which may have been near nothing."""
 
-MOST_TOLD = 6
-MOST_SERIES = 400
+MAX_TOLD = 6
+MAX_SERIES = 400
 
 _NOT_TOLD = ("_total", "epoch", "stepscope/", "sampled_ratio", "learning_rate")
 
@@ -61,7 +61,7 @@ def changes_before_end(scene: Scene) -> tuple[str, ...]:
     end = scene.run.info.last_ns / 1e9
     broken: list[str] = []
     found: list[_Change] = []
-    series = [one for key in scene.summed.keys for one in _candidates(scene, key, end)][:MOST_SERIES]
+    series = [one for key in scene.summed.keys for one in _candidates(scene, key, end)][:MAX_SERIES]
     for one in series:
         times, values = _last_points(scene, one, end)
         if len(times) and not np.isfinite(values[-1]):
@@ -71,7 +71,7 @@ def changes_before_end(scene: Scene) -> tuple[str, ...]:
         if change is not None:
             found.append(change)
     found.sort(key=lambda change: -change.sigmas)
-    return tuple([*broken, *(change.sentence() for change in found)][:MOST_TOLD])
+    return tuple([*broken, *(change.sentence() for change in found)][:MAX_TOLD])
 
 
 def _candidates(scene: Scene, key: str, end: float) -> Iterator[SeriesSummary]:
@@ -109,15 +109,15 @@ def _last_points(scene: Scene, one: SeriesSummary, end: float) -> tuple[Floats, 
 def _change(scene: Scene, one: SeriesSummary, times: Floats, values: Floats) -> _Change | None:
     if not len(times):
         return None
-    known = np.abs(values) < MOST_VALUE
+    known = np.abs(values) < MAX_VALUE
     is_last = times > times[-1] - LAST_S
     before, last = values[known & ~is_last], values[known & is_last]
-    if len(before) < FEWEST_BEFORE or len(last) < FEWEST_LAST:
+    if len(before) < MIN_BEFORE or len(last) < MIN_LAST:
         return None
     # A jump in the very last seconds counts as well: the quarter of the minute that was the latest.
     latest = last[-max(len(last) // 4, 1) :]
     level, now = float(np.median(before)), float(np.median(latest))
-    least = LEAST_POINTS if is_share(one.key, one.maximum) else LEAST_CHANGE * abs(level)
+    least = MIN_POINTS if is_share(one.key, one.maximum) else MIN_CHANGE * abs(level)
     noise = max(float(spread(before)), 1e-9 * abs(level), 1e-12)
     sigmas = abs(now - level) / noise
     if abs(now - level) < max(least, 1e-12) or sigmas < SIGMAS:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 COMPARED = 200
 """The first so many warm steps are what the last so many are compared with."""
 
-FEWEST_COMPARED = 20
+MIN_COMPARED = 20
 SLOWER, MUCH_SLOWER = 0.15, 0.33
 """Shares of its own first pace that a run may lose."""
 
@@ -110,7 +110,7 @@ def change_of(seconds: StepValues) -> Change | None:
     """How the pace of the last steps compares with that of the first warm ones; None for too few steps."""
     values = seconds.values[warm_up(len(seconds)) :]
     compared = min(COMPARED, len(values) // 2)
-    if compared < FEWEST_COMPARED:
+    if compared < MIN_COMPARED:
         return None
     before, now = float(np.median(values[:compared])), float(np.median(values[-compared:]))
     if before <= 0 or now <= 0:

@@ -44,7 +44,7 @@ SHARES = {
 }
 """What may take a large share of the time beside training, as a sentence calls it."""
 
-LEAST_SECONDS = 60.0
+MIN_SECONDS = 60.0
 """Shares of shorter runs tell nothing: they are start-up for the most part."""
 
 _GAPS = (STARTUP_SECONDS, EPOCH_GAP_SECONDS, EVAL_GAP_SECONDS, CHECKPOINT_GAP_SECONDS)
@@ -115,7 +115,7 @@ def large_share_of(run: Run, summed: Summed) -> LargeShare | None:
     ends = {part.id: max((one.last_ns for one in part.processes), default=0) for part in run.segments}
     whole = sum(seconds_of(part, ends[part.id]) for part in run.segments)
     ranks = summed.ranks(STEP_SECONDS)
-    if whole < LEAST_SECONDS or not ranks:
+    if whole < MIN_SECONDS or not ranks:
         return None
     took = {key: sum(one.total for one in summed.logged(key, ranks[0])) for key in SHARES}
     key = max(took, key=lambda one: took[one])

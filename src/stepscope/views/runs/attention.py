@@ -23,8 +23,8 @@ STATUS_SEVERITY = {"crashed": "critical", "failed": "critical", "stalled": "warn
 NONFINITE = "num.nonfinite"
 """The finding on a loss that is not a number, and the rule that has people told of it."""
 
-MOST_NAME = 300
-MOST_WHAT = 400
+MAX_NAME = 300
+MAX_WHAT = 400
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def attention_of(run: Run, marks: Marks, figures: RunFigures, now_ns: int) -> li
     """What a run needs a person for, the worst first; nothing where it ended long ago or was put aside."""
     if not may_need_attention(run, marks, now_ns):
         return []
-    name = clean(marks.name(run.id) or run.name, MOST_NAME)
+    name = clean(marks.name(run.id) or run.name, MAX_NAME)
     several = [*_of_status(run), *_of_loss(run, marks, figures), *_of_live(run, marks)]
     found = [Attention(run.id, name, *said) for said in several]
     return sorted(found, key=lambda one: (rank_of(one.severity), -one.since))
@@ -62,7 +62,7 @@ _Said = tuple[str, str, float, Literal["alert", "status", "finding"]]
 
 def _of_status(run: Run) -> Iterator[_Said]:
     if run.status in STATUS_SEVERITY:
-        why = f": {clean(run.reason, MOST_NAME)}" if run.reason else ""
+        why = f": {clean(run.reason, MAX_NAME)}" if run.reason else ""
         since_ns = run.info.last_ns if run.info.ended_ns is None else run.info.ended_ns
         yield f"{run.status}{why}", STATUS_SEVERITY[run.status], since_ns / 1e9, "status"
 
@@ -87,7 +87,7 @@ def _of_live(run: Run, marks: Marks) -> Iterator[_Said]:
         return
     for alert in run.alerts():
         if alert["resolved_ns"] is None:
-            yield clean(alert["message"], MOST_WHAT), alert["severity"], alert["fired_ns"] / 1e9, "alert"
+            yield clean(alert["message"], MAX_WHAT), alert["severity"], alert["fired_ns"] / 1e9, "alert"
     muted = marks.muted(run.id)
     for finding in run.findings():
         is_bad = finding.get("severity") in ("warning", "critical")
@@ -109,4 +109,4 @@ def _names(finding: dict[str, Any]) -> set[str]:
 
 
 def _headline(finding: dict[str, Any]) -> str:
-    return clean(finding.get("headline") or finding.get("title") or "", MOST_WHAT)
+    return clean(finding.get("headline") or finding.get("title") or "", MAX_WHAT)

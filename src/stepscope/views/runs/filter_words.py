@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from stepscope.errors import StepscopeError
 
-MOST_CHARACTERS = 1_000
-MOST_TERMS = 50
+MAX_CHARACTERS = 1_000
+MAX_TERMS = 50
 
 _SIGNS = (":", "<=", ">=", "!=", "==", "<", ">", "=")
 _NAME = re.compile(r"(?:(?!!=)[^\s:<>=\"'])+")
@@ -45,17 +45,17 @@ class Term:
 
 def terms_of(text: str) -> list[Term]:
     """The terms of a filter."""
-    if len(text) > MOST_CHARACTERS:
+    if len(text) > MAX_CHARACTERS:
         raise FilterError(
-            f"The filter has {len(text):,} characters; at most {MOST_CHARACTERS:,} are allowed.",
-            MOST_CHARACTERS,
+            f"The filter has {len(text):,} characters; at most {MAX_CHARACTERS:,} are allowed.",
+            MAX_CHARACTERS,
             len(text),
         )
     found: list[Term] = []
     at = _after_blanks(text, 0)
     while at < len(text):
-        if len(found) == MOST_TERMS:
-            raise FilterError(f"The filter has more than {MOST_TERMS} terms.", at, len(text))
+        if len(found) == MAX_TERMS:
+            raise FilterError(f"The filter has more than {MAX_TERMS} terms.", at, len(text))
         term = _term(text, at)
         found.append(term)
         at = _after_blanks(text, term.end)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from stepscope.reading import Runs
     from stepscope.views.runs.marks import Marks
 
-MOST_RECENT = 10
-MOST_ATTENTION = 50
+MAX_RECENT = 10
+MAX_ATTENTION = 50
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,14 @@ def home_of(runs: Runs, marks: Marks, now_ns: int, kept: KeptFigures | None = No
     live = [run for run in every if run.status in LIVE]
     ended = [run for run in every if run.status not in LIVE and not marks.archived(run.id)]
     ended.sort(key=lambda run: run.info.ended_ns or run.info.last_ns)
-    recent = ended[-MOST_RECENT:][::-1]
+    recent = ended[-MAX_RECENT:][::-1]
     # The figures of runs that nobody needs to look at are not read: there may be thousands.
     looked_at = [run for run in (*live, *ended) if may_need_attention(run, marks, now_ns)]
     attention = [one for run in looked_at for one in attention_of(run, marks, kept.of(run, now_ns), now_ns)]
     attention.sort(key=lambda one: (rank_of(one.severity), -one.since))
     return Home(
         running=tuple(run_row(run, marks, now_ns, kept) for run in reversed(live)),
-        attention=tuple(attention[:MOST_ATTENTION]),
+        attention=tuple(attention[:MAX_ATTENTION]),
         recent=tuple(run_row(run, marks, now_ns, kept) for run in recent),
         hosts=hosts_now(every, now_ns),
     )

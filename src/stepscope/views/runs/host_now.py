@@ -24,7 +24,7 @@ LIVE_S = 30.0
 RECENT_S = 86_400.0
 """A machine that was last seen before that is not shown."""
 
-MOST_RUNS = 20
+MAX_RUNS = 20
 
 _HOST = ("cpu/utilization_ratio", "memory/used_bytes", "memory/total_bytes")
 _GPU = (
@@ -71,7 +71,7 @@ def hosts_now(runs: Sequence[Run], now_ns: int) -> tuple[HostNow, ...]:
     others = [run for run in reversed(runs) if run.status not in LIVE]
     facts: dict[Place, GpuFacts] = {}
     newest: dict[tuple[str, str, str], SeriesSummary] = {}
-    for run in [*live, *others][: max(MOST_RUNS, len(live))]:
+    for run in [*live, *others][: max(MAX_RUNS, len(live))]:
         if run.info.last_ns < now_ns - RECENT_S * 1e9 and run.status not in LIVE:
             continue
         found = [one for one in run.summaries((*_HOST, *_GPU)) if one.source.axis == "seconds"]

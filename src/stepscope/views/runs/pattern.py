@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-MOST_CHARACTERS = 200
-MOST_DEPTH = 20
-MOST_REPEATS = 100
-MOST_PARTS = 2_000
-MOST_TEXT = 1_000
+MAX_CHARACTERS = 200
+MAX_DEPTH = 20
+MAX_REPEATS = 100
+MAX_PARTS = 2_000
+MAX_TEXT = 1_000
 """Of a text so many characters are looked at."""
-MOST_KEPT = 2_000
+MAX_KEPT = 2_000
 """So many steps of the matching are remembered."""
 
 _CLASSES = {"d": str.isdecimal, "w": lambda sign: sign.isalnum() or sign == "_", "s": str.isspace}
@@ -73,7 +73,7 @@ class Pattern:
 
     def is_in(self, text: str) -> bool:
         """Whether some part of a text matches."""
-        text = text[:MOST_TEXT]
+        text = text[:MAX_TEXT]
         places = self._reached({0}, at_begin=True)
         for sign in text:
             if self._is_over(places):
@@ -92,7 +92,7 @@ class Pattern:
             for place in places
             if self._parts[place].kind == "take" and self._parts[place].letters.fit(cases)
         }
-        if len(self._steps) >= MOST_KEPT:
+        if len(self._steps) >= MAX_KEPT:
             self._steps.clear()
         found = self._steps[places, sign] = self._reached(taken) | self._fresh
         return found
@@ -119,8 +119,8 @@ class Pattern:
 
 def compile_pattern(text: str, *, ignores_case: bool = False) -> Pattern:
     """Makes an expression ready: signs, `.`, `[a-z]`, classes, `^ $`, groups, `|`, `* + ? {2,5}`."""
-    if len(text) > MOST_CHARACTERS:
-        raise PatternError(f"It has {len(text)} characters; at most {MOST_CHARACTERS} are allowed.", 0)
+    if len(text) > MAX_CHARACTERS:
+        raise PatternError(f"It has {len(text)} characters; at most {MAX_CHARACTERS} are allowed.", 0)
     parser = _Parser(text)
     parts = parser.alternatives(0)
     if parser.at < len(parser.text):
@@ -135,8 +135,8 @@ class _Parser:
         self.text, self.at = text, 0
 
     def alternatives(self, depth: int) -> tuple[_Part, ...]:
-        if depth > MOST_DEPTH:
-            raise PatternError(f"Groups lie more than {MOST_DEPTH} deep in each other.", self.at)
+        if depth > MAX_DEPTH:
+            raise PatternError(f"Groups lie more than {MAX_DEPTH} deep in each other.", self.at)
         found = self._sequence(depth)
         while self._next_is("|"):
             self.at += 1
@@ -156,8 +156,8 @@ class _Parser:
         if bounds is None:
             return single
         least, most = bounds
-        if (most is not None and (most < least or most > MOST_REPEATS)) or least > MOST_REPEATS:
-            raise PatternError(f"It repeats more than {MOST_REPEATS} times, or backwards.", begin)
+        if (most is not None and (most < least or most > MAX_REPEATS)) or least > MAX_REPEATS:
+            raise PatternError(f"It repeats more than {MAX_REPEATS} times, or backwards.", begin)
         found: tuple[_Part, ...] = ()
         for _ in range(least):
             found = self._checked(_joined(found, single))
@@ -267,7 +267,7 @@ class _Parser:
         return self.text[self.at : self.at + 1] == sign
 
     def _checked(self, parts: tuple[_Part, ...]) -> tuple[_Part, ...]:
-        if len(parts) > MOST_PARTS:
+        if len(parts) > MAX_PARTS:
             raise PatternError("It says too much at once; leave out some of its repeats.", 0)
         return parts
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SETTLED_NS = 15_000_000_000
 """So long after its end nothing more arrives of a run: what was read last has been taken in."""
 
-MOST_NAME = 300
+MAX_NAME = 300
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ def run_row(run: Run, marks: Marks, now_ns: int, kept: KeptFigures | None = None
     ended_ns = None if is_live else run.info.ended_ns or run.info.last_ns
     return RunRow(
         id=run.id,
-        name=clean(marks.name(run.id) or run.name, MOST_NAME),
-        project=clean(run.project, MOST_NAME),
+        name=clean(marks.name(run.id) or run.name, MAX_NAME),
+        project=clean(run.project, MAX_NAME),
         status=run.status,
         reason=clean(run.reason),
         started=started_ns / 1e9,
@@ -143,7 +143,7 @@ def run_row(run: Run, marks: Marks, now_ns: int, kept: KeptFigures | None = None
         tags=marks.tags(run.id),
         archived=marks.archived(run.id),
         colour=marks.colour(run.id),
-        hosts=tuple(dict.fromkeys(clean(one.host, MOST_NAME) for one in processes)),
+        hosts=tuple(dict.fromkeys(clean(one.host, MAX_NAME) for one in processes)),
         ranks=len({one.rank for one in newest}),
         segments=len(run.segments),
         config=figures.config,

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 FEWEST = 10
 """Losses below which no change is judged."""
 
-WINDOW, FEWEST_IN_WINDOW = 0.1, 20
+WINDOW, MIN_IN_WINDOW = 0.1, 20
 """A level is that of the last tenth of a stretch, of 20 losses at least, of half the stretch at most."""
 
-MOST_BLOCKS = 30
+MAX_BLOCKS = 30
 """A window is told by the medians of so many blocks, which spikes hardly move."""
 
 NEIGHBOURS = 50
 """Losses are compared with those before them in stretches of so many: a course is nearly straight there."""
 
-MOST_ALIKE = 0.98
+MAX_ALIKE = 0.98
 
 SURELY = 2.58
 """Standard errors beyond which one in a hundred lies by chance."""
@@ -93,12 +93,12 @@ def likeness(y: Floats) -> float:
         return 0.0
     # Taking away a line takes away some likeness with it.
     whole = (float(np.median(found)) + 2 / size) / (1 - 4 / size)
-    return min(max(whole, 0.0), MOST_ALIKE)
+    return min(max(whole, 0.0), MAX_ALIKE)
 
 
 def level_at_end(x: Floats, y: Floats, noise: Noise) -> Level:
     """The level at the last of some steps; where the loss is surely on its way, it is followed to the end."""
-    size = min(max(int(len(y) * WINDOW), FEWEST_IN_WINDOW), max(len(y) // 2, 1))
+    size = min(max(int(len(y) * WINDOW), MIN_IN_WINDOW), max(len(y) // 2, 1))
     slope = slope_of(*_blocks(x[-2 * size :], y[-2 * size :]))
     along, losses = _blocks(x[-size:] - x[-1], y[-size:])
     straight = losses if slope is None else losses - slope.value * along
@@ -143,6 +143,6 @@ def _wandering(y: Floats, size: int) -> float:
 
 
 def _blocks(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    width = -(-len(y) // MOST_BLOCKS)
+    width = -(-len(y) // MAX_BLOCKS)
     spare = len(y) % width
     return x[spare:].reshape(-1, width).mean(axis=1), np.median(y[spare:].reshape(-1, width), axis=1)

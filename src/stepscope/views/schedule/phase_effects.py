@@ -9,7 +9,7 @@ import numpy as np
 
 from stepscope.views.schedule.loss_levels import (
     FEWEST,
-    FEWEST_IN_WINDOW,
+    MIN_IN_WINDOW,
     Change,
     Level,
     change,
@@ -38,7 +38,7 @@ CERTAIN, LIKELY = 0.99, 0.95
 HIGHEST = 0.9
 """The rate is at its highest from this share of the greatest on."""
 
-ENOUGH_FOR_HALVES = 4 * FEWEST_IN_WINDOW
+ENOUGH_FOR_HALVES = 4 * MIN_IN_WINDOW
 """Losses from which on the second half of a phase is judged by itself."""
 
 
@@ -136,7 +136,7 @@ def _with_rise_at_highest(found: list[Effect], rates: Course, finite: Course, no
     first = rates.steps[lower[place - 1] + 1] if place else found[0].first_step
     last = rates.steps[lower[place]] - 1 if place < len(lower) else found[-1].last_step
     known = finite.between(first, last)
-    if len(known.steps) < 2 * FEWEST_IN_WINDOW:
+    if len(known.steps) < 2 * MIN_IN_WINDOW:
         return found
     moved = change(level_at_start(*known, noise), level_at_end(*known, noise))
     rose = moved.fell < 0 and moved.confidence >= CERTAIN

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 Kind = Literal["warm-up", "rise", "constant", "decay"]
 Shape = Literal["linear", "cosine", "exponential"]
 
-MOST_READINGS = 4096
+MAX_READINGS = 4096
 """A longer series is thinned to so many readings; where a phase begins is then looked up in all of them."""
 
 ALIKE = 1e-5
 """Readings that differ by this share are one level: it is rounding. No schedule moves so little for long."""
 
-MOST_JITTER = 0.01
+MAX_JITTER = 0.01
 """Readings may go up and down by chance as far as this, and still be one level."""
 FLAT = 0.02
 """A stretch that moves by less in all is called constant."""
@@ -34,10 +34,10 @@ SUDDEN = 0.2
 LONG = 0.02
 """A level is a phase of its own if it lasts for this share of all steps."""
 
-FEWEST_STAIRS, MOST_STAIRS, HIGHEST_STAIR = 5, 12, 0.3
+MIN_STAIRS, MAX_STAIRS, HIGHEST_STAIR = 5, 12, 0.3
 """So many levels in a row, none of which takes more than this share of the way, are a curve in steps."""
 
-FEWEST_OF_A_CURVE, FITS = 5, 0.02
+MIN_OF_A_CURVE, FITS = 5, 0.02
 """A shape needs so many points, none further from it than this share of all the way it goes."""
 
 FLOOR = 1e-6
@@ -86,7 +86,7 @@ def rate_phases(steps: Floats, rates: Floats) -> list[RatePhase]:
     """The phases of a rate, of which the steps rise and all readings are finite."""
     if not len(rates):
         return []
-    thin = np.unique(np.linspace(0, len(rates) - 1, min(len(rates), MOST_READINGS)).astype(np.int64))
+    thin = np.unique(np.linspace(0, len(rates) - 1, min(len(rates), MAX_READINGS)).astype(np.int64))
     course = _levels(steps[thin], rates[thin])
     pieces = _pieces(course)
     begins = [0, *(_begin(course, pair, thin, rates) for pair in pairwise(pieces))]
@@ -122,7 +122,7 @@ def _jitter(logs: Floats) -> float:
     back = moves[1:] * moves[:-1] < 0
     if len(moves) < 10 or back.mean() < 0.1:
         return 0.0
-    return min(3.0 * float(np.median(np.abs(moves[1:][back]))), MOST_JITTER)
+    return min(3.0 * float(np.median(np.abs(moves[1:][back]))), MAX_JITTER)
 
 
 def _pieces(course: _Course) -> list[_Piece]:
@@ -215,10 +215,10 @@ def _end_of_stairs(course: _Course, pieces: list[_Piece], begin: int) -> int:
 
 def _is_curve(course: _Course, stairs: list[_Piece]) -> bool:
     rates = course.rates[[piece.last for piece in stairs if piece.direction == 0]]
-    if len(rates) < FEWEST_STAIRS:
+    if len(rates) < MIN_STAIRS:
         return False
     highest = float(np.abs(np.diff(rates)).max())
-    return len(rates) > MOST_STAIRS or highest <= HIGHEST_STAIR * abs(float(rates[0] - rates[-1]))
+    return len(rates) > MAX_STAIRS or highest <= HIGHEST_STAIR * abs(float(rates[0] - rates[-1]))
 
 
 def _split_at_drops(course: _Course, piece: _Piece) -> list[_Piece]:
@@ -311,7 +311,7 @@ def _shape(course: _Course, pieces: list[_Piece], place: int) -> Shape | None:
 
 def shape_of(x: Floats, y: Floats) -> Shape | None:
     """The one shape that leads from the first point to the last by all others; None for none or several."""
-    if len(x) < FEWEST_OF_A_CURVE or x[-1] == x[0] or y[-1] == y[0]:
+    if len(x) < MIN_OF_A_CURVE or x[-1] == x[0] or y[-1] == y[0]:
         return None
     way = (x - x[0]) / (x[-1] - x[0])
     left = (y - y[-1]) / (y[0] - y[-1])

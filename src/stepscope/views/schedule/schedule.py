@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     """Steps and values."""
 
 
-MOST_PHASES = 60
+MAX_PHASES = 60
 
 NO_RATE = (
     "no learning_rate was logged: hand it over with each step, as "
@@ -128,8 +128,8 @@ def schedule_from(rates: Logged, losses: Logged, loss_key: str | None = "loss") 
     if len(course.steps) < 2:
         return Schedule(loss_key=loss_key, why=ONE_READING if len(course.steps) else NO_RATE)
     phases = rate_phases(*course)
-    if len(phases) > MOST_PHASES:
-        why = f"the rate turns {len(phases) - 1} times: up to {MOST_PHASES} phases are told"
+    if len(phases) > MAX_PHASES:
+        why = f"the rate turns {len(phases) - 1} times: up to {MAX_PHASES} phases are told"
         return Schedule(loss_key=loss_key, why=why)
     every = _in_order(*losses)
     reach = float(np.diff(course.steps).max())

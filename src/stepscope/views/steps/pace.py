@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from stepscope.store.base import SeriesSummary
 
 RECENT_S = 30.0
-MOST_BUCKETS = 64
+MAX_BUCKETS = 64
 USUAL_STEPS = 2_048
 """So many of the last steps are looked at where nobody knows how long one takes."""
 
@@ -27,7 +27,7 @@ def recent_pace(run: Run, newest: SeriesSummary, step_s: float | None) -> float 
     source = newest.source
     buckets = run.buckets(
         newest.key,
-        MOST_BUCKETS,
+        MAX_BUCKETS,
         low=newest.last_step - steps,
         high=newest.last_step,
         rank=source.rank,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-MOST_WEIGHED = 4
+MAX_WEIGHED = 4
 """Ranks whose sampled steps are weighed one by one; the others do the same steps."""
 
 _KEY = re.compile(r"phase/(.+)_seconds")
@@ -76,7 +76,7 @@ def _weighed(run: Run, summed: Summed, spent: Mapping[str, float], whole: float)
     everywhere = {name for name in spent if summed.total(phase_key(name))[1] >= 0.9 * steps}
     everywhere |= spent.keys() & {"checkpoint"}  # which is timed whenever it comes, and only then
     sampled = dict.fromkeys((name for name in spent if name not in everywhere | own), 0.0)
-    for rank in summed.ranks(SAMPLED_RATIO)[:MOST_WEIGHED]:
+    for rank in summed.ranks(SAMPLED_RATIO)[:MAX_WEIGHED]:
         ratios = step_values(run, SAMPLED_RATIO, rank)
         for name in sampled:
             between = step_values(run, gap_key(name), rank)

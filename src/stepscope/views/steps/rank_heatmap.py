@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from stepscope.reading import Run
     from stepscope.schema.series import Buckets
 
-MOST_RANKS = 1_024
-MOST_COLUMNS = 4_000
-LEAST_LATE_S = 1e-6
+MAX_RANKS = 1_024
+MAX_COLUMNS = 4_000
+MIN_LATE_S = 1e-6
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ def heatmap_of(
         for one in sorted(run.summaries([key]), key=lambda one: one.last_ns)
         if one.source.rank is not None
     }
-    ranks = sorted(hosts)[:MOST_RANKS]
-    columns = min(max(columns, 1), MOST_COLUMNS)
+    ranks = sorted(hosts)[:MAX_RANKS]
+    columns = min(max(columns, 1), MAX_COLUMNS)
     found = {rank: run.buckets(key, columns, low=low, high=high, rank=rank, axis="step") for rank in ranks}
     filled = {rank: one for rank, one in found.items() if len(one)}
     if not filled:
@@ -80,10 +80,10 @@ def late_rank(run: Run) -> LateRank | None:
     if not run.summaries([WAIT_SECONDS]):
         return None
     late = lateness(phase_medians(run))
-    if late is None or late.seconds < LEAST_LATE_S:
+    if late is None or late.seconds < MIN_LATE_S:
         return None
     text = f"Rank {late.rank} comes {duration(late.seconds)} after the others in a median step"
-    if late.phase_seconds > LEAST_LATE_S:
+    if late.phase_seconds > MIN_LATE_S:
         text += f"; its {late.phase} takes {duration(late.phase_seconds)} longer"
     return LateRank(late.rank, late.phase, late.seconds, f"{text}.")
 

@@ -13,7 +13,7 @@ from stepscope.views.metrics.summed import Summed
 from stepscope.views.plain import clean
 from stepscope.views.steps.phases import phase_names
 from stepscope.views.steps.step_marks import StepMarks
-from stepscope.views.steps.step_values import MOST_STEPS, NOTHING, step_seconds, step_values
+from stepscope.views.steps.step_values import MAX_STEPS, NOTHING, step_seconds, step_values
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
 
-MOST_BARS = 400
-MOST_SLOWEST = 20
-MOST_RANKS = 64
+MAX_BARS = 400
+MAX_SLOWEST = 20
+MAX_RANKS = 64
 BINS = 40
 
 OTHER = "other"
@@ -111,9 +111,9 @@ def steps_of(
     summed = Summed(run.summaries())
     key = summed.step_key()
     ranks = summed.ranks(key) if key is not None else []
-    looked_at = [rank] if rank is not None else ranks[:MOST_RANKS]
-    if high is not None and (low is None or high - low >= MOST_STEPS):
-        low = high - MOST_STEPS + 1 if low is None else max(low, high - MOST_STEPS + 1)
+    looked_at = [rank] if rank is not None else ranks[:MAX_RANKS]
+    if high is not None and (low is None or high - low >= MAX_STEPS):
+        low = high - MAX_STEPS + 1 if low is None else max(low, high - MAX_STEPS + 1)
     columns = {one: step_seconds(run, summed, one, low, high) for one in looked_at}
     first = next((one for one in looked_at if len(columns[one])), None)
     if first is None:
@@ -197,10 +197,10 @@ class _Window:
     def _chosen(self) -> Ints:
         """Places of the steps to draw: evenly spread, those with all phases first, and all of the slowest."""
         count = len(self.seconds)
-        if count <= MOST_BARS:
+        if count <= MAX_BARS:
             return np.arange(count)
-        slowest = np.argpartition(self.seconds.values, -MOST_SLOWEST)[-MOST_SLOWEST:]
-        slots = MOST_BARS - MOST_SLOWEST
+        slowest = np.argpartition(self.seconds.values, -MAX_SLOWEST)[-MAX_SLOWEST:]
+        slots = MAX_BARS - MAX_SLOWEST
         edges = np.linspace(0, count, slots + 1).astype(np.int64)
         chosen = edges[:-1].copy()
         whole = self._whole()
@@ -226,13 +226,13 @@ def _slowest(
     median = float(np.median(every))
     candidates: list[tuple[float, int, int]] = []
     for rank, one in columns.items():
-        most = min(MOST_SLOWEST, len(one))
+        most = min(MAX_SLOWEST, len(one))
         places = np.argsort(one.values)[-most:] if most else np.empty(0, np.int64)
         candidates += [(float(one.values[place]), rank, place) for place in places.tolist()]
     candidates.sort(key=lambda one: (-one[0], one[1], one[2]))
     windows = {window.rank: window}
     found = []
-    for _, rank, place in candidates[:MOST_SLOWEST]:
+    for _, rank, place in candidates[:MAX_SLOWEST]:
         if rank not in windows:
             windows[rank] = _Window(run, names, rank, columns[rank])
         found.append(windows[rank].slow(place, median))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LONG_PAUSE = 0.1
 """A pause of the collector of this share of a step is worth a mark."""
 
-MOST_MARKS = 6
+MAX_MARKS = 6
 
 COUNTED = {
     "compile/frames": "compiled",
@@ -55,4 +55,4 @@ class StepMarks:
         pause = float(self._pauses.at(np.array([step]))[0])
         if pause >= LONG_PAUSE * seconds:
             found.append("garbage collection")
-        return tuple(dict.fromkeys(found))[:MOST_MARKS]
+        return tuple(dict.fromkeys(found))[:MAX_MARKS]

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
 
-MOST_POINTS = 1_000_000
+MAX_POINTS = 1_000_000
 """Of a series that is read whole; of a longer one the newest steps are."""
 
-MOST_VALUE = 1e150
+MAX_VALUE = 1e150
 """Numbers beyond it are taken for broken ones: their squares and sums would not be finite."""
 
 FEW = 8
 """A range of less than such a part of a series is read by itself: the rest need not be unpacked."""
 
-MOST_STEPS = 200_000
+MAX_STEPS = 200_000
 """So many of the newest steps are looked at where there are too many to read."""
 
 
@@ -92,7 +92,7 @@ def step_values(
         return NOTHING
     count = sum(one.points for one in summaries)
     is_small = low is not None and high is not None and high - low < count // FEW
-    if count > MOST_POINTS or is_small:
+    if count > MAX_POINTS or is_small:
         newest = max(summaries, key=lambda one: one.last_ns).last_step or 0
         return _newest(run, key, rank, low, newest if high is None else high)
     points = run.series(key, rank, device="", axis="step")
@@ -120,7 +120,7 @@ def warm_up(count: int) -> int:
 
 def _kept(steps: Ints, values: Floats) -> Ints:
     """Places of the last finite value of each step, in order of steps."""
-    usable = np.flatnonzero(np.abs(values) < MOST_VALUE)  # neither NaN nor infinity is
+    usable = np.flatnonzero(np.abs(values) < MAX_VALUE)  # neither NaN nor infinity is
     chosen = steps[usable]
     if len(chosen) > 1 and not (np.diff(chosen) > 0).all():
         order = np.argsort(chosen, kind="stable")
@@ -130,9 +130,9 @@ def _kept(steps: Ints, values: Floats) -> Ints:
 
 
 def _newest(run: Run, key: str, rank: int | None, low: int | None, high: int) -> StepValues:
-    begin = high - MOST_STEPS + 1 if low is None else max(low, high - MOST_STEPS + 1)
-    found = run.buckets(key, MOST_STEPS, low=begin, high=high, rank=rank, device="", axis="step")
-    kept = np.flatnonzero(np.abs(found.last) < MOST_VALUE)
+    begin = high - MAX_STEPS + 1 if low is None else max(low, high - MAX_STEPS + 1)
+    found = run.buckets(key, MAX_STEPS, low=begin, high=high, rank=rank, device="", axis="step")
+    kept = np.flatnonzero(np.abs(found.last) < MAX_VALUE)
     return StepValues(found.starts[kept], found.last[kept], lambda: found.times[kept])
 
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 BURST_S = 5.0
-MOST_KNOWN = 4096
+MAX_KNOWN = 4096
 """So many buckets are kept; beyond it the one used longest ago goes."""
 
 
@@ -28,6 +28,6 @@ class Rate:
         left = min(left + (now - since) * self._per_second, self._most)
         allowed = left >= 1
         self._buckets[name] = (left - 1 if allowed else left, now)
-        if len(self._buckets) > MOST_KNOWN:
+        if len(self._buckets) > MAX_KNOWN:
             del self._buckets[next(iter(self._buckets))]
         return allowed

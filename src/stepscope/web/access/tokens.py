@@ -11,7 +11,7 @@ from pathlib import Path
 from stepscope.errors import ConfigError
 
 FILE_NAME = "server.token"
-FEWEST_CHARACTERS = 16
+MIN_CHARACTERS = 16
 COOKIE_SECONDS = 30 * 24 * 3600
 
 
@@ -26,9 +26,9 @@ def token_of(path: Path) -> str:
     if found is None:
         _make(path)
         found = _read(path)
-    if found is None or len(found) < FEWEST_CHARACTERS:
+    if found is None or len(found) < MIN_CHARACTERS:
         raise ConfigError(
-            f"{path} holds no token; it must be one line of {FEWEST_CHARACTERS} characters at least. "
+            f"{path} holds no token; it must be one line of {MIN_CHARACTERS} characters at least. "
             "Remove it, and a token is made at the next start."
         )
     return found

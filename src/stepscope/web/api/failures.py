@@ -24,7 +24,7 @@ DAMAGED = (
     "new one. The server's log has more under this id."
 )
 UNREADABLE = "What was asked for cannot be read or kept now. The server's log has more under this id."
-MOST_SHOWN = 80
+MAX_SHOWN = 80
 
 PLACES = {"path", "query", "header", "body", "cookie"}
 
@@ -48,7 +48,7 @@ def told(error: dict[str, Any]) -> str:
         return f"The parameter {name!r} is missing."
     if error["type"] == "json_invalid":
         return "The body is not JSON."
-    return f"The parameter {name!r} is {repr(given)[:MOST_SHOWN]}: {wanted}."
+    return f"The parameter {name!r} is {repr(given)[:MAX_SHOWN]}: {wanted}."
 
 
 async def _misused(request: Request, error: Exception) -> Response:

@@ -8,8 +8,8 @@ from fastapi import Depends, Header, Path, Query, Request
 
 from stepscope.web.site import Site
 
-MOST_KEYS = 200
-MOST_STEP = 2**53
+MAX_KEYS = 200
+MAX_STEP = 2**53
 """Beyond it a browser's numbers are no longer exact."""
 
 
@@ -39,15 +39,15 @@ PageName = Annotated[
 Text = Annotated[str, Query(max_length=1000)]
 Keys = Annotated[
     list[Annotated[str, Query(max_length=20_000)]],
-    Query(max_length=MOST_KEYS, description="Keys, divided by commas or given again and again."),
+    Query(max_length=MAX_KEYS, description="Keys, divided by commas or given again and again."),
 ]
 Low = Annotated[
     int | None,
-    Query(alias="from", ge=-MOST_STEP, le=MOST_STEP, description="The first step (or second) of interest."),
+    Query(alias="from", ge=-MAX_STEP, le=MAX_STEP, description="The first step (or second) of interest."),
 ]
 High = Annotated[
     int | None,
-    Query(alias="to", ge=-MOST_STEP, le=MOST_STEP, description="The last step (or second) of interest."),
+    Query(alias="to", ge=-MAX_STEP, le=MAX_STEP, description="The last step (or second) of interest."),
 ]
 Rank = Annotated[int | None, Query(ge=0, le=1_000_000, description="One rank alone.")]
 Host = Annotated[str | None, Query(max_length=300, description="One host alone.")]

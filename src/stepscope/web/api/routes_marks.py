@@ -15,8 +15,8 @@ from stepscope.web.api.shapes_runs import Note, RunRow
 
 router = APIRouter(tags=["marks"])
 
-MOST_LAYOUT_BYTES = 64 * 1024
-MOST_NOTES = 1000
+MAX_LAYOUT_BYTES = 64 * 1024
+MAX_NOTES = 1000
 
 
 @router.put("/runs/{run_id}/marks", response_model=RunRow)
@@ -36,8 +36,8 @@ def add_note(site: SiteOf, run_id: RunId, asked: NewNote) -> Response:
     """Keeps a note at a step, at a moment, or on the run as a whole."""
     with site.shelf.open() as opened:
         run = opened.run(run_id)
-    if len(site.marks.notes(run.id)) >= MOST_NOTES:
-        raise HTTPException(400, f"The run has {MOST_NOTES} notes, the most that are kept. Remove one first.")
+    if len(site.marks.notes(run.id)) >= MAX_NOTES:
+        raise HTTPException(400, f"The run has {MAX_NOTES} notes, the most that are kept. Remove one first.")
     made = site.now_ns() / 1e9
     return answer(site.marks.add_note(run.id, asked.text, step=asked.step, time=asked.time, made=made))
 
@@ -62,8 +62,8 @@ def layout(site: SiteOf, page: PageName) -> Response:
 def change_layout(site: SiteOf, page: PageName, asked: Layout) -> Response:
     """Keeps how a page is arranged: any JSON object of 64 kB at most."""
     size = len(json.dumps(asked).encode())
-    if size > MOST_LAYOUT_BYTES:
-        raise HTTPException(413, f"The layout has {size} bytes; at most {MOST_LAYOUT_BYTES} are kept.")
+    if size > MAX_LAYOUT_BYTES:
+        raise HTTPException(413, f"The layout has {size} bytes; at most {MAX_LAYOUT_BYTES} are kept.")
     site.marks.set_layout(page, asked)
     return answer(asked)
 

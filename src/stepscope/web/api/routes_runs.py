@@ -54,7 +54,7 @@ SORTS = Literal[
 ]
 """The columns a list can be sorted by."""
 
-MOST_CONFIG_KEYS = 500
+MAX_CONFIG_KEYS = 500
 
 
 @router.get("/health", response_model=Health)
@@ -104,7 +104,7 @@ def runs(  # noqa: PLR0913 - the parameters of a list
             "total": len(matching),
             "runs": matching[offset : offset + limit],
             "filter_error": trouble,
-            "config_keys": sorted({name for row in every for name in row.config})[:MOST_CONFIG_KEYS],
+            "config_keys": sorted({name for row in every for name in row.config})[:MAX_CONFIG_KEYS],
             "tags": sorted({tag for row in every for tag in row.tags}),
             "attention": sum(row.attention is not None for row in shown),
         }
@@ -237,11 +237,11 @@ def compare_runs(
     ] = "excluded",
 ) -> Response:
     """Several runs side by side: figures against a baseline, groups, configuration, verdicts."""
-    from stepscope.views.compare.comparison import MOST_RUNS, compare
+    from stepscope.views.compare.comparison import MAX_RUNS, compare
 
     ids = split_keys([runs])
-    if not 1 <= len(ids) <= MOST_RUNS:
-        raise HTTPException(400, f"runs names {len(ids)} runs; 1 to {MOST_RUNS} can be compared.")
+    if not 1 <= len(ids) <= MAX_RUNS:
+        raise HTTPException(400, f"runs names {len(ids)} runs; 1 to {MAX_RUNS} can be compared.")
     with site.shelf.open() as opened:
         # One may be named twice, by its id and by its name.
         found = list({run.id: run for run in (opened.run(one) for one in ids)}.values())

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 router = APIRouter(tags=["series"])
 
-MOST_BUCKETS = 1_000_000
+MAX_BUCKETS = 1_000_000
 """So many for all series of one answer together, which are 64 MB."""
 
 BYTES: Responses = {
@@ -103,10 +103,10 @@ def series(  # noqa: PLR0913 - the parameters of a chart
 
 
 def _check_size(places: int, buckets: int) -> None:
-    if places * buckets > MOST_BUCKETS:
+    if places * buckets > MAX_BUCKETS:
         raise HTTPException(
             400,
-            f"The keys have {places} series, and {buckets} buckets of each are more than {MOST_BUCKETS:,} "
+            f"The keys have {places} series, and {buckets} buckets of each are more than {MAX_BUCKETS:,} "
             "in all. Ask for fewer keys, fewer buckets, one rank, or merge=true.",
         )
 

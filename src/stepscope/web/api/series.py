@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stepscope.store.following import Counter
     from stepscope.store.sqlite import SqliteReader
 
-MOST_POINTS = 65_536
+MAX_POINTS = 65_536
 """A series of more points is put on its other axis by buckets, four for each that is asked for."""
 
 FINER = 4
@@ -141,7 +141,7 @@ class SeriesReader:
         selection = self._selection(place)
         if place.own_axis == query.axis:
             return self._reader.buckets(selection, query.buckets, query.low, query.high)
-        if place.points > MOST_POINTS:
+        if place.points > MAX_POINTS:
             finer = self._reader.buckets(selection, FINER * query.buckets)
             return rebucketed(finer, self._on_axis((finer.times * 1e9).astype(np.int64)), query)
         points = self._reader.points(selection)

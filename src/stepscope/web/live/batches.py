@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from stepscope.store.following import Counter
     from stepscope.store.sqlite import SqliteReader
 
-MOST_POINTS = 20_000
+MAX_POINTS = 20_000
 """More at once is not sent: reading anew in buckets costs a client less."""
 
-MOST_MOMENTS = 240
+MAX_MOMENTS = 240
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Moments:
         newest = max(logged, default=(0, None))
         if newest[1] is None or (self.times_ns and newest[0] <= self.times_ns[-1]):
             return self
-        return Moments((*self.times_ns, newest[0])[-MOST_MOMENTS:], (*self.steps, newest[1])[-MOST_MOMENTS:])
+        return Moments((*self.times_ns, newest[0])[-MAX_MOMENTS:], (*self.steps, newest[1])[-MAX_MOMENTS:])
 
     def steps_at(self, times_ns: NDArray[np.int64]) -> list[int]:
         """The step in progress at each moment: the next that was seen, or the last of all."""
@@ -81,7 +81,7 @@ def behind(counters: list[Counter], counts: Mapping[int, int], keys: frozenset[s
 def is_flood(counters: list[Counter], since: Mapping[int, int]) -> bool:
     """Whether there is more that is new than is sent at once."""
     new = sum(one.points - since[one.series_id] for one in counters if one.series_id in since)
-    return new > MOST_POINTS
+    return new > MAX_POINTS
 
 
 def read_batch(

@@ -26,7 +26,7 @@ log = logging.getLogger("stepscope.web")
 PACE_S = 0.5
 """The least time between two looks: two a second."""
 ANSWER_S = 0.05
-MOST_ANSWERS = 4
+MAX_ANSWERS = 4
 """An agent that was woken has this often this long to write, which is more than it needs."""
 SLOWEST_S = 2.0
 SHARE = 0.25
@@ -82,7 +82,7 @@ class Feed:
         began_at = self._now()
         self._next_at = began_at + PACE_S
         wake(self._site.options.folder)
-        for _ in range(MOST_ANSWERS):
+        for _ in range(MAX_ANSWERS):
             await asyncio.sleep(ANSWER_S)
             if await asyncio.to_thread(self._has_changed):
                 looked_at = self._now()

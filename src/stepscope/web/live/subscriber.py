@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from stepscope.web.api.answers import to_text
 
-MOST_WAITING = 64
-MOST_BYTES = 4 * 1024 * 1024
+MAX_WAITING = 64
+MAX_BYTES = 4 * 1024 * 1024
 """Beyond either, what waits is dropped and the client is told to read anew."""
 
 
@@ -49,7 +49,7 @@ class Subscriber:
         """Lets a message wait; where too many do, all of them become one call to read anew."""
         self._waiting.append(message)
         self._bytes += len(message.text)
-        if len(self._waiting) > MOST_WAITING or (self._bytes > MOST_BYTES and len(self._waiting) > 1):
+        if len(self._waiting) > MAX_WAITING or (self._bytes > MAX_BYTES and len(self._waiting) > 1):
             self._waiting.clear()
             behind = resync("This client reads more slowly than the run is recorded.", message.cursor)
             self._waiting.append(behind)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("stepscope.web")
 
-MOST_LOG_BYTES = 1 << 20
+MAX_LOG_BYTES = 1 << 20
 ELECTION_S = 5.0
 """How long one waits for the address of a server that is just starting."""
 IDLE_CHECK_TICKS = 300
@@ -79,7 +79,7 @@ def log_to_file(folder: Path) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(path, flags, 0o600)
         os.fchmod(descriptor, 0o600)
-        if os.fstat(descriptor).st_size > MOST_LOG_BYTES:
+        if os.fstat(descriptor).st_size > MAX_LOG_BYTES:
             os.ftruncate(descriptor, 0)
         handler = logging.StreamHandler(os.fdopen(descriptor, "a", encoding="utf-8"))
     except OSError:

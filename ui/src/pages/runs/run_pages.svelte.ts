@@ -5,7 +5,7 @@ import { asApiError } from "../../app/resource.svelte";
 import type { ApiError } from "../../data";
 
 const PORTION = 200;
-const LEAST_BETWEEN_MS = 3000;
+const MIN_BETWEEN_MS = 3000;
 
 export interface Wanted {
   filter: string;
@@ -40,7 +40,7 @@ export class RunPages {
   /** Asks for the same list again soon, but not more often than every few seconds. */
   refresh(): void {
     if (this.#timer !== undefined) return;
-    const wait = Math.max(0, this.#fetchedAt + LEAST_BETWEEN_MS - performance.now());
+    const wait = Math.max(0, this.#fetchedAt + MIN_BETWEEN_MS - performance.now());
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
       if (this.#wanted) void this.want(this.#wanted);
