@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 import stepscope
-from stepscope.insides import Activations, GradientMonitor, Histograms
+from stepscope.model_stats import Activations, GradientMonitor, Histograms
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stepscope.facade.collector import RealTimeMetricsCollector
     from stepscope.facade.gpu_monitor import GPUMonitor
     from stepscope.facade.metrics_database import MetricsDatabase
-    from stepscope.insides.gradient_monitor import GradientMonitor
+    from stepscope.model_stats.gradient_monitor import GradientMonitor
     from stepscope.profiling.model.model import ModelProfiler
     from stepscope.reading import open_store
     from stepscope.recorder.monitor import TrainingMonitor
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "GPUMonitor": "stepscope.facade.gpu_monitor",
-    "GradientMonitor": "stepscope.insides.gradient_monitor",
+    "GradientMonitor": "stepscope.model_stats.gradient_monitor",
     "MetricsDatabase": "stepscope.facade.metrics_database",
     "ModelProfiler": "stepscope.profiling.model.model",
     "open_store": "stepscope.reading",

@@ -17,7 +17,7 @@ from stepscope.store.sqlite import SqliteStore
 from stepscope.views.energy.attribution import known_gpus
 from stepscope.views.logs.console_lines import console_of
 from stepscope.views.run_config import config_of
-from stepscope.views.told_config import setup_of
+from stepscope.views.run_setup import setup_of
 from tests.journal.writing import NAME, writer_for
 
 Fields = dict[str, Any]

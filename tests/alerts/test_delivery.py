@@ -11,7 +11,7 @@ import pytest
 
 from stepscope.alerts.delivery.delivery import Delivery
 from stepscope.channels.base import Channel, DeliveryError
-from stepscope.schema.alert import Notice, Told
+from stepscope.schema.alert import AlertDetail, Notice
 from stepscope.store.sqlite import SqliteStore
 
 S = 10**9
@@ -56,7 +56,7 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
 
 
 def post(store: SqliteStore, notice_id: str, *channels: str, at_ns: int = 1_000 * S) -> None:
-    told = Told("hot", "warning", "It is hot.", at_ns, recent=(1.0, float("nan")))
+    told = AlertDetail("hot", "warning", "It is hot.", at_ns, recent=(1.0, float("nan")))
     with store.transaction():
         for channel in channels:
             store.alert_book.post(channel, Notice(notice_id, "firing", "r", "r-1", "p", "h", at_ns, (told,)))

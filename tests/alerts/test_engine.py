@@ -17,7 +17,7 @@ from stepscope.alerts.engine import Engine
 from stepscope.alerts.rule import rules_from
 from stepscope.alerts.silences import Silences
 from stepscope.exporters.base import Table
-from stepscope.schema.alert import Told
+from stepscope.schema.alert import AlertDetail
 from stepscope.schema.record import Event
 from stepscope.schema.run import Process
 from stepscope.schema.series import Source
@@ -96,14 +96,14 @@ def test_what_fires_at_the_same_moment_is_one_notice_with_the_worst_first(bench)
 def test_a_notice_leads_to_the_charts_of_its_metric_or_to_the_run() -> None:
     routing = Routing((), Silences(Path("nowhere")), link="http://page/base/")
     loss, hot = (
-        Told("a", "info", "", 0, key="val/loss", step=5),
-        Told("b", "info", "", 0, key="gpu/x", device="G"),
+        AlertDetail("a", "info", "", 0, key="val/loss", step=5),
+        AlertDetail("b", "info", "", 0, key="gpu/x", device="G"),
     )
     assert routing.link_to("a b/c") == "http://page/base/run/a%20b%2Fc"
     assert routing.link_to("r", (loss, loss)) == "http://page/base/run/r/metrics?q=val%2Floss"
     assert routing.link_to("r", (hot,)) == "http://page/base/run/r/system?q=gpu%2Fx"
     assert routing.link_to("r", (loss, hot)) == "http://page/base/run/r"
-    assert routing.link_to("r", (Told("stalled", "critical", "", 0),)) == "http://page/base/run/r"
+    assert routing.link_to("r", (AlertDetail("stalled", "critical", "", 0),)) == "http://page/base/run/r"
     assert Routing((), Silences(Path("nowhere"))).link_to("r", (loss,)) == ""
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from stepscope.alerts.delivery.quiet_hours import QuietHours
+from stepscope.alerts.repeat_policy import RepeatPolicy
 from stepscope.alerts.silences import Silences
 from stepscope.alerts.state import State
-from stepscope.alerts.telling import Telling
 from stepscope.errors import ConfigError
 
 S = 10**9
@@ -70,7 +70,7 @@ def test_one_that_fires_resolves_when_it_is_clear_and_can_fire_again() -> None:
     assert state.advance(Asked(), is_true=True, is_clear=None, now_ns=3 * S) == "fires"
 
 
-def tell(telling: Telling, at: float, *, fires: bool, cooldown_s: float = 300) -> bool:
+def tell(telling: RepeatPolicy, at: float, *, fires: bool, cooldown_s: float = 300) -> bool:
     now_ns = int(at * S)
     is_due = telling.is_due(fires=fires, cooldown_s=cooldown_s, now_ns=now_ns)
     if is_due:
@@ -79,21 +79,21 @@ def tell(telling: Telling, at: float, *, fires: bool, cooldown_s: float = 300) -
 
 
 def test_firing_and_its_end_are_told_at_once() -> None:
-    telling = Telling()
+    telling = RepeatPolicy()
     assert tell(telling, 0, fires=True)
     assert not tell(telling, 1, fires=True)
     assert tell(telling, 2, fires=False)
 
 
 def test_what_goes_to_and_fro_is_told_once_a_cooldown() -> None:
-    telling = Telling()
+    telling = RepeatPolicy()
     told = [at for at in range(3000) if tell(telling, at, fires=at % 2 == 0)]
     assert told[:2] == [0, 1]
     assert len(told) <= 2 + 2 * 3000 / 300
 
 
 def test_how_it_stands_is_told_when_the_cooldown_is_over() -> None:
-    telling = Telling()
+    telling = RepeatPolicy()
     tell(telling, 0, fires=True)
     tell(telling, 1, fires=False)
     assert not tell(telling, 2, fires=True)
@@ -101,7 +101,7 @@ def test_how_it_stands_is_told_when_the_cooldown_is_over() -> None:
 
 
 def test_reminders_come_while_it_fires_and_only_if_asked_for() -> None:
-    telling = Telling()
+    telling = RepeatPolicy()
     tell(telling, 0, fires=True)
     assert not telling.is_to_remind(None, 10**6 * S)
     assert not telling.is_to_remind(600, 599 * S)

@@ -7,8 +7,8 @@ import pytest
 
 from stepscope import plugins
 from stepscope.analysis import diagnose as diagnosing
+from stepscope.analysis.detector_registry import known_detectors, make_detectors, options_of
 from stepscope.analysis.diagnose import Diagnostician
-from stepscope.analysis.members import known_detectors, make_detectors, options_of
 from stepscope.detectors.num_nonfinite import NotFinite
 from stepscope.errors import ConfigError
 from stepscope.schema.finding import severity_of

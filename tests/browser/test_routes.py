@@ -9,7 +9,7 @@ import pytest
 
 from stepscope.alerts.delivery.routing import Routing
 from stepscope.alerts.silences import Silences
-from stepscope.schema.alert import Told
+from stepscope.schema.alert import AlertDetail
 from stepscope.schema.series import Source
 from tests.browser.example_store import CRASHED, FINISHED, LIVE, NS, ExampleStore
 from tests.browser.looking import ROUTES, is_drawn
@@ -60,7 +60,7 @@ def test_an_unknown_page_says_so(look):
 def test_the_address_in_an_alert_leads_to_the_charts_of_its_metric(look):
     routing = Routing((), Silences(Path()), link="http://page")
     for key, step, charts in (("val/loss", 5, "Metrics"), ("gpu/temperature_celsius", None, "System")):
-        told = Told("rule", "info", "", 0, key=key, step=step)
+        told = AlertDetail("rule", "info", "", 0, key=key, step=step)
         page = look(routing.link_to(LIVE, (told,)).removeprefix("http://page"))
         page.get_by_test_id(f"chart-{key}").first.wait_for()
         page.wait_for_function("words => document.title.endsWith(words)", arg=charts)

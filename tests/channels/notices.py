@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stepscope.schema.alert import Notice, Told
+from stepscope.schema.alert import AlertDetail, Notice
 
 MINUTE_NS = 60 * 10**9
 AT_NS = 1_767_225_600 * 10**9  # 2026-01-01T00:00:00Z
 
-TOLD = Told(
+TOLD = AlertDetail(
     rule="nonfinite_loss",
     severity="critical",
     message="The loss is NaN.",

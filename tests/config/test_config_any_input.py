@@ -6,8 +6,8 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stepscope.config.document_keys import TODAY
 from stepscope.config.load import load
-from stepscope.config.older import TODAY
 from stepscope.config.plain import from_dict, to_dict
 from stepscope.config.shape import dotted, leaves
 from stepscope.errors import ConfigError

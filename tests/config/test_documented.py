@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from stepscope.config.document_keys import NO_EFFECT, TODAY
 from stepscope.config.environment import variable_of
 from stepscope.config.find import RESERVED, SHORT_NAMES
 from stepscope.config.load import load
-from stepscope.config.older import NO_EFFECT, TODAY
 from stepscope.config.reference import descriptions
 
 SETTINGS = list(descriptions())

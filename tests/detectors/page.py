@@ -8,7 +8,7 @@ import inspect
 import itertools
 import sys
 
-from stepscope.analysis.members import known_detectors, options_of
+from stepscope.analysis.detector_registry import known_detectors, options_of
 from stepscope.detectors.base import Detector
 
 HEAD = """\

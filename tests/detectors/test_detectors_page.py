@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stepscope.analysis.members import known_detectors, make_detectors
+from stepscope.analysis.detector_registry import known_detectors, make_detectors
 from stepscope.schema.finding import SEVERITIES
 from tests.detectors import page
 from tests.detectors.simulated import diagnose, going_well

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from stepscope.alerts.silences import Silences
-from stepscope.schema.alert import Notice, Told
+from stepscope.schema.alert import AlertDetail, Notice
 from stepscope.schema.finding import Chart, Estimate, Evidence, Finding, Remedy
 from stepscope.schema.record import Event
 from stepscope.schema.run import Process
@@ -113,7 +113,7 @@ def _add_alerts(store: SqliteStore) -> None:
     book = store.alert_book
     book.fire(bound)
     book.resolve(book.fire(hot), BEGUN_NS + 20 * NS)
-    told = Told("gpu_hot", "critical", "It is hot.", BEGUN_NS + 10 * NS)
+    told = AlertDetail("gpu_hot", "critical", "It is hot.", BEGUN_NS + 10 * NS)
     book.post(
         "webhook",
         Notice("n1", "firing", "trained", TRAINED, "golden", "node1", BEGUN_NS + 11 * NS, (told,)),

@@ -25,9 +25,9 @@ from stepscope.alerts.conditions.expression import FUNCTIONS
 from stepscope.alerts.defaults import RULES
 from stepscope.alerts.rule import KEYS as RULE_KEYS
 from stepscope.alerts.rule import OTHER_KEYS as OTHER_RULE_KEYS
-from stepscope.analysis.members import known_detectors, options_of
+from stepscope.analysis.detector_registry import known_detectors, options_of
 from stepscope.channels.base import Channel
-from stepscope.config import find, older
+from stepscope.config import document_keys, find
 from stepscope.config.bounds import Form, Range
 from stepscope.config.environment import variable_of
 from stepscope.config.plain import to_dict
@@ -93,8 +93,8 @@ def render_settings() -> str:
             value = value[part]
         lines.append(f"{dotted(key)}: {_setting_type(hint_at(key))} = {json.dumps(value)}")
     lines += ["", "# Keys of other documents"]
-    lines += [f"{name} -> {dotted(key)}" for name, key in sorted(older.TODAY.items())]
-    lines += [f"{name} -> no effect" for name in sorted(older.NO_EFFECT)]
+    lines += [f"{name} -> {dotted(key)}" for name, key in sorted(document_keys.TODAY.items())]
+    lines += [f"{name} -> no effect" for name in sorted(document_keys.NO_EFFECT)]
     return _text(lines)
 
 

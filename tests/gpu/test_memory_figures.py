@@ -7,8 +7,8 @@ import json
 import pytest
 
 from stepscope.steps.evidence.allocator import AllocatorFigures, cuda_counters
-from stepscope.steps.evidence.census import Census
-from stepscope.steps.memory import memory_scene
+from stepscope.steps.evidence.training_setup import TrainingSetup
+from stepscope.steps.memory import oom_snapshot
 from stepscope.steps.memory.out_of_memory import Witness, describe_out_of_memory
 
 torch = pytest.importorskip("torch")
@@ -48,7 +48,7 @@ def test_a_refusal_is_described_as_it_was_when_it_happened() -> None:
     witness = Witness()
     witness.know(model, [optimizer])
     witness.batch.held = torch.zeros(8, 2000)
-    memory_scene.attend(torch)
+    oom_snapshot.attend(torch)
 
     def train() -> None:
         activations = torch.zeros(512 * MIB, dtype=torch.uint8, device="cuda")
@@ -92,7 +92,7 @@ def test_the_census_names_the_gpu() -> None:
     model = torch.nn.Linear(2, 2, device="cuda")
     witness = Witness()
     witness.know(model)
-    Census(torch, witness, lambda _, **fields: told.append(fields), {}).look(1)
+    TrainingSetup(torch, witness, lambda _, **fields: told.append(fields), {}).look(1)
     assert told[0]["parameter_devices"] == {"cuda:0": 6}
     assert told[0]["devices"][0]["total_bytes"] == torch.cuda.get_device_properties(0).total_memory
     assert told[0]["sync_debug_mode"] == 0

@@ -6,14 +6,14 @@ import math
 
 import pytest
 
-from stepscope.insides.activations import Activations
-from stepscope.insides.attention import Attention
-from stepscope.insides.bursts import WARM_UP
-from stepscope.insides.gradient_monitor import GradientMonitor
-from stepscope.insides.gradient_watch import Pace
-from stepscope.insides.histogram_format import Histogram
-from stepscope.insides.histograms import Histograms
-from stepscope.insides.outlets import Outlets
+from stepscope.model_stats.activations import Activations
+from stepscope.model_stats.attention import Attention
+from stepscope.model_stats.gradient_monitor import GradientMonitor
+from stepscope.model_stats.gradient_watch import Pace
+from stepscope.model_stats.histogram_format import Histogram
+from stepscope.model_stats.histograms import Histograms
+from stepscope.model_stats.metric_sink import MetricSink
+from stepscope.model_stats.sampled_hooks import WARM_UP
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -33,7 +33,7 @@ class Later:
         self.arrays: dict = {}
         self.events: list[dict] = []
         self._asked: list = []
-        self.outlets = Outlets(
+        self.outlets = MetricSink(
             record_tensor=lambda keys, values: self.tensors.append((keys, values.clone())),
             record_array=lambda key, values: self.arrays.update({key: values.clone()}),
             event=lambda kind, **fields: self.events.append({"kind": kind, **fields}),
@@ -113,7 +113,7 @@ def test_gradients_and_histograms_of_any_kind_are_right_without_waiting() -> Non
 
 
 def test_histograms_are_the_same_when_determinism_is_asked_for() -> None:
-    from stepscope.insides.histograms import histogram
+    from stepscope.model_stats.histograms import histogram
 
     x = torch.randn(100_000, device="cuda")
     x[:3] = torch.tensor([math.nan, math.inf, -math.inf])

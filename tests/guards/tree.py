@@ -14,7 +14,7 @@ ROOMS = [
     "journal",
     "recorder",
     "steps",
-    "insides",
+    "model_stats",
     "devices",
     "samplers",
     "agent",

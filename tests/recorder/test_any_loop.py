@@ -12,7 +12,7 @@ import pytest
 
 import stepscope
 from stepscope import TrainingMonitor
-from stepscope.views.metrics.summed import Summed
+from stepscope.views.metrics.series_summaries import SeriesSummaries
 from stepscope.views.overview.wall_time import wall_time_of
 
 torch = pytest.importorskip("torch")
@@ -361,7 +361,7 @@ def as_planted(run: stepscope.reading.Run, phase: str) -> float:
 
 def time_left(run: stepscope.reading.Run) -> float:
     """The share of the wall time that nothing accounts for."""
-    spent = wall_time_of(run, Summed(run.summaries()), time.time_ns())
+    spent = wall_time_of(run, SeriesSummaries(run.summaries()), time.time_ns())
     return sum(part.share for part in spent.parts if part.name == "unaccounted")
 
 

@@ -24,7 +24,7 @@ from stepscope.views.compare.comparison import compare
 from stepscope.views.overview.event_marks import NOT_MARKED
 from stepscope.views.run_config import config_of
 from stepscope.views.run_figures import figures_of
-from stepscope.views.told_config import setup_of
+from stepscope.views.run_setup import setup_of
 
 NO_AGENT = {"agent": {"mode": "none"}, "recorder": {"segment_bytes": 65536}}
 
@@ -145,7 +145,7 @@ def test_where_ranks_differ_the_lowest_speaks(folder: Path, monkeypatch: pytest.
     monkeypatch.setenv("STEPSCOPE_SEGMENT", "together")
     for rank in (0, 2, 1):
         monkeypatch.setenv("RANK", str(rank))
-        monkeypatch.setattr("stepscope.recorder.identity.whoami._starts", iter(range(9)))
+        monkeypatch.setattr("stepscope.recorder.identity.rank_detection._starts", iter(range(9)))
         recorded(folder, params={"seed": 40 + rank, f"only_{rank}": True})
     run = stepscope.open_store(folder).run("a")
     assert len(run.segments) == 1

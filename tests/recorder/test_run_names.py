@@ -14,8 +14,8 @@ import pytest
 import stepscope
 from stepscope import TrainingMonitor
 from stepscope.errors import ConfigError
+from stepscope.recorder.identity.rank_detection import identify
 from stepscope.recorder.identity.run_reservation import reserve
-from stepscope.recorder.identity.whoami import identify
 
 ELASTIC = {"TORCHELASTIC_RUN_ID": "job7", "RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
 TWO_HOSTS = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}
@@ -105,7 +105,8 @@ def test_ranks_of_one_launch_share_a_run_and_a_second_launch_has_its_own(folder:
 def _same_start(folder: Path, environment: dict[str, str], parent: int) -> str:
     """As the first monitor of a process, which each rank is."""
     code = (
-        "import sys, json; from pathlib import Path; from stepscope.recorder.identity.whoami import identify;"
+        "import sys, json; from pathlib import Path;"
+        "from stepscope.recorder.identity.rank_detection import identify;"
         "from stepscope.recorder.identity.run_reservation import reserve;"
         "folder, environment, parent = sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3]);"
         "us = identify('mnist', 'default', environment, parent=parent);"

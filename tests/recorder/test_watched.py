@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import stepscope
-from stepscope.insides.histogram_format import Histogram
+from stepscope.model_stats.histogram_format import Histogram
 
 torch = pytest.importorskip("torch")
 nn = torch.nn

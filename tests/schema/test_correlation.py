@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.recorder.identity.whoami import identify
+from stepscope.recorder.identity.rank_detection import identify
 from stepscope.schema.correlation import TraceParent, correlate, hand_over
 from stepscope.schema.identity import Identity
 

@@ -15,8 +15,8 @@ import pytest
 import stepscope
 from stepscope.schema.keys import PHASES, phase_key
 from stepscope.steps import patches
-from stepscope.steps.chain import BACKWARD, DATA, FORWARD, OTHER, Chain
 from stepscope.steps.pass_purpose import PATIENCE
+from stepscope.steps.phase_timer import BACKWARD, DATA, FORWARD, OTHER, PhaseTimer
 from stepscope.views.steps.ranks import lateness, phase_medians
 
 torch = pytest.importorskip("torch")
@@ -323,7 +323,7 @@ class HandClock:
 
 
 def test_a_chain_is_cut_without_a_gap_and_phases_come_back_to_what_was_before() -> None:
-    chain = Chain(HandClock())
+    chain = PhaseTimer(HandClock())
     assert chain.enter(DATA) == OTHER
     assert chain.enter(FORWARD) == DATA
     assert chain.enter(BACKWARD) == FORWARD

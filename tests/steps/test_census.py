@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from stepscope.steps.evidence.census import Census, is_compiled, parameters, switches
+from stepscope.steps.evidence.training_setup import TrainingSetup, is_compiled, parameters, switches
 from stepscope.steps.memory.out_of_memory import Witness
 
 
-class Told:
+class AlertDetail:
     def __init__(self) -> None:
         self.events: list[tuple[str, dict[str, Any]]] = []
 
@@ -22,17 +22,17 @@ class Told:
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def told() -> AlertDetail:
+    return AlertDetail()
 
 
-def census_of(told: Told, model: nn.Module, *optimizers: Any, **environment: str) -> Census:
+def census_of(told: AlertDetail, model: nn.Module, *optimizers: Any, **environment: str) -> TrainingSetup:
     witness = Witness()
     witness.know(model, optimizers)
-    return Census(torch, witness, told, environment, now=itertools.count(0, 3600).__next__)
+    return TrainingSetup(torch, witness, told, environment, now=itertools.count(0, 3600).__next__)
 
 
-def test_the_first_step_is_followed_by_a_census(told: Told) -> None:
+def test_the_first_step_is_followed_by_a_census(told: AlertDetail) -> None:
     model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 2).to(torch.bfloat16))
     model[0].requires_grad_(requires_grad=False)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, foreach=True)
@@ -52,14 +52,14 @@ def test_the_first_step_is_followed_by_a_census(told: Told) -> None:
     assert fields["default_dtype"] == "float32"
 
 
-def test_what_has_not_changed_is_not_told_again(told: Told) -> None:
+def test_what_has_not_changed_is_not_told_again(told: AlertDetail) -> None:
     census = census_of(told, nn.Linear(2, 2))
     census.look(1)
     census.look(1)
     assert len(told.events) == 1
 
 
-def test_a_switch_that_is_thrown_is_told_with_its_name(told: Told) -> None:
+def test_a_switch_that_is_thrown_is_told_with_its_name(told: AlertDetail) -> None:
     census = census_of(told, nn.Linear(2, 2))
     census.look(1)
     with torch.autograd.set_detect_anomaly(mode=True):
@@ -70,7 +70,7 @@ def test_a_switch_that_is_thrown_is_told_with_its_name(told: Told) -> None:
     assert told.events[2][1]["detect_anomaly"] is False
 
 
-def test_a_model_that_changes_its_number_format_is_told(told: Told) -> None:
+def test_a_model_that_changes_its_number_format_is_told(told: AlertDetail) -> None:
     model = nn.Linear(2, 2)
     census = census_of(told, model)
     census.look(1)
@@ -79,7 +79,7 @@ def test_a_model_that_changes_its_number_format_is_told(told: Told) -> None:
     assert "parameter_dtypes" in told.events[1][1]["changed"]
 
 
-def test_autocast_is_seen_in_the_forward_pass_alone(told: Told) -> None:
+def test_autocast_is_seen_in_the_forward_pass_alone(told: AlertDetail) -> None:
     model = nn.Linear(2, 2)
     census = census_of(told, model)
     census.look(1)
@@ -129,16 +129,16 @@ def test_a_switch_set_by_its_newer_name_is_read_all_the_same() -> None:
 
 
 def test_without_models_the_switches_are_told() -> None:
-    told = Told()
-    Census(torch, Witness(), told, {}).look(1)
+    told = AlertDetail()
+    TrainingSetup(torch, Witness(), told, {}).look(1)
     assert told.events[0][1]["parameters"] == 0
     assert told.events[0][1]["deterministic_algorithms"] is False
 
 
-def test_it_is_looked_for_changes_seldom(told: Told) -> None:
+def test_it_is_looked_for_changes_seldom(told: AlertDetail) -> None:
     now = [1.0]
     witness = Witness()
-    census = Census(torch, witness, told, {}, now=lambda: now[0])
+    census = TrainingSetup(torch, witness, told, {}, now=lambda: now[0])
     census.look(1)
     model = nn.Linear(2, 2)
     witness.know(model)

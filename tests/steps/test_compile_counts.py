@@ -14,7 +14,7 @@ import torch._dynamo.callback
 from stepscope.steps.evidence.compile_counts import CompileCounts
 
 
-class Told:
+class AlertDetail:
     def __init__(self) -> None:
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.news: list[Any] = []
@@ -27,12 +27,12 @@ class Told:
 
 
 @pytest.fixture
-def told() -> Told:
+def told() -> AlertDetail:
     torch._dynamo.reset()
-    return Told()
+    return AlertDetail()
 
 
-def test_a_compilation_is_told_once_and_only_in_its_step(told: Told) -> None:
+def test_a_compilation_is_told_once_and_only_in_its_step(told: AlertDetail) -> None:
     counts = CompileCounts(told, told.news.append)
     assert counts.look(1) == {}
     double = torch.compile(lambda x: x * 2, backend="eager")
@@ -45,13 +45,13 @@ def test_a_compilation_is_told_once_and_only_in_its_step(told: Told) -> None:
     assert counts.look(1) == {}
 
 
-def test_what_was_compiled_before_the_watching_is_not_told(told: Told) -> None:
+def test_what_was_compiled_before_the_watching_is_not_told(told: AlertDetail) -> None:
     torch.compile(lambda x: x * 3, backend="eager")(torch.ones(3))
     counts = CompileCounts(told, told.news.append)
     assert counts.look(1) == {}
 
 
-def test_a_graph_break_is_told_with_its_reason_and_line(told: Told) -> None:
+def test_a_graph_break_is_told_with_its_reason_and_line(told: AlertDetail) -> None:
     counts = CompileCounts(told, told.news.append)
 
     def noisy(x: torch.Tensor) -> torch.Tensor:
@@ -67,7 +67,7 @@ def test_a_graph_break_is_told_with_its_reason_and_line(told: Told) -> None:
     assert "graph_break" in event["reason"] or "graph break" in event["reason"].lower()
 
 
-def test_a_recompilation_is_told_with_its_reason(told: Told) -> None:
+def test_a_recompilation_is_told_with_its_reason(told: AlertDetail) -> None:
     counts = CompileCounts(told, told.news.append)
 
     @torch.compile(backend="eager", dynamic=False)
@@ -84,7 +84,7 @@ def test_a_recompilation_is_told_with_its_reason(told: Told) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_giving_up_for_too_many_recompilations_is_told(told: Told) -> None:
+def test_giving_up_for_too_many_recompilations_is_told(told: AlertDetail) -> None:
     counts = CompileCounts(told, told.news.append)
 
     @torch.compile(backend="eager", dynamic=False)
@@ -98,7 +98,7 @@ def test_giving_up_for_too_many_recompilations_is_told(told: Told) -> None:
     assert len(told.of("compile_limit")) == 1
 
 
-def test_a_compilation_is_news_of_its_step_until_nobody_listens(told: Told) -> None:
+def test_a_compilation_is_news_of_its_step_until_nobody_listens(told: AlertDetail) -> None:
     handler = torch._dynamo.callback.callback_handler
     before = len(handler.end_callbacks)
     counts = CompileCounts(told, told.news.append)
@@ -113,14 +113,14 @@ def test_a_compilation_is_news_of_its_step_until_nobody_listens(told: Told) -> N
     assert told.news == []
 
 
-def test_where_the_compiler_is_not_loaded_it_is_not_loaded_for_this(told: Told) -> None:
+def test_where_the_compiler_is_not_loaded_it_is_not_loaded_for_this(told: AlertDetail) -> None:
     loaded: dict[str, Any] = {}
     counts = CompileCounts(told, told.news.append, loaded)
     assert counts.look(1) == {}
     assert loaded == {}
 
 
-def test_looking_makes_no_entry_in_the_compilers_counters(told: Told) -> None:
+def test_looking_makes_no_entry_in_the_compilers_counters(told: AlertDetail) -> None:
     before = set(torch._dynamo.utils.counters)
     counts = CompileCounts(told, told.news.append)
     counts.look(1)
@@ -154,7 +154,7 @@ def compiler(kept: int = 64) -> Compiler:
     )
 
 
-def test_ever_new_reasons_are_counted_and_no_longer_told(told: Told) -> None:
+def test_ever_new_reasons_are_counted_and_no_longer_told(told: AlertDetail) -> None:
     dynamo = compiler()
     counts = CompileCounts(told, told.news.append, {"torch._dynamo.utils": dynamo})
     counted = 0.0
@@ -165,7 +165,7 @@ def test_ever_new_reasons_are_counted_and_no_longer_told(told: Told) -> None:
     assert len(told.of("recompile")) == 20
 
 
-def test_a_step_with_more_compilations_than_are_kept_has_its_whole_time(told: Told) -> None:
+def test_a_step_with_more_compilations_than_are_kept_has_its_whole_time(told: AlertDetail) -> None:
     dynamo = compiler(kept=4)
     counts = CompileCounts(told, told.news.append, {"torch._dynamo.utils": dynamo})
     for _ in range(10):
@@ -175,7 +175,7 @@ def test_a_step_with_more_compilations_than_are_kept_has_its_whole_time(told: To
     assert found["compile/seconds"] == pytest.approx(0.01)
 
 
-def test_counters_that_were_cleared_start_from_nothing(told: Told) -> None:
+def test_counters_that_were_cleared_start_from_nothing(told: AlertDetail) -> None:
     dynamo = compiler()
     for _ in range(5):
         dynamo.compile()
@@ -187,7 +187,7 @@ def test_counters_that_were_cleared_start_from_nothing(told: Told) -> None:
     assert (found["compile/frames"], found["compile/seconds"]) == (1.0, pytest.approx(0.001))
 
 
-def test_paths_are_told_without_their_folders(told: Told) -> None:
+def test_paths_are_told_without_their_folders(told: AlertDetail) -> None:
     dynamo = compiler()
     counts = CompileCounts(told, told.news.append, {"torch._dynamo.utils": dynamo})
     dynamo.compile(reason="size")
@@ -195,7 +195,7 @@ def test_paths_are_told_without_their_folders(told: Told) -> None:
     assert told.of("recompile")[0]["place"] == "train.py:3"
 
 
-def test_a_compiled_training_step_is_told_forward_and_backward(told: Told) -> None:
+def test_a_compiled_training_step_is_told_forward_and_backward(told: AlertDetail) -> None:
     counts = CompileCounts(told, told.news.append)
     model = torch.compile(torch.nn.Linear(4, 2), backend="aot_eager")
     model(torch.ones(3, 4)).sum().backward()

@@ -13,9 +13,9 @@ import pytest
 import stepscope
 from stepscope.guard import Guard
 from stepscope.steps import device_clock
-from stepscope.steps.chain import BACKWARD, DATA, FORWARD, OTHER
 from stepscope.steps.device_clock import DeviceClock
 from stepscope.steps.overhead import Overhead
+from stepscope.steps.phase_timer import BACKWARD, DATA, FORWARD, OTHER
 from stepscope.steps.ranks.gradients_ready import WAIT_SECONDS
 
 MS = 1_000_000

@@ -16,7 +16,7 @@ from stepscope.steps.evidence.loader_queue import LoaderQueue
 DATA = TensorDataset(torch.zeros(64, 4))
 
 
-class Told:
+class AlertDetail:
     def __init__(self) -> None:
         self.events: list[tuple[str, dict[str, Any]]] = []
 
@@ -30,7 +30,7 @@ class Numbers(IterableDataset):
 
 
 def test_ready_batches_are_counted_when_workers_have_them(until: Callable[..., None]) -> None:
-    told = Told()
+    told = AlertDetail()
     queue = LoaderQueue(told)
     iterator = iter(DataLoader(DATA, batch_size=4, num_workers=2, prefetch_factor=3))
     next(iterator)
@@ -52,14 +52,14 @@ def test_a_batch_that_came_before_its_turn_is_ready_too() -> None:
         _task_info: dict = dict.fromkeys(range(6))
         _data_queue = Waiting()
 
-    queue = LoaderQueue(Told())
+    queue = LoaderQueue(AlertDetail())
     iterator = Iterator()
     queue.meet(iterator)
     assert queue.look(1) == {"loader/ready_batches": 5.0}
 
 
 def test_the_settings_of_a_loader_are_told_once_for_all_its_epochs() -> None:
-    told = Told()
+    told = AlertDetail()
     queue = LoaderQueue(told)
     loader = DataLoader(DATA, batch_size=16, num_workers=1, shuffle=True, drop_last=True)
     for _ in range(2):
@@ -77,7 +77,7 @@ def test_the_settings_of_a_loader_are_told_once_for_all_its_epochs() -> None:
 
 
 def test_a_second_loader_is_told_too() -> None:
-    told = Told()
+    told = AlertDetail()
     queue = LoaderQueue(told)
     queue.meet(iter(DataLoader(DATA, batch_size=16)))
     queue.meet(iter(DataLoader(DATA, batch_size=32)))
@@ -85,7 +85,7 @@ def test_a_second_loader_is_told_too() -> None:
 
 
 def test_a_loader_without_workers_is_described_and_has_no_queue() -> None:
-    told = Told()
+    told = AlertDetail()
     queue = LoaderQueue(told)
     queue.meet(iter(DataLoader(DATA, batch_size=16)))
     assert told.events[0][1]["num_workers"] == 0
@@ -94,7 +94,7 @@ def test_a_loader_without_workers_is_described_and_has_no_queue() -> None:
 
 
 def test_an_iterable_dataset_is_described_without_asking_its_length() -> None:
-    told = Told()
+    told = AlertDetail()
     queue = LoaderQueue(told)
     iterator = iter(DataLoader(Numbers(), batch_size=3, num_workers=1))
     queue.meet(iterator)
@@ -107,7 +107,7 @@ def test_an_iterable_dataset_is_described_without_asking_its_length() -> None:
     "source", [[1, 2], (n for n in range(3)), {"a": 1}], ids=["list", "generator", "dict"]
 )
 def test_other_sources_of_batches_have_nothing_to_tell(source: Any) -> None:
-    told = Told()
+    told = AlertDetail()
     queue = LoaderQueue(told)
     iterator = iter(source)
     queue.meet(iterator)
@@ -117,7 +117,7 @@ def test_other_sources_of_batches_have_nothing_to_tell(source: Any) -> None:
 
 
 def test_an_iterator_is_not_kept_alive() -> None:
-    queue = LoaderQueue(Told())
+    queue = LoaderQueue(AlertDetail())
     iterator = iter(DataLoader(DATA, batch_size=16, num_workers=1))
     queue.meet(iterator)
     kept = weakref.ref(iterator)

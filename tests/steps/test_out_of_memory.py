@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from stepscope.schema.redact import redact_mapping
-from stepscope.steps.memory.memory_scene import host_fields, largest_sites
+from stepscope.steps.memory.oom_snapshot import host_fields, largest_sites
 from stepscope.steps.memory.out_of_memory import Witness, describe_out_of_memory
 from stepscope.steps.memory.tensor_bytes import largest_tensors, training_bytes
 from tests.steps.test_allocator import counters

@@ -16,7 +16,7 @@ from stepscope.errors import ConfigError
 from stepscope.schema.keys import OVERHEAD_RATIO, SAMPLED_RATIO, phase_key
 from stepscope.steps.overhead import MIN_SHARE, Overhead
 from stepscope.steps.phase_sampling import FIRST_STEPS, PhaseSampling
-from stepscope.views.metrics.summed import Summed
+from stepscope.views.metrics.series_summaries import SeriesSummaries
 from stepscope.views.steps.phases import phases_of
 from stepscope.views.steps.step_explorer import steps_of
 
@@ -148,7 +148,7 @@ def test_step_times_are_complete_and_phases_of_some_steps_stand_for_all(folder: 
     assert ((rates > 0) & (rates <= 1)).all()
     for bar in steps_of(run).bars:
         assert sum(bar.phases.values()) == pytest.approx(bar.seconds, rel=0.01), "each step is drawn whole"
-    shares = phases_of(run, Summed(run.summaries()))
+    shares = phases_of(run, SeriesSummaries(run.summaries()))
     assert sum(part.share for part in shares) == pytest.approx(1, abs=0.01)
 
 

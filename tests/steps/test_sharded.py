@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import stepscope
-from stepscope.steps.chain import Chain
+from stepscope.steps.phase_timer import PhaseTimer
 from stepscope.steps.ranks.sharded import EXCHANGES, PLACES, Exchanges, is_sharded
 from stepscope.views.steps.ranks import lateness, phase_medians
 
@@ -172,7 +172,7 @@ def places() -> list[object]:
 def test_the_last_watch_to_close_leaves_torch_as_it_was() -> None:
     before = places()
     functions = [getattr(distributed, name) for name in EXCHANGES]
-    first, second = Exchanges(Chain()), Exchanges(Chain())
+    first, second = Exchanges(PhaseTimer()), Exchanges(PhaseTimer())
     first.attach()
     second.attach()
     assert all(place is not distributed for place in places())
@@ -186,7 +186,7 @@ def test_the_last_watch_to_close_leaves_torch_as_it_was() -> None:
 
 
 def test_what_an_evaluation_waits_is_no_part_of_the_next_step() -> None:
-    chain = Chain()
+    chain = PhaseTimer()
     exchanges = Exchanges(chain)
     exchanges.add(5)
     chain.cut()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from stepscope.alerts.page_rules import PageRules
 from stepscope.alerts.silences import Silences
 from stepscope.config.sections import Alerts
-from stepscope.schema.alert import Notice, Told
+from stepscope.schema.alert import AlertDetail, Notice
 from stepscope.schema.record import Event
 from stepscope.views.alerts.alert_list import AlertList, alerts_of
 from tests.views.made import BEGUN_S, RUN, Made, OwnMarks, as_json, at
@@ -56,7 +56,7 @@ def test_who_was_told_and_who_looks_after_it_is_shown(made: Made) -> None:
     fields = {"since_ns": at(9), "rank": 0, "device": ""}
     number = made.alert("hot", **fields)
     made.alert("hot", since_ns=at(5), rank=1, device="")
-    told = Told("hot", "warning", "It is hot.", at(9), rank=0)
+    told = AlertDetail("hot", "warning", "It is hot.", at(9), rank=0)
     notice = Notice("n1", "firing", "run", RUN, "demo", "node1", at(10), (told,))
     with made.store.transaction():
         for channel in ("mail", "slack"):

@@ -22,7 +22,7 @@ GPU, OTHER_GPU = "GPU-aaaa", "GPU-bbbb"
 H200 = "NVIDIA H200"
 
 
-class Telling:
+class RepeatPolicy:
     """A store being told about one run."""
 
     def __init__(self, folder: Path) -> None:
@@ -73,9 +73,9 @@ class Telling:
 
 
 @pytest.fixture
-def tell(folder: Path) -> Telling:
+def tell(folder: Path) -> RepeatPolicy:
     folder.mkdir()
-    return Telling(folder)
+    return RepeatPolicy(folder)
 
 
 def every_second(start: float = 0, end: float = 3600) -> np.ndarray:

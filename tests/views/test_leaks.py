@@ -129,7 +129,7 @@ class TestWhatIsNone:
         assert found.per_hour.value == pytest.approx(2 * GB * HOUR / 2000, rel=0.1)
 
 
-class Telling:
+class RepeatPolicy:
     """A store being told about one run of two hours."""
 
     def __init__(self, folder: Path) -> None:
@@ -175,9 +175,9 @@ class Telling:
 
 
 @pytest.fixture
-def tell(folder: Path) -> Iterator[Telling]:
+def tell(folder: Path) -> Iterator[RepeatPolicy]:
     folder.mkdir()
-    telling = Telling(folder)
+    telling = RepeatPolicy(folder)
     yield telling
     telling.close()
 
@@ -186,7 +186,7 @@ ONE_AN_HOUR = series(2 * HOUR, growth=2 * GB)
 
 
 class TestTheVerdict:
-    def test_memory_that_will_not_last_the_run_is_a_leak(self, tell: Telling) -> None:
+    def test_memory_that_will_not_last_the_run_is_a_leak(self, tell: RepeatPolicy) -> None:
         tell.segment()
         tell.read("process/rss_bytes", ONE_AN_HOUR)
         tell.read("memory/total_bytes", 16 * GB, rank=None)
@@ -198,7 +198,7 @@ class TestTheVerdict:
         assert verdict.projected_ratio == pytest.approx(15 / 16, rel=0.02)
         assert "over 80%" in verdict.why
 
-    def test_growth_that_fits_until_the_end_is_no_leak(self, tell: Telling) -> None:
+    def test_growth_that_fits_until_the_end_is_no_leak(self, tell: RepeatPolicy) -> None:
         tell.segment()
         tell.read("process/rss_bytes", ONE_AN_HOUR)
         tell.read("memory/total_bytes", 500 * GB, rank=None)
@@ -207,7 +207,7 @@ class TestTheVerdict:
         assert verdict.growth.goes_on
         assert verdict.seconds_to_limit is not None
 
-    def test_a_run_of_unknown_length_is_taken_to_last_another_day(self, tell: Telling) -> None:
+    def test_a_run_of_unknown_length_is_taken_to_last_another_day(self, tell: RepeatPolicy) -> None:
         tell.segment()
         tell.read("process/rss_bytes", ONE_AN_HOUR)
         tell.read("memory/total_bytes", 40 * GB, rank=None)
@@ -215,7 +215,7 @@ class TestTheVerdict:
         assert verdict.is_leak
         assert verdict.horizon_seconds == 24 * HOUR
 
-    def test_the_limit_of_a_container_counts_where_it_is_tighter(self, tell: Telling) -> None:
+    def test_the_limit_of_a_container_counts_where_it_is_tighter(self, tell: RepeatPolicy) -> None:
         tell.segment()
         tell.read("process/uss_bytes", ONE_AN_HOUR)
         tell.read("memory/total_bytes", 500 * GB, rank=None)
@@ -225,7 +225,7 @@ class TestTheVerdict:
         assert verdict.limit.whose == "container"
         assert verdict.is_leak
 
-    def test_a_gpus_memory_is_judged_by_the_size_of_the_gpu(self, tell: Telling) -> None:
+    def test_a_gpus_memory_is_judged_by_the_size_of_the_gpu(self, tell: RepeatPolicy) -> None:
         tell.segment()
         tell.read("memory/allocated_bytes", ONE_AN_HOUR, axis="step")
         tell.census(12 * GB)
@@ -236,7 +236,7 @@ class TestTheVerdict:
         assert verdict.growth.per_thousand_steps is not None
         assert verdict.growth.per_thousand_steps.value == pytest.approx(GB / 3.6, rel=0.05)
 
-    def test_the_gpus_own_reading_is_taken_where_there_was_no_census(self, tell: Telling) -> None:
+    def test_the_gpus_own_reading_is_taken_where_there_was_no_census(self, tell: RepeatPolicy) -> None:
         tell.segment()
         tell.read("memory/allocated_bytes", ONE_AN_HOUR, axis="step")
         tell.read("gpu/memory_total_bytes", 24 * GB, device="GPU-a", rank=None)
@@ -244,7 +244,9 @@ class TestTheVerdict:
         assert verdict.limit is not None
         assert verdict.limit.limit_bytes == 24 * GB
 
-    def test_growth_without_a_known_limit_is_neither_called_a_leak_nor_cleared(self, tell: Telling) -> None:
+    def test_growth_without_a_known_limit_is_neither_called_a_leak_nor_cleared(
+        self, tell: RepeatPolicy
+    ) -> None:
         tell.segment()
         tell.read("process/rss_bytes", ONE_AN_HOUR)
         [verdict] = tell.judged()
@@ -252,7 +254,7 @@ class TestTheVerdict:
         assert verdict.is_leak is None
         assert verdict.projected_ratio is None
 
-    def test_a_run_that_has_ended_is_judged_by_what_it_came_to(self, tell: Telling) -> None:
+    def test_a_run_that_has_ended_is_judged_by_what_it_came_to(self, tell: RepeatPolicy) -> None:
         tell.segment(status="finished", ended_ns=BEGUN_NS + 2 * HOUR * NS)
         tell.read("process/rss_bytes", ONE_AN_HOUR)
         tell.read("memory/total_bytes", 16 * GB, rank=None)
@@ -261,7 +263,7 @@ class TestTheVerdict:
         assert verdict.horizon_seconds == 0
         assert verdict.projected_ratio == pytest.approx(10 / 16, rel=0.02)
 
-    def test_processes_are_judged_one_by_one_and_leaks_come_first(self, tell: Telling) -> None:
+    def test_processes_are_judged_one_by_one_and_leaks_come_first(self, tell: RepeatPolicy) -> None:
         tell.segment()
         tell.read("memory/total_bytes", 16 * GB, rank=None)
         tell.read("process/rss_bytes", series(2 * HOUR))
@@ -269,7 +271,7 @@ class TestTheVerdict:
         verdicts = tell.judged()
         assert [(one.device, one.is_leak) for one in verdicts] == [("loader-1", True), ("", False)]
 
-    def test_only_the_newest_segment_is_judged(self, tell: Telling) -> None:
+    def test_only_the_newest_segment_is_judged(self, tell: RepeatPolicy) -> None:
         tell.segment("a0", status="crashed", ended_ns=BEGUN_NS)
         tell.segment("a1")
         tell.read("process/rss_bytes", ONE_AN_HOUR, segment="a0")

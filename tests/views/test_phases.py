@@ -7,21 +7,21 @@ import pytest
 
 from stepscope.analysis.build import Wanted, build_window
 from stepscope.analysis.phase_shares import phase_shares
-from stepscope.views.metrics.summed import Summed
+from stepscope.views.metrics.series_summaries import SeriesSummaries
 from stepscope.views.steps.phases import phases_of
 from tests.views.made import PHASES, RUN, Made, trained
 
 
 def shares(made: Made) -> dict[str, float]:
     run = made.run()
-    return {one.phase: one.share for one in phases_of(run, Summed(run.summaries()))}
+    return {one.phase: one.share for one in phases_of(run, SeriesSummaries(run.summaries()))}
 
 
 def test_the_parts_of_a_step_add_up_and_come_in_their_order(made: Made) -> None:
     made.process()
     trained(made, data=0.02, optimizer=0.01)
     run = made.run()
-    found = phases_of(run, Summed(run.summaries()))
+    found = phases_of(run, SeriesSummaries(run.summaries()))
     assert [one.phase for one in found] == ["data", "forward", "backward", "optimizer"]
     assert sum(one.share for one in found) == pytest.approx(1.0)
     assert found[0].mean_s == pytest.approx(0.02)

@@ -8,7 +8,7 @@ import pytest
 
 import stepscope
 from stepscope.views.run_config import config_of
-from stepscope.views.told_config import MAX_ENTRIES, flattened, setup_of
+from stepscope.views.run_setup import MAX_ENTRIES, flattened, setup_of
 from tests.views.made import Made, as_json
 
 

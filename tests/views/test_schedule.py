@@ -411,7 +411,7 @@ def _columns(logged: list[tuple[int, float]]) -> tuple[np.ndarray, np.ndarray]:
     return steps, np.array([value for _, value in logged], np.float64)
 
 
-class Telling:
+class RepeatPolicy:
     """A store being told about one run."""
 
     def __init__(self, folder: Path) -> None:
@@ -444,9 +444,9 @@ class Telling:
 
 
 @pytest.fixture
-def tell(folder: Path) -> Iterator[Telling]:
+def tell(folder: Path) -> Iterator[RepeatPolicy]:
     folder.mkdir()
-    telling = Telling(folder)
+    telling = RepeatPolicy(folder)
     yield telling
     telling.close()
 
@@ -455,7 +455,7 @@ LOSSES = falling((300, 3.0), (300, 0.9), (300, 0.3)) + noise(900, 0.02)
 
 
 class TestARun:
-    def test_only_the_rate_of_that_name_counts(self, tell: Telling) -> None:
+    def test_only_the_rate_of_that_name_counts(self, tell: RepeatPolicy) -> None:
         tell.segment("a1")
         other = np.random.default_rng(0).uniform(size=900)
         columns = {"learning_rate": LEVELS, "learning_rate/group_1": other, "loss": LOSSES}
@@ -465,14 +465,14 @@ class TestARun:
         assert found.loss_key == "loss"
 
     @pytest.mark.parametrize("key", ["train_loss", "train/loss", "training_loss"])
-    def test_the_loss_is_known_by_its_other_names(self, tell: Telling, key: str) -> None:
+    def test_the_loss_is_known_by_its_other_names(self, tell: RepeatPolicy, key: str) -> None:
         tell.segment("a1")
         tell.log(np.arange(900), learning_rate=LEVELS, **{key: LOSSES})
         found = tell.judged()
         assert found.loss_key == key
         assert found.phases == judged(LEVELS, LOSSES).phases
 
-    def test_steps_done_again_after_a_resume_count_as_they_were_done_last(self, tell: Telling) -> None:
+    def test_steps_done_again_after_a_resume_count_as_they_were_done_last(self, tell: RepeatPolicy) -> None:
         tell.segment("a1")
         lost = np.r_[LOSSES[:600], np.full(100, 77.0)]
         tell.log(np.arange(700), learning_rate=np.r_[LEVELS[:600], np.full(100, 0.5)], loss=lost)
@@ -483,7 +483,7 @@ class TestARun:
         assert parts(found) == [("constant", 0, 299), ("constant", 300, 600), ("constant", 601, 898)]
         assert [phase.improvement for phase in found.phases] == pytest.approx([3.0, 0.9, 0.3], abs=0.05)
 
-    def test_ranks_are_not_mixed(self, tell: Telling) -> None:
+    def test_ranks_are_not_mixed(self, tell: RepeatPolicy) -> None:
         for rank in (1, 2):
             tell.segment("a1", rank=rank)
         tell.log(np.arange(900), rank=1, learning_rate=LEVELS, loss=LOSSES)
@@ -491,25 +491,25 @@ class TestARun:
         assert tell.judged() == judged(LEVELS, LOSSES)
         assert tell.judged(rank=2) == judged(LEVELS[::-1], LOSSES + 10)
 
-    def test_a_loss_that_another_rank_logs_is_found(self, tell: Telling) -> None:
+    def test_a_loss_that_another_rank_logs_is_found(self, tell: RepeatPolicy) -> None:
         for rank in (0, 3):
             tell.segment("a1", rank=rank)
         tell.log(np.arange(900), rank=0, learning_rate=LEVELS)
         tell.log(np.arange(900), rank=3, loss=LOSSES)
         assert tell.judged() == judged(LEVELS, LOSSES)
 
-    def test_without_a_rate_it_says_what_to_log(self, tell: Telling) -> None:
+    def test_without_a_rate_it_says_what_to_log(self, tell: RepeatPolicy) -> None:
         tell.segment("a1")
         tell.log(np.arange(900), loss=LOSSES, lr=LEVELS)
         assert "no learning_rate was logged" in tell.judged().why
 
-    def test_a_rate_without_a_loss_is_told_alone(self, tell: Telling) -> None:
+    def test_a_rate_without_a_loss_is_told_alone(self, tell: RepeatPolicy) -> None:
         tell.segment("a1")
         tell.log(np.arange(900), learning_rate=LEVELS)
         found = tell.judged()
         assert (found.name, found.loss_key) == ("3 levels", None)
 
-    def test_steps_that_begin_anew_with_each_epoch_are_refused(self, tell: Telling) -> None:
+    def test_steps_that_begin_anew_with_each_epoch_are_refused(self, tell: RepeatPolicy) -> None:
         tell.segment("a1")
         tell.log(np.tile(np.arange(100), 9), learning_rate=LEVELS, loss=LOSSES)
         found = tell.judged()

@@ -19,7 +19,7 @@ from stepscope.schema.run import Process
 from stepscope.schema.series import Source
 from stepscope.store.place import database
 from stepscope.store.sqlite import SqliteStore
-from stepscope.views.metrics.summed import Summed
+from stepscope.views.metrics.series_summaries import SeriesSummaries
 from stepscope.views.overview.verdict import verdict_for
 from stepscope.views.overview.wall_time import wall_time_of
 from stepscope.views.run_figures import figures_of
@@ -72,7 +72,7 @@ class Training:
 
     def spent(self) -> dict[str, float]:
         run = stepscope.open_store(self.folder).run("parts")
-        found = wall_time_of(run, Summed(run.summaries()), time.time_ns())
+        found = wall_time_of(run, SeriesSummaries(run.summaries()), time.time_ns())
         assert sum(part.share for part in found.parts) == pytest.approx(1.0)
         assert sum(part.seconds for part in found.parts) == pytest.approx(found.seconds)
         return {part.name: part.seconds for part in found.parts}
@@ -127,7 +127,7 @@ def test_what_happens_between_the_steps_of_a_plain_loop_is_no_training(training:
     assert spent["checkpoints"] == close(training.took["checkpoints"])
     run = stepscope.open_store(training.folder).run("parts")
     assert run.series("step_seconds").steps.tolist() == list(range(5 * EPOCHS))
-    assert "eval" not in {one.phase for one in phases_of(run, Summed(run.summaries()))}
+    assert "eval" not in {one.phase for one in phases_of(run, SeriesSummaries(run.summaries()))}
 
 
 def test_a_model_that_trains_in_evaluation_mode_does_not_evaluate(training: Training) -> None:
@@ -221,7 +221,7 @@ def test_a_run_begins_when_its_monitor_was_made_if_nothing_else_began_it(folder:
     took = time.monotonic() - began
     monitor.stop_monitoring()
     run = stepscope.open_store(folder).run("parts")
-    spent = wall_time_of(run, Summed(run.summaries()), time.time_ns())
+    spent = wall_time_of(run, SeriesSummaries(run.summaries()), time.time_ns())
     assert spent.seconds > took - 0.01
     steps = float(run.series("step_seconds").values.sum())
     startup = {part.name: part.seconds for part in spent.parts}.get("startup", 0.0)
@@ -272,7 +272,7 @@ def test_what_a_command_does_before_its_monitor_is_start_up(folder: Path) -> Non
         store.append(source, ["step_seconds"], np.arange(20), times, np.full((20, 1), 0.1))
     store.close()
     run = stepscope.open_store(folder).run("run")
-    spent = wall_time_of(run, Summed(run.summaries()), 10**18 + 5 * 10**9)
+    spent = wall_time_of(run, SeriesSummaries(run.summaries()), 10**18 + 5 * 10**9)
     parts = {part.name: part.seconds for part in spent.parts}
     assert parts == pytest.approx({"startup": 3.0, "steps": 2.0})
 

@@ -17,8 +17,8 @@ from stepscope.store.base import OpenAlert
 from stepscope.store.sqlite import SqliteStore
 from stepscope.web.access.tokens import cookie_name, cookie_value
 from stepscope.web.app import create_app
+from stepscope.web.app_state import AppState
 from stepscope.web.server.options import Limits, ServerOptions
-from stepscope.web.site import Site
 
 TOKEN = "correct-horse-battery-staple-0123456789"
 PLACE = "http://127.0.0.1:8787"
@@ -39,7 +39,7 @@ def options(folder: Path, **given) -> ServerOptions:
 
 def site_and_app(folder: Path, **given):
     wanted = options(folder, **given)
-    site = Site(wanted)
+    site = AppState(wanted)
     return site, create_app(wanted, site)
 
 

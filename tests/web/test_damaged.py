@@ -12,7 +12,7 @@ import pytest
 from stepscope.errors import StoreError
 from stepscope.store.connecting import connect_to_read
 from stepscope.store.sqlite import SqliteStore
-from stepscope.web import shelf
+from stepscope.web import reader_pool
 from tests.web.asking import API, RUN, app_of, ask, error_of, get, process, rich_store
 
 PAGES = (
@@ -70,7 +70,7 @@ def test_a_damaged_page_is_found_before_anything_is_read(folder) -> None:
     content = bytearray(path.read_bytes())
     content[4096 : 4096 + 200] = b"\xff" * 200
     path.write_bytes(content)
-    assert shelf.quick_check(path) is not None
+    assert reader_pool.quick_check(path) is not None
     found = ask(app_of(folder), f"{API}/runs")
     assert found.status_code == 409
     assert "Restore it from a copy" in error_of(found)
@@ -121,7 +121,7 @@ def test_a_reader_writes_nothing_loads_nothing_and_reserves_little(folder) -> No
 
 def test_a_check_that_takes_too_long_is_given_up(folder) -> None:
     rich_store(folder).close()
-    assert shelf.quick_check(folder / "store.sqlite", seconds=-1.0) is None
+    assert reader_pool.quick_check(folder / "store.sqlite", seconds=-1.0) is None
 
 
 def test_a_store_of_a_newer_version_is_said_to_be_unreadable(folder) -> None:
@@ -139,21 +139,21 @@ def test_damaged_marks_do_not_hide_what_the_store_has_of_a_series(folder, store)
 
 
 def test_more_requests_than_readers_wait_for_their_turn(site) -> None:
-    held = [site.shelf.open() for _ in range(3)]
+    held = [site.reader_pool.open() for _ in range(3)]
     for one in held:
         one.__enter__()
-    with site.shelf.open() as opened:
+    with site.reader_pool.open() as opened:
         assert len(opened.runs.runs()) == 1
     for one in held:
         one.__exit__(None, None, None)
-    assert len(site.shelf._free) == 4
+    assert len(site.reader_pool._free) == 4
 
 
 def test_a_reader_in_whose_hands_something_failed_is_not_used_again(site) -> None:
-    with pytest.raises(OSError, match="gone"), site.shelf.open():
+    with pytest.raises(OSError, match="gone"), site.reader_pool.open():
         raise OSError("gone")
-    assert site.shelf._free == []
-    with pytest.raises(StoreError), site.shelf.open():
+    assert site.reader_pool._free == []
+    with pytest.raises(StoreError), site.reader_pool.open():
         raise StoreError("it is damaged")
-    with site.shelf.open() as opened:
+    with site.reader_pool.open() as opened:
         assert opened.run("mnist").id == RUN

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.alerts.catching_up import catch_up
 from stepscope.alerts.page_rules import Made
+from stepscope.alerts.repeat_policy import RepeatPolicy
 from stepscope.alerts.rule import Rule, rule_said
 from stepscope.alerts.run_watch import RunWatch, Said
-from stepscope.alerts.telling import Telling
 from stepscope.alerts.unrecorded import RULE_FIELD, UnrecordedMetrics
 from stepscope.errors import ConfigError
 from stepscope.schema.alert import SEVERITIES, Notice
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stepscope.alerts.page_rules import PageRules
     from stepscope.alerts.run_watch import Change
     from stepscope.exporters.base import Table
-    from stepscope.schema.alert import Kind, Told
+    from stepscope.schema.alert import AlertDetail, Kind
     from stepscope.schema.run import Process
     from stepscope.store.base import Store
 
@@ -211,13 +211,13 @@ class Engine:
                 run.take_up(alert)
                 notified_ns = alert.fields.get("notified_ns")
                 if notified_ns is not None:
-                    run.tellings[alert.rule] = Telling(as_firing=True, last_ns=notified_ns)
+                    run.tellings[alert.rule] = RepeatPolicy(as_firing=True, last_ns=notified_ns)
                     run.last_told[alert.rule] = run.open[alert.id][1]
         self._unheard = [alert for alert in self._unheard if alert.run_id != process.run_id]
         for name in run.rules:
             last_ns = self._store.alert_book.notified_ns(process.run_id, name)
             if last_ns is not None and name not in run.tellings:
-                run.tellings[name] = Telling(last_ns=last_ns)
+                run.tellings[name] = RepeatPolicy(last_ns=last_ns)
         return run
 
     def _learn_rule(self, run: RunWatch, fields: Mapping[str, Any]) -> None:
@@ -268,7 +268,7 @@ class Engine:
             telling = run.tellings.get(rule.name)
             if not ids and telling is None:
                 continue
-            telling = run.tellings.setdefault(rule.name, Telling())
+            telling = run.tellings.setdefault(rule.name, RepeatPolicy())
             is_due = telling.is_due(fires=bool(ids), cooldown_s=rule.cooldown_s, now_ns=now_ns)
             reminds = telling.is_to_remind(rule.remind_s, now_ns) and not said.acknowledged.issuperset(ids)
             if (is_due or reminds) and not routing.is_to_wait(run, rule, now_ns):
@@ -279,7 +279,7 @@ class Engine:
 
     def _tell(self, run: RunWatch, now_ns: int) -> None:
         """Posts one notice for all that is new, one for all that is over, and one of what still fires."""
-        news: dict[Kind, list[tuple[Rule, Told, list[int]]]] = {}
+        news: dict[Kind, list[tuple[Rule, AlertDetail, list[int]]]] = {}
         for rule, kind, ids in list(self._to_tell(run, now_ns)):
             run.tellings[rule.name].told(fires=bool(ids), cooldown_s=rule.cooldown_s, now_ns=now_ns)
             if ids:
@@ -297,7 +297,7 @@ class Engine:
             self._store.alert_book.add_fields(number, {"ended_with_run": True})
 
     def _post(
-        self, run: RunWatch, kind: Kind, several: list[tuple[Rule, Told, list[int]]], now_ns: int
+        self, run: RunWatch, kind: Kind, several: list[tuple[Rule, AlertDetail, list[int]]], now_ns: int
     ) -> None:
         book, routing = self._store.alert_book, self._routing_of(run.run_id)
         several.sort(key=lambda one: SEVERITIES.index(one[0].severity))
@@ -314,7 +314,7 @@ class Engine:
         several = self._processes.get(run.run_id, {}).values()
         return min(several, key=lambda one: one.rank).pid if several else None
 
-    def _notice(self, run: RunWatch, kind: Kind, told: tuple[Told, ...], now_ns: int) -> Notice:
+    def _notice(self, run: RunWatch, kind: Kind, told: tuple[AlertDetail, ...], now_ns: int) -> Notice:
         return Notice(
             id=f"{run.run_id}-{kind}-{told[0].rule}-{now_ns}",
             kind=kind,

@@ -12,16 +12,16 @@ from stepscope.alerts.conditions.history import History, Subject
 from stepscope.alerts.page_rules import Made
 from stepscope.alerts.rule import render
 from stepscope.alerts.state import State
-from stepscope.schema.alert import Told
+from stepscope.schema.alert import AlertDetail
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from stepscope.alerts.conditions.evaluation import Judge
     from stepscope.alerts.conditions.tree import Expression
+    from stepscope.alerts.repeat_policy import RepeatPolicy
     from stepscope.alerts.rule import Rule
     from stepscope.alerts.state import Turn
-    from stepscope.alerts.telling import Telling
     from stepscope.schema.run import Status
     from stepscope.store.base import OpenAlert
 
@@ -38,7 +38,7 @@ class Change:
     rule: Rule
     subject: Subject
     turn: Turn
-    told: Told
+    told: AlertDetail
 
 
 @dataclass
@@ -74,11 +74,11 @@ class RunWatch:
     history: History = field(init=False)
     said: dict[str, Said] = field(default_factory=dict)
     """By rule, for those whose condition is a function of the training's."""
-    tellings: dict[str, Telling] = field(default_factory=dict)
+    tellings: dict[str, RepeatPolicy] = field(default_factory=dict)
     """By rule."""
-    last_told: dict[str, Told] = field(default_factory=dict)
+    last_told: dict[str, AlertDetail] = field(default_factory=dict)
     """What people were last told of a rule that fires, to tell that it is over."""
-    open: dict[int, tuple[str, Told]] = field(default_factory=dict)
+    open: dict[int, tuple[str, AlertDetail]] = field(default_factory=dict)
     """Alerts that fire: their rule and what there is to tell, by number."""
     dropped: set[int] = field(default_factory=set)
     """Alerts whose rule is gone, or asks for something else by now."""
@@ -231,7 +231,7 @@ class RunWatch:
         told = {name: fields[name] for name in known if name in fields}
         self.open[alert.id] = (
             alert.rule,
-            Told(
+            AlertDetail(
                 alert.rule,
                 alert.severity,
                 alert.message,
@@ -283,13 +283,13 @@ class RunWatch:
                 return judge.is_true(now_ns, self._judged_status())
         return None
 
-    def _told(self, rule: Rule, outcome: Outcome, since_ns: int) -> Told:
+    def _told(self, rule: Rule, outcome: Outcome, since_ns: int) -> AlertDetail:
         said = self.said.get(rule.name)
         values: dict[str, Any] = {**self.history.latest(outcome.rank, outcome.device)}
         if said is not None:
             values.update(said.fields.get("values", {}))
         values.update(self._labels(outcome))
-        return Told(
+        return AlertDetail(
             rule=rule.name,
             severity=rule.severity,
             message=render(rule.message, values) if rule.message else _usual_message(rule, outcome),

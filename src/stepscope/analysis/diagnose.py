@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from stepscope.analysis.build import build_window
-from stepscope.analysis.members import make_detectors, wanted_by
+from stepscope.analysis.detector_registry import make_detectors, wanted_by
 from stepscope.analysis.merging import Considered, over_causes, over_ranks
 from stepscope.analysis.verdict import Checks, Verdict, checks_of, verdict_of
 from stepscope.schema.finding import Finding

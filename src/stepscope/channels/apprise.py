@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.alerts.delivery import message
 from stepscope.alerts.delivery.channel_options import Options
-from stepscope.alerts.delivery.unreached import Unreached
+from stepscope.alerts.delivery.pending_recipients import PendingRecipients
 from stepscope.channels.base import Channel, DeliveryError
 from stepscope.errors import ConfigError, MissingExtra
 
@@ -53,7 +53,7 @@ class AppriseChannel(Channel):
                 raise ConfigError(f"{options.name(f'urls[{place}]')} is no address that apprise knows.")
             self._services.append(service)
             self._names.append(_service_names(service))
-        self._unreached = Unreached(range(len(self._services)))
+        self._unreached = PendingRecipients(range(len(self._services)))
 
     @property
     def target(self) -> str:

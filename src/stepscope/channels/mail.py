@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from stepscope.alerts.delivery.channel_options import Options
 from stepscope.alerts.delivery.mail_message import mail_message
+from stepscope.alerts.delivery.pending_recipients import PendingRecipients
 from stepscope.alerts.delivery.safe_text import one_line
-from stepscope.alerts.delivery.unreached import Unreached
 from stepscope.channels.base import Channel, DeliveryError
 from stepscope.errors import ConfigError
 
@@ -71,7 +71,7 @@ class MailChannel(Channel):
                 "tls, or allow_plain_password to true."
             )
         self._tls = None if security == "none" else _context(options, ca_file)
-        self._unreached = Unreached(self._recipients)
+        self._unreached = PendingRecipients(self._recipients)
 
     @property
     def target(self) -> str:

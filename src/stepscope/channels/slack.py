@@ -15,7 +15,7 @@ from stepscope.channels.base import Channel
 
 if TYPE_CHECKING:
     from stepscope.alerts.delivery.channel_options import Secret
-    from stepscope.schema.alert import Notice, Told
+    from stepscope.schema.alert import AlertDetail, Notice
 
 COLOURS = {"critical": "#d32f2f", "warning": "#f9a825", "info": "#1976d2"}
 RESOLVED = "#2e7d32"
@@ -74,7 +74,7 @@ def escaped(text: str) -> str:
     return _CALLS.sub("@\N{ZERO WIDTH SPACE}", plain)
 
 
-def _attachment(told: Told, notice: Notice) -> dict[str, Any]:
+def _attachment(told: AlertDetail, notice: Notice) -> dict[str, Any]:
     headline = message.headline(told, notice.kind)
     lines = [headline, *(f"{name}: {fact}" for name, fact in message.facts(told, notice))]
     return {

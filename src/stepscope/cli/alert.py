@@ -27,7 +27,7 @@ from stepscope.config.find import settings_for
 from stepscope.config.load import load
 from stepscope.errors import NotFound
 from stepscope.reading import default_folder, open_store
-from stepscope.schema.alert import Notice, Told
+from stepscope.schema.alert import AlertDetail, Notice
 from stepscope.schema.run import LIVE
 from stepscope.views.alerts.alert_list import rules_of_live_runs
 from stepscope.views.wording import duration
@@ -256,7 +256,7 @@ def _test(options: argparse.Namespace) -> int:
         )
     channel = make_channel(options.channel, alerts.channels.get(options.channel, {}))
     now_ns = time.time_ns()
-    told = Told("test", "info", "This is a test of stepscope: nothing is wrong.", now_ns)
+    told = AlertDetail("test", "info", "This is a test of stepscope: nothing is wrong.", now_ns)
     notice = Notice(f"test-{now_ns}", "test", "test", "test", "", "", now_ns, (told,))
     channel.send(notice)
     text.say(f"Sent to {channel.target}.")

@@ -12,10 +12,10 @@ from stepscope.cli.main import FINE
 from stepscope.cli.output.text import emit, number, say
 from stepscope.config.find import settings_for, why_disabled
 from stepscope.reading import open_store
-from stepscope.recorder.identity.whoami import identify
+from stepscope.recorder.identity.rank_detection import identify
 from stepscope.recorder.monitor import TrainingMonitor
 from stepscope.schema.keys import STEP_SECONDS
-from stepscope.views.metrics.summed import Summed
+from stepscope.views.metrics.series_summaries import SeriesSummaries
 from stepscope.views.steps.phases import phases_of
 from stepscope.views.wording import duration
 
@@ -120,7 +120,7 @@ def _summary(one: Run, segment: str) -> Iterator[str]:
     yield f"steps    {len(loss)} in {duration(total_s)}, {number(steps / total_s)} steps/s"
     yield f"loss     {number(loss[0])} at first, {number(loss[-1])} at last"
     yield f"accuracy {number(accuracy[-1])} at last"
-    shares = {part.phase: part.share for part in phases_of(one, Summed(one.summaries()))}
+    shares = {part.phase: part.share for part in phases_of(one, SeriesSummaries(one.summaries()))}
     shares["other"] = max(shares.get("other", 0.0), 1 - sum(shares.values()))
     yield "time     " + ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
 

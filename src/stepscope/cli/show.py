@@ -23,12 +23,12 @@ from stepscope.views.compare.compared_config import shown
 from stepscope.views.energy.energy import energy_of
 from stepscope.views.export.described import SPARKS, extremes, run_in_full, seconds
 from stepscope.views.machine.machine_figures import described, machine_figures
-from stepscope.views.metrics.summed import Summed
+from stepscope.views.metrics.series_summaries import SeriesSummaries
 from stepscope.views.overview.wall_time import wall_time_of
 from stepscope.views.plain import tree
+from stepscope.views.run_setup import flattened
 from stepscope.views.schedule.schedule import schedule_of
 from stepscope.views.steps.pace import run_seconds
-from stepscope.views.told_config import flattened
 from stepscope.views.wording import duration, percent
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ def _chosen_keys(one: Run, pattern: str | None) -> list[SeriesInfo]:
 
 
 def _wall_time_of(one: Run) -> WallTime | None:
-    return wall_time_of(one, Summed(one.summaries()), time.time_ns())
+    return wall_time_of(one, SeriesSummaries(one.summaries()), time.time_ns())
 
 
 def _wall_time(one: Run) -> Iterator[str]:

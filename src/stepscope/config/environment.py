@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stepscope.config import document, older
+from stepscope.config import document, document_keys
 from stepscope.config.entry import ENVIRONMENT, MAX_DEPTH, Entry, Problem, flatten, plain
 from stepscope.config.find import (
     DISABLED_VARIABLE,
@@ -74,7 +74,7 @@ def _key_of(name: str) -> Key | None:
     key = tuple(name.removeprefix(PREFIX).lower().split("__"))
     if name in LONG_NAMES or len(key) > MAX_DEPTH or not all(key):
         return None
-    known = hint_at(key) is not None or _is_sampler_option(key) or older.is_inert(key)
+    known = hint_at(key) is not None or _is_sampler_option(key) or document_keys.is_inert(key)
     return key if known else None
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from stepscope.config import document, older
+from stepscope.config import document, document_keys
 from stepscope.config import environment as variables
 from stepscope.config.entry import (
     ENVIRONMENT,
@@ -139,7 +139,7 @@ def _tree(sources: Iterator[Iterator[Entry]], problems: list[Problem], notes: li
 
 
 def _is_inert(entry: Entry, notes: list[Problem]) -> bool:
-    note = older.without_effect(entry)
+    note = document_keys.without_effect(entry)
     # A switch that is off asks for nothing.
     if note is not None and entry.value not in (False, None, {}, []):
         notes.append(note)
@@ -205,7 +205,7 @@ def _can_be_read(
 
 
 def _entries_of(data: Mapping[str, Any], origin_of: OriginOf, problems: list[Problem]) -> Iterator[Entry]:
-    return older.modernised(flatten(plain(data, origin_of, problems), origin_of), problems)
+    return document_keys.modernised(flatten(plain(data, origin_of, problems), origin_of), problems)
 
 
 def _tidied(entry: Entry, problems: list[Problem]) -> Entry:
@@ -265,7 +265,7 @@ def _problem(details: ErrorDetails, tree: Tree) -> Problem:
 
 def _unknown_key(key: Key, written: Key, origin: str) -> Problem:
     is_top = len(key) == 1
-    names = names_in(hint_at(key[:-1])), older.ROOTS if is_top else ()
+    names = names_in(hint_at(key[:-1])), document_keys.ROOTS if is_top else ()
     is_hyperparameter = is_top and origin == DICTIONARY and meant_setting(written, *names) is None
     return Problem(origin, no_such_setting(written, *names), is_hyperparameter)
 

@@ -11,8 +11,8 @@ from stepscope.config.sections import Sampler as SamplerSettings
 from stepscope.errors import StepscopeError
 from stepscope.guard import Guard
 from stepscope.recorder.anonymity import privacy_of
+from stepscope.recorder.identity.rank_detection import identify
 from stepscope.recorder.identity.run_names import without_secrets
-from stepscope.recorder.identity.whoami import identify
 from stepscope.recorder.recording import Recording
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from stepscope.config.sections import MIB
 from stepscope.guard import Guard
 from stepscope.launcher.command import NOT_EXECUTABLE, Ending, check, ending_of, stem_of
 from stepscope.launcher.console import MAX_BYTES, ConsoleTail, last_exception
-from stepscope.launcher.passage import Passage
+from stepscope.launcher.output_forwarder import OutputForwarder
 from stepscope.launcher.signals import Signals
 from stepscope.recorder.anonymity import privacy_of
+from stepscope.recorder.identity.rank_detection import RUN_ID_VARIABLE, SEGMENT_VARIABLE, identify
 from stepscope.recorder.identity.run_names import without_secrets
 from stepscope.recorder.identity.run_reservation import name_for_all, reserve
-from stepscope.recorder.identity.whoami import RUN_ID_VARIABLE, SEGMENT_VARIABLE, identify
 from stepscope.recorder.recording import Recording
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Observed:
     def run(self, *, recorded: bool) -> int:
         """Runs the command and returns its exit code; 128 and the signal where one killed it."""
         tail = ConsoleTail()
-        passage = Passage(tail)
+        passage = OutputForwarder(tail)
         signals = Signals(passage.resize)
         note = self._begin_note(tail) if recorded else None
         try:
@@ -96,7 +96,7 @@ class Observed:
         )
         return _Note(recording, tail, self._note_every_s)
 
-    def _run(self, passage: Passage, signals: Signals, tail: ConsoleTail) -> Ending:
+    def _run(self, passage: OutputForwarder, signals: Signals, tail: ConsoleTail) -> Ending:
         try:
             process = subprocess.Popen(
                 self._command,

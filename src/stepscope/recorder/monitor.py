@@ -10,8 +10,8 @@ from stepscope.errors import RecorderError
 from stepscope.guard import Guard, shown
 from stepscope.recorder.anonymity import privacy_of
 from stepscope.recorder.batches import Batches, timed
-from stepscope.recorder.exit.last_words import outcome
-from stepscope.recorder.identity import whoami
+from stepscope.recorder.exit.exit_reason import outcome
+from stepscope.recorder.identity import rank_detection
 from stepscope.recorder.identity.params import PlainParams, params_argument
 from stepscope.recorder.identity.run_names import without_secrets
 from stepscope.recorder.identity.run_reservation import reserved_for
@@ -79,11 +79,11 @@ class TrainingMonitor(OnDemand):
         self._guard = Guard(strict=recorder.enabled and (recorder.strict if strict is None else strict))
         self._folder = folder_argument(directory, self.settings)
         name = text_argument("run", run) or self.settings.run
-        identity = whoami.identify(name, text_argument("project", project) or self.settings.project)
+        identity = rank_detection.identify(name, text_argument("project", project) or self.settings.project)
         self._resumes, self._has_name = resume_argument(resume, name), name is None
         folder = self._folder if recorder.enabled else None
         self.identity = without_secrets(identity, folder, privacy_of(self.settings.privacy), self._guard.tell)
-        self._is_copy = whoami.is_imported_by_worker()
+        self._is_copy = rank_detection.is_imported_by_worker()
         self._begin_anew(params_argument(params))
 
     def _begin_anew(self, params: PlainParams | None = None) -> None:
@@ -143,7 +143,7 @@ class TrainingMonitor(OnDemand):
         self._stats.begin()
         if self.settings.logging.directory is not None:
             self._guard.attempt("Starting the log files", self.logs.start, self.identity)
-        self.identity = whoami.started_at(self.identity, self.began_ns)
+        self.identity = rank_detection.started_at(self.identity, self.began_ns)
         recording = Recording(self.identity, self._folder, self.settings, self._guard)
         self._append = recording.writer.append_row
         self._recording = recording
@@ -169,9 +169,9 @@ class TrainingMonitor(OnDemand):
 
         False where that process records nothing, and the import is over: then this process is on its own.
         """
-        parent = whoami.recording_of_parent(self._folder)
+        parent = rank_detection.recording_of_parent(self._folder)
         if parent is None:
-            return whoami.is_imported_by_worker()
+            return rank_detection.is_imported_by_worker()
         self.identity = parent
         self._record_as_worker()
         return True
@@ -201,7 +201,7 @@ class TrainingMonitor(OnDemand):
         if self._logs is not None:
             self._guard.attempt("Closing the log files", self._logs.stop)
         before = self.identity  # a further start is a further segment: nothing recorded so far is added to
-        self.identity = whoami.identify(before.name, before.project, joined_id=before.joined_id)
+        self.identity = rank_detection.identify(before.name, before.project, joined_id=before.joined_id)
 
     def __enter__(self) -> TrainingMonitor:
         self.start_monitoring()

@@ -6,7 +6,7 @@ from time import monotonic_ns, perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
 from stepscope.schema.keys import PHASES, phase_key
-from stepscope.steps.chain import Cut
+from stepscope.steps.phase_timer import Cut
 from stepscope.steps.step_writer import EndedStep, StepWriter
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from stepscope.recorder import values
 from stepscope.recorder.agent_watch import AgentWatch
 from stepscope.recorder.anonymity import privacy_of
 from stepscope.recorder.exit.exit_hooks import ExitHooks
-from stepscope.recorder.exit.last_words import LastWords, path_beside
+from stepscope.recorder.exit.exit_reason import ExitReason, path_beside
 from stepscope.recorder.folder_watch import FolderWatch
 from stepscope.recorder.identity.facts import opening_of
 from stepscope.recorder.keeper import Keeper
@@ -69,7 +69,7 @@ class Recording:
         """Told of rows that came late from a GPU."""
         self._keeper: Keeper | None = None
         self._watch: FolderWatch | None = None
-        self._last_words: LastWords | None = None
+        self._last_words: ExitReason | None = None
         self._agent = AgentWatch(folder, settings, lambda: self.writer.trouble is None, guard.tell)
 
     @classmethod
@@ -95,7 +95,7 @@ class Recording:
         self._ensure_page()
         name = self._journal_name().path(journals_of(self._folder))
         hooks = ExitHooks(self._leave, self._leave_by_exec, self.writer.position)
-        self._last_words = LastWords(path_beside(name), on_end, on_failure, hooks)
+        self._last_words = ExitReason(path_beside(name), on_end, on_failure, hooks)
         self._last_words.install()
         self._keep(self._look_after_agent)
 

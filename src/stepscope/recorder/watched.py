@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stepscope.guard import shown
-from stepscope.insides.outlets import Outlets
-from stepscope.steps.anatomy import Anatomy
+from stepscope.model_stats.metric_sink import MetricSink
 from stepscope.steps.loader_passes import LoaderPasses
 from stepscope.steps.memory.out_of_memory import describe_out_of_memory
+from stepscope.steps.step_phases import StepPhases
 from stepscope.steps.step_writer import StepRecorder
 
 if TYPE_CHECKING:
@@ -128,11 +128,11 @@ class Watched:
 
     def __init__(self, recorder: Recorder, guard: Guard) -> None:
         self._recorder, self._guard = recorder, guard
-        self.anatomy = Anatomy(recorder, guard)
+        self.anatomy = StepPhases(recorder, guard)
         self.loader_passes = LoaderPasses(
             sys.modules["torch"], self.anatomy.purpose.looks_like_evaluation, self._begin_loader_pass
         )
-        self._outlets = Outlets(
+        self._outlets = MetricSink(
             record_tensor=self._record_tensor,
             record_array=self._record_array,
             event=recorder.own_event,
@@ -182,21 +182,23 @@ class Watched:
         found: list[Observer] = []
         outlets = self._outlets
         if looks.gradients:
-            from stepscope.insides.gradient_monitor import GradientMonitor  # lazy: each brings what it needs
-            from stepscope.insides.gradient_watch import Pace  # lazy: as the monitor is
+            from stepscope.model_stats.gradient_monitor import (
+                GradientMonitor,  # lazy: each brings what it needs
+            )
+            from stepscope.model_stats.gradient_watch import Pace  # lazy: as the monitor is
 
             pace = Pace(budget_ratio=GRADIENT_SHARE * self._recorder.overhead.max_ratio)
             found.append(GradientMonitor(model, optimizer, pace=pace, outlets=outlets))
         if looks.histograms:
-            from stepscope.insides.histograms import Histograms  # lazy: few ask for it
+            from stepscope.model_stats.histograms import Histograms  # lazy: few ask for it
 
             found.append(Histograms(model, optimizer, every_steps=looks.histograms, outlets=outlets))
         if looks.activations:
-            from stepscope.insides.activations import Activations  # lazy: few ask for it
+            from stepscope.model_stats.activations import Activations  # lazy: few ask for it
 
             found.append(Activations(model, every_steps=looks.activations, outlets=outlets))
         if looks.attention:
-            from stepscope.insides.attention import Attention  # lazy: few ask for it
+            from stepscope.model_stats.attention import Attention  # lazy: few ask for it
 
             found.append(Attention(model, every_steps=looks.attention, outlets=outlets))
         return found

@@ -16,7 +16,7 @@ Kind = Literal["firing", "reminder", "resolved", "test"]
 
 
 @dataclass(frozen=True)
-class Told:
+class AlertDetail:
     """One alert, as a notice tells it."""
 
     rule: str
@@ -53,7 +53,7 @@ class Notice:
     project: str
     host: str
     at_ns: int
-    alerts: tuple[Told, ...]
+    alerts: tuple[AlertDetail, ...]
     """The worst first."""
     link: str = ""
     """The page of the run; empty where none is served."""
@@ -72,7 +72,7 @@ class Notice:
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Notice:
         """What `to_dict` made, again as a notice."""
-        alerts = tuple(Told(**{**told, "recent": tuple(told["recent"])}) for told in fields["alerts"])
+        alerts = tuple(AlertDetail(**{**told, "recent": tuple(told["recent"])}) for told in fields["alerts"])
         return cls(**{**fields, "alerts": alerts})
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from stepscope.steps.chain import EVAL, FORWARD, OPTIMIZER, OTHER
+from stepscope.steps.phase_timer import EVAL, FORWARD, OPTIMIZER, OTHER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepscope.steps.chain import Chain
-    from stepscope.steps.evidence.census import Census
+    from stepscope.steps.evidence.training_setup import TrainingSetup
     from stepscope.steps.optimizer_steps import Closure
     from stepscope.steps.pass_purpose import PassPurpose
+    from stepscope.steps.phase_timer import PhaseTimer
 
 
 class CallPhases:
@@ -21,10 +21,10 @@ class CallPhases:
 
     purpose: PassPurpose
     """Is told of calls."""
-    census: Census
+    census: TrainingSetup
     """Counts tensors within the forward pass when it is due."""
 
-    def __init__(self, chain: Chain, is_grad_enabled: Callable[[], bool]) -> None:
+    def __init__(self, chain: PhaseTimer, is_grad_enabled: Callable[[], bool]) -> None:
         self._chain, self._is_grad_enabled = chain, is_grad_enabled
         self._thread = get_ident()
         self._before_optimizer = OTHER

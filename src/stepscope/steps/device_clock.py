@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
-from stepscope.insides.chance import own_draw, steps_until
+from stepscope.model_stats.chance import own_draw, steps_until
 from stepscope.schema.keys import PHASES, device_key
-from stepscope.steps.chain import BACKWARD
+from stepscope.steps.phase_timer import BACKWARD
 from stepscope.steps.ranks.gradients_ready import WAIT_SECONDS
 
 if TYPE_CHECKING:

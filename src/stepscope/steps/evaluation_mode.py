@@ -19,7 +19,7 @@ from stepscope.steps.patches import Installed, install, put_all_back
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepscope.steps.chain import Chain, Cut, Pause
+    from stepscope.steps.phase_timer import Cut, Pause, PhaseTimer
 
 
 SHORTEST_NS = 1_000_000
@@ -29,7 +29,7 @@ SHORTEST_NS = 1_000_000
 class EvaluationMode:
     """Whether the watched models evaluate at the moment, as they were told to."""
 
-    def __init__(self, chain: Chain, tell: Callable[[Cut], None]) -> None:
+    def __init__(self, chain: PhaseTimer, tell: Callable[[Cut], None]) -> None:
         self._chain, self._tell = chain, tell
         self._thread = get_ident()
         self._models: weakref.WeakSet[Any] = weakref.WeakSet()

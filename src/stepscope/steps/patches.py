@@ -10,13 +10,13 @@ import functools
 import threading
 from typing import TYPE_CHECKING, Any
 
-from stepscope.steps.chain import BACKWARD, CHECKPOINT, DATA, OPTIMIZER, OTHER, TRANSFER, Chain
+from stepscope.steps.phase_timer import BACKWARD, CHECKPOINT, DATA, OPTIMIZER, OTHER, TRANSFER, PhaseTimer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-_chains: dict[int, Chain] = {}
+_chains: dict[int, PhaseTimer] = {}
 """The chain of each thread that trains under watch."""
 
 _timed: set[int] = set()
@@ -31,7 +31,7 @@ _frequent: Installed = []
 _lock = threading.Lock()
 
 
-def follow(chain: Chain, torch: ModuleType) -> None:
+def follow(chain: PhaseTimer, torch: ModuleType) -> None:
     """From now on what this thread does in PyTorch rarely, such as saving, moves its chain on."""
     with _lock:
         _chains[threading.get_ident()] = chain
@@ -40,7 +40,7 @@ def follow(chain: Chain, torch: ModuleType) -> None:
             install(_rare, torch.amp.grad_scaler.GradScaler, "step", _scaled)
 
 
-def follow_phases(chain: Chain, torch: ModuleType) -> None:
+def follow_phases(chain: PhaseTimer, torch: ModuleType) -> None:
     """The same for what happens in every step; for as long as `unfollow_phases` is not called."""
     with _lock:
         thread = threading.get_ident()
@@ -50,7 +50,7 @@ def follow_phases(chain: Chain, torch: ModuleType) -> None:
             _install_phases(torch)
 
 
-def unfollow_phases(chain: Chain) -> None:
+def unfollow_phases(chain: PhaseTimer) -> None:
     """Leaves what happens in every step alone again."""
     with _lock:
         _timed.difference_update([thread for thread, known in _chains.items() if known is chain])
@@ -58,7 +58,7 @@ def unfollow_phases(chain: Chain) -> None:
             put_all_back(_frequent)
 
 
-def unfollow(chain: Chain) -> None:
+def unfollow(chain: PhaseTimer) -> None:
     """Undoes `follow`; the last one to leave puts everything back as it was."""
     unfollow_phases(chain)
     with _lock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepscope.insides.chance import Usual, own_draw, steps_until
+from stepscope.model_stats.chance import Usual, own_draw, steps_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from stepscope.schema.keys import (
     STEP_SECONDS,
     phase_key,
 )
-from stepscope.steps.chain import CHECKPOINT, DATA, Cut
+from stepscope.steps.phase_timer import CHECKPOINT, DATA, Cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -11,7 +11,7 @@ from stepscope.config.secret import redacted
 from stepscope.number_format import number
 from stepscope.views.energy.attribution import known_gpus
 from stepscope.views.plain import clean, tree
-from stepscope.views.told_config import first_process, flattened, setup_of
+from stepscope.views.run_setup import first_process, flattened, setup_of
 from stepscope.views.wording import size
 
 if TYPE_CHECKING:

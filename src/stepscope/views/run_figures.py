@@ -12,19 +12,19 @@ from stepscope.number_format import nonfinite
 from stepscope.schema.run import LIVE
 from stepscope.views.energy.attribution import known_gpus
 from stepscope.views.machine.gpu_names import PROCESS_KEYS, label_of, own_gpus
-from stepscope.views.metrics.summed import Summed
+from stepscope.views.metrics.series_summaries import SeriesSummaries
 from stepscope.views.overview.wall_time import SHARES, large_share_of
 from stepscope.views.plain import finite, finites
+from stepscope.views.run_setup import setup_of
 from stepscope.views.steps.pace import recent_pace, whole_pace
 from stepscope.views.steps.workload import STEP_KEYS
-from stepscope.views.told_config import setup_of
 
 if TYPE_CHECKING:
     from stepscope.analysis.large_shares import LargeShare
     from stepscope.reading import Run
     from stepscope.schema.series import Buckets
     from stepscope.store.base import SeriesSummary
-    from stepscope.views.metrics.summed import Place
+    from stepscope.views.metrics.series_summaries import Place
     from stepscope.views.plain import Scalar
 
 SPARKS = 40
@@ -76,10 +76,10 @@ class RunFigures:
 
 def figures_of(run: Run) -> RunFigures:
     """The figures of a run at this moment."""
-    summed = Summed(run.summaries(KEYS))
+    summed = SeriesSummaries(run.summaries(KEYS))
     if summed.loss_key() is None:
         # What is logged has names of its own: all of them are looked at.
-        summed = Summed(run.summaries())
+        summed = SeriesSummaries(run.summaries())
     step_key, loss_key = summed.step_key(), summed.loss_key()
     series = summed.by_first_rank(step_key) if step_key is not None else []
     losses = summed.by_first_rank(loss_key) if loss_key is not None else []
@@ -120,7 +120,7 @@ def _nonfinite(series: SeriesSummary) -> str | None:
     return None if math.isfinite(last) or not series.points else nonfinite(last)
 
 
-def data_wait(summed: Summed) -> float | None:
+def data_wait(summed: SeriesSummaries) -> float | None:
     """The share of step time that waits for data; None where it was not timed."""
     for wait, step in WAITS:
         waited, waits = summed.total(wait)
@@ -165,7 +165,7 @@ def _pace(run: Run, series: list[SeriesSummary], buckets: Buckets | None) -> flo
 class _Gpus:
     """The GPUs a run answers for; what they said of themselves is read where there are any."""
 
-    def __init__(self, run: Run, summed: Summed) -> None:
+    def __init__(self, run: Run, summed: SeriesSummaries) -> None:
         self._summed = summed
         has_any = UTILIZATION in summed or "gpu/memory_used_bytes" in summed
         self._facts = known_gpus(run) if has_any else {}
@@ -186,7 +186,7 @@ class _Gpus:
         return {place: value for place, value in devices.items() if place in self._own} or devices
 
 
-def _peak(summed: Summed, gpus: _Gpus) -> float | None:
+def _peak(summed: SeriesSummaries, gpus: _Gpus) -> float | None:
     for key in PEAKS:
         found = summed.greatest_by_place(key)
         if key == "gpu/memory_used_bytes":

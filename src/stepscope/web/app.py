@@ -26,8 +26,8 @@ from stepscope.web.api import (
 )
 from stepscope.web.api.failures import add_failures
 from stepscope.web.api.shapes_runs import ErrorBody
+from stepscope.web.app_state import AppState
 from stepscope.web.server.intake import Intake
-from stepscope.web.site import Site
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -66,9 +66,9 @@ CHANGE_ERRORS: Responses = {
 }
 
 
-def create_app(options: ServerOptions, site: Site | None = None) -> Gate:
+def create_app(options: ServerOptions, site: AppState | None = None) -> Gate:
     """The application, ready to be served; `options` have been checked."""
-    site = site or Site(options)
+    site = site or AppState(options)
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -106,7 +106,7 @@ def create_app(options: ServerOptions, site: Site | None = None) -> Gate:
     return Gate(app, options, site.keyring)
 
 
-def _look_ahead(site: Site) -> None:
+def _look_ahead(site: AppState) -> None:
     """Works out the list of runs before anybody asks: of a thousand, most have ended and stay as they are."""
     with contextlib.suppress(StepscopeError), site.shelf.open() as opened:
         site.rows(opened)

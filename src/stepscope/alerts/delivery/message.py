@@ -11,7 +11,7 @@ from stepscope.schema.alert import SEVERITIES
 from stepscope.sparkline import sparkline
 
 if TYPE_CHECKING:
-    from stepscope.schema.alert import Kind, Notice, Told
+    from stepscope.schema.alert import AlertDetail, Kind, Notice
 
 VERSION = 1
 """Of the fields; a field may be added to a version, never removed or changed."""
@@ -73,12 +73,12 @@ def heading(notice: Notice) -> str:
     return f"The run {run} {'still has' if notice.kind == 'reminder' else 'has'} {many}."
 
 
-def headline(told: Told, kind: Kind) -> str:
+def headline(told: AlertDetail, kind: Kind) -> str:
     """How bad an alert is, and what happened."""
     return f"{_label(kind, told.severity)}: {_what(told, most=MAX_SENTENCE)}"
 
 
-def facts(told: Told, notice: Notice, now_ns: int | None = None) -> list[tuple[str, str]]:
+def facts(told: AlertDetail, notice: Notice, now_ns: int | None = None) -> list[tuple[str, str]]:
     """What is known about an alert, each fact with its name; what is not known is left out."""
     found = [
         ("rule", one_line(told.rule, MAX_NAME)),
@@ -115,7 +115,7 @@ def fields(notice: Notice) -> dict[str, Any]:
     }
 
 
-def worst_first(notice: Notice) -> list[Told]:
+def worst_first(notice: Notice) -> list[AlertDetail]:
     """The alerts of a notice in the order they are told."""
     return sorted(notice.alerts, key=lambda told: SEVERITIES.index(told.severity))
 
@@ -148,11 +148,11 @@ def _run(notice: Notice) -> str:
     return one_line(notice.run, MAX_NAME) or one_line(notice.run_id, MAX_NAME)
 
 
-def _what(told: Told, most: int) -> str:
+def _what(told: AlertDetail, most: int) -> str:
     return one_line(told.message, most) or one_line(told.rule, most)
 
 
-def _value(told: Told) -> str:
+def _value(told: AlertDetail) -> str:
     if told.value is None:
         return ""
     what = told.quantity or told.key
@@ -161,7 +161,7 @@ def _value(told: Told) -> str:
     return f"{key}{told.value:.5g}{threshold}"
 
 
-def _since(told: Told, notice: Notice, now_ns: int | None) -> str:
+def _since(told: AlertDetail, notice: Notice, now_ns: int | None) -> str:
     until_ns = notice.at_ns if now_ns is None else now_ns
     if until_ns - told.since_ns < 1_000_000_000:
         return moment(told.since_ns)
@@ -169,7 +169,7 @@ def _since(told: Told, notice: Notice, now_ns: int | None) -> str:
     return f"{moment(told.since_ns)}, {verb} {lasting(until_ns - told.since_ns)}"
 
 
-def _where(told: Told) -> str:
+def _where(told: AlertDetail) -> str:
     known = []
     if told.step is not None:
         known.append(f"step {told.step}")
@@ -180,7 +180,7 @@ def _where(told: Told) -> str:
     return ", ".join(known)
 
 
-def _alert_fields(told: Told) -> dict[str, Any]:
+def _alert_fields(told: AlertDetail) -> dict[str, Any]:
     return {
         "rule": one_line(told.rule, MAX_NAME),
         "severity": told.severity,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from stepscope.alerts.rule import Rule
     from stepscope.alerts.run_watch import RunWatch
     from stepscope.alerts.silences import Silences
-    from stepscope.schema.alert import Told
+    from stepscope.schema.alert import AlertDetail
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Routing:
         is_quiet = self.quiet_hours is not None and self.quiet_hours.hold(now_ns)
         return is_quiet and rule.severity != "critical"
 
-    def link_to(self, run_id: str, told: Sequence[Told] = ()) -> str:
+    def link_to(self, run_id: str, told: Sequence[AlertDetail] = ()) -> str:
         """The page of a run; where all is about one metric, the charts of that metric."""
         if not self.link:
             return ""

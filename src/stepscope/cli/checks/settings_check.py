@@ -12,7 +12,7 @@ from stepscope.alerts.delivery.delivery import USUAL, make_channel
 from stepscope.alerts.delivery.quiet_hours import QuietHours
 from stepscope.alerts.rule import rule_from
 from stepscope.alerts.thresholds import threshold_rules
-from stepscope.analysis.members import make_detectors
+from stepscope.analysis.detector_registry import make_detectors
 from stepscope.config.entry import Problem
 from stepscope.config.shape import dotted
 from stepscope.config.wording import nearest

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from stepscope import procfs
 from stepscope.filesystem import share, write_once
 from stepscope.journal.folder import list_journals
-from stepscope.recorder.identity.whoami import (
+from stepscope.recorder.identity.rank_detection import (
     RUN_ID_VARIABLE,
     SEGMENT_VARIABLE,
     earlier_segments,

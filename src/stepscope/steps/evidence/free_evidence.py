@@ -6,14 +6,14 @@ from math import ceil
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from stepscope.insides.chance import AROUND_NS
+from stepscope.model_stats.chance import AROUND_NS
 from stepscope.steps.evidence.allocator import AllocatorFigures, cuda_counters
 from stepscope.steps.evidence.batch_contents import BatchSize
-from stepscope.steps.evidence.census import Census
 from stepscope.steps.evidence.compile_counts import CompileCounts
 from stepscope.steps.evidence.garbage_pauses import GarbagePauses
 from stepscope.steps.evidence.loader_queue import LoaderQueue
 from stepscope.steps.evidence.thread_time import ThreadTime
+from stepscope.steps.evidence.training_setup import TrainingSetup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -123,7 +123,7 @@ class Gathered(NamedTuple):
 
     observer: FreeEvidence
     loader: LoaderQueue
-    census: Census
+    census: TrainingSetup
 
 
 def gather(
@@ -136,7 +136,7 @@ def gather(
 ) -> Gathered:
     """Everything there is to look at in a training; `note` records an event, `hurry` is called at news."""
     evidence = FreeEvidence(guard, now_ns, hurry)
-    loader, census = LoaderQueue(note), Census(torch, witness, note)
+    loader, census = LoaderQueue(note), TrainingSetup(torch, witness, note)
     evidence.add(ThreadTime())
     evidence.add(loader)
     evidence.add(BatchSize(witness.batch))

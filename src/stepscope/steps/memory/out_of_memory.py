@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from stepscope.steps.evidence.batch_contents import BatchInHand
-from stepscope.steps.memory import memory_scene
+from stepscope.steps.memory import oom_snapshot
 from stepscope.steps.memory.tensor_bytes import largest_tensors, training_bytes
 
 if TYPE_CHECKING:
@@ -88,21 +88,21 @@ def is_host_error(error: BaseException) -> bool:
 
 def _on_device(error: BaseException, torch: ModuleType, witness: Witness) -> Iterator[Section]:
     # Only PyTorch's own allocator tells of its refusals; the last one is then this one.
-    said = memory_scene.last_refusal() if isinstance(error, torch.cuda.OutOfMemoryError) else None
-    device = said.device if said is not None else memory_scene.current_device(torch)
+    said = oom_snapshot.last_refusal() if isinstance(error, torch.cuda.OutOfMemoryError) else None
+    device = said.device if said is not None else oom_snapshot.current_device(torch)
     yield "error", lambda: {"where": f"cuda:{device}", **_described(error)}
     yield (
         "allocator",
-        lambda: dict(said.fields) if said is not None else memory_scene.device_fields(torch, device),
+        lambda: dict(said.fields) if said is not None else oom_snapshot.device_fields(torch, device),
     )
     yield "tensors", lambda: {"largest_tensors": [asdict(one) for one in largest_tensors(torch, "cuda")]}
-    yield "sites", lambda: memory_scene.allocation_sites(torch)
+    yield "sites", lambda: oom_snapshot.allocation_sites(torch)
     yield from _training(witness)
 
 
 def _on_host(error: BaseException, torch: ModuleType | None, witness: Witness) -> Iterator[Section]:
     yield "error", lambda: {"where": "host", **_described(error)}
-    yield "host", memory_scene.host_fields
+    yield "host", oom_snapshot.host_fields
     if torch is not None:
         yield "tensors", lambda: {"largest_tensors": [asdict(one) for one in largest_tensors(torch, "cpu")]}
     yield from _training(witness)
@@ -138,7 +138,7 @@ def _told(sections: Iterable[Section]) -> dict[str, Any]:
 
 def _described(error: BaseException) -> dict[str, Any]:
     asked = _asked_bytes(error)
-    place = memory_scene.raised_at(error.__traceback__)
+    place = oom_snapshot.raised_at(error.__traceback__)
     found: dict[str, Any] = {"error": type(error).__name__}
     if asked is not None:
         found["asked_bytes"] = asked

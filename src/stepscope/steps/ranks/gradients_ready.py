@@ -5,12 +5,12 @@ from __future__ import annotations
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
-from stepscope.steps.chain import BACKWARD
+from stepscope.steps.phase_timer import BACKWARD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stepscope.steps.chain import Chain
+    from stepscope.steps.phase_timer import PhaseTimer
 
 WAIT_SECONDS = "ranks/wait_seconds"
 """What is left of the backward pass after a rank's own last gradient: it waits for the others' to arrive.
@@ -39,7 +39,7 @@ class GradientsReady:
     is the clock of the GPU that tells, in the steps that are timed by it.
     """
 
-    def __init__(self, model: Any, chain: Chain) -> None:
+    def __init__(self, model: Any, chain: PhaseTimer) -> None:
         self._chain = chain
         self._ready_ns = 0
         inner = getattr(model, "module", model)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import ModuleType
 
-    from stepscope.steps.chain import Chain
+    from stepscope.steps.phase_timer import PhaseTimer
     from stepscope.steps.ranks.gradients_ready import RankWait
 
 EXCHANGES = (
@@ -59,7 +59,7 @@ class Exchanges:
     shortest ones.
     """
 
-    def __init__(self, chain: Chain) -> None:
+    def __init__(self, chain: PhaseTimer) -> None:
         self._chain = chain
         self._began_ns = chain.timer.began_ns
         self._waited_ns = [0] * len(PHASES)
@@ -134,7 +134,7 @@ def _listen() -> None:
             _overheard.append(known)
 
 
-def rank_waits(model: Any, chain: Chain) -> list[RankWait]:
+def rank_waits(model: Any, chain: PhaseTimer) -> list[RankWait]:
     """What measures how long this rank waits for others, if the model is spread over several."""
     if is_distributed(model):
         return [GradientsReady(model, chain)]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Telling:
+class RepeatPolicy:
     """A channel by which people were to be told."""
 
     channel: str
@@ -46,7 +46,7 @@ class AlertRow:
     recent: tuple[float | None, ...]
     advice: str
     acknowledged: bool
-    told: tuple[Telling, ...]
+    told: tuple[RepeatPolicy, ...]
 
 
 def alert_rows(run: Run, marks: Marks, acknowledged: Collection[int] = ()) -> list[AlertRow]:
@@ -90,13 +90,13 @@ def _row(
     )
 
 
-def _told(alert: dict[str, Any], notices: Sequence[dict[str, Any]]) -> tuple[Telling, ...]:
+def _told(alert: dict[str, Any], notices: Sequence[dict[str, Any]]) -> tuple[RepeatPolicy, ...]:
     """The first notice of each channel that says that this alert fires."""
-    found: dict[str, Telling] = {}
+    found: dict[str, RepeatPolicy] = {}
     for notice in notices:
         if notice["kind"] == "firing" and any(_is_about(one, alert) for one in notice["alerts"]):
             sent_ns = notice["sent_ns"]
-            telling = Telling(
+            telling = RepeatPolicy(
                 clean(notice["channel"], 200), None if sent_ns is None else sent_ns / 1e9, sent_ns is not None
             )
             found.setdefault(telling.channel, telling)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from stepscope.analysis.robust import block_edges, block_medians, spread
-from stepscope.views.metrics.summed import is_evaluation, is_loss
+from stepscope.views.metrics.series_summaries import is_evaluation, is_loss
 from stepscope.views.plain import finite
 from stepscope.views.run_figures import data_wait
 from stepscope.views.steps.phases import phases_of
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stepscope.views.compare.entrant import Entrant
-    from stepscope.views.scene import Scene
+    from stepscope.views.compare.compared_run import ComparedRun
+    from stepscope.views.run_context import RunContext
 
     Floats = NDArray[np.float64]
 
@@ -83,7 +83,7 @@ class _Measured:
     """NaN, ∞ or -∞ where the figure is none of the finite numbers."""
 
 
-def figure_rows(entrants: Sequence[Entrant], baseline: int, preset: str) -> tuple[FigureRow, ...]:
+def figure_rows(entrants: Sequence[ComparedRun], baseline: int, preset: str) -> tuple[FigureRow, ...]:
     """The figures of a preset that at least one run has."""
     rows: list[FigureRow] = []
     scenes = [one.scene for one in entrants]
@@ -111,7 +111,7 @@ def is_sure(one: Floats | None, other: Floats | None) -> bool | None:
 
 
 def _row(
-    scenes: Sequence[Scene],
+    scenes: Sequence[RunContext],
     baseline: int,
     name: str,
     unit: str,
@@ -156,17 +156,17 @@ def worded(ratio: float | None, better: Better, sure: bool | None, unit: str = "
     )
 
 
-def _step_time(entrant: Entrant) -> _Measured:
+def _step_time(entrant: ComparedRun) -> _Measured:
     counted = entrant.seconds
     return _Measured(float(np.median(counted)), _blocks(counted)) if len(counted) else _Measured(None)
 
 
-def _tail(entrant: Entrant) -> _Measured:
+def _tail(entrant: ComparedRun) -> _Measured:
     counted = entrant.seconds
     return _Measured(float(np.percentile(counted, 95)) if len(counted) else None)
 
 
-def _throughput(entrant: Entrant) -> _Measured:
+def _throughput(entrant: ComparedRun) -> _Measured:
     """The pace that every page shows; how sure a difference is, the steps tell."""
     timed = _step_time(entrant)
     blocks = None if timed.blocks is None else 1.0 / np.maximum(timed.blocks, 1e-12)
@@ -177,7 +177,7 @@ def _blocks(values: Floats) -> Floats:
     return block_medians(values, block_edges(len(values), BLOCKS, MIN_BLOCK))
 
 
-_PERFORMANCE: tuple[tuple[str, str, Better, Callable[[Entrant], _Measured]], ...] = (
+_PERFORMANCE: tuple[tuple[str, str, Better, Callable[[ComparedRun], _Measured]], ...] = (
     ("Step time, p50", "seconds", "less", _step_time),
     ("Step time, p95", "seconds", "less", _tail),
     ("Steps a second", "/s", "more", _throughput),
@@ -188,7 +188,7 @@ _PERFORMANCE: tuple[tuple[str, str, Better, Callable[[Entrant], _Measured]], ...
 )
 
 
-def _phase_rows(entrants: Sequence[Entrant], baseline: int) -> Iterator[FigureRow]:
+def _phase_rows(entrants: Sequence[ComparedRun], baseline: int) -> Iterator[FigureRow]:
     scenes = [one.scene for one in entrants]
     several = [{each.phase: each for each in phases_of(one.scene.run, one.summed)} for one in entrants]
     for name in dict.fromkeys(name for phases in several for name in phases):
@@ -196,7 +196,7 @@ def _phase_rows(entrants: Sequence[Entrant], baseline: int) -> Iterator[FigureRo
         yield _row(scenes, baseline, f"Phase {name}, mean", "seconds", "less", measured)
 
 
-def _quality_rows(scenes: Sequence[Scene], baseline: int) -> Iterator[FigureRow]:
+def _quality_rows(scenes: Sequence[RunContext], baseline: int) -> Iterator[FigureRow]:
     measured = [_final_loss(scene) for scene in scenes]
     yield _row(scenes, baseline, "Loss at the end", "", "less", measured)
     last = [_Measured(scene.figures.loss_last, None, scene.figures.loss_nonfinite) for scene in scenes]
@@ -220,7 +220,7 @@ def _better(key: str) -> Better:
     return "more" if any(word in name for word in known) else "none"
 
 
-def _best(scene: Scene, key: str, better: Better) -> _Measured:
+def _best(scene: RunContext, key: str, better: Better) -> _Measured:
     series = scene.summed.by_first_rank(key)
     if not series:
         return _Measured(None)
@@ -232,7 +232,7 @@ def _best(scene: Scene, key: str, better: Better) -> _Measured:
     return _Measured((min(known) if better == "less" else max(known)) if known else None)
 
 
-def _final_loss(scene: Scene) -> _Measured:
+def _final_loss(scene: RunContext) -> _Measured:
     """The median of the last tenth: a single loss is noise. A run whose last loss is NaN ended with NaN."""
     key = scene.summed.loss_key()
     if key is None:

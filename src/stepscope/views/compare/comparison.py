@@ -10,11 +10,11 @@ from stepscope.errors import NotFound, StepscopeError
 from stepscope.views.compare.compared_config import ConfigLine, config_lines
 from stepscope.views.compare.compared_figures import PRESETS, FigureRow, figure_rows
 from stepscope.views.compare.compared_groups import Group, GroupRow, group_rows, groups_of
-from stepscope.views.compare.entrant import Entrant
+from stepscope.views.compare.compared_run import ComparedRun
 from stepscope.views.overview.verdict import verdict_for
+from stepscope.views.run_context import RunContext
 from stepscope.views.runs.marks import NoMarks
 from stepscope.views.runs.run_rows import run_row
-from stepscope.views.scene import Scene
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,9 +71,9 @@ def compare(  # noqa: PLR0913 - a comparison is asked for in many ways
         raise NotFound(f"The baseline {base!r} is not among the runs that are compared.")
     marks = marks or NoMarks()
     now_ns = time.time_ns() if now_ns is None else now_ns
-    scenes = [Scene(run, marks, now_ns, kept) for run in runs]
+    scenes = [RunContext(run, marks, now_ns, kept) for run in runs]
     rows = tuple(run_row(run, marks, now_ns, kept) for run in runs)
-    entrants = [Entrant(scene, with_warm_up=with_warm_up) for scene in scenes]
+    entrants = [ComparedRun(scene, with_warm_up=with_warm_up) for scene in scenes]
     figures = figure_rows(entrants, [run.id for run in runs].index(base), preset)
     groups = () if group_by is None else groups_of(rows, group_by)
     return Comparison(
@@ -89,6 +89,6 @@ def compare(  # noqa: PLR0913 - a comparison is asked for in many ways
     )
 
 
-def _in_common(scenes: Sequence[Scene]) -> tuple[str, ...]:
+def _in_common(scenes: Sequence[RunContext]) -> tuple[str, ...]:
     several = [{key for key in scene.summed.keys if scene.summed.logged(key)} for scene in scenes]
     return tuple(sorted(set.intersection(*several)))

@@ -10,9 +10,9 @@ import numpy as np
 
 from stepscope.views.logs.console_line import ConsoleLine
 from stepscope.views.logs.log_files import log_lines
-from stepscope.views.metrics.summed import Summed
+from stepscope.views.metrics.series_summaries import SeriesSummaries
 from stepscope.views.plain import clean, listed
-from stepscope.views.told_config import first_process
+from stepscope.views.run_setup import first_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -141,7 +141,7 @@ def _line(text: str, event: Event) -> ConsoleLine:
 
 def _steps_at(run: Run, times: list[float | None]) -> list[int | None]:
     """The step that was in progress at each time, as near as a few hundred buckets tell."""
-    key = Summed(run.summaries()).step_key() if any(time is not None for time in times) else None
+    key = SeriesSummaries(run.summaries()).step_key() if any(time is not None for time in times) else None
     if key is None:
         return [None] * len(times)
     buckets = run.buckets(key, 512, device="", axis="step")

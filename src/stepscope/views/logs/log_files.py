@@ -14,7 +14,7 @@ from stepscope.recorder.logs.log_entry import CATEGORIES
 from stepscope.views.logs.console_line import ConsoleLine
 from stepscope.views.logs.traceback_text import CAUSE, CONTEXT, HEADING
 from stepscope.views.plain import clean, listed, mapping
-from stepscope.views.told_config import first_process
+from stepscope.views.run_setup import first_process
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

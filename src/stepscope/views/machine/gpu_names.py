@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from stepscope.devices.gpu import GpuFacts
     from stepscope.reading import Run
-    from stepscope.views.metrics.summed import Place, Summed
+    from stepscope.views.metrics.series_summaries import Place, SeriesSummaries
 
 PROCESS_KEYS = ("gpu/process_memory_bytes", "gpu/process_utilization_ratio")
 """What is read of a GPU only where a process of the run works on it."""
@@ -29,7 +29,7 @@ def label_of(place: Place, facts: Mapping[Place, GpuFacts], *, several_hosts: bo
     return f"{host} {name}" if several_hosts else name
 
 
-def own_gpus(run: Run, summed: Summed, facts: Mapping[Place, GpuFacts]) -> set[Place]:
+def own_gpus(run: Run, summed: SeriesSummaries, facts: Mapping[Place, GpuFacts]) -> set[Place]:
     """Those on which a process of the run was seen; else those it could see; else all of its hosts."""
     used = {
         (one.source.host, one.source.device)

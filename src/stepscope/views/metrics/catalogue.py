@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stepscope.reading import Run
     from stepscope.schema.series import Axis
     from stepscope.store.base import SeriesSummary
-    from stepscope.views.metrics.summed import Place
+    from stepscope.views.metrics.series_summaries import Place
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Literal
 from stepscope.schema.keys import GRADIENT_NORM, LEARNING_RATE, STEP_SECONDS, phase_key
 from stepscope.views.metrics.catalogue import is_share
 from stepscope.views.metrics.metric_meaning import unit_of
-from stepscope.views.metrics.summed import is_evaluation, is_loss
+from stepscope.views.metrics.series_summaries import is_evaluation, is_loss
 from stepscope.views.steps.phases import phase_names
 
 if TYPE_CHECKING:
-    from stepscope.views.metrics.summed import Summed
+    from stepscope.views.metrics.series_summaries import SeriesSummaries
 
 MAX_LINES = 6
 """Keys in one chart."""
@@ -52,7 +52,7 @@ class ChartSpec:
     per: Per
 
 
-def key_charts(summed: Summed) -> tuple[ChartSpec, ...]:
+def key_charts(summed: SeriesSummaries) -> tuple[ChartSpec, ...]:
     """How training goes: where the time goes, the loss, gradients, what evaluations found."""
     found: list[ChartSpec] = []
     phases = tuple(phase_key(name) for name in phase_names(summed.keys) if summed.logged(phase_key(name)))
@@ -74,7 +74,7 @@ def key_charts(summed: Summed) -> tuple[ChartSpec, ...]:
     return tuple(found)
 
 
-def system_charts(summed: Summed) -> tuple[ChartSpec, ...]:
+def system_charts(summed: SeriesSummaries) -> tuple[ChartSpec, ...]:
     """What the machines did."""
     found = []
     for title, wanted, per in _SYSTEM:
@@ -86,7 +86,7 @@ def system_charts(summed: Summed) -> tuple[ChartSpec, ...]:
     return tuple(found)
 
 
-def _quality(summed: Summed, loss: str | None) -> list[ChartSpec]:
+def _quality(summed: SeriesSummaries, loss: str | None) -> list[ChartSpec]:
     logged = [key for key in summed.keys if key != loss and summed.logged(key)]
     losses = sorted(key for key in logged if is_loss(key) and is_evaluation(key))
     found = [_chart("Loss of evaluations", tuple(losses[:MAX_LINES]))] if losses else []

@@ -11,7 +11,7 @@ from stepscope.number_format import number
 from stepscope.views.energy.energy import energy_of
 from stepscope.views.logs.console_lines import console_of
 from stepscope.views.logs.failure import MAX_SEARCHED, WENT_WRONG, failure_of
-from stepscope.views.metrics.summed import is_evaluation, is_loss
+from stepscope.views.metrics.series_summaries import is_evaluation, is_loss
 from stepscope.views.overview.last_minute import changes_before_end
 from stepscope.views.plain import finite
 from stepscope.views.steps.pace import run_seconds
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stepscope.reading import Run
     from stepscope.views.energy.energy import EnergyReport
     from stepscope.views.logs.failure import Failure
-    from stepscope.views.scene import Scene
+    from stepscope.views.run_context import RunContext
 
 MAX_LOG_LINES = 20
 
@@ -48,7 +48,7 @@ class Ended:
     """What changed in the last minute; empty where it ended as it should."""
 
 
-def ended_of(scene: Scene, settings: Energy) -> Ended | None:
+def ended_of(scene: RunContext, settings: Energy) -> Ended | None:
     """The card; None while the run goes on."""
     run = scene.run
     if scene.is_live:
@@ -86,7 +86,7 @@ def _last_lines(run: Run, failure: Failure | None) -> tuple[str, ...]:
     return tuple(texts[-MAX_LOG_LINES:])
 
 
-def best_of(scene: Scene) -> str | None:
+def best_of(scene: RunContext) -> str | None:
     """The least loss and its step: that of evaluations where there is one."""
     summed = scene.summed
     evaluated = sorted(

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from stepscope.number_format import number
 from stepscope.steps.evidence.batch_contents import SAMPLES
 from stepscope.views.plain import clean, listed, mapping
-from stepscope.views.told_config import first_process
+from stepscope.views.run_setup import first_process
 from stepscope.views.wording import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from stepscope.views.scene import Scene
+    from stepscope.views.run_context import RunContext
 
 MAX_HOSTS = 4
 
@@ -28,7 +28,7 @@ class Fact:
     value: str
 
 
-def environment_of(scene: Scene) -> tuple[Fact, ...]:
+def environment_of(scene: RunContext) -> tuple[Fact, ...]:
     """What is known, in the order people ask for it."""
     process = first_process(scene.run)
     facts = process.facts if process is not None else {}
@@ -36,7 +36,7 @@ def environment_of(scene: Scene) -> tuple[Fact, ...]:
     return tuple(Fact(label, clean(value, 400)) for label, value in lines if value)
 
 
-def _gpus(scene: Scene) -> Iterator[tuple[str, str]]:
+def _gpus(scene: RunContext) -> Iterator[tuple[str, str]]:
     known = [facts for place, facts in scene.gpus.items() if place in scene.own_gpus]
     models = Counter(
         (facts.name, None if facts.memory_total_bytes is None else size(facts.memory_total_bytes))
@@ -47,14 +47,14 @@ def _gpus(scene: Scene) -> Iterator[tuple[str, str]]:
     yield "Driver", ", ".join(sorted({facts.driver for facts in known if facts.driver}))
 
 
-def _software(scene: Scene, facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _software(scene: RunContext, facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     libraries = mapping(facts.get("libraries"))
     yield "Libraries", ", ".join(f"{name} {version}" for name, version in libraries.items())
     yield "Python", str(facts.get("python") or "")
     yield "Platform", str(facts.get("platform") or "")
 
 
-def _place(scene: Scene, facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _place(scene: RunContext, facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     newest = scene.run.segments[-1].processes
     hosts = list(dict.fromkeys(one.host for one in newest if one.role != "worker"))
     more = f" and {len(hosts) - MAX_HOSTS} more" if len(hosts) > MAX_HOSTS else ""
@@ -66,7 +66,7 @@ def _place(scene: Scene, facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "Processors", f"{facts['cpus']}"
 
 
-def _training(scene: Scene) -> Iterator[tuple[str, str]]:
+def _training(scene: RunContext) -> Iterator[tuple[str, str]]:
     census = scene.own_events["census"][-1].fields if "census" in scene.own_events else {}
     yield "Precision", _precision(census)
     parameters = _count(census.get("parameters"))
@@ -90,7 +90,7 @@ def _precision(census: Mapping[str, Any]) -> str:
     return str(max(dtypes, key=lambda name: _count(dtypes[name]), default=""))
 
 
-def _batch(scene: Scene, loader: Mapping[str, Any]) -> str:
+def _batch(scene: RunContext, loader: Mapping[str, Any]) -> str:
     series = scene.summed.by_first_rank("batch_size") or scene.summed.by_first_rank(SAMPLES)
     samples = loader.get("batch_size")
     if samples is None and series and series[-1].last:

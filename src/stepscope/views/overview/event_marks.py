@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from stepscope.schema.record import Event
     from stepscope.views.alerts.alert_rows import AlertRow
-    from stepscope.views.scene import Scene
+    from stepscope.views.run_context import RunContext
 
 MAX_OF_A_KIND = 200
 """Of a kind with more, as of epochs of a second each, the newest are marked."""
@@ -55,7 +55,7 @@ class EventMark:
     detail: str
 
 
-def event_marks(scene: Scene, alerts: Iterable[AlertRow]) -> tuple[EventMark, ...]:
+def event_marks(scene: RunContext, alerts: Iterable[AlertRow]) -> tuple[EventMark, ...]:
     """All marks of a run, oldest first."""
     found = [*_told(scene), *_epochs(scene), *_phases(scene), *_resumes(scene), *_notes(scene)]
     found += [_of_alert(alert) for alert in alerts]
@@ -67,7 +67,7 @@ def event_marks(scene: Scene, alerts: Iterable[AlertRow]) -> tuple[EventMark, ..
     return tuple(sorted(kept, key=lambda one: one.time))
 
 
-def _told(scene: Scene) -> Iterator[EventMark]:
+def _told(scene: RunContext) -> Iterator[EventMark]:
     for events in scene.events.values():
         marked = [event for event in events if is_marked(event)]
         yield from (mark_of(event) for event in marked[-MAX_OF_A_KIND:])
@@ -94,7 +94,7 @@ def _detail(fields: dict[str, Any]) -> str:
     return clean(", ".join(f"{name} {clean(value, 200)}" for name, value in shown[:8]), 600)
 
 
-def _epochs(scene: Scene) -> Iterator[EventMark]:
+def _epochs(scene: RunContext) -> Iterator[EventMark]:
     """Where the epoch that was logged changes; nothing where epochs were told as events."""
     if "epoch" in scene.events or not scene.summed.logged("epoch") or not scene.ranks:
         return
@@ -107,7 +107,7 @@ def _epochs(scene: Scene) -> Iterator[EventMark]:
         )
 
 
-def _phases(scene: Scene) -> Iterator[EventMark]:
+def _phases(scene: RunContext) -> Iterator[EventMark]:
     """Checkpoints and evaluations that were timed and that nobody told as events."""
     for phase, kind in PHASE_MARKS.items():
         key = phase_key(phase)
@@ -121,13 +121,13 @@ def _phases(scene: Scene) -> Iterator[EventMark]:
             yield EventMark(kind, end - took, step, end, known[0].source.rank, kind, duration(took))
 
 
-def _resumes(scene: Scene) -> Iterator[EventMark]:
+def _resumes(scene: RunContext) -> Iterator[EventMark]:
     for before, part in zip(scene.run.segments, scene.run.segments[1:], strict=False):
         why = f"after it {before.status}" + (f": {clean(before.reason, 300)}" if before.reason else "")
         yield EventMark("resume", part.started_ns / 1e9, None, None, None, "resumed", why)
 
 
-def _notes(scene: Scene) -> Iterator[EventMark]:
+def _notes(scene: RunContext) -> Iterator[EventMark]:
     for note in scene.marks.notes(scene.run.id):
         time = note.made if note.time is None else note.time
         yield EventMark("note", time, note.step, None, None, clean(note.text, 80), clean(note.text))
@@ -139,7 +139,7 @@ def _of_alert(alert: AlertRow) -> EventMark:
     )
 
 
-def _throttled(scene: Scene) -> list[EventMark]:
+def _throttled(scene: RunContext) -> list[EventMark]:
     """When a GPU was held down for heat or want of power; at its power limit it is so all day long."""
     found = []
     hosts = {host for host, _ in scene.own_gpus}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stepscope.store.base import SeriesSummary
-    from stepscope.views.scene import Scene
+    from stepscope.views.run_context import RunContext
 
     Floats = NDArray[np.float64]
 
@@ -56,7 +56,7 @@ class _Change:
         )
 
 
-def changes_before_end(scene: Scene) -> tuple[str, ...]:
+def changes_before_end(scene: RunContext) -> tuple[str, ...]:
     """Sentences on what changed most, the most striking first."""
     end = scene.run.info.last_ns / 1e9
     broken: list[str] = []
@@ -74,7 +74,7 @@ def changes_before_end(scene: Scene) -> tuple[str, ...]:
     return tuple([*broken, *(change.sentence() for change in found)][:MAX_TOLD])
 
 
-def _candidates(scene: Scene, key: str, end: float) -> Iterator[SeriesSummary]:
+def _candidates(scene: RunContext, key: str, end: float) -> Iterator[SeriesSummary]:
     if any(part in key for part in _NOT_TOLD):
         return
     several = [*scene.summed.read(key), *scene.summed.logged(key)]
@@ -82,7 +82,7 @@ def _candidates(scene: Scene, key: str, end: float) -> Iterator[SeriesSummary]:
     yield from (one for one in several if one.source.segment == newest and one.last_ns / 1e9 > end - LAST_S)
 
 
-def _last_points(scene: Scene, one: SeriesSummary, end: float) -> tuple[Floats, Floats]:
+def _last_points(scene: RunContext, one: SeriesSummary, end: float) -> tuple[Floats, Floats]:
     """Times and values of the last minutes; read by rollups, so that the length of a run does not matter."""
     source = one.source
     if source.axis == "seconds":
@@ -106,7 +106,7 @@ def _last_points(scene: Scene, one: SeriesSummary, end: float) -> tuple[Floats, 
     return buckets.times[kept], buckets.last[kept]
 
 
-def _change(scene: Scene, one: SeriesSummary, times: Floats, values: Floats) -> _Change | None:
+def _change(scene: RunContext, one: SeriesSummary, times: Floats, values: Floats) -> _Change | None:
     if not len(times):
         return None
     known = np.abs(values) < MAX_VALUE
@@ -125,7 +125,7 @@ def _change(scene: Scene, one: SeriesSummary, times: Floats, values: Floats) -> 
     return _Change(one.key, _label(scene, one), level, now, sigmas)
 
 
-def _label(scene: Scene, one: SeriesSummary) -> str:
+def _label(scene: RunContext, one: SeriesSummary) -> str:
     place = (one.source.host, one.source.device)
     if place in scene.gpus:
         return f" of {label_of(place, scene.gpus, several_hosts=len(scene.run.segments[-1].processes) > 1)}"

@@ -13,7 +13,7 @@ from stepscope.views.run_figures import UTILIZATION
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepscope.views.scene import Scene
+    from stepscope.views.run_context import RunContext
 
 NO_BATCHES = "the data loader is not wrapped: write for x, y in monitor.batches(loader)"
 NO_WATCH = "the model is not watched: call monitor.watch(model, optimizer) before the loop"
@@ -33,7 +33,7 @@ class Missing:
     why: str
 
 
-def missing_of(scene: Scene) -> tuple[Missing, ...]:
+def missing_of(scene: RunContext) -> tuple[Missing, ...]:
     """What is not there; nothing is said of a run that only watches a machine, or has hardly begun."""
     processes = [one for part in scene.run.segments for one in part.processes]
     if all(one.role == "machine" for one in processes):
@@ -41,7 +41,7 @@ def missing_of(scene: Scene) -> tuple[Missing, ...]:
     return tuple(_found(scene))
 
 
-def _found(scene: Scene) -> Iterator[Missing]:
+def _found(scene: RunContext) -> Iterator[Missing]:
     summed = scene.summed
     if summed.step_key() is None:
         if not scene.is_live:
@@ -56,7 +56,7 @@ def _found(scene: Scene) -> Iterator[Missing]:
         yield Missing("Console", NO_CONSOLE)
 
 
-def _of_steps(scene: Scene) -> Iterator[Missing]:
+def _of_steps(scene: RunContext) -> Iterator[Missing]:
     summed = scene.summed
     if not summed.logged(STEP_SECONDS):
         yield Missing("Time of steps", NO_BATCHES)

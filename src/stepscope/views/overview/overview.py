@@ -15,8 +15,8 @@ from stepscope.views.overview.missing import missing_of
 from stepscope.views.overview.tiles import tiles_of
 from stepscope.views.overview.verdict import verdict_for
 from stepscope.views.overview.wall_time import wall_time_of
+from stepscope.views.run_context import RunContext
 from stepscope.views.runs.run_rows import eta_s
-from stepscope.views.scene import Scene
 from stepscope.views.steps.phases import phases_of
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def overview_of(
     `energy` are the prices to reckon with, `kept` is what a server remembers, `acknowledged` the numbers of
     alerts that somebody looks after.
     """
-    scene = Scene(run, marks, now_ns, kept)
+    scene = RunContext(run, marks, now_ns, kept)
     alerts = alert_rows(run, marks, acknowledged)
     return Overview(
         verdict=verdict_for(run, marks.muted(run.id), scene.figures, run.diagnose()),
@@ -88,7 +88,7 @@ def overview_of(
     )
 
 
-def _waiting_s(scene: Scene) -> float | None:
+def _waiting_s(scene: RunContext) -> float | None:
     is_training = any(one.role in ("rank", "launcher") for one in scene.run.segments[-1].processes)
     if not scene.is_live or not is_training or scene.summed.step_key() is not None:
         return None

@@ -11,9 +11,9 @@ from stepscope.views.run_figures import SPARKS, UTILIZATION, spark_of
 from stepscope.views.wording import percent
 
 if TYPE_CHECKING:
-    from stepscope.views.metrics.summed import Place
+    from stepscope.views.metrics.series_summaries import Place
     from stepscope.views.overview.tile import State
-    from stepscope.views.scene import Scene
+    from stepscope.views.run_context import RunContext
 
 IDLE, LOW = 0.3, 0.6
 """A GPU below the one is mostly idle; below the other it could do more."""
@@ -26,7 +26,7 @@ POWER, POWER_LIMIT, ENERGY = "gpu/power_watts", "gpu/power_limit_watts", "gpu/en
 CPU, IO_WAIT = "cpu/utilization_ratio", "cpu/iowait_ratio"
 
 
-def gpu_tile(scene: Scene) -> Tile:
+def gpu_tile(scene: RunContext) -> Tile:
     """How busy the GPUs of a run are."""
     means = scene.of_own_gpus(scene.summed.mean_by_place(UTILIZATION))
     if not means:
@@ -54,7 +54,7 @@ def gpu_tile(scene: Scene) -> Tile:
     )
 
 
-def _cpu_tile(scene: Scene) -> Tile:
+def _cpu_tile(scene: RunContext) -> Tile:
     means = {place: mean for place, mean in scene.summed.mean_by_place(CPU).items() if not place[1]}
     if not means:
         return unknown_tile("gpu", "GPU", "no GPU was seen, the CPU was not read")
@@ -87,7 +87,7 @@ def _judged(mean: float, worst: float, name: str) -> tuple[State, str]:
     return ("warn", "could do more") if mean < LOW else ("ok", "busy")
 
 
-def _power(scene: Scene) -> list[str]:
+def _power(scene: RunContext) -> list[str]:
     power = scene.of_own_gpus(scene.summed.mean_by_place(POWER))
     if not power:
         return []
@@ -99,7 +99,7 @@ def _power(scene: Scene) -> list[str]:
     return [drawn if used is None else f"{drawn} · {number(used, 3)} Wh"]
 
 
-def _watt_hours(scene: Scene) -> float | None:
+def _watt_hours(scene: RunContext) -> float | None:
     """What their counters grew by, segment by segment."""
     grown = [
         one.maximum - one.minimum
@@ -111,10 +111,10 @@ def _watt_hours(scene: Scene) -> float | None:
     return sum(grown) / 3600 if grown else None
 
 
-def _label(scene: Scene, place: Place, means: dict[Place, float]) -> str:
+def _label(scene: RunContext, place: Place, means: dict[Place, float]) -> str:
     return label_of(place, scene.gpus, several_hosts=len({host for host, _ in means}) > 1)
 
 
-def _spark(scene: Scene, key: str) -> tuple[float | None, ...]:
+def _spark(scene: RunContext, key: str) -> tuple[float | None, ...]:
     device = None if key == UTILIZATION else ""
     return spark_of(scene.run.buckets(key, SPARKS, device=device, axis="seconds"))

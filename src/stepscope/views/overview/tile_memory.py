@@ -12,7 +12,7 @@ from stepscope.views.wording import duration, percent, size
 
 if TYPE_CHECKING:
     from stepscope.views.overview.tile import State
-    from stepscope.views.scene import Scene
+    from stepscope.views.run_context import RunContext
 
 USED, TOTAL = "gpu/memory_used_bytes", "gpu/memory_total_bytes"
 PEAK, RESERVED, ALLOCATED = "memory/peak_bytes", "memory/reserved_bytes", "memory/allocated_bytes"
@@ -26,7 +26,7 @@ WASTED = 0.2
 """A share of reserved memory that no tensor has is worth a word."""
 
 
-def memory_tile(scene: Scene, remaining_s: float | None) -> Tile:
+def memory_tile(scene: RunContext, remaining_s: float | None) -> Tile:
     """How much memory a run takes of the GPU that is fullest; of the host where there is none."""
     used = scene.of_own_gpus(scene.summed.greatest_by_place(USED))
     totals = scene.of_own_gpus(scene.summed.greatest_by_place(TOTAL))
@@ -53,7 +53,7 @@ def memory_tile(scene: Scene, remaining_s: float | None) -> Tile:
     )
 
 
-def _without_gpu(scene: Scene, remaining_s: float | None) -> Tile:
+def _without_gpu(scene: RunContext, remaining_s: float | None) -> Tile:
     """The memory of the processes, against that of the host or its container."""
     resident = scene.summed.greatest_by_place(RESIDENT)
     key = RESIDENT if resident else HOST_USED
@@ -101,7 +101,7 @@ def _judged(share: float) -> tuple[State, str]:
     return "ok", f"{percent(1 - share)} headroom"
 
 
-def _wasted(scene: Scene) -> list[str]:
+def _wasted(scene: RunContext) -> list[str]:
     """Memory that PyTorch holds back and no tensor has, when it held most."""
     reserved = [one for one in scene.summed.logged(RESERVED) if one.maximum]
     if not reserved:
@@ -115,7 +115,7 @@ def _wasted(scene: Scene) -> list[str]:
     return [f"{size(idle)} reserved and not in use"] if idle >= WASTED * most.maximum else []
 
 
-def _leak(scene: Scene, remaining_s: float | None) -> tuple[State, list[str]]:
+def _leak(scene: RunContext, remaining_s: float | None) -> tuple[State, list[str]]:
     """What the worst series of memory says; nothing where none certainly grows."""
     for verdict in leaks_of(scene.run, remaining_s, scene.now_ns):
         growth = verdict.growth

@@ -9,7 +9,7 @@ import numpy as np
 from stepscope.number_format import number
 from stepscope.schema.keys import STEP_SECONDS
 from stepscope.steps.evidence.batch_contents import SAMPLES, TOKENS
-from stepscope.views.compare.entrant import Entrant
+from stepscope.views.compare.compared_run import ComparedRun
 from stepscope.views.overview.tile import Change, Tile, unknown_tile
 from stepscope.views.plain import finites
 from stepscope.views.run_figures import SPARKS, spark_of
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stepscope.views.overview.tile import State
-    from stepscope.views.scene import Scene
+    from stepscope.views.run_context import RunContext
     from stepscope.views.steps.step_values import StepValues
 
 COMPARED = 200
@@ -43,7 +43,7 @@ LATE = 0.1
 NO_STEPS = "no steps are known"
 
 
-def throughput_tile(scene: Scene) -> Tile:
+def throughput_tile(scene: RunContext) -> Tile:
     """Steps a second, or samples and tokens where their number is known."""
     pace, title = scene.figures.steps_per_second, "Throughput"
     first = scene.of_first_rank
@@ -53,7 +53,7 @@ def throughput_tile(scene: Scene) -> Tile:
     per_step = _per_step(scene)
     rates = [rate(pace * count, unit) for unit, count in per_step.items()]
     detail = [*rates[1:], *([_steps_a_second(pace)] if rates else [])]
-    detail.append(f"p50 {duration(float(np.median(Entrant(scene).seconds)))} a step")
+    detail.append(f"p50 {duration(float(np.median(ComparedRun(scene).seconds)))} a step")
     change = change_of(first)
     state, told = _judged_change(change)
     return Tile(
@@ -69,13 +69,13 @@ def throughput_tile(scene: Scene) -> Tile:
     )
 
 
-def step_time_tile(scene: Scene) -> Tile:
+def step_time_tile(scene: RunContext) -> Tile:
     """Median and tail of step times, and the slowest rank."""
     medians = {rank: float(np.median(_warm(one))) for rank, one in scene.step_seconds.items() if len(one)}
     first = scene.of_first_rank
     if first is None:
         return unknown_tile("step_time", "Step time", NO_STEPS)
-    p50, p95, p99 = np.percentile(Entrant(scene).seconds, [50, 95, 99]).tolist()
+    p50, p95, p99 = np.percentile(ComparedRun(scene).seconds, [50, 95, 99]).tolist()
     detail = [f"p95 {duration(p95)} · p99 {duration(p99)}"]
     state: State = "ok"
     told = "even"
@@ -132,7 +132,7 @@ def _judged_change(change: Change | None) -> tuple[State, str]:
     return "ok", "as fast as at first" if change.ratio < SLOWER else "faster than at first"
 
 
-def _per_step(scene: Scene) -> dict[str, float]:
+def _per_step(scene: RunContext) -> dict[str, float]:
     """Samples and tokens of a step of all ranks together, as far as they are known."""
     found = {}
     for unit, keys in (("samples", (BATCH_SIZE, SAMPLES_PER_STEP, SAMPLES)), ("tokens", (TOKENS,))):
@@ -158,16 +158,16 @@ def _steps_a_second(pace: float) -> str:
     return rate(pace, "steps") if pace >= 0.1 else f"{duration(1 / pace)} a step"
 
 
-def _chart(scene: Scene) -> str | None:
+def _chart(scene: RunContext) -> str | None:
     return STEP_SECONDS if scene.summed.logged(STEP_SECONDS) else scene.summed.step_key()
 
 
-def _step_spark(scene: Scene) -> tuple[float | None, ...]:
+def _step_spark(scene: RunContext) -> tuple[float | None, ...]:
     if not scene.summed.logged(STEP_SECONDS):
         return ()
     rank = scene.summed.ranks(STEP_SECONDS)[0]
     return spark_of(scene.run.buckets(STEP_SECONDS, SPARKS, rank=rank, device="", axis="step"))
 
 
-def _pace_spark(scene: Scene) -> tuple[float | None, ...]:
+def _pace_spark(scene: RunContext) -> tuple[float | None, ...]:
     return finites(1 / took if took else None for took in _step_spark(scene))

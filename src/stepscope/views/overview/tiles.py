@@ -10,9 +10,9 @@ from stepscope.views.overview.tile_steps import step_time_tile, throughput_tile
 
 if TYPE_CHECKING:
     from stepscope.views.overview.tile import Tile
-    from stepscope.views.scene import Scene
+    from stepscope.views.run_context import RunContext
 
 
-def tiles_of(scene: Scene, remaining_s: float | None = None) -> tuple[Tile, ...]:
+def tiles_of(scene: RunContext, remaining_s: float | None = None) -> tuple[Tile, ...]:
     """The tiles of a run; `remaining_s` is how long it will still go on, where that is known."""
     return throughput_tile(scene), step_time_tile(scene), gpu_tile(scene), memory_tile(scene, remaining_s)

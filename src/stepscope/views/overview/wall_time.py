@@ -20,7 +20,7 @@ from stepscope.views.wording import percent
 
 if TYPE_CHECKING:
     from stepscope.reading import Run
-    from stepscope.views.metrics.summed import Summed
+    from stepscope.views.metrics.series_summaries import SeriesSummaries
 
 COMPILE_SECONDS = "compile/seconds"
 
@@ -74,7 +74,7 @@ class WallTime:
         return asdict(self)
 
 
-def wall_time_of(run: Run, summed: Summed, now_ns: int) -> WallTime | None:
+def wall_time_of(run: Run, summed: SeriesSummaries, now_ns: int) -> WallTime | None:
     """Where the time of a run went; None where its steps are not timed."""
     ranks = summed.ranks(STEP_SECONDS)
     whole = run_seconds(run, now_ns)
@@ -109,7 +109,7 @@ def wall_time_of(run: Run, summed: Summed, now_ns: int) -> WallTime | None:
     return WallTime(whole, tuple(parts))
 
 
-def large_share_of(run: Run, summed: Summed) -> LargeShare | None:
+def large_share_of(run: Run, summed: SeriesSummaries) -> LargeShare | None:
     """The largest part of the time so far that is no training, where it is large."""
     # To the last record: what is shown in a list must not change while nothing comes.
     ends = {part.id: max((one.last_ns for one in part.processes), default=0) for part in run.segments}
@@ -135,7 +135,7 @@ def _before_the_monitor(run: Run, rank: int) -> float:
     return took
 
 
-def _after_the_last(run: Run, summed: Summed, rank: int, now_ns: int) -> float:
+def _after_the_last(run: Run, summed: SeriesSummaries, rank: int, now_ns: int) -> float:
     """Seconds from the last thing that was timed in each segment to its end."""
     took = 0.0
     for part in run.segments:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stepscope.devices.gpu import GpuFacts
     from stepscope.reading import Run
     from stepscope.store.base import SeriesSummary
-    from stepscope.views.metrics.summed import Place
+    from stepscope.views.metrics.series_summaries import Place
 
 LIVE_S = 30.0
 """A machine of which nothing was read for so long is not watched any more."""

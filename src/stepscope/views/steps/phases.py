@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stepscope.reading import Run
-    from stepscope.views.metrics.summed import Summed
+    from stepscope.views.metrics.series_summaries import SeriesSummaries
     from stepscope.views.steps.step_values import StepValues
 
     Floats = NDArray[np.float64]
@@ -47,7 +47,7 @@ def phase_names(keys: Iterable[str]) -> list[str]:
     return [*(name for name in PHASES if name in found), *sorted(found.difference(PHASES))]
 
 
-def phases_of(run: Run, summed: Summed) -> tuple[PhaseShare, ...]:
+def phases_of(run: Run, summed: SeriesSummaries) -> tuple[PhaseShare, ...]:
     """The phases of a run; none where its steps are not timed."""
     whole, steps = summed.total(STEP_SECONDS)
     names = phase_names(summed.keys)
@@ -64,7 +64,7 @@ def phases_of(run: Run, summed: Summed) -> tuple[PhaseShare, ...]:
     )
 
 
-def _weighed(run: Run, summed: Summed, spent: Mapping[str, float], whole: float) -> dict[str, float]:
+def _weighed(run: Run, summed: SeriesSummaries, spent: Mapping[str, float], whole: float) -> dict[str, float]:
     """Sums over all steps, reckoned from those that have all phases.
 
     What was kept of every step, the wait for data above all, stays as it was added up; the rest of the time

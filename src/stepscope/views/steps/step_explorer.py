@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepscope.schema.keys import OVERHEAD_RATIO, SAMPLED_RATIO, phase_key
-from stepscope.views.metrics.summed import Summed
+from stepscope.views.metrics.series_summaries import SeriesSummaries
 from stepscope.views.plain import clean
 from stepscope.views.steps.phases import phase_names
 from stepscope.views.steps.step_marks import StepMarks
@@ -108,7 +108,7 @@ def steps_of(
     run: Run, low: int | None = None, high: int | None = None, rank: int | None = None
 ) -> StepWindow:
     """The steps of a run between two, or the newest of them where there are too many to look at."""
-    summed = Summed(run.summaries())
+    summed = SeriesSummaries(run.summaries())
     key = summed.step_key()
     ranks = summed.ranks(key) if key is not None else []
     looked_at = [rank] if rank is not None else ranks[:MAX_RANKS]
@@ -261,12 +261,12 @@ def _percentiles(values: Floats) -> Percentiles:
     return Percentiles(p50, p90, p95, p99, float(values.max()))
 
 
-def _mean(summed: Summed, key: str) -> float | None:
+def _mean(summed: SeriesSummaries, key: str) -> float | None:
     total, points = summed.total(key)
     return total / points if points else None
 
 
-def _sampled(summed: Summed, rank: int) -> float | None:
+def _sampled(summed: SeriesSummaries, rank: int) -> float | None:
     """The share of steps with all phases: as it was told, weighed by the steps each stands for."""
     kept = sum(one.points for one in summed.logged(SAMPLED_RATIO, rank))
     key = summed.step_key()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stepscope.reading import Run
-    from stepscope.views.metrics.summed import Summed
+    from stepscope.views.metrics.series_summaries import SeriesSummaries
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
@@ -102,7 +102,7 @@ def step_values(
 
 
 def step_seconds(
-    run: Run, summed: Summed, rank: int, low: int | None = None, high: int | None = None
+    run: Run, summed: SeriesSummaries, rank: int, low: int | None = None, high: int | None = None
 ) -> StepValues:
     """How long each step of a rank took: as it was timed, or else from when its steps were logged."""
     if summed.logged(STEP_SECONDS, rank):

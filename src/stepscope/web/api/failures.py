@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 
 from stepscope.errors import NotFound, StepscopeError
 from stepscope.web.access.refusals import GENERIC, refusal
-from stepscope.web.shelf import StoreDamaged
+from stepscope.web.reader_pool import StoreDamaged
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Header, Path, Query, Request
 
-from stepscope.web.site import Site
+from stepscope.web.app_state import AppState
 
 MAX_KEYS = 200
 MAX_STEP = 2**53
@@ -19,13 +19,13 @@ Responses = dict[int | str, dict[str, Any]]
 DONE: Responses = {204: {"description": "It is done."}}
 
 
-def site_of(request: Request) -> Site:
+def site_of(request: Request) -> AppState:
     """The parts of the server that answers."""
-    site: Site = request.app.state.site
+    site: AppState = request.app.state.site
     return site
 
 
-SiteOf = Annotated[Site, Depends(site_of)]
+SiteOf = Annotated[AppState, Depends(site_of)]
 
 RunId = Annotated[str, Path(min_length=1, max_length=300, description="The run's id, or its name.")]
 AlertId = Annotated[int, Path(ge=1, le=2**62, description="The alert's number.")]

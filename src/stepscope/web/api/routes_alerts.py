@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 from stepscope.alerts.delivery.delivery import USUAL, make_channel
 from stepscope.channels.base import DeliveryError
 from stepscope.errors import NotFound, StepscopeError
-from stepscope.schema.alert import Notice, Told
+from stepscope.schema.alert import AlertDetail, Notice
 from stepscope.web.api.answers import answer
 from stepscope.web.api.parameters import DONE, AlertId, ChannelName, SiteOf
 from stepscope.web.api.shapes_alerts import AlertList, Delivered, EndedSilence, NewSilence
@@ -72,7 +72,7 @@ def test_channel(site: SiteOf, name: ChannelName) -> Response:
     if name not in channels:
         raise NotFound(f"The settings have no channel {name!r}; there are: {', '.join(channels)}.")
     now_ns = time.time_ns()
-    told = Told("test", "info", "This is a test of stepscope: nothing is wrong.", now_ns)
+    told = AlertDetail("test", "info", "This is a test of stepscope: nothing is wrong.", now_ns)
     notice = Notice(f"test-{now_ns}", "test", "test", "test", "", "", now_ns, (told,))
     try:
         channel = make_channel(name, channels[name])

@@ -27,7 +27,7 @@ from stepscope.web.live.live_rows import findings
 
 if TYPE_CHECKING:
     from stepscope.views.runs.run_rows import RunRow
-    from stepscope.web.site import Site
+    from stepscope.web.app_state import AppState
 
 router = APIRouter(tags=["runs"])
 
@@ -111,7 +111,7 @@ def runs(  # noqa: PLR0913 - the parameters of a list
     )
 
 
-def _filtered(site: Site, rows: list[RunRow], text: str) -> tuple[list[RunRow], dict[str, Any] | None]:
+def _filtered(site: AppState, rows: list[RunRow], text: str) -> tuple[list[RunRow], dict[str, Any] | None]:
     if not text.strip():
         return rows, None
     from stepscope.views.runs.filter import FilterError, parse

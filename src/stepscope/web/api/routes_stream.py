@@ -14,8 +14,8 @@ from stepscope.web.api.shapes_series import Delta
 from stepscope.web.live.event_stream import EventStream
 
 if TYPE_CHECKING:
+    from stepscope.web.app_state import AppState
     from stepscope.web.live.subscriber import Subscriber
-    from stepscope.web.site import Site
 
 router = APIRouter(tags=["live"])
 
@@ -79,7 +79,7 @@ async def delta(
     )
 
 
-async def _joined(site: Site, run: str | None, keys: list[str], since: str | None) -> Subscriber:
+async def _joined(site: AppState, run: str | None, keys: list[str], since: str | None) -> Subscriber:
     most = site.options.limits.streams
     if site.feed.client_count >= most:
         raise HTTPException(429, f"{most} clients follow this server already. Close some, or wait.")

@@ -14,8 +14,8 @@ from stepscope.web.live.live_run import position_of
 if TYPE_CHECKING:
     from stepscope.reading import Run
     from stepscope.store.following import Counter
-    from stepscope.web.shelf import Opened
-    from stepscope.web.site import Site
+    from stepscope.web.app_state import AppState
+    from stepscope.web.reader_pool import Opened
 
 AXIS_KEYS = {
     "epoch": ("epoch", "train/epoch"),
@@ -33,7 +33,7 @@ NO_SERIES = {
 COST_KEYS = {"cpu_ratio": "stepscope/agent_cpu_ratio", "rss_bytes": "stepscope/agent_resident_bytes"}
 
 
-def head_of(site: Site, opened: Opened, run: Run) -> dict[str, Any]:
+def head_of(site: AppState, opened: Opened, run: Run) -> dict[str, Any]:
     """What every page of a run shows above."""
     counters = opened.reader.counters(run.id)
     is_live = run.status in LIVE
@@ -73,12 +73,12 @@ def _axis_of_all(choices: tuple[dict[str, str | None], ...]) -> dict[str, str | 
     return choices[0]
 
 
-def cursor_of(site: Site, opened: Opened, run: Run, counters: list[Counter]) -> str:
+def cursor_of(site: AppState, opened: Opened, run: Run, counters: list[Counter]) -> str:
     """Where a stream takes up from what is read in the same moment."""
     return cursor.written(run.id, position_of(site, opened, run, counters))
 
 
-def meta_of(site: Site, opened: Opened) -> dict[str, Any]:
+def meta_of(site: AppState, opened: Opened) -> dict[str, Any]:
     """The server, and what it serves."""
     runs = opened.runs.runs()
     options = site.options

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stepscope.views.runs.run_rows import RunRow
+    from stepscope.web.app_state import AppState
     from stepscope.web.live.live_run import News, Seen
-    from stepscope.web.site import Site
 
 log = logging.getLogger("stepscope.web")
 
@@ -39,7 +39,7 @@ HEARTBEAT_S = 15.0
 class Feed:
     """Watches the store while anybody follows it."""
 
-    def __init__(self, site: Site, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, site: AppState, now: Callable[[], float] = time.monotonic) -> None:
         self._site, self._now = site, now
         self._subscribers: set[Subscriber] = set()
         self._joining = 0

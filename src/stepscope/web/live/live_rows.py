@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from stepscope.reading import Run
     from stepscope.schema.record import Event
-    from stepscope.web.site import Site
+    from stepscope.web.app_state import AppState
 
 Document = dict[str, Any]
 
@@ -25,7 +25,7 @@ SLACK_S = 2.0
 """What changed so long before a client's cursor is told again: clocks of agent and server may differ."""
 
 
-def documents_mark(site: Site, run: Run) -> int:
+def documents_mark(site: AppState, run: Run) -> int:
     """Changes when an alert or a finding has; costs little."""
     said = sorted(site.silences.read().acknowledged)
     told = [(one["id"], one["sent_ns"]) for one in run.notices()]
@@ -33,14 +33,14 @@ def documents_mark(site: Site, run: Run) -> int:
     return zlib.crc32(text.encode("utf-8", "surrogatepass"))
 
 
-def documents(site: Site, run: Run) -> list[tuple[str, Document]]:
+def documents(site: AppState, run: Run) -> list[tuple[str, Document]]:
     """All alerts and findings of a run, each with the event it is told by."""
     acknowledged = site.silences.read().acknowledged
     alerts = [("alert", plain(one)) for one in alert_rows(run, site.marks, acknowledged)]
     return alerts + [("finding", one) for one in findings(site, run)]
 
 
-def findings(site: Site, run: Run) -> list[Document]:
+def findings(site: AppState, run: Run) -> list[Document]:
     """The findings of a run, each with whether it is muted."""
     muted = site.marks.muted(run.id)
     found = []
@@ -53,7 +53,7 @@ def findings(site: Site, run: Run) -> list[Document]:
     return found
 
 
-def documents_since(site: Site, run: Run, at_s: float) -> list[tuple[str, Document]]:
+def documents_since(site: AppState, run: Run, at_s: float) -> list[tuple[str, Document]]:
     """Alerts and findings that have changed since a moment; one that changed about then may be among them."""
     return [
         (kind, one) for kind, one in documents(site, run) if max(_moments(one), default=0.0) >= at_s - SLACK_S

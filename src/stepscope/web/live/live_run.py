@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from stepscope.reading import Run
     from stepscope.store.following import Counter
-    from stepscope.web.shelf import Opened
-    from stepscope.web.site import Site
+    from stepscope.web.app_state import AppState
+    from stepscope.web.reader_pool import Opened
 
 ROW_EVERY_S = 1.0
 RESYNC_EVERY_S = 5.0
@@ -47,7 +47,7 @@ class News:
     messages: list[Message]
 
 
-def look(site: Site, opened: Opened, run_id: str, keys: frozenset[str], seen: Seen | None) -> News:
+def look(site: AppState, opened: Opened, run_id: str, keys: frozenset[str], seen: Seen | None) -> News:
     """Everything that is new; at the first look nothing is, and only the position is noted."""
     with opened.reader.moment():
         run = opened.run(run_id)
@@ -69,7 +69,7 @@ def look(site: Site, opened: Opened, run_id: str, keys: frozenset[str], seen: Se
 
 
 def missed(
-    site: Site, opened: Opened, run_id: str, keys: frozenset[str], told: Position, upto: Seen
+    site: AppState, opened: Opened, run_id: str, keys: frozenset[str], told: Position, upto: Seen
 ) -> list[Message]:
     """What somebody missed between a position and what the feed has seen; a call to read anew if too much."""
     with opened.reader.moment():
@@ -99,14 +99,14 @@ def missed(
         return messages
 
 
-def position_of(site: Site, opened: Opened, run: Run, counters: list[Counter]) -> Position:
+def position_of(site: AppState, opened: Opened, run: Run, counters: list[Counter]) -> Position:
     """How far one has come who has all that is in the store at this moment."""
     counts = {one.series_id: one.points for one in counters}
     mark = live_rows.documents_mark(site, run)
     return Position(counts, opened.reader.newest_event(run.id), site.now_ns() // 1_000_000, mark)
 
 
-def _first(site: Site, run: Run, position: Position, counters: list[Counter]) -> Seen:
+def _first(site: AppState, run: Run, position: Position, counters: list[Counter]) -> Seen:
     documents = {known: text for known, text, _ in _texts(site, run)}
     return Seen(position, Moments().seen(counters), documents=documents)
 
@@ -130,7 +130,7 @@ def _points(
     return after, read_batch(opened.reader, counters, since, after.moments, text), []
 
 
-def _documents(site: Site, run: Run, seen: Seen, after: Seen) -> tuple[Seen, list[Message]]:
+def _documents(site: AppState, run: Run, seen: Seen, after: Seen) -> tuple[Seen, list[Message]]:
     """Alerts and findings that are new, or not as they were."""
     if after.position.documents == seen.position.documents:
         return after, []
@@ -143,14 +143,14 @@ def _documents(site: Site, run: Run, seen: Seen, after: Seen) -> tuple[Seen, lis
     return replace(after, documents=known), messages
 
 
-def _texts(site: Site, run: Run) -> list[tuple[tuple[str, str], str, Any]]:
+def _texts(site: AppState, run: Run) -> list[tuple[tuple[str, str], str, Any]]:
     return [
         ((kind, live_rows.name_of(kind, document)), live_rows.text_of(document), document)
         for kind, document in live_rows.documents(site, run)
     ]
 
 
-def _row(site: Site, run: Run, after: Seen, now_s: float) -> tuple[Seen, list[Message]]:
+def _row(site: AppState, run: Run, after: Seen, now_s: float) -> tuple[Seen, list[Message]]:
     if now_s - after.row_at_s < ROW_EVERY_S:
         return after, []
     text = to_text(site.row(run))

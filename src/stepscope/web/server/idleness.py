@@ -11,7 +11,7 @@ from stepscope.schema.run import LIVE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepscope.web.site import Site
+    from stepscope.web.app_state import AppState
 
 LINGER_S = 900.0
 """How long it stays after the last run has ended and the last look at the page."""
@@ -21,7 +21,7 @@ class Idleness:
     """Watches for how long a server has had nothing to do."""
 
     def __init__(
-        self, site: Site, asked_at: Callable[[], float], now: Callable[[], float] = time.monotonic
+        self, site: AppState, asked_at: Callable[[], float], now: Callable[[], float] = time.monotonic
     ) -> None:
         self._site, self._asked_at, self._now = site, asked_at, now
         self._busy_at = now()

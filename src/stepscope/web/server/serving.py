@@ -21,12 +21,12 @@ from stepscope.recorder.page_server import LOG_NAME, Served, find_server
 from stepscope.web.access import tokens
 from stepscope.web.access.connections import Connection, ConnectionTable
 from stepscope.web.app import create_app
+from stepscope.web.app_state import AppState
 from stepscope.web.server.accepting import Acceptor
 from stepscope.web.server.idleness import Idleness
 from stepscope.web.server.listening import address_of, listen
 from stepscope.web.server.options import ServerOptions
 from stepscope.web.server.presence import Presence
-from stepscope.web.site import Site
 
 if TYPE_CHECKING:
     import socket
@@ -126,7 +126,7 @@ class _Server(uvicorn.Server):
     """
 
     def __init__(
-        self, config: uvicorn.Config, site: Site, listening: socket.socket, idleness: Idleness | None
+        self, config: uvicorn.Config, site: AppState, listening: socket.socket, idleness: Idleness | None
     ) -> None:
         super().__init__(config)
         self._site, self._listening, self._idleness = site, listening, idleness
@@ -164,7 +164,7 @@ class _Server(uvicorn.Server):
 
 
 def _run(options: ServerOptions, listening: socket.socket) -> None:
-    site = Site(options)
+    site = AppState(options)
     gate = create_app(options, site)
     secured: dict[str, Any] = {}
     if options.has_tls:

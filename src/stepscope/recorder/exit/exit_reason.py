@@ -1,0 +1,170 @@
+"""Notes why the process is ending: exception, exit, signal, fatal error."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import faulthandler
+import os
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from stepscope.filesystem import share
+from stepscope.journal.folder import END_MARK, TRACE_BYTES, TRACED_SIGNALS, WORDS_SUFFIX, make_run_folder
+from stepscope.journal.layout import to_json
+from stepscope.schema.redact import redact_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+    from stepscope.recorder.exit.exit_hooks import ExitHooks
+
+RESERVED_BYTES = 4096
+MAX_REASON = 1000
+"""Characters of a reason that fit into the reserved room, whatever they are."""
+
+
+class ExitReason:
+    """Calls back when the interpreter ends, and leaves a trace when it has no time to.
+
+    A fatal error, SIGTERM or another signal that ends a process is caught below Python: the handler writes
+    the stack to a file and lets the signal do its work at once, even while the process hangs in a library.
+    A handler of the user's own, set before or after, is left to decide.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        ended: Callable[[str, str], None],
+        failed: Callable[[BaseException], None],
+        hooks: ExitHooks,
+    ) -> None:
+        self._path = path
+        self._ended, self._failed, self._hooks = ended, failed, hooks
+        self._status, self._reason = "finished", ""
+        self._previous_hook = sys.excepthook
+        self._descriptors: list[int] = []
+        self._watches_faults = False
+        self._watched: set[signal.Signals] = set()
+
+    def install(self) -> None:
+        """Begins to listen."""
+        sys.excepthook = self._on_exception
+        atexit.register(self._at_exit)
+        self._hooks.install()
+        self._watch_signals()
+
+    def uninstall(self, untold: Mapping[str, Any] | None = None) -> None:
+        """Stops listening and leaves no trace, but for an end the journal had no room for.
+
+        A hook set over ours stays.
+        """
+        atexit.unregister(self._at_exit)
+        self._hooks.uninstall()
+        if sys.excepthook == self._on_exception:
+            sys.excepthook = self._previous_hook
+        if untold is None or not self._leave(untold):
+            with contextlib.suppress(OSError):
+                self._path.unlink(missing_ok=True)
+        self.forget_signals()
+
+    def _leave(self, untold: Mapping[str, Any]) -> bool:
+        """Writes an end into the room reserved for it; False when that cannot be done."""
+        said = {**untold, "reason": str(untold["reason"])[:MAX_REASON], "time": time.time_ns()}
+        line = f"\n{END_MARK}".encode() + to_json(said) + b"\n"
+        try:
+            return os.write(self._open_trace(len(TRACED_SIGNALS)), line) == len(line)
+        except OSError:
+            return False
+
+    def begin_anew(self) -> None:
+        """Leaves its trace in the folder as it is now, after the one before was deleted or moved."""
+        before, self._descriptors = self._descriptors, []
+        self._watch_signals()
+        for descriptor in before:
+            os.close(descriptor)
+
+    def forget_signals(self) -> None:
+        """Takes the handlers away; also in a forked child, whose signals say nothing of its parent."""
+        if self._watches_faults:
+            faulthandler.disable()
+        for number in self._watched:
+            # To take ours away would take away one that was set over it.
+            if signal.getsignal(number) is signal.SIG_DFL:
+                faulthandler.unregister(number)
+        self._watches_faults = False
+        self._watched.clear()
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+
+    def _watch_signals(self) -> None:
+        with contextlib.suppress(OSError, ValueError, RuntimeError):
+            make_run_folder(self._path.parent)
+            self._path.write_bytes(b"")
+            share(self._path, self._path.parents[2])
+            self._reserve()
+            if self._watches_faults or not faulthandler.is_enabled():
+                faulthandler.enable(self._open_trace(0))
+                self._watches_faults = True
+            for place, name in enumerate(TRACED_SIGNALS):
+                number = signal.Signals[name]
+                if signal.getsignal(number) is signal.SIG_DFL:
+                    faulthandler.register(number, self._open_trace(place), all_threads=False, chain=True)
+                    self._watched.add(number)
+
+    def _reserve(self) -> None:
+        """Takes room for the end on the disk while there is some: it may be full when there is an end."""
+        with contextlib.suppress(OSError):
+            os.posix_fallocate(self._open_trace(0), len(TRACED_SIGNALS) * TRACE_BYTES, RESERVED_BYTES)
+
+    def _open_trace(self, place: int) -> int:
+        """A descriptor that writes to a part of the file of its own: where there is text, that was it."""
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
+        self._descriptors.append(descriptor)
+        os.lseek(descriptor, place * TRACE_BYTES, os.SEEK_SET)
+        return descriptor
+
+    def _on_exception(
+        self,
+        kind: type[BaseException],
+        error: BaseException,
+        trace: TracebackType | None,
+    ) -> None:
+        self._status, self._reason = "failed", describe(error)
+        try:
+            self._failed(error)
+        finally:
+            self._previous_hook(kind, error, trace)
+
+    def _at_exit(self) -> None:
+        if self._status == "finished":
+            self._status, self._reason = outcome(SystemExit(self._hooks.exit_code()))
+        self._ended(self._status, self._reason)
+
+
+def describe(error: BaseException) -> str:
+    """One line for an exception, as a person would say it."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted by SIGINT"
+    text = redact_text(str(error)).strip().split("\n", 1)[0][:300]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def outcome(error: BaseException | None) -> tuple[str, str]:
+    """Status and reason of a block left with or without an exception."""
+    if error is None:
+        return "finished", ""
+    if isinstance(error, SystemExit):
+        code = error.code
+        clean = code is None or code == 0
+        return ("finished", "") if clean else ("failed", f"exit with {code!r}")
+    return "failed", describe(error)
+
+
+def path_beside(journal: Path) -> Path:
+    """Where the trace of a process is left, beside its journal."""
+    return journal.with_name(f"{journal.name.rpartition('.')[0]}{WORDS_SUFFIX}")

@@ -1,0 +1,222 @@
+"""Takes stock of how a training is set up: number formats, wrappers, and switches that cost or save time."""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from types import ModuleType
+
+    from stepscope.steps.memory.out_of_memory import Witness
+
+EVERY_S = 60.0
+"""How often it is looked whether something has changed."""
+
+SWITCHES = (
+    "CUDA_LAUNCH_BLOCKING",
+    "NCCL_DEBUG",
+    "NVIDIA_TF32_OVERRIDE",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING",
+    "TORCH_COMPILE_DISABLE",
+    "TORCH_CUDNN_V8_API_DISABLED",
+    "TORCH_DISTRIBUTED_DEBUG",
+    "TORCH_LOGS",
+    "TORCH_SHOW_CPP_STACKTRACES",
+)
+
+WRAPPERS = (
+    "DistributedDataParallel",
+    "FullyShardedDataParallel",
+    "FSDPModule",
+    "DataParallel",
+    "DeepSpeedEngine",
+)
+
+_REPLICA_OPTIONS = ("find_unused_parameters", "static_graph", "gradient_as_bucket_view", "broadcast_buffers")
+
+
+class TrainingSetup:
+    """Has no figures of steps: it tells an event after the first one, and again when something changed."""
+
+    def __init__(
+        self,
+        torch: ModuleType,
+        witness: Witness,
+        note: Callable[..., None],
+        environment: Mapping[str, str] = os.environ,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._torch, self._witness, self._note = torch, witness, note
+        self._environment, self._now = environment, now
+        self._due_at = float("-inf")
+        self._known: dict[str, Any] | None = None
+        self._autocast: str | None = None
+        self.wants_forward = True
+        """Whether the next forward pass should be told: what it computes in can be seen only there."""
+
+    def in_forward(self) -> None:
+        """A training forward pass has begun; sees whether it computes in a smaller number format."""
+        self.wants_forward = False
+        self._autocast = _autocast(self._torch)
+
+    def look(self, steps: int) -> Mapping[str, float]:
+        """Sees whether something has changed, if it is time to."""
+        now = self._now()
+        if now < self._due_at:
+            return {}
+        self._due_at = now + EVERY_S
+        found = self._taken()
+        if self._known is None:
+            self._note("census", **found)
+        else:
+            changed = sorted(
+                name for name in {*found, *self._known} if found.get(name) != self._known.get(name)
+            )
+            if changed:
+                self._note("census", changed=changed, **found)
+        self._known = found
+        self.wants_forward = True
+        return {}
+
+    def close(self) -> None:
+        """Nothing was done to be able to look."""
+
+    def _taken(self) -> dict[str, Any]:
+        found = {
+            **parameters(self._witness.models),
+            **switches(self._torch),
+            "optimizers": [_optimizer(one) for one in self._witness.optimizers],
+            "environment": {name: self._environment[name] for name in SWITCHES if name in self._environment},
+            "collector": {"enabled": gc.isenabled(), "thresholds": list(gc.get_threshold())},
+            "devices": _devices(self._torch),
+        }
+        if self._autocast is not None:
+            found["autocast"] = self._autocast
+        return found
+
+
+def parameters(models: Iterable[Any]) -> dict[str, Any]:
+    """Number formats and places of the parameters, by how many elements; and what is around the models."""
+    dtypes: dict[Any, int] = {}
+    places: dict[Any, int] = {}
+    trainable = 0
+    wrappers: list[str] = []
+    compiled = False
+    for model in models:
+        for parameter in model.parameters():
+            count = parameter.numel()
+            dtype, place = parameter.dtype, parameter.device
+            dtypes[dtype] = dtypes.get(dtype, 0) + count
+            places[place] = places.get(place, 0) + count
+            trainable += count if parameter.requires_grad else 0
+        wrappers += [name for name in _wrappers(model) if name not in wrappers]
+        compiled = compiled or is_compiled(model)
+    return {
+        "parameters": sum(dtypes.values()),
+        "trainable_parameters": trainable,
+        "parameter_dtypes": {str(dtype).removeprefix("torch."): count for dtype, count in dtypes.items()},
+        "parameter_devices": {str(place): count for place, count in places.items()},
+        "compiled": compiled,
+        "wrappers": wrappers,
+    }
+
+
+def switches(torch: ModuleType) -> dict[str, Any]:
+    """What is set in PyTorch itself; a switch that a version does not have is left out."""
+    backends = torch.backends
+    reads: dict[str, Callable[[], Any]] = {
+        "default_dtype": lambda: str(torch.get_default_dtype()).removeprefix("torch."),
+        "tf32_matmul": lambda: _tf32(torch),
+        "tf32_cudnn": lambda: bool(backends.cudnn.allow_tf32),
+        "float32_matmul_precision": torch.get_float32_matmul_precision,
+        "cudnn_enabled": lambda: bool(backends.cudnn.enabled),
+        "cudnn_benchmark": lambda: bool(backends.cudnn.benchmark),
+        "cudnn_deterministic": lambda: bool(backends.cudnn.deterministic),
+        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled,
+        "detect_anomaly": torch.is_anomaly_enabled,
+        "profiler": torch._C._autograd._profiler_enabled,  # noqa: SLF001 - it has no public name
+        "flash_attention": backends.cuda.flash_sdp_enabled,
+        "memory_efficient_attention": backends.cuda.mem_efficient_sdp_enabled,
+        "threads": torch.get_num_threads,
+        "interop_threads": torch.get_num_interop_threads,
+        "sync_debug_mode": lambda: _sync_debug_mode(torch),
+    }
+    found = {}
+    for name, read in reads.items():
+        try:
+            value = read()
+        except (AttributeError, RuntimeError):  # PyTorch refuses where its old and new names were both used
+            continue
+        if value is not None:
+            found[name] = value
+    return found
+
+
+def is_compiled(model: Any) -> bool:
+    """Whether a model, or a part of it, was given to the compiler."""
+    if hasattr(model, "_orig_mod"):
+        return True
+    return any(
+        getattr(part, "_compiled_call_impl", None) is not None or type(part).__name__ == "OptimizedModule"
+        for part in model.modules()
+    )
+
+
+def _wrappers(model: Any) -> list[str]:
+    """The wrappers among the classes of a model and of its direct parts, by name: none is imported for it."""
+    found = []
+    for part in (model, *model.children()):
+        names = {kind.__name__ for kind in type(part).__mro__}
+        for wrapper in WRAPPERS:
+            if wrapper in names:
+                options = [name for name in _REPLICA_OPTIONS if getattr(part, name, None) is True]
+                found.append(f"{wrapper}({', '.join(options)})" if options else wrapper)
+    return found
+
+
+def _optimizer(optimizer: Any) -> dict[str, Any]:
+    groups = optimizer.param_groups
+    first = groups[0] if groups else {}
+    described = {"name": type(optimizer).__name__, "groups": len(groups)}
+    return {
+        **described,
+        **{name: first[name] for name in ("fused", "foreach", "capturable") if name in first},
+    }
+
+
+def _tf32(torch: ModuleType) -> bool:
+    """Whether float32 products on the GPU may be computed in TF32, under either name PyTorch has for it."""
+    matmul = torch.backends.cuda.matmul
+    try:
+        return bool(matmul.allow_tf32)
+    except RuntimeError:  # set by the newer name, which the older one refuses to read
+        return bool(matmul.fp32_precision == "tf32")
+
+
+def _autocast(torch: ModuleType) -> str:
+    for device in ("cuda", "cpu"):
+        try:
+            if torch.is_autocast_enabled(device):
+                return f"{device} {str(torch.get_autocast_dtype(device)).removeprefix('torch.')}"
+        except TypeError:  # before PyTorch 2.4 there was one switch, for the GPU
+            return "cuda" if torch.is_autocast_enabled() else "off"
+    return "off"
+
+
+def _devices(torch: ModuleType) -> list[dict[str, Any]]:
+    """The GPU in use; none before the training has begun to use one."""
+    if not torch.cuda.is_initialized():
+        return []
+    index = torch.cuda.current_device()
+    properties = torch.cuda.get_device_properties(index)
+    return [{"index": index, "name": properties.name, "total_bytes": properties.total_memory}]
+
+
+def _sync_debug_mode(torch: ModuleType) -> int | None:
+    return int(torch.cuda.get_sync_debug_mode()) if torch.cuda.is_initialized() else None

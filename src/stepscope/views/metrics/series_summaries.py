@@ -1,0 +1,109 @@
+"""Sorts the summaries of a run's series by what is asked of them: whose, of which key, on which axis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepscope.schema.keys import LOSS_KEYS
+from stepscope.views.steps.workload import STEP_KEYS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from stepscope.store.base import SeriesSummary
+
+Place = tuple[str, str]
+"""Host and device."""
+
+
+class SeriesSummaries:
+    """The summaries of a run; those of one rank or device over all its segments."""
+
+    def __init__(self, summaries: Iterable[SeriesSummary]) -> None:
+        self._by_key: dict[str, list[SeriesSummary]] = {}
+        for one in summaries:
+            self._by_key.setdefault(one.key, []).append(one)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._by_key
+
+    @property
+    def keys(self) -> list[str]:
+        """All keys there are."""
+        return list(self._by_key)
+
+    def logged(self, key: str, rank: int | None = None) -> list[SeriesSummary]:
+        """What ranks logged under a key, by a rank or by all of them, oldest segment first."""
+        found = [
+            one
+            for one in self._by_key.get(key, ())
+            if one.source.axis == "step"
+            and not one.source.device
+            and (rank is None or one.source.rank == rank)
+        ]
+        return sorted(found, key=lambda one: one.last_ns)
+
+    def ranks(self, key: str) -> list[int]:
+        """The ranks that logged a key."""
+        return sorted({one.source.rank for one in self.logged(key) if one.source.rank is not None})
+
+    def by_first_rank(self, key: str) -> list[SeriesSummary]:
+        """What the lowest rank logged under a key: the others do the same steps."""
+        ranks = self.ranks(key)
+        return self.logged(key, ranks[0]) if ranks else self.logged(key)
+
+    def read(self, key: str) -> list[SeriesSummary]:
+        """What was read from machines under a key."""
+        return [one for one in self._by_key.get(key, ()) if one.source.axis == "seconds"]
+
+    def total(self, key: str) -> tuple[float, int]:
+        """The sum of all that ranks logged under a key, and of how many numbers."""
+        found = self.logged(key)
+        return sum(one.total for one in found), sum(one.finite for one in found)
+
+    def mean_by_place(self, key: str) -> dict[Place, float]:
+        """The mean of what was read of each device."""
+        sums: dict[Place, list[float]] = {}
+        for one in self.read(key):
+            if one.finite > 0:
+                held = sums.setdefault((one.source.host, one.source.device), [0.0, 0.0])
+                held[0] += one.total
+                held[1] += one.finite
+        return {place: total / count for place, (total, count) in sums.items()}
+
+    def greatest_by_place(self, key: str) -> dict[Place, float]:
+        """The greatest that was read of each device, or logged on each host."""
+        found: dict[Place, float] = {}
+        for one in self._by_key.get(key, ()):
+            if one.maximum is not None:
+                place = one.source.host, one.source.device
+                found[place] = max(found.get(place, one.maximum), one.maximum)
+        return found
+
+    def step_key(self) -> str | None:
+        """What is logged once a step: its time, or the loss; else what was logged most often."""
+        known = next((key for key in STEP_KEYS if self.logged(key)), None)
+        if known is not None:
+            return known
+        counts = {key: sum(one.points for one in self.by_first_rank(key)) for key in self._by_key}
+        return max((key for key, count in counts.items() if count), key=counts.__getitem__, default=None)
+
+    def loss_key(self) -> str | None:
+        """What people call the loss: the usual names first, then whatever ends like one."""
+        known = next((key for key in LOSS_KEYS if self.logged(key)), None)
+        if known is not None:
+            return known
+        like = [key for key in self._by_key if is_loss(key) and self.logged(key)]
+        return min(like, key=lambda key: (is_evaluation(key), len(key), key), default=None)
+
+
+def is_loss(key: str) -> bool:
+    """Whether a key is named as a loss is."""
+    name = key.rpartition("/")[2].lower()
+    return name in ("loss", "nll", "cross_entropy") or name.endswith(("_loss", ".loss", "-loss"))
+
+
+def is_evaluation(key: str) -> bool:
+    """Whether a key is named as something found by an evaluation is."""
+    words = key.lower().replace("/", "_").replace("-", "_").replace(".", "_").split("_")
+    return not {"val", "valid", "validation", "eval", "evaluation", "test", "dev"}.isdisjoint(words)

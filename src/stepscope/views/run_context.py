@@ -1,0 +1,93 @@
+"""What several parts of a run's page need to know of it, read once."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+from stepscope.schema.run import LIVE
+from stepscope.views.energy.attribution import known_gpus
+from stepscope.views.machine.gpu_names import own_gpus
+from stepscope.views.metrics.series_summaries import SeriesSummaries
+from stepscope.views.runs.run_rows import KeptFigures
+from stepscope.views.steps.step_values import step_seconds
+
+if TYPE_CHECKING:
+    from stepscope.devices.gpu import GpuFacts
+    from stepscope.reading import Run
+    from stepscope.schema.record import Event
+    from stepscope.views.metrics.series_summaries import Place
+    from stepscope.views.run_figures import RunFigures
+    from stepscope.views.runs.marks import Marks
+    from stepscope.views.steps.step_values import StepValues
+
+MAX_RANKS = 16
+"""So many ranks are looked at step by step; sums are of all."""
+
+
+class RunContext:
+    """One run at one moment."""
+
+    def __init__(self, run: Run, marks: Marks, now_ns: int, kept: KeptFigures | None = None) -> None:
+        self.run, self.marks, self.now_ns = run, marks, now_ns
+        self._kept = kept or KeptFigures()
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it goes on."""
+        return self.run.status in LIVE
+
+    @functools.cached_property
+    def figures(self) -> RunFigures:
+        """What a list shows of it."""
+        return self._kept.of(self.run, self.now_ns)
+
+    @functools.cached_property
+    def summed(self) -> SeriesSummaries:
+        """All of its series in a few numbers each."""
+        return SeriesSummaries(self.run.summaries())
+
+    @functools.cached_property
+    def events(self) -> dict[str, list[Event]]:
+        """What happened, by kind, oldest first."""
+        found: dict[str, list[Event]] = {}
+        for event in self.run.events():
+            found.setdefault(event.kind, []).append(event)
+        return found
+
+    @functools.cached_property
+    def own_events(self) -> dict[str, list[Event]]:
+        """What stepscope itself has noticed, by kind, oldest first."""
+        found = {kind: [one for one in events if not one.by_user] for kind, events in self.events.items()}
+        return {kind: events for kind, events in found.items() if events}
+
+    @functools.cached_property
+    def gpus(self) -> dict[Place, GpuFacts]:
+        """What its GPUs said of themselves."""
+        return known_gpus(self.run) if "device" in self.own_events else {}
+
+    @functools.cached_property
+    def own_gpus(self) -> set[Place]:
+        """Those it answers for."""
+        return own_gpus(self.run, self.summed, self.gpus)
+
+    @functools.cached_property
+    def ranks(self) -> list[int]:
+        """The ranks that log steps."""
+        key = self.summed.step_key()
+        return self.summed.ranks(key) if key is not None else []
+
+    @functools.cached_property
+    def step_seconds(self) -> dict[int, StepValues]:
+        """How long steps took, rank by rank; of the first ranks where there are many."""
+        return {rank: step_seconds(self.run, self.summed, rank) for rank in self.ranks[:MAX_RANKS]}
+
+    @property
+    def of_first_rank(self) -> StepValues | None:
+        """How long the steps of the lowest rank took; None where no steps are known."""
+        return next((one for one in self.step_seconds.values() if len(one)), None)
+
+    def of_own_gpus(self, by_place: dict[Place, float]) -> dict[Place, float]:
+        """Figures of devices, of its own GPUs alone; of all where none of them has any."""
+        devices = {place: value for place, value in by_place.items() if place[1]}
+        return {place: value for place, value in devices.items() if place in self.own_gpus} or devices

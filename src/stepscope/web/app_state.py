@@ -1,0 +1,69 @@
+"""What all routes share: the store, what people have added to it, the live feed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from stepscope.alerts.page_rules import PageRules
+from stepscope.alerts.silences import Silences
+from stepscope.views.runs.run_rows import KeptFigures, run_row, run_rows
+from stepscope.web.access.keyring import Keyring
+from stepscope.web.marks import Marks
+from stepscope.web.reader_pool import ReaderPool
+from stepscope.web.server.demo_run import Demo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stepscope.reading import Run
+    from stepscope.views.runs.run_rows import RunRow
+    from stepscope.web.live.feed import Feed
+    from stepscope.web.reader_pool import Opened
+    from stepscope.web.server.options import ServerOptions
+
+log = logging.getLogger("stepscope.web")
+
+FRESH_NS = 500_000_000
+"""Rows that old are handed out again where nothing was written since: only clocks have moved."""
+
+
+class AppState:
+    """One server's parts."""
+
+    def __init__(self, options: ServerOptions, now_ns: Callable[[], int] = time.time_ns) -> None:
+        from stepscope.web.live.feed import Feed  # here: the feed asks the site for rows
+
+        self.options, self.now_ns = options, now_ns
+        self.shelf = ReaderPool(options.folder)
+        self.marks = Marks(options.folder)
+        self.demo = Demo(options.folder)
+        self.silences = Silences(options.folder)
+        self.page_rules = PageRules(options.folder)
+        self.kept = KeptFigures()
+        self.keyring = Keyring(options)
+        self.feed: Feed = Feed(self)
+        self._rows: tuple[object, int, list[RunRow]] = (None, 0, [])
+        self._counting = threading.Lock()
+
+    def rows(self, opened: Opened) -> list[RunRow]:
+        """A row for each run, oldest first. Who asks at the same moment gets the same."""
+        with self._counting:
+            state, now_ns = (self.shelf.version(), self.marks.changes), self.now_ns()
+            known, since_ns, rows = self._rows
+            if state != known or not 0 <= now_ns - since_ns < FRESH_NS:
+                with opened.reader.moment():  # thousands of questions, and one look at the file's state
+                    rows = run_rows(opened.runs, self.marks, now_ns, self.kept)
+                self._rows = (state, now_ns, rows)
+            return rows
+
+    def row(self, run: Run) -> RunRow:
+        """The row of one run."""
+        return run_row(run, self.marks, self.now_ns(), self.kept)
+
+    def close(self) -> None:
+        """Lets go of all files."""
+        self.shelf.close()
+        self.marks.close()

@@ -1,0 +1,184 @@
+"""Opens the store for requests: read-only, checked first, a few readers handed from one to the next."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stepscope.agent.process.election import agent_pid
+from stepscope.errors import NotFound, StoreError
+from stepscope.reading import Run, Runs
+from stepscope.schema.run import RunInfo, segments_of
+from stepscope.store.connecting import connect_to_read
+from stepscope.store.place import database
+from stepscope.store.sqlite import SqliteReader, SqliteStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_READERS = 8
+CHECK_S = 5.0
+"""A store is checked for damage before it is first read, for so long at most: what is left of a very large
+one is noticed where it is read."""
+
+_CHECK_EVERY = 100_000
+"""Instructions of the database engine between two looks at the clock."""
+
+
+# What numbers and texts that make no sense provoke where something is computed from them: rows of a damaged
+# file may be well-formed. The log has each with its traceback, should the fault be ours.
+_SENSELESS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+class StoreDamaged(StoreError):
+    """The file cannot be read; what is wrong with it is in the log."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A reader for the time of one request."""
+
+    reader: SqliteReader
+    runs: Runs
+
+    def run(self, run_id: str) -> Run:
+        """A run by its id, or by its name; raises NotFound."""
+        processes = self.reader.processes(run_id)
+        if processes:  # an id, as nearly always: no need to look at all runs
+            first = processes[0]
+            parts = segments_of(processes)
+            return Run(RunInfo(run_id, first.name, first.project, first.started_ns, parts), self.reader)
+        try:
+            return self.runs.run(run_id)
+        except NotFound:
+            # Said anew: what a stranger to the machine reads names no folder of it.
+            alike = [run.id for run in self.runs.runs() if run.name == run_id]
+            rest = f"; use one of the ids: {', '.join(alike)}" if alike else ""
+            raise NotFound(f"There is no single run {run_id[:100]!r} in this store{rest}.") from None
+
+
+class ReaderPool:
+    """The store of a folder, whatever becomes of it: not there yet, replaced, damaged."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._free: list[tuple[_Mark, SqliteReader]] = []
+        self._lock = threading.Lock()
+        self._turns = threading.BoundedSemaphore(MAX_READERS)
+        self._checked: _Mark | None = None
+        self._watching: tuple[_Mark, SqliteReader] | None = None
+        self._looking = threading.Lock()
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[Opened]:
+        """A reader; an empty store where there is none yet. Raises StoreError."""
+        with self._turns:
+            mark, reader = self._take()
+            try:
+                yield Opened(reader, Runs(reader, self.folder))
+            except NotFound:
+                self._put_back(mark, reader)
+                raise
+            except StoreError as error:
+                reader.close()
+                raise StoreDamaged(str(error)) from error
+            except _SENSELESS as error:
+                reader.close()
+                raise StoreError(f"{type(error).__name__}: {error}") from error
+            except BaseException:
+                reader.close()  # it may be in the middle of a query
+                raise
+            else:
+                self._put_back(mark, reader)
+
+    def version(self) -> tuple[object, int]:
+        """Changes when anything in the store has; costs next to nothing, and waits for no request."""
+        path = database(self.folder)
+        with self._looking:
+            if self._watching is None or self._watching[0] != _mark(path):
+                if self._watching is not None:
+                    self._watching[1].close()
+                self._watching = _opened(path)
+            mark, reader = self._watching
+            return mark, reader.version()
+
+    def close(self) -> None:
+        """Lets go of all readers that are not in use."""
+        if self._watching is not None:
+            self._watching[1].close()
+            self._watching = None
+        with self._lock:
+            while self._free:
+                self._free.pop()[1].close()
+
+    def _take(self) -> tuple[_Mark, SqliteReader]:
+        path = database(self.folder)
+        mark = _mark(path)
+        with self._lock:
+            while self._free:
+                known, reader = self._free.pop()
+                if known == mark:
+                    return mark, reader
+                reader.close()  # of a file that was there before
+        try:
+            if mark is not None:
+                with contextlib.suppress(NotFound):  # only being made
+                    self._check(path, mark)
+            return _opened(path)
+        except (StoreError, UnicodeDecodeError) as error:
+            raise StoreDamaged(str(error)) from error
+
+    def _put_back(self, mark: _Mark, reader: SqliteReader) -> None:
+        with self._lock:
+            self._free.append((mark, reader))
+
+    def _check(self, path: Path, mark: _Mark) -> None:
+        """Looks through a file that nobody of ours is writing, once."""
+        if self._checked == mark or agent_pid(self.folder) is not None:
+            return
+        trouble = quick_check(path)
+        if trouble is not None:
+            raise StoreDamaged(f"{path} is damaged: {trouble}")
+        self._checked = mark
+
+
+_Mark = tuple[int, int] | None
+"""Device and number of a file; None where there is none."""
+
+
+def quick_check(path: Path, seconds: float = CHECK_S) -> str | None:
+    """What SQLite finds wrong with a file; None when nothing, or when there was no time to find it."""
+    connection = connect_to_read(path)
+    deadline = time.monotonic() + seconds
+    connection.set_progress_handler(lambda: time.monotonic() > deadline, _CHECK_EVERY)
+    try:
+        found = [row[0] for row in connection.execute("PRAGMA quick_check(3)")]
+    except sqlite3.OperationalError as error:
+        return None if "interrupted" in str(error) else str(error)
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # it quotes names, which need not be text
+        return str(error)
+    finally:
+        connection.close()
+    return None if found == ["ok"] else "; ".join(found)
+
+
+def _mark(path: Path) -> _Mark:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _opened(path: Path) -> tuple[_Mark, SqliteReader]:
+    """A reader, and of which file; of a store without runs, in memory, where there is none to read yet."""
+    mark = _mark(path)
+    if mark is not None:
+        with contextlib.suppress(NotFound):  # only being made
+            return mark, SqliteReader(path)
+    return None, SqliteStore(Path(":memory:"))
