@@ -139,21 +139,21 @@ def test_damaged_marks_do_not_hide_what_the_store_has_of_a_series(folder, store)
 
 
 def test_more_requests_than_readers_wait_for_their_turn(site) -> None:
-    held = [site.reader_pool.open() for _ in range(3)]
+    held = [site.readers.open() for _ in range(3)]
     for one in held:
         one.__enter__()
-    with site.reader_pool.open() as opened:
+    with site.readers.open() as opened:
         assert len(opened.runs.runs()) == 1
     for one in held:
         one.__exit__(None, None, None)
-    assert len(site.reader_pool._free) == 4
+    assert len(site.readers._free) == 4
 
 
 def test_a_reader_in_whose_hands_something_failed_is_not_used_again(site) -> None:
-    with pytest.raises(OSError, match="gone"), site.reader_pool.open():
+    with pytest.raises(OSError, match="gone"), site.readers.open():
         raise OSError("gone")
-    assert site.reader_pool._free == []
-    with pytest.raises(StoreError), site.reader_pool.open():
+    assert site.readers._free == []
+    with pytest.raises(StoreError), site.readers.open():
         raise StoreError("it is damaged")
-    with site.reader_pool.open() as opened:
+    with site.readers.open() as opened:
         assert opened.run("mnist").id == RUN

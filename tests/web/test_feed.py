@@ -31,7 +31,7 @@ def log(store, begin: int, count: int, key: str = "loss", of: Source = S2) -> No
 
 def cursor_now(site) -> str:
     """The cursor a chart is read with at this moment."""
-    with site.shelf.open() as opened:
+    with site.readers.open() as opened:
         run = opened.run(RUN)
         return cursor_of(site, opened, run, opened.reader.counters(run.id))
 

@@ -108,7 +108,7 @@ def create_app(options: ServerOptions, site: AppState | None = None) -> Gate:
 
 def _look_ahead(site: AppState) -> None:
     """Works out the list of runs before anybody asks: of a thousand, most have ended and stay as they are."""
-    with contextlib.suppress(StepscopeError), site.shelf.open() as opened:
+    with contextlib.suppress(StepscopeError), site.readers.open() as opened:
         site.rows(opened)
 
 

@@ -37,7 +37,7 @@ class AppState:
         from stepscope.web.live.feed import Feed  # here: the feed asks the site for rows
 
         self.options, self.now_ns = options, now_ns
-        self.shelf = ReaderPool(options.folder)
+        self.readers = ReaderPool(options.folder)
         self.marks = Marks(options.folder)
         self.demo = Demo(options.folder)
         self.silences = Silences(options.folder)
@@ -51,7 +51,7 @@ class AppState:
     def rows(self, opened: Opened) -> list[RunRow]:
         """A row for each run, oldest first. Who asks at the same moment gets the same."""
         with self._counting:
-            state, now_ns = (self.shelf.version(), self.marks.changes), self.now_ns()
+            state, now_ns = (self.readers.version(), self.marks.changes), self.now_ns()
             known, since_ns, rows = self._rows
             if state != known or not 0 <= now_ns - since_ns < FRESH_NS:
                 with opened.reader.moment():  # thousands of questions, and one look at the file's state
@@ -65,5 +65,5 @@ class AppState:
 
     def close(self) -> None:
         """Lets go of all files."""
-        self.shelf.close()
+        self.readers.close()
         self.marks.close()

@@ -22,7 +22,7 @@ def alerts(site: SiteOf) -> Response:
     """What fires, what fired, the rules that hold, channels and silences."""
     from stepscope.views.alerts.alert_list import alerts_of
 
-    with site.shelf.open() as opened:
+    with site.readers.open() as opened:
         return answer(
             alerts_of(
                 opened.runs,
@@ -57,7 +57,7 @@ def end_silence(site: SiteOf, asked: EndedSilence) -> Response:
 @router.post("/alerts/{alert_id}/ack", status_code=204, response_class=Response, responses=DONE)
 def acknowledge(site: SiteOf, alert_id: AlertId) -> Response:
     """Says that somebody looks after an alert: no more reminders."""
-    with site.shelf.open() as opened:
+    with site.readers.open() as opened:
         known = any(one["id"] == alert_id for run in opened.runs.runs() for one in run.alerts())
     if not known:
         raise NotFound(f"There is no alert {alert_id}.")

@@ -22,7 +22,7 @@ MAX_NOTES = 1000
 @router.put("/runs/{run_id}/marks", response_model=RunRow)
 def change_marks(site: SiteOf, run_id: RunId, asked: NewMarks) -> Response:
     """Names, tags, colours, archives a run, or mutes findings of it; what is left out stays as it is."""
-    with site.shelf.open() as opened:
+    with site.readers.open() as opened:
         run = opened.run(run_id)
         said = {name: getattr(asked, name) for name in asked.model_fields_set}
         if "tags" in said:
@@ -34,7 +34,7 @@ def change_marks(site: SiteOf, run_id: RunId, asked: NewMarks) -> Response:
 @router.post("/runs/{run_id}/notes", response_model=Note)
 def add_note(site: SiteOf, run_id: RunId, asked: NewNote) -> Response:
     """Keeps a note at a step, at a moment, or on the run as a whole."""
-    with site.shelf.open() as opened:
+    with site.readers.open() as opened:
         run = opened.run(run_id)
     if len(site.marks.notes(run.id)) >= MAX_NOTES:
         raise HTTPException(400, f"The run has {MAX_NOTES} notes, the most that are kept. Remove one first.")
@@ -45,7 +45,7 @@ def add_note(site: SiteOf, run_id: RunId, asked: NewNote) -> Response:
 @router.delete("/runs/{run_id}/notes/{note_id}", status_code=204, response_class=Response, responses=DONE)
 def remove_note(site: SiteOf, run_id: RunId, note_id: NoteId) -> Response:
     """Takes a note away."""
-    with site.shelf.open() as opened:
+    with site.readers.open() as opened:
         run = opened.run(run_id)
     if not site.marks.remove_note(run.id, note_id):
         raise NotFound(f"The run {run.name!r} has no note {note_id}.")

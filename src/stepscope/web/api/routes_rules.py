@@ -47,7 +47,7 @@ def check(site: SiteOf, asked: CheckedCondition) -> Response:
 
     if asked.run is None:
         return answer(check_rule(asked.when))
-    with site.shelf.open() as opened:
+    with site.readers.open() as opened:
         return answer(check_rule(asked.when, opened.reader, opened.run(asked.run), site.now_ns()))
 
 
@@ -60,7 +60,7 @@ def _fields(name: str, asked: NewRule) -> dict[str, Any]:
 
 def _switch(site: SiteOf, name: str, *, on: bool) -> bool | None:
     """What to keep of a switch; None where that is how the rule stands anyway. Raises NotFound."""
-    with site.shelf.open() as opened:
+    with site.readers.open() as opened:
         said = rules_of_live_runs(opened.runs.runs(), site.options.settings.alerts)
     made = site.page_rules.read()
     if any(one.rule.name == name for one in made.rules):

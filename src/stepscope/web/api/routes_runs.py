@@ -66,7 +66,7 @@ def health() -> Response:
 @router.get("/meta", response_model=Meta)
 def meta(site: SiteOf) -> Response:
     """The server, and what it serves."""
-    with site.shelf.open() as opened:
+    with site.readers.open() as opened:
         return answer(meta_of(site, opened))
 
 
@@ -75,7 +75,7 @@ def home(site: SiteOf) -> Response:
     """What runs now, what needs attention, what ran last, and the hosts."""
     from stepscope.views.runs.home import home_of
 
-    with site.shelf.open() as opened:
+    with site.readers.open() as opened:
         return answer(home_of(opened.runs, site.marks, site.now_ns(), site.kept))
 
 
@@ -91,7 +91,7 @@ def runs(  # noqa: PLR0913 - the parameters of a list
     archived: Annotated[bool, Query(description="Those put aside, too.")] = False,
 ) -> Response:
     """A page of the list of runs; a filter that cannot be read is told of beside all runs."""
-    with site.shelf.open() as opened:
+    with site.readers.open() as opened:
         every = site.rows(opened)
     shown = [row for row in every if archived or not row.archived]
     matching, trouble = _filtered(site, shown, filter)
@@ -127,7 +127,7 @@ def _filtered(site: AppState, rows: list[RunRow], text: str) -> tuple[list[RunRo
 @router.get("/runs/{run_id}", response_model=RunHead)
 def run_head(site: SiteOf, run_id: RunId) -> Response:
     """The header of every page on a run, and the cursor to follow it from."""
-    with site.shelf.open() as opened, opened.reader.moment():
+    with site.readers.open() as opened, opened.reader.moment():
         return answer(head_of(site, opened, opened.run(run_id)))
 
 
@@ -136,7 +136,7 @@ def overview(site: SiteOf, run_id: RunId) -> Response:
     """One run at a glance: verdict, tiles, charts, events, alerts, environment."""
     from stepscope.views.overview.overview import overview_of
 
-    with site.shelf.open() as opened:
+    with site.readers.open() as opened:
         return answer(
             overview_of(
                 opened.run(run_id),
@@ -154,7 +154,7 @@ def steps(site: SiteOf, run_id: RunId, low: Low = None, high: High = None, rank:
     """Steps and their phases in a stretch of a run, the slowest among them, how long they took."""
     from stepscope.views.steps.step_explorer import steps_of
 
-    with site.shelf.open() as opened:
+    with site.readers.open() as opened:
         return answer(steps_of(opened.run(run_id), low, high, rank))
 
 
@@ -170,7 +170,7 @@ def heatmap(
     """A key by rank and step."""
     from stepscope.views.steps.rank_heatmap import heatmap_of
 
-    with site.shelf.open() as opened:
+    with site.readers.open() as opened:
         return answer(heatmap_of(opened.run(run_id), key, low, high, columns))
 
 
@@ -180,7 +180,7 @@ def run_findings(site: SiteOf, run_id: RunId) -> Response:
     from stepscope.views.logs.failure import failure_of
     from stepscope.views.overview.verdict import verdict_for
 
-    with site.shelf.open() as opened:
+    with site.readers.open() as opened:
         run = opened.run(run_id)
         found = run.diagnose()
         figures = site.kept.of(run, site.now_ns())
@@ -207,7 +207,7 @@ def logs(
     from stepscope.views.logs.console_lines import console_of
     from stepscope.views.logs.failure import failure_of
 
-    with site.shelf.open() as opened:
+    with site.readers.open() as opened:
         run = opened.run(run_id)
         return answer({**vars(console_of(run, search, limit)), "failure": failure_of(run)})
 
@@ -217,7 +217,7 @@ def config(site: SiteOf, run_id: RunId) -> Response:
     """What a run was started with: configuration, command, versions, code."""
     from stepscope.views.run_config import config_of
 
-    with site.shelf.open() as opened:
+    with site.readers.open() as opened:
         return answer(config_of(opened.run(run_id)))
 
 
@@ -242,7 +242,7 @@ def compare_runs(
     ids = split_keys([runs])
     if not 1 <= len(ids) <= MAX_RUNS:
         raise HTTPException(400, f"runs names {len(ids)} runs; 1 to {MAX_RUNS} can be compared.")
-    with site.shelf.open() as opened:
+    with site.readers.open() as opened:
         # One may be named twice, by its id and by its name.
         found = list({run.id: run for run in (opened.run(one) for one in ids)}.values())
         first = opened.run(baseline) if baseline else found[0]

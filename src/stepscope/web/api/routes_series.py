@@ -56,7 +56,7 @@ def keys_of_run(site: SiteOf, run_id: RunId) -> Response:
     """All keys of a run, with unit, group, axis and the places they come from."""
     from stepscope.views.metrics.catalogue import catalogue_of
 
-    with site.shelf.open() as opened:
+    with site.readers.open() as opened:
         return answer(catalogue_of(opened.run(run_id)))
 
 
@@ -79,7 +79,7 @@ def series(  # noqa: PLR0913 - the parameters of a chart
 ) -> Response:
     """Several keys in buckets whose edges are multiples of a power of two, one part for each place."""
     wanted = Wanted(axis, buckets, low, high, rank, host, device, merge)
-    with site.shelf.open() as opened, opened.reader.moment():
+    with site.readers.open() as opened, opened.reader.moment():
         run = opened.run(run_id)
         counters = opened.reader.counters(run.id)
         names = split_keys(keys, {one.key for one in counters})

@@ -175,7 +175,7 @@ class Feed:
         told = cursor.read(run_id, since)
         if told is None:
             return [resync("The cursor is not one of this run.", cursor.written(run_id, seen.position))]
-        with self._site.shelf.open() as opened:
+        with self._site.readers.open() as opened:
             return live_run.missed(self._site, opened, run_id, keys, told, seen)
 
     async def _look_at(self, run_id: str) -> None:
@@ -187,16 +187,16 @@ class Feed:
                 _tell(subscriber, news)
 
     def _news(self, run_id: str, keys: frozenset[str]) -> News:
-        with self._site.shelf.open() as opened:
+        with self._site.readers.open() as opened:
             return live_run.look(self._site, opened, run_id, keys, self._seen.get(run_id))
 
     def _id_of(self, run_id: str) -> str:
-        with self._site.shelf.open() as opened:
+        with self._site.readers.open() as opened:
             return opened.run(run_id).id
 
     def _has_changed(self) -> bool:
         """Whether anything was written since the last time this was asked."""
-        version = (self._site.shelf.version(), self._site.marks.changes)
+        version = (self._site.readers.version(), self._site.marks.changes)
         changed, self._version = version != self._version, version
         return changed
 
@@ -208,7 +208,7 @@ class Feed:
                     subscriber.put(message)
 
     def _changed_rows(self) -> Message | None:
-        with self._site.shelf.open() as opened:
+        with self._site.readers.open() as opened:
             rows = self._site.rows(opened)
         changed = [row for row in rows if self._rows.get(row.id) != row]
         before, self._rows = self._rows, {row.id: row for row in rows}
@@ -219,7 +219,7 @@ class Feed:
         """The rows of runs that are live, or have changed since a client last heard of them."""
         text = (since or "").removeprefix("t")
         heard_s = int(text) / 1000 if text.isascii() and text.isdecimal() else float("inf")
-        with self._site.shelf.open() as opened:
+        with self._site.readers.open() as opened:
             rows = self._site.rows(opened)
         if all(one.run_id is not None for one in self._subscribers):
             # Else others follow the list who have yet to be told what is new in it.

@@ -35,7 +35,7 @@ class Idleness:
 
     def _is_training(self) -> bool:
         try:
-            with self._site.shelf.open() as opened:
+            with self._site.readers.open() as opened:
                 return any(run.status in LIVE for run in opened.runs.runs())
         except StepscopeError:  # a store nobody can read keeps nobody waiting
             return False
