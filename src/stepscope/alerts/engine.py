@@ -67,6 +67,8 @@ class Engine:
         self._unheard = store.alert_book.open_alerts()
         self._just_begun: set[str] = set()
         """Runs whose rows of this round were read from the store already."""
+        self._lost_connection: set[str] = set()
+        """Runs of which one process lost its connection, and the others may still say why."""
         self._has_news, self._looked_ns = True, 0
         self.has_posted = False
         """Whether something was posted since this was last set to False."""
@@ -99,8 +101,15 @@ class Engine:
         is_waiting = status not in LIVE and is_consequence(reason) and run.status in LIVE
         ends_ns = [process.ended_ns for process in processes if process.ended_ns is not None]
         is_new = bool(ends_ns) and self._now_ns() - min(ends_ns) < CAUSE_WITHIN_NS
-        if not (is_waiting and is_new and len(ends_ns) < len(processes)):
+        if is_waiting and is_new and len(ends_ns) < len(processes):
+            self._lost_connection.add(run.run_id)
+        else:
+            self._lost_connection.discard(run.run_id)
             run.status, run.reason = status, reason
+
+    def _judge_lost_connections(self) -> None:
+        for run_id in list(self._lost_connection):
+            self._judge_outcome(self._runs[run_id])
 
     def take(self, table: Table) -> None:
         """Takes rows that are safe in the store, or were read of the machine."""
@@ -139,8 +148,8 @@ class Engine:
             return
         self._has_news, self._looked_ns = False, now_ns
         self._look_at_page_rules()
+        self._judge_lost_connections()
         for run in list(self._runs.values()):
-            self._judge_outcome(run)
             if run.behind:
                 catch_up(run, self._store, self._segment_of(run.run_id))
             changes = list(run.changes(now_ns))
@@ -158,6 +167,7 @@ class Engine:
                         self._close(run, now_ns)
             self._report_unrecorded(run, now_ns, has_ended=has_ended)
             if has_ended:
+                self._lost_connection.discard(run.run_id)
                 del self._runs[run.run_id], self._unrecorded[run.run_id]
                 self._processes.pop(run.run_id, None)
 
