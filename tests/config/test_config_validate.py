@@ -1,10 +1,12 @@
 """`stepscope config validate` finds what a monitor or an agent would refuse or ignore."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from stepscope.cli.main import main
+from stepscope.config.sections import Settings
 
 
 def validated(capsys, content: str) -> list[str]:
@@ -147,3 +149,14 @@ def test_a_wrong_secret_is_never_printed(capsys):
 def test_settings_without_effect_are_named_and_the_file_is_fine(capsys):
     [line] = validated(capsys, "run: r\ncheckpoints:\n  keep: 3\n")
     assert line == "a.yaml:2: checkpoints has no effect in this version; save checkpoints in the training."
+
+
+@pytest.mark.parametrize("value", ["[]", "{}", "{x: {y: 1}}", "[[1]]", "-1", "'?'", "null"])
+def test_a_wrong_value_anywhere_is_named_and_validation_ends(capsys, value):
+    names = [one.name for one in dataclasses.fields(Settings)]
+    for line in [f"{name}: {value}" for name in names] + [f"{name}: {{zzz: {value}}}" for name in names]:
+        Path("a.yaml").write_text(f"{line}\nagent: {{mode: fork}}\n" if "agent" not in line else f"{line}\n")
+        main(["config", "validate", "a.yaml"])
+        said = capsys.readouterr()
+        assert "Traceback" not in said.err
+        assert "agent" in line or "agent.mode" in said.err, line

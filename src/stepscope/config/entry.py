@@ -140,15 +140,18 @@ def entry_at(tree: Tree, key: Key) -> Entry:
     return node
 
 
-def remove_at(tree: Tree, key: Key) -> None:
-    """Takes away what is at a key, or the entry above it."""
-    for part in key[:-1]:
-        node = tree.get(part)
-        if not isinstance(node, dict):
-            tree.pop(part, None)
-            return
-        tree = node
-    tree.pop(key[-1], None)
+def remove_at(tree: Tree, key: Key) -> bool:
+    """Takes away what is at a key, or the entry above it, and sections left empty; False if nothing was."""
+    node = tree.get(key[0]) if key else None
+    if node is None:
+        return False
+    if isinstance(node, dict) and len(key) > 1:
+        is_removed = remove_at(node, key[1:])
+        if not node:
+            del tree[key[0]]
+        return is_removed
+    del tree[key[0]]
+    return True
 
 
 def _put(node: Tree, entry: Entry, problems: list[Problem]) -> None:

@@ -120,13 +120,10 @@ def load_valid_part(source: Source) -> tuple[Loaded, list[Problem]]:
     problems: list[Problem] = []
     notes: list[Problem] = []
     tree = _tree(_sources(source, os.environ, None, None, problems), problems, notes)
-    while True:
-        wrong: list[Problem] = []
-        settings = _checked(tree, wrong, leaves_out=True)
-        problems += wrong
-        if settings is not None:
-            loaded = Loaded(settings, _origins(settings, tree), tuple(dict.fromkeys(notes)), tree)
-            return loaded, sorted(problems, key=_place)
+    while (settings := _checked(tree, problems, leaves_out=True)) is None:
+        pass
+    loaded = Loaded(settings, _origins(settings, tree), tuple(dict.fromkeys(notes)), tree)
+    return loaded, sorted(problems, key=_place)
 
 
 def _tree(sources: Iterator[Iterator[Entry]], problems: list[Problem], notes: list[Problem]) -> Tree:
@@ -247,8 +244,9 @@ def _checked(tree: Tree, problems: list[Problem], *, leaves_out: bool = False) -
         wrong = error.errors(include_url=False)
     problems.extend(_problem(details, tree) for details in wrong)
     if leaves_out:
-        for details in wrong:
-            remove_at(tree, details["loc"])
+        removed = [remove_at(tree, details["loc"]) for details in wrong]
+        if not any(removed):
+            raise ConfigError(_lines(problems))
     return None
 
 
