@@ -17,6 +17,12 @@ def shares(made: Made) -> dict[str, float]:
     return {one.phase: one.share for one in phases_of(run, SeriesSummaries(run.summaries()))}
 
 
+def verdict_shares(made: Made) -> dict[str, float]:
+    """What the verdict goes by, which sees the newest steps alone."""
+    window = build_window(made.store, RUN, Wanted())
+    return {name: share for name, share in phase_shares(window.ranks[0], steady=False).items() if share}
+
+
 def test_the_parts_of_a_step_add_up_and_come_in_their_order(made: Made) -> None:
     made.process()
     trained(made, data=0.02, optimizer=0.01)
@@ -72,10 +78,7 @@ def test_a_step_that_was_less_likely_to_be_kept_counts_for_more(made: Made) -> N
     found = shares(made)
     assert found["forward"] == pytest.approx(0.04 / 0.07, rel=1e-6)
     assert sum(found.values()) == pytest.approx(1.0)
-    # The verdict, which sees the newest steps alone, goes by the same rule.
-    window = build_window(made.store, RUN, Wanted())
-    verdict = {name: share for name, share in phase_shares(window.ranks[0], steady=False).items() if share}
-    assert verdict == pytest.approx(found)
+    assert verdict_shares(made) == pytest.approx(found)
 
 
 def test_a_chance_that_is_told_now_and_then_holds_until_the_next(made: Made) -> None:
@@ -104,6 +107,7 @@ def test_an_evaluation_after_a_step_that_stands_for_many_is_counted_once(made: M
     found = shares(made)
     assert "eval" not in found
     assert found["backward"] == pytest.approx(0.5)
+    assert verdict_shares(made) == pytest.approx(found)
 
 
 def test_a_phase_with_a_name_of_its_own_is_shown_after_the_usual_ones(made: Made) -> None:

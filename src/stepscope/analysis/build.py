@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepscope.analysis.steady import COMPILED, steadiness_of
-from stepscope.schema.keys import LOSS_KEYS, PHASES, SAMPLED_RATIO, STEP_SECONDS, device_key, phase_key
+from stepscope.schema.keys import (
+    CHECKPOINT_GAP_SECONDS,
+    EVAL_GAP_SECONDS,
+    LOSS_KEYS,
+    PHASES,
+    SAMPLED_RATIO,
+    STEP_SECONDS,
+    device_key,
+    phase_key,
+)
 from stepscope.schema.run import segments_of
 from stepscope.schema.series import Selection
 from stepscope.schema.window import Column, MachineFigures, RankWindow, Window
@@ -28,7 +37,14 @@ ROWS = 2048
 
 COURSE_BUCKETS = 128
 
-_ALWAYS = (STEP_SECONDS, SAMPLED_RATIO, *map(phase_key, PHASES), *map(device_key, ("step", *PHASES)))
+_ALWAYS = (
+    STEP_SECONDS,
+    SAMPLED_RATIO,
+    EVAL_GAP_SECONDS,
+    CHECKPOINT_GAP_SECONDS,
+    *map(phase_key, PHASES),
+    *map(device_key, ("step", *PHASES)),
+)
 """What the verdict looks at, whichever detectors there are."""
 
 LONGEST_S = 1e7

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepscope.analysis.steady import SHORTEST_S
-from stepscope.schema.keys import PHASES, SAMPLED_RATIO, STEP_SECONDS, device_key, phase_key
+from stepscope.schema.keys import PHASES, SAMPLED_RATIO, STEP_SECONDS, device_key, gap_key, phase_key
 
 if TYPE_CHECKING:
-    from stepscope.schema.window import Floats, RankWindow
+    from stepscope.schema.window import Flags, Floats, RankWindow
 
 MIN_STEPS = 5
 """Steps that must have a phase before its share is given."""
@@ -42,21 +42,32 @@ def phase_shares(rank: RankWindow, *, steady: bool = True) -> dict[str, float]:
         key = phase_key(phase)
         if not rank.has(key):
             continue
-        chosen = rank.where(key, STEP_SECONDS, steady=steady)
+        chosen = rank.where(key, STEP_SECONDS, steady=steady) & ~_is_between(rank, phase)
         if chosen.sum() < MIN_STEPS:
             continue
         values = rank.columns[key].values[chosen]
         if chosen.sum() >= MOSTLY * whole.sum():
             known[phase] = float(values.sum()) / taken
-        elif rank.has(SAMPLED_RATIO):
-            sampled[phase] = float(
-                (values * sample_weights(rank.columns[SAMPLED_RATIO].values[chosen])).sum()
-            )
         else:
-            sampled[phase] = float(values.sum())
+            sampled[phase] = float((values * _weights(rank, chosen)).sum())
     together = sum(sampled.values())
     rest = max(1.0 - sum(known.values()), 0.0)
     return known | {phase: rest * spent / together for phase, spent in sampled.items() if together > 0}
+
+
+def _is_between(rank: RankWindow, phase: str) -> Flags:
+    """Steps under whose number something is recorded that came between two steps, as an evaluation."""
+    between = rank.columns.get(gap_key(phase))
+    if between is None:
+        return np.zeros(len(rank.steps), bool)
+    same: Flags = rank.columns[phase_key(phase)].values == between.values
+    return same
+
+
+def _weights(rank: RankWindow, chosen: Flags) -> Floats:
+    if not rank.has(SAMPLED_RATIO):
+        return np.ones(int(chosen.sum()))
+    return sample_weights(rank.columns[SAMPLED_RATIO].values[chosen])
 
 
 def device_shares(rank: RankWindow) -> dict[str, float]:

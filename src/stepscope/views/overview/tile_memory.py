@@ -63,21 +63,18 @@ def _without_gpu(scene: RunContext, remaining_s: float | None) -> Tile:
     if not by_host:
         return unknown_tile("memory", "Memory", "no memory was read")
     host = max(by_host, key=lambda one: by_host[one])
-    limits = [
-        (most, taken)
-        for limit, used in ((HOST_TOTAL, HOST_USED), (CGROUP_LIMIT, ""))
-        for (place, _), most in scene.summed.greatest_by_place(limit).items()
-        # Of the host's memory other programs take their share.
-        for taken in [scene.summed.greatest_by_place(used).get((host, ""), 0.0) if used else 0.0]
-        if place == host and most > 0
-    ]
+    total = scene.summed.greatest_by_place(HOST_TOTAL).get((host, ""), 0.0)
+    group = scene.summed.greatest_by_place(CGROUP_LIMIT).get((host, ""), 0.0)
+    # Of the host's memory other programs take their share.
+    used = max(by_host[host], scene.summed.greatest_by_place(HOST_USED).get((host, ""), 0.0))
+    limits = [(limit, taken) for limit, taken in ((total, used), (group, by_host[host])) if limit > 0]
     leak_state, leak = _leak(scene, remaining_s)
     detail = ["peak of a process" if resident else "peak of the host"]
     state: State = "unknown"
     told, value = "no limit is known", size(by_host[host])
     if limits:
         limit, taken = min(limits)
-        detail.append(f"{size(max(limit - max(by_host[host], taken), 0.0))} left")
+        detail.append(f"{size(max(limit - taken, 0.0))} left")
         value = f"{value} of {size(limit)}"
         state, told = _judged(by_host[host] / limit)
     return Tile(
