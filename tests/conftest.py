@@ -18,8 +18,10 @@ from hypothesis import settings
 import stepscope
 from tests.attack.outcomes import table
 
-# A job that is started in the background ignores SIGINT, and so would all it starts.
+# A job that is started in the background or by nohup ignores some signals, and so would all it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 # The same examples each time here; make test-all draws fresh ones and prints how to repeat a failure.
 settings.register_profile("fixed", deadline=None, derandomize=True)
