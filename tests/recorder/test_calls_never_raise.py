@@ -9,6 +9,7 @@ import math
 import os
 import signal
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -577,3 +578,38 @@ def test_a_very_long_kind_is_cut_in_what_is_said(
     monitor.event("a" * 10_000, text="y" * 5_000_000)
     monitor.stop_monitoring()
     assert len(caplog.text) < 1000
+
+
+def test_a_long_event_is_cut_and_recorded(folder: Path, read: Read, caplog: pytest.LogCaptureFixture) -> None:
+    monitor = TrainingMonitor({"agent": {"mode": "none"}}, run="a", directory=folder)
+    monitor.event("sample", text="word " * 1_000_000, after=1)
+    monitor.event("ids", numbers=list(range(500_000)))
+    monitor.event("names", names=["name"] * 500_000)
+    monitor.event("short", text="all of it")
+    monitor.stop_monitoring()
+    sample, ids, names, short = read("a").events()
+    assert sample.fields["text"].startswith("word word")
+    assert 60_000 < len(sample.fields["text"]) <= 64_000
+    assert sample.fields["after"] == 1
+    assert ids.fields["numbers"][:2] == [0, 1]
+    assert 19_000 < len(ids.fields["numbers"]) <= 20_000
+    assert names.fields["names"][:3_000] == ["name"] * 3_000
+    assert short.fields == {"text": "all of it"}
+    assert "The event 'sample' was cut to at most 64,000 characters and 20,000 values." in caplog.text
+
+
+def test_a_very_long_name_of_a_metric_is_cut(monitor: TrainingMonitor, read: Read) -> None:
+    monitor.log({"n" * 1_000_000: 1.0, "loss": 2.0})
+    monitor.stop_monitoring()
+    assert sorted(len(series.key) for series in read("a").keys()) == [4, 10_000]
+
+
+@pytest.mark.parametrize("kind", ["property", "weakref"])
+def test_an_object_whose_class_raises_stops_nothing(kind: str, monitor: TrainingMonitor, read: Read) -> None:
+    odd = HasNoClass() if kind == "property" else weakref.proxy(WithoutText())
+    for _ in range(3):
+        monitor.log_training_step(loss=1.0, model=odd, optimizer=odd)
+    monitor.event("kind", step=odd)
+    monitor.watch(odd)
+    monitor.stop_monitoring()
+    assert len(read("a").series("loss").values) == 3

@@ -201,6 +201,12 @@ def test_many_and_long_parameters_are_bounded_and_the_rest_is_kept(
     assert "Only the first 10,000 hyper-parameters were recorded" in caplog.text
 
 
+def test_a_huge_array_becomes_text_without_being_taken_apart(folder: Path) -> None:
+    weights = np.broadcast_to(np.float32(1.0), (10**12,))
+    run = recorded(folder, {"weights": weights, "few": np.ones(2)})
+    assert run.params == {"weights": "[1. 1. 1. ... 1. 1. 1.]", "few": [1.0, 1.0]}
+
+
 def test_what_holds_itself_ends(folder: Path) -> None:
     loop: dict[str, Any] = {"lr": 0.1}
     loop["loop"], loop["list"] = loop, [loop, loop]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from stepscope.schema.redact import (
     add_rule,
     redact_mapping,
+    redact_start,
     redact_text,
     redact_value,
     redact_words,
@@ -348,6 +349,16 @@ def test_an_environment_of_nothing_but_secrets_shows_none() -> None:
 def test_a_key_of_a_mapping_may_be_a_secret_itself() -> None:
     text, secret = SECRETS["GitHub token"]
     assert secret not in json.dumps(redact_mapping({text: 1, ("a", secret): 2}))
+
+
+@pytest.mark.parametrize("place", [0, 900, 995, 4_990, 5_100])
+def test_the_start_of_a_text_holds_no_half_of_a_secret(place: int) -> None:
+    secret = "hf_" + "Ab1Cd2Ef3G" * 4
+    text = f"{'w ' * (place // 2)} {secret} {'rest ' * 2_000}"
+    start = redact_start(text, 1_000)
+    assert len(start) <= 1_000
+    assert start.endswith("…")
+    assert "hf_" not in start
 
 
 def test_a_value_that_contains_itself_comes_to_an_end() -> None:

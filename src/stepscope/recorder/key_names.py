@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepscope.journal import layout
-from stepscope.schema.redact import redact_text
+from stepscope.recorder.values import MAX_NAME
+from stepscope.schema.redact import redact_start
 
 if TYPE_CHECKING:
     from stepscope.schema.privacy import Privacy
@@ -24,7 +25,7 @@ class KeyNames:
         name = self._names.get(key)
         if name is None:
             plain = layout.clean(key)
-            name = safe = self._privacy.text(redact_text(plain))
+            name = safe = self._privacy.text(redact_start(plain, MAX_NAME))
             number = 1
             while safe != plain and name in self._taken:
                 number += 1

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from stepscope.errors import RecorderError
 from stepscope.guard import shown
 
 if TYPE_CHECKING:
@@ -31,9 +31,20 @@ class ModelChanges:
         self._version: int | None = None
         self.found = False
         """Whether a parameter has changed between two steps."""
+        self.optimizer: Any = None
+        """What was passed with the model, if it can step."""
 
-    def follow(self, model: Any) -> bool:
+    def follow(self, model: Any, optimizer: Any) -> bool:
         """Compares the model with the last step; False when no further step has to be compared."""
+        try:
+            return self._follow(model, optimizer)
+        except RecorderError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a model of the user's own may raise anything
+            self._guard.complain("watch", f"The model is not watched: {shown(error)}", error)
+            return False
+
+    def _follow(self, model: Any, optimizer: Any) -> bool:
         if isinstance(model, PLAIN):
             wrong = f"model is {shown(model)}; expected a torch.nn.Module. It is not watched."
             self._guard.complain("watch", wrong)
@@ -43,9 +54,9 @@ class ModelChanges:
         if torch is None or not isinstance(model, torch.Module) or self._steps >= MAX_STEPS:
             return False
         self._steps += 1
-        with contextlib.suppress(Exception):  # a model of the user's own may raise anything
-            parameter = next((one for one in model.parameters() if one.requires_grad), None)
-            version = None if parameter is None else parameter._version  # noqa: SLF001 - PyTorch's own count
-            self.found = self._version is not None and version != self._version
-            self._version = version
+        parameter = next((each for each in model.parameters() if each.requires_grad), None)
+        version = None if parameter is None else parameter._version  # noqa: SLF001 - PyTorch's own count
+        self.found = self._version is not None and version != self._version
+        self._version = version
+        self.optimizer = optimizer if hasattr(optimizer, "step") else None
         return not self.found

@@ -26,8 +26,9 @@ from stepscope.recorder.monitor_settings import (
 )
 from stepscope.recorder.on_demand import OnDemand
 from stepscope.recorder.phases import BatchTimes, Phase
-from stepscope.recorder.recording import Recording, as_step, monitors
+from stepscope.recorder.recording import Recording, monitors
 from stepscope.recorder.stats import StepStats
+from stepscope.recorder.values import as_step
 from stepscope.steps.overhead import Overhead
 
 if TYPE_CHECKING:
@@ -285,9 +286,9 @@ class TrainingMonitor(OnDemand):
             self._guard.complain("watch", f"The model cannot be watched: {shown(error)}", error)
 
     def _consider_model(self, model: object, optimizer: object) -> None:
-        self._considers_models = self._watched is None and self._model_changes.follow(model)
+        self._considers_models = self._watched is None and self._model_changes.follow(model, optimizer)
         if self._watched is None and self._model_changes.found:
-            self.watch(model, optimizer if hasattr(optimizer, "step") else None)
+            self.watch(model, self._model_changes.optimizer)
             if self._watched is not None:
                 self._watched.loader_passes.before = 1  # the one that it is handed over in
 
@@ -333,13 +334,6 @@ class TrainingMonitor(OnDemand):
             if step is not None:
                 del fields["step"]
             recording.note_of_user(kind, fields, self._last_step() if step is None else step)
-
-    def own_event(self, kind: str, /, **fields: Any) -> None:
-        """Marks a moment that stepscope itself has noticed."""
-        recording = self.open_recording()
-        if recording is not None:
-            step = as_step(fields.get("step"))
-            recording.note(kind, fields, self._last_step() if step is None else step)
 
     def open_recording(self) -> Recording | None:
         """What records now, begun by this call where nobody has done so; None after the end."""

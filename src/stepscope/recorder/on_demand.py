@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from stepscope.guard import shown
 from stepscope.recorder.anonymity import privacy_of
 from stepscope.recorder.step_log import StepLog
+from stepscope.recorder.values import as_step
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,9 +37,12 @@ class OnDemand(StepLog):
         """The run's id, by which any command and `open_store().run(...)` finds it."""
         return self.identity.run_id
 
-    @abstractmethod
     def own_event(self, kind: str, /, **fields: Any) -> None:
         """Marks a moment that stepscope itself has noticed."""
+        recording = self.open_recording()
+        if recording is not None:
+            step = as_step(fields.get("step"))
+            recording.note(kind, fields, self._last_step() if step is None else step)
 
     @property
     def url(self) -> str | None:

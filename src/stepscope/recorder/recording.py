@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import operator
 import os
 import time
 import weakref
@@ -27,7 +26,7 @@ from stepscope.recorder.folder_watch import FolderWatch
 from stepscope.recorder.identity.facts import opening_of
 from stepscope.recorder.keeper import Keeper
 from stepscope.recorder.key_names import KeyNames
-from stepscope.schema.redact import redact_mapping, redact_text, redact_value
+from stepscope.schema.redact import MAX_PARTS, Redaction, redact_mapping, redact_text, redact_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -43,6 +42,9 @@ if TYPE_CHECKING:
 
 monitors: weakref.WeakSet[TrainingMonitor] = weakref.WeakSet()
 """Monitors that are recording; each parts from its journal when the process forks."""
+
+MAX_EVENT_CHARACTERS = 64_000
+"""Text of one event that is kept; redacting that takes a tenth of a second at worst."""
 
 
 class Recording:
@@ -191,10 +193,16 @@ class Recording:
     def note_of_user(self, kind: object, fields: Mapping[str, Any], step: int) -> None:
         """Records an event of the user's, whatever its fields are called."""
         try:
-            said = self._user_privacy.nested(redact_mapping({"kind": layout.clean(kind), "fields": fields}))
-            self.writer.append_user_event(said["kind"], said["fields"], step)
+            redaction = Redaction(MAX_EVENT_CHARACTERS)
+            event = {"kind": layout.clean(kind), "fields": fields}
+            safe = self._user_privacy.nested(redaction.mapping(event))
+            self.writer.append_user_event(safe["kind"], safe["fields"], step)
         except Exception as error:  # noqa: BLE001 - a field's own text may raise anything
             self._guard.complain("event", f"The event {shown(kind)} is lost: {shown(error)}", error)
+        else:
+            if redaction.is_cut:
+                limit = f"at most {MAX_EVENT_CHARACTERS:,} characters and {MAX_PARTS:,} values"
+                self._guard.complain("long event", f"The event {shown(kind)} was cut to {limit}.")
 
     def defer(self, metrics: Mapping[Any, Any], step: int) -> None:
         """Records a row of which some numbers lie on a GPU, when they have come from there."""
@@ -379,17 +387,6 @@ class Recording:
             ignore = self._folder / ".gitignore"
             if not ignore.exists():
                 ignore.write_text("*\n")
-
-
-def as_step(value: object) -> int | None:
-    """A step as a journal holds it; None for what is not a whole number, or too large for one."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        return None
-    try:
-        step = operator.index(value)
-    except Exception:  # noqa: BLE001 - an array of several elements, or whatever else raises anything
-        return None
-    return step if -(2**63) <= step < 2**63 else None
 
 
 def _part_from_parent() -> None:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 MAX_ROUNDS = 10
 MAX_DEPTH = 32
 MAX_PARTS = 20_000
+MAX_SECRET = 4_000
+"""Characters of the longest secret, which is a private key."""
 LEFT_OUT = "[...]"
 
 _TAKEN_OUT = re.compile(r"(\[redacted:[a-z0-9_-]+\])")
@@ -91,6 +93,16 @@ def redact_text(text: str) -> str:
     return text if _redact_once(text) == text else "[redacted:unclear]"
 
 
+def redact_start(text: str, length: int) -> str:
+    """The first characters of a text without its secrets; it ends in `…` where some are left out."""
+    if len(text) <= length:
+        return redact_text(text)
+    # Half a secret would not be recognised: what may be half of one is redacted along, then left out.
+    redacted = redact_text(text[: length + MAX_SECRET])
+    end = length if len(text) <= length + MAX_SECRET else min(length, len(redacted) - MAX_SECRET)
+    return f"{redacted[: max(end - 1, 0)]}…"
+
+
 def redact_words(words: Iterable[str]) -> list[str]:
     """A command line without the values of `--password`, `--api-key=…` and the like."""
     kept: list[str] = []
@@ -127,7 +139,7 @@ def _assignment(word: str) -> tuple[str, str, str]:
 
 def redact_mapping(mapping: Mapping[Any, Any]) -> dict[str, Any]:
     """A configuration or an environment without its secrets, however deep they lie; keys become text."""
-    return _Walk().mapping(mapping)
+    return Redaction().mapping(mapping)
 
 
 def redact_value(value: Any, name: str = "") -> Any:
@@ -135,7 +147,7 @@ def redact_value(value: Any, name: str = "") -> Any:
 
     Mappings and sequences are copied; what is neither these nor text, number or None becomes its text.
     """
-    return _Walk().value(value, name)
+    return Redaction().value(value, name)
 
 
 def _redact_once(text: str) -> str:
@@ -185,27 +197,42 @@ def _under_secret_name(name: str, value: Any) -> Any:
     return "[redacted:name]"
 
 
-class _Walk:
-    """One pass over nested values; it ends whatever they contain, themselves included."""
+class Redaction:
+    """One pass over nested values; it ends whatever they contain, themselves included.
 
-    def __init__(self) -> None:
+    Redacting takes time for each character, so whoever is waited for by a training sets a limit.
+    """
+
+    def __init__(self, max_characters: int | None = None) -> None:
         self._parts_left = MAX_PARTS
+        self._characters_left = max_characters
         self._inside: list[int] = []
+        self.is_cut = False
+        """Whether something was left out because there was too much of it."""
 
     def value(self, value: Any, name: str, *, hidden: bool = False) -> Any:
         """A value of any kind; hidden if something around it has a secret name."""
         self._parts_left -= 1
         if self._parts_left < 0:
+            self.is_cut = True
             return LEFT_OUT
         if isinstance(value, Mapping):
             return self._within(value, lambda: self.mapping(value, hidden=hidden or is_secret_name(name)))
         if isinstance(value, list | tuple | set | frozenset):
-            return self._within(value, lambda: [self.value(part, name, hidden=hidden) for part in value])
+            return self._within(value, lambda: self._list(value, name, hidden=hidden))
         if hidden or is_secret_name(name):
             return _under_secret_name(name or "secret", value)
         if value is None or isinstance(value, bool | int | float):
             return value
-        return redact_text(_text_of(value))
+        return self._text(_text_of(value))
+
+    def _list(self, values: Iterable[Any], name: str, *, hidden: bool) -> list[Any]:
+        copied: list[Any] = []
+        for value in values:
+            copied.append(self.value(value, name, hidden=hidden))
+            if self._parts_left < 0:
+                break
+        return copied
 
     def mapping(self, mapping: Mapping[Any, Any], *, hidden: bool = False) -> dict[str, Any]:
         """A mapping; `{name: HF_TOKEN, value: …}` is read as the pair it is, `{env: NAME}` as a reference."""
@@ -216,10 +243,27 @@ class _Walk:
         copied: dict[str, Any] = {}
         for key, part in mapping.items():
             name = pair if pair is not None and key == "value" else _text_of(key)
-            copied[_redact_key(_text_of(key))] = self.value(part, name, hidden=hidden)
+            copied[self._key(_text_of(key))] = self.value(part, name, hidden=hidden)
             if self._parts_left < 0:
+                self.is_cut = True
                 break
         return copied
+
+    def _key(self, key: str) -> str:
+        # Shorter than any key of any vendor, and assigning nothing: most names are, and each line has many.
+        is_plain = len(key) < 15 and key.isidentifier() and not _added
+        return key if is_plain else self._text(key)
+
+    def _text(self, text: str) -> str:
+        if self._characters_left is None:
+            return redact_text(text)
+        self.is_cut = self.is_cut or len(text) > self._characters_left
+        if self._characters_left == 0:
+            return LEFT_OUT
+        text = redact_start(text, self._characters_left)
+        # Redacting an empty text takes time too.
+        self._characters_left = max(self._characters_left - max(len(text), 16), 0)
+        return text
 
     def _within(self, container: Any, walk: Any) -> Any:
         if id(container) in self._inside or len(self._inside) >= MAX_DEPTH:
@@ -229,12 +273,6 @@ class _Walk:
             return walk()
         finally:
             self._inside.pop()
-
-
-def _redact_key(key: str) -> str:
-    # Shorter than any key of any vendor, and assigning nothing: most names are, and each line has many.
-    is_plain = len(key) < 15 and key.isidentifier() and not _added
-    return key if is_plain else redact_text(key)
 
 
 def _is_reference(mapping: Mapping[Any, Any]) -> bool:

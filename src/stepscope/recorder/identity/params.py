@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import math
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.errors import ConfigError
 from stepscope.guard import shown
-from stepscope.schema.redact import redact_mapping, redact_text
+from stepscope.schema.redact import redact_mapping, redact_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,6 +134,8 @@ class PlainParams:
         if getattr(value, "is_cuda", False) is True:
             return self._as_text(value, place)  # its numbers would have to be waited for
         if hasattr(value, "tolist"):  # an array, a tensor, or one number of such a library
+            if math.prod(getattr(value, "shape", ())) > MAX_LIST_BYTES:
+                return self._as_text(value, place)
             value = value.tolist()
             if value is None or isinstance(value, bool | int | float | str):
                 return self._plain(value, place)
@@ -193,10 +196,7 @@ def _name(key: Any) -> str:
 
 
 def _cut(text: str) -> str:
-    if len(text) <= MAX_TEXT:
-        return str(text)
-    # Secrets are taken out first: one that is cut in two would no longer look like one.
-    return f"{redact_text(str(text[: 4 * MAX_TEXT]))[: MAX_TEXT - 1]}{_LEFT_OUT}"
+    return str(text) if len(text) <= MAX_TEXT else redact_start(str(text), MAX_TEXT)
 
 
 def _leaves(nested: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
