@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import logging
+import queue
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -199,6 +202,84 @@ def updates_by_hand_that_are_logged(monitor: TrainingMonitor) -> None:
         monitor.log({"loss": update_by_hand(model, x)})
 
 
+def optimizer_replaced(monitor: TrainingMonitor) -> None:
+    monitor.watch(model := small(), optimizer := sgd(model))
+    for number, x in enumerate(loader()):
+        if number == STEPS // 2:
+            optimizer = sgd(model)
+        monitor.log({"loss": update(model, optimizer, x)})
+
+
+def logs_before_and_after_the_update(monitor: TrainingMonitor) -> None:
+    monitor.watch(model := small(), optimizer := sgd(model))
+    for x in loader():
+        optimizer.zero_grad()
+        loss = loss_of(model, x)
+        loss.backward()
+        monitor.log({"clipped": 1.0})
+        monitor.log({"also": 1.0})
+        optimizer.step()
+        monitor.log({"loss": loss})
+
+
+def functional(monitor: TrainingMonitor) -> None:
+    monitor.watch(model := small())
+    parameters = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    for x in monitor.batches(loader()):
+        leaves = {name: value.requires_grad_() for name, value in parameters.items()}
+        loss = torch.func.functional_call(model, leaves, (x,)).square().mean()
+        gradients = torch.autograd.grad(loss, list(leaves.values()))
+        pairs = zip(leaves.items(), gradients, strict=True)
+        parameters = {name: (value - 1e-3 * gradient).detach() for (name, value), gradient in pairs}
+        monitor.log({"loss": loss})
+
+
+def one_batch_of_a_new_pass_each_step(monitor: TrainingMonitor) -> None:
+    monitor.watch(model := small(), optimizer := sgd(model))
+    data = monitor.batches(loader())
+    for _ in range(STEPS):
+        monitor.log({"loss": update(model, optimizer, next(iter(data)))})
+        time.sleep(0.005)
+
+
+def batches_fetched_by_a_thread(monitor: TrainingMonitor) -> None:
+    monitor.watch(model := small(), optimizer := sgd(model))
+    fetched: queue.Queue[Any] = queue.Queue(maxsize=2)
+
+    def fetch() -> None:
+        for x in monitor.batches(loader()):
+            fetched.put(x)
+
+    thread = threading.Thread(target=fetch)
+    thread.start()
+    for _ in range(STEPS):
+        monitor.log({"loss": update(model, optimizer, fetched.get())})
+    thread.join()
+
+
+def trained_in_a_thread(monitor: TrainingMonitor) -> None:
+    monitor.watch(model := small(), optimizer := sgd(model))
+
+    def train() -> None:
+        for x in monitor.batches(loader()):
+            monitor.log({"loss": update(model, optimizer, x)})
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+
+
+def with_an_inner_optimizer(monitor: TrainingMonitor) -> None:
+    monitor.watch(model := small())
+    optimizer = sgd(model)
+    for x in loader():
+        copied = copy.deepcopy(model)
+        inner = torch.optim.SGD(copied.parameters(), lr=1e-3)
+        for _ in range(2):
+            update(copied, inner, x)
+        monitor.log({"loss": update(model, optimizer, x)})
+
+
 def lbfgs(monitor: TrainingMonitor) -> None:
     model = small()
     optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
@@ -313,6 +394,13 @@ LOOPS: list[Loop] = [
     two_optimizers_that_nobody_named,
     updates_by_hand,
     updates_by_hand_that_are_logged,
+    optimizer_replaced,
+    logs_before_and_after_the_update,
+    functional,
+    one_batch_of_a_new_pass_each_step,
+    batches_fetched_by_a_thread,
+    trained_in_a_thread,
+    with_an_inner_optimizer,
     lbfgs,
     scaled,
     compiled,
@@ -326,8 +414,11 @@ UNSEEN = {
     log_training_step_alone: {"forward", "backward", "optimizer"},
     two_optimizers: {"forward"},
     two_optimizers_that_nobody_named: {"forward"},
+    with_an_inner_optimizer: {"forward"},
+    functional: {"backward"},
+    trained_in_a_thread: {"forward", "backward", "optimizer"},
 }
-"""Phases of models that are not watched."""
+"""Phases of models that are not watched, or of a first step in another thread."""
 
 
 def run_of(folder: Path, loop: Loop) -> stepscope.reading.Run:
@@ -384,9 +475,49 @@ def test_each_step_has_its_number_one_time_and_its_phases_and_no_time_is_missing
     assert {phase: round(ratio, 3) for phase, ratio in ratios.items() if not 0.99 < ratio < 1.05} == {}
 
 
-@pytest.mark.parametrize("loop", [batches, logs_each_step, logs_before_the_update])
+LOGGED = [
+    batches,
+    logs_each_step,
+    logs_before_the_update,
+    logs_before_and_after_the_update,
+    optimizer_replaced,
+    functional,
+    one_batch_of_a_new_pass_each_step,
+    batches_fetched_by_a_thread,
+    trained_in_a_thread,
+    with_an_inner_optimizer,
+]
+
+
+@pytest.mark.parametrize("loop", LOGGED, ids=lambda loop: loop.__name__)
 def test_what_is_logged_in_a_step_has_the_number_of_that_step(folder: Path, loop: Loop) -> None:
     assert steps_of(run_of(folder, loop), "loss") == list(range(STEPS))
+
+
+def test_phases_are_those_of_the_thread_that_trains(folder: Path) -> None:
+    run = run_of(folder, trained_in_a_thread)
+    for phase, seconds in PLANTED_S.items():
+        assert (run.series(f"phase/{phase}_seconds").values[1:] >= seconds).all(), phase
+
+
+def test_a_look_at_one_batch_before_training_is_no_epoch(folder: Path) -> None:
+    def loop(monitor: TrainingMonitor) -> None:
+        monitor.watch(model := small(), optimizer := sgd(model))
+        data = monitor.batches(loader(3))
+        next(iter(data))
+        time.sleep(10 * PLANTED_S["forward"])
+        for _ in range(2):
+            for x in data:
+                monitor.log_training_step(loss=update(model, optimizer, x))
+
+    run = run_of(folder, loop)
+    assert run.series("epoch").values.tolist() == [0.0] * 3 + [1.0] * 3
+    assert steps_of(run, "gap/epoch_seconds") == [3]
+    assert run.series("gap/startup_seconds").values[0] >= 10 * PLANTED_S["forward"]
+
+
+def test_gradients_are_followed_when_an_optimizer_takes_the_place_of_another(folder: Path) -> None:
+    assert steps_of(run_of(folder, optimizer_replaced), "gradient_norm")[-1] > STEPS // 2
 
 
 def test_a_loss_that_is_logged_every_tenth_step_stands_at_every_tenth_step(folder: Path) -> None:

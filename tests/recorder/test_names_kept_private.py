@@ -154,11 +154,11 @@ def test_a_key_is_redacted_when_it_is_declared_and_not_for_each_row(folder: Path
 
     seen: list[str] = []
 
-    def counted(text: str) -> str:
+    def counted(text: str, _: int) -> str:
         seen.append(text)
         return text
 
-    monkeypatch.setattr(key_names, "redact_text", counted)
+    monkeypatch.setattr(key_names, "redact_start", counted)
     with stepscope.TrainingMonitor(run="a", directory=folder) as monitor:
         for _ in range(100):
             monitor.log({"loss": 1.0, "accuracy": 0.5})

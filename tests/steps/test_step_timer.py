@@ -45,6 +45,7 @@ def numbers(rows: list[tuple[Any, ...]]) -> list[int]:
 def test_a_step_ends_when_an_optimizer_has_stepped(timer: Any) -> None:
     began = timer.began_ns
     timer.step = timer.first_step = 5
+    timer.last_optimizer = "an optimizer"
     for _ in range(2):
         timer.optimizer_stepped("an optimizer", (), {})
     first, second = taken(timer, 3)
@@ -57,6 +58,7 @@ def test_a_step_ends_when_an_optimizer_has_stepped(timer: Any) -> None:
 
 def test_what_is_logged_after_an_optimizer_step_belongs_to_the_step_it_has_ended(timer: Any) -> None:
     numbers_of_logs = []
+    timer.last_optimizer = "an optimizer"
     for _ in range(3):
         timer.optimizer_stepped("an optimizer", (), {})
         numbers_of_logs.append(timer.step)
@@ -64,20 +66,21 @@ def test_what_is_logged_after_an_optimizer_step_belongs_to_the_step_it_has_ended
     assert numbers_of_logs == numbers(taken(timer, 3)) == [0, 1, 2]
 
 
-def test_what_is_logged_before_an_optimizer_step_belongs_to_the_step_that_it_ends(timer: Any) -> None:
-    numbers_of_logs = []
-    for _ in range(3):
-        numbers_of_logs.append(timer.step)
-        timer.step += timer.stride
-        timer.optimizer_stepped("an optimizer", (), {})
-    assert numbers_of_logs == numbers(taken(timer, 3)) == [0, 1, 2]
-
-
-def test_of_optimizers_that_nobody_named_one_ends_steps_until_it_has_not_stepped_for_a_while(
+def test_what_was_logged_before_the_first_optimizer_step_belongs_to_the_step_that_it_ends(
     timer: Any,
 ) -> None:
-    timer.any_optimizer = True
+    timer.last_optimizer = "an optimizer"
+    assert timer.step == 0
+    timer.step += timer.stride
+    timer.optimizer_stepped("an optimizer", (), {})
+    assert (timer.step, timer.is_over) == (0, True)
+    timer.optimizer_stepped("an optimizer", (), {})
+    assert numbers(taken(timer, 3)) == [0, 1]
+
+
+def test_an_optimizer_takes_over_when_the_last_one_has_not_stepped_for_a_while(timer: Any) -> None:
     first, second = object(), object()
+    timer.last_optimizer, timer.on_other = first, lambda _: 2
     for _ in range(3):
         timer.optimizer_stepped(first)
         timer.optimizer_stepped(second)
@@ -88,6 +91,26 @@ def test_of_optimizers_that_nobody_named_one_ends_steps_until_it_has_not_stepped
     timer.in_batches = True
     timer.optimizer_stepped(first)
     assert timer.is_made
+
+
+def test_an_optimizer_takes_over_at_once_or_never_where_that_is_known(timer: Any) -> None:
+    first, second = object(), object()
+    timer.last_optimizer, timer.on_other = first, lambda _: 0
+    for _ in range(TAKEOVER + 2):
+        timer.optimizer_stepped(second)
+    assert timer.steps_made == 0
+    timer.on_other = lambda _: 1
+    timer.optimizer_stepped(second)
+    assert timer.last_optimizer is second
+    assert timer.steps_made == 1
+
+
+def test_a_judge_of_optimizers_that_raises_is_heard(timer: Any) -> None:
+    timer.on_other = lambda _: 1 // 0
+    with pytest.raises(ZeroDivisionError):
+        timer.optimizer_stepped(object())
+    with pytest.raises(ZeroDivisionError):
+        timer.ends_step(object())
 
 
 def test_a_step_that_is_logged_ends_once_with_the_number_it_was_logged_with(timer: Any) -> None:
@@ -108,11 +131,12 @@ def test_of_several_optimizers_the_last_ends_a_step(timer: Any) -> None:
 
 def test_in_batches_a_step_ends_when_the_loop_is_done_with_the_batch(timer: Any) -> None:
     timer.in_batches = True
+    timer.last_optimizer = "an optimizer"
     finish = Passes()
     for batch in timer.batches_of(iter("abcd"), finish):
         assert timer.held == batch
         if batch in "bd":
-            timer.optimizer_stepped(None)
+            timer.optimizer_stepped("an optimizer")
             assert timer.step == "bd".index(batch), "a value logged now belongs to this step"
     assert finish.left == [False]
     assert timer.most_batches == 2

@@ -163,6 +163,18 @@ def test_passes_of_a_model_that_is_not_watched_leave_gaps_between_epochs(trainin
     assert spent["epoch_gaps"] + spent["ending"] >= training.took["rest"] + 0.1 * (EPOCHS - 1)
 
 
+def test_what_follows_the_last_checkpoint_comes_after_the_last_step(training: Training) -> None:
+    with training.monitor as monitor:
+        monitor.watch(training.model, training.optimizer)
+        for _ in range(3):
+            training.part("steps", lambda: training.step(torch.ones(1, 4)))
+        torch.save({}, training.folder / "last.pt")
+        training.part("rest", lambda: time.sleep(0.5))
+    spent = training.spent()
+    assert spent["ending"] >= training.took["rest"]
+    assert spent.get("unaccounted", 0.0) < 0.1
+
+
 def test_what_came_before_the_start_is_no_part_of_the_first_step(folder: Path) -> None:
     monitor = TrainingMonitor(run="parts", directory=folder)
     time.sleep(0.5)

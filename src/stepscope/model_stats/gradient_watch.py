@@ -183,7 +183,8 @@ class GradientWatch:
             self._totals.spent(perf_counter_ns() - began)
 
     def _is_last(self, optimizer: Any) -> bool:
-        return not self._optimizers or optimizer is self._optimizers[-1]
+        # One that has taken the place of the last was not given.
+        return all(optimizer is not known for known in self._optimizers[:-1])
 
     def _is_due(self, optimizer: Any) -> bool:
         # Those that were given are ours; whichever steps may be that of another model.

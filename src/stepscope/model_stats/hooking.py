@@ -27,6 +27,9 @@ class OptimizerSteps(Protocol):
     def after_step(self, hook: Work) -> Any:
         """The same after it has stepped."""
 
+    def ends_steps(self, optimizer: Any) -> bool:
+        """Whether it is the one whose steps end those of the training."""
+
 
 class Hooks:
     """The hooks of one watch: each failure ends in the guard, and the first one puts the watch to rest."""
@@ -50,7 +53,7 @@ class Hooks:
 
         registers = [one.register_step_pre_hook for one in optimizers] or [register_optimizer_step_pre_hook]
         if self._steps is not None:
-            registers = [functools.partial(_of_these, self._steps.before_step, optimizers)]
+            registers = [functools.partial(_of_these, self._steps.before_step, self._steps, optimizers)]
         hook = Hook(self, _with_optimizer(work), wanted and _with_optimizer(wanted))
         self._handles += [register(hook) for register in registers]
 
@@ -60,7 +63,7 @@ class Hooks:
 
         registers = [one.register_step_post_hook for one in optimizers] or [register_optimizer_step_post_hook]
         if self._steps is not None:
-            registers = [functools.partial(_of_these, self._steps.after_step, optimizers)]
+            registers = [functools.partial(_of_these, self._steps.after_step, self._steps, optimizers)]
         hook = Hook(self, _with_optimizer(work), wanted and _with_optimizer(wanted))
         self._handles += [register(hook) for register in registers]
 
@@ -112,11 +115,21 @@ class Hook:
         return getattr, (None, "__init__")
 
 
-def _of_these(register: Callable[[Work], Any], optimizers: Sequence[Any], hook: Work) -> Any:
-    """Registers a hook that is called for these optimizers alone; without any, for whichever steps."""
+def _of_these(
+    register: Callable[[Work], Any], steps: OptimizerSteps, optimizers: Sequence[Any], hook: Work
+) -> Any:
+    """Registers a hook that is called for these optimizers and one that has taken their place.
+
+    Without any, it is called for whichever steps.
+    """
     if not optimizers:
         return register(hook)
-    return register(lambda one: hook(one) if any(one is known for known in optimizers) else None)
+
+    def call(optimizer: Any) -> None:
+        if any(optimizer is known for known in optimizers) or steps.ends_steps(optimizer):
+            hook(optimizer)
+
+    return register(call)
 
 
 def _with_optimizer(call: Callable[..., Any]) -> Callable[..., Any]:

@@ -280,6 +280,7 @@ class TrainingMonitor(OnDemand):
             looks = Looks(bool(gradients), histograms, activations, attention)
             self._watched = watched = watch(model, optimizer, looks, self._watched, self, self._guard)
             self._ends_by_log = None if watched is None else watched.anatomy.purpose.ends_step
+            self._first_keys = set() if watched is not None and self.timer.stride else self._first_keys
         except RecorderError:
             raise
         except Exception as error:  # noqa: BLE001 - a model of any kind may be handed over, training goes on

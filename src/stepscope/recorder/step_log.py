@@ -50,6 +50,8 @@ class StepLog(ABC):
         """Tells whether a call of `log` ends a step, while a model is watched that no optimizer steps."""
         self._considers_models = True
         """Whether it is not yet clear if a model that is passed with each step is to be watched."""
+        self._first_keys: set[Any] | None = None
+        """What a loop logs before its optimizer steps; None while no model is watched, or for nothing."""
 
     @abstractmethod
     def _consider_model(self, model: object, optimizer: object) -> None:
@@ -69,7 +71,7 @@ class StepLog(ABC):
         try:
             timer = self.timer
             if step is None:
-                step = timer.step
+                step = timer.step if self._first_keys is None else self._current_step(metrics)
             elif type(step) is not int:
                 step = self._whole(step)
             self._append(metrics, step)
@@ -126,7 +128,7 @@ class StepLog(ABC):
                 self._add_until_it_raises(metrics, custom_metrics, error)
         if is_late and self.open_recording() is not None:
             self._follows_late_losses = True
-            self._log_with_care(metrics, self.timer.step if step is None else step, _ON_DEVICE)
+            self._log_with_care(metrics, self._current_step(metrics) if step is None else step, _ON_DEVICE)
         else:
             self.log(metrics, step)
         if self._ends_by_log is None and self.timer.stride and STEP_SECONDS not in metrics:
@@ -167,6 +169,26 @@ class StepLog(ABC):
     def get_training_stats(self) -> dict[str, Any]:
         """Current, average, least and greatest loss, steps and seconds, of the steps logged so far."""
         return self._stats.as_dict()
+
+    def _current_step(self, metrics: Mapping[str, Any]) -> int:
+        """The step that metrics belong to which are logged while an optimizer or batches count steps.
+
+        A loop may log before its optimizer steps, after it, or both. What it logged before the very first
+        optimizer step begins a step each time it is logged again; anything else belongs to the current one.
+        """
+        timer, first_keys = self.timer, self._first_keys
+        if first_keys is None or timer.in_batches:
+            return timer.step
+        if timer.stride:
+            is_further_call = bool(first_keys) and first_keys.isdisjoint(metrics)
+            first_keys.update(metrics)
+            return timer.step - is_further_call
+        if not first_keys:
+            self._first_keys = None
+        elif timer.is_over and not first_keys.isdisjoint(metrics):
+            timer.step += 1
+            timer.is_over = False
+        return timer.step
 
     def _last_step(self) -> int:
         """Between two calls of log(), the step that has just been logged."""

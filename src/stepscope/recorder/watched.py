@@ -130,7 +130,7 @@ class Watched:
         self._recorder, self._guard = recorder, guard
         self.anatomy = StepPhases(recorder, guard)
         self.loader_passes = LoaderPasses(
-            sys.modules["torch"], self.anatomy.purpose.looks_like_evaluation, self._begin_loader_pass
+            sys.modules["torch"], self.anatomy.looks_like_training, self._begin_loader_pass
         )
         self._outlets = MetricSink(
             record_tensor=self._record_tensor,

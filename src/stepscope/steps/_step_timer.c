@@ -30,10 +30,10 @@ typedef struct {
     PyObject_HEAD
     long long step, began_ns, waited_ns, batches, steps_made, left, due_ns, most_batches, first_step, stride;
     long long last_logged;
-    char is_made, is_over, in_batches, every_batch, is_special, any_optimizer, logs_first;
+    char is_made, is_over, in_batches, every_batch, is_special;
     int others;
     PyObject *last_optimizer, *held;
-    PyObject *on_step, *on_due, *on_batch, *on_optimizer, *on_asked, *on_got;
+    PyObject *on_step, *on_due, *on_batch, *on_optimizer, *on_other, *on_asked, *on_got;
     int rows;
     Row row[MAX_ROWS];
 } StepTimer;
@@ -97,21 +97,19 @@ end_step(StepTimer *self, long long ended_ns)
     return ended_ns >= self->due_ns ? call(self->on_due, NULL) : 0;
 }
 
-/* Ends a step that no batch ends. What is logged from now on belongs to it still, unless logs come first. */
+/* Ends a step that no batch ends. What is logged from now on belongs to it still. */
 static int
 end_by_optimizer(StepTimer *self)
 {
     if (self->stride) {
         self->stride = 0; /* calls of log no longer count steps */
-        self->logs_first = self->step > self->first_step;
-        self->step -= self->logs_first;
+        self->step -= self->step > self->first_step;
     }
     self->step += self->is_over;
     self->is_over = 0;
     if (end_step(self, now_ns()) < 0)
         return -1;
-    self->is_over = !self->logs_first;
-    self->step += self->logs_first;
+    self->is_over = 1;
     return 0;
 }
 
@@ -143,23 +141,35 @@ end_batch(StepTimer *self, long long ended_ns)
     return 0;
 }
 
-/* Whether the step of this optimizer ends one of the training. Of several that nobody has named, the first
- * does, until it has not stepped for a while. */
+/* What `on_other` says of an optimizer; -1 where it raised. */
+static int
+kind_of_other(StepTimer *self, PyObject *optimizer)
+{
+    PyObject *result;
+    long kind;
+    if (!is_set(self->on_other))
+        return 0;
+    result = PyObject_CallFunctionObjArgs(self->on_other, optimizer, NULL);
+    kind = result == NULL ? -1 : PyLong_AsLong(result);
+    Py_XDECREF(result);
+    return (int)kind;
+}
+
+/* Whether the step of this optimizer ends one of the training; -1 where somebody raised. */
 static int
 ends_step(StepTimer *self, PyObject *optimizer)
 {
-    if (!is_set(self->last_optimizer) || self->last_optimizer == optimizer) {
-        self->others = 0;
-        if (!self->any_optimizer || is_set(self->last_optimizer))
-            return 1;
+    if (self->last_optimizer != optimizer) {
+        int kind = kind_of_other(self, optimizer);
+        PyObject *before = self->last_optimizer;
+        if (kind <= 0)
+            return kind;
+        if (++self->others < TAKEOVER && kind != 1)
+            return self->in_batches;
+        Py_INCREF(optimizer);
+        self->last_optimizer = optimizer;
+        Py_XDECREF(before);
     }
-    else if (!self->any_optimizer || (++self->others < TAKEOVER && !self->in_batches))
-        return 0;
-    else if (self->others < TAKEOVER)
-        return 1;
-    Py_INCREF(optimizer);
-    Py_XDECREF(self->last_optimizer);
-    self->last_optimizer = optimizer;
     self->others = 0;
     return 1;
 }
@@ -167,15 +177,15 @@ ends_step(StepTimer *self, PyObject *optimizer)
 static PyObject *
 timer_optimizer_stepped(StepTimer *self, PyObject *const *arguments, Py_ssize_t count)
 {
-    int failed = 0;
+    int failed = 0, ends;
     if (count < 1) {
         PyErr_SetString(PyExc_TypeError, "optimizer_stepped() takes the optimizer that has stepped");
         return NULL;
     }
     if (is_set(self->on_optimizer))
         failed = call(self->on_optimizer, arguments[0]);
-    else if (ends_step(self, arguments[0]))
-        failed = make_step(self);
+    else if ((ends = ends_step(self, arguments[0])) != 0)
+        failed = ends < 0 ? -1 : make_step(self);
     if (failed)
         return NULL;
     Py_RETURN_NONE;
@@ -184,7 +194,8 @@ timer_optimizer_stepped(StepTimer *self, PyObject *const *arguments, Py_ssize_t 
 static PyObject *
 timer_ends_step(StepTimer *self, PyObject *optimizer)
 {
-    return PyBool_FromLong(ends_step(self, optimizer));
+    int ends = ends_step(self, optimizer);
+    return ends < 0 ? NULL : PyBool_FromLong(ends);
 }
 
 static PyObject *
@@ -277,6 +288,7 @@ timer_traverse(StepTimer *self, visitproc visit, void *arg)
     Py_VISIT(self->on_due);
     Py_VISIT(self->on_batch);
     Py_VISIT(self->on_optimizer);
+    Py_VISIT(self->on_other);
     Py_VISIT(self->on_asked);
     Py_VISIT(self->on_got);
     return 0;
@@ -291,6 +303,7 @@ timer_clear(StepTimer *self)
     Py_CLEAR(self->on_due);
     Py_CLEAR(self->on_batch);
     Py_CLEAR(self->on_optimizer);
+    Py_CLEAR(self->on_other);
     Py_CLEAR(self->on_asked);
     Py_CLEAR(self->on_got);
     return 0;
@@ -466,11 +479,11 @@ static PyMemberDef timer_members[] = {
     FIELD(began_ns, T_LONGLONG), FIELD(waited_ns, T_LONGLONG),
     FIELD(batches, T_LONGLONG), FIELD(steps_made, T_LONGLONG), FIELD(left, T_LONGLONG),
     FIELD(due_ns, T_LONGLONG), FIELD(most_batches, T_LONGLONG), FIELD(first_step, T_LONGLONG),
-    FIELD(stride, T_LONGLONG), FIELD(is_over, T_BOOL), FIELD(any_optimizer, T_BOOL),
+    FIELD(stride, T_LONGLONG), FIELD(is_over, T_BOOL),
     FIELD(is_made, T_BOOL), FIELD(in_batches, T_BOOL), FIELD(every_batch, T_BOOL), FIELD(is_special, T_BOOL),
     FIELD(last_optimizer, T_OBJECT), FIELD(held, T_OBJECT),
     FIELD(on_step, T_OBJECT), FIELD(on_due, T_OBJECT), FIELD(on_batch, T_OBJECT),
-    FIELD(on_optimizer, T_OBJECT), FIELD(on_asked, T_OBJECT), FIELD(on_got, T_OBJECT),
+    FIELD(on_optimizer, T_OBJECT), FIELD(on_other, T_OBJECT), FIELD(on_asked, T_OBJECT), FIELD(on_got, T_OBJECT),
     {NULL},
 };
 

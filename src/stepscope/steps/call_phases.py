@@ -45,12 +45,9 @@ class CallPhases:
             purpose.trains is True or purpose.trains_in_eval_mode or getattr(model, "training", True)
         )
         trains = is_training and self._is_grad_enabled()
-        if trains:
-            purpose.trained = True
-            if self.census.wants_forward:
-                self.census.in_forward()
-        else:
-            purpose.evaluated = True
+        purpose.follow_call(model, trains=trains)
+        if trains and self.census.wants_forward:
+            self.census.in_forward()
         return self._chain.enter(FORWARD if trains else EVAL)
 
     def call_ends(self, before: int) -> None:

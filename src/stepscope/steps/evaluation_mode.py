@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import weakref
-from threading import get_ident
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +28,10 @@ SHORTEST_NS = 1_000_000
 class EvaluationMode:
     """Whether the watched models evaluate at the moment, as they were told to."""
 
-    def __init__(self, chain: PhaseTimer, tell: Callable[[Cut], None]) -> None:
-        self._chain, self._tell = chain, tell
-        self._thread = get_ident()
+    def __init__(
+        self, chain: PhaseTimer, tell: Callable[[Cut], None], is_training_thread: Callable[[], bool]
+    ) -> None:
+        self._chain, self._tell, self._is_training_thread = chain, tell, is_training_thread
         self._models: weakref.WeakSet[Any] = weakref.WeakSet()
         self._installed: Installed = []
         self._pause: Pause | None = None
@@ -83,7 +83,7 @@ class EvaluationMode:
         put_all_back(self._installed)
 
     def _follow(self, model: Any) -> None:
-        if get_ident() == self._thread and model in self._models:
+        if self._is_training_thread() and model in self._models:
             if model.training:
                 self.end()
             else:

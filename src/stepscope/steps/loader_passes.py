@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import weakref
-from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from stepscope.steps.patches import Installed, install, put_all_back
@@ -16,16 +15,15 @@ if TYPE_CHECKING:
 
 
 class LoaderPasses:
-    """Tells the number of each pass that this thread begins over a loader of PyTorch, to train with it.
+    """Tells the number of each pass that is begun over a loader of PyTorch, to train with it.
 
     Each loader is counted by itself: who evaluates after every epoch begins as many passes over the other.
     """
 
     def __init__(
-        self, torch: ModuleType, is_evaluation: Callable[[], bool], tell: Callable[[int], None]
+        self, torch: ModuleType, is_training: Callable[[], bool], tell: Callable[[int], None]
     ) -> None:
-        self._is_evaluation, self._tell = is_evaluation, tell
-        self._thread = get_ident()
+        self._is_training, self._tell = is_training, tell
         self._passes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._installed: Installed = []
         self.before = 0
@@ -37,7 +35,7 @@ class LoaderPasses:
         put_all_back(self._installed)
 
     def _count(self, loader: Any) -> None:
-        if get_ident() == self._thread and not self._is_evaluation():
+        if self._is_training():
             number = self._passes.get(loader, self.before)
             self._passes[loader] = number + 1
             self._tell(number)

@@ -7,6 +7,7 @@ while calls are to be seen, and for all other instances of the class a call pass
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 import weakref
@@ -61,6 +62,12 @@ class ModelCalls:
     def models(self) -> list[Any]:
         """Those that are still there."""
         return [model for known in self._models if (model := known()) is not None]
+
+    def parameters(self) -> set[int]:
+        """The ids of their parameters."""
+        with contextlib.suppress(Exception):  # a model of the user's own may raise anything
+            return {id(parameter) for model in self.models for parameter in model.parameters()}
+        return set()
 
     def look_inside(self) -> None:
         """Calls of a model's parts are to be seen as well, as nobody calls the model itself."""

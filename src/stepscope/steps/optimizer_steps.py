@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     Listener = Callable[[Any], None]
     Closure = Callable[..., Any]
     Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+MIN_STEPS = 2
+"""Optimizers of one loop that take turns have all stepped by then."""
 
 
 class OptimizerObserver(Protocol):
@@ -35,8 +40,16 @@ class OptimizerSteps:
     goes.
     """
 
-    def __init__(self, observer: OptimizerObserver, timer: StepTimer, overhead: Overhead) -> None:
+    def __init__(
+        self,
+        observer: OptimizerObserver,
+        timer: StepTimer,
+        overhead: Overhead,
+        watched_parameters: Callable[[], set[int]],
+        has_changed: Callable[[], bool],
+    ) -> None:
         self._observer, self._timer, self._overhead = observer, timer, overhead
+        self._others = OtherOptimizers(timer, watched_parameters, has_changed)
         self._before_steps: list[Listener] = []
         self._after_steps: list[Listener] = []
         self._register_before: list[Callable[[Any], Any]] = []
@@ -46,20 +59,31 @@ class OptimizerSteps:
         self._is_nested = self._is_wanted = False
 
     def add(self, optimizers: Sequence[Any]) -> None:
-        """Hears of these; the last of them ends a step of the training."""
-        self._timer.last_optimizer, self._timer.any_optimizer = optimizers[-1], False
+        """Hears of these, and of one that takes their place; the last of them ends a step of the training."""
+        self._others.name(optimizers)
+        self._timer.last_optimizer = optimizers[-1]
         for optimizer in optimizers:
-            self._after.append(optimizer.register_step_post_hook(self._timer.optimizer_stepped))
-            self._register_before.append(optimizer.register_step_pre_hook)
-        self._renew()
+            if not isinstance(optimizer, sys.modules["torch.optim"].Optimizer):
+                self._add_hooks(optimizer.register_step_post_hook, optimizer.register_step_pre_hook)
+        self._hear()
 
     def add_any(self) -> None:
-        """Hears of whichever optimizer steps; the timer finds out which of them ends a step."""
-        self._timer.any_optimizer = True
+        """Hears of whichever optimizer steps."""
+        self._hear()
+
+    def _hear(self) -> None:
+        if self._timer.on_other is not None:
+            return
+        # Hooks on all optimizers: one that is made later may take the place of one that is watched.
+        self._timer.on_other = self._others.kind
         hooks = sys.modules["torch.optim.optimizer"]
-        self._after.append(hooks.register_optimizer_step_post_hook(self._timer.optimizer_stepped))
-        self._register_before.append(hooks.register_optimizer_step_pre_hook)
-        self._renew()
+        self._add_hooks(hooks.register_optimizer_step_post_hook, hooks.register_optimizer_step_pre_hook)
+
+    def _add_hooks(self, after: Callable[[Any], Any], before: Callable[[Any], Any]) -> None:
+        self._after.append(after(self._timer.optimizer_stepped))
+        self._register_before.append(before)
+        _remove(self._before)
+        self._hear_as_needed()
 
     def before_step(self, listener: Listener) -> _Handle:
         """Calls with each optimizer that is about to step."""
@@ -86,6 +110,10 @@ class OptimizerSteps:
             _remove(self._before)
         self._timer.on_optimizer = self._step_ends if is_needed or self._after_steps else None
 
+    def ends_steps(self, optimizer: Any) -> bool:
+        """Whether it is the one whose steps end those of the training."""
+        return self._timer.last_optimizer is optimizer
+
     def is_watching(self) -> bool:
         """Whether there are hooks."""
         return bool(self._after)
@@ -100,12 +128,7 @@ class OptimizerSteps:
         self._register_before.clear()
         _remove(self._before)
         _remove(self._after)
-        self._timer.last_optimizer = self._timer.on_optimizer = None
-        self._timer.any_optimizer = False
-
-    def _renew(self) -> None:
-        _remove(self._before)
-        self._hear_as_needed()
+        self._timer.last_optimizer = self._timer.on_optimizer = self._timer.on_other = None
 
     def _step_begins(
         self, optimizer: Any, arguments: tuple[Any, ...], options: dict[str, Any]
@@ -146,6 +169,54 @@ class OptimizerSteps:
         for listener in tuple(listeners):
             listener(optimizer)
         self._overhead.spend(monotonic_ns() - began_ns)
+
+
+class OtherOptimizers:
+    """Tells what the step of an optimizer is that is not the one which ended the last step."""
+
+    def __init__(
+        self, timer: StepTimer, watched_parameters: Callable[[], set[int]], has_changed: Callable[[], bool]
+    ) -> None:
+        self._timer, self._watched_parameters, self._has_changed = timer, watched_parameters, has_changed
+        self._named: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._trains: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+        """Whether an optimizer changes parameters of a watched model."""
+        self._late: weakref.WeakSet[Any] = weakref.WeakSet()
+        """Those that first stepped when others had made steps already."""
+
+    def name(self, optimizers: Sequence[Any]) -> None:
+        """Somebody has said that these train the watched models."""
+        self._named.update(optimizers)
+
+    def kind(self, optimizer: Any) -> int:
+        """0: it ends no steps, 1: it does from now on, 2: once the last one has not stepped for a while."""
+        try:
+            return self._kind(optimizer)
+        except Exception:  # noqa: BLE001 - an optimizer of the user's own may raise anything
+            return 0
+
+    def _kind(self, optimizer: Any) -> int:
+        last = self._timer.last_optimizer
+        if optimizer in self._named and last in self._named:
+            return 0  # the last of those that were named ends steps
+        trains = self._trains.get(optimizer)
+        if trains is None:
+            watched = self._watched_parameters()
+            trains = self._trains[optimizer] = not watched.isdisjoint(_parameters(optimizer))
+            if self._timer.steps_made >= MIN_STEPS:
+                self._late.add(optimizer)
+        if last is None:
+            # One whose parameters are copies that somebody writes back trains a model too.
+            return int(trains or (not any(self._trains.values()) and self._has_changed()))
+        if not trains:
+            return 0
+        # One that is made later for the same parameters takes the place of the one before it.
+        is_next = optimizer in self._late and not _parameters(last).isdisjoint(_parameters(optimizer))
+        return 1 if is_next or not self._trains.get(last, True) else 2
+
+
+def _parameters(optimizer: Any) -> set[int]:
+    return {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
 
 
 class _Handle:

@@ -36,12 +36,25 @@ class PassPurpose:
         self._unclear = self._made_before = 0
         self._seen: tuple[int, int, float] | None = None
         """A parameter, how often it was changed, and its sum."""
+        self._is_functional = False
+        """Whether the model is called with parameters that are not its own, as by `torch.func`."""
 
     def begin(self) -> None:
         """A pass begins."""
         self.trains, self._unclear, self._made_before = None, 0, self._timer.steps_made
         if not self._made_before:
-            self._has_changed()
+            self.has_changed()
+
+    def follow_call(self, model: Any, *, trains: bool) -> None:
+        """The model is called, for training or for evaluation."""
+        if not trains:
+            self.evaluated = True
+            return
+        self.trained = True
+        if not self._timer.steps_made and self._seen is not None and not self._is_functional:
+            with contextlib.suppress(Exception):  # a model of the user's own may raise anything
+                own = self._seen[0]
+                self._is_functional = all(id(parameter) != own for parameter in model.parameters())
 
     def forget_calls(self) -> None:
         """A step has ended."""
@@ -78,12 +91,12 @@ class PassPurpose:
         """Whether that batch ends a step all the same: parameters were changed by hand, or nobody steps."""
         if self._timer.steps_made:
             return False
-        return self._has_changed() or self._timer.batches >= PATIENCE
+        return self._is_functional or self.has_changed() or self._timer.batches >= PATIENCE
 
     def _in_eval_mode(self) -> bool:
         return any(getattr(model, "training", True) is False for model in self._calls.models)
 
-    def _has_changed(self) -> bool:
+    def has_changed(self) -> bool:
         """Whether a parameter is another than when it was last asked; nothing waits for a GPU here."""
         before = self._seen
         with contextlib.suppress(Exception):  # a model of the user's own may raise anything

@@ -14,16 +14,19 @@ from stepscope.steps.evaluation_mode import EvaluationMode
 from stepscope.steps.evidence.batch_contents import BatchInHand
 from stepscope.steps.evidence.free_evidence import gather
 from stepscope.steps.evidence.observers import Observers
+from stepscope.steps.evidence.step_extras import StepExtras
 from stepscope.steps.memory import oom_snapshot
 from stepscope.steps.memory.out_of_memory import Witness
 from stepscope.steps.model_calls import ModelCalls
 from stepscope.steps.optimizer_steps import OptimizerSteps
+from stepscope.steps.pass_boundaries import PassBoundaries
 from stepscope.steps.pass_purpose import PassPurpose
 from stepscope.steps.phase_sampling import PhaseSampling
 from stepscope.steps.phase_timer import BACKWARD, CHECKPOINT, DATA, OTHER, PhaseTimer
 from stepscope.steps.ranks.sharded import rank_waits
 from stepscope.steps.step_timer import FOREVER
-from stepscope.steps.step_writer import MICRO_STEPS, EndedStep, StepWriter
+from stepscope.steps.step_writer import EndedStep, StepWriter
+from stepscope.steps.training_thread import TrainingThread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,19 +65,18 @@ class StepPhases:
         self._calls = ModelCalls(self._phases, torch.compiler.is_compiling)
         self.purpose = self._phases.purpose = PassPurpose(recorder.timer, self._calls, torch.is_grad_enabled)
         """What the present pass over data is for."""
-        self.optimizers = OptimizerSteps(self._phases, recorder.timer, overhead)
+        self.optimizers = OptimizerSteps(
+            self._phases, recorder.timer, overhead, self._calls.parameters, self.purpose.has_changed
+        )
         """Calls whoever wants to know when an optimizer steps."""
         self._sampling = PhaseSampling(overhead, overhead.now_ns())
         self._writer = StepWriter(recorder)
-        self._mode = EvaluationMode(self.chain, self._evaluated)
+        self._thread = TrainingThread(self.optimizers, recorder.timer, self._move_to_this_thread)
+        self._mode = EvaluationMode(self.chain, self._evaluated, self._thread.is_this)
         self._observers = Observers(guard)
         self._rank_waits: list[RankWait] = []
-        self._has_news = False
-        self._skipped = False
         self._passes = 0
-        self._is_first_pass = True
-        self._unfinished: Pause | None = None
-        """A step whose first batches were the last of the pass before."""
+        self._boundaries = PassBoundaries(self.chain, self._writer)
         self._is_timed_later = False
         self._attaching_ns = 0
         self._device: DeviceClock | None = None
@@ -83,14 +85,15 @@ class StepPhases:
             self._writer.after_writing = self._device.read
         self.witness = Witness(BatchInHand(recorder.timer))
         """What a post-mortem asks for."""
-        self._evidence, self._loader, self._phases.census = gather(
+        evidence, self._loader, self._phases.census = gather(
             torch, self.witness, note, guard, self._hurry, overhead.now_ns
         )
+        self._extras = StepExtras(self._observers, evidence, self.witness, overhead)
         timer = self._timer
         timer.on_step, timer.on_due, timer.due_ns, timer.steps_made = self._end_step, self._write, 0, 0
         timer.first_step = timer.step
         self._planned = timer.left
-        self.observe(self._evidence)
+        self.observe(evidence)
         patches.follow(self.chain, torch)
 
     def watch(self, model: Any, optimizer: Any) -> None:
@@ -109,6 +112,17 @@ class StepPhases:
             self.optimizers.add_any()
         self._rank_waits += waits
         if not self._phases.is_timed:
+            self._time_phases()
+
+    def looks_like_training(self) -> bool:
+        """Whether what this thread is about to begin trains, by what can be told beforehand."""
+        return self._thread.is_this() and not self.purpose.looks_like_evaluation()
+
+    def _move_to_this_thread(self) -> None:
+        patches.unfollow(self.chain)
+        patches.follow(self.chain, self._torch)
+        if self._phases.is_timed:
+            self._leave_phases()
             self._time_phases()
 
     def begin_loader_pass(self) -> None:
@@ -150,15 +164,19 @@ class StepPhases:
 
     def batches(self, source: Iterator[Batch]) -> Iterator[Batch]:
         """The batches of a pass over the data; one or several of them make a step."""
+        if not self._thread.is_this():
+            return self._batches_elsewhere(source)
         self._mode.end()
-        unfinished = self._unfinished if self._timer.batches else None
+        unfinished = self._boundaries.unfinished_step()
         if self._passes or (unfinished and self.purpose.looks_like_evaluation()):
             return self._batches_within(source)
         return self._begin_pass(source, unfinished)
 
     def begins_epoch(self) -> bool:
         """Whether a pass that begins now is a further one over the data that is trained with."""
-        return not self._passes and not self.purpose.looks_like_evaluation()
+        if self._passes or self._boundaries.has_one_batch_in_hand():
+            return False
+        return not self.purpose.looks_like_evaluation()
 
     def _begin_pass(self, source: Iterator[Batch], unfinished: Pause | None = None) -> Iterator[Batch]:
         timer = self._timer
@@ -171,10 +189,7 @@ class StepPhases:
         oom_snapshot.attend(self._torch)
         if self._passes == 1:
             self._overhead.leave_out(timer.began_ns)
-        gap = self.chain.restart(unfinished)
-        if not self._is_first_pass:
-            self._writer.add(EndedStep(timer.step, gap, gap="epoch"))
-        self._unfinished, self._is_first_pass = None, False
+        self._boundaries.begin(unfinished)
         if self._device is not None and self._phases.is_timed:
             self._begin_on_device(self._device)
         return timer.batches_of(source, self._finish_pass)
@@ -196,6 +211,13 @@ class StepPhases:
             self._timer.end_batch()
             yield from self._begin_pass(source)
 
+    def _batches_elsewhere(self, source: Iterator[Batch]) -> Iterator[Batch]:
+        """Batches for another thread: it fetches them for the one that trains, or it trains itself."""
+        for batch in source:
+            yield batch
+            if self._thread.is_this():
+                yield from self._begin_pass(source)
+
     def _finish_pass(self, is_left: bool) -> None:  # noqa: FBT001 - the timer calls it so
         """The pass is over; until the next one, the optimizer alone tells where steps end.
 
@@ -214,8 +236,9 @@ class StepPhases:
                 self.chain.enter(OTHER)
         self._passes -= 1
         timer.in_batches = self._passes > 0
-        if timer.batches and self.purpose.trains and not self._passes:
-            self._unfinished = self.chain.pause()
+        if not self._passes:
+            evaluates = self.purpose.looks_like_evaluation()
+            self._boundaries.end(is_left=is_left, trains=self.purpose.trains, looks_like_evaluation=evaluates)
         self.witness.batch.leave()
 
     def _write(self) -> None:
@@ -270,9 +293,8 @@ class StepPhases:
         if self._phases.is_timed:
             rate = self._sampling.rate
             others = self._end_timed_step(step, ended_ns, calls)
-        if self._observers.left <= 0 or self._has_news or micro_steps > 1 or self._skipped:
-            others = {**(others or {}), **self._others(step, micro_steps)}
-        self._skipped = False
+        extras = self._extras.of_step(step, micro_steps)
+        others = {**(others or {}), **extras} if extras else others
         if cut.spent[BACKWARD] and self.purpose.calls_another_method():
             self._calls.look_inside()
         self.purpose.forget_calls()
@@ -295,7 +317,7 @@ class StepPhases:
     def _plan(self) -> None:
         """Has the timer end steps by itself until there is something else to do than to note their time."""
         self._planned = self._timer.left = min(self._sampling.left, self._observers.left)
-        self._timer.is_special = self._phases.is_timed or self._has_news
+        self._timer.is_special = self._phases.is_timed or self._extras.has_news
 
     def _choose(self) -> None:
         """Has the step that begins timed phase by phase, or not."""
@@ -355,25 +377,7 @@ class StepPhases:
         self.chain.device = device if due else None
 
     def _hurry(self) -> None:
-        self._has_news = self._timer.is_special = True
-
-    def _others(self, step: int, micro_steps: int) -> dict[str, Any]:
-        """What there is beside the times of a step that has ended."""
-        began_ns = monotonic_ns()
-        row: dict[str, Any] = {}
-        if micro_steps > 1:
-            row[MICRO_STEPS] = micro_steps
-        if self._skipped:
-            row["optimizer_skipped"] = 1
-        if self._observers.left <= 0:
-            self.witness.batch.micro_steps = max(micro_steps, 1)
-            row.update(self._observers.ask(step))
-        if self._has_news:
-            # After the look at everything, which tells what is new as well and leaves nothing to tell again.
-            self._has_news = False
-            row.update(self._evidence.news())
-        self._overhead.spend(monotonic_ns() - began_ns)
-        return row
+        self._extras.has_news = self._timer.is_special = True
 
     def _cut_evaluation(self) -> None:
         """Keeps the time of an evaluation by itself: it is no part of a training step."""
@@ -390,5 +394,5 @@ class StepPhases:
     def _step_is_skipped(self, optimizer: Any) -> None:
         """A loss scaler has not stepped an optimizer, because of an overflow."""
         if self._timer.ends_step(optimizer):
-            self._skipped = self._timer.is_special = True
+            self._extras.was_skipped = self._timer.is_special = True
             self._timer.make_step()

@@ -43,7 +43,8 @@ class PythonStepTimer:
         self.is_made = False
         """Whether an optimizer has stepped in it."""
         self.is_over = False
-        """Whether an optimizer has ended it already: the next one begins with the next optimizer step."""
+        """Whether an optimizer has ended it already: the next one begins with the next optimizer step, or
+        with a call of `log` that comes before it."""
         self.stride = 1
         """By how much a call of `log` moves the number on; 0 as soon as batches or an optimizer do that."""
         self.first_step = 0
@@ -63,9 +64,10 @@ class PythonStepTimer:
         self.most_batches = 0
         """The most batches of any step that has not been taken yet."""
         self.last_optimizer: Any = None
-        """The optimizer whose step ends a step of the training; None: any."""
-        self.any_optimizer = False
-        """Whether that is to be found out: the first one that steps, until it has not stepped for a while."""
+        """The optimizer whose step ends a step of the training; None while it is not known."""
+        self.on_other: Callable[[Any], int] | None = None
+        """Judges another optimizer that steps: 0 it ends no steps of the training, 1 it does from now on,
+        2 it does once the last optimizer has not stepped for a while."""
         self.held: Any = None
         """The current batch."""
         self.on_step: Callable[[int], Any] | None = None
@@ -81,8 +83,6 @@ class PythonStepTimer:
         self.on_got: Callable[[], Any] | None = None
         """Called after a batch was fetched."""
         self._rows: list[tuple[Any, ...]] = []
-        self._logs_first = False
-        """Whether the loop logs before its optimizer steps, and not after."""
         self._last_logged: int | None = None
         """The last step that was ended by the call that logs it."""
         self._others = 0
@@ -97,17 +97,15 @@ class PythonStepTimer:
 
     def ends_step(self, optimizer: Any) -> bool:
         """Whether the step of this optimizer ends one of the training."""
-        if self.last_optimizer is None or self.last_optimizer is optimizer:
-            self._others = 0
-            if not self.any_optimizer or self.last_optimizer is not None:
-                return True
-        elif not self.any_optimizer:
-            return False
-        else:
+        if self.last_optimizer is not optimizer:
+            kind = 0 if self.on_other is None else self.on_other(optimizer)
+            if kind == 0:
+                return False
             self._others += 1
-            if self._others < TAKEOVER:
+            if kind != 1 and self._others < TAKEOVER:
                 return self.in_batches
-        self.last_optimizer, self._others = optimizer, 0
+            self.last_optimizer = optimizer
+        self._others = 0
         return True
 
     def make_step(self) -> None:
@@ -118,14 +116,11 @@ class PythonStepTimer:
             return
         if self.stride:
             self.stride = 0  # calls of `log` no longer count steps
-            self._logs_first = self.step > self.first_step
-            self.step -= self._logs_first
+            self.step -= self.step > self.first_step
         self.step += self.is_over
         self.is_over = False
         self._end_step(monotonic_ns())
-        # What is logged from now on belongs to the step that has ended, unless the loop logs first.
-        self.is_over = not self._logs_first
-        self.step += self._logs_first
+        self.is_over = True  # what is logged from now on belongs to this step until the next one begins
 
     def end_logged(self) -> None:
         """The call that logs a step is its end, where nothing else is; it has moved the number on already."""

@@ -136,18 +136,16 @@ def _before_the_monitor(run: Run, rank: int) -> float:
 
 
 def _after_the_last(run: Run, summed: SeriesSummaries, rank: int, now_ns: int) -> float:
-    """Seconds from the last thing that was timed in each segment to its end."""
+    """Seconds from the last thing that was timed in each segment to its end, without saving checkpoints."""
     took = 0.0
     for part in run.segments:
-        last_ns = max(
-            (
-                one.last_ns
-                for key in (STEP_SECONDS, *_GAPS)
-                for one in summed.logged(key, rank)
-                if one.source.segment == part.id
-            ),
-            default=0,
-        )
+        timed = {
+            key: [series for series in summed.logged(key, rank) if series.source.segment == part.id]
+            for key in (STEP_SECONDS, *_GAPS)
+        }
+        saved = timed.pop(CHECKPOINT_GAP_SECONDS)
+        last_ns = max((series.last_ns for several in timed.values() for series in several), default=0)
         if last_ns:
-            took += max(seconds_of(part, now_ns) - (last_ns - part.started_ns) / 1e9, 0.0)
+            saving = sum(series.last or 0.0 for series in saved if series.last_ns > last_ns)
+            took += max(seconds_of(part, now_ns) - (last_ns - part.started_ns) / 1e9 - saving, 0.0)
     return took
