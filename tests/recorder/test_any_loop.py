@@ -630,6 +630,40 @@ def test_an_evaluation_that_shows_only_in_its_batches_is_no_part_of_a_step(folde
     assert sorted(run.series("step_seconds").values)[1] < 10 * PLANTED_S["forward"]
 
 
+def test_an_evaluation_of_a_copy_that_is_not_watched_is_no_part_of_a_step(folder: Path) -> None:
+    def loop(monitor: TrainingMonitor) -> None:
+        monitor.watch(model := small(), optimizer := sgd(model))
+        average = torch.optim.swa_utils.AveragedModel(model)
+        for _ in range(2):
+            for x in monitor.batches(loader(4)):
+                update(model, optimizer, x)
+            average.eval()
+            with torch.no_grad():
+                for x in monitor.batches(loader(10)):
+                    average(x)
+
+    run = run_of(folder, loop)
+    assert steps_of(run, "step_seconds") == list(range(8))
+    assert "micro_steps" not in {info.key for info in run.keys()}
+    assert run.series("gap/eval_seconds").values.sum() >= 20 * PLANTED_S["forward"]
+
+
+def test_the_last_of_listed_optimizers_ends_steps_also_when_others_step_first(folder: Path) -> None:
+    def loop(monitor: TrainingMonitor) -> None:
+        critic, generator = small(), small()
+        optimizers = [sgd(critic), sgd(generator)]
+        monitor.watch(critic, optimizers)
+        data = iter(monitor.batches(loader(9)))
+        for _ in range(3):
+            update(critic, optimizers[0], next(data))
+            update(critic, optimizers[0], next(data))
+            monitor.log({"loss": update(generator, optimizers[1], next(data))})
+
+    run = run_of(folder, loop)
+    assert steps_of(run, "step_seconds") == steps_of(run, "loss") == [0, 1, 2]
+    assert run.series("micro_steps").values.tolist() == [3.0] * 3
+
+
 def test_a_pass_within_another_trains_if_an_optimizer_steps_in_it(folder: Path) -> None:
     def loop(monitor: TrainingMonitor) -> None:
         monitor.watch(model := small(), optimizer := sgd(model))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
+from stepscope.steps.compiled_code import never_compiled, passes_through
 from stepscope.steps.phase_timer import EVAL, FORWARD, OPTIMIZER, OTHER
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class CallPhases:
         self.is_timed = True
         self._thread = get_ident()
 
+    @never_compiled
     def call_begins(self, model: Any) -> int:
         """A model that is watched is called; its inner modules are left alone."""
         before, purpose = self._chain.phase, self.purpose
@@ -50,6 +52,7 @@ class CallPhases:
             self.census.in_forward()
         return self._chain.enter(FORWARD if trains else EVAL)
 
+    @never_compiled
     def call_ends(self, before: int) -> None:
         """The call is over; what came before it goes on."""
         if before >= 0:
@@ -63,6 +66,7 @@ class CallPhases:
         return None if closure is None else self._apart(closure)
 
     def _apart(self, closure: Closure) -> Closure:
+        @passes_through
         def call(*arguments: Any, **options: Any) -> Any:
             before = self._chain.enter(OTHER)
             try:

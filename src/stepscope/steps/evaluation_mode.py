@@ -13,6 +13,7 @@ import weakref
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
+from stepscope.steps.compiled_code import never_compiled, passes_through
 from stepscope.steps.patches import Installed, install, put_all_back
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class EvaluationMode:
         self.end()
         put_all_back(self._installed)
 
+    @never_compiled
     def _follow(self, model: Any) -> None:
         if self._is_training_thread() and model in self._models:
             if model.training:
@@ -101,11 +103,13 @@ class EvaluationMode:
 
     def _followed(self, kind: Any, original: Callable[..., Any]) -> Callable[..., Any]:
         # What is inherited is looked up at every call: somebody may replace it meanwhile.
+        @passes_through
         def inherited(model: Any, *arguments: Any, **options: Any) -> Any:
             return super(kind, model).train(*arguments, **options)  # type: ignore[misc]  # it has one
 
         method = original if "train" in vars(kind) else inherited
 
+        @passes_through
         @functools.wraps(original)
         def train(model: Any, *arguments: Any, **options: Any) -> Any:
             result = method(model, *arguments, **options)

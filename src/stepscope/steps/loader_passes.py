@@ -7,6 +7,7 @@ import functools
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from stepscope.steps.compiled_code import never_compiled, passes_through
 from stepscope.steps.patches import Installed, install, put_all_back
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class LoaderPasses:
         """Leaves the class of the loaders as it was."""
         put_all_back(self._installed)
 
+    @never_compiled
     def _count(self, loader: Any) -> None:
         if self._is_training():
             number = self._passes.get(loader, self.before)
@@ -41,6 +43,7 @@ class LoaderPasses:
             self._tell(number)
 
     def _counted(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @passes_through
         @functools.wraps(original)
         def __iter__(loader: Any) -> Any:  # noqa: N807 - it stands for that method
             with contextlib.suppress(Exception):  # a failure of ours must not end the training

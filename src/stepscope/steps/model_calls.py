@@ -13,6 +13,8 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Protocol
 
+from stepscope.steps.compiled_code import called_when_traced
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -32,6 +34,9 @@ _observers: dict[int, CallObserver] = {}
 
 _replaced: dict[type, tuple[Any, Any, int]] = {}
 """Classes with our `__call__`: their own (None where it is inherited), ours, and how often it is wanted."""
+
+_compiled: set[type] = set()
+"""Classes whose calls were compiled with our `__call__`: it stays, or they would be compiled again."""
 
 _lock = threading.Lock()
 
@@ -131,7 +136,7 @@ def _replace(kind: Any, is_compiling: Callable[[], bool]) -> None:
 
 def _put_back(kind: Any) -> None:
     own, ours, uses = _replaced.get(kind, (None, None, 0))
-    if uses > 1:
+    if uses > 1 or kind in _compiled:
         _replaced[kind] = own, ours, uses - 1
         return
     _replaced.pop(kind, None)
@@ -150,9 +155,14 @@ def _seen_call(kind: type, own: Any, is_compiling: Callable[[], bool]) -> Any:
 
     original = own or inherited
 
+    @called_when_traced
+    def note_compiled() -> None:
+        _compiled.add(kind)
+
     @functools.wraps(own or kind.__call__)
     def __call__(self: Any, *arguments: Any, **options: Any) -> Any:  # noqa: N807 - it stands for that method
         if is_compiling():
+            note_compiled()
             return original(self, *arguments, **options)
         observer = _observers.get(id(self))
         if observer is None:

@@ -7,10 +7,13 @@ import weakref
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
+from stepscope.steps.compiled_code import never_compiled
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from stepscope.steps.overhead import Overhead
+    from stepscope.steps.pass_purpose import PassPurpose
     from stepscope.steps.step_timer import StepTimer
 
     Listener = Callable[[Any], None]
@@ -46,10 +49,10 @@ class OptimizerSteps:
         timer: StepTimer,
         overhead: Overhead,
         watched_parameters: Callable[[], set[int]],
-        has_changed: Callable[[], bool],
+        purpose: PassPurpose,
     ) -> None:
         self._observer, self._timer, self._overhead = observer, timer, overhead
-        self._others = OtherOptimizers(timer, watched_parameters, has_changed)
+        self._others = OtherOptimizers(timer, watched_parameters, purpose)
         self._before_steps: list[Listener] = []
         self._after_steps: list[Listener] = []
         self._register_before: list[Callable[[Any], Any]] = []
@@ -59,16 +62,16 @@ class OptimizerSteps:
         self._is_nested = self._is_wanted = False
 
     def add(self, optimizers: Sequence[Any]) -> None:
-        """Hears of these, and of one that takes their place; the last of them ends a step of the training."""
-        self._others.name(optimizers)
-        self._timer.last_optimizer = optimizers[-1]
+        """Hears of these, the last of which ends a step of the training, and of one that takes their place.
+
+        Without any, it hears of whichever changes a watched model.
+        """
+        if optimizers:
+            self._others.name(optimizers)
+            self._timer.last_optimizer = optimizers[-1]
         for optimizer in optimizers:
             if not isinstance(optimizer, sys.modules["torch.optim"].Optimizer):
                 self._add_hooks(optimizer.register_step_post_hook, optimizer.register_step_pre_hook)
-        self._hear()
-
-    def add_any(self) -> None:
-        """Hears of whichever optimizer steps."""
         self._hear()
 
     def _hear(self) -> None:
@@ -130,6 +133,7 @@ class OptimizerSteps:
         _remove(self._after)
         self._timer.last_optimizer = self._timer.on_optimizer = self._timer.on_other = None
 
+    @never_compiled
     def _step_begins(
         self, optimizer: Any, arguments: tuple[Any, ...], options: dict[str, Any]
     ) -> Call | None:
@@ -153,6 +157,7 @@ class OptimizerSteps:
             else ((arguments[0], ours, *arguments[2:]), options)
         )
 
+    @never_compiled
     def _step_ends(self, optimizer: Any) -> None:
         self._depth -= 1
         if self._depth > 0:
@@ -175,9 +180,9 @@ class OtherOptimizers:
     """Tells what the step of an optimizer is that is not the one which ended the last step."""
 
     def __init__(
-        self, timer: StepTimer, watched_parameters: Callable[[], set[int]], has_changed: Callable[[], bool]
+        self, timer: StepTimer, watched_parameters: Callable[[], set[int]], purpose: PassPurpose
     ) -> None:
-        self._timer, self._watched_parameters, self._has_changed = timer, watched_parameters, has_changed
+        self._timer, self._watched_parameters, self._purpose = timer, watched_parameters, purpose
         self._named: weakref.WeakSet[Any] = weakref.WeakSet()
         self._trains: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
         """Whether an optimizer changes parameters of a watched model."""
@@ -188,6 +193,7 @@ class OtherOptimizers:
         """Somebody has said that these train the watched models."""
         self._named.update(optimizers)
 
+    @never_compiled
     def kind(self, optimizer: Any) -> int:
         """0: it ends no steps, 1: it does from now on, 2: once the last one has not stepped for a while."""
         try:
@@ -198,6 +204,7 @@ class OtherOptimizers:
     def _kind(self, optimizer: Any) -> int:
         last = self._timer.last_optimizer
         if optimizer in self._named and last in self._named:
+            self._purpose.has_optimizers = True
             return 0  # the last of those that were named ends steps
         trains = self._trains.get(optimizer)
         if trains is None:
@@ -207,7 +214,7 @@ class OtherOptimizers:
                 self._late.add(optimizer)
         if last is None:
             # One whose parameters are copies that somebody writes back trains a model too.
-            return int(trains or (not any(self._trains.values()) and self._has_changed()))
+            return int(trains or (not any(self._trains.values()) and self._purpose.has_changed()))
         if not trains:
             return 0
         # One that is made later for the same parameters takes the place of the one before it.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from stepscope.steps.step_writer import EndedStep
 
 if TYPE_CHECKING:
+    from stepscope.steps.pass_purpose import PassPurpose
     from stepscope.steps.phase_timer import Pause, PhaseTimer
     from stepscope.steps.step_writer import StepWriter
 
@@ -44,10 +45,10 @@ class PassBoundaries:
         if not is_first and (left_at is None or timer.steps_made):
             self._writer.add(EndedStep(timer.step, gap, gap="epoch"))
 
-    def end(self, *, is_left: bool, trains: bool | None, looks_like_evaluation: bool) -> None:
+    def end(self, purpose: PassPurpose, *, is_left: bool) -> None:
         """The only pass under way is over, or was left early."""
         timer = self._timer
-        if timer.batches and trains:
+        if timer.batches and purpose.trains:
             self._unfinished = self._chain.pause()
         elif is_left and not timer.batches and timer.steps_made == self._begun_at:
-            self._left_at = None if looks_like_evaluation else timer.steps_made
+            self._left_at = None if purpose.looks_like_evaluation() else timer.steps_made

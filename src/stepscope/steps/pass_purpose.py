@@ -36,6 +36,8 @@ class PassPurpose:
         self._unclear = self._made_before = 0
         self._seen: tuple[int, int, float] | None = None
         """A parameter, how often it was changed, and its sum."""
+        self.has_optimizers = False
+        """Whether an optimizer that was named has stepped, though none that ends steps."""
         self._is_functional = False
         """Whether the model is called with parameters that are not its own, as by `torch.func`."""
 
@@ -80,7 +82,7 @@ class PassPurpose:
             self.trains = True
         elif self.trains is None:
             self._unclear += 1
-            if self._in_eval_mode():
+            if self.looks_like_evaluation():
                 self.trains = False
             elif self._unclear > MAX_UNCLEAR:
                 self.trains = True
@@ -89,7 +91,7 @@ class PassPurpose:
 
     def ends_step(self) -> bool:
         """Whether that batch ends a step all the same: parameters were changed by hand, or nobody steps."""
-        if self._timer.steps_made:
+        if self._timer.steps_made or self.has_optimizers:
             return False
         return self._is_functional or self.has_changed() or self._timer.batches >= PATIENCE
 

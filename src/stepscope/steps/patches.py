@@ -10,6 +10,7 @@ import functools
 import threading
 from typing import TYPE_CHECKING, Any
 
+from stepscope.steps.compiled_code import passes_through
 from stepscope.steps.phase_timer import BACKWARD, CHECKPOINT, DATA, OPTIMIZER, OTHER, TRANSFER, PhaseTimer
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ def _put_back(owner: Any, name: str, own: Any, ours: Any) -> None:
 def _phased(original: Callable[..., Any], phase: int) -> Callable[..., Any]:
     """A function that is a phase, unless it is called within that phase already."""
 
+    @passes_through
     @functools.wraps(original)
     def call(*arguments: Any, **options: Any) -> Any:
         chain = _chains.get(threading.get_ident())
@@ -123,6 +125,7 @@ def _scaled(original: Callable[..., Any]) -> Callable[..., Any]:
     """The step of a loss scaler, which leaves out that of the optimizer when gradients have overflown."""
     phased = _phased(original, OPTIMIZER)
 
+    @passes_through
     @functools.wraps(original)
     def step(self: Any, optimizer: Any, *arguments: Any, **options: Any) -> Any:
         thread = threading.get_ident()
@@ -141,6 +144,7 @@ def _scaled(original: Callable[..., Any]) -> Callable[..., Any]:
 def _moving(original: Callable[..., Any], leads_to_gpu: Callable[..., bool]) -> Callable[..., Any]:
     """A method of tensors that is a transfer when it leads from the host to a GPU outside of the model."""
 
+    @passes_through
     @functools.wraps(original)
     def move(self: Any, *arguments: Any, **options: Any) -> Any:
         chain = _chains.get(threading.get_ident())

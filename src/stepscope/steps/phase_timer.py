@@ -6,6 +6,7 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from stepscope.schema.keys import PHASES, STEP_SECONDS, phase_key
+from stepscope.steps.compiled_code import never_compiled
 from stepscope.steps.step_timer import StepTimer
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class PhaseTimer:
         """When a phase was last left; 0 if never."""
         return self._left[phase]
 
+    @never_compiled
     def enter(self, phase: int) -> int:
         """Begins a phase; returns the one it ends."""
         now = self._now_ns()

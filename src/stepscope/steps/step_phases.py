@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from stepscope.steps import patches
 from stepscope.steps.call_phases import CallPhases
+from stepscope.steps.compiled_code import leave_us_alone, never_compiled
 from stepscope.steps.device_clock import DeviceClock
 from stepscope.steps.evaluation_mode import EvaluationMode
 from stepscope.steps.evidence.batch_contents import BatchInHand
@@ -66,7 +67,7 @@ class StepPhases:
         self.purpose = self._phases.purpose = PassPurpose(recorder.timer, self._calls, torch.is_grad_enabled)
         """What the present pass over data is for."""
         self.optimizers = OptimizerSteps(
-            self._phases, recorder.timer, overhead, self._calls.parameters, self.purpose.has_changed
+            self._phases, recorder.timer, overhead, self._calls.parameters, self.purpose
         )
         """Calls whoever wants to know when an optimizer steps."""
         self._sampling = PhaseSampling(overhead, overhead.now_ns())
@@ -85,15 +86,15 @@ class StepPhases:
             self._writer.after_writing = self._device.read
         self.witness = Witness(BatchInHand(recorder.timer))
         """What a post-mortem asks for."""
-        evidence, self._loader, self._phases.census = gather(
+        self._extras = StepExtras(self._observers, self.witness, overhead)
+        self._evidence, self._loader, self._phases.census = gather(
             torch, self.witness, note, guard, self._hurry, overhead.now_ns
         )
-        self._extras = StepExtras(self._observers, evidence, self.witness, overhead)
         timer = self._timer
         timer.on_step, timer.on_due, timer.due_ns, timer.steps_made = self._end_step, self._write, 0, 0
         timer.first_step = timer.step
         self._planned = timer.left
-        self.observe(evidence)
+        self.observe(self._evidence)
         patches.follow(self.chain, torch)
 
     def watch(self, model: Any, optimizer: Any) -> None:
@@ -106,10 +107,7 @@ class StepPhases:
         self._mode.add(model)
         if not self._passes:
             self.purpose.begin()
-        if known:
-            self.optimizers.add(known)
-        else:
-            self.optimizers.add_any()
+        self.optimizers.add(known)
         self._rank_waits += waits
         if not self._phases.is_timed:
             self._time_phases()
@@ -237,15 +235,16 @@ class StepPhases:
         self._passes -= 1
         timer.in_batches = self._passes > 0
         if not self._passes:
-            evaluates = self.purpose.looks_like_evaluation()
-            self._boundaries.end(is_left=is_left, trains=self.purpose.trains, looks_like_evaluation=evaluates)
+            self._boundaries.end(self.purpose, is_left=is_left)
         self.witness.batch.leave()
 
+    @never_compiled
     def _write(self) -> None:
         if self.purpose.trains is False:
             self._cut_evaluation()
         self._writer.write(monotonic_ns())
 
+    @never_compiled
     def _ends_without_optimizer(self) -> bool:
         """Whether a batch after which no optimizer has stepped ends a step all the same.
 
@@ -280,6 +279,7 @@ class StepPhases:
         else:
             self._calls.detach()
 
+    @never_compiled
     def _end_step(self, ended_ns: int) -> None:
         """Ends a step of which more is known than the whole, or after which something is to be decided."""
         self._count_steps()
@@ -293,7 +293,7 @@ class StepPhases:
         if self._phases.is_timed:
             rate = self._sampling.rate
             others = self._end_timed_step(step, ended_ns, calls)
-        extras = self._extras.of_step(step, micro_steps)
+        extras = self._extras.of_step(step, micro_steps, self._evidence)
         others = {**(others or {}), **extras} if extras else others
         if cut.spent[BACKWARD] and self.purpose.calls_another_method():
             self._calls.look_inside()
@@ -332,6 +332,7 @@ class StepPhases:
     def _time_phases(self) -> None:
         """From now on every phase is timed."""
         began_ns = monotonic_ns()
+        leave_us_alone(self._torch)
         self._phases.begin()
         patches.follow_phases(self.chain, self._torch)
         self._calls.attach()
@@ -391,6 +392,7 @@ class StepPhases:
         self._writer.add(EndedStep(self._timer.step, cut, gap="evaluation"))
         self.purpose.evaluated = False
 
+    @never_compiled
     def _step_is_skipped(self, optimizer: Any) -> None:
         """A loss scaler has not stepped an optimizer, because of an overflow."""
         if self._timer.ends_step(optimizer):

@@ -17,17 +17,14 @@ if TYPE_CHECKING:
 class StepExtras:
     """Updates that a loss scaler skipped, batches of a step, and what observers and evidence have to tell."""
 
-    def __init__(
-        self, observers: Observers, evidence: FreeEvidence, witness: Witness, overhead: Overhead
-    ) -> None:
-        self._observers, self._evidence = observers, evidence
-        self._witness, self._overhead = witness, overhead
+    def __init__(self, observers: Observers, witness: Witness, overhead: Overhead) -> None:
+        self._observers, self._witness, self._overhead = observers, witness, overhead
         self.has_news = False
         """Whether the evidence has something to tell at once."""
         self.was_skipped = False
         """Whether a loss scaler has not stepped the optimizer of this step."""
 
-    def of_step(self, step: int, micro_steps: int) -> dict[str, Any] | None:
+    def of_step(self, step: int, micro_steps: int, evidence: FreeEvidence) -> dict[str, Any] | None:
         """What there is to say of a step that has ended; None for nothing."""
         is_due = self._observers.left <= 0
         if not (is_due or self.has_news or micro_steps > 1 or self.was_skipped):
@@ -45,6 +42,6 @@ class StepExtras:
         if self.has_news:
             # After the look at everything, which tells what is new as well and leaves nothing to tell again.
             self.has_news = False
-            row.update(self._evidence.news())
+            row.update(evidence.news())
         self._overhead.spend(monotonic_ns() - began_ns)
         return row
