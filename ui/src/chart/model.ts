@@ -191,8 +191,11 @@ export class ChartModel {
 
   private add({ run, series }: StreamEvents["points"]): boolean {
     let grew = false;
-    for (const points of series)
-      if (this.spec.keys.includes(points.key)) grew = this.takePoints(run, points) || grew;
+    for (const points of series) {
+      if (!this.spec.keys.includes(points.key)) continue;
+      if (run === this.spec.runs[0]) this.sync.clock.follow(points.steps, points.times);
+      grew = this.takePoints(run, points) || grew;
+    }
     return grew;
   }
 
@@ -210,7 +213,7 @@ export class ChartModel {
         (latest, one) => (latest && latest.lastTime >= one.lastTime ? latest : one),
         null,
       );
-    if (line) return line.append(points, (time) => this.sync.clock.stepAt(time));
+    if (line) return line.append(points);
     // A new key, rank or device: it comes with its history.
     this.reloadTimer ??= setTimeout(() => {
       this.reloadTimer = null;

@@ -68,7 +68,7 @@ export class SourceLine {
   }
 
   /** Adds live points; says whether there were any new ones. */
-  append(points: PointsOfSeries, stepAt: (time: number) => number | null): boolean {
+  append(points: PointsOfSeries): boolean {
     const place = `${points.rank}\n${points.host}\n${points.device}`;
     let last = this.seen.get(place) ?? this.seenByAll;
     const x: number[] = [];
@@ -77,11 +77,8 @@ export class SourceLine {
     points.times.forEach((time, at) => {
       if (time <= last) return;
       last = time;
-      // What a machine reports has no step of its own: it belongs to the one being done at the time.
-      const step = points.axis === "step" ? points.steps[at]! : stepAt(time);
-      const position = this.bySteps ? step : time;
-      if (position === null) return;
-      x.push(position);
+      // What a machine reports has no step of its own: the server says which one was done at the time.
+      x.push(this.bySteps ? points.steps[at]! : time);
       times.push(time);
       values.push(numberOf(points.values[at]!));
     });

@@ -131,10 +131,14 @@ export function interpolate(xs: readonly number[], ys: readonly number[], x: num
   return distance === 0 ? ys[to]! : ys[anchor]! + ((x - xs[anchor]!) * (ys[to]! - ys[from]!)) / distance;
 }
 
+const MAX_TABLE = 8192;
+
 /** Which step was being done at a time, and when a step was: learned from any series logged by step. */
 export class StepClock {
   private steps: number[] = [];
   private times: number[] = [];
+  /** How many buckets the series had that the table was learned from. */
+  private learned = 0;
 
   get known(): boolean {
     return this.steps.length > 0;
@@ -142,7 +146,7 @@ export class StepClock {
 
   /** Takes the table of a series if it says more than the one it has. */
   learn(series: Series): void {
-    if (series.axis !== "step" || series.superseded || series.start.length < this.steps.length) return;
+    if (series.axis !== "step" || series.superseded || series.start.length < this.learned) return;
     const steps: number[] = [];
     const times: number[] = [];
     for (let at = 0; at < series.start.length; at += 1) {
@@ -153,11 +157,28 @@ export class StepClock {
         times.push(time);
       }
     }
-    if (steps.length > 0) [this.steps, this.times] = [steps, times];
+    if (steps.length > 0) [this.steps, this.times, this.learned] = [steps, times, series.start.length];
   }
 
+  /** Adds live points that are newer than the table. */
+  follow(steps: readonly number[], times: readonly number[]): void {
+    if (!this.known) return;
+    times.forEach((time, at) => {
+      if (time <= this.times[this.times.length - 1]!) return;
+      this.steps.push(steps[at]!);
+      this.times.push(time);
+    });
+    if (this.times.length <= MAX_TABLE) return;
+    // A tab that stays open for days must not grow without end; the newest entry stays.
+    const isKept = (_: number, at: number): boolean => (this.times.length - 1 - at) % 2 === 0;
+    [this.steps, this.times] = [this.steps.filter(isKept), this.times.filter(isKept)];
+  }
+
+  /** No step is guessed: before the first and after the last known time it is the first and the last step. */
   stepAt(time: number): number | null {
-    return this.known ? Math.max(0, Math.round(interpolate(this.times, this.steps, time))) : null;
+    if (!this.known) return null;
+    const inside = Math.min(Math.max(time, this.times[0]!), this.times[this.times.length - 1]!);
+    return Math.max(0, Math.round(interpolate(this.times, this.steps, inside)));
   }
 
   timeAt(step: number): number | null {

@@ -58,6 +58,7 @@ export interface PointsOfSeries {
   host: string;
   device: string;
   axis: SeriesAxis;
+  /** Of points without a step of their own: the one in progress at the time. */
   steps: number[];
   times: number[];
   values: WireNumber[];

@@ -139,8 +139,15 @@ describe("a chart's numbers", () => {
 
   test("of a machine are placed at the step that was being done", async () => {
     const stage = await new Stage().loaded();
-    stage.live.points("loss", [], [9], { axis: "seconds", times: [5], steps: [] });
+    stage.live.points("loss", [5], [9], { axis: "seconds", times: [5.5] });
     expect([...stage.model.lines[0]!.columns.start]).toEqual([0, 1, 2, 5]);
+  });
+
+  test("of a machine stay at the last step while the training does not go on", async () => {
+    const stage = await new Stage().loaded();
+    stage.live.points("loss", [2, 2, 2], [9, 9, 9], { axis: "seconds", times: [600, 6000, 60_000] });
+    expect([...stage.model.lines[0]!.columns.start]).toEqual([0, 1, 2]);
+    expect(stage.sync.xOf({ step: null, time: 60_000 }, "r")).toBe(2);
   });
 
   test("are refined at once, and again when a zoom that goes on has been still", async () => {

@@ -76,7 +76,23 @@ describe("the clock of steps", () => {
     clock.learn(bucketsOf("loss", [0, 10, 20], [1, 1, 1], [100, 200, 300]));
     expect(clock.stepAt(250)).toBe(15);
     expect(clock.timeAt(15)).toBe(250);
-    expect(clock.stepAt(400)).toBe(30);
+  });
+
+  test("guesses no step after the last one", () => {
+    const clock = new StepClock();
+    clock.learn(bucketsOf("loss", [0, 10, 20], [1, 1, 1], [100, 200, 300]));
+    expect([0, 400, 40_000].map((time) => clock.stepAt(time))).toEqual([0, 20, 20]);
+  });
+
+  test("goes on with live points and stays bounded", () => {
+    const clock = new StepClock();
+    clock.learn(bucketsOf("loss", [0, 10, 20], [1, 1, 1], [100, 200, 300]));
+    clock.follow([15, 30], [250, 400]);
+    expect([250, 350, 500].map((time) => clock.stepAt(time))).toEqual([15, 25, 30]);
+    const steps = Array.from({ length: 20_000 }, (_, at) => 31 + at);
+    for (const step of steps) clock.follow([step], [370 + step]);
+    expect(clock.stepAt(1e9)).toBe(20_030);
+    expect(clock.stepAt(370 + 15_000)).toBe(15_000);
   });
 
   test("keeps the longer of two tables", () => {
