@@ -156,7 +156,8 @@ export class ChartController implements GestureTarget {
     const { frame } = this.plot;
     if (axis === "y") {
       const { min, max } = this.picture.y;
-      const by = ((max - min) * pixels * frame.ratio) / frame.height;
+      const share = (pixels * frame.ratio) / frame.height;
+      const by = max * share - min * share;
       this.yFixed = { from: min + by, to: max + by };
       this.changed();
       return;

@@ -3,7 +3,7 @@
 import type { Spread } from "../data/grouping";
 import type { SeriesAxis } from "../data/types";
 import type { Frame } from "./frame";
-import { grainOf, summaryOf } from "./summary";
+import { grainOf, nonfiniteText, summaryOf } from "./summary";
 import type { Area, ChartView, Pointing, Surroundings } from "./surroundings";
 
 const SUMMARY_AGAIN_MS = 5000;
@@ -22,6 +22,8 @@ export class ChartFace {
   pointing = $state.raw<Pointing | null>(null);
   selection = $state.raw<Area | null>(null);
   frame = $state.raw<Frame | null>(null);
+  /** Why no line is drawn although values were logged. */
+  nonfinite = $derived(this.view && nonfiniteText(this.view.lines));
   /** The picture in a sentence. */
   summary = $state(NOTHING);
   /** How much lies behind it. */

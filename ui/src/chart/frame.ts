@@ -44,12 +44,15 @@ export function windowOf(frame: Frame): Range {
 }
 
 function share({ min, max, log }: Projection, value: number): number {
+  // In halves: the distance between the greatest numbers there are is infinite.
+  if (!log && max - min === Infinity) return (value / 2 - min / 2) / (max / 2 - min / 2);
   if (!log) return (value - min) / (max - min);
   // What has no logarithm is drawn at the floor.
   return value <= 0 ? 0 : (Math.log10(value) - Math.log10(min)) / (Math.log10(max) - Math.log10(min));
 }
 
 function valueAt({ min, max, log }: Projection, part: number): number {
+  if (!log && max - min === Infinity) return min * (1 - part) + max * part;
   if (!log) return min + (max - min) * part;
   return 10 ** (Math.log10(min) + (Math.log10(max) - Math.log10(min)) * part);
 }

@@ -24,6 +24,27 @@ export function summaryOf(series: readonly Summarised[], unit?: string): string 
   return sentences.join(" ") + (more > 0 ? ` ${more} more lines are in the table.` : "");
 }
 
+/** What stands in place of lines that have no finite value at all; null where there is one to draw. */
+export function nonfiniteText(
+  lines: readonly Pick<Series, "mean" | "last" | "count" | "nonfinite">[],
+): string | null {
+  const total = lines.reduce((sum, line) => sum + line.nonfinite.reduce((all, value) => all + value, 0), 0);
+  if (total === 0 || lines.some((line) => line.mean.some((value) => !Number.isNaN(value)))) return null;
+  const times = new Map<string, number>();
+  for (const { last } of lines)
+    for (const value of last) {
+      const kind = Number.isNaN(value) ? "NaN" : value > 0 ? "Inf" : "−Inf";
+      times.set(kind, (times.get(kind) ?? 0) + 1);
+    }
+  const kinds = [...times.keys()];
+  // Of a bucket with several values only the last one is known.
+  if (lines.some((line) => line.count.some((value) => value > 1)))
+    return `None of ${count(total)} values is finite (${kinds.join(", ")}).`;
+  if (kinds.length > 1)
+    return `No finite value: ${kinds.map((kind) => `${count(times.get(kind)!)} ${kind}`).join(", ")}.`;
+  return total === 1 ? `The only value is ${kinds[0]}.` : `All ${count(total)} values are ${kinds[0]}.`;
+}
+
 /** How much lies behind a picture: how many points, and how many of them share a bucket; or whole runs. */
 export function grainOf(
   lines: readonly { count: Float64Array; width: number; superseded: boolean }[],

@@ -24,17 +24,25 @@ export interface YRange {
 }
 
 const PADDING = 0.06;
-/** Numbers beyond it leave no room for the edges: twice as much is infinite. */
-const GREATEST = 1e307;
+/** The distance between numbers beyond it may be infinite: such an axis is laid out at a fraction of them. */
+const HUGE = 1e300;
+const FRACTION = 2 ** -10;
+/** A narrower axis has no exact numbers to divide it by: what is smaller is drawn beside zero. */
+const NARROWEST = 1e-307;
 /** A line that does not move is drawn in the middle of a tenth up and down. */
 const FLAT = 0.1;
 
 export function yRange(lines: readonly Line[], window: Range, options: YOptions): YRange {
   if (options.fixed) return { min: options.fixed.from, max: options.fixed.to, above: 0, below: 0 };
   const { lows, highs } = extremes(lines, window, options);
-  if (lows.length === 0) return { min: options.log ? 0.1 : 0, max: 1, above: 0, below: 0 };
-  let low = Math.max(least(lows), -GREATEST);
-  let high = Math.min(greatest(highs), GREATEST);
+  if (lows.length === 0) {
+    // Nothing finite in this window: the axis stays that of the whole line.
+    const isWhole = window.from === -Infinity && window.to === Infinity;
+    if (!isWhole) return yRange(lines, { from: -Infinity, to: Infinity }, options);
+    return { min: options.log ? 0.1 : 0, max: 1, above: 0, below: 0 };
+  }
+  let low = least(lows);
+  let high = greatest(highs);
   let above = 0;
   let below = 0;
   if (options.clip && lows.length >= 20) {
@@ -45,7 +53,7 @@ export function yRange(lines: readonly Line[], window: Range, options: YOptions)
       [low, high] = [from, to];
     }
   }
-  return { ...padded(low, high, options), above, below };
+  return { ...framed(low, high, options), above, below };
 }
 
 /** How many values of a logarithmic axis cannot be drawn on it. */
@@ -79,14 +87,25 @@ function extremes(
   return { lows, highs };
 }
 
+/** A range with room at its edges that is finite and has a height, whatever the values are. */
+function framed(low: number, high: number, options: YOptions): { min: number; max: number } {
+  const most = Math.max(Math.abs(low), Math.abs(high));
+  if (!options.log && most > 0 && most < NARROWEST)
+    return { min: low < 0 ? -NARROWEST : 0, max: high > 0 ? NARROWEST : 0 };
+  const scale = most > HUGE && !options.log ? FRACTION : 1;
+  const { min, max } = padded(low * scale, high * scale, options);
+  const finite = (end: number): number => Math.min(Math.max(end, -Number.MAX_VALUE), Number.MAX_VALUE);
+  return { min: finite(min / scale), max: finite(max / scale) };
+}
+
 function padded(
   low: number,
   high: number,
   { log, fromZero, percent }: YOptions,
 ): { min: number; max: number } {
   if (log) {
-    const factor = Math.max((high / low) ** PADDING, 1.15);
-    return { min: low / factor, max: high * factor };
+    const factor = Math.max(10 ** ((Math.log10(high) - Math.log10(low)) * PADDING), 1.15);
+    return { min: Math.max(low / factor, Number.MIN_VALUE), max: high * factor };
   }
   if (percent && low >= 0) return { min: 0, max: Math.max(1, high * (1 + PADDING)) };
   if (low === high && low === 0) return { min: 0, max: 1 };

@@ -103,7 +103,7 @@ export class SeriesBuffer {
     count[at]! += 1;
     if (Number.isFinite(value)) {
       const finite = count[at]! - nonfinite[at]!;
-      mean[at] = finite === 1 ? value : mean[at]! + (value - mean[at]!) / finite;
+      mean[at] = finite === 1 ? value : mean[at]! + (value / finite - mean[at]! / finite);
       min[at] = finite === 1 ? value : Math.min(min[at]!, value);
       max[at] = finite === 1 ? value : Math.max(max[at]!, value);
     } else {
@@ -169,7 +169,7 @@ export class SeriesBuffer {
       mean[kept] =
         keptFinite === 0
           ? mean[at]!
-          : (mean[kept]! * keptFinite + mean[at]! * finite) / (keptFinite + finite);
+          : mean[kept]! * (keptFinite / (keptFinite + finite)) + mean[at]! * (finite / (keptFinite + finite));
       min[kept] = keptFinite === 0 ? min[at]! : Math.min(min[kept]!, min[at]!);
       max[kept] = keptFinite === 0 ? max[at]! : Math.max(max[kept]!, max[at]!);
     }

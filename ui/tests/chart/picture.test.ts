@@ -140,6 +140,37 @@ describe("the y axis", () => {
     expect(yRange([lineOf([0, 1], [7, 7])], WINDOW, { ...Y, fromZero: true }).min).toBe(0);
   });
 
+  test("reaches the greatest numbers there are, and places them inside", () => {
+    const { min, max } = yRange([lineOf([0, 1], [-1e308, 1e308])], WINDOW, Y);
+    expect(min).toBeLessThan(-1e308);
+    expect(max).toBeGreaterThan(1e308);
+    const frame = { ...FRAME, y: { min, max, log: false } };
+    const [low, high] = [toY(frame, -1e308), toY(frame, 1e308)];
+    expect(high).toBeGreaterThan(FRAME.top);
+    expect(low).toBeLessThan(FRAME.top + FRAME.height);
+    expect(low - high).toBeGreaterThan(FRAME.height * 0.8);
+    expect(yAt(frame, high) / 1e308).toBeCloseTo(1, 6);
+    const ends = yRange([lineOf([0, 1], [-Number.MAX_VALUE, Number.MAX_VALUE])], WINDOW, Y);
+    expect([ends.min, ends.max].every(Number.isFinite)).toBe(true);
+  });
+
+  test("of the smallest numbers there are has a height", () => {
+    for (const value of [5e-324, -5e-324]) {
+      const { min, max } = yRange([lineOf([0, 1], [value, value])], WINDOW, Y);
+      const y = toY({ ...FRAME, y: { min, max, log: false } }, value);
+      expect(y).toBeGreaterThanOrEqual(FRAME.top);
+      expect(y).toBeLessThanOrEqual(FRAME.top + FRAME.height);
+    }
+    const { min, max } = yRange([lineOf([0, 1], [5e-324, 1e308])], WINDOW, { ...Y, log: true });
+    expect(min).toBeGreaterThan(0);
+    expect(Number.isFinite(max)).toBe(true);
+  });
+
+  test("of a window without any finite value is that of the whole line", () => {
+    const line = lineOf([0, 5, 20, 30], [40, 60, NaN, NaN]);
+    expect(yRange([line], { from: 15, to: 30 }, Y)).toEqual(yRange([line], WINDOW, Y));
+  });
+
   test("of nothing, and of a constant, still has a height", () => {
     for (const lines of [[], [lineOf([0, 1], [5, 5])], [lineOf([0, 1], [0, 0])]]) {
       const { min, max } = yRange(lines, WINDOW, Y);

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { csvOfEverything, csvOfShown } from "../../src/chart/export";
-import { grainOf, summaryOf } from "../../src/chart/summary";
+import { grainOf, nonfiniteText, summaryOf } from "../../src/chart/summary";
 import { MAX_ROWS, tableOf } from "../../src/chart/table";
 import { SERIES_COLUMNS } from "../../src/data/types";
 import { bucketsOf, encode } from "../synthetic";
@@ -29,6 +29,25 @@ describe("the text of a chart", () => {
     expect(summaryOf(Array.from({ length: 9 }, (_, at) => bucketsOf(`k${at}`, [0, 1], [1, 2])))).toContain(
       "5 more lines",
     );
+  });
+});
+
+describe("a line without any finite value", () => {
+  const text = (values: number[], more = {}) =>
+    nonfiniteText([bucketsOf("loss", values.map((_, at) => at), values, undefined, more)]);
+
+  test("says which values there are instead of drawing an axis", () => {
+    expect(text([NaN, NaN])).toBe("All 2 values are NaN.");
+    expect(text([-Infinity, -Infinity, -Infinity])).toBe("All 3 values are −Inf.");
+    expect(text([NaN, Infinity, NaN])).toBe("No finite value: 2 NaN, 1 Inf.");
+    expect(text([NaN])).toBe("The only value is NaN.");
+    const coarse = { count: Float64Array.of(500, 500), nonfinite: Float64Array.of(500, 500) };
+    expect(text([NaN, NaN], coarse)).toBe("None of 1,000 values is finite (NaN).");
+  });
+
+  test("is not one with a finite value, nor one without values", () => {
+    expect(text([NaN, 1])).toBeNull();
+    expect(text([])).toBeNull();
   });
 });
 

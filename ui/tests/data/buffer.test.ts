@@ -132,6 +132,13 @@ describe("a series buffer", () => {
   test("refuses a size that leaves no pairs to merge", () => {
     expect(() => new SeriesBuffer(1)).toThrow("at least 2");
   });
+
+  test("keeps a finite mean of the greatest numbers there are", () => {
+    const buffer = new SeriesBuffer(2);
+    const values = [1e308, -1e308, 1e308, 1e308, 1.5e308, 1.5e308];
+    buffer.append({ x: values.map((_, at) => at), times: values.map((_, at) => at), values });
+    expect(buffer.mean.every(Number.isFinite)).toBe(true);
+  });
 });
 
 function seriesOf(points: Point[], width: number): Series {
