@@ -13,6 +13,33 @@ const UNUSED: [string, string][] = [
   ["(paths.stepped = stepped);", ""],
   ["(paths.bars    = bars);", ""],
   ["(paths.spline  = monotoneCubic);", ""],
+  // Axes of time have ticks of our own, and there is no legend.
+  ["uPlot.fmtDate = fmtDate;", ""],
+  ["uPlot.tzDate  = tzDate;", ""],
+  ["const days3 = days.map(slice3);", "const days3 = days;"],
+  ["const months3 = months.map(slice3);", "const months3 = months;"],
+  ["const localTz = new Intl.DateTimeFormat().resolvedOptions().timeZone;", "const localTz = '';"],
+  ["const [ timeIncrsMs, _timeAxisStampsMs, timeAxisSplitsMs ] = genTimeStuffs(1);", ""],
+  ["const [ timeIncrsS,  _timeAxisStampsS,  timeAxisSplitsS  ] = genTimeStuffs(1e-3);", ""],
+  ["const _tzDate  = (opts.tzDate || (ts => new Date(round(ts / ms))));", ""],
+  ["const _fmtDate = (opts.fmtDate || fmtDate);", ""],
+  ["const _timeAxisSplits = (ms == 1 ? timeAxisSplitsMs(_tzDate) : timeAxisSplitsS(_tzDate));", ""],
+  [
+    "const _timeAxisVals   = timeAxisVals(_tzDate, " +
+      "timeAxisStamps((ms == 1 ? _timeAxisStampsMs : _timeAxisStampsS), _fmtDate));",
+    "",
+  ],
+  ["const _timeSeriesVal  = timeSeriesVal(_tzDate, timeSeriesStamp(_timeSeriesStamp, _fmtDate));", ""],
+  [
+    "isTime ? (isStr(sv) ? timeSeriesVal(_tzDate, timeSeriesStamp(sv, _fmtDate)) : sv || _timeSeriesVal) : sv",
+    "sv",
+  ],
+  ["(isTime ? (ms == 1 ? timeIncrsMs : timeIncrsS) : numIncrs)", "numIncrs"],
+  ["isTime && sc.distr == 1 ? _timeAxisSplits : sc.distr", "sc.distr"],
+  ["timeAxisVals(_tzDate, timeAxisStamps(av, _fmtDate)) :", "null :"],
+  ["timeAxisVal(_tzDate, av) :", "null :"],
+  ["av || _timeAxisVals", "null"],
+  ["const showLegend = legend.show;", "const showLegend = false;"],
 ];
 
 export function leanUplot(): Plugin {
