@@ -93,8 +93,22 @@ class TestTiles:
         tile = tiles(made)["throughput"]
         assert tile.change.ratio == pytest.approx(-0.5)
         assert tile.change.text == "50 % slower than its first 200 warm steps"
-        assert (tile.state, tile.state_text) == ("bad", "50 % slower than at first")
+        assert (tile.state, tile.state_text) == ("bad", tile.change.text)
         assert tile.chart == "step_seconds"
+
+    @pytest.mark.parametrize(
+        ("now_s", "state", "text"),
+        [
+            (0.102, "ok", "as fast as its first 200 warm steps"),
+            (0.112, "none", "11 % slower than its first 200 warm steps"),
+            (0.130, "warn", "23 % slower than its first 200 warm steps"),
+        ],
+    )
+    def test_throughput_says_its_change_once(self, made: Made, now_s: float, state: str, text: str) -> None:
+        made.process()
+        made.log({"step_seconds": np.r_[np.full(500, 0.1), np.full(500, now_s)], "loss": 1.0})
+        tile = tiles(made)["throughput"]
+        assert (tile.state, tile.state_text, tile.change.text) == (state, text, text)
 
     def test_a_run_that_has_become_much_faster_says_how_many_times(self, made: Made) -> None:
         made.process()
@@ -154,7 +168,23 @@ class TestTiles:
         found = tiles(made)
         assert (found["gpu"].title, found["gpu"].value) == ("CPU", "42 %")
         assert found["gpu"].detail == ("no GPU was seen", "waiting for disks 10 %")
+        assert (found["gpu"].state, found["gpu"].state_text) == ("none", "of the whole machine")
         assert (found["memory"].value, found["memory"].state) == ("15.7 GiB of 16 GiB", "bad")
+
+    def test_headroom_and_what_is_left_agree_where_other_programs_take_memory(self, made: Made) -> None:
+        made.process()
+        made.read({"memory/total_bytes": 20 * GIB, "memory/used_bytes": 2 * GIB})
+        made.read({"process/rss_bytes": 0.2 * GIB}, rank=0)
+        tile = tiles(made)["memory"]
+        assert (tile.state_text, tile.detail[1]) == ("90 % headroom", "18 GiB left")
+
+    def test_the_limit_that_is_reached_first_is_judged(self, made: Made) -> None:
+        made.process()
+        limits = {"memory/total_bytes": 20 * GIB, "memory/cgroup_limit_bytes": 16 * GIB}
+        made.read({**limits, "memory/used_bytes": 19 * GIB})
+        made.read({"process/rss_bytes": 4 * GIB}, rank=0)
+        tile = tiles(made)["memory"]
+        assert (tile.value, tile.state_text, tile.detail[1]) == ("4 GiB of 20 GiB", "95 % full", "1 GiB left")
 
     def test_memory_that_leaks_is_told_with_the_time_that_is_left(self, made: Made) -> None:
         made.process(end=None)

@@ -9,7 +9,8 @@ export interface Tile {
   /** Formatted, with its unit. */
   value: string;
   detail: string[];
-  state: "ok" | "warn" | "bad" | "unknown";
+  /** `none` is a figure that is known and neither good nor bad by itself. */
+  state: "ok" | "warn" | "bad" | "none" | "unknown";
   state_text: string;
   spark: (number | null)[];
   change: { ratio: number; text: string } | null;

@@ -28,7 +28,6 @@ export const ICONS = {
   right: "M6.2 4l4 4-4 4",
   up: "M8 13V3.5M4.2 7.2 8 3.4l3.8 3.8",
   fall: "M8 3v9.5M4.2 8.8 8 12.6l3.8-3.8",
-  level: "M3 8h10",
   columns: "M2.5 3h11v10h-11zM6.2 3v10M9.8 3v10",
   archive: "M2.3 3h11.4v3H2.3zM3.5 6v7h9V6M6.5 8.8h3",
   pencil: "M3 13l.6-2.9 7-7 2.3 2.3-7 7L3 13ZM9.4 4.3l2.3 2.3",

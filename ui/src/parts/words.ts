@@ -28,12 +28,24 @@ export const SEVERITY_LOOKS: Record<Severity | Verdict["severity"], Look> = {
   unknown: { word: "No verdict", icon: "unknown", tone: "plain" },
 };
 
-export const TILE_LOOKS: Record<Tile["state"], Look> = {
+const TILE_LOOKS: Record<Tile["state"], Omit<Look, "icon"> & { icon: IconName | null }> = {
   ok: { word: "Good", icon: "check", tone: "ok" },
   warn: { word: "Look", icon: "warning", tone: "warn" },
   bad: { word: "Bad", icon: "critical", tone: "bad" },
+  none: { word: "", icon: null, tone: "plain" },
   unknown: { word: "Not known", icon: "unknown", tone: "plain" },
 };
+
+/** How a tile states what it is about: only a judgement has a mark of one, a change has the arrow of its direction. */
+export function tileLook({ state, state_text, change }: Pick<Tile, "state" | "state_text" | "change">): {
+  text: string;
+  icon: IconName | null;
+  tone: Tone;
+} {
+  const { word, icon, tone } = TILE_LOOKS[state];
+  const arrow = change === null ? null : change.ratio < 0 ? "fall" : "up";
+  return { text: state_text || word, icon: icon ?? arrow, tone };
+}
 
 export const PHASE_WORDS: Record<string, string> = {
   data: "Data wait",

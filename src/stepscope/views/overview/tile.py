@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-State = Literal["ok", "warn", "bad", "unknown"]
+State = Literal["ok", "warn", "bad", "none", "unknown"]
+"""`none` is a figure that is known and is neither good nor bad by itself."""
 TileId = Literal["throughput", "step_time", "gpu", "memory"]
 
 STATE_WORDS: dict[State, str] = {
     "ok": "fine",
     "warn": "worth a look",
     "bad": "trouble",
+    "none": "not judged",
     "unknown": "not known",
 }
 
@@ -51,5 +53,5 @@ def unknown_tile(tile: TileId, title: str, why: str, detail: Sequence[str] = ())
 
 def worst_state(*states: State) -> State:
     """The worst of some."""
-    order: tuple[State, ...] = ("bad", "warn", "unknown", "ok")
+    order: tuple[State, ...] = ("bad", "warn", "unknown", "none", "ok")
     return min(states, key=order.index)

@@ -71,7 +71,7 @@ def _cpu_tile(scene: RunContext) -> Tile:
         "CPU",
         percent(mean),
         tuple(detail),
-        "ok",
+        "none",
         "of the whole machine",
         _spark(scene, CPU),
         None,

@@ -73,10 +73,10 @@ def _without_gpu(scene: RunContext, remaining_s: float | None) -> Tile:
     state: State = "unknown"
     told, value = "no limit is known", size(by_host[host])
     if limits:
-        limit, taken = min(limits)
+        limit, taken = min(limits, key=lambda one: one[0] - one[1])
         detail.append(f"{size(max(limit - taken, 0.0))} left")
         value = f"{value} of {size(limit)}"
-        state, told = _judged(by_host[host] / limit)
+        state, told = _judged(taken / limit)
     return Tile(
         "memory",
         "Memory",

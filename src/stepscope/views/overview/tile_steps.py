@@ -31,8 +31,8 @@ MIN_COMPARED = 20
 SLOWER, MUCH_SLOWER = 0.15, 0.33
 """Shares of its own first pace that a run may lose."""
 
-NO_CHANGE = 0.0005
-"""A change that small is none."""
+NO_CHANGE = 0.05
+"""A change that small is noise."""
 
 UNEVEN = 2.0
 """A 95th percentile of so many medians is worth a look."""
@@ -127,9 +127,9 @@ def _judged_change(change: Change | None) -> tuple[State, str]:
     if change is None:
         return "unknown", "too few steps to compare with its beginning"
     if change.ratio < -SLOWER:
-        state: State = "bad" if change.ratio < -MUCH_SLOWER else "warn"
-        return state, f"{comparison(change.ratio, 'faster', 'slower')} than at first"
-    return "ok", "as fast as at first" if change.ratio < SLOWER else "faster than at first"
+        return ("bad" if change.ratio < -MUCH_SLOWER else "warn"), change.text
+    # A little slower is neither good nor worth a warning.
+    return ("none" if change.ratio <= -NO_CHANGE else "ok"), change.text
 
 
 def _per_step(scene: RunContext) -> dict[str, float]:

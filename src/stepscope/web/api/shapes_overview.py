@@ -33,7 +33,7 @@ class Tile(BaseModel):
     title: str
     value: str
     detail: list[str]
-    state: Literal["ok", "warn", "bad", "unknown"]
+    state: Literal["ok", "warn", "bad", "none", "unknown"]
     state_text: str
     spark: list[float | None]
     change: Change | None
