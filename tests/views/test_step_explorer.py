@@ -52,6 +52,17 @@ def test_all_of_the_slowest_of_many_steps_are_drawn_and_the_phase_to_blame_is_na
     assert window.percentiles.max == pytest.approx(1.2)
 
 
+def test_a_few_slow_steps_do_not_put_all_others_into_one_bin(made: Made) -> None:
+    made.process()
+    data = np.random.default_rng(0).normal(0.01, 0.002, 400).clip(0.004)
+    data[:6] = np.linspace(0.2, 2.0, 6)
+    trained(made, 400, data=data)
+    histogram = steps_of(made.run()).histogram
+    assert sum(one.count for one in histogram) == 400
+    assert sum(one.count > 0 for one in histogram[:-1]) > 20
+    assert histogram[-1].high == pytest.approx(2.01)
+
+
 def test_a_range_shows_its_own_steps_alone(made: Made) -> None:
     made.process()
     trained(made, 9000)

@@ -11,11 +11,18 @@ export interface BarLayout {
   top: number;
   bottom: number;
   barWidth: number;
+  /** Where the axis ends. */
   most: number;
+  /** Bars that are longer than the axis. */
+  beyond: number;
 }
 
 export const LEFT = 54;
 const BOTTOM = 22;
+/** One bar this many times as long as nearly all others would leave nothing of them to see: it is cut. */
+const FAR = 6;
+const ROOM_ABOVE = 3;
+const NEARLY_ALL = 0.9;
 
 export function layoutBars(
   bars: readonly StepBar[],
@@ -24,8 +31,13 @@ export function layoutBars(
   share: boolean,
 ): BarLayout {
   const right = Math.max(LEFT + 1, width - 8);
-  const most = share ? 1 : Math.max(1e-12, ...bars.map((bar) => bar.seconds)) * 1.05;
+  const seconds = bars.map((bar) => bar.seconds).sort((one, other) => one - other);
+  const longest = Math.max(1e-12, seconds.at(-1) ?? 0);
+  const usual = seconds[Math.floor((seconds.length - 1) * NEARLY_ALL)] ?? longest;
+  const isCut = !share && usual > 0 && longest > FAR * usual;
+  const most = share ? 1 : isCut ? ROOM_ABOVE * usual : longest * 1.05;
   return {
+    beyond: isCut ? seconds.filter((value) => value > most).length : 0,
     left: LEFT,
     right,
     top: 8,
@@ -67,13 +79,17 @@ export function paintBars(
     const unit =
       (layout.bottom - layout.top) / layout.most / (choice.share ? Math.max(bar.seconds, 1e-12) : 1);
     context.globalAlpha = choice.hovered < 0 || choice.hovered === at ? 1 : 0.75;
-    for (const phase of order) {
-      const height = (bar.phases[phase] ?? 0) * unit;
-      context.fillStyle = phaseFill(phase, order, colours);
-      context.fillRect(x, y - height, Math.max(layout.barWidth - gap, 0.6), height);
-      y -= height;
-    }
+    const width = Math.max(layout.barWidth - gap, 0.6);
+    const pile = (seconds: number, colour: string): void => {
+      const above = Math.max(layout.top, y - seconds * unit);
+      context.fillStyle = colour;
+      context.fillRect(x, above, width, y - above);
+      y = above;
+    };
+    for (const phase of order) pile(bar.phases[phase] ?? 0, phaseFill(phase, order, colours));
+    if (!hasPhases(bar)) pile(bar.seconds, colours.axis);
     context.globalAlpha = 1;
+    if (layout.beyond && bar.seconds > layout.most) paintArrow(context, x + width / 2, colours.warn);
     if (bar.marks.length) {
       context.fillStyle = colours.bad;
       context.fillRect(x, layout.bottom + 1, Math.max(layout.barWidth - gap, 2), 3);
@@ -84,6 +100,22 @@ export function paintBars(
     }
   });
   paintSteps(context, bars, layout, colours);
+}
+
+/** Only some steps are taken apart where that would cost too much. */
+export function hasPhases(bar: StepBar): boolean {
+  return Object.values(bar.phases).some((seconds) => seconds > 0);
+}
+
+/** A bar goes on beyond the top of the axis. */
+function paintArrow(context: CanvasRenderingContext2D, x: number, colour: string): void {
+  context.fillStyle = colour;
+  context.beginPath();
+  context.moveTo(x, 0);
+  context.lineTo(x + 4, 6);
+  context.lineTo(x - 4, 6);
+  context.closePath();
+  context.fill();
 }
 
 function paintAxis(
@@ -135,5 +167,6 @@ export function barText(bar: StepBar, order: readonly string[]): string {
     .map((phase) => `${phase} ${quantity(bar.phases[phase]!, "seconds")}`);
   const marks = bar.marks.length ? ` · ${bar.marks.join(", ")}` : "";
   const step = bar.step.toLocaleString("en-US");
-  return `Step ${step}: ${quantity(bar.seconds, "seconds")} (${phases.join(", ")})${marks}`;
+  const parts = phases.length ? ` (${phases.join(", ")})` : "";
+  return `Step ${step}: ${quantity(bar.seconds, "seconds")}${parts}${marks}`;
 }

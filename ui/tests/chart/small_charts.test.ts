@@ -3,10 +3,12 @@ import { dragged, gripAt } from "../../src/chart/brush";
 import { cividis } from "../../src/chart/cividis";
 import { glyphOf, othersOf, placeEvents } from "../../src/chart/event_marks";
 import { cellAt, heatScale } from "../../src/chart/heat";
+import { binScale, placeMarks, placeOf } from "../../src/chart/histogram_layout";
 import { logTicks, roundTicks } from "../../src/chart/scale_ticks";
 import { sparkPath } from "../../src/chart/spark_path";
-import { barAt, barText, layoutBars } from "../../src/chart/step_bars";
-import type { EventMark, Heatmap } from "../../src/data/types";
+import { barAt, barText, hasPhases, layoutBars, paintBars } from "../../src/chart/step_bars";
+import type { Theme } from "../../src/chart/theme";
+import type { EventMark, Heatmap, StepBar } from "../../src/data/types";
 
 const event = (kind: string, step: number, end: number | null = null): EventMark => ({
   kind,
@@ -144,6 +146,79 @@ describe("the bars of steps", () => {
 
   test("say what they are made of", () => {
     expect(barText(bars[3]!, ["data", "forward"])).toBe("Step 4: 4 s (data 2 s, forward 2 s) · checkpoint");
+  });
+});
+
+describe("a histogram", () => {
+  const even = Array.from({ length: 40 }, (_, at) => ({ low: at, high: at + 1, count: 5 }));
+
+  test("gives a far tail the width of a bar, and the others their room", () => {
+    const scale = binScale([...even, { low: 40, high: 400_000, count: 9 }], 410);
+    expect(placeOf(scale, 20)).toBeGreaterThan(150);
+    expect(placeOf(scale, 40)).toBeLessThan(scale.tail!.from);
+    expect(scale.tail!.to - scale.tail!.from).toBeLessThan(20);
+    expect(placeOf(scale, 400_000)).toBeCloseTo(410);
+  });
+
+  test("is even without such a tail", () => {
+    expect(binScale(even, 400)).toMatchObject({ end: 400, tail: null });
+    expect(placeOf(binScale(even, 400), 20)).toBe(200);
+    expect(binScale([], 400).tail).toBeNull();
+  });
+
+  test("keeps the labels of percentiles apart, also where they are the same", () => {
+    const scale = binScale(even, 400);
+    const marks = (...values: number[]) =>
+      placeMarks(values.map((value, at) => ({ label: `p${50 + at}`, value })), scale, 400);
+    expect(marks(2, 20, 39).map((mark) => [mark.row, mark.anchor])).toEqual([
+      [0, "start"],
+      [0, "start"],
+      [0, "end"],
+    ]);
+    expect(marks(2, 2.1, 2.2).map((mark) => mark.row)).toEqual([0, 1, 2]);
+  });
+});
+
+describe("bars of single steps", () => {
+  const bar = (step: number, seconds: number, phases = {}): StepBar => ({
+    step,
+    time: 0,
+    seconds,
+    phases,
+    marks: [],
+  });
+  const drawn = (bars: StepBar[]): number[][] => {
+    const boxes: number[][] = [];
+    const context = new Proxy({} as CanvasRenderingContext2D, {
+      get: (_, name) => (...box: number[]) => void (name === "fillRect" && box[3]! > 1 && boxes.push(box)),
+      set: () => true,
+    });
+    const layout = layoutBars(bars, 500, 240, false);
+    paintBars(context, bars, [], layout, { share: false, hovered: -1, selected: null }, {} as Theme);
+    return boxes;
+  };
+
+  test("are not made invisible by a few that are far longer", () => {
+    const bars = Array.from({ length: 100 }, (_, at) => bar(at, at < 5 ? 0.43 : 2e-6));
+    const layout = layoutBars(bars, 500, 240, false);
+    expect(layout.most).toBeLessThan(1e-5);
+    expect(layout.beyond).toBe(5);
+    const heights = drawn(bars).map(([, , , height]) => height!);
+    expect(Math.min(...heights)).toBeGreaterThan(20);
+    expect(Math.max(...heights)).toBeLessThanOrEqual(layout.bottom - layout.top);
+  });
+
+  test("reach to the longest where it is not far from the others", () => {
+    const layout = layoutBars([bar(0, 1), bar(1, 2), bar(2, 3)], 500, 240, false);
+    expect(layout.most).toBeGreaterThan(3);
+    expect(layout.beyond).toBe(0);
+    expect(layoutBars([], 500, 240, false).beyond).toBe(0);
+  });
+
+  test("are drawn also for steps that were not taken apart", () => {
+    expect(hasPhases(bar(0, 1))).toBe(false);
+    expect(drawn([bar(0, 1), bar(1, 2)])).toHaveLength(2);
+    expect(barText(bar(7, 1), [])).toBe("Step 7: 1 s");
   });
 });
 

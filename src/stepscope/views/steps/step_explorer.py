@@ -28,6 +28,8 @@ MAX_BARS = 400
 MAX_SLOWEST = 20
 MAX_RANKS = 64
 BINS = 40
+FAR = 3
+"""How many times the spread of nearly all steps the slowest hundredth may reach within the even bins."""
 
 OTHER = "other"
 """The phase that every step has whose phases were timed, and no other step."""
@@ -240,11 +242,16 @@ def _slowest(
 
 
 def _histogram(values: Floats) -> tuple[Bin, ...]:
-    """Even bins up to a little beyond the 99th percentile; the last one reaches to the slowest."""
+    """Even bins up to a little beyond the 99th percentile; the last one reaches to the slowest.
+
+    Up to the 95th where the 99th is far away: a few slow steps would put all others into one bin.
+    """
     low, high = float(values.min()), float(values.max())
     if high <= low:
         return (Bin(low, high, len(values)),)
-    near = min(high, low + 1.25 * (float(np.percentile(values, 99)) - low))
+    p95, p99 = np.percentile(values, [95, 99]).tolist()
+    usual = p95 if p95 > low and p99 - low > FAR * (p95 - low) else p99
+    near = min(high, low + 1.25 * (usual - low))
     top = near if near > low else high
     edges = np.linspace(low, top, BINS + 1)
     if top < high:
