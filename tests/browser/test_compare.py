@@ -63,6 +63,17 @@ def test_runs_are_aligned_by_step_samples_or_active_time(compared, open_page):
     assert tokens.get_attribute("title") == "No run logged a count of tokens."
 
 
+def test_a_run_that_is_not_there_does_not_hide_the_others(compared, open_page):
+    page = open_page(compared, f"/compare?runs=nobody,{NAMES[0]},{NAMES[1]}", allowed=("404",))
+    is_drawn(page, "chart-loss")
+    note = page.get_by_test_id("unknown-runs")
+    assert "Not in this store: nobody." in note.inner_text()
+    note.get_by_role("button", name="Remove it").click()
+    page.wait_for_url(lambda address: "nobody" not in address)
+    note.wait_for(state="detached")
+    assert len(lines(page, "chart-loss")) == 2
+
+
 def test_an_alignment_that_the_runs_do_not_have_is_by_step(compared, open_page):
     page = open_page(compared, f"{ADDRESS}&x=tokens")
     is_drawn(page, "chart-loss")

@@ -50,11 +50,21 @@ def test_the_page_is_titled_after_the_run(look):
 def test_an_unknown_run_says_that_there_is_none(served, open_page):
     page = open_page(served, "/run/nobody", allowed=("404",))
     page.get_by_role("alert").get_by_text("Not found").wait_for()
+    page.get_by_role("alert").get_by_role("link", name="All runs").click()
+    page.get_by_test_id("run-filter").wait_for()
 
 
-def test_an_unknown_page_says_so(look):
+def test_an_unknown_page_says_so_and_leads_out(look):
     page = look("/nowhere")
     page.get_by_role("heading", name="There is no such page").wait_for()
+    page.get_by_role("navigation", name="Other pages").get_by_role("link", name="All runs").click()
+    page.get_by_test_id("run-filter").wait_for()
+
+
+def test_an_unknown_page_of_a_run_leads_to_those_it_has(look):
+    page = look(f"/run/{LIVE}/nowhere")
+    page.get_by_role("link", name="Overview of this run").click()
+    page.get_by_test_id("verdict").wait_for()
 
 
 def test_the_address_in_an_alert_leads_to_the_charts_of_its_metric(look):
