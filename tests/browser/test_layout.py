@@ -6,13 +6,16 @@ import itertools
 
 import pytest
 
-from tests.browser.looking import choose, is_drawn
+from tests.browser.looking import choose, is_drawn, is_settled
 from tests.browser.serving import Served
-from tests.browser.troubled_store import EXPLODED, FAST, LONG, NAN, TroubledStore
+from tests.browser.troubled_store import EXPLODED, FAST, LONG, NAN, WORDY, TroubledStore
 
 pytestmark = pytest.mark.xdist_group("browser")
 
 TILES = ("throughput", "step_time", "gpu", "memory")
+LABEL_HEIGHT = 11
+"""Of a label in a small chart; its box is as high as a line of text."""
+
 LEAVING = """(box, within) => {
   const outer = box.getBoundingClientRect();
   return [...box.querySelectorAll(within)].map(node => {
@@ -58,6 +61,55 @@ def test_no_text_leaves_a_tile(troubled, open_page, width):
         tile = page.get_by_test_id(f"tile-{name}")
         tile.wait_for()
         assert tile.evaluate(LEAVING, "h2, .state, .value, .detail li") == [], name
+
+
+@pytest.mark.parametrize("width", [1440, 1024, 390])
+def test_a_long_name_leaves_room_for_the_figures_beside_it(troubled, open_page, width):
+    page = open_page(troubled, f"/run/{WORDY}", phone=width == 390)
+    page.set_viewport_size({"width": width, "height": 900})
+    figures = page.get_by_test_id("run-header").locator(".figures")
+    figures.wait_for()
+    assert figures.evaluate("box => box.scrollWidth <= box.clientWidth")
+    controls = page.get_by_test_id("run-header").locator("> .controls").bounding_box()
+    box = figures.bounding_box()
+    assert box["x"] + box["width"] <= controls["x"] + 1
+
+
+@pytest.mark.parametrize("width", [1440, 1024, 390])
+def test_a_long_key_stays_inside_the_card_of_the_configuration(troubled, open_page, width):
+    page = open_page(troubled, f"/run/{WORDY}/config", phone=width == 390)
+    page.set_viewport_size({"width": width, "height": 900})
+    card = page.get_by_role("region", name="Configuration")
+    card.get_by_text("last", exact=True).wait_for()
+    assert card.evaluate(LEAVING, ":scope > ul > li > .leaf > *, summary") == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert card.bounding_box()["height"] < 700
+    card.get_by_text("text", exact=True).click()
+    card.locator("details > code").wait_for()
+
+
+def test_a_long_name_and_a_long_key_leave_room_in_the_tables_of_a_comparison(troubled, open_page):
+    page = open_page(troubled, f"/compare?runs={WORDY},{LONG},{FAST}")
+    is_settled(page)
+    for name in ("figures", "config-diff"):
+        table = page.get_by_test_id(name).locator(".table-wrap")
+        table.wait_for()
+        assert table.evaluate("box => box.scrollWidth <= box.clientWidth"), name
+        assert table.evaluate(LEAVING, "td, tbody th") == [], name
+
+
+def test_the_labels_of_percentiles_do_not_lie_over_each_other(troubled, open_page):
+    page = open_page(troubled, f"/run/{LONG}/steps")
+    labels = page.get_by_test_id("step-histogram").locator("text.name")
+    labels.nth(2).wait_for()
+    boxes = [label.bounding_box() for label in labels.all()]
+    for a, b in itertools.combinations(boxes, 2):
+        is_apart = (
+            a["x"] + a["width"] <= b["x"] + 1
+            or b["x"] + b["width"] <= a["x"] + 1
+            or abs(a["y"] - b["y"]) >= LABEL_HEIGHT
+        )
+        assert is_apart, (a, b)
 
 
 def test_a_throughput_has_no_exponent(troubled, open_page):

@@ -11,6 +11,8 @@ from tests.browser.example_store import HOST, NS, ExampleStore
 
 FAILED, SILENT, KILLED = "failed", "silent", "killed"
 NAN, EXPLODED, LONG, FAST = "nan-loss", "exploded", "long-one", "fast-one"
+WORDY = "wordy-" + "abcdefghij" * 18
+"""A run whose name, and a key of its configuration, are longer than any place for them."""
 REASON = "KeyError: 'mixup'"
 TRACE = """Traceback (most recent call last):
   File "/home/someone/projects/vision/train.py", line 98, in <module>
@@ -36,20 +38,21 @@ class TroubledStore(ExampleStore):
         self.small(EXPLODED, "finished", np.concatenate([1.5 ** np.arange(290.0), np.full(10, np.nan)]))
         self.small(LONG, "finished", 2 * np.exp(-np.arange(15_000) / 5_000))
         self.small(FAST, "finished", np.linspace(2, 1, 3_000), step_s=1 / 134_217.7)
+        config = {"list": list(range(500)), "key_" * 45: 1, "text": "y" * 5_000, "last": 2}
+        self.small(WORDY, "finished", np.linspace(2, 1, 100), config=config)
         for step in range(0, 15_000, 250):
             self._event(LONG, "checkpoint", step=step, path=f"checkpoint-{step}.pt")
         return self
 
     def small(
-        self, name: str, status: str, losses: np.ndarray, reason: str = "", step_s: float = 0.002
+        self, name: str, status: str, losses: np.ndarray, reason: str = "", step_s: float = 0.002, config=None
     ) -> None:
         """A training of one process that logs its loss and learning rate."""
         count = len(losses)
         begun_ns = self.now_ns - 3_600 * NS
         times = begun_ns + (np.arange(1, count + 1) * step_s * NS).astype(np.int64)
-        self.processes(
-            name, begun_ns, int(times[-1]), status, reason, {"command": ["python", "train.py"]}, ranks=1
-        )
+        facts = {"command": ["python", "train.py"], "config": config or {}}
+        self.processes(name, begun_ns, int(times[-1]), status, reason, facts, ranks=1)
         columns = {
             "loss": losses,
             "learning_rate": np.full(count, 1e-3),
