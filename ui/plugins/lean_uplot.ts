@@ -40,6 +40,15 @@ const UNUSED: [string, string][] = [
   ["timeAxisVal(_tzDate, av) :", "null :"],
   ["av || _timeAxisVals", "null"],
   ["const showLegend = legend.show;", "const showLegend = false;"],
+  ["self.setLegend = setLegend;", ""],
+  // The crosshair and gestures are our own, and all lines are one series.
+  ["const showCursor =                cursor.show;", "const showCursor = false;"],
+  ["self.setCursor = (opts, _fire, _pub) => {", "const setCursor = (opts, _fire, _pub) => {"],
+  ["self.addSeries = addSeries;", ""],
+  ["self.delSeries = delSeries;", ""],
+  ["self.addBand = addBand;", ""],
+  ["self.delBand = delBand;", ""],
+  ["uPlot.rangeAsinh = rangeAsinh;", ""],
 ];
 
 export function leanUplot(): Plugin {
