@@ -88,6 +88,16 @@ def test_a_long_key_stays_inside_the_card_of_the_configuration(troubled, open_pa
     card.locator("details > code").wait_for()
 
 
+def test_a_long_name_leaves_room_in_a_comparison_on_a_phone(troubled, open_page):
+    page = open_page(troubled, f"/compare?runs={WORDY},{LONG},{FAST}", phone=True)
+    table = page.get_by_test_id("figures").locator(".table-wrap")
+    table.wait_for()
+    assert table.evaluate("box => box.scrollWidth <= box.clientWidth")
+    assert table.evaluate(LEAVING, "td b, td .delta") == []
+    run = page.get_by_role("list", name="Compared runs").get_by_role("listitem").first
+    assert overlapping([part.bounding_box() for part in run.locator("> *").all()]) == []
+
+
 def test_a_long_name_and_a_long_key_leave_room_in_the_tables_of_a_comparison(troubled, open_page):
     page = open_page(troubled, f"/compare?runs={WORDY},{LONG},{FAST}")
     is_settled(page)
