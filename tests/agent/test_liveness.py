@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from stepscope import procfs
-from stepscope.agent.liveness import Pulse
+from stepscope.agent.liveness import Pulse, stall_reason
 from stepscope.agent.work_signs import WorkSigns
+from stepscope.schema.run import Process
 from tests.devices.written import HandClock, process, write
 
 PID, WORKER, TRACKER = 700, 701, 702
@@ -97,3 +98,10 @@ def test_work_from_before_a_record_does_not_count_for_the_silence_after_it(train
     training.pulse.grew(1)
     stalled = training.silent_seconds(100)
     assert stalled.index(True) <= 62
+
+
+def test_a_stall_is_told_by_the_moment_of_the_last_record_which_stays_true() -> None:
+    stalled = Process("r", "r", "", "1", 0, "host", PID, "rank", started_ns=10**18)
+    assert stall_reason(stalled) == "no record since 2001-09-09 01:46:40 UTC"
+    stalled.last_ns = 10**18 + 90 * 10**9
+    assert stall_reason(stalled) == "no record since 2001-09-09 01:48:10 UTC"

@@ -218,6 +218,22 @@ def test_a_run_stopped_by_hand_has_not_crashed(bench) -> None:
     assert one.told() == []
 
 
+@pytest.mark.parametrize(
+    ("status", "reason", "message"),
+    [
+        ("stalled", "no record since noon", "The training is stalled: no record since noon."),
+        ("failed", "RuntimeError: worker died:", "The training failed: RuntimeError: worker died."),
+        ("crashed", "out of memory.", "The training crashed: out of memory."),
+    ],
+)
+def test_a_run_that_goes_wrong_is_told_of_in_one_sentence(bench, status, reason, message) -> None:
+    one = bench(*RULES)
+    one.process.status, one.process.reason = status, reason
+    one.engine.follow(one.process)
+    one.engine.settle()
+    assert [alert["message"] for alert in one.store.alerts("r-1")] == [message]
+
+
 def test_a_condition_that_the_training_judges_fires_and_resolves(bench) -> None:
     one = bench()
     said = {"name": "own", "severity": "critical", "message": "Loss {loss:.1f}", "cooldown": 300.0}

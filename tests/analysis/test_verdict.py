@@ -44,6 +44,14 @@ def test_a_failure_leads_whatever_was_found(status):
     assert found.headline.endswith("out of memory. Before that: A wait.")
 
 
+@pytest.mark.parametrize("reason", ["RuntimeError: worker died:", "RuntimeError: worker died."])
+def test_a_reason_that_ends_in_a_mark_gets_one_full_stop(reason):
+    failed = replace(RUNNING, is_live=False, status="failed", reason=reason)
+    assert verdict_of([], ALL_RAN, failed).headline == "The run failed: RuntimeError: worker died."
+    headline = verdict_of([WAIT], ALL_RAN, failed).headline
+    assert headline == "The run failed: RuntimeError: worker died. Before that: A wait."
+
+
 def test_losses_that_are_not_finite_come_before_what_is_slow():
     found = verdict_of([WAIT], ALL_RAN, replace(RUNNING, nonfinite_losses=3, is_last_loss_finite=False))
     assert (found.id, found.severity) == ("loss.nonfinite", "critical")

@@ -156,7 +156,7 @@ def test_r13_a_stopped_process_is_called_stalled_never_crashed_and_runs_again(
     until(lambda: status() == "running")
     process.send_signal(signal.SIGSTOP)
     until(lambda: status() == "stalled")
-    assert "no record for" in stepscope.open_store(folder).run("sleepy").reason
+    assert "no record since" in stepscope.open_store(folder).run("sleepy").reason
     process.send_signal(signal.SIGCONT)
     until(lambda: status() == "running")
     process.kill()

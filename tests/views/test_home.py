@@ -12,7 +12,7 @@ NOW = at(200)
 
 
 def test_the_json_has_the_names_a_page_reads(made: Made) -> None:
-    made.process("live-1", end=None, status="stalled", reason="no record for 60 s")
+    made.process("live-1", end=None, status="stalled", reason="no record since 2026-11-16 18:41:26 UTC")
     made.read({"cpu/utilization_ratio": 0.5}, run="live-1")
     made.read({"gpu/utilization_ratio": 0.5}, device=made.gpu(0, run="live-1"), run="live-1")
     found = as_json(home_of(made.runs(), NoMarks(), NOW))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import time
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from stepscope import procfs
@@ -140,6 +141,12 @@ class Pulse:
         """Whether the kernel killed processes for want of memory while this one ran."""
         kills = procfs.out_of_memory_kills()
         return kills is not None and self._oom_kills is not None and kills > self._oom_kills
+
+
+def stall_reason(process: Process) -> str:
+    """Since when a process has recorded nothing: a moment, which stays true however long the stall lasts."""
+    since = datetime.fromtimestamp(max(process.last_ns, process.started_ns) // 10**9, timezone.utc)
+    return f"no record since {since:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def cause_of_death(process: Process, note: ExitNote, *, memory_ran_out: bool) -> tuple[str, str]:

@@ -53,14 +53,14 @@ RULES: list[dict[str, Any]] = [
         "name": "stalled",
         "when": 'status == "stalled"',
         "severity": "critical",
-        "message": "The training has not come on for unusually long. {reason}",
+        "message": "The training is stalled: {reason}.",
         "advice": "Look at what its processes are doing, with py-spy dump --pid, and at the other ranks.",
     },
     {
         "name": "crashed",
         "when": 'status == "crashed" or status == "failed"',
         "severity": "critical",
-        "message": "The training has {status}. {reason}",
+        "message": "The training {status}: {reason}.",
         "advice": "stepscope show has its last events. Start again from the newest checkpoint.",
     },
     {

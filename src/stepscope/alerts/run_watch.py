@@ -13,6 +13,7 @@ from stepscope.alerts.page_rules import Made
 from stepscope.alerts.rule import render
 from stepscope.alerts.state import State
 from stepscope.schema.alert import AlertDetail
+from stepscope.schema.run import without_end_mark
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -314,7 +315,7 @@ class RunWatch:
             "step": outcome.step,
             "run": self.name,
             "status": self.status,
-            "reason": self.reason,
+            "reason": without_end_mark(self.reason) or None,
         }
 
 

@@ -16,6 +16,7 @@ from stepscope.analysis.phase_shares import device_shares, phase_shares
 from stepscope.analysis.wording import percent, seconds
 from stepscope.schema.finding import SEVERITIES
 from stepscope.schema.keys import STEP_SECONDS
+from stepscope.schema.run import without_end_mark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -154,15 +155,13 @@ def _failure(state: RunState, told: Sequence[Mapping[str, Any]]) -> Verdict | No
     """What ended or ruined the run; the worst finding is said after it."""
     before = f" Before that: {_headline(told[0])}" if told else ""
     tries = _tries(told[0]) if told else ()
+    why = f": {without_end_mark(state.reason)}" if state.reason else ""
     if not state.is_training:
         return _said("machine", "A machine is watched; nothing is trained here.", "unknown")
     if state.status in ("crashed", "failed"):
-        why = f": {state.reason}" if state.reason else ""
-        headline = f"The run {state.status}{why}"
-        headline += "." if before and not headline.endswith(".") else ("" if state.reason else ".")
-        return Verdict(f"status.{state.status}", headline + before, "critical", None, None, tries)
+        headline = f"The run {state.status}{why}.{before}"
+        return Verdict(f"status.{state.status}", headline, "critical", None, None, tries)
     if state.status == "stalled":
-        why = f": {state.reason}" if state.reason else ""
         return Verdict("status.stalled", f"The run is stalled{why}.{before}", "critical", None, None, tries)
     is_told = any(str(one.get("id")) == "num.nonfinite" for one in told)
     if state.nonfinite_losses and not is_told and not (told and told[0].get("severity") == "critical"):

@@ -127,6 +127,11 @@ def detector_options(processes: Iterable[Process]) -> dict[str, Any]:
     return {name: options for name, options in said.items() if isinstance(options, dict)}
 
 
+def without_end_mark(reason: str) -> str:
+    """A reason as part of a sentence that goes on: messages of exceptions end in `.` or `:`, or in nothing."""
+    return reason.rstrip(" .:")
+
+
 def _segment(segment: str, members: Sequence[Process]) -> SegmentInfo:
     # Loader workers come and go and are killed as a matter of course: they decide nothing.
     deciding = [one for one in members if one.role != "worker"] or list(members)

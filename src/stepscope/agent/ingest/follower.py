@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.agent.ingest.exit_notes import read_exit_note
 from stepscope.agent.ingest.known_processes import known_process, opened, unknown_process
-from stepscope.agent.liveness import Pulse, cause_of_death
+from stepscope.agent.liveness import Pulse, cause_of_death, stall_reason
 from stepscope.errors import JournalError
 from stepscope.exporters.base import Table
 from stepscope.journal import layout
@@ -366,7 +366,7 @@ class Follower:
             return
         silence = self._silence()
         self.process.status = "running" if silence is None else "stalled"
-        self.process.reason = "" if silence is None else f"no record for {silence:.0f} s"
+        self.process.reason = "" if silence is None else stall_reason(self.process)
 
     def _silence(self) -> float | None:
         """Seconds of a silence that means a stall; who only has a machine watched has nothing to say."""

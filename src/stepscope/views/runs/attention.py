@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from stepscope.analysis.verdict import rank_of
-from stepscope.schema.run import LIVE
+from stepscope.schema.run import LIVE, without_end_mark
 from stepscope.views.plain import clean
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ _Said = tuple[str, str, float, Literal["alert", "status", "finding"]]
 
 def _of_status(run: Run) -> Iterator[_Said]:
     if run.status in STATUS_SEVERITY:
-        why = f": {clean(run.reason, MAX_NAME)}" if run.reason else ""
+        why = f": {clean(without_end_mark(run.reason), MAX_NAME)}" if run.reason else ""
         since_ns = run.info.last_ns if run.info.ended_ns is None else run.info.ended_ns
         yield f"{run.status}{why}", STATUS_SEVERITY[run.status], since_ns / 1e9, "status"
 
