@@ -23,7 +23,7 @@ def test_a_run_is_healthy_only_if_every_check_ran_and_no_large_share_is_unexplai
     not_all = verdict_of([], replace(ALL_RAN, passed=4, not_run=("host.gc", "step.creep")), RUNNING)
     assert (not_all.severity, not_all.headline) == (
         "unknown",
-        "No problem found by 4 checks; 2 could not run: host.gc, step.creep. 50 ms a step.",
+        "No problem found by 4 checks; 2 could not run. 50 ms a step.",
     )
     share = LargeShare(0.76, "76 % of step time is outside the measured phases")
     unexplained = verdict_of([], replace(ALL_RAN, share=share), RUNNING)
@@ -61,6 +61,26 @@ def test_losses_that_are_not_finite_come_before_what_is_slow():
 def test_without_any_check_nothing_is_called_fine():
     found = verdict_of([], None, RUNNING)
     assert (found.id, found.severity) == ("not_checked", "unknown")
+
+
+def test_where_only_log_calls_are_known_the_verdict_says_that_phases_are_not_timed():
+    found = verdict_of([], Checks(3, ("host.gc", "step.creep")), RUNNING)
+    assert found.headline == "No problem found by 3 checks; 2 could not run. Phases of steps are not timed."
+
+
+@pytest.mark.parametrize(
+    ("points", "live", "ended"),
+    [
+        (0, "Too early to tell: no steps so far.", "Too short to judge: no steps."),
+        (1, "Too early to tell: 1 step so far.", "Too short to judge: 1 step."),
+        (9, "Too early to tell: 9 steps so far.", "Too short to judge: 9 steps."),
+    ],
+)
+def test_a_run_of_few_steps_is_too_early_to_judge_while_it_is_live_and_too_short_after(points, live, ended):
+    few = replace(RUNNING, points=points)
+    assert verdict_of([], ALL_RAN, few).headline == live
+    over = replace(few, is_live=False, status="finished")
+    assert verdict_of([], ALL_RAN, over).headline == ended
 
 
 def test_checks_can_be_kept_and_read_back():

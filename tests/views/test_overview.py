@@ -217,7 +217,7 @@ class TestVerdict:
             (
                 {"status": "failed", "reason": "RuntimeError: x"},
                 1.0,
-                ("status.failed", "The run failed: RuntimeError: x"),
+                ("status.failed", "The run failed: RuntimeError: x."),
             ),
             (
                 {},
@@ -225,8 +225,8 @@ class TestVerdict:
                 (
                     "unmeasured",
                     (
-                        "No problem found by 3 checks; 3 could not run: host.gc, input.exposed_wait, "
-                        "step.creep. Steps are not timed."
+                        "No problem found by 3 checks; 3 could not run. "
+                        "Phases of steps are not timed."
                     ),
                 ),
             ),

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 MIN_STEPS = 20
 """Steady steps before which nothing is said of how a run is doing."""
 
-MAX_NAMED = 4
-"""So many checks that could not run are named."""
-
 MAX_TRIES = 6
 WATCH = "monitor.watch(model, optimizer)"
 
@@ -65,7 +62,7 @@ class Checks:
     not_run: tuple[str, ...] = ()
     """The ids of those that could not run."""
     is_timed: bool = False
-    """Whether steps are timed at all."""
+    """Whether steps and their phases are timed, not only the time between two log calls."""
     steady: int = 0
     """Steps after the warm-up."""
     examined: int = 0
@@ -175,15 +172,13 @@ def _failure(state: RunState, told: Sequence[Mapping[str, Any]]) -> Verdict | No
 
 def _without_findings(checks: Checks | None, state: RunState | None, share: LargeShare | None) -> Verdict:
     if state is not None and state.points < MIN_STEPS:
-        more = "so far" if state.is_live else "in all"
-        few = f"{state.points} steps {more}" if state.points else f"no step {more}"
-        return _said("few_steps", f"Too early to tell: {few}.", "unknown")
+        return _said("few_steps", _few_steps(state), "unknown")
     if checks is None:
         fact = "" if share is None else f" {share.sentence}; cause not analysed."
         return _said("not_checked", f"No check has run yet.{fact}", "unknown")
     result = _passed(checks)
     if not checks.is_timed:
-        return Verdict("unmeasured", f"{result} Steps are not timed.", "unknown", None, None, (WATCH,))
+        return Verdict("unmeasured", f"{result} Phases of steps are not timed.", "unknown", None, None, (WATCH,))
     if checks.steady < MIN_STEPS:
         told = f"Not enough steps yet: {checks.steady} after the warm-up, of {MIN_STEPS}."
         return _said("few_steps", told, "unknown")
@@ -196,15 +191,17 @@ def _without_findings(checks: Checks | None, state: RunState | None, share: Larg
     return Verdict(name, f"{result} {fact}.", "unknown", None, checks.steps)
 
 
+def _few_steps(state: RunState) -> str:
+    steps = f"{state.points} step{'s' if state.points != 1 else ''}" if state.points else "no steps"
+    return f"Too early to tell: {steps} so far." if state.is_live else f"Too short to judge: {steps}."
+
+
 def _passed(checks: Checks) -> str:
     many = f"{checks.passed} check{'s' if checks.passed != 1 else ''}"
     told = f"No problem found by {many}" if checks.passed else "No check could run"
     if not checks.not_run:
         return f"{told}."
-    names = ", ".join(checks.not_run[:MAX_NAMED])
-    rest = len(checks.not_run) - MAX_NAMED
-    more = f" and {rest} more" if rest > 0 else ""
-    return f"{told}; {len(checks.not_run)} could not run: {names}{more}."
+    return f"{told}; {len(checks.not_run)} could not run."
 
 
 def _pace(rank: RankWindow) -> str:
