@@ -9,6 +9,7 @@ import pytest
 
 import stepscope
 from stepscope.config.sections import Energy
+from stepscope.views.overview.missing import NO_MONITOR, NO_STEPS
 from stepscope.views.overview.overview import Overview, overview_of
 from stepscope.views.runs.marks import NoMarks, Note
 from stepscope.views.runs.run_rows import run_row
@@ -66,8 +67,24 @@ def test_a_run_of_one_step_is_shown_as_far_as_that_goes(made: Made) -> None:
     made.log({"step_seconds": [0.5], "loss": 2.0})
     found = tiles(made)
     assert found["step_time"].value == "500 ms"
-    assert found["throughput"].value == "2 steps/s"
+    assert found["throughput"].value == "–"
     assert found["throughput"].change is None
+    assert page(made).verdict.headline == "Too short to judge: 1 step."
+
+
+def test_few_steps_have_no_percentiles_and_are_not_called_even(made: Made) -> None:
+    made.process()
+    made.log({"step_seconds": np.full(19, 0.5)})
+    tile = tiles(made)["step_time"]
+    assert (tile.value, tile.detail) == ("500 ms", ())
+    assert (tile.state, tile.state_text) == ("unknown", "too few steps to judge")
+    assert run_row(made.run(), NoMarks(), NOW).steps_per_second == 2
+
+
+def test_a_run_of_one_step_has_no_pace_in_the_list_either(made: Made) -> None:
+    made.process()
+    made.log({"step_seconds": [0.5]})
+    assert run_row(made.run(), NoMarks(), NOW).steps_per_second is None
     assert page(made).verdict.id == "few_steps"
 
 
@@ -391,6 +408,15 @@ class TestMissing:
         made.process()
         made.event("notice", host="node1", text="The driver of the GPU is not loaded.")
         assert missing(made)["GPU"] == "The driver of the GPU is not loaded."
+
+    def test_a_training_with_a_monitor_that_logged_no_step_is_not_told_to_add_a_monitor(
+        self, made: Made
+    ) -> None:
+        made.process()
+        assert missing(made)["Steps"] == NO_STEPS
+        made.process("bare-1", role="launcher")
+        bare = overview_of(made.run("bare-1"), NoMarks(), NOW)
+        assert {one.what: one.why for one in bare.missing}["Steps"] == NO_MONITOR
 
     def test_a_watched_machine_misses_nothing_but_training(self, made: Made) -> None:
         made.process(role="machine", end=None)

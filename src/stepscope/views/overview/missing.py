@@ -23,6 +23,7 @@ NO_TOTAL = 'the run did not say how many steps it will make: call monitor.event(
 NO_CONSOLE = "the console was not captured: start the training with stepscope run -- python train.py"
 NO_GPU = "no GPU was seen on its hosts"
 NO_MONITOR = "nothing in this run logs steps: add stepscope.TrainingMonitor to the training script"
+NO_STEPS = "the training logged no step: call monitor.log_training_step(loss=loss) in the loop"
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,10 @@ def _found(scene: RunContext) -> Iterator[Missing]:
     summed = scene.summed
     if summed.step_key() is None:
         if not scene.is_live:
-            yield Missing("Steps", NO_MONITOR)
+            # Only a process with a monitor of its own is recorded as a rank.
+            processes = [one for part in scene.run.segments for one in part.processes]
+            has_monitor = any(one.role == "rank" for one in processes)
+            yield Missing("Steps", NO_STEPS if has_monitor else NO_MONITOR)
     else:
         yield from _of_steps(scene)
     if UTILIZATION not in summed:

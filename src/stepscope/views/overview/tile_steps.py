@@ -28,6 +28,9 @@ COMPARED = 200
 """The first so many warm steps are what the last so many are compared with."""
 
 MIN_COMPARED = 20
+MIN_JUDGED = 20
+"""Fewer steps have no 95th percentile of their own, and nobody can say whether they are even."""
+
 SLOWER, MUCH_SLOWER = 0.15, 0.33
 """Shares of its own first pace that a run may lose."""
 
@@ -41,6 +44,7 @@ LATE = 0.1
 """A rank this much slower than the median of all is worth a look."""
 
 NO_STEPS = "no steps are known"
+TOO_FEW = "too few steps to judge"
 
 
 def throughput_tile(scene: RunContext) -> Tile:
@@ -48,8 +52,9 @@ def throughput_tile(scene: RunContext) -> Tile:
     pace, title = scene.figures.steps_per_second, "Throughput"
     first = scene.of_first_rank
     if first is None or not pace:
-        stalled = "no steps are made now" if scene.run.status == "stalled" else NO_STEPS
-        return unknown_tile("throughput", title, stalled)
+        if scene.run.status == "stalled":
+            return unknown_tile("throughput", title, "no steps are made now")
+        return unknown_tile("throughput", title, NO_STEPS if first is None else TOO_FEW)
     per_step = _per_step(scene)
     rates = [rate(pace * count, unit) for unit, count in per_step.items()]
     detail = [*rates[1:], *([_steps_a_second(pace)] if rates else [])]
@@ -75,11 +80,14 @@ def step_time_tile(scene: RunContext) -> Tile:
     first = scene.of_first_rank
     if first is None:
         return unknown_tile("step_time", "Step time", NO_STEPS)
-    p50, p95, p99 = np.percentile(ComparedRun(scene).seconds, [50, 95, 99]).tolist()
+    seconds = ComparedRun(scene).seconds
+    p50, p95, p99 = np.percentile(seconds, [50, 95, 99]).tolist()
     detail = [f"p95 {duration(p95)} · p99 {duration(p99)}"]
     state: State = "ok"
     told = "even"
-    if p95 > UNEVEN * p50 > 0:
+    if len(seconds) < MIN_JUDGED:
+        detail, state, told = [], "unknown", TOO_FEW
+    elif p95 > UNEVEN * p50 > 0:
         state, told = "warn", f"uneven: p95 is {number(p95 / p50, 2)} × p50"
     if len(medians) > 1:
         worst = max(medians, key=lambda rank: medians[rank])

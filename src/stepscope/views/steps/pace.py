@@ -47,7 +47,12 @@ def recent_pace(run: Run, newest: SeriesSummary, step_s: float | None) -> float 
 def whole_pace(
     series: list[SeriesSummary], buckets: Buckets, segments: tuple[SegmentInfo, ...]
 ) -> float | None:
-    """Steps a second over a whole run, from its step times or, without those, from when steps were logged."""
+    """Steps a second over a whole run, from its step times or, without those, from when steps were logged.
+
+    None for a run of one step: one step is no rate.
+    """
+    if sum(one.points for one in series) < 2:
+        return None
     if series and series[0].key == "step_seconds":
         seconds = sum(one.total for one in series)
         return sum(one.finite for one in series) / seconds if seconds > 0 else None
