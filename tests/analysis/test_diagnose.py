@@ -73,6 +73,16 @@ def test_a_run_without_anything_is_not_known():
     assert {one.id for one in found.considered} == set(EVERY)
 
 
+def test_a_run_without_steps_has_passed_no_check_and_each_says_so():
+    switched_off = {"host.gc": {"enabled": False}}
+    found = Diagnostician(switched_off).examine(None)
+    assert not any(one.has_run for one in found.considered)
+    assert {one.why_not for one in found.considered} == {
+        "No steps were recorded.",
+        "It is switched off in the settings.",
+    }
+
+
 def test_every_detector_is_either_told_or_considered(tmp_path):
     run = going_well(0, 300)
     run["loss"][200:] = np.nan

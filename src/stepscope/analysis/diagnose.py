@@ -72,12 +72,12 @@ class Diagnostician:
     def examine(self, window: Window | None) -> Diagnosis:
         """Looks at a window; None is that of a run without any step."""
         found: list[Finding] = []
-        off = [Considered(one.id, one.title, "It is switched off in the settings.") for one in self._off]
+        off = [_left_out(one, "It is switched off in the settings.") for one in self._off]
         considered: list[Considered] = []
         ranks = 0 if window is None else len(window.ranks)
         for detector in self._detectors:
             if 0 < ranks < detector.least_ranks:
-                off.append(Considered(detector.id, detector.title, "It concerns runs of several ranks."))
+                off.append(_left_out(detector, "It concerns runs of several ranks."))
                 continue
             told = self._ask(detector, window)
             if isinstance(told, Finding):
@@ -109,10 +109,14 @@ def diagnose(reader: Reader, run_id: str, settings: Mapping[str, Mapping[str, An
     return Diagnostician(settings).diagnose(reader, run_id)
 
 
+def _left_out(detector: Detector | type[Detector], why: str) -> Considered:
+    return Considered(detector.id, detector.title, why, has_run=False)
+
+
 def _over_window(detector: Detector, window: Window | None) -> Finding | _NotFound:
     ranks = () if window is None else window.ranks
     able: list[RankWindow] = []
-    why_not = "Nothing was recorded yet."
+    why_not = "No steps were recorded."
     for rank in ranks:
         reason = _missing(detector, rank)
         if reason is None:

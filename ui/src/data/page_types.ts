@@ -209,7 +209,7 @@ export interface Findings {
   verdict: Verdict;
   failure: Failure | null;
   findings: Finding[];
-  considered: { id: string; title: string; why_not: string }[];
+  considered: { id: string; title: string; why_not: string; has_run: boolean }[];
 }
 
 export interface ConsoleLine {
