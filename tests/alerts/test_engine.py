@@ -234,6 +234,18 @@ def test_a_run_that_goes_wrong_is_told_of_in_one_sentence(bench, status, reason,
     assert [alert["message"] for alert in one.store.alerts("r-1")] == [message]
 
 
+def test_figures_in_messages_are_written_as_on_the_page(bench) -> None:
+    one = bench(
+        {"name": "usual", "when": "loss > 1e-3"},
+        {"name": "own", "when": "loss > 0", "message": "Loss {loss}, {value}."},
+    )
+    one.log(loss=4.3512345e21)
+    assert [alert["message"] for alert in one.store.alerts("r-1")] == [
+        "loss is 4.35e21, the limit 0.001.",
+        "Loss 4.35e21, 4.35e21.",
+    ]
+
+
 def test_a_condition_that_the_training_judges_fires_and_resolves(bench) -> None:
     one = bench()
     said = {"name": "own", "severity": "critical", "message": "Loss {loss:.1f}", "cooldown": 300.0}

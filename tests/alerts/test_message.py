@@ -19,7 +19,7 @@ def test_the_text_says_what_where_since_when_and_what_to_do():
         "\n"
         "CRITICAL: The loss is NaN.\n"
         "  rule: nonfinite_loss\n"
-        "  value: train/loss = nan, threshold 2\n"
+        "  value: train/loss = NaN, threshold 2\n"
         "  since: 2025-12-31T23:48:00Z, for 12 min\n"
         "  where: step 1200, rank 3, cuda:3\n"
         "  recent: ▁▂▅█×\n"

@@ -131,7 +131,7 @@ def test_a_rule_knows_what_it_looks_at():
     [
         ("Loss: {loss:.2f}", "Loss: 1.23"),
         ("{gpu/temperature_celsius:.0f} °C on {device}", "86 °C on GPU-0"),
-        ("{val.loss} {value} {threshold} {rank} {run}", "0.5 0.123457 ? 3 mnist"),
+        ("{val.loss} {value} {threshold} {rank} {run}", "0.5 0.1235 ? 3 mnist"),
         ("{missing:.2f} {`odd name`:.1f}", "? 7.0"),
         ("{{{loss:.1f}}} 100 %", "{1.2} 100 %"),
         ("{loss:x} {run:.2f} {loss:9999999999f}", "1.234 mnist 1.234"),

@@ -1,8 +1,11 @@
 """Problems planted into runs that go well, and what each detector says of them."""
 
+import re
+
 import numpy as np
 import pytest
 
+from stepscope.number_format import number
 from tests.detectors.simulated import diagnose, going_well
 
 LOADER = ("loader", {"num_workers": 0, "batch_size": 64, "dataset": "Images", "persistent_workers": False})
@@ -190,6 +193,15 @@ def test_a_loss_that_grows_and_grows_diverges(tmp_path, growth):
     [found] = diagnose(tmp_path, run).findings
     assert (found.id, found.severity) == ("conv.diverging", "critical")
     assert found.first_step in range(945, 965)
+
+
+def test_a_divergence_names_the_last_loss_and_writes_huge_numbers_short(tmp_path):
+    run = going_well(1, 1000)
+    run["loss"][900:] *= 1.7 ** np.arange(100)
+    [found] = diagnose(tmp_path, run).findings
+    assert f" to {number(run['loss'][-1])} since step " in found.headline
+    [distance] = [one.value for one in found.evidence if one.label == "distance"]
+    assert re.fullmatch(r"\d(\.\d)?e\d+ spreads", distance)
 
 
 def test_a_loss_that_blows_up_in_its_first_steps_diverges(tmp_path):

@@ -12,6 +12,7 @@ from stepscope.alerts.conditions.history import History, Subject
 from stepscope.alerts.page_rules import Made
 from stepscope.alerts.rule import render
 from stepscope.alerts.state import State
+from stepscope.number_format import number
 from stepscope.schema.alert import AlertDetail
 from stepscope.schema.run import without_end_mark
 
@@ -322,5 +323,5 @@ class RunWatch:
 def _usual_message(rule: Rule, outcome: Outcome) -> str:
     if outcome.value is None:
         return f"{rule.name}: {rule.condition}" if rule.condition is not None else rule.name
-    limit = "" if outcome.threshold is None else f", the limit {outcome.threshold:.6g}"
-    return f"{outcome.quantity or outcome.key or rule.name} is {outcome.value:.6g}{limit}."
+    limit = "" if outcome.threshold is None else f", the limit {number(outcome.threshold)}"
+    return f"{outcome.quantity or outcome.key or rule.name} is {number(outcome.value)}{limit}."

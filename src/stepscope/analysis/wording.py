@@ -19,9 +19,9 @@ def percent(share: float) -> str:
     return f"{share * 100:.1f} %" if abs(share) < 0.0995 else f"{share * 100:.0f} %"
 
 
-def number(value: float) -> str:
+def number(value: float, digits: int = 4) -> str:
     """Any other number."""
-    return number_format.number(value)
+    return number_format.number(value, digits)
 
 
 def listed(ranks: tuple[int, ...]) -> str:

@@ -73,10 +73,12 @@ class Diverging(Detector):
             return f"The loss has risen to {number(left.value)} since batches changed their size."
         first, last = int(steps[left.begin]), int(steps[-1])
         many = left.end - left.begin
+        # The last loss is what lists and pages show; in much noise it alone may be no rise.
+        newest = float(losses[-1]) if losses[-1] > left.level else left.value
         return Finding(
             id=self.id,
             title=self.title,
-            headline=f"The loss has gone from {number(left.level)} to {number(left.value)} "
+            headline=f"The loss has gone from {number(left.level)} to {number(newest)} "
             f"since step {first:,}, and does not come back.",
             detail="What is learnt from here on is mostly lost: the weights have left the region in which "
             "the loss was low. The learning rate is the first suspect, then the data of the steps before.",
@@ -90,7 +92,9 @@ class Diverging(Detector):
             evidence=(
                 Evidence("loss before", number(left.level), "median"),
                 Evidence("loss now", number(left.value), f"median of the newest {min(many, 20)}"),
-                Evidence("distance", f"{left.deviations:.0f} spreads", f"{self.deviations:g} are asked for"),
+                Evidence(
+                    "distance", f"{number(left.deviations, 3)} spreads", f"{self.deviations:g} are asked for"
+                ),
                 Evidence("lasts for", f"{many:,} losses", f"{self.lasting} are asked for"),
                 *_beside(rank, first),
             ),

@@ -84,7 +84,9 @@ class LossSpike(Detector):
             evidence=(
                 Evidence("loss before", number(worst.level), "median of the losses before it"),
                 Evidence("greatest loss", number(worst.value), f"at step {peak:,}"),
-                Evidence("distance", f"{worst.deviations:.0f} spreads", f"{self.deviations:g} are asked for"),
+                Evidence(
+                    "distance", f"{number(worst.deviations, 3)} spreads", f"{self.deviations:g} are asked for"
+                ),
                 Evidence("lasted", f"{lasted} loss{'es' if lasted > 1 else ''}"),
                 *_around(rank, steps, worst),
             ),

@@ -128,7 +128,7 @@ def detector_options(processes: Iterable[Process]) -> dict[str, Any]:
 
 
 def without_end_mark(reason: str) -> str:
-    """A reason as part of a sentence that goes on: messages of exceptions end in `.` or `:`, or in nothing."""
+    """A reason as part of a sentence: messages of exceptions end in `.` or `:`, or in nothing."""
     return reason.rstrip(" .:")
 
 

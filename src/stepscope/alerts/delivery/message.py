@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from stepscope.alerts.delivery.safe_text import one_line
+from stepscope.number_format import number
 from stepscope.schema.alert import SEVERITIES
 from stepscope.sparkline import sparkline
 
@@ -157,8 +158,8 @@ def _value(told: AlertDetail) -> str:
         return ""
     what = told.quantity or told.key
     key = f"{one_line(what, MAX_NAME)} = " if what else ""
-    threshold = "" if told.threshold is None else f", threshold {told.threshold:.5g}"
-    return f"{key}{told.value:.5g}{threshold}"
+    threshold = "" if told.threshold is None else f", threshold {number(told.threshold)}"
+    return f"{key}{number(told.value)}{threshold}"
 
 
 def _since(told: AlertDetail, notice: Notice, now_ns: int | None) -> str:

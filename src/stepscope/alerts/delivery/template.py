@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.alerts.conditions.tokens import NAME
 from stepscope.errors import ConfigError
+from stepscope.number_format import number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,4 +73,4 @@ def _shown(value: Any, form: str) -> str:
             return format(value, form)
         except (TypeError, ValueError):
             return str(value)
-    return f"{value:.6g}" if type(value) is float else str(value)
+    return number(value) if type(value) is float else str(value)
