@@ -147,7 +147,9 @@ def test_every_rule_says_what_happened_and_what_to_do():
         assert rule.message
         assert rule.advice
         assert rule.severity == (
-            "critical" if rule.name in ("nonfinite_loss", "stalled", "crashed") else "warning"
+            "critical"
+            if rule.name in ("nonfinite_loss", "loss_divergence", "stalled", "crashed")
+            else "warning"
         )
 
 

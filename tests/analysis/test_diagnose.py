@@ -55,7 +55,7 @@ def test_before_there_are_enough_steps_nothing_is_said(tmp_path):
     found = diagnose(tmp_path, going_well(0, 12))
     assert found.findings == ()
     assert (found.verdict.id, found.verdict.severity) == ("few_steps", "unknown")
-    assert "of 20" in found.verdict.headline
+    assert "20 are needed" in found.verdict.headline
     [wait] = [one.why_not for one in found.considered if one.id == "input.exposed_wait"]
     assert wait.startswith("It needs 30 steps after the warm-up, and has ")
 

@@ -71,9 +71,17 @@ def test_where_only_log_calls_are_known_the_verdict_says_that_phases_are_not_tim
 @pytest.mark.parametrize(
     ("points", "live", "ended"),
     [
-        (0, "Too early to tell: no steps so far.", "Too short to judge: no steps."),
-        (1, "Too early to tell: 1 step so far.", "Too short to judge: 1 step."),
-        (9, "Too early to tell: 9 steps so far.", "Too short to judge: 9 steps."),
+        (
+            0,
+            "Too early to tell: no steps so far; 20 are needed.",
+            "Too short to judge: no steps; 20 are needed.",
+        ),
+        (1, "Too early to tell: 1 step so far; 20 are needed.", "Too short to judge: 1 step; 20 are needed."),
+        (
+            9,
+            "Too early to tell: 9 steps so far; 20 are needed.",
+            "Too short to judge: 9 steps; 20 are needed.",
+        ),
     ],
 )
 def test_a_run_of_few_steps_is_too_early_to_judge_while_it_is_live_and_too_short_after(points, live, ended):

@@ -16,6 +16,7 @@ from stepscope.views.runs.run_rows import RunRow
 NOW_S = 1_760_100_000.0
 GIB = 2.0**30
 
+NOT_KNOWN = Verdict("few_steps", "Too early to tell.", "unknown", None, None)
 ROW = RunRow(
     id="resnet-abc", name="ResNet baseline 7", project="vision", status="running", reason="",
     started=NOW_S - 3600, ended=None, duration_s=3600.0, last_seen=NOW_S - 1, step=1500, total_steps=5000,
@@ -72,7 +73,7 @@ def test_a_filter_leaves_out_what_it_says(text: str) -> None:
 
 
 def test_what_is_not_known_matches_no_comparison() -> None:
-    row = replace(ROW, loss_last=None, gpu_mean_ratio=None, verdict=None)
+    row = replace(ROW, loss_last=None, gpu_mean_ratio=None, verdict=NOT_KNOWN)
     for text in ("loss<1", "loss>=0", "loss!=3", "gpu_util<100", "verdict:ok"):
         assert not matches(text, row)
     assert matches("verdict:none", row)
@@ -165,5 +166,8 @@ def test_any_text_is_a_filter_or_a_mistake_with_a_place_in_it(text: str) -> None
         assert str(found)
         return
     assert isinstance(found, Filter)
-    for row in (ROW, replace(ROW, name="", config={}, hosts=(), verdict=None, loss_last=None, ended=NOW_S)):
+    for row in (
+        ROW,
+        replace(ROW, name="", config={}, hosts=(), verdict=NOT_KNOWN, loss_last=None, ended=NOW_S),
+    ):
         assert found.matches(row, int(NOW_S * 1e9)) in (True, False)

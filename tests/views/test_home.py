@@ -6,6 +6,7 @@ import numpy as np
 
 from stepscope.views.runs.home import home_of
 from stepscope.views.runs.marks import NoMarks
+from stepscope.views.runs.run_rows import run_rows
 from tests.views.made import BEGUN_S, Made, OwnMarks, as_json, at
 
 NOW = at(200)
@@ -51,13 +52,46 @@ def test_what_needs_attention_comes_the_worst_first(made: Made) -> None:
     found = home_of(made.runs(), NoMarks(), NOW).attention
     assert [(one.run, one.kind, one.what, one.severity) for one in found] == [
         ("live", "alert", "The GPU is at 99 °C.", "critical"),
+        ("stalled", "status", "stalled", "critical"),
         ("crashed", "status", "crashed: killed by signal 9", "critical"),
-        ("stalled", "status", "stalled", "warning"),
-        ("live", "finding", "It waits.", "warning"),
     ]
     assert found[0].since == BEGUN_S + 150
-    muted = home_of(made.runs(), OwnMarks(muted=["input.exposed_wait"]), NOW).attention
-    assert [one.kind for one in muted] == ["alert", "status", "status"]
+
+
+def test_the_findings_of_a_live_run_need_attention_unless_they_are_muted(made: Made) -> None:
+    made.process(end=None)
+    made.finding("input.exposed_wait", "warning", headline="It waits.")
+    made.finding("small.thing", "notice")
+    (found,) = home_of(made.runs(), NoMarks(), NOW).attention
+    assert (found.kind, found.what, found.severity) == ("finding", "It waits.", "warning")
+    assert home_of(made.runs(), OwnMarks(muted=["input.exposed_wait"]), NOW).attention == ()
+
+
+def test_a_run_that_ended_with_a_diverged_loss_needs_attention_as_critical(made: Made) -> None:
+    for name, severity in (("diverged-1", "critical"), ("slow-1", "warning")):
+        made.process(name)
+        made.finding("conv.diverging", severity, run=name, headline="The loss has gone to 1e22.")
+    (found,) = home_of(made.runs(), NoMarks(), NOW).attention
+    assert (found.run, found.what, found.severity) == ("diverged", "The loss has gone to 1e22.", "critical")
+
+
+def test_home_and_the_list_of_runs_have_the_same_runs_that_need_attention(made: Made) -> None:
+    made.process("stalled-1", end=None, status="stalled")
+    made.alert("stalled", run="stalled-1", severity="critical")
+    made.finding("input.exposed_wait", "warning", run="stalled-1")
+    made.process("aside-1", end=None, status="stalled")
+    made.process("failed-1", status="failed")
+    made.process("nan-1")
+    made.log({"loss": [1.0, np.nan]}, run="nan-1")
+    # No agent has looked at it, and nothing is kept of its divergence.
+    made.process("diverged-1")
+    losses = np.r_[np.linspace(2, 1, 200), 1.2 ** np.arange(200)]
+    made.log({"loss": losses, "step_seconds": np.full(400, 0.1)}, run="diverged-1")
+    made.process("fine-1")
+    marks = OwnMarks(archived=["aside-1"])
+    listed = {row.id for row in run_rows(made.runs(), marks, NOW) if row.attention is not None}
+    home = [one.run_id for one in home_of(made.runs(), marks, NOW).attention]
+    assert sorted(home) == sorted(listed) == ["diverged-1", "failed-1", "nan-1", "stalled-1"]
 
 
 def test_a_failure_needs_attention_with_its_exception(made: Made) -> None:

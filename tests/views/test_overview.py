@@ -69,7 +69,7 @@ def test_a_run_of_one_step_is_shown_as_far_as_that_goes(made: Made) -> None:
     assert found["step_time"].value == "500 ms"
     assert found["throughput"].value == "–"
     assert found["throughput"].change is None
-    assert page(made).verdict.headline == "Too short to judge: 1 step."
+    assert page(made).verdict.headline == "Too short to judge: 1 step; 20 are needed."
 
 
 def test_few_steps_have_no_percentiles_and_are_not_called_even(made: Made) -> None:
@@ -241,10 +241,7 @@ class TestVerdict:
                 1.0,
                 (
                     "unmeasured",
-                    (
-                        "No problem found by 3 checks; 3 could not run. "
-                        "Phases of steps are not timed."
-                    ),
+                    ("No problem found by 3 checks; 3 could not run. Phases of steps are not timed."),
                 ),
             ),
             ({"role": "machine"}, 1.0, ("machine", "A machine is watched; nothing is trained here.")),

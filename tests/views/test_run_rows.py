@@ -13,7 +13,7 @@ from stepscope.analysis.verdict import Checks
 from stepscope.reading import Run
 from stepscope.schema.keys import CHECKS_EVENT
 from stepscope.views.runs.marks import NoMarks
-from stepscope.views.runs.run_rows import KeptFigures, RunRow, run_row, run_rows
+from stepscope.views.runs.run_rows import MAX_DIAGNOSED, KeptFigures, RunRow, run_row, run_rows
 from tests.views.made import NS, RUN, Made, OwnMarks, as_json, at, trained
 
 NOW = at(200)
@@ -37,13 +37,8 @@ def test_a_row_has_the_fields_a_page_reads(made: Made) -> None:
 def test_a_run_without_points_is_all_unknown_and_still_a_row(made: Made) -> None:
     made.process(end=None)
     row = row_of(made)
-    assert (row.step, row.loss_last, row.steps_per_second, row.spark, row.verdict) == (
-        None,
-        None,
-        None,
-        (),
-        None,
-    )
+    assert (row.step, row.loss_last, row.steps_per_second, row.spark) == (None, None, None, ())
+    assert row.verdict.severity == "unknown"
     assert (row.status, row.ended, row.duration_s, row.ranks) == ("running", None, 200.0, 1)
 
 
@@ -193,7 +188,7 @@ def test_a_watched_machine_is_a_row_without_steps(made: Made) -> None:
     made.process(role="machine")
     made.read({"cpu/utilization_ratio": 0.5})
     row = row_of(made)
-    assert (row.step, row.ranks, row.verdict, row.loss_key) == (None, 0, None, None)
+    assert (row.step, row.ranks, row.verdict.id, row.loss_key) == (None, 0, "machine", None)
 
 
 def test_the_worst_finding_that_is_not_muted_is_the_verdict(made: Made) -> None:
@@ -210,13 +205,23 @@ def test_the_worst_finding_that_is_not_muted_is_the_verdict(made: Made) -> None:
 def test_a_run_in_which_nothing_was_found_is_fine_only_if_its_steps_are_known_to_be(made: Made) -> None:
     made.process()
     trained(made, data=0.0)
-    assert row_of(made).verdict is None
+    assert row_of(made).verdict.severity == "unknown"
     checks = Checks(6, is_timed=True, steady=100, examined=100, pace="5 ms a step")
     made.event(CHECKS_EVENT, 10, **checks.as_dict())
     assert row_of(made).verdict.headline == "Healthy: 6 checks passed (100 newest steps); 5 ms a step."
     made.process("slow-1")
     trained(made, data=0.02, run="slow-1")
-    assert row_of(made, "slow-1").verdict is None
+    assert row_of(made, "slow-1").verdict.severity == "warning"
+
+
+def test_a_long_list_diagnoses_a_few_runs_at_a_time_that_no_agent_has_looked_at(made: Made) -> None:
+    for number in range(MAX_DIAGNOSED + 3):
+        made.process(f"run-{number:02d}")
+        made.log({"loss": np.linspace(2, 1, 30)}, run=f"run-{number:02d}")
+    kept = KeptFigures()
+    told = [[row.verdict.id for row in run_rows(made.runs(), NoMarks(), NOW, kept)] for _ in range(2)]
+    assert told[0] == ["not_checked"] * 3 + ["unmeasured"] * MAX_DIAGNOSED
+    assert told[1] == ["unmeasured"] * (MAX_DIAGNOSED + 3)
 
 
 def test_alerts_of_a_live_run_are_counted_while_they_fire(made: Made) -> None:

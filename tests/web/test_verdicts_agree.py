@@ -1,4 +1,4 @@
-"""A run's overview and the page that its Why leads to say the same of it."""
+"""A run's overview, the page that its Why leads to, and the list of runs say the same of it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ def made(folder: Path):
 
 
 def verdicts(made: Made, run: str) -> list[dict]:
-    """That of the overview and that of the page it leads to."""
+    """That of the overview, that of the page it leads to, and that of the list."""
     site, app = site_and_app(made.folder)
     try:
-        return [get(app, f"/runs/{run}/{page}")["verdict"] for page in ("overview", "findings")]
+        listed = next(row["verdict"] for row in get(app, "/runs")["runs"] if row["id"] == run)
+        return [get(app, f"/runs/{run}/{page}")["verdict"] for page in ("overview", "findings")] + [listed]
     finally:
         site.close()
 
@@ -30,16 +31,25 @@ def verdicts(made: Made, run: str) -> list[dict]:
 def test_a_run_that_failed_is_not_called_healthy_where_it_is_explained(made: Made) -> None:
     made.process("failed-1", status="failed", reason="KeyError: 'mixup'")
     made.log({"loss": np.linspace(2, 1, 100), "step_seconds": np.full(100, 0.01)}, run="failed-1")
-    overview, explained = verdicts(made, "failed-1")
-    assert overview == explained
+    overview, explained, listed = verdicts(made, "failed-1")
+    assert overview == explained == listed
     assert overview["severity"] == "critical"
 
 
 def test_a_run_for_which_nothing_was_found_is_told_alike(made: Made) -> None:
     made.process()
     trained(made)
-    overview, explained = verdicts(made, "mnist-0badcafe")
-    assert overview == explained
+    overview, explained, listed = verdicts(made, "mnist-0badcafe")
+    assert overview == explained == listed
+
+
+@pytest.mark.parametrize("count", [1, 60])
+def test_a_run_that_only_logs_and_that_no_agent_has_looked_at_is_told_alike(made: Made, count: int) -> None:
+    made.process()
+    made.log({"loss": np.linspace(2, 1, count)})
+    overview, explained, listed = verdicts(made, "mnist-0badcafe")
+    assert overview == explained == listed
+    assert overview["id"] == ("few_steps" if count == 1 else "unmeasured")
 
 
 @pytest.mark.parametrize("end", [None, 100.0])
@@ -50,7 +60,7 @@ def test_a_muted_finding_is_the_verdict_of_neither(made: Made, end: float | None
     made.log({"loss": losses, "step_seconds": np.full(100, 0.01)})
     made.finding("num.nonfinite", "critical", headline="The loss is NaN.")
     before = verdicts(made, "mnist-0badcafe")
-    assert [one["headline"] for one in before] == ["The loss is NaN."] * 2
+    assert [one["headline"] for one in before] == ["The loss is NaN."] * 3
     site, app = site_and_app(made.folder)
     site.marks.change("mnist-0badcafe", muted=["num.nonfinite"])
     pages = [get(app, f"/runs/mnist-0badcafe/{page}")["verdict"] for page in ("overview", "findings")]

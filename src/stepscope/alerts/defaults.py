@@ -46,7 +46,8 @@ RULES: list[dict[str, Any]] = [
         "name": "loss_divergence",
         "when": f"divergence({LOSS}, 1000 points) > 0",
         "for": "5 points",
-        "message": "The loss is diverging: it has risen by {value:.3g} and does not come back.",
+        "severity": "critical",
+        "message": "The loss is diverging: it has risen by {value} and does not come back.",
         "advice": "Lower the learning rate, clip gradients, or go back to a checkpoint from before the rise.",
     },
     {
@@ -132,7 +133,7 @@ RULES: list[dict[str, Any]] = [
         ),
         "clear": "median(step_seconds, 50 points) < 1.25 * baseline",
         "for": "60s",
-        "message": "A step takes {value:.3g} s; {threshold:.3g} s would be half as much again as at first.",
+        "message": "A step takes {value} s; {threshold} s would be half as much again as at first.",
         "advice": "Compare the phases of a step with those at the start, and look for others on the machine.",
     },
     {
@@ -150,7 +151,7 @@ RULES: list[dict[str, Any]] = [
             "and p90(gradient_norm, 20 points) > highest_before(gradient_norm, 20 points) "
             "and count(gradient_norm, 200 points) >= 60"
         ),
-        "message": "The norm of the gradients rose to {value:.3g}; usual is a hundredth of {threshold:.3g}.",
+        "message": "The norm of the gradients rose to {value}; usual is a hundredth of {threshold}.",
         "advice": "Clip gradients, and look at the batches of these steps.",
     },
 ]

@@ -172,16 +172,17 @@ def _failure(state: RunState, told: Sequence[Mapping[str, Any]]) -> Verdict | No
 
 def _without_findings(checks: Checks | None, state: RunState | None, share: LargeShare | None) -> Verdict:
     if state is not None and state.points < MIN_STEPS:
-        return _said("few_steps", _few_steps(state), "unknown")
+        return _said("few_steps", _few_steps(state, state.points), "unknown")
     if checks is None:
         fact = "" if share is None else f" {share.sentence}; cause not analysed."
         return _said("not_checked", f"No check has run yet.{fact}", "unknown")
     result = _passed(checks)
     if not checks.is_timed:
-        return Verdict("unmeasured", f"{result} Phases of steps are not timed.", "unknown", None, None, (WATCH,))
+        return Verdict(
+            "unmeasured", f"{result} Phases of steps are not timed.", "unknown", None, None, (WATCH,)
+        )
     if checks.steady < MIN_STEPS:
-        told = f"Not enough steps yet: {checks.steady} after the warm-up, of {MIN_STEPS}."
-        return _said("few_steps", told, "unknown")
+        return _said("few_steps", _few_steps(state, checks.steady, " after the warm-up"), "unknown")
     confidence = round(0.95 * checks.steady / (checks.steady + 20), 3)
     if not checks.not_run and share is None:
         told = f"Healthy: {checks.passed} checks passed ({checks.examined:,} newest steps); {checks.pace}."
@@ -191,9 +192,11 @@ def _without_findings(checks: Checks | None, state: RunState | None, share: Larg
     return Verdict(name, f"{result} {fact}.", "unknown", None, checks.steps)
 
 
-def _few_steps(state: RunState) -> str:
-    steps = f"{state.points} step{'s' if state.points != 1 else ''}" if state.points else "no steps"
-    return f"Too early to tell: {steps} so far." if state.is_live else f"Too short to judge: {steps}."
+def _few_steps(state: RunState | None, count: int, when: str = "") -> str:
+    steps = f"{count} step{'s' if count != 1 else ''}{when}" if count else f"no steps{when}"
+    if state is None or state.is_live:
+        return f"Too early to tell: {steps} so far; {MIN_STEPS} are needed."
+    return f"Too short to judge: {steps}; {MIN_STEPS} are needed."
 
 
 def _passed(checks: Checks) -> str:

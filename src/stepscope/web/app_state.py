@@ -61,6 +61,7 @@ class AppState:
 
     def row(self, run: Run) -> RunRow:
         """The row of one run."""
+        self.kept.begin_list()
         return run_row(run, self.marks, self.now_ns(), self.kept)
 
     def close(self) -> None:

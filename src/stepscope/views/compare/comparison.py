@@ -11,10 +11,9 @@ from stepscope.views.compare.compared_config import ConfigLine, config_lines
 from stepscope.views.compare.compared_figures import PRESETS, FigureRow, figure_rows
 from stepscope.views.compare.compared_groups import Group, GroupRow, group_rows, groups_of
 from stepscope.views.compare.compared_run import ComparedRun
-from stepscope.views.overview.verdict import verdict_for
 from stepscope.views.run_context import RunContext
 from stepscope.views.runs.marks import NoMarks
-from stepscope.views.runs.run_rows import run_row
+from stepscope.views.runs.run_rows import KeptFigures, run_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from stepscope.analysis.verdict import Verdict
     from stepscope.reading import Run
     from stepscope.views.runs.marks import Marks
-    from stepscope.views.runs.run_rows import KeptFigures, RunRow
+    from stepscope.views.runs.run_rows import RunRow
 
 MAX_RUNS = 50
 
@@ -71,6 +70,8 @@ def compare(  # noqa: PLR0913 - a comparison is asked for in many ways
         raise NotFound(f"The baseline {base!r} is not among the runs that are compared.")
     marks = marks or NoMarks()
     now_ns = time.time_ns() if now_ns is None else now_ns
+    kept = kept or KeptFigures()
+    kept.begin_list()
     scenes = [RunContext(run, marks, now_ns, kept) for run in runs]
     rows = tuple(run_row(run, marks, now_ns, kept) for run in runs)
     entrants = [ComparedRun(scene, with_warm_up=with_warm_up) for scene in scenes]
@@ -85,7 +86,7 @@ def compare(  # noqa: PLR0913 - a comparison is asked for in many ways
         groups=groups,
         group_figures=group_rows(figures, groups, base) if groups else (),
         config=config_lines([row.config for row in rows]),
-        verdicts=tuple(verdict_for(one.run, marks.muted(one.run.id), one.figures) for one in scenes),
+        verdicts=tuple(row.verdict for row in rows),
     )
 
 

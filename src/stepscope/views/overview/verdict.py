@@ -32,17 +32,13 @@ def verdict_for(
     diagnosis: Diagnosis | None = None,
     share: LargeShare | None = None,
 ) -> Verdict:
-    """How a run is doing. Lists give no `diagnosis`: then what the agent last kept of its checks counts.
+    """How a run is doing. Without a `diagnosis`, what the agent last kept of its checks counts.
 
     `share` is the largest unexplained share of wall time, where an account of it was made.
     """
     share = share or figures.large_share
-    findings = shown(run.findings(), muted)
-    if diagnosis is not None:
-        known = {one.get("key") for one in findings}
-        fresh = [one.as_dict() for one in diagnosis.findings if one.key not in known]
-        findings += shown(fresh, muted)
-    checks = _checks_kept(run) if diagnosis is None else diagnosis.checks
+    findings = shown(findings_of(run, diagnosis), muted)
+    checks = checks_kept(run) if diagnosis is None else diagnosis.checks
     if checks is None and share is None and (figures.data_wait_ratio or 0.0) >= MUCH_WAIT:
         waits = figures.data_wait_ratio or 0.0
         share = LargeShare(waits, f"{percent(waits)} of step time waits for data")
@@ -55,7 +51,16 @@ def verdict_for(
     )
 
 
-def shown(findings: Iterable[Mapping[str, Any]], muted: Collection[str]) -> list[Mapping[str, Any]]:
+def findings_of(run: Run, diagnosis: Diagnosis | None = None) -> list[dict[str, Any]]:
+    """What is known of a run: what the agent has kept, and what a diagnosis finds beside it."""
+    kept = run.findings()
+    if diagnosis is None:
+        return kept
+    known = {one.get("key") for one in kept if is_open(one)}
+    return [*kept, *(one.as_dict() for one in diagnosis.findings if one.key not in known)]
+
+
+def shown(findings: Iterable[dict[str, Any]], muted: Collection[str]) -> list[dict[str, Any]]:
     """Those that are open, and that nobody has muted."""
     return [one for one in findings if _is_shown(one, muted)]
 
@@ -73,12 +78,17 @@ def state_of(run: Run, figures: RunFigures, muted: Collection[str] = ()) -> RunS
     )
 
 
-def _checks_kept(run: Run) -> Checks | None:
+def checks_kept(run: Run) -> Checks | None:
+    """What the agent last kept of a run's checks; None where no agent has looked at it."""
     kept = [one for one in run.events(CHECKS_EVENT) if not one.by_user]
     return Checks.from_dict(kept[-1].fields) if kept else None
 
 
+def is_open(finding: Mapping[str, Any]) -> bool:
+    """Whether a finding still holds, or held when the run ended."""
+    return bool(finding.get("open", finding.get("closed_ns") is None))
+
+
 def _is_shown(finding: Mapping[str, Any], muted: Collection[str]) -> bool:
-    is_open = finding.get("open", finding.get("closed_ns") is None)
     names = {str(finding.get(name, "")) for name in ("id", "key", "problem")}
-    return bool(is_open) and not finding.get("muted") and names.isdisjoint(muted)
+    return is_open(finding) and not finding.get("muted") and names.isdisjoint(muted)

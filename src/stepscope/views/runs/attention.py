@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from stepscope.analysis.verdict import rank_of
 from stepscope.schema.run import LIVE, without_end_mark
+from stepscope.views.overview.verdict import findings_of, is_open, shown
 from stepscope.views.plain import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from stepscope.analysis.diagnose import Diagnosis
     from stepscope.reading import Run
     from stepscope.views.run_figures import RunFigures
     from stepscope.views.runs.marks import Marks
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 RECENT_NS = 7 * 86_400 * 10**9
 """A run that went wrong longer ago needs nobody's attention any more."""
 
-STATUS_SEVERITY = {"crashed": "critical", "failed": "critical", "stalled": "warning"}
+WRONG = ("crashed", "failed", "stalled")
+"""Statuses that a verdict calls critical, and so does this."""
+
 NONFINITE = "num.nonfinite"
 """The finding on a loss that is not a number, and the rule that has people told of it."""
 
@@ -40,20 +44,31 @@ class Attention:
 
 
 def may_need_attention(run: Run, marks: Marks, now_ns: int) -> bool:
-    """Whether a run is live, or ended lately and was not put aside."""
-    if run.status in LIVE:
-        return True
-    return run.info.last_ns > now_ns - RECENT_NS and not marks.archived(run.id)
+    """Whether a run is live, or ended lately; one that was put aside needs nobody."""
+    is_recent = run.status in LIVE or run.info.last_ns > now_ns - RECENT_NS
+    return is_recent and not marks.archived(run.id)
 
 
-def attention_of(run: Run, marks: Marks, figures: RunFigures, now_ns: int) -> list[Attention]:
-    """What a run needs a person for, the worst first; nothing where it ended long ago or was put aside."""
+def attention_of(
+    run: Run, marks: Marks, figures: RunFigures, now_ns: int, diagnosis: Diagnosis | None = None
+) -> Attention | None:
+    """What a run needs a person for, the worst of it; None where it needs nobody.
+
+    One for each run, so that those who count runs and those who list what is wrong have one number.
+    `diagnosis` is that of a run which no agent has looked at.
+    """
     if not may_need_attention(run, marks, now_ns):
-        return []
+        return None
     name = clean(marks.name(run.id) or run.name, MAX_NAME)
-    several = [*_of_status(run), *_of_loss(run, marks, figures), *_of_live(run, marks)]
+    findings = findings_of(run, diagnosis)
+    several = [
+        *_of_status(run),
+        *_of_loss(run, marks, figures, findings),
+        *_of_alerts(run),
+        *_of_findings(run, marks, findings),
+    ]
     found = [Attention(run.id, name, *said) for said in several]
-    return sorted(found, key=lambda one: (rank_of(one.severity), -one.since))
+    return min(found, key=lambda one: (rank_of(one.severity), -one.since), default=None)
 
 
 _Said = tuple[str, str, float, Literal["alert", "status", "finding"]]
@@ -61,47 +76,44 @@ _Said = tuple[str, str, float, Literal["alert", "status", "finding"]]
 
 
 def _of_status(run: Run) -> Iterator[_Said]:
-    if run.status in STATUS_SEVERITY:
+    if run.status in WRONG:
         why = f": {clean(without_end_mark(run.reason), MAX_NAME)}" if run.reason else ""
         since_ns = run.info.last_ns if run.info.ended_ns is None else run.info.ended_ns
-        yield f"{run.status}{why}", STATUS_SEVERITY[run.status], since_ns / 1e9, "status"
+        yield f"{run.status}{why}", "critical", since_ns / 1e9, "status"
 
 
-def _of_loss(run: Run, marks: Marks, figures: RunFigures) -> Iterator[_Said]:
-    """A loss that is not a number now, or was not when the run ended."""
+def _of_loss(
+    run: Run, marks: Marks, figures: RunFigures, findings: Sequence[dict[str, Any]]
+) -> Iterator[_Said]:
+    """A loss that is not a number now, or was not when the run ended, where no open finding says so."""
     if figures.loss_nonfinite is None or NONFINITE in marks.muted(run.id):
         return
-    if run.status in LIVE and any(_is_open(one) and _is_nonfinite(one) for one in run.findings()):
-        return  # that finding is told of as it is
-    for finding in run.findings():
-        if _is_nonfinite(finding):
-            yield _headline(finding), "critical", float(finding.get("first_time") or 0.0), "finding"
-            return
+    told = [one for one in findings if NONFINITE in _names(one)]
+    if any(is_open(one) for one in told):
+        return
+    for finding in told:
+        yield _headline(finding), "critical", float(finding.get("first_time") or 0.0), "finding"
+        return
     at = "" if figures.step is None else f" at step {figures.step:,}"
     yield f"{figures.loss_key} is {figures.loss_nonfinite}{at}", "critical", run.info.last_ns / 1e9, "finding"
 
 
-def _of_live(run: Run, marks: Marks) -> Iterator[_Said]:
-    """Alerts and findings: those of a run that has ended are over, or for those who look at it."""
+def _of_alerts(run: Run) -> Iterator[_Said]:
+    """Those of a run that has ended are over with it."""
     if run.status not in LIVE:
         return
     for alert in run.alerts():
         if alert["resolved_ns"] is None:
             yield clean(alert["message"], MAX_WHAT), alert["severity"], alert["fired_ns"] / 1e9, "alert"
-    muted = marks.muted(run.id)
-    for finding in run.findings():
-        is_bad = finding.get("severity") in ("warning", "critical")
-        if _is_open(finding) and is_bad and _names(finding).isdisjoint(muted):
+
+
+def _of_findings(run: Run, marks: Marks, findings: Sequence[dict[str, Any]]) -> Iterator[_Said]:
+    """What can still be changed in a live run, and what has ruined one that has ended."""
+    severities = ("warning", "critical") if run.status in LIVE else ("critical",)
+    for finding in shown(findings, marks.muted(run.id)):
+        if finding.get("severity") in severities:
             since = float(finding.get("first_time") or 0.0)
             yield _headline(finding), str(finding.get("severity")), since, "finding"
-
-
-def _is_open(finding: dict[str, Any]) -> bool:
-    return bool(finding.get("open", True))
-
-
-def _is_nonfinite(finding: dict[str, Any]) -> bool:
-    return NONFINITE in _names(finding)
 
 
 def _names(finding: dict[str, Any]) -> set[str]:

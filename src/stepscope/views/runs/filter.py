@@ -135,11 +135,10 @@ def _text(term: Term, name: str) -> Test:
 
 def _is_verdict(row: RunRow, value: str) -> bool:
     """Whether a verdict is so bad, or its id or its sentence has these words in a row."""
-    if row.verdict is None:
-        return value in ("unknown", "none")
     wanted = _hyphened(value)
     told = (_hyphened(row.verdict.id), _hyphened(row.verdict.headline))
-    return value == row.verdict.severity or (bool(wanted) and any(wanted in one for one in told))
+    severity = "unknown" if value == "none" else value
+    return severity == row.verdict.severity or (bool(wanted) and any(wanted in one for one in told))
 
 
 def _is_attention(row: RunRow, value: str) -> bool:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from stepscope.views.runs.marks import Marks
 
 MAX_RECENT = 10
-MAX_ATTENTION = 50
+MAX_ATTENTION = 1000
+"""So many runs are sent; there is one entry for each, and the list of runs counts the same ones."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,12 @@ def home_of(runs: Runs, marks: Marks, now_ns: int, kept: KeptFigures | None = No
     recent = ended[-MAX_RECENT:][::-1]
     # The figures of runs that nobody needs to look at are not read: there may be thousands.
     looked_at = [run for run in (*live, *ended) if may_need_attention(run, marks, now_ns)]
-    attention = [one for run in looked_at for one in attention_of(run, marks, kept.of(run, now_ns), now_ns)]
+    kept.begin_list()
+    several = [
+        attention_of(run, marks, kept.of(run, now_ns), now_ns, kept.diagnosis(run, now_ns))
+        for run in looked_at
+    ]
+    attention = [one for one in several if one is not None]
     attention.sort(key=lambda one: (rank_of(one.severity), -one.since))
     return Home(
         running=tuple(run_row(run, marks, now_ns, kept) for run in reversed(live)),

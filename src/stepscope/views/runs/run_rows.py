@@ -6,8 +6,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stepscope.analysis.verdict import MIN_STEPS
 from stepscope.schema.run import LIVE
-from stepscope.views.overview.verdict import verdict_for
+from stepscope.views.overview.verdict import checks_kept, verdict_for
 from stepscope.views.plain import clean
 from stepscope.views.run_figures import figures_of
 from stepscope.views.runs.attention import attention_of
@@ -16,6 +17,7 @@ from stepscope.views.steps.pace import run_seconds
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from stepscope.analysis.diagnose import Diagnosis
     from stepscope.analysis.verdict import Verdict
     from stepscope.reading import Run, Runs
     from stepscope.views.plain import Scalar
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
 SETTLED_NS = 15_000_000_000
 """So long after its end nothing more arrives of a run: what was read last has been taken in."""
+
+MAX_DIAGNOSED = 10
+"""Runs that one list diagnoses; each takes some 20 ms."""
 
 MAX_NAME = 300
 
@@ -56,7 +61,7 @@ class RunRow:
     gpu_worst_ratio: float | None
     gpu_worst: str | None
     peak_memory_bytes: float | None
-    verdict: Verdict | None
+    verdict: Verdict
     attention: str | None
     """What needs a person's attention, the worst of it; None where nothing does."""
     open_alerts: int
@@ -75,6 +80,8 @@ class KeptFigures:
 
     def __init__(self) -> None:
         self._kept: dict[str, tuple[tuple[object, ...], RunFigures]] = {}
+        self._diagnosed: dict[str, tuple[tuple[object, ...], Diagnosis]] = {}
+        self._left = MAX_DIAGNOSED
 
     def of(self, run: Run, now_ns: int) -> RunFigures:
         """The figures of a run, found anew where they may have changed."""
@@ -83,15 +90,42 @@ class KeptFigures:
         if known is not None and known[0] == mark:
             return known[1]
         found = figures_of(run)
-        if run.status not in LIVE and now_ns - run.info.last_ns > SETTLED_NS:
+        if self._is_settled(run, now_ns):
             self._kept[run.id] = mark, found
+        return found
+
+    def begin_list(self) -> None:
+        """Lets one more list diagnose some runs that no agent has looked at."""
+        self._left = MAX_DIAGNOSED
+
+    def diagnosis(self, run: Run, now_ns: int) -> Diagnosis | None:
+        """What checks find in a run that no agent has looked at; None where one has, which costs nothing.
+
+        A page diagnoses each run it shows. A list of hundreds cannot: it does so for some, and for others the
+        next time, since what was found in a run that has ended is remembered.
+        """
+        mark = _mark(run)
+        known = self._diagnosed.get(run.id)
+        if known is not None and known[0] == mark:
+            return known[1]
+        if self._left <= 0 or self.of(run, now_ns).points < MIN_STEPS or checks_kept(run) is not None:
+            return None
+        self._left -= 1
+        found = run.diagnose()
+        if self._is_settled(run, now_ns):
+            self._diagnosed[run.id] = mark, found
         return found
 
     def forget_others(self, run_ids: Iterable[str]) -> None:
         """Lets go of runs that are there no more."""
-        gone = self._kept.keys() - set(run_ids)
-        for run_id in gone:
-            self._kept.pop(run_id, None)
+        known = set(run_ids)
+        for kept in (self._kept, self._diagnosed):
+            for run_id in kept.keys() - known:
+                kept.pop(run_id, None)
+
+    @staticmethod
+    def _is_settled(run: Run, now_ns: int) -> bool:
+        return run.status not in LIVE and now_ns - run.info.last_ns > SETTLED_NS
 
 
 def run_rows(
@@ -102,12 +136,16 @@ def run_rows(
     kept = kept or KeptFigures()
     found = runs.runs()
     kept.forget_others(run.id for run in found)
-    return [run_row(run, marks, now_ns, kept) for run in found]
+    kept.begin_list()
+    # The newest are at the top of a list: those are diagnosed first.
+    return [run_row(run, marks, now_ns, kept) for run in reversed(found)][::-1]
 
 
 def run_row(run: Run, marks: Marks, now_ns: int, kept: KeptFigures | None = None) -> RunRow:
     """The row of one run."""
-    figures = (kept or KeptFigures()).of(run, now_ns)
+    kept = kept or KeptFigures()
+    figures, diagnosis = kept.of(run, now_ns), kept.diagnosis(run, now_ns)
+    attention = attention_of(run, marks, figures, now_ns, diagnosis)
     is_live = run.status in LIVE
     processes = [one for part in run.segments for one in part.processes if one.role != "worker"]
     newest = [one for one in run.segments[-1].processes if one.role == "rank"]
@@ -136,8 +174,8 @@ def run_row(run: Run, marks: Marks, now_ns: int, kept: KeptFigures | None = None
         gpu_worst_ratio=figures.gpu_worst_ratio,
         gpu_worst=figures.gpu_worst,
         peak_memory_bytes=figures.peak_memory_bytes,
-        verdict=_verdict(run, marks, figures),
-        attention=next((one.what for one in attention_of(run, marks, figures, now_ns)), None),
+        verdict=verdict_for(run, marks.muted(run.id), figures, diagnosis),
+        attention=None if attention is None else attention.what,
         # Those of a run that has ended are over with it.
         open_alerts=sum(one["resolved_ns"] is None for one in run.alerts()) if is_live else 0,
         tags=marks.tags(run.id),
@@ -149,13 +187,6 @@ def run_row(run: Run, marks: Marks, now_ns: int, kept: KeptFigures | None = None
         config=figures.config,
         spark=figures.spark,
     )
-
-
-def _verdict(run: Run, marks: Marks, figures: RunFigures) -> Verdict | None:
-    """How it fares; None where that cannot be told, which a list shows as nothing at all."""
-    found = verdict_for(run, marks.muted(run.id), figures)
-    is_known = found.severity != "unknown" or found.id in ("unexplained", "not_all_checked")
-    return found if is_known else None
 
 
 def eta_s(figures: RunFigures) -> float | None:
