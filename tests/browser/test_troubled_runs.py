@@ -78,7 +78,7 @@ def test_what_the_list_says_of_a_failure_leads_to_where_it_is_told(troubled, ope
 
 def test_a_comparison_has_nan_for_a_loss_that_ended_so(troubled, open_page):
     page = open_page(troubled, f"/compare?runs={LONG},{NAN}")
-    row = page.get_by_role("row", name="Loss at the end")
+    row = page.get_by_role("row", name="Loss, median of the last 10 %")
     row.wait_for()
     assert row.get_by_role("cell").nth(1).inner_text() == "NaN"
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 from stepscope.errors import NotFound, StepscopeError
+from stepscope.views.compare.compared_figures import FINAL_LOSS, worded
 from stepscope.views.compare.comparison import Comparison, compare
 from tests.views.made import Made, as_json, at
 
@@ -82,9 +85,9 @@ def test_a_run_that_ended_with_nan_has_nan_and_not_its_last_finite_loss(made: Ma
         made.process(name, facts={"config": {"lr": 1 if name == "a-1" else 2}})
         made.log({"loss": [*np.linspace(2, 1, 98), 0.9, last]}, run=name)
     found = compared(made, "a-1", "bb-1", group_by="lr")
-    bad = cell(found, "Loss at the end", 1)
+    bad = cell(found, FINAL_LOSS, 1)
     assert (bad.value, bad.text, bad.delta_text) == (None, "NaN", "")
-    (grouped,) = [row for row in found.group_figures if row.name == "Loss at the end"]
+    (grouped,) = [row for row in found.group_figures if row.name == FINAL_LOSS]
     assert [one.text == "NaN" for one in grouped.cells] == [False, True]
 
 
@@ -93,7 +96,18 @@ def test_noise_is_not_taken_for_a_difference(made: Made) -> None:
     told(made, "bbb-1", 0.1002, noise=0.3)
     one = cell(compared(made, "a-1", "bbb-1"), "Step time, p50", 1)
     assert one.sure is False
-    assert one.delta_text.endswith("(no sure difference)")
+    assert one.delta_text.endswith("(within noise)")
+
+
+def test_a_loss_that_exploded_differs_for_sure_and_is_told_as_a_factor(made: Made) -> None:
+    growth = np.r_[np.zeros(300), np.arange(300)]
+    for name, losses in (("a-1", np.full(600, 0.0115)), ("bb-1", 0.0115 * 1.2**growth)):
+        made.process(name)
+        made.log({"loss": losses * np.random.default_rng(0).normal(1, 0.01, 600)}, run=name)
+    one = cell(compared(made, "a-1", "bb-1"), FINAL_LOSS, 1)
+    assert one.sure is True
+    assert re.fullmatch(r"▲ \d(\.\d+)?e\d+ times higher \(worse\)", one.delta_text)
+    assert worded(7.0e21, "less", sure=False) == "7e21 times higher (within noise)"
 
 
 def test_the_warm_up_does_not_count(made: Made) -> None:
@@ -125,7 +139,7 @@ def test_a_preset_shows_speed_or_quality_alone(made: Made) -> None:
     speed = {row.name for row in compared(made, "a-1", preset="performance").figures}
     quality = {row.name for row in compared(made, "a-1", preset="quality").figures}
     assert "Step time, p50" in speed
-    assert quality == {"Loss at the end", "Loss, best", "Loss, last"}
+    assert quality == {FINAL_LOSS, "Loss, best", "Loss, last"}
     assert speed.isdisjoint(quality)
 
 

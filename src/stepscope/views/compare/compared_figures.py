@@ -44,6 +44,7 @@ LAST_SHARE = 0.1
 """The last part of a loss that stands for where it has come to."""
 
 
+FINAL_LOSS = "Loss, median of the last 10 %"
 UNKNOWN = "–"
 SPEEDS = {"seconds": ("slower", "faster"), "/s": ("faster", "slower")}
 """What more and less of a unit mean where it tells of speed."""
@@ -103,10 +104,15 @@ def is_sure(one: Floats | None, other: Floats | None) -> bool | None:
     """Whether the medians of two runs differ by more than chance; None for too few steps to tell."""
     if one is None or other is None or min(len(one), len(other)) < MIN_BLOCKS:
         return None
-    difference = abs(float(np.median(one)) - float(np.median(other)))
+    medians = float(np.median(one)), float(np.median(other))
+    ratio = change(*medians)
+    if ratio is not None and is_many_times(ratio) and (one.min() > other.max() or one.max() < other.min()):
+        # A figure that explodes varies as much as it grows: by that spread nothing would ever differ from it.
+        return True
+    difference = abs(medians[0] - medians[1])
     # The error of a median of normal values is a quarter larger than that of their mean.
     errors = [1.2533 * float(spread(blocks)) / math.sqrt(len(blocks)) for blocks in (one, other)]
-    least = MIN_DIFFERENCE * abs(float(np.median(other)))
+    least = MIN_DIFFERENCE * abs(medians[1])
     return difference > max(CERTAIN * math.hypot(*errors), least)
 
 
@@ -141,8 +147,12 @@ def worded(ratio: float | None, better: Better, sure: bool | None, unit: str = "
     """Sign, arrow and word: colour alone tells nobody anything."""
     if ratio is None:
         return ""
-    if abs(ratio) < 0.0005 or sure is False:
-        return f"{signed_percent(ratio)} (no sure difference)" if sure is False else "no change"
+    higher = SPEEDS.get(unit, ("higher", "lower"))
+    if sure is False:
+        said = comparison(ratio, *higher) if is_many_times(ratio) else signed_percent(ratio)
+        return f"{said} (within noise)"
+    if abs(ratio) < 0.0005:
+        return "no change"
     arrow = "▲" if ratio > 0 else "▼"
     if better == "none":
         word = "more" if ratio > 0 else "less"
@@ -151,7 +161,7 @@ def worded(ratio: float | None, better: Better, sure: bool | None, unit: str = "
     if not is_many_times(ratio):
         return f"{arrow} {signed_percent(ratio)} {word}"
     # Who reads that something is slower need not be told that this is worse.
-    return f"{arrow} {comparison(ratio, *SPEEDS.get(unit, ('higher', 'lower')))}" + (
+    return f"{arrow} {comparison(ratio, *higher)}" + (
         "" if unit in SPEEDS or better == "none" else f" ({word})"
     )
 
@@ -198,7 +208,7 @@ def _phase_rows(entrants: Sequence[ComparedRun], baseline: int) -> Iterator[Figu
 
 def _quality_rows(scenes: Sequence[RunContext], baseline: int) -> Iterator[FigureRow]:
     measured = [_final_loss(scene) for scene in scenes]
-    yield _row(scenes, baseline, "Loss at the end", "", "less", measured)
+    yield _row(scenes, baseline, FINAL_LOSS, "", "less", measured)
     last = [_Measured(scene.figures.loss_last, None, scene.figures.loss_nonfinite) for scene in scenes]
     yield _row(scenes, baseline, "Loss, last", "", "less", last)
     best = [_Measured(scene.figures.loss_best) for scene in scenes]
