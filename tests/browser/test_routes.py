@@ -49,8 +49,10 @@ def test_the_page_is_titled_after_the_run(look):
 
 def test_an_unknown_run_says_that_there_is_none(served, open_page):
     page = open_page(served, "/run/nobody", allowed=("404",))
-    page.get_by_role("alert").get_by_text("Not found").wait_for()
-    page.get_by_role("alert").get_by_role("link", name="All runs").click()
+    alert = page.get_by_role("alert")
+    alert.get_by_text("Run 'nobody' is not in this store.").wait_for()
+    assert alert.get_by_role("button").count() == 0
+    alert.get_by_role("link", name="All runs").click()
     page.get_by_test_id("run-filter").wait_for()
 
 

@@ -126,8 +126,14 @@ def test_a_run_is_found_by_its_name_too_and_one_of_several_is_not_guessed(app, s
         store.put_process(process(run_id="mnist-2", project="b"))
     found = ask(app, f"{API}/runs/mnist")
     assert found.status_code == 404
-    assert RUN in error_of(found)
-    assert "mnist-2" in error_of(found)
+    assert error_of(found) == f"2 runs are named 'mnist'. Use one of the ids: {RUN}, mnist-2"
+
+
+def test_a_run_that_is_not_there_is_told_in_one_plain_sentence(app) -> None:
+    for path in (f"{API}/runs/nobody", f"{API}/compare?runs=nobody,{RUN}"):
+        found = ask(app, path)
+        assert found.status_code == 404
+        assert error_of(found) == "Run 'nobody' is not in this store."
 
 
 def test_the_settings_hide_secrets(folder, store) -> None:

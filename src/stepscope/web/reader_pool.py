@@ -58,8 +58,11 @@ class Opened:
         except NotFound:
             # Said anew: what a stranger to the machine reads names no folder of it.
             alike = [run.id for run in self.runs.runs() if run.name == run_id]
-            rest = f"; use one of the ids: {', '.join(alike)}" if alike else ""
-            raise NotFound(f"There is no single run {run_id[:100]!r} in this store{rest}.") from None
+            if alike:
+                ids = ", ".join(alike)
+                named = f"{len(alike)} runs are named {run_id[:100]!r}."
+                raise NotFound(f"{named} Use one of the ids: {ids}") from None
+            raise NotFound(f"Run {run_id[:100]!r} is not in this store.") from None
 
 
 class ReaderPool:
