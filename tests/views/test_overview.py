@@ -356,6 +356,28 @@ class TestEnded:
         assert ended.log_lines == tuple(f"line {number}" for number in range(30, 50))
         assert ended.best == "loss 1 at step 79"
 
+    def test_the_best_loss_of_a_resumed_run_is_that_of_the_list(self, made: Made) -> None:
+        made.process(status="failed", end=60)
+        made.process(segment="b2", started_ns=at(70), end=160)
+        made.log({"loss": 1 / (1 + np.arange(120))}, np.arange(120))
+        again = np.arange(100, 300)
+        made.log({"loss": 1 / (1 + again) + 0.01}, again, segment="b2", begin=70)
+        assert page(made).ended.best == "loss 0.008333 at step 119"
+        assert run_row(made.run(), NoMarks(), NOW).loss_best == pytest.approx(1 / 120)
+
+    def test_the_best_step_of_a_long_run_is_exact(self, made: Made) -> None:
+        made.process()
+        losses = np.full(5000, 2.0)
+        losses[[3217, 3218]] = 0.5, 0.25
+        made.log({"loss": losses}, np.arange(5000) * 977)
+        assert page(made).ended.best == f"loss 0.25 at step {3218 * 977:,}"
+
+    @pytest.mark.parametrize(("last", "told"), [(1.79e22, "1.79e22"), (0.25, "0.25"), (np.nan, "NaN")])
+    def test_the_last_loss_is_beside_the_best(self, made: Made, last: float, told: str) -> None:
+        made.process()
+        made.log({"loss": [1.0, 0.5, last]})
+        assert page(made).ended.last_loss == told
+
     def test_what_changed_in_the_last_minute_before_a_crash_is_told(self, made: Made) -> None:
         made.process(end=600, status="crashed", reason="killed")
         rng = np.random.default_rng(0)

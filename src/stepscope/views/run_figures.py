@@ -84,6 +84,7 @@ def figures_of(run: Run) -> RunFigures:
     series = summed.by_first_rank(step_key) if step_key is not None else []
     losses = summed.by_first_rank(loss_key) if loss_key is not None else []
     buckets = _buckets(run, losses or series)
+    best = summed.with_least(loss_key) if loss_key is not None else None
     setup = setup_of(run)
     gpus = _Gpus(run, summed)
     mean, worst, name = gpus.utilization()
@@ -94,7 +95,7 @@ def figures_of(run: Run) -> RunFigures:
         steps_per_second=_pace(run, series, buckets),
         loss_key=loss_key,
         loss_last=finite(losses[-1].last) if losses else None,
-        loss_best=min((one.minimum for one in losses if one.minimum is not None), default=None),
+        loss_best=None if best is None else best.minimum,
         loss_nonfinite=_nonfinite(losses[-1]) if losses else None,
         nonfinite_losses=sum(one.nonfinite for one in losses),
         data_wait_ratio=data_wait(summed),

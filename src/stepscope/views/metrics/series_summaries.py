@@ -52,6 +52,14 @@ class SeriesSummaries:
         ranks = self.ranks(key)
         return self.logged(key, ranks[0]) if ranks else self.logged(key)
 
+    def with_least(self, key: str) -> SeriesSummary | None:
+        """Where the least finite value of the lowest rank is, in whichever segment: that is its best loss.
+
+        Steps that a resumed run made again do not take the first ones back: both were made.
+        """
+        known = [one for one in self.by_first_rank(key) if one.minimum is not None]
+        return min(known, key=lambda one: one.minimum or 0.0, default=None)
+
     def read(self, key: str) -> list[SeriesSummary]:
         """What was read from machines under a key."""
         return [one for one in self._by_key.get(key, ()) if one.source.axis == "seconds"]

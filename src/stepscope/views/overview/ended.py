@@ -15,17 +15,18 @@ from stepscope.views.metrics.series_summaries import is_evaluation, is_loss
 from stepscope.views.overview.last_minute import changes_before_end
 from stepscope.views.plain import finite
 from stepscope.views.steps.pace import run_seconds
-from stepscope.views.steps.step_values import step_values
 from stepscope.views.wording import duration
 
 if TYPE_CHECKING:
     from stepscope.config.sections import Energy
     from stepscope.reading import Run
+    from stepscope.store.base import SeriesSummary
     from stepscope.views.energy.energy import EnergyReport
     from stepscope.views.logs.failure import Failure
     from stepscope.views.run_context import RunContext
 
 MAX_LOG_LINES = 20
+BUCKETS = 1000
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Ended:
     failure: Failure | None
     """Why it went wrong; None where it ended as it should."""
     last_loss: str | None
-    """The newest loss in words, where it is not a number."""
+    """The newest loss in words: a number, NaN, ∞ or -∞."""
     log_lines: tuple[str, ...]
     duration_s: float
     energy_kwh: float | None
@@ -64,7 +65,7 @@ def ended_of(scene: RunContext, settings: Energy) -> Ended | None:
         text=f"{run.status.capitalize()} after {duration(took)}{at}.",
         last_step=step,
         failure=failure,
-        last_loss=scene.figures.loss_nonfinite,
+        last_loss=_last_loss(scene),
         log_lines=_last_lines(run, failure),
         duration_s=took,
         # Nothing at all is used by no run: it was not measured.
@@ -73,6 +74,11 @@ def ended_of(scene: RunContext, settings: Energy) -> Ended | None:
         best=best_of(scene),
         changed=changes_before_end(scene) if went_wrong else (),
     )
+
+
+def _last_loss(scene: RunContext) -> str | None:
+    figures = scene.figures
+    return figures.loss_nonfinite or (None if figures.loss_last is None else number(figures.loss_last))
 
 
 def _last_lines(run: Run, failure: Failure | None) -> tuple[str, ...]:
@@ -95,14 +101,39 @@ def best_of(scene: RunContext) -> str | None:
     key = evaluated[0] if evaluated else summed.loss_key()
     if key is None:
         return None
-    series = [one for one in summed.by_first_rank(key) if one.minimum is not None]
-    if not series:
+    best = summed.with_least(key)
+    if best is None or best.minimum is None:
         return None
-    logged = step_values(scene.run, key, series[0].source.rank)
-    if not len(logged):
-        return None
-    place = int(np.argmin(logged.values))
-    return f"{key} {number(float(logged.values[place]))} at step {int(logged.steps[place]):,}"
+    step = _step_of_least(scene.run, best)
+    return f"{key} {number(best.minimum)}" + ("" if step is None else f" at step {step:,}")
+
+
+def _step_of_least(run: Run, series: SeriesSummary) -> int | None:
+    """The first step with the least value, found through buckets: a long series is never read whole.
+
+    None where the points of it cannot be read.
+    """
+    source = series.source
+    low, high = None, None
+    while True:
+        found = run.buckets(
+            series.key,
+            BUCKETS,
+            low=low,
+            high=high,
+            rank=source.rank,
+            segment=source.segment,
+            host=source.host,
+            device=source.device,
+            axis="step",
+        )
+        if np.isnan(found.minimum).all():
+            return None
+        place = int(np.nanargmin(found.minimum))
+        low = int(found.starts[place])
+        if found.width == 1:
+            return low
+        high = low + found.width - 1
 
 
 def _cost(energy: EnergyReport) -> str | None:

@@ -81,7 +81,7 @@ class Ended(BaseModel):
     text: str
     last_step: int | None
     failure: Failure | None = Field(description="Why it went wrong; null where it did not.")
-    last_loss: Literal["NaN", "∞", "-∞"] | None = Field(description="Where the newest loss is not finite.")
+    last_loss: str | None = Field(description="The newest loss in words: a number, NaN, ∞ or -∞.")
     log_lines: list[str]
     duration_s: float
     energy_kwh: float | None
