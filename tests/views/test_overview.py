@@ -38,8 +38,8 @@ def test_the_json_has_the_names_a_page_reads(made: Made) -> None:
     made.event("checkpoint", step=3, path="x")
     found = as_json(page(made))
     assert " ".join(found) == (
-        "verdict tiles phases wall_time key_charts system_charts events alerts environment ended waiting_s"
-        " missing"
+        "verdict tiles phases wall_time key_charts system_charts events event_counts alerts environment "
+        "ended waiting_s missing"
     )
     assert " ".join(found["tiles"][0]) == "id title value detail state state_text spark change chart"
     assert " ".join(found["key_charts"][0]) == "title keys unit kind second_axis from_zero percent per"
@@ -336,12 +336,27 @@ class TestEvents:
         assert (found["checkpoint"].step, found["checkpoint"].detail) == (50, "2 s")
         assert found["evaluation"].end_time - found["evaluation"].time == pytest.approx(3.0)
 
-    def test_of_a_kind_that_comes_all_the_time_the_newest_are_marked(self, made: Made) -> None:
+    def test_of_a_kind_that_comes_all_the_time_some_all_over_the_run_are_marked_and_all_counted(
+        self, made: Made
+    ) -> None:
         made.process()
-        for step in range(230):
+        for step in range(500):
             made.event("epoch", step, step=step, epoch=step)
-        found = page(made).events
-        assert (len(found), found[0].label, found[-1].label) == (200, "epoch 30", "epoch 229")
+        made.event("checkpoint", 7, step=7)
+        found = page(made)
+        epochs = [one for one in found.events if one.kind == "epoch"]
+        assert (len(epochs), epochs[0].label, epochs[-1].label) == (200, "epoch 0", "epoch 499")
+        gaps = np.diff([one.step for one in epochs])
+        assert set(gaps.tolist()) == {2, 3}
+        assert found.event_counts == {"epoch": 500, "checkpoint": 1}
+
+    def test_timed_evaluations_of_a_long_run_are_marked_all_over_it_and_counted(self, made: Made) -> None:
+        made.process()
+        made.log({"loss": np.ones(1000), "phase/eval_seconds": np.full(1000, 0.1)})
+        found = page(made)
+        steps = [one.step for one in found.events]
+        assert (len(steps), steps[0], steps[-1]) == (200, 0, 999)
+        assert found.event_counts == {"evaluation": 1000}
 
 
 class TestEnded:

@@ -1,6 +1,7 @@
 // Places events along x and joins those that would lie over each other.
 
 import type { EventMark } from "../data/types";
+import { count } from "../format";
 import type { Range } from "./sync";
 
 export interface PlacedMark {
@@ -74,6 +75,18 @@ function join(mark: PlacedMark, event: EventMark): void {
   mark.events.push(event);
   if (quietness(event.kind) >= quietness(mark.kind)) return;
   [mark.kind, mark.glyph] = [event.kind, glyphOf(event.kind)];
+}
+
+/** How many events of each kind there are, and how many of them are drawn where that is not all. */
+export function summaryOf(events: readonly EventMark[], counts: Record<string, number> = {}): string {
+  if (events.length === 0) return "No events.";
+  const drawn = new Map<string, number>();
+  for (const { kind } of events) drawn.set(kind, (drawn.get(kind) ?? 0) + 1);
+  const told = [...drawn].map(([kind, some]) => {
+    const all = Math.max(counts[kind] ?? some, some);
+    return `${kind} × ${count(all)}${all > some ? ` (${count(some)} drawn)` : ""}`;
+  });
+  return told.join(" · ");
 }
 
 /** What else is under a mark, by kind: `2 epoch, 1 checkpoint`; empty where there is one event. */

@@ -49,6 +49,8 @@ export interface ChartProps {
 
 export interface EventLaneProps {
   events: EventMark[];
+  /** How many there are of each kind, where not all of them are given. */
+  counts?: Record<string, number>;
   sync: ChartSync;
   height?: number;
   /** Called with the events under a mark that was clicked. */

@@ -73,6 +73,8 @@ export interface Overview {
   key_charts: ChartSpec[];
   system_charts: ChartSpec[];
   events: EventMark[];
+  /** All events there are, by kind; of a kind with very many, `events` has some. */
+  event_counts: Record<string, number>;
   alerts: AlertRow[];
   environment: { label: string; value: string }[];
   ended: Ended | null;

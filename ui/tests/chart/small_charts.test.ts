@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { dragged, gripAt } from "../../src/chart/brush";
 import { cividis } from "../../src/chart/cividis";
-import { glyphOf, othersOf, placeEvents } from "../../src/chart/event_marks";
+import { glyphOf, othersOf, placeEvents, summaryOf } from "../../src/chart/event_marks";
 import { cellAt, heatScale } from "../../src/chart/heat";
 import { binScale, placeMarks, placeOf } from "../../src/chart/histogram_layout";
 import { logTicks, roundTicks } from "../../src/chart/scale_ticks";
@@ -35,6 +35,13 @@ describe("the event lane", () => {
       ["epoch", "│", 1],
     ]);
     expect(marks.map(othersOf)).toEqual(["1 epoch, 1 checkpoint", ""]);
+  });
+
+  test("are counted all, and it is told where some are not drawn", () => {
+    const events = [event("epoch", 1), event("epoch", 2), event("checkpoint", 3)];
+    expect(summaryOf(events)).toBe("epoch × 2 · checkpoint × 1");
+    expect(summaryOf(events, { epoch: 2500, checkpoint: 1 })).toBe("epoch × 2,500 (2 drawn) · checkpoint × 1");
+    expect(summaryOf([])).toBe("No events.");
   });
 
   test("keeps marks of many events apart", () => {

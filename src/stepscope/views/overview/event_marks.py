@@ -15,7 +15,7 @@ from stepscope.views.steps.step_values import step_values
 from stepscope.views.wording import duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from stepscope.views.run_context import RunContext
 
 MAX_OF_A_KIND = 200
-"""Of a kind with more, as of epochs of a second each, the newest are marked."""
+"""Of a kind with more, as of epochs of a second each, some all over the run are marked; all are counted."""
 
-MAX_SPANS = 100
 GAP_S = 10.0
 """Two spells of heat this near to each other are one."""
 
@@ -55,22 +54,66 @@ class EventMark:
     detail: str
 
 
-def event_marks(scene: RunContext, alerts: Iterable[AlertRow]) -> tuple[EventMark, ...]:
-    """All marks of a run, oldest first."""
-    found = [*_told(scene), *_epochs(scene), *_phases(scene), *_resumes(scene), *_notes(scene)]
-    found += [_of_alert(alert) for alert in alerts]
-    found += _throttled(scene)
+@dataclass(frozen=True)
+class EventMarks:
+    """What is marked of a run, oldest first, and how many of each kind there are."""
+
+    marks: tuple[EventMark, ...]
+    counts: dict[str, int]
+
+
+@dataclass(frozen=True)
+class _Some:
+    """Some of the marks of a kind, and how many there are in all."""
+
+    kind: str
+    total: int
+    marks: Sequence[EventMark]
+
+
+def event_marks(scene: RunContext, alerts: Sequence[AlertRow]) -> EventMarks:
+    """The marks of a run."""
+    found = [
+        *_told(scene),
+        *_epochs(scene),
+        *_phases(scene),
+        *_every(_resumes(scene)),
+        *_every(_notes(scene)),
+    ]
+    found += [*_every(_of_alert(alert) for alert in alerts), *_every(_throttled(scene))]
+    counts: dict[str, int] = {}
     kinds: dict[str, list[EventMark]] = {}
-    for mark in sorted(found, key=lambda one: one.time):
+    for some in found:
+        counts[some.kind] = counts.get(some.kind, 0) + some.total
+        kinds.setdefault(some.kind, []).extend(some.marks)
+    kept: list[EventMark] = []
+    for marks in kinds.values():
+        marks.sort(key=lambda one: one.time)
+        kept += [marks[place] for place in _evenly(len(marks))]
+    return EventMarks(tuple(sorted(kept, key=lambda one: one.time)), counts)
+
+
+def _evenly(count: int) -> list[int]:
+    """Which of so many are marked: all, or as many as may be, from the first to the last."""
+    if count <= MAX_OF_A_KIND:
+        return list(range(count))
+    return [round(place) for place in np.linspace(0, count - 1, MAX_OF_A_KIND).tolist()]
+
+
+def _every(marks: Iterable[EventMark]) -> list[_Some]:
+    """Marks of which there are never many, by kind."""
+    kinds: dict[str, list[EventMark]] = {}
+    for mark in marks:
         kinds.setdefault(mark.kind, []).append(mark)
-    kept = [mark for marks in kinds.values() for mark in marks[-MAX_OF_A_KIND:]]
-    return tuple(sorted(kept, key=lambda one: one.time))
+    return [_Some(kind, len(several), several) for kind, several in kinds.items()]
 
 
-def _told(scene: RunContext) -> Iterator[EventMark]:
+def _told(scene: RunContext) -> Iterator[_Some]:
     for events in scene.events.values():
         marked = [event for event in events if is_marked(event)]
-        yield from (mark_of(event) for event in marked[-MAX_OF_A_KIND:])
+        marks = [mark_of(marked[place]) for place in _evenly(len(marked))]
+        if marks:
+            yield _Some(marks[0].kind, len(marked), marks)
 
 
 def is_marked(event: Event) -> bool:
@@ -94,20 +137,22 @@ def _detail(fields: dict[str, Any]) -> str:
     return clean(", ".join(f"{name} {clean(value, 200)}" for name, value in shown[:8]), 600)
 
 
-def _epochs(scene: RunContext) -> Iterator[EventMark]:
+def _epochs(scene: RunContext) -> Iterator[_Some]:
     """Where the epoch that was logged changes; nothing where epochs were told as events."""
     if "epoch" in scene.events or not scene.summed.logged("epoch") or not scene.ranks:
         return
     logged = step_values(scene.run, "epoch", scene.summed.ranks("epoch")[0])
     whole = np.floor(logged.values)
-    for place in (np.flatnonzero(np.diff(whole) > 0) + 1)[-MAX_OF_A_KIND:].tolist():
-        epoch = int(whole[place])
-        yield EventMark(
-            "epoch", float(logged.times[place]), int(logged.steps[place]), None, None, f"epoch {epoch}", ""
-        )
+    begins = np.flatnonzero(np.diff(whole) > 0) + 1
+    marks = []
+    for place in begins[_evenly(len(begins))].tolist():
+        time, step = float(logged.times[place]), int(logged.steps[place])
+        marks.append(EventMark("epoch", time, step, None, None, f"epoch {int(whole[place])}", ""))
+    if marks:
+        yield _Some("epoch", len(begins), marks)
 
 
-def _phases(scene: RunContext) -> Iterator[EventMark]:
+def _phases(scene: RunContext) -> Iterator[_Some]:
     """Checkpoints and evaluations that were timed and that nobody told as events."""
     for phase, kind in PHASE_MARKS.items():
         key = phase_key(phase)
@@ -115,10 +160,14 @@ def _phases(scene: RunContext) -> Iterator[EventMark]:
         if kind in scene.events or not known or not scene.ranks:
             continue
         logged = step_values(scene.run, key, known[0].source.rank)
-        for place in np.flatnonzero(logged.values > 0)[-MAX_OF_A_KIND:].tolist():
+        rank, timed = known[0].source.rank, np.flatnonzero(logged.values > 0)
+        marks = []
+        for place in timed[_evenly(len(timed))].tolist():
             took, end = float(logged.values[place]), float(logged.times[place])
             step = int(logged.steps[place])
-            yield EventMark(kind, end - took, step, end, known[0].source.rank, kind, duration(took))
+            marks.append(EventMark(kind, end - took, step, end, rank, kind, duration(took)))
+        if marks:
+            yield _Some(kind, len(timed), marks)
 
 
 def _resumes(scene: RunContext) -> Iterator[EventMark]:
@@ -159,7 +208,7 @@ def _throttled(scene: RunContext) -> list[EventMark]:
                 EventMark("throttling", begin, None, end, None, f"{label} held down", told)
                 for begin, end in _spans(points.times[points.values > 0])
             ]
-    return sorted(found, key=lambda one: one.time)[-MAX_SPANS:]
+    return found
 
 
 def _spans(times: NDArray[np.float64]) -> list[tuple[float, float]]:

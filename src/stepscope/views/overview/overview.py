@@ -48,6 +48,9 @@ class Overview:
     key_charts: tuple[ChartSpec, ...]
     system_charts: tuple[ChartSpec, ...]
     events: tuple[EventMark, ...]
+    """Of a kind with very many, some all over the run."""
+    event_counts: dict[str, int]
+    """All events there are, by kind."""
     alerts: tuple[AlertRow, ...]
     environment: tuple[Fact, ...]
     ended: Ended | None
@@ -72,6 +75,7 @@ def overview_of(
     """
     scene = RunContext(run, marks, now_ns, kept)
     alerts = alert_rows(run, marks, acknowledged)
+    marked = event_marks(scene, alerts)
     return Overview(
         verdict=verdict_for(run, marks.muted(run.id), scene.figures, run.diagnose()),
         tiles=tiles_of(scene, eta_s(scene.figures)),
@@ -79,7 +83,8 @@ def overview_of(
         wall_time=wall_time_of(run, scene.summed, now_ns),
         key_charts=key_charts(scene.summed),
         system_charts=system_charts(scene.summed),
-        events=event_marks(scene, alerts),
+        events=marked.marks,
+        event_counts=marked.counts,
         alerts=tuple(alerts),
         environment=environment_of(scene),
         ended=ended_of(scene, energy or Energy()),

@@ -113,7 +113,8 @@ class Overview(BaseModel):
     wall_time: WallTime | None
     key_charts: list[ChartSpec]
     system_charts: list[ChartSpec]
-    events: list[EventMark]
+    events: list[EventMark] = Field(description="Of a kind with very many, some all over the run.")
+    event_counts: dict[str, int] = Field(description="All events there are, by kind.")
     alerts: list[AlertRow]
     environment: list[Labelled]
     ended: Ended | None
