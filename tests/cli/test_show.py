@@ -14,6 +14,7 @@ from stepscope import TrainingMonitor
 from stepscope.cli.main import main
 from stepscope.cli.output.table import Column, cell_width, table
 from stepscope.cli.output.text import safe, sparkline, to_json
+from tests.views.made import Made
 
 UNSAFE = {
     *map(chr, range(0x20)),
@@ -65,6 +66,35 @@ def test_a_page_has_status_segments_facts_metrics_events_and_console(capsys):
     assert val[1:6] == ["300", "NaN", "1", "1", "99"]
     assert val[-1].endswith("×")
     assert lines[-3:] == [["epoch", "1"], ["green"], ["the", "end"]]
+
+
+@pytest.fixture
+def made(tmp_path):
+    one = Made(tmp_path / "made")
+    one.process()
+    yield one
+    one.close()
+
+
+def test_huge_finite_values_are_drawn_as_bars_and_not_as_crosses(capsys, made):
+    made.log({"extremes": [1e308, -1e308] * 250, "nothing": [math.nan] * 500})
+    lines = {
+        line.split()[0]: line for line in shown(capsys, "--store", str(made.folder)).splitlines() if line
+    }
+    assert "×" not in lines["extremes"]
+    assert lines["extremes"].endswith("▁")
+    assert lines["nothing"].endswith("×")
+
+
+def test_events_have_a_dash_for_no_rank_and_no_python_lists(capsys, made):
+    frames = [{"file": "train.py", "line": 101, "function": "train"}]
+    made.event("failure", 1, step=7, rank=0, type="RuntimeError", message="first try", frames=frames)
+    made.event("notice", 2, text="no GPU")
+    page = shown(capsys, "--store", str(made.folder))
+    (failure,) = [line for line in page.splitlines() if " failure " in line]
+    assert failure.endswith("type=RuntimeError message=first try frames=(1 entry)")
+    (notice,) = [line.split() for line in page.splitlines() if " notice " in line]
+    assert notice[2:5] == ["-", "-", "notice"]
 
 
 def test_the_newest_events_are_shown_and_with_events_all(capsys):

@@ -291,14 +291,25 @@ def _events(events: Sequence[Event], most: int | None) -> Iterator[str]:
         [
             text.moment(event.time),
             "-" if event.step is None else f"{event.step:,}",
-            *([event.rank] if with_rank else []),
+            *(["-" if event.rank is None else event.rank] if with_rank else []),
             shorten(event.kind, 40),
-            " ".join(f"{name}={value}" for name, value in event.fields.items()),
+            _fields(event),
         ]
         for event in shown
     ]
     title = "events" if len(shown) == len(events) else f"newest {len(shown)} of {len(events):,} events"
     yield from _section(title, table(columns, rows, text.screen_width() - 2))
+
+
+def _fields(event: Event) -> str:
+    """The fields of an event in a line; of what is nested the number of entries, since `--json` has it."""
+    shown = []
+    for name, value in event.fields.items():
+        if not isinstance(value, list | tuple | dict):
+            shown.append(f"{name}={value}")
+        else:
+            shown.append(f"{name}=({len(value):,} {'entry' if len(value) == 1 else 'entries'})")
+    return " ".join(shown)
 
 
 def _newest(events: Sequence[Event], most: int | None) -> Sequence[Event]:

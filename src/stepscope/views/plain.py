@@ -9,6 +9,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from stepscope.schema.series import Buckets
+
 Scalar = str | int | float | bool | None
 
 MAX_TEXT = 2_000
@@ -24,6 +29,14 @@ def finite(value: float | None) -> float | None:
 def finites(values: Iterable[float | None]) -> tuple[float | None, ...]:
     """The same for each of several."""
     return tuple(finite(value) for value in values)
+
+
+def bucket_levels(buckets: Buckets) -> NDArray[np.float64]:
+    """The mean of each bucket to draw; where the sum is beyond float64, the middle of the extremes."""
+    levels: NDArray[np.float64] = buckets.mean.copy()
+    is_lost = (buckets.count > buckets.nonfinite) & ~(abs(levels) < float("inf"))
+    levels[is_lost] = buckets.minimum[is_lost] / 2 + buckets.maximum[is_lost] / 2
+    return levels
 
 
 def clean(text: object, most: int = MAX_TEXT) -> str:

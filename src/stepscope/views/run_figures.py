@@ -14,7 +14,7 @@ from stepscope.views.energy.attribution import known_gpus
 from stepscope.views.machine.gpu_names import PROCESS_KEYS, label_of, own_gpus
 from stepscope.views.metrics.series_summaries import SeriesSummaries
 from stepscope.views.overview.wall_time import SHARES, large_share_of
-from stepscope.views.plain import finite, finites
+from stepscope.views.plain import bucket_levels, finite, finites
 from stepscope.views.run_setup import setup_of
 from stepscope.views.steps.pace import recent_pace, whole_pace
 from stepscope.views.steps.workload import STEP_KEYS
@@ -141,7 +141,7 @@ def spark_of(buckets: Buckets) -> tuple[float | None, ...]:
         return ()
     places = (buckets.starts - buckets.starts[0]) // buckets.width
     heights = np.full(int(places[-1]) + 1, np.nan)
-    heights[places] = buckets.mean
+    heights[places] = bucket_levels(buckets)
     return finites(heights.tolist())
 
 

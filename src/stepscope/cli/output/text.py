@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from stepscope import number_format
 from stepscope.sparkline import LEVELS
 from stepscope.sparkline import sparkline as bars
+from stepscope.views.plain import bucket_levels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -110,7 +111,7 @@ def bucket_heights(buckets: Buckets) -> list[float | None]:
         return []
     places = (buckets.starts - buckets.starts[0]) // buckets.width
     heights: list[float | None] = [None] * (int(places[-1]) + 1)
-    for place, mean in zip(places.tolist(), buckets.mean.tolist(), strict=True):
+    for place, mean in zip(places.tolist(), bucket_levels(buckets).tolist(), strict=True):
         heights[place] = mean
     return heights
 
