@@ -39,7 +39,7 @@ def test_alerts_with_the_same_words_are_each_listed(tmp_path, serve, open_page):
         for rank in range(2):
             told = OpenAlert("twins", "hot", "warning", "It is too hot.", store.now_ns, {"rank": rank})
             store.store.alert_book.fire(told)
-    page = open_page(serve(store.folder))
+    page = open_page(serve(store.folder), "/alerts")
     page.get_by_text("It is too hot.").nth(1).wait_for()
     assert page.get_by_text("It is too hot.").count() == 2
     store.close()
