@@ -9,6 +9,8 @@ import re
 import stat
 from pathlib import Path
 
+from stepscope.descriptors import open_above_streams
+
 MOUNTS = Path("/proc/self/mountinfo")
 
 NETWORK = frozenset(
@@ -79,7 +81,7 @@ def keeps_reserved_space(kind: str | None) -> bool:
 
 def open_regular(path: Path, flags: int, mode: int = 0o666) -> int:
     """Opens a file without ever waiting; raises OSError where a pipe, a folder or a device has its name."""
-    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+    descriptor = open_above_streams(path, flags | os.O_NONBLOCK, mode)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "Not a file", str(path))
@@ -111,7 +113,7 @@ def share(path: Path, folder: Path) -> None:
 def write_once(path: Path, content: bytes, mode: int = 0o666) -> bool:
     """Makes a file that is whole from its first moment on; False where another process was faster."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    descriptor = open_above_streams(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
@@ -129,7 +131,7 @@ def write_once(path: Path, content: bytes, mode: int = 0o666) -> bool:
 
 def _write_where_nothing_is_linked(path: Path, content: bytes, mode: int) -> bool:
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        descriptor = open_above_streams(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:
         return False
     with os.fdopen(descriptor, "wb") as file:

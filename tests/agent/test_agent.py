@@ -361,3 +361,21 @@ def test_alerts_that_fail_keep_no_record_from_the_store(
     assert not list(list_journals(folder))
     parts = [record.getMessage().split("their ")[1].split(".")[0] for record in caplog.records]
     assert sorted(parts) == ["events", "processes", "rows", "rules"]
+
+
+def test_a_lock_whose_descriptor_is_somebody_elses_file_by_now_empties_and_closes_nothing(
+    folder: Path, tmp_path: Path
+) -> None:
+    lock = AgentLock(folder)
+    (number,) = [
+        int(name)
+        for name in os.listdir("/proc/self/fd")
+        if os.path.realpath(f"/proc/self/fd/{name}") == str(folder / "agent.lock")
+    ]
+    (tmp_path / "notes.txt").write_text("notes")
+    with (tmp_path / "notes.txt").open("r+b") as notes:
+        os.dup2(notes.fileno(), number)
+    assert not lock.is_in_place()
+    lock.release()
+    assert os.read(number, 9) == b"notes"
+    os.close(number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import shutil
 import signal
 import struct
 import threading
@@ -346,3 +347,55 @@ def test_a_leftover_file_of_a_process_with_the_same_number_is_not_touched(folder
 def test_a_folder_that_the_agent_has_just_removed_holds_no_files(folder: Path) -> None:
     assert files_of(folder, NAME) == []
     assert list(list_journals(folder)) == []
+
+
+def taken_over(folder: Path, users: Path) -> list[int]:
+    """Closes every descriptor of a file in a folder, and gives its number to a file of somebody else's."""
+    taken = []
+    for number in map(int, os.listdir("/proc/self/fd")):
+        try:
+            target = str(Path(f"/proc/self/fd/{number}").readlink())
+        except OSError:  # that of the listing itself
+            continue
+        if target.startswith(f"{folder}/"):
+            own = os.open(users / f"{number}.txt", os.O_RDWR | os.O_CREAT)
+            os.dup2(own, number)
+            os.close(own)
+            taken.append(number)
+    return taken
+
+
+@pytest.mark.parametrize("mapping", ["always", "never"])
+def test_a_file_that_got_the_number_of_a_closed_journal_is_neither_written_nor_closed(
+    mapping: str, folder: Path, tmp_path: Path
+) -> None:
+    writer = writer_for(folder, mapping=mapping)
+    while len(list(list_journals(folder))) < 3:
+        writer.append_row({"loss": 1.0}, 0)
+    taken = taken_over(folder, tmp_path)
+    assert len(taken) >= 3
+    assert writer.whereabouts() == "in place"
+    for step in range(1, 3000):
+        writer.append_row({"loss": 1.0}, step)
+    writer.close({"status": "finished", "reason": ""})
+    del writer
+    for number in taken:
+        os.write(number, b"mine")
+        os.close(number)
+        assert (tmp_path / f"{number}.txt").read_bytes() == b"mine"
+    assert sorted(set(steps_of(read_all(folder)))) == list(range(3000))
+
+
+def test_a_journal_whose_descriptor_was_closed_is_still_carried_into_a_new_folder(
+    folder: Path, tmp_path: Path
+) -> None:
+    writer = writer_for(folder)
+    writer.append_row({"loss": 1.0}, 7)
+    taken = taken_over(folder, tmp_path)
+    shutil.rmtree(folder)
+    assert writer.whereabouts() == "deleted"
+    assert writer.carry_over() == 2
+    writer.close(None)
+    assert steps_of(read_all(folder)) == [7]
+    for number in taken:
+        os.close(number)

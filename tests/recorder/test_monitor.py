@@ -286,3 +286,56 @@ def test_the_database_may_lie_elsewhere_and_every_reader_finds_it(folder: Path, 
 def test_an_address_of_another_kind_is_refused_before_training_begins() -> None:
     with pytest.raises(stepscope.StepscopeError, match=r"store.url .* must be an address such as sqlite:///"):
         TrainingMonitor({"store": {"url": "postgres://somewhere"}})
+
+
+def test_a_training_that_closes_all_descriptors_keeps_the_files_it_opens_then(
+    tmp_path: Path, run_script, read
+) -> None:
+    result = run_script(
+        """
+        import os, sys, time, stepscope
+        monitor = stepscope.TrainingMonitor({"logging": {"directory": "logs"}}, run="daemon")
+        monitor.start_monitoring()
+        monitor.log({"loss": 1.0}, step=0)
+        numbers = [int(name) for name in os.listdir("/proc/self/fd") if int(name) > 2]
+        os.closerange(3, max(numbers) + 1)
+        opened = [open(f"{number}.txt", "wb", buffering=0) for number in numbers]
+        for file, number in zip(opened, numbers):
+            if file.fileno() != number:
+                os.dup2(file.fileno(), number)
+        time.sleep(1.2)  # what looks after the journal has looked
+        for step in range(1, 100):
+            monitor.log({"loss": 1.0}, step=step)
+        monitor.stop_monitoring()
+        del monitor
+        for number in numbers:
+            os.write(number, b"mine")
+        """,
+        cwd=tmp_path,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert len(read("daemon").series("loss")) == 100
+    written = [path.read_bytes() for path in tmp_path.glob("*.txt")]
+    assert written == [b"mine"] * len(written)
+    assert len(written) > 5
+
+
+def test_no_file_of_the_monitor_is_a_standard_stream_that_was_closed(
+    tmp_path: Path, run_script, read
+) -> None:
+    result = run_script(
+        """
+        import os, sys, stepscope
+        os.closerange(0, 3)
+        with stepscope.TrainingMonitor({"logging": {"directory": "logs"}}, run="closed") as monitor:
+            for step in range(100):
+                monitor.log({"loss": 1.0}, step=step)
+                for stream in range(3):
+                    if os.path.exists(f"/proc/self/fd/{stream}"):
+                        os.write(stream, b"printed")
+                        os._exit(3)
+        """,
+        cwd=tmp_path,
+    )
+    assert result.returncode == 0
+    assert len(read("closed").series("loss")) == 100

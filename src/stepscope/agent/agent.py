@@ -165,7 +165,7 @@ class Agent:
         self._ingest.close()
         self._feeds.close()
         if self._wake is not None:
-            os.close(self._wake)
+            self._wake.close()
 
     @property
     def _pause_s(self) -> float:
@@ -173,14 +173,14 @@ class Agent:
         return max(self._own.interval_s, self._reading.pause_s)
 
     def _wait(self) -> None:
-        if self._wake is None:
+        if self._wake is None or not self._wake.is_own():
             self._is_awaited = True  # nobody can ask
             time.sleep(self._own.interval_s)
             return
-        ready, _, _ = select.select([self._wake], [], [], self._pause_s)
+        ready, _, _ = select.select([self._wake.number], [], [], self._pause_s)
         self._is_awaited = bool(ready)
         if ready:
-            os.read(self._wake, 4096)
+            os.read(self._wake.number, 4096)
 
 
 class _Listeners:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 from stepscope import procfs
 from stepscope.agent.work_signs import WorkSigns
+from stepscope.descriptors import hold
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stepscope.agent.ingest.exit_notes import ExitNote
+    from stepscope.descriptors import HeldDescriptor
     from stepscope.schema.run import Process
 
 USUAL_GAPS = 3
@@ -37,12 +39,12 @@ class ProcessHandle:
 
     def __init__(self, mark: procfs.ProcessMark) -> None:
         self._mark = mark
-        self._descriptor: int | None = None
+        self._held: HeldDescriptor | None = None
         self._ended = select.poll()
 
     def is_alive(self) -> bool | None:
         """Whether that very process still runs; None where it cannot be told from here."""
-        if self._descriptor is not None:
+        if self._held is not None:
             if not self._ended.poll(0):
                 return True
             self.close()
@@ -55,20 +57,20 @@ class ProcessHandle:
 
     def close(self) -> None:
         """Lets go of the handle."""
-        if self._descriptor is not None:
-            self._ended.unregister(self._descriptor)
-            os.close(self._descriptor)
-            self._descriptor = None
+        if self._held is not None:
+            self._ended.unregister(self._held.number)
+            self._held.close()
+            self._held = None
 
     def _open(self) -> None:
         try:
-            self._descriptor = os.pidfd_open(self._mark.pid)
+            self._held = hold(os.pidfd_open(self._mark.pid))
         except (
             AttributeError,
             OSError,
         ):  # an older kernel or another system, no descriptors left, or it ended
             return
-        self._ended.register(self._descriptor, select.POLLIN)
+        self._ended.register(self._held.number, select.POLLIN)
 
 
 class Pulse:

@@ -4,25 +4,37 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from stepscope.journal import layout
+
+if TYPE_CHECKING:
+    from stepscope.descriptors import HeldDescriptor
 
 Whereabouts = Literal["in place", "deleted", "moved"]
 
 
 class HeldFile:
-    """A journal file and the descriptor it was made with."""
+    """A journal file and a descriptor of it, which is opened again if other code has closed it."""
 
-    def __init__(self, path: Path, descriptor: int) -> None:
-        self.path, self._descriptor = path, descriptor
+    def __init__(self, path: Path, descriptor: HeldDescriptor, flags: int, file_id: int) -> None:
+        self.path, self._held, self._flags = path, descriptor, flags
+        self.file_id = file_id
+        """The id by which the store knows how far the file was read."""
         self._home = _identity(path.parents[1])
+
+    def descriptor(self) -> int | None:
+        """A descriptor of this very file; None where it was closed, and the file is not at its path."""
+        is_open = self._held.is_own() or self._held.reopen(self.path, self._flags)
+        return self._held.number if is_open else None
 
     def whereabouts(self) -> Whereabouts:
         """Whether the file is still at its path; `in place` where that cannot be told."""
-        held = os.fstat(self._descriptor)
+        descriptor = self.descriptor()
+        if descriptor is None:
+            return "deleted"
         try:
-            if os.path.samestat(held, self.path.stat()):
+            if os.path.samestat(os.fstat(descriptor), self.path.stat()):
                 return "in place"
         except (FileNotFoundError, NotADirectoryError):
             pass
@@ -36,40 +48,44 @@ class HeldFile:
 
     def moved_to(self) -> Path | None:
         """Where the file is now; None when it was deleted."""
+        descriptor = self.descriptor()
+        if descriptor is None:
+            return None
         try:
-            path = Path(f"/proc/self/fd/{self._descriptor}").readlink()
-            same = os.path.samestat(os.fstat(self._descriptor), path.stat())
+            path = Path(f"/proc/self/fd/{descriptor}").readlink()
+            same = os.path.samestat(os.fstat(descriptor), path.stat())
         except OSError:
             return None
         # A network file system renames what is deleted while it is open.
         return path if same and path.name == self.path.name else None
 
-    def file_id(self) -> int:
-        """The id by which the store knows how far the file was read."""
-        return int.from_bytes(os.pread(self._descriptor, 8, layout.FILE_ID.start), "little")
-
     def is_stored(self) -> bool:
         """Whether the agent said that the store has every record of the file."""
-        return os.pread(self._descriptor, 1, layout.STORED_AT) == b"\x01"
+        descriptor = self.descriptor()
+        return descriptor is not None and os.pread(descriptor, 1, layout.STORED_AT) == b"\x01"
 
     def frames(self) -> bytes:
         """Every frame written so far; none may be written meanwhile."""
-        size = os.fstat(self._descriptor).st_size
-        return trimmed(os.pread(self._descriptor, size, layout.HEADER_BYTES))
+        descriptor = self.descriptor()
+        if descriptor is None:
+            return b""
+        return trimmed(os.pread(descriptor, os.fstat(descriptor).st_size, layout.HEADER_BYTES))
 
     def remove_copy(self) -> None:
         """Deletes a copy of the file that was put in its place: it would be read beside the new file."""
+        descriptor = self.descriptor()
         try:
             with self.path.open("rb") as file:
                 head = file.read(layout.HEADER_BYTES)
-                is_other = not os.path.samestat(os.fstat(file.fileno()), os.fstat(self._descriptor))
-            if is_other and int.from_bytes(head[layout.FILE_ID], "little") == self.file_id():
+                found = os.fstat(file.fileno())
+            is_other = descriptor is None or not os.path.samestat(found, os.fstat(descriptor))
+            if is_other and int.from_bytes(head[layout.FILE_ID], "little") == self.file_id:
                 self.path.unlink()
         except OSError:
             return
 
     def __del__(self) -> None:
-        os.close(self._descriptor)
+        self._held.close()
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:

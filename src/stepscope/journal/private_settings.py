@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope.config.secret import is_reference
+from stepscope.descriptors import open_above_streams
 from stepscope.filesystem import has_inodes, kind_of, open_regular
 from stepscope.journal.folder import journals_of, make_run_folder, parse
 
@@ -61,8 +62,8 @@ def leave_private(path: Path, settings: Settings, environment: Mapping[str, str]
     make_run_folder(path.parent)
     path.unlink(missing_ok=True)
     # Under its own name from the start: a part of it, left by a process that was killed, is deleted like all.
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o600)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    descriptor = open_above_streams(path, flags, 0o600)
     try:
         with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor has no path
             # Before anything is in it: some file systems give every file the same mode.

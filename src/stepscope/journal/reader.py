@@ -10,6 +10,7 @@ from zlib import crc32
 
 import numpy as np
 
+from stepscope.descriptors import hold, open_above_streams
 from stepscope.errors import JournalError
 from stepscope.journal import layout, records
 from stepscope.journal.folder import open_file, opening_of
@@ -90,11 +91,12 @@ class JournalReader:
 
     def __init__(self, path: Path, offset: int = 0) -> None:
         self.path = path
-        self._descriptor = open_file(path)
+        self._held = hold(open_file(path))
+        self._descriptor = self._held.number
         try:
             self._begin(offset)
         except BaseException:
-            os.close(self._descriptor)
+            self._held.close()
             raise
 
     def _begin(self, offset: int) -> None:
@@ -136,7 +138,7 @@ class JournalReader:
 
     def close(self) -> None:
         """Lets go of the file."""
-        os.close(self._descriptor)
+        self._held.close()
 
     def is_at(self, path: Path) -> bool:
         """Whether this very file is the one of that name."""
@@ -168,7 +170,7 @@ class JournalReader:
             self._mark(layout.STORED_AT)
 
     def _mark(self, at: int) -> None:
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
+        descriptor = open_above_streams(self.path, os.O_WRONLY)
         try:
             os.pwrite(descriptor, b"\x01", at)
         finally:

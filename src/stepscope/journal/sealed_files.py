@@ -38,7 +38,7 @@ class SealedFiles:
         """Takes a segment that was sealed; one in memory has no file."""
         if segment.file is not None:
             self._files.append((segment.file, segment.committed[1]))
-            self.last_id = segment.file.file_id()
+            self.last_id = segment.file.file_id
             if len(self._files) > MAX_HELD:
                 self.stored += self._files.pop(0)[1]
 
@@ -97,8 +97,8 @@ def _whereabouts(file: HeldFile) -> Whereabouts | None:
     """Where a file is; None when the store has it: the agent may be deleting one after another just now."""
     found = file.whereabouts()
     # Asked afterwards: a file is marked before it is deleted. An agent of an earlier version does not mark.
-    if file.is_stored() or (found == "deleted" and file.is_home_in_place()):
-        return None
+    if file.is_stored() or (found == "deleted" and (file.is_home_in_place() or file.descriptor() is None)):
+        return None  # or it can no longer be had: other code has closed it before it was deleted
     return found
 
 

@@ -15,12 +15,15 @@ import os
 import threading
 from typing import TYPE_CHECKING, Protocol
 
+from stepscope.descriptors import hold, map_file, open_above_streams
 from stepscope.journal import layout
 from stepscope.journal.held_file import HeldFile, trimmed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from stepscope.descriptors import HeldDescriptor
 
     KeySet = tuple[Callable[..., bytes], int]
     """How to pack a row of one key set: the packer and the head word."""
@@ -55,12 +58,18 @@ class Segment(Protocol):
         """Whether the agent could not sync this file and wants a new one."""
 
 
-def header(clock_base_ns: int, committed: int = layout.HEADER_BYTES, file_id: int | None = None) -> bytes:
+def header(clock_base_ns: int, file_id: int, committed: int = layout.HEADER_BYTES) -> bytes:
     """A fresh header; a committed length of 0 says to go by the file's size."""
-    if file_id is None:
-        file_id = int.from_bytes(os.urandom(8), "little") >> 1
     fields = (layout.MAGIC, committed, 0, layout.VERSION, 0, 0, 0, file_id, clock_base_ns, 0)
     return layout.HEADER.pack(*fields, layout.header_checksum(fields))
+
+
+def _new_id() -> int:
+    return int.from_bytes(os.urandom(8), "little") >> 1
+
+
+_abandoned: list[mmap.mmap] = []
+"""Mappings that are kept for good: to free one closes its descriptor, which is somebody else's by now."""
 
 
 def fill(segment: Segment, frames: bytes) -> None:
@@ -96,11 +105,12 @@ class MappedSegment:
         mapping: mmap.mmap,
         clock_base_ns: int,
         file: HeldFile | None = None,
-        file_id: int | None = None,
+        held: HeldDescriptor | None = None,
     ) -> None:
         self._map = mapping
         self.file = file
-        mapping.write(header(clock_base_ns, file_id=file_id))
+        self._held = held
+        mapping.write(header(clock_base_ns, _new_id() if file is None else file.file_id))
         self.size = len(mapping)
         self.sets: dict[tuple[object, ...], KeySet] = {}
         self.write = mapping.write
@@ -113,15 +123,16 @@ class MappedSegment:
     @classmethod
     def create(cls, path: Path, size: int, clock_base_ns: int, file_id: int | None = None) -> MappedSegment:
         """Reserves the whole file first, so that a full disk is an error here and never later."""
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        descriptor = hold(open_above_streams(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
         try:
-            os.posix_fallocate(descriptor, 0, size)
-            mapping = mmap.mmap(descriptor, size)
+            os.posix_fallocate(descriptor.number, 0, size)
+            mapping, held = map_file(descriptor.number, size)
         except OSError:
-            os.close(descriptor)
+            descriptor.close()
             path.unlink(missing_ok=True)
             raise
-        return cls(mapping, clock_base_ns, HeldFile(path, descriptor), file_id)
+        file = HeldFile(path, descriptor, os.O_RDWR, _new_id() if file_id is None else file_id)
+        return cls(mapping, clock_base_ns, file, held)
 
     def seal(self) -> None:
         """Moves the position to the end: from here on nobody can write, in any thread."""
@@ -139,6 +150,10 @@ class MappedSegment:
     def asked_to_retire(self) -> bool:
         """Whether the agent could not sync this file and wants a new one."""
         return self._map[layout.RETIRE_AT] == 1
+
+    def __del__(self) -> None:
+        if self._held is not None and not self._held.is_own():
+            _abandoned.append(self._map)
 
 
 class MemorySegment(MappedSegment):
@@ -158,9 +173,10 @@ class AppendedSegment:
     """A file written with one write() a frame, for file systems where mapping is not safe."""
 
     def __init__(self, path: Path, size: int, clock_base_ns: int, file_id: int | None = None) -> None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-        self._descriptor = os.open(path, flags, 0o666)
-        self.file: HeldFile | None = HeldFile(path, self._descriptor)
+        flags = os.O_RDWR | os.O_APPEND
+        self._held = hold(open_above_streams(path, flags | os.O_CREAT | os.O_EXCL))
+        self._file = HeldFile(path, self._held, flags, _new_id() if file_id is None else file_id)
+        self.file: HeldFile | None = self._file
         self.size = size
         self._used = 0
         self.sets: dict[tuple[object, ...], KeySet] = {}
@@ -173,7 +189,7 @@ class AppendedSegment:
         # returns is all there will ever be: a reader deletes a closed file.
         self._lock = threading.RLock()
         try:
-            self.write(header(clock_base_ns, committed=0, file_id=file_id))
+            self.write(header(clock_base_ns, self._file.file_id, committed=0))
         except OSError:
             path.unlink(missing_ok=True)
             raise
@@ -183,7 +199,7 @@ class AppendedSegment:
         with self._lock:
             if self._used + len(data) > self.size:
                 raise ValueError("the segment is full")
-            written = os.write(self._descriptor, data)
+            written = os.write(self._held.number, data)
             self._used += written
             if written == len(data):
                 self._count(data)
@@ -224,7 +240,10 @@ class AppendedSegment:
     def _note(self, at: int, data: bytes) -> None:
         """Writes into the header, through a descriptor of its own: the other one only ever appends."""
         with contextlib.suppress(OSError):  # a header that is not completed costs a reader time, no record
-            descriptor = os.open(f"/proc/self/fd/{self._descriptor}", os.O_WRONLY | os.O_CLOEXEC)
+            held = self._file.descriptor()
+            if held is None:
+                return
+            descriptor = open_above_streams(f"/proc/self/fd/{held}", os.O_WRONLY)
             try:
                 os.pwrite(descriptor, data, at)
             finally:
@@ -232,8 +251,9 @@ class AppendedSegment:
 
     def frames(self) -> bytes:
         """Every frame of a sealed segment."""
-        return b"" if self.file is None else self.file.frames()
+        return self._file.frames()
 
     def asked_to_retire(self) -> bool:
         """Whether the agent could not sync this file and wants a new one."""
-        return os.pread(self._descriptor, 1, layout.RETIRE_AT) == b"\x01"
+        descriptor = self._file.descriptor()
+        return descriptor is not None and os.pread(descriptor, 1, layout.RETIRE_AT) == b"\x01"

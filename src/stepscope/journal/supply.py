@@ -71,7 +71,7 @@ class SegmentSupply:
 
         def make() -> Segment:
             old.remove_copy()
-            segment = self._make_file_within_cap(at_least, old.file_id(), UNPUBLISHED)
+            segment = self._make_file_within_cap(at_least, old.file_id, UNPUBLISHED)
             if segment.file is not None:
                 _publish(segment.file, lambda: fill(segment))
             return segment

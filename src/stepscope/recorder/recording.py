@@ -360,6 +360,8 @@ class Recording:
         )
 
     def _look_after_agent(self) -> None:
+        if self._last_words is not None:
+            self._last_words.reopen_closed()
         self._agent.leave_private(self._journal_name())
         self._agent.look_after()
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from stepscope import procfs
 from stepscope.agent.process.report import own_report, write_report
+from stepscope.descriptors import hold
 from stepscope.errors import StoreLocked
 from stepscope.filesystem import open_regular, read_regular, share
 
@@ -29,31 +30,32 @@ class AgentLock:
         self._path = folder / LOCK_NAME
         folder.mkdir(parents=True, exist_ok=True)
         # Readable by all: other users of a shared folder must see that there is an agent.
-        self._descriptor = open_regular(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._held = hold(open_regular(self._path, os.O_RDWR | os.O_CREAT, 0o644))
         share(self._path, folder)
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._held.number, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            os.close(self._descriptor)
+            self._held.close()
             raise StoreLocked(
                 f"The store {folder} is being written by {_describe(self._path)}; a store has one "
                 "writer. Wait until it ends, or use another folder with STEPSCOPE_DIR."
             ) from error
-        os.ftruncate(self._descriptor, 0)
+        os.ftruncate(self._held.number, 0)
         if attends:
             # Before it is named as the agent: whoever finds it there asks for its report.
             write_report(folder, own_report())
             who = {"host": os.uname().nodename, **asdict(procfs.mark(os.getpid()))}
-            os.pwrite(self._descriptor, json.dumps(who).encode(), 0)
+            os.pwrite(self._held.number, json.dumps(who).encode(), 0)
 
     def is_in_place(self) -> bool:
         """Whether the lock is still the file at its path; raises OSError where that cannot be told."""
-        return _is_at(self._path, os.fstat(self._descriptor))
+        return self._held.is_own() and _is_at(self._path, os.fstat(self._held.number))
 
     def release(self) -> None:
         """Lets another agent take over."""
-        os.ftruncate(self._descriptor, 0)
-        os.close(self._descriptor)
+        if self._held.is_own():
+            os.ftruncate(self._held.number, 0)
+        self._held.close()
 
     def __enter__(self) -> AgentLock:
         return self

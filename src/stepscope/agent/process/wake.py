@@ -6,6 +6,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
+from stepscope.descriptors import HeldDescriptor, open_above_streams
 from stepscope.filesystem import share
 
 if TYPE_CHECKING:
@@ -17,14 +18,14 @@ WAKE_NAME = "agent.wake"
 def wake(folder: Path) -> None:
     """Asks the agent of a folder to look now rather than at its next tick."""
     with contextlib.suppress(OSError):
-        descriptor = os.open(folder / WAKE_NAME, os.O_WRONLY | os.O_NONBLOCK)
+        descriptor = open_above_streams(folder / WAKE_NAME, os.O_WRONLY | os.O_NONBLOCK)
         try:
             os.write(descriptor, b"\1")
         finally:
             os.close(descriptor)
 
 
-def open_wake(folder: Path) -> int | None:
+def open_wake(folder: Path) -> HeldDescriptor | None:
     """The agent's end of the pipe; None where there can be none."""
     path = folder / WAKE_NAME
     try:
@@ -32,6 +33,7 @@ def open_wake(folder: Path) -> int | None:
             os.mkfifo(path, 0o600)
             share(path, folder)
         # Opened for writing too: a pipe whose last writer has left would be readable for ever.
-        return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        # Its number stays low: select() takes none above 1,023.
+        return HeldDescriptor(open_above_streams(path, os.O_RDWR | os.O_NONBLOCK))
     except OSError:  # a file system without pipes: then it looks at its own pace
         return None

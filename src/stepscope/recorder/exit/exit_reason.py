@@ -11,6 +11,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from stepscope.descriptors import hold, open_above_streams
 from stepscope.filesystem import share
 from stepscope.journal.folder import END_MARK, TRACE_BYTES, TRACED_SIGNALS, WORDS_SUFFIX, make_run_folder
 from stepscope.journal.layout import to_json
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+    from stepscope.descriptors import HeldDescriptor
     from stepscope.recorder.exit.exit_hooks import ExitHooks
 
 RESERVED_BYTES = 4096
@@ -47,7 +49,7 @@ class ExitReason:
         self._ended, self._failed, self._hooks = ended, failed, hooks
         self._status, self._reason = "finished", ""
         self._previous_hook = sys.excepthook
-        self._descriptors: list[int] = []
+        self._descriptors: list[HeldDescriptor] = []
         self._watches_faults = False
         self._watched: set[signal.Signals] = set()
 
@@ -86,7 +88,12 @@ class ExitReason:
         before, self._descriptors = self._descriptors, []
         self._watch_signals()
         for descriptor in before:
-            os.close(descriptor)
+            descriptor.close()
+
+    def reopen_closed(self) -> None:
+        """Leaves its trace again after other code has closed its descriptors."""
+        if self._descriptors and not self._descriptors[0].is_own():
+            self.begin_anew()
 
     def forget_signals(self) -> None:
         """Takes the handlers away; also in a forked child, whose signals say nothing of its parent."""
@@ -99,7 +106,7 @@ class ExitReason:
         self._watches_faults = False
         self._watched.clear()
         while self._descriptors:
-            os.close(self._descriptors.pop())
+            self._descriptors.pop().close()
 
     def _watch_signals(self) -> None:
         with contextlib.suppress(OSError, ValueError, RuntimeError):
@@ -123,10 +130,10 @@ class ExitReason:
 
     def _open_trace(self, place: int) -> int:
         """A descriptor that writes to a part of the file of its own: where there is text, that was it."""
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
+        descriptor = hold(open_above_streams(self._path, os.O_WRONLY))
         self._descriptors.append(descriptor)
-        os.lseek(descriptor, place * TRACE_BYTES, os.SEEK_SET)
-        return descriptor
+        os.lseek(descriptor.number, place * TRACE_BYTES, os.SEEK_SET)
+        return descriptor.number
 
     def _on_exception(
         self,

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from stepscope import procfs
+from stepscope.descriptors import open_above_streams
 from stepscope.filesystem import share, write_once
 from stepscope.journal.folder import list_journals
 from stepscope.recorder.identity.rank_detection import (
@@ -212,7 +213,7 @@ class _Run:
     def add(self, us: _Us) -> None:
         """Notes a further segment."""
         with contextlib.suppress(OSError):
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            descriptor = open_above_streams(self.path, os.O_WRONLY | os.O_APPEND)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(us.line())
 

@@ -7,8 +7,12 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stepscope.descriptors import hold, open_above_streams
+
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from stepscope.descriptors import HeldDescriptor
 
 MIB = 1 << 20
 PIECE_BYTES = 256 * 1024
@@ -28,7 +32,7 @@ class LogFile:
 
     def __init__(self, path: Path, rotation: Rotation) -> None:
         self._path, self._rotation = path, rotation
-        self._descriptor: int | None = None
+        self._held: HeldDescriptor | None = None
 
     def append(self, data: bytes) -> None:
         """Writes whole lines, all or none of them; raises OSError where the disk refuses."""
@@ -44,24 +48,23 @@ class LogFile:
 
     def close(self) -> None:
         """Closes the file; the next line opens it again."""
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
+        held, self._held = self._held, None
+        if held is not None:
             with contextlib.suppress(OSError):
-                os.close(descriptor)
+                held.close()
 
     def _open(self) -> tuple[int, int]:
         """Descriptor and size of the file at the path, also after somebody has moved or deleted it."""
-        if self._descriptor is not None:
-            here = os.fstat(self._descriptor)
+        if self._held is not None:
             with contextlib.suppress(FileNotFoundError):
                 there = self._path.stat()
-                if (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino):
-                    return self._descriptor, here.st_size
+                if self._held.is_own() and os.path.samestat(os.fstat(self._held.number), there):
+                    return self._held.number, there.st_size
             self.close()
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._descriptor = os.open(self._path, flags, 0o666)
-        return self._descriptor, os.fstat(self._descriptor).st_size
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+        self._held = hold(open_above_streams(self._path, flags))
+        return self._held.number, os.fstat(self._held.number).st_size
 
     def _rotate(self) -> None:
         self.close()

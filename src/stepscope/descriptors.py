@@ -1,0 +1,110 @@
+"""Opens files above the standard streams, and tells whether a descriptor is still the file that was opened.
+
+A training may close any descriptor: programs that go into the background close all of them. The next file it
+opens then gets the lowest number that is free, and must not be written to or closed by us.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+LOWEST = 3
+"""The first descriptor that is no standard stream."""
+HELD_FROM = 512
+"""Descriptors that are held for long have high numbers, which few programs come to."""
+MAX_ATTEMPTS = 8
+
+
+def open_above_streams(path: Path | str, flags: int, mode: int = 0o666) -> int:
+    """Opens a file, and never as a standard stream that is closed: it would receive what is printed."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC, mode)
+    if descriptor >= LOWEST:
+        return descriptor
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, LOWEST)
+    finally:
+        os.close(descriptor)
+
+
+class HeldDescriptor:
+    """A descriptor that is open for long: used and closed only while it is the file it was opened for."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.number = descriptor
+        self._file = os.fstat(descriptor)
+
+    def is_own(self) -> bool:
+        """Whether the number is still that of the file."""
+        try:
+            return os.path.samestat(self._file, os.fstat(self.number))
+        except OSError:  # closed by somebody else
+            return False
+
+    def reopen(self, path: Path, flags: int) -> bool:
+        """Opens the file again where other code has closed it; False when another one is at its path."""
+        with contextlib.suppress(OSError):
+            descriptor = open_above_streams(path, flags | os.O_NONBLOCK)
+            if os.path.samestat(self._file, os.fstat(descriptor)):
+                self.number = _raised(descriptor)
+                return True
+            os.close(descriptor)
+        return False
+
+    def close(self) -> None:
+        """Closes the file, once."""
+        if self.is_own():
+            os.close(self.number)
+        self.number = -1
+
+
+def hold(descriptor: int) -> HeldDescriptor:
+    """Gives an open file a high number, to be held for long."""
+    return HeldDescriptor(_raised(descriptor))
+
+
+def map_file(descriptor: int, size: int) -> tuple[mmap.mmap, HeldDescriptor | None]:
+    """Maps a file; with it comes the descriptor that the mapping itself holds, and closes, if it has one."""
+    if sys.version_info >= (3, 13):
+        return mmap.mmap(descriptor, size, trackfd=False), None
+    for _ in range(MAX_ATTEMPTS):
+        with _standard_streams_taken():
+            # The mapping makes a duplicate and does not tell its number: the lowest that is free.
+            number = os.dup(descriptor)
+            os.close(number)
+            mapping = mmap.mmap(descriptor, size)
+        with contextlib.suppress(OSError):  # another thread was faster
+            if os.path.samestat(os.fstat(number), os.fstat(descriptor)):
+                return mapping, HeldDescriptor(number)
+    return mapping, None
+
+
+@contextlib.contextmanager
+def _standard_streams_taken() -> Iterator[None]:
+    """Keeps what is opened meanwhile off standard streams that are closed."""
+    taken = []
+    try:
+        while (descriptor := os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)) < LOWEST:
+            taken.append(descriptor)
+        os.close(descriptor)
+        yield
+    finally:
+        for stream in taken:
+            os.close(stream)
+
+
+def _raised(descriptor: int) -> int:
+    try:
+        raised = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, HELD_FROM)
+    except OSError:  # this process may not have so many
+        return descriptor
+    os.close(descriptor)
+    return raised
