@@ -249,3 +249,87 @@ def test_a_report_that_is_damaged_or_of_another_agent_says_nothing(folder: Path)
     write_report(folder, own_report("trouble"))
     assert read_report(folder).trouble == "trouble"
     assert agent_pid(folder) is None
+
+
+NOT_PYTHON = """
+    import os, stat, sys, time, stepscope
+    program = os.path.abspath(sys.argv[1])
+    with open(program, "w") as file:
+        file.write("#!/bin/sh\\necho STEPSCOPE_STARTED=$STEPSCOPE_STARTED >> started.txt\\nexit 3\\n")
+    os.chmod(program, 0o755)
+    sys.executable = program
+    monitor = stepscope.TrainingMonitor(run="run")
+    for step in range(20):
+        monitor.log({"loss": 1.0}, step=step)
+    began = time.monotonic()
+    monitor.stop_monitoring()
+    print(time.monotonic() - began)
+"""
+
+
+def test_an_interpreter_that_cannot_start_is_named_with_its_exit_code_and_not_waited_for(
+    folder: Path, tmp_path: Path, run_script
+) -> None:
+    result = run_script(NOT_PYTHON, "python-wrapper", cwd=tmp_path)
+    assert result.returncode == 0
+    assert float(result.stdout) < 8
+    assert result.stderr.count("\n") == 1, result.stderr
+    assert "python-wrapper ended with exit code 3 before it had begun" in result.stderr
+    assert f"See {folder / 'agent.log'}" in result.stderr
+    assert "STEPSCOPE_AGENT__MODE=thread" in result.stderr
+    assert len(stepscope.open_store(folder).run("run").series("loss")) == 20
+
+
+def test_a_program_that_embeds_python_is_not_started_again_as_its_agent(
+    folder: Path, tmp_path: Path, run_script
+) -> None:
+    result = run_script(NOT_PYTHON, "train", cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert not (tmp_path / "started.txt").exists()
+    assert len(stepscope.open_store(folder).run("run").series("loss")) == 20
+
+
+def test_a_frozen_program_is_not_started_again_as_its_agent(folder: Path, tmp_path: Path, run_script) -> None:
+    frozen = NOT_PYTHON.replace("monitor = ", "sys.frozen = True; monitor = ")
+    result = run_script(frozen, "python-wrapper", cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert not (tmp_path / "started.txt").exists()
+    assert len(stepscope.open_store(folder).run("run").series("loss")) == 20
+
+
+def test_a_program_that_is_started_in_place_of_its_agent_records_nothing_and_starts_none(
+    folder: Path, tmp_path: Path, run_script
+) -> None:
+    run_script(NOT_PYTHON, "python-train", cwd=tmp_path)
+    mark = (tmp_path / "started.txt").read_text().split()[0]
+    name, _, value = mark.partition("=")
+    again = run_script(NOT_PYTHON, "python-again", environment={name: value, "STEPSCOPE_DIR": "second"})
+    assert again.returncode == 0
+    assert "records nothing in a process that it has started itself" in again.stderr
+    assert again.stderr.count("\n") == 1
+    assert not (tmp_path / "second").exists()
+
+
+def test_a_training_that_waits_for_all_its_children_does_not_wait_for_the_agent(
+    folder: Path, run_script, read
+) -> None:
+    result = run_script(
+        """
+        import os, time, stepscope
+        from stepscope.agent.process.election import agent_pid
+        monitor = stepscope.TrainingMonitor(run="parent")
+        monitor.log({"loss": 1.0})
+        while agent_pid(monitor.directory) is None:
+            time.sleep(0.01)
+        if os.fork() == 0:
+            os._exit(0)
+        waited = 0
+        try:
+            while os.wait():
+                waited += 1
+        except ChildProcessError:
+            print(waited)
+        """
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (0, "1\n", "")
+    assert read("parent").status == "finished"

@@ -25,7 +25,11 @@ SHORT_NAMES = {
     "STEPSCOPE_RUN": "run",
 }
 DISABLED_VARIABLE = "STEPSCOPE_DISABLED"
-RESERVED = frozenset({FILE_VARIABLE, DISABLED_VARIABLE, "STEPSCOPE_SEGMENT", "STEPSCOPE_RUN_ID"})
+STARTED_VARIABLE = "STEPSCOPE_STARTED"
+"""Set for a process that stepscope starts, which takes it away when it has begun its work."""
+RESERVED = frozenset(
+    {FILE_VARIABLE, DISABLED_VARIABLE, STARTED_VARIABLE, "STEPSCOPE_SEGMENT", "STEPSCOPE_RUN_ID"}
+)
 """Variables that are not settings."""
 
 ON, OFF = frozenset({"1", "true", "yes", "on"}), frozenset({"", "0", "false", "no", "off"})

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepscope.config.find import settings_for
+from stepscope.config.find import STARTED_VARIABLE, settings_for
 from stepscope.errors import ConfigError
 from stepscope.guard import Guard, shown
 from stepscope.recorder.alert_system import check_alerts
@@ -34,6 +34,10 @@ def monitor_settings(config: Source, *, strict: bool | None) -> Settings:
         if settings.recorder.strict if strict is None else strict:
             raise
         settings = _without_environment(config, settings, error)
+    if STARTED_VARIABLE in os.environ:
+        # The program was started in place of an agent, as one does that has a Python of its own inside.
+        _note_once("stepscope records nothing in a process that it has started itself.")
+        settings = replace(settings, recorder=replace(settings.recorder, enabled=False))
     if not settings.recorder.enabled:
         return replace(settings, logging=replace(settings.logging, directory=None))
     return settings

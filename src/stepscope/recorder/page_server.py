@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from stepscope import procfs
-from stepscope.agent.process.start import is_running, start_process
+from stepscope.agent.process.detached import start_process
 from stepscope.filesystem import read_regular
 
 if TYPE_CHECKING:
+    from stepscope.agent.process.detached import Child
     from stepscope.config.sections import Settings
 
 NAME = "server.json"
@@ -23,7 +24,7 @@ LOG_NAME = "server.log"
 PATIENCE_S = 5.0
 """How long one who asks for the address waits for a server that is on its way."""
 
-_children: dict[Path, int] = {}
+_children: dict[Path, Child] = {}
 """The server this process started last for each folder."""
 
 
@@ -65,13 +66,14 @@ def ensure_server(folder: Path, settings: Settings) -> None:
         return
     child = start_process("stepscope.web.server.serving", folder, settings, LOG_NAME)
     if child is not None:
-        child.close()
-        _children[folder] = child.pid
+        _children[folder] = child
 
 
 def forget_server(folder: Path) -> None:
     """Lets another server be started for a folder that was made again: the one before is not known in it."""
-    _children.pop(folder, None)
+    child = _children.pop(folder, None)
+    if child is not None:
+        child.close()
 
 
 def link_to_run(folder: Path, run_id: str) -> str | None:
@@ -85,5 +87,5 @@ def link_to_run(folder: Path, run_id: str) -> str | None:
 
 
 def _is_starting(folder: Path) -> bool:
-    pid = _children.get(folder)
-    return pid is not None and is_running(pid)
+    child = _children.get(folder)
+    return child is not None and child.is_running()

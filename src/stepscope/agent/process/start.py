@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import select
-import sys
 import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
+from stepscope.agent.process.detached import AGENT_MODULE, open_log, start_process
 from stepscope.agent.process.election import agent_pid
-from stepscope.agent.process.report import own_report, read_report, trouble_of, write_report
-from stepscope.config.plain import to_dict
-from stepscope.errors import StepscopeError
-from stepscope.filesystem import open_regular
+from stepscope.agent.process.report import read_report, trouble_of
 from stepscope.journal.layout import VERSION
-from stepscope.procfs import start_ticks
 from stepscope.store.place import database, point_to
 from stepscope.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from stepscope.agent.process.detached import Child
     from stepscope.agent.process.report import AgentReport
     from stepscope.config.sections import Settings
 
-AGENT_MODULE = "stepscope.agent.process.attend"
 LOG_NAME = "agent.log"
-MAX_LOG_BYTES = 1 << 20
 START_S = 30.0
 """An agent that is not named in the lock after so long is not on its way to it."""
 GRACE_S = 2.0
@@ -44,26 +38,6 @@ _threads: dict[Path, AgentThread] = {}
 _children: dict[Path, Child] = {}
 """The agent this process started last for each folder; it may still be on its way to the lock."""
 _failures: dict[Path, Failure] = {}
-
-
-@dataclass(frozen=True)
-class Child:
-    """A process that was started here."""
-
-    pid: int
-    letter: int
-    """A file of what it was told; if it fails it writes the reason over that. Works on a full disk too."""
-    told: bytes
-    started_at: float
-
-    def failure(self) -> str:
-        """Why it ended; empty when it has not, or as it should."""
-        written = os.pread(self.letter, 1 << 16, 0)
-        return "" if written == self.told[: len(written)] else written.decode(errors="replace")
-
-    def close(self) -> None:
-        """Lets go of the file."""
-        os.close(self.letter)
 
 
 @dataclass
@@ -96,7 +70,7 @@ class AgentThread:
             from stepscope.agent.process.attend import attend, log_to
             from stepscope.errors import StoreLocked
 
-            log_to(_open_log(folder / LOG_NAME))
+            log_to(open_log(folder / LOG_NAME))
             with contextlib.suppress(StoreLocked):
                 attend(folder, settings, self._stop.is_set)
         except Exception as error:  # noqa: BLE001 - a thread of ours must not die with a traceback in training
@@ -138,6 +112,8 @@ def agent_trouble(folder: Path, waited_s: float = GRACE_S) -> str:
     if pid is None:
         if not _is_starting(folder):
             _note_failure(folder)
+        elif delay := _children[folder].delay(START_S):
+            return delay
         return _failures[folder].reason if folder in _failures else ""
     _failures.pop(folder, None)
     if waited_s < GRACE_S:
@@ -230,91 +206,8 @@ def wait_until_read(
     return True
 
 
-def start_process(module: str, folder: Path, settings: Settings, log_name: str) -> Child | None:
-    """Runs `main` of a module in a process that outlives this one; None where none may start."""
-    import subprocess  # lazy: the second monitor of a host starts none
-
-    package = str(Path(__file__).parents[3])
-    # The working directory may hold files named like modules we need: it is not searched.
-    start = f"from {__name__} import run; run({module!r})"
-    code = f"import sys; sys.path[0] = {package!r}; {start}"
-    told = json.dumps({"folder": str(folder.absolute()), "settings": to_dict(settings)}).encode()
-    try:
-        letter = _letter(told)
-    except OSError:
-        return None
-    try:
-        with _open_log(folder / log_name) as log:
-            process = subprocess.Popen(
-                [sys.executable, "-c", code],
-                stdin=letter,
-                stdout=subprocess.DEVNULL,
-                stderr=log,
-                start_new_session=True,  # a signal to the training's group must not take it along
-                env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-            )
-    except (OSError, ValueError):
-        os.close(letter)
-        return None
-    # Its end is nobody's business here; without this, Python warns of a child not waited for.
-    process.returncode = 0
-    return Child(process.pid, letter, told, time.monotonic())
-
-
-def run(module: str) -> None:
-    """Runs `main` of a module, as a process that `start_process` started; says why where it fails."""
-    import importlib
-
-    letter = sys.stdin.fileno()
-    folder = Path(json.loads(os.pread(letter, os.fstat(letter).st_size, 0))["folder"])
-    try:
-        sys.exit(importlib.import_module(module).main())
-    except Exception as error:
-        trouble = trouble_of(error)
-        os.ftruncate(letter, 0)
-        os.pwrite(letter, trouble.encode(), 0)
-        if module == AGENT_MODULE and agent_pid(folder) is None:
-            write_report(folder, own_report(trouble))  # for those who did not start it
-        if not isinstance(error, OSError | StepscopeError | ModuleNotFoundError):
-            raise
-        sys.stderr.write(f"Cannot work: {trouble}\n")
-        sys.exit(1)
-
-
-def _letter(told: bytes) -> int:
-    """What such a process reads first, written before it starts: this process may be stopped right after."""
-    if hasattr(os, "memfd_create"):
-        letter = os.memfd_create("stepscope-settings")
-    else:
-        import tempfile  # lazy: only where there is no memory file
-
-        with tempfile.TemporaryFile() as file:
-            letter = os.dup(file.fileno())
-    os.write(letter, told)
-    os.lseek(letter, 0, os.SEEK_SET)
-    return letter
-
-
 def _is_starting(folder: Path) -> bool:
     child = _children.get(folder)
-    if child is None or not is_running(child.pid):
+    if child is None or not child.is_running():
         return False
-    return time.monotonic() - child.started_at < START_S
-
-
-def is_running(pid: int) -> bool:
-    """Whether a process that was started here still runs; one that has ended is let go."""
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)
-    return start_ticks(pid) is not None
-
-
-def _open_log(path: Path) -> IO[bytes]:
-    """A log, begun anew when it has grown large; nowhere on a disk that takes no more files."""
-    try:
-        descriptor = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        if os.fstat(descriptor).st_size > MAX_LOG_BYTES:
-            os.ftruncate(descriptor, 0)
-        return os.fdopen(descriptor, "ab")
-    except OSError:
-        return Path(os.devnull).open("wb")
+    return not child.has_begun() or time.monotonic() - child.started_at < START_S

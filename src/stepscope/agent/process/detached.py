@@ -1,0 +1,206 @@
+"""Starts a process of ours that outlives this one and is not its child; standard library only."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from stepscope.agent.process.election import agent_pid
+from stepscope.agent.process.report import own_report, trouble_of, write_report
+from stepscope.config.find import STARTED_VARIABLE
+from stepscope.config.plain import to_dict
+from stepscope.descriptors import hold
+from stepscope.errors import StepscopeError
+from stepscope.filesystem import open_regular
+from stepscope.procfs import start_ticks
+
+if TYPE_CHECKING:
+    from stepscope.config.sections import Settings
+    from stepscope.descriptors import HeldDescriptor
+
+AGENT_MODULE = "stepscope.agent.process.attend"
+MAX_LOG_BYTES = 1 << 20
+
+_LETTER_START = b'{"process": '
+_PROCESS_DIGITS = 10
+_PYTHON = re.compile("python|pypy|graalpy", re.IGNORECASE)
+
+
+class Child:
+    """A process that was started here, and the file by which it and this one tell each other things.
+
+    That has what the process is told. The process writes its number into it, and if it fails the reason over
+    it, which works on a full disk too.
+    """
+
+    def __init__(self, starter: int, letter: HeldDescriptor, log: Path) -> None:
+        self._starter, self._letter, self._log = starter, letter, log
+        self._has_started = False
+        self._exit_code: int | None = None
+        self.started_at = time.monotonic()
+        # Waited for at once: a training that waits for all of its children would be told of this one.
+        self._waiting = threading.Thread(target=self._wait, name="stepscope-start", daemon=True)
+        with contextlib.suppress(RuntimeError):  # no thread can be started any more
+            self._waiting.start()
+
+    def has_begun(self) -> bool:
+        """Whether it runs, or ran, what it was started for."""
+        return self._process() != 0
+
+    def is_running(self) -> bool:
+        """Whether it still runs."""
+        return self._is_on_its_way() or start_ticks(self._process()) is not None
+
+    def delay(self, after_s: float) -> str:
+        """Says so when it runs for so long and has not begun; empty otherwise."""
+        waited_s = time.monotonic() - self.started_at
+        if waited_s < after_s or self.has_begun():
+            return ""
+        return (
+            f"{sys.executable} was started as process {self._starter}, and has not begun in {waited_s:.0f} s"
+        )
+
+    def failure(self) -> str:
+        """Why it ended, and what to do about it; empty when it has not, or as it should."""
+        if not self._letter.is_own():
+            return ""
+        written = os.pread(self._letter.number, 1 << 16, 0)
+        if not written.startswith(_LETTER_START):
+            return written.decode(errors="replace")
+        if self.has_begun() or self._is_on_its_way():
+            return ""
+        code = "" if self._exit_code is None else f" with exit code {self._exit_code}"
+        return (
+            f"{sys.executable} ended{code} before it had begun. See {self._log}, or have the agent inside "
+            "the training process with STEPSCOPE_AGENT__MODE=thread"
+        )
+
+    def close(self) -> None:
+        """Lets go of the file."""
+        self._letter.close()
+
+    def _wait(self) -> None:
+        with contextlib.suppress(ChildProcessError):  # somebody else has waited for it
+            self._exit_code = os.waitstatus_to_exitcode(os.waitpid(self._starter, 0)[1])
+        self._has_started = True
+
+    def _is_on_its_way(self) -> bool:
+        """Whether the process that starts it runs."""
+        if not self._has_started and start_ticks(self._starter) is None:
+            if self._waiting.is_alive():
+                self._waiting.join()
+            else:
+                self._wait()
+        return not self._has_started
+
+    def _process(self) -> int:
+        """Its number; 0 when it has not begun."""
+        if not self._letter.is_own():
+            return 0
+        digits = os.pread(self._letter.number, _PROCESS_DIGITS, len(_LETTER_START))
+        return int(digits) if digits.strip().isdigit() else 0
+
+
+def start_process(module: str, folder: Path, settings: Settings, log_name: str) -> Child | None:
+    """Runs `main` of a module in a process that outlives this one; None where none may start."""
+    if STARTED_VARIABLE in os.environ or not _is_python():
+        return None
+    import subprocess  # lazy: the second monitor of a host starts none
+
+    package = str(Path(__file__).parents[3])
+    # The process is not a child of the training, which may wait for all of its children: the one that is
+    # started here starts it and ends.
+    detach = (
+        f"import os, sys; pid = os.fork(); pid and os.pwrite(0, b'%{_PROCESS_DIGITS}d' % pid, "
+        f"{len(_LETTER_START)}) and os._exit(0)"
+    )
+    # The working directory may hold files named like modules we need: it is not searched.
+    start = f"from {__name__} import run; run({module!r})"
+    code = f"{detach}; sys.path[0] = {package!r}; {start}"
+    told = json.dumps({"folder": str(folder.absolute()), "settings": to_dict(settings)}).encode()
+    try:
+        letter = hold(_letter(_LETTER_START + b"%*d, " % (_PROCESS_DIGITS, 0) + told[1:]))
+    except OSError:
+        return None
+    log_path = folder / log_name
+    try:
+        with open_log(log_path) as log:
+            process = subprocess.Popen(
+                [sys.executable, "-c", code],
+                stdin=letter.number,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,  # a signal to the training's group must not take it along
+                env={
+                    **os.environ,
+                    "OMP_NUM_THREADS": "1",
+                    "OPENBLAS_NUM_THREADS": "1",
+                    STARTED_VARIABLE: "1",
+                },
+            )
+    except (OSError, ValueError):
+        letter.close()
+        return None
+    # Its end is nobody's business here; without this, Python warns of a child not waited for.
+    process.returncode = 0
+    return Child(process.pid, letter, log_path)
+
+
+def run(module: str) -> None:
+    """Runs `main` of a module, as a process that `start_process` started; says why where it fails."""
+    import importlib
+
+    os.environ.pop(STARTED_VARIABLE, None)
+    letter = sys.stdin.fileno()
+    folder = Path(json.loads(os.pread(letter, os.fstat(letter).st_size, 0))["folder"])
+    try:
+        sys.exit(importlib.import_module(module).main())
+    except Exception as error:
+        trouble = trouble_of(error)
+        os.ftruncate(letter, 0)
+        os.pwrite(letter, trouble.encode(), 0)
+        if module == AGENT_MODULE and agent_pid(folder) is None:
+            write_report(folder, own_report(trouble))  # for those who did not start it
+        if not isinstance(error, OSError | StepscopeError | ModuleNotFoundError):
+            raise
+        sys.stderr.write(f"Cannot work: {trouble}\n")
+        sys.exit(1)
+
+
+def open_log(path: Path) -> IO[bytes]:
+    """A log, begun anew when it has grown large; nowhere on a disk that takes no more files."""
+    try:
+        descriptor = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        if os.fstat(descriptor).st_size > MAX_LOG_BYTES:
+            os.ftruncate(descriptor, 0)
+        return os.fdopen(descriptor, "ab")
+    except OSError:
+        return Path(os.devnull).open("wb")
+
+
+def _is_python() -> bool:
+    """Whether a Python can be started: a frozen program, or one that embeds Python, would start itself."""
+    if getattr(sys, "frozen", False) or not sys.executable:
+        return False
+    return _PYTHON.search(Path(sys.executable).name) is not None
+
+
+def _letter(told: bytes) -> int:
+    """What such a process reads first, written before it starts: this process may be stopped right after."""
+    if hasattr(os, "memfd_create"):
+        letter = os.memfd_create("stepscope-settings")
+    else:
+        import tempfile  # lazy: only where there is no memory file
+
+        with tempfile.TemporaryFile() as file:
+            letter = os.dup(file.fileno())
+    os.write(letter, told)
+    os.lseek(letter, 0, os.SEEK_SET)
+    return letter
