@@ -13,7 +13,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from stepscope.filesystem import write_once
+from stepscope.filesystem import read_regular, write_once
 from stepscope.schema.redact import redact_text
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _key_of(folder: Path) -> bytes:
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             write_once(path, os.urandom(KEY_BYTES), 0o600)
-        key = path.read_bytes()
+        key = read_regular(path)
         if len(key) == KEY_BYTES:
             return key
     return os.urandom(KEY_BYTES)  # nothing can be recorded there either

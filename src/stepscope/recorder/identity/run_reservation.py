@@ -16,8 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from stepscope import procfs
-from stepscope.descriptors import open_above_streams
-from stepscope.filesystem import share, write_once
+from stepscope.filesystem import open_regular, read_regular, share, write_once
 from stepscope.journal.folder import list_journals
 from stepscope.recorder.identity.rank_detection import (
     RUN_ID_VARIABLE,
@@ -114,7 +113,7 @@ def _joined(runs: Path, identity: Identity, environment: Mapping[str, str]) -> I
     if not path.exists():
         name = _reserve(runs, identity, resume=False, environment=environment).identity.name
         write_once(path, json.dumps({"asked": identity.name, "name": name}).encode())
-    claim = json.loads(path.read_bytes())
+    claim = json.loads(read_regular(path))
     if claim["asked"] is not None and identity.name not in claim.values():
         return None
     return replace(identity, name=claim["name"], joined_id=launched)
@@ -186,7 +185,7 @@ class _Run:
         """Reads it; one of another user, or damaged, says nothing of its segments."""
         lines = []
         with contextlib.suppress(OSError):
-            for line in path.read_bytes().splitlines():
+            for line in read_regular(path).splitlines():
                 with contextlib.suppress(ValueError):
                     said = json.loads(line)
                     lines += [said] if isinstance(said, dict) else []
@@ -213,7 +212,7 @@ class _Run:
     def add(self, us: _Us) -> None:
         """Notes a further segment."""
         with contextlib.suppress(OSError):
-            descriptor = open_above_streams(self.path, os.O_WRONLY | os.O_APPEND)
+            descriptor = open_regular(self.path, os.O_WRONLY | os.O_APPEND)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(us.line())
 
