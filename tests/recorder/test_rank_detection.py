@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from stepscope.recorder.identity import rank_detection
@@ -71,3 +73,12 @@ def test_a_run_id_is_a_plain_file_name_whatever_the_run_is_called(name: str) -> 
     assert found.isascii()
     assert len(found) < 60
     assert found != run_id("q", name)
+
+
+@pytest.mark.parametrize("words", [None, [], [1], [b"\xff"], "gone"])
+def test_a_process_without_arguments_has_a_run_of_some_name(words: object, monkeypatch) -> None:
+    if words == "gone":
+        monkeypatch.delattr(sys, "argv")
+    else:
+        monkeypatch.setattr(sys, "argv", words)
+    assert identify(None, "default").name.startswith("run-")

@@ -149,7 +149,10 @@ def _segment(launch: str | None, environment: Mapping[str, str]) -> str:
 
 
 def _own_script() -> str:
-    return Path(sys.argv[0]).stem if sys.argv and sys.argv[0] not in ("", "-", "-c", "-m") else "run"
+    # An interpreter inside another program may have no arguments, and a script may put anything there.
+    words = getattr(sys, "argv", None) or [""]
+    script = words[0] if isinstance(words[0], str | os.PathLike) else ""
+    return Path(script).stem if script not in ("", "-", "-c", "-m") else "run"
 
 
 def _name_for(launch: str | None, script: str) -> str:
