@@ -6,6 +6,9 @@ import signal
 
 import pytest
 
+from stepscope.recorder.exit.exit_reason import describe
+from stepscope.schema import redact as redact_module
+
 BEGIN = """
     import os, signal, sys, threading, time, stepscope
     monitor = stepscope.TrainingMonitor(run="ending")
@@ -47,6 +50,8 @@ ENDINGS = {
         "exit code 4",
         4,
     ),
+    "sys.exit(256), which is 0": ("sys.exit(256)", "finished", "", 0),
+    "sys.exit(2 ** 64), which is 255": ("sys.exit(2 ** 64)", "failed", "exit with 18446744073709551616", 255),
     "sys.exit(3)": ("sys.exit(3)", "failed", "exit with 3", 3),
     "sys.exit with a text": ("sys.exit('no data')", "failed", "exit with 'no data'", 1),
     "sys.exit that is caught": (
@@ -281,3 +286,26 @@ def test_hooks_are_gone_after_stop(run_script) -> None:
         """
     )
     assert result.stdout == "True\n"
+
+
+def test_a_secret_at_the_end_of_a_long_message_is_not_in_the_reason() -> None:
+    class LongError(Exception):
+        def __str__(self) -> str:
+            return " " * 10 + "x " * 140 + "password=hunter2hunter2hunter2" + " and more" * 100_000
+
+    said = describe(LongError())
+    assert said.startswith("LongError: x x x")
+    assert len(said) < 400
+    assert "hunter2" not in said
+
+
+def test_the_reason_of_a_failure_is_redacted_no_further_than_it_is_kept(monkeypatch) -> None:
+    lengths = []
+
+    def redact(text: str) -> str:
+        lengths.append(len(text))
+        return text
+
+    monkeypatch.setattr(redact_module, "redact_text", redact)
+    describe(ValueError("x y " * 1_000_000))
+    assert max(lengths) < 10_000

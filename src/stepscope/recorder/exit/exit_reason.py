@@ -15,7 +15,7 @@ from stepscope.descriptors import hold, open_above_streams
 from stepscope.filesystem import share
 from stepscope.journal.folder import END_MARK, TRACE_BYTES, TRACED_SIGNALS, WORDS_SUFFIX, make_run_folder
 from stepscope.journal.layout import to_json
-from stepscope.schema.redact import redact_text
+from stepscope.schema.redact import redact_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 RESERVED_BYTES = 4096
 MAX_REASON = 1000
 """Characters of a reason that fit into the reserved room, whatever they are."""
+
+
+MAX_MESSAGE = 300
+"""Characters of an exception's message in a reason."""
 
 
 class ExitReason:
@@ -157,7 +161,7 @@ def describe(error: BaseException) -> str:
     """One line for an exception, as a person would say it."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted by SIGINT"
-    text = redact_text(str(error)).strip().split("\n", 1)[0][:300]
+    text = redact_start(str(error).strip(), MAX_MESSAGE).split("\n", 1)[0]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
@@ -167,7 +171,8 @@ def outcome(error: BaseException | None) -> tuple[str, str]:
         return "finished", ""
     if isinstance(error, SystemExit):
         code = error.code
-        clean = code is None or code == 0
+        # Of a number the system keeps the last eight bits; one that fits into no register ends with 255.
+        clean = code is None or (isinstance(code, int) and not code & 0xFF and code.bit_length() < 64)
         return ("finished", "") if clean else ("failed", f"exit with {code!r}")
     return "failed", describe(error)
 
