@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import reprlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from stepscope.errors import RecorderError
@@ -71,6 +73,22 @@ def shown(value: object) -> str:
         text = f"<{type(value).__name__} whose text raises {type(error).__name__}>"
     text = " ".join(text.split())
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
+
+
+def hidden_modules() -> str:
+    """Ends a message with the files beside the script that hide modules of the standard library, if any."""
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    if not isinstance(script, str):
+        return ""
+    folder = os.path.dirname(os.path.abspath(script))  # noqa: PTH100, PTH120 - pathlib may be one of them
+    loaded = {name: sys.modules[name] for name in sys.stdlib_module_names & sys.modules.keys()}
+    files = {name: getattr(module, "__file__", None) or "" for name, module in loaded.items()}
+    hidden = [
+        f". {file} hides the module {name} of the standard library; rename it"
+        for name, file in files.items()
+        if name != "__main__" and file and os.path.dirname(os.path.abspath(file)) == folder  # noqa: PTH100, PTH120
+    ]
+    return "".join(hidden)
 
 
 def _logger() -> Any:

@@ -41,7 +41,7 @@ def open_store(path: str | os.PathLike[str] | None = None) -> Runs:
 
     Without a path: `STEPSCOPE_DIR`, else `.stepscope` in the working directory.
     """
-    folder = Path(path) if path is not None else default_folder()
+    folder = Path(path).expanduser() if path is not None else default_folder()
     catch_up(folder)
     return Runs(SqliteReader(database(folder)), folder)
 

@@ -11,6 +11,7 @@ import torch
 
 import stepscope
 from stepscope import TrainingMetrics, TrainingMonitor
+from stepscope.errors import ConfigError
 
 
 @pytest.fixture
@@ -339,3 +340,59 @@ def test_no_file_of_the_monitor_is_a_standard_stream_that_was_closed(
     )
     assert result.returncode == 0
     assert len(read("closed").series("loss")) == 100
+
+
+def test_a_training_whose_working_directory_was_deleted_is_recorded(tmp_path: Path, run_script, read) -> None:
+    (tmp_path / "gone").mkdir()
+    result = run_script(
+        """
+        import os, stepscope
+        os.rmdir(os.getcwd())
+        settings = {"alerts": {"link": "https://here.example"}}
+        with stepscope.TrainingMonitor(settings, run="a") as monitor:
+            monitor.log({"loss": 1.0})
+        """,
+        cwd=tmp_path / "gone",
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert len(read("a").series("loss")) == 1
+
+
+def test_a_relative_store_folder_in_a_deleted_working_directory_is_refused_before_training(
+    tmp_path: Path, monkeypatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(ConfigError, match=r"working directory no longer exists.*STEPSCOPE_DIR"):
+        TrainingMonitor(run="a")
+    TrainingMonitor({"recorder": {"enabled": False}}, run="a").log({"loss": 1.0})
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_tilde_is_the_home_folder_wherever_the_store_is_named(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "settings.yaml").write_text("directory: ~/runs")
+    assert TrainingMonitor(directory="~/runs").directory == tmp_path / "runs"
+    assert TrainingMonitor(str(tmp_path / "settings.yaml")).directory == tmp_path / "runs"
+    monkeypatch.setenv("STEPSCOPE_DIR", "~/runs")
+    with TrainingMonitor(run="a") as monitor:
+        monitor.log({"loss": 1.0})
+    assert monitor.directory == tmp_path / "runs"
+    assert len(stepscope.open_store().run("a").series("loss")) == 1
+    assert len(stepscope.open_store("~/runs").run("a").series("loss")) == 1
+    assert not list(tmp_path.glob("~"))
+
+
+def test_a_file_beside_the_script_that_hides_a_standard_module_is_named(tmp_path: Path, start) -> None:
+    (tmp_path / "platform.py").write_text("X = 1")
+    (tmp_path / "train.py").write_text(
+        "import stepscope\nstepscope.TrainingMonitor(run='a').log({'loss': 1.0})\nprint('trained')"
+    )
+    process = start(
+        "import os, sys; os.execv(sys.executable, [sys.executable, 'train.py'])",
+        cwd=tmp_path,
+    )
+    out, err = process.communicate(timeout=60)
+    assert out == "trained\n"
+    assert f"{tmp_path / 'platform.py'} hides the module platform of the standard library" in err

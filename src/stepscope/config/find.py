@@ -49,13 +49,24 @@ def settings_for(
     says. `on_note` is told of settings that have no effect.
     """
     if not needs_loading(source, environment, directory):
-        return defaults(environment)
+        return _with_home(defaults(environment))
     from stepscope.config.load import load  # lazy: it brings pydantic into the process
 
     loaded = load(source, environment=environment, directory=directory, strict=strict)
     for note in loaded.notes:
         on_note(str(note))
-    return loaded.settings
+    return _with_home(loaded.settings)
+
+
+def expanded(path: str) -> str:
+    """A path with the home folder of a user in the place of `~`, as a shell would give it."""
+    return os.path.expanduser(path)  # noqa: PTH111 - that of pathlib raises where there is no such user
+
+
+def _with_home(settings: Settings) -> Settings:
+    if settings.directory is None or not settings.directory.startswith("~"):
+        return settings
+    return replace(settings, directory=expanded(settings.directory))
 
 
 def is_disabled(environment: Mapping[str, str] = os.environ) -> bool:

@@ -220,7 +220,7 @@ class Settings(Section):
     """Project the run belongs to."""
 
     directory: str | None = None
-    """Store folder; null is `.stepscope` in the working directory."""
+    """Store folder; null is `.stepscope` in the working directory. A leading `~` is your home folder."""
 
     store: Store = field(default_factory=Store)
     """Where runs are kept."""

@@ -54,7 +54,7 @@ def private_file(store: Path, name: JournalName) -> Path:
 def leave_private(path: Path, settings: Settings, environment: Mapping[str, str] = os.environ) -> None:
     """Writes the file; raises OSError where it cannot be written, or not be private."""
     told = {
-        "directory": str(Path.cwd()),
+        "directory": _working_directory(),
         "channels": _resolved(settings.alerts.channels, environment),
         "link": settings.alerts.link,
         "exporters": _resolved(settings.exporters, environment),
@@ -85,7 +85,7 @@ def read_private(path: Path) -> PrivateSettings:
             # Else a store that a stranger sent could have files written and addresses called here.
             raise OSError(errno.EACCES, "it is not used, because it is a copy from elsewhere", str(path))
         return PrivateSettings(
-            directory=Path(told["directory"]),
+            directory=None if told["directory"] is None else Path(told["directory"]),
             channels=dict(told["channels"]),
             link=told["link"],
             exporters=dict(told["exporters"]),
@@ -114,6 +114,13 @@ def _check_private(descriptor: int, path: Path, consequence: str) -> None:
     else:
         return
     raise OSError(errno.EACCES, f"{consequence} {reason}", str(path))
+
+
+def _working_directory() -> str | None:
+    try:
+        return str(Path.cwd())
+    except OSError:  # it was deleted
+        return None
 
 
 def _resolved(value: Any, environment: Mapping[str, str]) -> Any:

@@ -57,8 +57,8 @@ class AgentWatch:
         except OSError as error:
             self._tell_once(
                 "private",
-                f"Channels, exporters and links of this run have no effect: {error.filename} cannot be "
-                f"written: {error.strerror}.",
+                f"Channels, exporters and links of this run have no effect: {error.filename or path} cannot "
+                f"be written: {error.strerror}.",
             )
 
     def look_after(self) -> None:

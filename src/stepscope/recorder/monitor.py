@@ -7,7 +7,7 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from stepscope.errors import RecorderError
-from stepscope.guard import Guard, shown
+from stepscope.guard import Guard, hidden_modules, shown
 from stepscope.recorder.anonymity import privacy_of
 from stepscope.recorder.batches import Batches, timed
 from stepscope.recorder.exit.exit_reason import outcome
@@ -129,7 +129,7 @@ class TrainingMonitor(OnDemand):
             except Exception as error:  # noqa: BLE001 - training goes on whatever the machine is like
                 self._append, self._recording, self._was_stopped = _do_nothing, None, True
                 said = f"Recording could not begin, training goes on without it: {shown(error)}"
-                self._guard.complain("start", said, error)
+                self._guard.complain("start", said + hidden_modules(), error)
             finally:
                 self._is_starting = False
 

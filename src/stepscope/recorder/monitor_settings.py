@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepscope.config.find import STARTED_VARIABLE, settings_for
+from stepscope.config.find import STARTED_VARIABLE, expanded, settings_for
 from stepscope.errors import ConfigError
 from stepscope.guard import Guard, shown
 from stepscope.recorder.alert_system import check_alerts
@@ -77,13 +77,22 @@ def text_argument(name: str, value: str | None) -> str | None:
 
 
 def folder_argument(directory: str | os.PathLike[str] | None, settings: Settings) -> Path:
-    """The store folder; raises ConfigError for what names no folder."""
+    """The whole path of the store folder; raises ConfigError for what names no folder."""
     folder = directory or settings.directory or STORE_FOLDER
     is_path = isinstance(folder, str | os.PathLike)
     path = os.fspath(folder) if is_path else None
     if not isinstance(path, str) or "\0" in path:
         raise ConfigError(f"argument: directory is {shown(directory)}; it must be the path of a folder.")
-    return Path(path).absolute()
+    place = Path(expanded(path))
+    try:
+        return place.absolute()
+    except OSError as error:
+        if not settings.recorder.enabled:
+            return place
+        raise ConfigError(
+            f"The working directory no longer exists, so there can be no store folder {place} in it. Change "
+            "to another one, or give the whole path of a folder: directory='/...' or STEPSCOPE_DIR."
+        ) from error
 
 
 def ending_arguments(status: object, reason: object, guard: Guard) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stepscope.config.find import expanded
 from stepscope.errors import ConfigError, StepscopeError
 from stepscope.profiling.window.finish import finished, warn
 from stepscope.profiling.window.session import Detail, Session
@@ -72,7 +73,7 @@ class ProfilerWindow:
         self._warm_up_at = self._options.wait
         self._record_at = self._warm_up_at + warmup
         self._end_at = self._record_at + active
-        store = os.environ.get("STEPSCOPE_DIR") or STORE_FOLDER
+        store = expanded(os.environ.get("STEPSCOPE_DIR") or STORE_FOLDER)
         self._folder = Path(directory) if directory is not None else Path(store, FOLDER)
         self._profiles: list[WindowProfile] = []
         self._session: Session | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import sys
@@ -63,7 +64,8 @@ def opening_of(
     described = facts(identity.world_size, privacy, command)
     described.update(_settings_for_agent(settings))
     if settings.logging.directory is not None:
-        described["log_directory"] = str(Path(settings.logging.directory).expanduser().absolute())
+        with contextlib.suppress(OSError):  # a relative path, and the working directory is gone
+            described["log_directory"] = str(Path(settings.logging.directory).expanduser().absolute())
     return {
         "run": clean(identity.name),
         "project": clean(identity.project),
@@ -112,7 +114,7 @@ def facts(
         "environment": {
             name: privacy.text(redact_text(environment[name])) for name in ENVIRONMENT if name in environment
         },
-        "commit": _commit(Path.cwd()),
+        "commit": _commit(),
     }
 
 
@@ -126,8 +128,12 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _commit(folder: Path) -> str | None:
-    """The commit checked out here, read without starting git."""
+def _commit() -> str | None:
+    """The commit checked out in the working directory, read without starting git."""
+    try:
+        folder = Path.cwd()
+    except OSError:  # it was deleted
+        return None
     for place in (folder, *folder.parents):
         try:
             head = (place / ".git/HEAD").read_text().strip()
