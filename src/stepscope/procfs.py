@@ -30,6 +30,19 @@ def mark(pid: int, proc: Path = PROC) -> ProcessMark:
 
 def start_ticks(pid: int, proc: Path = PROC) -> int | None:
     """When the process began, in clock ticks since boot; None when there is none of that number."""
+    fields = _fields(pid, proc)
+    # A zombie has ended; only its parent has not looked yet.
+    return None if fields is None or fields[0] in b"ZX" else int(fields[19])
+
+
+def is_stopped(pid: int, proc: Path = PROC) -> bool:
+    """Whether a process is held by SIGSTOP or a debugger."""
+    fields = _fields(pid, proc)
+    return fields is not None and fields[0] in b"Tt"
+
+
+def _fields(pid: int, proc: Path) -> list[bytes] | None:
+    """What the kernel says of a process, from its state on; None when there is none of that number."""
     try:
         # A third of what `Path.read_text` costs: an agent asks this of every process twice a second.
         file = os.open(f"{proc}/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
@@ -41,9 +54,7 @@ def start_ticks(pid: int, proc: Path = PROC) -> int | None:
         return None
     finally:
         os.close(file)
-    fields = line.rpartition(b")")[2].split()
-    # A zombie has ended; only its parent has not looked yet.
-    return None if fields[0] in b"ZX" else int(fields[19])
+    return line.rpartition(b")")[2].split()
 
 
 def boot_id(proc: Path = PROC) -> str | None:

@@ -333,3 +333,25 @@ def test_a_training_that_waits_for_all_its_children_does_not_wait_for_the_agent(
     )
     assert (result.returncode, result.stdout, result.stderr) == (0, "1\n", "")
     assert read("parent").status == "finished"
+
+
+def test_a_stopped_agent_is_named_with_the_command_that_lets_it_go_on(folder: Path, run_script, read) -> None:
+    result = run_script(
+        """
+        import os, signal, time, stepscope
+        from stepscope.agent.process.election import agent_pid
+        monitor = stepscope.TrainingMonitor(run="run")
+        monitor.log({"loss": 1.0})
+        while (agent := agent_pid(monitor.directory)) is None:
+            time.sleep(0.01)
+        os.kill(agent, signal.SIGSTOP)
+        began = time.monotonic()
+        monitor.stop_monitoring()
+        print(time.monotonic() - began, agent)
+        os.kill(agent, signal.SIGCONT)
+        """
+    )
+    seconds, agent = result.stdout.split()
+    assert float(seconds) < 8
+    assert f"process {agent}, is stopped. Let it go on with: kill -CONT {agent}" in result.stderr
+    assert len(read("run").series("loss")) == 1

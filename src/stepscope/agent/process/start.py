@@ -16,6 +16,7 @@ from stepscope.agent.process.detached import AGENT_MODULE, open_log, start_proce
 from stepscope.agent.process.election import agent_pid
 from stepscope.agent.process.report import read_report, trouble_of
 from stepscope.journal.layout import VERSION
+from stepscope.procfs import is_stopped
 from stepscope.store.place import database, point_to
 from stepscope.version import __version__
 
@@ -110,11 +111,7 @@ def agent_trouble(folder: Path, waited_s: float = GRACE_S) -> str:
     """
     pid = agent_pid(folder)
     if pid is None:
-        if not _is_starting(folder):
-            _note_failure(folder)
-        elif delay := _children[folder].delay(START_S):
-            return delay
-        return _failures[folder].reason if folder in _failures else ""
+        return _trouble_at_start(folder)
     _failures.pop(folder, None)
     if waited_s < GRACE_S:
         return ""
@@ -124,7 +121,17 @@ def agent_trouble(folder: Path, waited_s: float = GRACE_S) -> str:
             return f"{report.trouble} (the agent is process {pid})"
         if report.journal_version < VERSION:
             return restart_older(pid, report)
+    if is_stopped(pid):
+        return f"the agent, process {pid}, is stopped. Let it go on with: kill -CONT {pid}"
     return _other_user(pid)
+
+
+def _trouble_at_start(folder: Path) -> str:
+    if not _is_starting(folder):
+        _note_failure(folder)
+    elif delay := _children[folder].delay(START_S):
+        return delay
+    return _failures[folder].reason if folder in _failures else ""
 
 
 def older_agent(folder: Path) -> str:
