@@ -92,7 +92,8 @@ def _standard_streams_taken() -> Iterator[None]:
     """Keeps what is opened meanwhile off standard streams that are closed."""
     taken = []
     try:
-        while (descriptor := os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)) < LOWEST:
+        # The root folder is always there, and takes nothing that is printed.
+        while (descriptor := os.open("/", os.O_RDONLY | os.O_CLOEXEC)) < LOWEST:
             taken.append(descriptor)
         os.close(descriptor)
         yield

@@ -59,7 +59,12 @@ class Guard:
         """Says something every time: for what happens seldom and is not this process's fault."""
         # A handler or filter of the user's own may raise anything, and a lost warning stops no training.
         with contextlib.suppress(Exception):
-            _logger().warning(message)
+            try:
+                logger = _logger()
+            except ImportError:  # a process that has changed its user or root may no longer read its library
+                sys.stderr.write(f"{message}\n")
+                return
+            logger.warning(message)
 
 
 def shown(value: object) -> str:

@@ -181,3 +181,29 @@ def test_a_store_of_another_user_that_may_not_be_read_is_named(
     assert "STEPSCOPE_DIR" in said
     assert "Restore" not in said
     assert "Traceback" not in said
+
+
+def test_a_training_that_gives_up_its_rights_says_what_is_lost_and_how_it_ended(
+    folder: Path, run_script
+) -> None:
+    result = run_script(
+        """
+        import os, stepscope
+        os.umask(0o077)
+        monitor = stepscope.TrainingMonitor({"recorder": {"segment_bytes": 65536}}, run="nobody")
+        monitor.start_monitoring()
+        monitor.log({"loss": 1.0}, step=0)
+        os.setgid(65534)
+        os.setuid(65534)
+        for step in range(1, 10_000):
+            monitor.log({"loss": 1.0}, step=step)
+        monitor.stop_monitoring()
+        """,
+        cwd="/",
+    )
+    assert result.returncode == 0
+    assert "The journal cannot be written: Permission denied" in result.stderr
+    assert "records are lost" in result.stderr
+    run = stepscope.open_store(folder).run("nobody")
+    assert (run.status, run.reason) == ("finished", "")
+    assert len(run.series("loss")) + sum(process.dropped for process in run.segments[0].processes) >= 10_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 import stepscope
 from stepscope import TrainingMetrics, TrainingMonitor
 from stepscope.errors import ConfigError
+from stepscope.guard import Guard
 
 
 @pytest.fixture
@@ -396,3 +398,9 @@ def test_a_file_beside_the_script_that_hides_a_standard_module_is_named(tmp_path
     out, err = process.communicate(timeout=60)
     assert out == "trained\n"
     assert f"{tmp_path / 'platform.py'} hides the module platform of the standard library" in err
+
+
+def test_a_warning_is_printed_where_logging_can_no_longer_be_loaded(monkeypatch, capsys) -> None:
+    monkeypatch.setitem(sys.modules, "logging", None)
+    Guard(strict=False).tell("The disk is full.")
+    assert capsys.readouterr().err == "The disk is full.\n"

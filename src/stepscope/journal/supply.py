@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 RETRY_NS = 1_000_000_000
 SMALL_BYTES = 1 << 16
+MAX_ATTEMPTS = 10_000
+"""Names that are tried for a file: there may be old files of processes with the same number."""
 UNPUBLISHED = ".new"
 """Behind a file's name while no agent may read it."""
 
@@ -120,7 +122,7 @@ class SegmentSupply:
             return self._make_file_of(max(SMALL_BYTES, at_least), file_id, suffix)
 
     def _make_file_of(self, size: int, file_id: int | None, suffix: str) -> Segment:
-        while True:
+        for _ in range(MAX_ATTEMPTS):
             path = self._name.numbered(self._next_number).path(journals_of(self._store))
             path = path.with_name(path.name + suffix)
             make_run_folder(path.parent)
@@ -137,6 +139,7 @@ class SegmentSupply:
             share(path, self._store)
             self._next_number += 1
             return segment
+        raise OSError(errno.EAGAIN, "No file could be made", str(journals_of(self._store)))
 
 
 def _publish(file: HeldFile, fill: Callable[[], None]) -> None:

@@ -82,10 +82,13 @@ class ExitReason:
         """Writes an end into the room reserved for it; False when that cannot be done."""
         said = {**untold, "reason": str(untold["reason"])[:MAX_REASON], "time": time.time_ns()}
         line = f"\n{END_MARK}".encode() + to_json(said) + b"\n"
-        try:
+        with contextlib.suppress(OSError):
             return os.write(self._open_trace(len(TRACED_SIGNALS)), line) == len(line)
-        except OSError:
-            return False
+        with contextlib.suppress(OSError, StopIteration):
+            # The path may be out of reach for a process that has changed its user: the file itself is open.
+            held = next(one for one in self._descriptors if one.is_own())
+            return os.pwrite(held.number, line, len(TRACED_SIGNALS) * TRACE_BYTES) == len(line)
+        return False
 
     def begin_anew(self) -> None:
         """Leaves its trace in the folder as it is now, after the one before was deleted or moved."""
