@@ -429,3 +429,28 @@ def test_a_rule_that_matches_what_others_leave_behind_does_not_spin(rule: str) -
     once = redact_text("password=hunter2 and more")
     assert redact_text(once) == once
     assert "hunter2" not in once
+
+
+def test_a_list_of_words_or_pairs_loses_its_secrets_and_keeps_the_rest() -> None:
+    logged = {
+        "argv": ["train.py", "--api-key", "hunter2xyz", "--lr", "0.1", "--verbose"],
+        "cmd": ("--password", "hunter2xyz"),
+        "login": ["curl", "-u", "me:hunter2xyz", "-u", "me"],
+        "env": [["HF_TOKEN", "hunter2xyz"], ["EPOCHS", "3"]],
+        "pairs": [("password", "hunter2xyz")],
+        "columns": ["token", "text"],
+        "betas": [["first", 0.9], ["second", 0.99]],
+        "sizes": [[1, 2], [3, 4]],
+        "none": [],
+    }
+    assert redact_mapping(logged) == {
+        "argv": ["train.py", "--api-key", "[redacted:name]", "--lr", "0.1", "--verbose"],
+        "cmd": ["--password", "[redacted:name]"],
+        "login": ["curl", "-u", "[redacted:user]", "-u", "me"],
+        "env": [["HF_TOKEN", "[redacted:name]"], ["EPOCHS", "3"]],
+        "pairs": [["password", "[redacted:name]"]],
+        "columns": ["token", "text"],
+        "betas": [["first", 0.9], ["second", 0.99]],
+        "sizes": [[1, 2], [3, 4]],
+        "none": [],
+    }

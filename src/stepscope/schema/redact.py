@@ -111,7 +111,7 @@ def redact_words(words: Iterable[str]) -> list[str]:
         name, equals, value = _assignment(word)
         if before.startswith("-") and is_secret_name(before) and not word.startswith("-"):
             kept.append(_under_secret_name(before, word))
-        elif before in _LOGINS and ":" in word and not word.replace(":", "").isdigit():
+        elif before in _LOGINS and _is_login(word):
             kept.append("[redacted:user]")
         elif equals and is_secret_name(name.rpartition("=")[2]):
             kept.append(f"{name}={_under_secret_name(name, value)}")
@@ -119,6 +119,24 @@ def redact_words(words: Iterable[str]) -> list[str]:
             kept.append(redact_text(word))
         before = "" if equals else word
     return kept
+
+
+def _is_login(word: str) -> bool:
+    return ":" in word and not word.replace(":", "").isdigit()
+
+
+def _is_given(option: Any, word: Any) -> bool:
+    """Whether a word of a command line is the value of a secret option, or a login, that comes before it."""
+    if not (isinstance(option, str) and option.startswith("-") and isinstance(word, str)):
+        return False
+    return not word.startswith("-") and (option in _LOGINS or ("=" not in option and is_secret_name(option)))
+
+
+def _are_pairs(values: Iterable[Any]) -> bool:
+    """Whether a list has nothing but names, each with a value."""
+    return isinstance(values, list | tuple) and all(
+        isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in values
+    )
 
 
 def _assignment(word: str) -> tuple[str, str, str]:
@@ -227,9 +245,24 @@ class Redaction:
         return self._text(_text_of(value))
 
     def _list(self, values: Iterable[Any], name: str, *, hidden: bool) -> list[Any]:
+        """A list; `--password` and `[name, value]` in a list of such pairs name what follows."""
         copied: list[Any] = []
+        before: Any = ""
+        are_pairs = _are_pairs(values)
         for value in values:
-            copied.append(self.value(value, name, hidden=hidden))
+            if are_pairs:
+                pair = [
+                    self.value(value[0], name, hidden=hidden),
+                    self.value(value[1], value[0], hidden=hidden),
+                ]
+                copied.append(pair)
+            elif _is_given(before, value) and before in _LOGINS:
+                copied.append(
+                    "[redacted:user]" if _is_login(value) else self.value(value, name, hidden=hidden)
+                )
+            else:
+                copied.append(self.value(value, before if _is_given(before, value) else name, hidden=hidden))
+            before = value
             if self._parts_left < 0:
                 break
         return copied
