@@ -20,6 +20,7 @@ from stepscope.agent.process.report import REPORT_NAME, own_report, read_report,
 from stepscope.agent.process.start import older_agent
 from stepscope.cli.checks import checks
 from stepscope.config.sections import Settings
+from stepscope.errors import StoreError
 from stepscope.journal import layout
 from stepscope.journal.folder import list_journals
 from stepscope.store.sqlite import SqliteStore
@@ -355,3 +356,12 @@ def test_a_stopped_agent_is_named_with_the_command_that_lets_it_go_on(folder: Pa
     assert float(seconds) < 8
     assert f"process {agent}, is stopped. Let it go on with: kill -CONT {agent}" in result.stderr
     assert len(read("run").series("loss")) == 1
+
+
+def test_a_reader_of_journals_that_cannot_be_stored_says_where_they_are_and_why(folder: Path) -> None:
+    writer = writer_for(folder)
+    writer.append_row({"loss": 1.0}, 0)
+    writer.close({"status": "finished", "reason": ""})
+    a_lock_that_cannot_be_opened(folder)
+    with pytest.raises(StoreError, match=rf"waiting in {folder / 'journal'} .*agent.lock: Is a directory"):
+        stepscope.open_store(folder)

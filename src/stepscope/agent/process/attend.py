@@ -18,11 +18,12 @@ from stepscope import procfs
 from stepscope.agent.agent import Agent
 from stepscope.agent.ingest.ingest import Ingest
 from stepscope.agent.process.election import AgentLock, OpenedStore, agent_pid
+from stepscope.agent.process.report import trouble_of
 from stepscope.agent.process.wake import wake
 from stepscope.agent.run_settings import RunSettingsBook
 from stepscope.config.plain import from_dict
 from stepscope.errors import StoreError, StoreLocked
-from stepscope.journal.folder import list_folder, list_journals, parse
+from stepscope.journal.folder import journals_of, list_folder, list_journals, parse
 from stepscope.journal.layout import HEADER_BYTES
 from stepscope.journal.private_settings import list_private
 from stepscope.journal.reader import written_so_far
@@ -70,7 +71,8 @@ def _close(store: SqliteStore, opened: OpenedStore) -> None:
 def catch_up(folder: Path) -> None:
     """Sees to it that what is in the journals now is in the store: waits for the agent, or does its work.
 
-    Where nothing may be written, or the agent does not answer, the reader sees what the store has.
+    Where nothing may be written, or the agent does not answer, the reader sees what the store has; raises
+    StoreError where it has nothing at all.
     """
     left = list_folder(folder)
     if not left.journals and not left.words and not any(list_private(folder)):
@@ -86,8 +88,12 @@ def catch_up(folder: Path) -> None:
                 break
             time.sleep(0.01)
             continue
-        except OSError:
-            return
+        except OSError as error:
+            if database(folder).exists():
+                return
+            raise StoreError(
+                f"Runs are waiting in {journals_of(folder)} and cannot be stored: {trouble_of(error)}"
+            ) from error
         with lock:
             _ingest_all(folder, lock)
         return
