@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepscope.schema.redact import (
+    Redaction,
     add_rule,
     redact_mapping,
     redact_start,
@@ -454,3 +455,10 @@ def test_a_list_of_words_or_pairs_loses_its_secrets_and_keeps_the_rest() -> None
         "sizes": [[1, 2], [3, 4]],
         "none": [],
     }
+
+
+def test_fields_keep_their_names_when_a_long_text_is_cut_and_there_is_a_rule_of_ones_own(rule: str) -> None:
+    add_rule(rule, "patient-[0-9]+")
+    cut = Redaction(max_characters=10).mapping({"text": "word " * 100, "after": 1})
+    assert cut["text"].startswith("word")
+    assert cut["after"] == 1

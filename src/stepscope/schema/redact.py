@@ -284,8 +284,11 @@ class Redaction:
 
     def _key(self, key: str) -> str:
         # Shorter than any key of any vendor, and assigning nothing: most names are, and each line has many.
-        is_plain = len(key) < 15 and key.isidentifier() and not _added
-        return key if is_plain else self._text(key)
+        if len(key) >= 15 or not key.isidentifier():
+            return self._text(key)
+        for added in tuple(_added.values()):
+            key = apply_rule(added, key)
+        return key
 
     def _text(self, text: str) -> str:
         if self._characters_left is None:
