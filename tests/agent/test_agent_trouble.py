@@ -256,7 +256,7 @@ NOT_PYTHON = """
     import os, stat, sys, time, stepscope
     program = os.path.abspath(sys.argv[1])
     with open(program, "w") as file:
-        file.write("#!/bin/sh\\necho STEPSCOPE_STARTED=$STEPSCOPE_STARTED >> started.txt\\nexit 3\\n")
+        file.write("#!/bin/sh\\necho _STEPSCOPE_STARTED=$_STEPSCOPE_STARTED >> started.txt\\nexit 3\\n")
     os.chmod(program, 0o755)
     sys.executable = program
     monitor = stepscope.TrainingMonitor(run="run")

@@ -25,11 +25,9 @@ SHORT_NAMES = {
     "STEPSCOPE_RUN": "run",
 }
 DISABLED_VARIABLE = "STEPSCOPE_DISABLED"
-STARTED_VARIABLE = "STEPSCOPE_STARTED"
+STARTED_VARIABLE = "_STEPSCOPE_STARTED"
 """Set for a process that stepscope starts, which takes it away when it has begun its work."""
-RESERVED = frozenset(
-    {FILE_VARIABLE, DISABLED_VARIABLE, STARTED_VARIABLE, "STEPSCOPE_SEGMENT", "STEPSCOPE_RUN_ID"}
-)
+RESERVED = frozenset({FILE_VARIABLE, DISABLED_VARIABLE, "STEPSCOPE_SEGMENT", "STEPSCOPE_RUN_ID"})
 """Variables that are not settings."""
 
 ON, OFF = frozenset({"1", "true", "yes", "on"}), frozenset({"", "0", "false", "no", "off"})
