@@ -397,3 +397,41 @@ def test_a_lost_connection_is_told_though_the_other_ranks_go_on(bench) -> None:
     one.now_ns += 20 * S
     one.engine.tick()
     assert one.told() == [("firing", ["ended"])]
+
+
+def log_many(bench: Bench, losses: list[float]) -> None:
+    """Stores many losses at once, as of a fast training, and has the engine look at them."""
+    source, many = Source("r-1", "s1", 0, "h"), len(losses)
+    rows = (np.arange(many), bench.now_ns + np.arange(1, many + 1) * 1_000_000, np.array(losses)[:, None])
+    bench.now_ns = int(rows[1][-1])
+    bench.process = replace(bench.process, last_ns=bench.now_ns)
+    with bench.store.transaction():
+        bench.store.put_process(bench.process)
+        bench.store.append(source, ["loss"], *rows)
+    bench.engine.take(Table(source, ["loss"], *rows))
+    bench.engine.settle()
+
+
+def test_a_run_that_an_agent_meets_late_has_all_its_points_judged(bench) -> None:
+    one = bench({"name": "bad", "when": "nonfinite(loss, 20 points) > 0"})
+    other = Source("r-2", "s1", 0, "h")
+    rows = (np.arange(500), NOON + np.arange(500) * 1_000_000, np.ones((500, 1)))
+    rows[2][100] = np.nan
+    with one.store.transaction():
+        one.store.put_process(replace(one.process, run_id="r-2"))
+        one.store.append(other, ["loss"], *rows)
+    one.engine.follow(replace(one.process, run_id="r-2"))
+    one.engine.settle()
+    assert one.told() == [("firing", ["bad"])]
+
+
+def test_the_next_agent_does_not_judge_again_what_the_one_before_has_judged(bench) -> None:
+    one = bench({"name": "bad", "when": "nonfinite(loss, 20 points) > 0", "cooldown": 0})
+    log_many(one, [1.0, float("nan"), *[1.0] * 300])
+    one.now_ns += S
+    one.engine.tick()
+    assert one.told() == [("firing", ["bad"]), ("resolved", ["bad"])]
+    one.begin()
+    one.now_ns += S
+    one.engine.tick()
+    assert len(one.told()) == 2

@@ -30,6 +30,7 @@ class Watch:
         self.now_ns = 1000 * S
         made = rules_from(rules) if rules else default_rules()
         self.run = RunWatch("r", made)
+        self.steps = 0
 
     def log(self, after_s: float = 1.0, source: Source = RUN, **values: float) -> list[tuple[str, str]]:
         """Logs a row after a while, and looks at what has changed."""
@@ -158,3 +159,111 @@ def test_figures_that_the_store_does_not_have_yet_are_not_forgotten_when_a_rule_
     catch_up(watch.run, store, "s")
     (recent,) = watch.run.history.of("heat").values()
     assert recent.values.tolist() == [50.0, 60.0, 70.0]
+
+
+def logged_at_once(watch: Watch, losses: list[float], each_s: float = 0.001) -> list[tuple[str, str]]:
+    """Logs many losses between two looks."""
+    steps = np.arange(watch.steps, watch.steps + len(losses))
+    times_ns = watch.now_ns + ((np.arange(len(losses)) + 1) * each_s * S).astype(np.int64)
+    watch.steps += len(losses)
+    watch.now_ns = int(times_ns[-1])
+    watch.run.history.add(RUN, ["loss"], steps, times_ns, np.array(losses)[:, None])
+    return watch.look(0.0)
+
+
+def test_a_single_nan_between_two_looks_at_a_fast_run_fires() -> None:
+    watch = Watch()
+    losses = [1.0] * 3000
+    losses[700] = float("nan")
+    assert logged_at_once(watch, losses) == [("nonfinite_loss", "fires")]
+    ((_, told),) = watch.run.open.values()
+    assert (told.step, told.value) == (700, 1.0)
+    assert watch.look(0.5) == [("nonfinite_loss", "resolves")]
+
+
+def test_a_nan_among_more_points_than_are_kept_fires() -> None:
+    watch = Watch()
+    losses = [1.0] * 50_000
+    losses[1000] = float("nan")
+    assert logged_at_once(watch, losses, 1e-5) == [("nonfinite_loss", "fires")]
+
+
+def test_an_alert_goes_on_while_any_point_since_the_last_look_makes_its_condition_true() -> None:
+    watch = Watch()
+    losses = [float("nan"), *[1.0] * 499]
+    assert logged_at_once(watch, losses) == [("nonfinite_loss", "fires")]
+    assert logged_at_once(watch, losses) == []
+    assert logged_at_once(watch, [1.0] * 500) == [("nonfinite_loss", "resolves")]
+
+
+def falling_then_back_at_the_start(steps: int, breaks_at: int) -> list[float]:
+    at = np.arange(steps)
+    losses = np.where(at < breaks_at, 0.3 + 2 * np.exp(-at / 200), 2.3)
+    return (losses * np.random.default_rng(1).normal(1, 0.02, steps)).tolist()
+
+
+@pytest.mark.parametrize("at_once", [425, 2000, 9000])
+def test_a_loss_that_goes_back_to_its_start_between_two_looks_fires_and_does_not_resolve(
+    at_once: int,
+) -> None:
+    watch = Watch()
+    losses = falling_then_back_at_the_start(9000, 900)
+    found = [
+        change
+        for begin in range(0, 9000, at_once)
+        for change in logged_at_once(watch, losses[begin : begin + at_once])
+    ]
+    assert found == [("loss_divergence", "fires")]
+    assert logged_at_once(watch, [0.4] * 500) == [("loss_divergence", "resolves")]
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 40, 200])
+@pytest.mark.parametrize(
+    ("when", "lasting"),
+    [
+        ("loss > 2", "3 points"),
+        ("min(loss, 4 points) > 2", "0s"),
+        ("max(loss, 5 points) > 3.2", "0s"),
+        ("median(loss, 9 points) > 2.2 or nonfinite(loss, 3 points) > 1", "0s"),
+        (
+            "count(loss, 150 points) > 120 and mean(loss, 6 points) - std(loss, 6 points) > baseline(loss)",
+            "1 points",
+        ),
+        ("not (abs(last(loss) - first(loss, 3 points)) < 2.5) and count(loss, 20 points) > 9", "0s"),
+        ("sum(loss, 4 points) / max(p90(loss, 20 points), 1) > 3.5", "0s"),
+    ],
+)
+def test_how_many_points_come_between_two_looks_changes_nothing_of_what_fires_first(
+    when: str, lasting: str, at_once: int
+) -> None:
+    chance = np.random.default_rng(4)
+    losses = chance.normal(1.5, 0.8, 400)
+    losses[chance.random(400) < 0.02] = np.nan
+
+    def first_step(rows: int) -> int | None:
+        watch = Watch({"name": "rule", "when": when, "for": lasting})
+        for begin in range(0, 400, rows):
+            if logged_at_once(watch, losses[begin : begin + rows].tolist()):
+                ((_, told),) = watch.run.open.values()
+                return told.step
+        return None
+
+    assert first_step(at_once) == first_step(1) is not None
+
+
+def test_a_rule_that_comes_later_is_not_judged_by_points_of_before() -> None:
+    watch = Watch({"name": "rule", "when": "loss > 10"})
+    assert logged_at_once(watch, [1.0, 5.0, 1.0]) == []
+    (later,) = rules_from([{"name": "later", "when": "loss > 3"}])
+    watch.run.learn(later)
+    assert watch.look(0.5) == []
+    assert logged_at_once(watch, [1.0, 5.0, 1.0]) == [("later", "fires")]
+
+
+def test_points_whose_alert_could_not_be_kept_are_judged_again() -> None:
+    watch = Watch({"name": "rule", "when": "loss > 3"})
+    watch.run.history.add(
+        RUN, ["loss"], np.arange(3), watch.now_ns + np.arange(3), np.array([[1.0], [5.0], [1.0]])
+    )
+    assert [one.turn for one in watch.run.changes(watch.now_ns)] == ["fires"]
+    assert watch.look(0.5) == [("rule", "fires")]

@@ -119,7 +119,7 @@ class Alerting:
 
         Where there is nothing but rows, and evaluating them is expensive, it may wait for more of them.
         """
-        if self._has_change or self._evaluating.is_due:
+        if self._has_change or self._evaluating.is_due or self._engine.is_behind:
             self._has_change = False
             self._evaluate(self._engine.settle)
 

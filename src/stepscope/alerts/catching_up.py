@@ -11,11 +11,14 @@ if TYPE_CHECKING:
     from stepscope.store.base import Reader
 
 
-def catch_up(run: RunWatch, store: Reader, segment: str) -> None:
+def catch_up(run: RunWatch, store: Reader, segment: str, judged_until_ns: int | None = None) -> None:
     """Gives the history of a run all points of what it is behind with: of an earlier agent, or a new rule.
 
     Whatever the store holds must have been told already, or not be told again. Figures of the machine are
     told before the store has them: those that it lacks are taken over from the history.
+
+    An earlier agent has judged what was logged until `judged_until_ns`. Without it, a new rule is judged by
+    the newest points, and the other rules go on where they were.
     """
     wanted = run.behind
     before = run.history.forget(wanted)
@@ -28,4 +31,11 @@ def catch_up(run: RunWatch, store: Reader, segment: str) -> None:
     for key, series in before.items():
         for subject, recent in series.items():
             run.history.add_newer(key, subject, recent)
+    for key in wanted:
+        for subject, recent in run.history.of(key).items():
+            known = before.get(key, {}).get(subject)
+            if judged_until_ns is not None:
+                recent.judged_until(judged_until_ns)
+            else:
+                recent.unjudged = 0 if known is None else min(known.unjudged, len(recent))
     wanted.clear()

@@ -46,6 +46,8 @@ RULES: list[dict[str, Any]] = [
         "name": "loss_divergence",
         "when": f"divergence({LOSS}, 1000 points) > 0",
         "for": "5 points",
+        # The rise leaves the window sooner or later, and is over only when the loss has come back.
+        "clear": f"recovery({LOSS}, 20 points) > 50%",
         "severity": "critical",
         "message": "The loss is diverging: it has risen by {value} and does not come back.",
         "advice": "Lower the learning rate, clip gradients, or go back to a checkpoint from before the rise.",

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from stepscope.alerts.catching_up import catch_up
+from stepscope.alerts.conditions.recent import MAX_UNJUDGED
 from stepscope.alerts.page_rules import Made
 from stepscope.alerts.repeat_policy import RepeatPolicy
 from stepscope.alerts.rule import Rule, rule_said
@@ -35,6 +36,9 @@ log = logging.getLogger("stepscope.agent")
 
 PAUSE_NS = 400_000_000
 """Without news there is a look at most this often, for what time alone brings about."""
+
+MANY_UNJUDGED = MAX_UNJUDGED // 5
+"""With so many points of a series that no rule has looked at, there is a look at once."""
 
 CAUSE_WITHIN_NS = 10_000_000_000
 """So long the other processes of a run have to say why one of them lost its connection."""
@@ -65,6 +69,8 @@ class Engine:
         self._unrecorded: dict[str, UnrecordedMetrics] = {}
         self._processes: dict[str, dict[tuple[str, int, int], Process]] = {}
         self._unheard = store.alert_book.open_alerts()
+        self._judged_until_ns = {run.id: run.last_ns for run in store.runs() if run.status in LIVE}
+        """Up to when an earlier agent has judged what the runs logged that it has left."""
         self._just_begun: set[str] = set()
         """Runs whose rows of this round were read from the store already."""
         self._lost_connection: set[str] = set()
@@ -116,6 +122,11 @@ class Engine:
         run = self._runs.get(table.source.run_id)
         if run is not None and run.run_id not in self._just_begun:
             run.history.add(table.source, table.keys, table.steps, table.times_ns, table.values)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so many points wait to be judged that more of them may not be kept for that."""
+        return any(run.history.unjudged > MANY_UNJUDGED for run in self._runs.values())
 
     def wants(self, keys: Collection[str]) -> bool:
         """Whether a rule of any run looks at one of these metrics."""
@@ -215,7 +226,7 @@ class Engine:
             self.hear(process.run_id, event)
         # What is told of it in this round is in the store already.
         self._just_begun.add(run.run_id)
-        catch_up(run, self._store, process.segment)
+        catch_up(run, self._store, process.segment, self._judged_until_ns.get(run.run_id, 0))
         for alert in self._unheard:
             if alert.run_id == process.run_id:
                 run.take_up(alert)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.alerts.conditions.evaluation import Outcome, judges_of
 from stepscope.alerts.conditions.history import History, Subject
+from stepscope.alerts.conditions.moments import as_of
+from stepscope.alerts.conditions.recent import MAX_UNJUDGED
 from stepscope.alerts.page_rules import Made
 from stepscope.alerts.rule import render
 from stepscope.alerts.state import State
@@ -17,7 +19,7 @@ from stepscope.schema.alert import AlertDetail
 from stepscope.schema.run import without_end_mark
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 
     from stepscope.alerts.conditions.evaluation import Judge
     from stepscope.alerts.conditions.tree import Expression
@@ -97,9 +99,11 @@ class RunWatch:
     _judges_made_for: int = -1
     """The generation of the history that they were made for."""
     _status_judged: str = ""
+    _unkept: int = 0
+    """Alerts of the last look that nobody has kept yet: until then its points are judged again."""
 
     def __post_init__(self) -> None:
-        self.history = History(keys=self._keys)
+        self.history = History(keys=self._keys, keep_unjudged=MAX_UNJUDGED)
         self._choose()
 
     def learn(self, rule: Rule) -> None:
@@ -159,6 +163,7 @@ class RunWatch:
 
     def changes(self, now_ns: int) -> Iterator[Change]:
         """What has changed since the last look, by the rules for which anything can have."""
+        self._unkept = 0
         for name in self._to_judge():
             rule = self.rules[name]
             try:
@@ -168,7 +173,10 @@ class RunWatch:
                 run = self.name or self.run_id
                 log.exception("The rule %s of %s failed, and is left out.", rule.name, run)
             else:
+                self._unkept += sum(change.turn == "fires" for change in changes)
                 yield from changes
+        if not self._unkept:
+            self.history.all_judged()
 
     def _to_judge(self) -> list[str]:
         """The rules whose outcome may be another than at the last look, in their order."""
@@ -189,13 +197,17 @@ class RunWatch:
 
     def _changes_of(self, rule: Rule, now_ns: int) -> Iterator[Change]:
         is_underway = False
+        fired_before_now, were_true = yield from self._fired_before_now(rule)
         for outcome in self._outcomes(rule, now_ns):
             subject = Subject(outcome.rank, outcome.host, outcome.device)
+            if subject in fired_before_now:
+                continue
             state = self._states.setdefault((rule.name, subject), State())
+            is_to_clear = state.is_firing and subject not in were_true
             turn = state.advance(
                 rule,
                 is_true=outcome.is_true,
-                is_clear=self._is_clear(rule, outcome, now_ns) if state.is_firing else None,
+                is_clear=self._is_clear(rule, outcome, now_ns) if is_to_clear else None,
                 now_ns=now_ns,
                 points=outcome.points,
             )
@@ -203,13 +215,42 @@ class RunWatch:
             if turn is not None:
                 since_ns = state.true_since_ns or now_ns
                 yield Change(rule, subject, turn, self._told(rule, outcome, since_ns))
-        if is_underway or (rule.depends_on_time and self._judges.get(id(rule.condition))):
+        if is_underway or fired_before_now or (rule.depends_on_time and self._judges.get(id(rule.condition))):
             self._restless.add(rule.name)
         else:
             self._restless.discard(rule.name)
 
+    def _fired_before_now(self, rule: Rule) -> Generator[Change, None, tuple[set[Subject], set[Subject]]]:
+        """The alerts of points that came since the last look; gives whose they are, and for whom it was true.
+
+        A rule that must be true for a while is not missed by looks that are seconds apart.
+        """
+        fired: set[Subject] = set()
+        were_true: set[Subject] = set()
+        status = self._judged_status()
+        for judge in () if rule.condition is None or rule.for_s else self._judges_for(rule.condition):
+            if not judge.moments.are_several:
+                continue
+            truths = judge.moments.judge(status)
+            if not truths.is_true.any() and not self._is_underway(rule.name, judge.subject):
+                continue
+            state = self._states.setdefault((rule.name, judge.subject), State())
+            if truths.is_true.any():
+                were_true.add(judge.subject)
+            place = None if state.is_firing else state.advance_over(rule, truths)
+            if place is not None:
+                fired.add(judge.subject)
+                with as_of(truths.ends, place):
+                    outcome = judge.outcome(int(truths.times_ns[place]), status)
+                    told = self._told(rule, outcome, state.true_since_ns or int(truths.times_ns[place]))
+                yield Change(rule, judge.subject, "fires", told)
+        return fired, were_true
+
     def fired(self, change: Change, alert_id: int) -> None:
         """A change has become an alert."""
+        self._unkept -= 1
+        if not self._unkept:
+            self.history.all_judged()
         self._states[change.rule.name, change.subject].fired(alert_id)
         self.open[alert_id] = (change.rule.name, change.told)
 

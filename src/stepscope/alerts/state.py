@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 if TYPE_CHECKING:
+    from stepscope.alerts.conditions.moments import Truths
     from stepscope.alerts.rule import Rule
 
 Turn = Literal["fires", "resolves"]
@@ -51,6 +54,31 @@ class State:
             self.true_since_ns, self.true_since_points = now_ns, points
         has_lasted = now_ns - self.true_since_ns >= rule.for_s * 1e9
         return "fires" if has_lasted and points - self.true_since_points >= rule.for_points else None
+
+    def advance_over(self, rule: Rule, truths: Truths) -> int | None:
+        """The same for many moments at once, of a rule that need not be true for a while.
+
+        Gives the place of the one at which it fires; where it does not, it is left as after the last of them.
+        """
+        known = np.flatnonzero(truths.is_true | truths.is_false)
+        is_true = truths.is_true[known]
+        if not is_true.any():
+            if len(known):
+                self.true_since_ns = None
+            return None
+        was_true = np.concatenate([[self.true_since_ns is not None], is_true[:-1]])
+        # Where the stretch of true ones began that each of them belongs to; -1 is before the first of them.
+        begins = np.maximum.accumulate(np.where(is_true & ~was_true, np.arange(len(known)), -1))
+        points = truths.points[known]
+        since_points = np.where(begins < 0, self.true_since_points, points[begins])
+        fires = np.flatnonzero(is_true & (points - since_points >= rule.for_points))
+        place = int(fires[0]) if len(fires) else len(known) - 1
+        if not is_true[place]:
+            self.true_since_ns = None
+        elif begins[place] >= 0:
+            self.true_since_ns = int(truths.times_ns[known[begins[place]]])
+            self.true_since_points = int(since_points[place])
+        return int(known[place]) if len(fires) else None
 
     def fired(self, alert_id: int) -> None:
         """Its alert has this number."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepscope.alerts.conditions.history import spark
+from stepscope.alerts.conditions.moments import Moments
 from stepscope.alerts.conditions.subjects import subjects_of
 from stepscope.alerts.conditions.tree import (
     Arithmetic,
@@ -106,6 +108,13 @@ class Judge:
         """Whether the condition is true now; None where that cannot be known."""
         return self._judge(_Moment(now_ns, status)).is_true
 
+    @functools.cached_property
+    def moments(self) -> Moments:
+        """The condition as of each point that came since the last look."""
+        found = [self._recent(name) for name in self._expression.metrics]
+        recents = list(dict.fromkeys(one for one in found if one is not None))
+        return Moments(self._expression, recents, self._recent, self.is_true)
+
     def outcome(self, now_ns: int, status: str | None) -> Outcome:
         """What the condition comes to now."""
         verdict = self._judge(_Moment(now_ns, status))
@@ -120,7 +129,7 @@ class Judge:
             known,
             quantity="" if quantity == key else quantity,
             recent=spark(recent),
-            step=int(recent.steps[-1]) or None,
+            step=(int(recent.steps[-1]) or None) if len(recent) else None,
         )
 
     def _shown(self, side: Expression) -> tuple[str, Recent | None]:
@@ -226,7 +235,7 @@ def _of_metric(part: Name | Windowed | Baseline, recent: Recent) -> Callable[[_M
     if isinstance(part, Baseline):
         return lambda _: recent.baseline
     if isinstance(part, Name) or (part.function == "last" and part.window is None):
-        return lambda _: float(recent.values[-1])
+        return lambda _: float(recent.values[-1]) if len(recent) else None
     window = part.window
     if window is None:
         return _of_whole_series(part.function, recent)
@@ -239,7 +248,9 @@ def _of_metric(part: Name | Windowed | Baseline, recent: Recent) -> Callable[[_M
 
 def _of_whole_series(function: str, recent: Recent) -> Callable[[_Moment], float | None]:
     if function == "age":
-        return lambda moment: max(0.0, (moment.now_ns - int(recent.times_ns[-1])) / 1e9)
+        return lambda moment: (
+            max(0.0, (moment.now_ns - int(recent.times_ns[-1])) / 1e9) if len(recent) else None
+        )
     return lambda _: recent.start if function == "start" else None
 
 

@@ -33,7 +33,7 @@ DEEPEST = 50
 
 OVER_A_WINDOW = (
     "last", "first", "mean", "min", "max", "median", "p90", "p95", "p99", "sum", "count", "std", "delta",
-    "rate", "slope", "nonfinite", "divergence", "highest_before",
+    "rate", "slope", "nonfinite", "divergence", "recovery", "highest_before",
 )  # fmt: skip
 OF_A_METRIC = ("last", "age", "baseline", "start")
 """Functions that need no window."""

@@ -58,7 +58,8 @@ class History:
     """The newest points of one run.
 
     Each series keeps at most `limit_points`, and of those older than `keep_seconds` no more than 1,000.
-    Series beyond `most_series` are left out and counted. With `keys`, no others are kept.
+    Series beyond `most_series` are left out and counted. With `keys`, no others are kept. Up to
+    `keep_unjudged` points are kept beside these until `all_judged`.
     """
 
     def __init__(
@@ -67,8 +68,9 @@ class History:
         keep_seconds: float = KEEP_S,
         most_series: int = MAX_SERIES,
         keys: Collection[str] | None = None,
+        keep_unjudged: int = 0,
     ) -> None:
-        self._room = Room(limit_points, int(keep_seconds * 1e9))
+        self._room = Room(limit_points, int(keep_seconds * 1e9), unjudged=keep_unjudged)
         self._most_series, self._keys = most_series, keys
         self._series: dict[str, dict[Subject, Recent]] = {}
         self._count = 0
@@ -80,6 +82,7 @@ class History:
         """Another number whenever a series has come or gone: what was looked up before may not hold."""
         self.changed: set[str] = set()
         """Metrics that have points which nobody has judged yet; whoever judges them empties it."""
+        self._unjudged: set[Recent] = set()
         self._columns: dict[tuple[Subject, tuple[str, ...]], list[tuple[int, Recent]]] = {}
         """Which columns of a table are kept, and where; forgotten together with `subjects`."""
 
@@ -119,6 +122,7 @@ class History:
         for column, recent in columns:
             recent.add(steps, times_ns, values[:, column])
             self.changed.add(keys[column])
+            self._unjudged.add(recent)
 
     def add_newer(self, key: str, subject: Subject, points: Recent) -> None:
         """Takes those points of a series that come after the last one that is known of it."""
@@ -127,6 +131,18 @@ class History:
             newer = points.since(int(recent.times_ns[-1]) + 1 if len(recent) else 0)
             recent.add(points.steps[newer], points.times_ns[newer], points.values[newer])
             self.changed.add(key)
+            self._unjudged.add(recent)
+
+    @property
+    def unjudged(self) -> int:
+        """How many points of a series wait for rules to look at them, at most."""
+        return max((recent.unjudged for recent in self._unjudged), default=0)
+
+    def all_judged(self) -> None:
+        """All rules have looked at all points there are."""
+        for recent in self._unjudged:
+            recent.unjudged = 0
+        self._unjudged.clear()
 
     def of(self, key: str) -> Mapping[Subject, Recent]:
         """All series of a metric."""
@@ -146,7 +162,7 @@ class History:
         """The last value of every metric that tells of a rank, a device, or the host they are on."""
         subject, found = Subject(rank, host, device), {}
         for key, series in self._series.items():
-            near = [one for one in series if one.joined(subject) is not None]
+            near = [one for one in series if len(series[one]) and one.joined(subject) is not None]
             if near:
                 # The one with the most labels in common; of equals, the one that was logged last.
                 best = max(near, key=lambda one: (_in_common(one, subject), int(series[one].times_ns[-1])))

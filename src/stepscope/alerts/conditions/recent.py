@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -23,6 +28,9 @@ asks for, or is as old as this share of the time it asks for."""
 
 STARTED = 5
 """So many finite points tell where a series began."""
+
+MAX_UNJUDGED = 100_000
+"""So many points are kept until rules have looked at them; of more, the newest."""
 
 _FIRST_ROOM = 64
 
@@ -57,6 +65,8 @@ class Room:
     """Points older than this, compared with the newest, are let go,"""
     anyway: int = KEPT_ANYWAY
     """but for so many."""
+    unjudged: int = 0
+    """So many more are kept until rules have looked at them."""
 
 
 class Recent:
@@ -70,10 +80,13 @@ class Recent:
         self._begin = self._end = 0
         self.total = 0
         """How many points there have been."""
-        self.baseline: float | None = None
-        """The median of the first points after the warm-up; None while there are too few."""
-        self.start: float | None = None
-        """The median of the first five finite points; None while there are fewer."""
+        self.unjudged = 0
+        """How many of the newest points no rule has looked at yet; whoever looks at them sets it to 0."""
+        self.last_divergence: tuple[float, float] | None = None
+        """The level before the last divergence that was found, and that in it."""
+        self._hidden = 0
+        self._baseline: float | None = None
+        self._start: float | None = None
         self._began: Floats = np.empty(0, np.float64)
         self._to_skip = WARM_UP
         self._first: Floats = np.empty(0, np.float64)
@@ -96,6 +109,36 @@ class Recent:
     def values(self) -> Floats:
         """Their values."""
         return self._values[self._begin : self._end]
+
+    @property
+    def baseline(self) -> float | None:
+        """The median of the first points after the warm-up; None while there are too few."""
+        return None if self._hidden and self.total < WARM_UP + FEWEST else self._baseline
+
+    @property
+    def start(self) -> float | None:
+        """The median of the first five finite points; None while there are fewer."""
+        return None if self._hidden and self.total < STARTED else self._start
+
+    @contextmanager
+    def as_of(self, points: int) -> Iterator[None]:
+        """Hides all but the first so many of the kept points: as it was when the last of them came."""
+        hidden, in_order = len(self) - points, self._sorted
+        self._end, self.total, self._hidden, self._sorted = (
+            self._end - hidden,
+            self.total - hidden,
+            hidden,
+            {},
+        )
+        try:
+            yield
+        finally:
+            self._end, self.total = self._end + hidden, self.total + hidden
+            self._hidden, self._sorted = 0, in_order
+
+    def judged_until(self, time_ns: int) -> None:
+        """Points that were logged then or earlier need not be looked at any more."""
+        self.unjudged = min(self.unjudged, len(self) - int(np.searchsorted(self.times_ns, time_ns, "right")))
 
     def since(self, time_ns: int) -> slice:
         """Where the points that were logged then or later stand."""
@@ -133,8 +176,9 @@ class Recent:
         self.total += len(values)
         if len(self._first) < MOST:
             self._learn(values)
-        if len(values) > self._room.points:
-            newest = slice(-self._room.points, None)
+        self.unjudged = min(self.unjudged + len(values), self._room.unjudged)
+        if len(values) > self._room.points + self.unjudged:
+            newest = slice(-self._room.points - self.unjudged, None)
             steps, times_ns, values = steps[newest], times_ns[newest], values[newest]
         begin, end = self._end, self._end + len(values)
         if end > len(self._values):
@@ -153,14 +197,14 @@ class Recent:
 
     def _learn(self, values: Floats) -> None:
         finite = values[np.isfinite(values)]
-        if self.start is None:
+        if self._start is None:
             self._began = np.concatenate([self._began, finite[: STARTED - len(self._began)]])
-            self.start = median(self._began) if len(self._began) == STARTED else None
+            self._start = median(self._began) if len(self._began) == STARTED else None
         skipped = min(self._to_skip, len(finite))
         self._to_skip -= skipped
         self._first = np.concatenate([self._first, finite[skipped:][: MOST - len(self._first)]])
         if len(self._first) >= FEWEST:
-            self.baseline = median(self._first)
+            self._baseline = median(self._first)
 
     def _make_room(self, points: int) -> None:
         held = len(self)
@@ -176,9 +220,13 @@ class Recent:
         order = np.argsort(self.times_ns, kind="stable")
         for column in (self.times_ns, self.steps, self.values):
             column[:] = column[order]
+        # Those that came late are looked at with all that follows them.
+        self.unjudged = len(self) - int(np.argmax(order >= len(self) - self.unjudged))
 
     def _forget(self) -> None:
-        self._begin = max(self._begin, self._end - self._room.points)
+        # A window that ended with the first point nobody has looked at is kept whole.
+        self._begin = max(self._begin, self._end - self._room.points - self.unjudged)
+        anyway = self._room.anyway + self.unjudged
         kept_since_ns = int(self._times[self._end - 1]) - self._room.keep_ns
-        if len(self) > self._room.anyway and self._times[self._begin] < kept_since_ns:
-            self._begin += min(self.since(kept_since_ns).start, len(self) - self._room.anyway)
+        if len(self) > anyway and self._times[self._begin] < kept_since_ns:
+            self._begin += min(self.since(kept_since_ns).start, len(self) - anyway)

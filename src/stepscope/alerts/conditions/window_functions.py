@@ -99,7 +99,22 @@ def _divergence(recent: Recent, within: slice) -> float | None:
         Start(start, is_in_window=recent.total == len(values)),
         least_level=least,
     )
-    return 0.0 if found is None else found.value - found.level
+    if found is None:
+        return 0.0
+    recent.last_divergence = (found.level, found.value)
+    return found.value - found.level
+
+
+def _recovery(recent: Recent, within: slice) -> float | None:
+    """How much of the last divergence the loss has made good: 0 nothing, 1 all, or that there was none."""
+    values = recent.values[within]
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return None
+    if recent.last_divergence is None:
+        return 1.0
+    level, value = recent.last_divergence
+    return (value - median(values)) / (value - level)
 
 
 def _highest_before(recent: Recent, within: slice) -> float | None:
@@ -140,6 +155,7 @@ _OF_TIMES: dict[str, Callable[[Floats, Floats], float | None]] = {
 _OF_SERIES: dict[str, Callable[[Recent, slice], float | None]] = {
     "divergence": _divergence,
     "highest_before": _highest_before,
+    "recovery": _recovery,
 }
 _SHARES = {"median": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 _OF_VALUES: dict[str, Callable[[Floats], float]] = {
