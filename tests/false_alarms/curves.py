@@ -209,6 +209,15 @@ def collapsed(kind: str, seed: int, times_first: float, lasting: int) -> Curve:
     return Curve(np.arange(len(loss)), loss, norms_for(chance, loss))
 
 
+def stayed_up(kind: str, seed: int, times_first: float, lasting: int) -> Curve:
+    """The same, for so many further losses as a whole run has."""
+    before = collapsed(kind, seed, times_first, 120)
+    chance = np.random.default_rng([seed, 3])
+    after = np.median(before.loss[-120:]) * noise(chance, lasting, 0.1)
+    loss = np.concatenate([before.loss, after])
+    return Curve(np.arange(len(loss)), loss, norms_for(chance, loss))
+
+
 def blown_up(seed: int, times_first: float) -> Curve:
     """The loss doubles from the first step on, up to so many times the first one."""
     chance = np.random.default_rng([seed, 3])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.false_alarms.curves import USUAL, blown_up, collapsed, diverging, exploded
+from tests.false_alarms.curves import USUAL, blown_up, collapsed, diverging, exploded, stayed_up
 from tests.false_alarms.judging import alerts_of, findings_at
 
 SEEDS = 12
@@ -37,6 +37,14 @@ def test_a_loss_that_jumps_to_where_it_began_or_above_and_stays_there_is_found(
     curves = [collapsed(kind, seed, times_first, lasting) for seed in range(SEEDS)]
     assert share_found(curves) >= found
     assert share_alerted(curves, "loss_divergence") >= found
+
+
+@pytest.mark.parametrize("kind", ["usual", "noisy", "heavy_tailed"])
+@pytest.mark.parametrize("times_first", [1.0, 4.0, 1000.0])
+@pytest.mark.parametrize("lasting", [2500, 9000])
+def test_a_loss_that_has_not_come_back_for_longer_than_a_window_is_found(kind, times_first, lasting):
+    curves = [stayed_up(kind, seed, times_first, lasting) for seed in range(SEEDS)]
+    assert share_found(curves) >= 0.8
 
 
 @pytest.mark.parametrize(

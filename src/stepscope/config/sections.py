@@ -114,7 +114,7 @@ class Alerts(Section):
     """When to tell a person, and how."""
 
     enabled: bool = True
-    """Whether rules and findings become alerts."""
+    """Whether alert rules are evaluated. Findings of `stepscope diagnose` do not become alerts."""
 
     rules: list[Options] = field(default_factory=list)
     """Alert rules, each a section with its own keys."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import numpy as np
 
 from stepscope.analysis.divergence import LASTING, LIMIT, Start, divergence, has_exploded
+from stepscope.analysis.lasting_rise import lasting_rise
 from stepscope.analysis.schedule_hints import batches_changed, first_loss, level_by_schedule
 from stepscope.analysis.wording import number
 from stepscope.config.bounds import Range
@@ -16,6 +17,7 @@ from stepscope.schema.finding import Chart, Evidence, Finding, Remedy
 from stepscope.schema.keys import BATCH_SIZES, GRADIENT_NORM, LEARNING_RATE, LOSS_KEYS
 
 if TYPE_CHECKING:
+    from stepscope.analysis.lasting_rise import LastingRise
     from stepscope.schema.window import RankWindow, Window
 
 CLIP = """\
@@ -68,6 +70,10 @@ class Diverging(Detector):
             least_level=level_by_schedule(rank, key),
         )
         if left is None:
+            course = rank.course.get(key)
+            rise = course and lasting_rise(course, losses, steps, level_by_schedule(rank, key))
+            if rise:
+                return self._risen_before(rise, rank, window, key)
             return f"The loss is {number(float(losses[-1]))} and is not diverging."
         if not has_exploded(left) and batches_changed(rank, int(steps[left.begin])):
             return f"The loss has risen to {number(left.value)} since batches changed their size."
@@ -107,6 +113,37 @@ class Diverging(Detector):
             tries=("lower the learning rate", "clip gradients", f"go back before step {first:,}"),
             how="The newest losses are compared with the median of those before them, in units of their "
             "median absolute deviation, for stretches of 5 losses up to nearly all; and with the first.",
+            refs=("https://pytorch.org/docs/stable/generated/torch.nn.utils.clip_grad_norm_.html",),
+        )
+
+    def _risen_before(self, rise: LastingRise, rank: RankWindow, window: Window, key: str) -> Finding:
+        """The finding on a loss that went up before the window, and is as high in all of it."""
+        last = int(rank.steps[-1])
+        return Finding(
+            id=self.id,
+            title=self.title,
+            headline=f"The loss has gone from {number(rise.level)} to {number(rise.value)} "
+            f"at about step {rise.step:,}, and has not come back.",
+            detail="What was learnt before is mostly lost: the weights have left the region in which the "
+            "loss was low. The learning rate is the first suspect, then the data of the steps before.",
+            severity="critical",
+            confidence=0.9,
+            first_step=rise.step,
+            last_step=last,
+            first_time=rise.time,
+            last_time=float(rank.times[-1]),
+            rank=rank.rank if len(window.ranks) > 1 else None,
+            evidence=(
+                Evidence("lowest loss", number(rise.level), "mean of a stretch of the run"),
+                Evidence("loss now", number(rise.value), f"median of the newest {len(rank.steps):,} steps"),
+                Evidence("lasts for", f"{last - rise.step:,} steps", "longer than the newest steps checked"),
+            ),
+            chart=Chart((key,), 0, last),
+            ruled_out=(f"A spike: it has lasted for {last - rise.step:,} steps.",),
+            remedies=_remedies(rise.step),
+            tries=("lower the learning rate", "clip gradients", f"go back before step {rise.step:,}"),
+            how="The newest losses are compared with the course of the whole run, in at most 128 stretches: "
+            "its lowest, how quickly the loss rose from there, and whether it has fallen since.",
             refs=("https://pytorch.org/docs/stable/generated/torch.nn.utils.clip_grad_norm_.html",),
         )
 
