@@ -65,7 +65,8 @@ def make(
     check_options(folder, name, kind, options)
     parameters = inspect.signature(kind).parameters
     try:
-        return kind(**options, **{one: value for one, value in told.items() if one in parameters})
+        given = {option: value for option, value in options.items() if value is not None}
+        return kind(**given, **{one: value for one, value in told.items() if one in parameters})
     except TypeError as error:
         raise StepscopeError(f"{folder}.{name} cannot be made with these options: {error}.") from error
 

@@ -50,6 +50,14 @@ def validated(capsys, content: str) -> list[str]:
             "a.yaml:4: exporters.metrics_files has no option 'kep'; it has: directory, max_bytes, keep.",
         ),
         (
+            "exporters:\n  metrics_files:\n    directory: m\n    max_bytes: -1\n",
+            "a.yaml:4: exporters.metrics_files.max_bytes is -1; it must be at least 1,000.",
+        ),
+        (
+            "exporters:\n  metrics_files:\n    directory: m\n    keep: 0\n",
+            "a.yaml:4: exporters.metrics_files.keep is 0; it must be at least 1.",
+        ),
+        (
             "exporters:\n  csv_file: {}\n",
             "a.yaml:2: 'csv_file' writes runs that have ended: stepscope export. There are: metrics_files.",
         ),

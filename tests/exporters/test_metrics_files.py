@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import stepscope
+from stepscope.errors import ConfigError
 from stepscope.exporters.base import Table
 from stepscope.exporters.metrics_files import WAIT_S, MetricsFiles
 from stepscope.schema.keys import STEP_SECONDS
@@ -403,3 +404,9 @@ def test_an_agent_that_is_told_to_end_writes_what_waits_and_the_next_goes_on(
         for line in path.read_text().splitlines()
     ]
     assert written == list(range(20))
+
+
+@pytest.mark.parametrize("options", [{"max_bytes": -1}, {"max_bytes": 100}, {"keep": -1}, {"keep": 0}])
+def test_sizes_with_which_each_line_would_delete_an_older_one_are_refused(tmp_path, options):
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        MetricsFiles(str(tmp_path), **options)

@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stepscope.errors import ConfigError
 from stepscope.exporters.base import Feed, Table
 from stepscope.schema.keys import EPOCH_GAP_SECONDS, STEP_SECONDS
 
@@ -59,6 +60,9 @@ JOINED = frozenset(
 )
 OPENING = TRAINING_LOSS | {STEP_SECONDS}
 """What makes a line of a step; other figures are added to it."""
+
+MIN_BYTES = 1000
+"""A file takes so much at least: with less, each line would begin another and delete the oldest."""
 
 WAIT_S = 2.0
 """How long a line waits for figures of its step: times come in groups, gradients when they were added up."""
@@ -273,6 +277,11 @@ class MetricsFiles(Feed):
         _clock: Callable[[], float] = time.monotonic,
         _directory: Path = Path(),
     ) -> None:
+        for option, value, least in (("max_bytes", max_bytes, MIN_BYTES), ("keep", keep, 1)):
+            if value < least:
+                raise ConfigError(
+                    f"exporters.metrics_files.{option} is {value}; it must be at least {least:,}."
+                )
         self._directory = _directory / Path(directory).expanduser()
         self._max_bytes, self._keep, self._now = max_bytes, keep, _now
         self._clock = _clock

@@ -16,7 +16,7 @@ from stepscope.analysis.detector_registry import make_detectors
 from stepscope.config.entry import Problem
 from stepscope.config.shape import dotted
 from stepscope.config.wording import nearest
-from stepscope.errors import StepscopeError
+from stepscope.errors import ConfigError, StepscopeError
 from stepscope.exporters.base import Feed
 from stepscope.recorder.anonymity import privacy_of
 from stepscope.samplers.base import Sampler
@@ -164,11 +164,21 @@ class _Check:
             if name in known:
                 wanted = {option: value for option, value in options.items() if option != "enabled"}
                 self._options(key, known[name], wanted)
+                self._exporter(key, name, wanted)
             elif name in plugins.names("exporters"):
                 text = f"{name!r} writes runs that have ended: stepscope export. "
                 self._note(key, text + f"There are: {', '.join(known)}.")
             else:
                 self._note(key, f"there is no exporter {name!r}; {_suggestion(name, known)}")
+
+    def _exporter(self, key: Key, name: str, options: dict[str, Any]) -> None:
+        """What an exporter itself has against values of the right type."""
+        try:
+            plugins.make("exporters", name, Feed, options, {})  # type: ignore[type-abstract]  # only its members
+        except ConfigError as error:
+            self._note(_key_named_by(str(error), key), str(error))
+        except StepscopeError:
+            return  # said of its options already
 
     def _options(self, key: Key, kind: type, options: dict[str, Any]) -> None:
         try:
