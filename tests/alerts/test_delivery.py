@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.alerts.delivery.delivery import Delivery
+from stepscope.alerts.delivery.delivery import SUPERSEDED, Delivery
 from stepscope.channels.base import Channel, DeliveryError
 from stepscope.schema.alert import AlertDetail, Notice
 from stepscope.store.sqlite import SqliteStore
@@ -55,11 +55,17 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
     store.close()
 
 
-def post(store: SqliteStore, notice_id: str, *channels: str, at_ns: int = 1_000 * S) -> None:
-    told = AlertDetail("hot", "warning", "It is hot.", at_ns, recent=(1.0, float("nan")))
+def post(
+    store: SqliteStore, notice_id: str, *channels: str, at_ns: int = 1_000 * S, rules: tuple[str, ...] = ()
+) -> None:
+    """Posts a notice of some rules; without any, of one that no other notice is about."""
+    told = tuple(
+        AlertDetail(rule, "warning", "It is hot.", at_ns, recent=(1.0, float("nan")))
+        for rule in rules or (f"rule of {notice_id}",)
+    )
     with store.transaction():
         for channel in channels:
-            store.alert_book.post(channel, Notice(notice_id, "firing", "r", "r-1", "p", "h", at_ns, (told,)))
+            store.alert_book.post(channel, Notice(notice_id, "firing", "r", "r-1", "p", "h", at_ns, told))
 
 
 def work(delivery: Delivery, done: Callable[[], bool]) -> None:
@@ -167,3 +173,35 @@ def test_a_library_that_raises_anything_is_a_failure_without_its_text(
     post(store, "a", "one")
     work(delivery, lambda: store.notices()[0]["attempts"] == 1)
     assert store.notices()[0]["trouble"] == "LookupError"
+
+
+def test_notices_of_a_rule_that_an_outage_held_up_are_replaced_by_the_newest(
+    store: SqliteStore, clock: Clock
+) -> None:
+    mailbox = Mailbox(*[DeliveryError("it is down")] * 3)
+    delivery = Delivery(store, lambda _: {"one": mailbox}, clock)
+    for number, name in enumerate(["fires", "is over", "fires again", "is over again"]):
+        post(store, name, "one", at_ns=clock.ns, rules=("hot",))
+        delivery.has_news = True
+        work(delivery, lambda left=2 - number: len(mailbox.failures) == max(left, 0))
+        clock.ns += S
+    clock.ns += 600 * S
+    work(delivery, lambda: not delivery.is_waiting)
+    assert mailbox.arrived == ["is over again"]
+    assert [one["trouble"] for one in store.notices()][:2] == [SUPERSEDED] * 2
+
+
+def test_a_notice_waits_for_an_older_one_of_the_same_rule_and_for_no_other(
+    store: SqliteStore, clock: Clock
+) -> None:
+    mailbox = Mailbox(DeliveryError("it is down"))
+    delivery = Delivery(store, lambda _: {"one": mailbox}, clock)
+    post(store, "both fire", "one", rules=("hot", "full"))
+    work(delivery, lambda: not mailbox.failures)
+    post(store, "hot is over", "one", rules=("hot",))
+    post(store, "another fires", "one", rules=("slow",))
+    delivery.has_news = True
+    work(delivery, lambda: mailbox.arrived == ["another fires"])
+    clock.ns += 600 * S
+    work(delivery, lambda: not delivery.is_waiting)
+    assert mailbox.arrived == ["another fires", "both fire", "hot is over"]

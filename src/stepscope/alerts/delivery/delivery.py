@@ -32,6 +32,8 @@ GIVE_UP_AFTER_S = 24 * 3600.0
 FORGOTTEN_AFTER_S = 3600.0
 """One for a channel that is no longer in the settings is given up after this."""
 
+SUPERSEDED = "a newer notice of the same rule took its place"
+
 CLOSING_S = 2.0
 """How long an agent that ends waits for what is just being sent."""
 
@@ -105,8 +107,13 @@ class Delivery:
             self._waiting = self._store.alert_book.undelivered()
         now_ns = self._now_ns()
         self._give_up_old(now_ns)
+        self._drop_superseded(now_ns)
+        older: set[tuple[str, str, str]] = set()
         for one in self._waiting:
-            channel = self._channel_of(one) if one.due_ns <= now_ns else None
+            # What is said of a rule arrives in the order in which it was said.
+            is_next = older.isdisjoint(_rules_of(one))
+            older |= _rules_of(one)
+            channel = self._channel_of(one) if is_next and one.due_ns <= now_ns else None
             if channel is not None:
                 sender = self._senders.get(channel)
                 if sender is None:
@@ -156,6 +163,21 @@ class Delivery:
         pause_s = min(FIRST_PAUSE_S * 2**attempts, LONGEST_PAUSE_S)
         return int(pause_s * (0.75 + 0.5 * self._chance()) * 1e9)
 
+    def _drop_superseded(self, now_ns: int) -> None:
+        """Gives up what an outage held up and newer notices say better: how a rule stands now."""
+        newer: set[tuple[str, str, str]] = set()
+        tried = {place for one in self._waiting if one.attempts for place in _rules_of(one)}
+        for one in reversed(self._waiting):
+            is_in_hand = any(sender.in_hand == one.id for sender in self._senders.values())
+            if _rules_of(one) <= newer & tried and not is_in_hand:
+                with self._store.transaction():
+                    self._store.alert_book.give_up(one.id, now_ns, SUPERSEDED)
+                self.has_news = True
+            newer |= _rules_of(one)
+        if self.has_news:
+            self.has_news = False
+            self._waiting = self._store.alert_book.undelivered()
+
     def _give_up_old(self, now_ns: int) -> None:
         for one in self._waiting:
             has_channel = self._channel_of(one) is not None
@@ -166,6 +188,11 @@ class Delivery:
                 with self._store.transaction():
                     self._store.alert_book.give_up(one.id, now_ns, why)
                 self.has_news = True
+
+
+def _rules_of(posted: Posted) -> set[tuple[str, str, str]]:
+    """The rules that a notice is about, by channel and run."""
+    return {(posted.channel, posted.notice.run_id, alert.rule) for alert in posted.notice.alerts}
 
 
 class Channels:
