@@ -141,6 +141,22 @@ def test_a_refused_recipient_is_named_and_alone_tried_again(open_box):
     ]
 
 
+def test_who_is_refused_for_good_is_not_tried_again_with_those_refused_for_now(open_box):
+    open_box.refuses = {"ann@example.com": "550 no such user", "bob@example.com": "451 try later"}
+    channel = without_login(open_box.port)
+    with pytest.raises(DeliveryError, match=r"ann@example.com \(550 .*bob@example.com \(451 ") as raised:
+        channel.send(notice())
+    assert not raised.value.is_final
+    with pytest.raises(DeliveryError) as raised:
+        channel.send(notice())
+    assert "ann@example.com" not in str(raised.value)
+    open_box.refuses = {}
+    with pytest.raises(DeliveryError, match=r"refused ann@example.com \(550 no such user\)") as raised:
+        channel.send(notice())
+    assert raised.value.is_final
+    assert [envelope.rcpt_tos for envelope in open_box.envelopes] == [["bob@example.com"]]
+
+
 @pytest.mark.parametrize("everybody", [True, False])
 def test_a_recipient_who_does_not_exist_is_final(open_box, everybody):
     open_box.refuses = {"bob@example.com": "550 5.1.1 no such user"}

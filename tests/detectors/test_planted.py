@@ -114,6 +114,16 @@ def test_a_loss_that_is_no_number_is_told_with_its_step_and_the_layer_that_was_n
     assert sentence in [one.note for one in near.evidence]
 
 
+def test_losses_of_which_only_some_are_no_numbers_are_counted(tmp_path):
+    run = going_well(1, 106)
+    run["loss"][::7] = np.nan
+    [found] = diagnose(tmp_path, run).findings
+    assert found.headline == "16 of 106 losses are NaN, first at step 0, newest at step 105."
+    run["loss"][7] = np.inf
+    [found] = diagnose(tmp_path, run).findings
+    assert found.headline.startswith("16 of 106 losses are NaN or infinite, first at step 0,")
+
+
 def test_the_wait_of_a_step_with_several_batches_is_judged_for_each_of_them(tmp_path):
     four = {"micro_steps": np.full(600, 4.0)}
     [finding] = diagnose(tmp_path, waiting() | four, events=(LOADER,)).findings

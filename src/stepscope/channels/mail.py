@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from stepscope.alerts.delivery.channel_options import Options
 from stepscope.alerts.delivery.mail_message import mail_message
-from stepscope.alerts.delivery.pending_recipients import PendingRecipients
+from stepscope.alerts.delivery.pending_recipients import MAX_NOTICES, PendingRecipients
 from stepscope.alerts.delivery.safe_text import one_line
 from stepscope.channels.base import Channel, DeliveryError
 from stepscope.errors import ConfigError
@@ -72,6 +72,8 @@ class MailChannel(Channel):
             )
         self._tls = None if security == "none" else _context(options, ca_file)
         self._unreached = PendingRecipients(self._recipients)
+        self._refused_for_good: dict[str, Refused] = {}
+        """By the id of a notice that others have yet to get."""
 
     @property
     def target(self) -> str:
@@ -94,9 +96,21 @@ class MailChannel(Channel):
         except (smtplib.SMTPException, OSError) as error:
             # Not chained: what a server says of a login may repeat it.
             raise self._failure(error) from None
-        self._unreached.keep(notice.id, list(refused))
-        if refused:
+        self._note_refused(notice.id, refused)
+
+    def _note_refused(self, notice_id: str, refused: Refused) -> None:
+        """Raises for those who were refused; who was refused for good is not asked for again."""
+        for_good = {address: reply for address, reply in refused.items() if _is_final(reply[0])}
+        for_good = self._refused_for_good.pop(notice_id, {}) | for_good
+        for_now = [address for address in refused if address not in for_good]
+        self._unreached.keep(notice_id, for_now)
+        if for_now:
+            self._refused_for_good[notice_id] = for_good
+            if len(self._refused_for_good) > MAX_NOTICES:
+                del self._refused_for_good[next(iter(self._refused_for_good))]
             raise self._refusal(refused)
+        if for_good:
+            raise self._refusal(for_good)
 
     def _connected(self) -> smtplib.SMTP:
         server: smtplib.SMTP

@@ -119,11 +119,9 @@ class NotFinite(Detector):
         step = int(rank.steps[first])
         value = float(column.values[first])
         name = "NaN" if np.isnan(value) else "infinite"
-        what = "The gradient norm" if key == GRADIENT_NORM else "The loss"
         layer = _layer(window.events_of(EVENT, rank.rank), step)
         goes_on = after < self.recovered
         where = f", first in {layer[0]}" if layer and layer[0] else ""
-        since = f"from step {step:,} on" if goes_on and len(places) > 1 else f"at step {step:,}"
         state = "" if goes_on else ", and has recovered"
         counted = f"{len(places):,} of {int(column.present.sum()):,}"
         cause = _Cause(
@@ -134,7 +132,7 @@ class NotFinite(Detector):
         return Finding(
             id=self.id,
             title=self.title,
-            headline=f"{what} is {name} {since}{where}{state}.",
+            headline=_said(rank, key, bad) + f"{where}{state}.",
             detail=cause.detail(),
             severity="critical" if goes_on else "warning",
             confidence=0.99 if key != GRADIENT_NORM else 0.9,
@@ -161,6 +159,25 @@ class NotFinite(Detector):
             how="Losses and gradient norms of the newest steps are looked at one by one.",
             refs=("https://pytorch.org/docs/stable/autograd.html#anomaly-detection",),
         )
+
+
+def _said(rank: RankWindow, key: str, bad: Flags) -> str:
+    """Which values are not finite: one, all since a step, or so many of them."""
+    column, places = rank.columns[key], np.flatnonzero(bad)
+    first, last = int(places[0]), int(places[-1])
+    name = "NaN" if np.isnan(column.values[first]) else "infinite"
+    what = "gradient norm" if key == GRADIENT_NORM else "loss"
+    if len(places) == 1:
+        return f"The {what} is {name} at step {int(rank.steps[first]):,}"
+    if not column.finite[first:].any():
+        return f"The {what} is {name} from step {int(rank.steps[first]):,} on"
+    kinds = np.isnan(column.values[places])
+    name = name if kinds.all() or not kinds.any() else "NaN or infinite"
+    several = "gradient norms" if key == GRADIENT_NORM else "losses"
+    return (
+        f"{len(places):,} of {int(column.present.sum()):,} {several} are {name}, first at step "
+        f"{int(rank.steps[first]):,}, newest at step {int(rank.steps[last]):,}"
+    )
 
 
 @dataclass(frozen=True)
