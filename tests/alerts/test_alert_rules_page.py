@@ -13,6 +13,8 @@ from stepscope.alerts.conditions.history import History
 from stepscope.alerts.defaults import default_rules
 from stepscope.alerts.rule import KEYS, rules_from
 from stepscope.alerts.thresholds import BASELINE, PERCENT, PLAIN
+from stepscope.cli.checks.settings_check import alert_problems
+from stepscope.config.load import load
 from tests.alerts.made_up import feed, gpu, machine, source
 
 PAGE = (Path(__file__).parents[2] / "docs" / "alert-rules.md").read_text()
@@ -45,6 +47,12 @@ def test_an_example_fires_when_it_should_and_not_otherwise(name, key, of, bad, g
         now_ns = feed(history, key, values, of=of)
         [outcome] = evaluate(EXAMPLES[name].condition, history, now_ns)
         assert outcome.is_true is expected
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_the_settings_of_an_example_have_nothing_wrong(block, monkeypatch):
+    monkeypatch.setenv("SLACK_WEBHOOK", "https://hooks.slack.com/services/T0/B0/x")
+    assert not alert_problems(load(yaml.safe_load(block), environment={}))
 
 
 def test_a_rule_may_count_steps_while_it_looks_at_a_gpu():

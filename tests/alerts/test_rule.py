@@ -76,6 +76,7 @@ def test_how_long_is_a_number_of_seconds_or_a_text(written, seconds, points):
         ),
         ({"for": -1}, "for (high) is -1: it must be"),
         ({"cooldown": "5 steps"}, 'cooldown (high) is "5 steps": it must be a number of seconds'),
+        ({"remind": 0}, "remind (high) is 0: it must be at least 10 s; leave it out for no reminder."),
         ({"cooldown": True}, "cooldown (high) is true: it must be"),
         ({"resolve": "no"}, 'resolve (high) is "no": it must be true or false.'),
         ({"channels": [1]}, "channels (high) is [1]: it must be a list of names of channels"),
@@ -90,6 +91,11 @@ def test_how_long_is_a_number_of_seconds_or_a_text(written, seconds, points):
 )
 def test_a_mistake_names_the_rule_the_key_the_value_and_what_is_allowed(fields, said):
     assert said in complaint_about({"name": "high", "when": "loss > 2", **fields})
+
+
+def test_a_key_that_is_there_twice_is_named_as_it_was_written():
+    said = complaint_about({"name": "high", "condition": "loss > 3", "when": "loss > 2"})
+    assert "has both 'condition' and 'when'; keep one." in said
 
 
 def test_a_mistake_in_a_condition_is_pointed_at():

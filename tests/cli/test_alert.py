@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import stepscope
 from stepscope.alerts.page_rules import PageRules
 from stepscope.alerts.silences import Silences
 from stepscope.cli.main import main
+from stepscope.schema.alert import AlertDetail, Notice
 from stepscope.schema.record import Event
 from stepscope.schema.run import Process
 from stepscope.store.sqlite import SqliteStore
@@ -92,6 +94,38 @@ def test_a_silence_is_made_listed_and_ended(store: Path, capsys) -> None:
     assert "There is no silence" in capsys.readouterr().err
 
 
+def test_a_silence_of_a_rule_or_a_run_that_there_is_not_is_doubted(store: Path, capsys) -> None:
+    assert main(["alert", "silence", "nonfinite_los", "--run", "nope*"]) == 0
+    err = capsys.readouterr().err
+    assert "nobody is told of nonfinite_los in runs that match nope* until " in err
+    assert "There is no rule 'nonfinite_los'; did you mean 'nonfinite_loss'?" in err
+    assert "There is no run 'nope*' yet; there are: diverged." in err
+    assert main(["alert", "silence", "gpu_*", "--run", "div*"]) == 0
+    assert "There is no" not in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("store")
+def test_a_history_of_no_alert_is_empty(capsys) -> None:
+    assert main(["alert", "history", "--limit", "0"]) == 0
+    assert "nonfinite_loss" not in capsys.readouterr().out
+
+
+def test_history_names_alert_and_run_of_a_notice_that_was_not_delivered(store: Path, capsys) -> None:
+    told = AlertDetail("nonfinite_loss", "critical", "It is NaN.", 5)
+    notice = Notice("n", "resolved", "diverged", "diverged", "p", "h", time.time_ns(), (told,))
+    (run,) = stepscope.open_store(store).runs()
+    opened = SqliteStore(store / "store.sqlite")
+    with opened.transaction():
+        opened.alert_book.post("webhook", replace(notice, run_id=run.id))
+        opened.alert_book.give_up(2, 7, "it answered 404")
+    opened.close()
+    assert main(["alert", "history"]) == 0
+    assert (
+        " nonfinite_loss (resolved) of diverged by webhook: given up: it answered 404"
+        in capsys.readouterr().out
+    )
+
+
 def test_an_alert_is_acknowledged_by_its_number(store: Path, capsys) -> None:
     assert main(["alert", "ack", "1"]) == 0
     assert Silences(store).read().acknowledged == {1}
@@ -135,7 +169,7 @@ def test_a_rule_file_is_checked_and_the_place_of_a_mistake_shown(tmp_path: Path,
     good.write_text("alerts: {rules: [{name: slow, when: 'p50(step_seconds, 2m) > 1.5 * baseline'}]}\n")
     bad.write_text("alerts: {rules: [{name: slow, when: 'p50(step_seconds, 2m) >> 1'}]}\n")
     assert main(["alert", "check", str(good)]) == 0
-    assert "fine, 1 rules of its own" in capsys.readouterr().out
+    assert "fine, 1 rule of its own" in capsys.readouterr().out
     assert main(["alert", "check", str(bad)]) == 1
     said = capsys.readouterr().err
     assert "slow" in said

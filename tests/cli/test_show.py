@@ -14,6 +14,8 @@ from stepscope import TrainingMonitor
 from stepscope.cli.main import main
 from stepscope.cli.output.table import Column, cell_width, table
 from stepscope.cli.output.text import safe, sparkline, to_json
+from stepscope.schema.record import Event
+from stepscope.store.sqlite import SqliteStore
 from tests.views.made import Made
 
 UNSAFE = {
@@ -220,3 +222,17 @@ def test_json_is_always_strict(value):
 
 def test_values_equal_but_for_rounding_are_drawn_level():
     assert len(set(sparkline([0.42088, 0.42088 * (1 + 1e-15), 0.42088]))) == 1
+
+
+def test_an_event_of_no_rank_has_a_dash_for_it(tmp_path, capsys):
+    with TrainingMonitor(run="r", directory=tmp_path / "s") as monitor:
+        monitor.event("checkpoint")
+    opened = SqliteStore(tmp_path / "s" / "store.sqlite")
+    (run,) = opened.runs()
+    with opened.transaction():
+        opened.put_event(run.id, Event("notice", 5, None, None, run.segments[0].id, {"text": "x"}))
+    opened.close()
+    page = shown(capsys, "r", "--events", "--store", str(tmp_path / "s"))
+    (notice,) = [line.split() for line in page.splitlines() if "text=x" in line]
+    assert "None" not in notice
+    assert notice[-3:] == ["-", "notice", "text=x"]

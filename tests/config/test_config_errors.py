@@ -25,6 +25,21 @@ def message_of(folder, content):
             "train.yaml:7: dashboard.port is 99999; it must be a whole number from 0 to 65535.",
         ),
         (
+            "dashboard.port: 9000\n",
+            (
+                "train.yaml:1: there is no setting 'dashboard.port'; "
+                "write 'port' below 'dashboard', as a section."
+            ),
+        ),
+        (
+            "dashboard:\n  port: 0777\n",
+            'train.yaml:2: dashboard.port is "0777"; it must be a whole number from 0 to 65535.',
+        ),
+        (
+            "dashboard:\n\tport: 1\n",
+            "train.yaml:2: cannot be read: a tab is not allowed here, use spaces.",
+        ),
+        (
             "run: a\n\ndashbord:\n  port: 1\n  host: x\n",
             "train.yaml:3: there is no setting 'dashbord'; did you mean 'dashboard'?",
         ),
@@ -213,3 +228,8 @@ def test_a_mapping_that_contains_itself_is_refused():
 def test_something_that_is_neither_mapping_nor_path_is_refused():
     with pytest.raises(ConfigError, match=r"YAML file, not int\."):
         load(42, environment={})
+
+
+def test_a_name_of_digits_keeps_its_leading_zeros(tmp_path):
+    (tmp_path / "train.yaml").write_text("run: 007\n")
+    assert load("train.yaml", environment={}, directory=tmp_path).settings.run == "007"

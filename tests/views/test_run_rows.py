@@ -12,6 +12,8 @@ import stepscope
 from stepscope.analysis.verdict import Checks
 from stepscope.reading import Run
 from stepscope.schema.keys import CHECKS_EVENT
+from stepscope.views.overview.verdict import verdict_for
+from stepscope.views.run_figures import figures_of
 from stepscope.views.runs.marks import NoMarks
 from stepscope.views.runs.run_rows import MAX_DIAGNOSED, KeptFigures, RunRow, run_row, run_rows
 from tests.views.made import NS, RUN, Made, OwnMarks, as_json, at, trained
@@ -308,3 +310,16 @@ def test_a_row_says_what_needs_attention(made: Made) -> None:
     made.process(status="failed", reason="KeyError: 'mixup'")
     assert row_of(made).attention == "failed: KeyError: 'mixup'"
     assert row_of(made, now=at(30 * 86_400)).attention is None
+
+
+def test_the_step_of_a_run_is_the_newest_of_any_rank(made: Made) -> None:
+    for rank, steps in ((0, 60), (1, 70)):
+        made.process(rank=rank, pid=rank)
+        made.log({"loss": np.ones(steps)}, np.arange(steps), rank=rank)
+    assert row_of(made).step == 69
+
+
+def test_a_run_of_one_step_is_said_to_have_one_step(made: Made) -> None:
+    made.process()
+    made.log({"loss": np.ones(1)}, np.arange(1))
+    assert verdict_for(made.run(), (), figures_of(made.run())).headline == "Too early to tell: 1 step in all."

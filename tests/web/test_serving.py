@@ -346,3 +346,11 @@ def test_no_server_module_can_unpickle_and_none_is_loaded_by_a_training(run_scri
         """
     )
     assert result.stdout == "[]\n[]\n", result.stderr
+
+
+def test_a_folder_without_a_store_is_said_to_have_none_yet(tmp_path, serve) -> None:
+    process = serve(store=tmp_path / "typo")
+    link_of(process)
+    process.terminate()
+    _, err = process.communicate(timeout=20)
+    assert f"There is no store at {tmp_path / 'typo'} yet." in err

@@ -28,6 +28,8 @@ KEYS = (
 """What a rule may say in a settings file."""
 OTHER_KEYS = {"condition": "when", "cooldown_seconds": "cooldown"}
 MAX_IN_NAME = 100
+MIN_REMIND_S = 10.0
+"""More reminders than one in this time help nobody."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,7 @@ def _rule(fields: Mapping[str, Any], place: str, *, needs_condition: bool) -> Ru
 
 def _with_usual_keys(fields: Mapping[str, Any], place: str) -> dict[str, Any]:
     said: dict[str, Any] = {}
+    written_as: dict[str, str] = {}
     for written, value in fields.items():
         key = OTHER_KEYS.get(written, written)
         if key not in KEYS:
@@ -154,8 +157,8 @@ def _with_usual_keys(fields: Mapping[str, Any], place: str) -> dict[str, Any]:
             rule = f" (rule {fields['name']!r})" if "name" in fields else ""
             raise ConfigError(f"{place} has no key {written!r}{rule}; {rest}")
         if key in said:
-            raise ConfigError(f"{place} has both {key!r} and {written!r}; keep one.")
-        said[key] = value
+            raise ConfigError(f"{place} has both {written_as[key]!r} and {written!r}; keep one.")
+        said[key], written_as[key] = value, written
     return said
 
 
@@ -175,6 +178,13 @@ def _seconds(value: Any) -> float:
     seconds = _window(value, words).seconds
     if seconds is None:
         raise ConfigError(f"it must be {words}.")
+    return seconds
+
+
+def _pause(value: Any) -> float:
+    seconds = _seconds(value)
+    if seconds < MIN_REMIND_S:
+        raise ConfigError(f"it must be at least {MIN_REMIND_S:g} s; leave it out for no reminder.")
     return seconds
 
 
@@ -231,7 +241,7 @@ _READERS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "message": lambda value: {"message": _template(value)},
     "advice": lambda value: {"advice": _text(value)},
     "cooldown": lambda value: {"cooldown_s": _seconds(value)},
-    "remind": lambda value: {"remind_s": _seconds(value)},
+    "remind": lambda value: {"remind_s": _pause(value)},
     "channels": lambda value: {"channels": _channels(value)},
     "resolve": lambda value: {"resolve": _switch(value)},
     "enabled": lambda value: {"enabled": _switch(value)},

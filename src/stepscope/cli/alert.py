@@ -6,6 +6,7 @@ import argparse
 import re
 import textwrap
 import time
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ from stepscope.views.alerts.alert_list import rules_of_live_runs
 from stepscope.views.wording import duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from stepscope.alerts.rule_list import ListedRule
     from stepscope.alerts.silences import Silence
@@ -187,14 +188,17 @@ def _of_live_runs(options: argparse.Namespace, settings: Alerts) -> list[ListedR
 def _history(options: argparse.Namespace) -> int:
     store = open_store(options.store)
     runs = store.runs() if options.run is None else [store.run(options.run)]
-    found = _alerts(runs)[-(USUAL_HISTORY if options.limit is None else options.limit) :]
+    every = _alerts(runs)
+    found = every[max(len(every) - (USUAL_HISTORY if options.limit is None else options.limit), 0) :]
     notices = [one for run in runs for one in run.notices()]
     if options.json:
         text.emit([text.to_json({"alerts": found, "notices": notices})])
         return FINE
-    if not found:
+    if not every:
         text.say("No alert has fired.")
-    text.emit([*_lines(found), *(_trouble_line(one) for one in notices if one["sent_ns"] is None)])
+    # Of alerts that are not shown, nothing else is either.
+    of_shown = [one for one in notices if found and one["at_ns"] >= found[0]["fired_ns"]]
+    text.emit([*_lines(found), *(_trouble_line(one) for one in of_shown if one["sent_ns"] is None)])
     return FINE
 
 
@@ -243,7 +247,9 @@ def _silence_line(one: Silence) -> str:
 
 def _trouble_line(notice: dict[str, Any]) -> str:
     state = "given up" if notice["given_up_ns"] else f"not delivered yet, {notice['attempts']} attempts"
-    return text.safe(f"{notice['channel']}: {state}: {notice['trouble'] or 'not tried yet'}")
+    rules = ", ".join(dict.fromkeys(alert["rule"] for alert in notice["alerts"]))
+    said = f"{text.moment(notice['at_ns'] / 1e9)} {rules} ({notice['kind']}) of {notice['run']}"
+    return text.safe(f"{said} by {notice['channel']}: {state}: {notice['trouble'] or 'not tried yet'}")
 
 
 def _test(options: argparse.Namespace) -> int:
@@ -270,8 +276,32 @@ def _silence(options: argparse.Namespace) -> int:
     made = silences.silence(
         options.rule, options.run, now_ns=now_ns, until_ns=until_ns, reason=options.reason
     )
-    text.say(f"Silence {made.id}: nobody is told of {made.rule} until {text.moment(until_ns / 1e9)}.")
+    where = "" if made.run == "*" else f" in runs that match {made.run}"
+    until = text.moment(until_ns / 1e9)
+    text.say(text.safe(f"Silence {made.id}: nobody is told of {made.rule}{where} until {until}."))
+    for doubt in _silence_doubts(options):
+        text.say(
+            text.safe(
+                f"{doubt} The silence holds all the same; end it with: stepscope alert unsilence {made.id}"
+            )
+        )
     return FINE
+
+
+def _silence_doubts(options: argparse.Namespace) -> Iterator[str]:
+    """A sentence where no rule, or no run, is of the name that was given: it may be mistyped."""
+    settings = settings_for().alerts
+    try:
+        runs = open_store(options.store).runs()
+    except NotFound:
+        runs = []
+    listed = listed_rules(settings, PageRules(_folder(options)).read(), _of_live_runs(options, settings))
+    rules = {one.rule.name for one in listed} | {one["rule"] for one in _alerts(runs)}
+    if not any(fnmatchcase(name, options.rule) for name in rules):
+        yield f"There is no rule {options.rule!r}; {near(options.rule, sorted(rules))}"
+    names = [name for run in reversed(runs) for name in (run.name, run.id)]
+    if not any(fnmatchcase(name, options.run) for name in names) and options.run != "*":
+        yield f"There is no run {options.run!r} yet; {near(options.run, names[::2])}"
 
 
 def _unsilence(options: argparse.Namespace) -> int:
@@ -301,7 +331,8 @@ def _check(options: argparse.Namespace) -> int:
         for doubt in doubts(rule.condition, _known_keys(options)) if rule.condition is not None else ():
             text.say(f"{rule.name}: {doubt}")
     own = len(alerts.rules) + len(alerts.thresholds)
-    text.emit([f"{options.file}: fine, {own} rules of its own and {len(rules) - own} usual ones"])
+    own_rules = "1 rule" if own == 1 else f"{own} rules"
+    text.emit([f"{options.file}: fine, {own_rules} of its own and {len(rules) - own} usual ones"])
     return FINE
 
 

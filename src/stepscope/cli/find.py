@@ -51,7 +51,7 @@ def chosen_run(options: argparse.Namespace) -> tuple[Runs, Run]:
     if all(options.run not in (run.id, run.name) for run in every):
         newest_first = [run.name for run in reversed(every)]
         raise NotFound(
-            f"There is no run {safe(options.run)!r} in {store.folder}; {near(options.run, newest_first)}."
+            f"There is no run {safe(options.run)!r} in {store.folder}; {near(options.run, newest_first)}"
         )
     return store, store.run(options.run)
 
@@ -64,4 +64,4 @@ def near(wanted: str, known: Iterable[str]) -> str:
         return f"did you mean {' or '.join(repr(safe(name)) for name in alike)}?"
     if not names:
         return "there is none at all."
-    return f"there are: {', '.join(safe(name) for name in names[:5])}"
+    return f"there are: {', '.join(safe(name) for name in names[:5])}."

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser = _parser(words[0] if words else None)
         options = parser.parse_args(words)
         if "run_command" not in options:
-            parser.print_help()
+            parser.print_help(sys.stderr)
             return MISUSED
         return int(options.run_command(options))
     except ModuleNotFoundError as error:

@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
         listed = listed[max(len(listed) - options.limit, 0) :]
     if not every:
         say(f"The store {store.folder} has no run yet. Record one, or try: stepscope demo")
-    elif not listed:
+    elif not listed and options.limit != 0:
         say(f"None of the {len(every)} runs in {store.folder} is of that kind.")
     warn_of_set_aside(store)
     if options.json:

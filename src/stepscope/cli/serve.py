@@ -52,6 +52,8 @@ def run(options: argparse.Namespace) -> int:
     """Serves until it is stopped; where the store is served already, says where."""
     settings = settings_for()
     folder = Path(options.store or settings.directory or ".stepscope").absolute()
+    if not folder.exists():
+        say(f"There is no store at {folder} yet. The page is empty until a run is recorded there.")
     found = find_server(folder)
     if found is not None and _answers(found):
         _tell_of_other(found, folder, options)

@@ -212,7 +212,7 @@ def _chosen_keys(one: Run, pattern: str | None) -> list[SeriesInfo]:
     if not chosen and not any(fnmatchcase(key, glob) for key in read):
         names = [*(known.key for known in keys), *read]
         raise NotFound(
-            f"Run {text.safe(one.name)!r} has no key like {text.safe(pattern)!r}; {near(pattern, names)}."
+            f"Run {text.safe(one.name)!r} has no key like {text.safe(pattern)!r}; {near(pattern, names)}"
         )
     return chosen
 

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--interval", type=_interval, metavar="SECONDS", help="how often to look, 0.1 to 600 (default: 1)"
     )
-    parser.add_argument("--for", dest="seconds", type=float, metavar="SECONDS", help="stop after so long")
+    parser.add_argument("--for", dest="seconds", type=_length, metavar="SECONDS", help="stop after so long")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each device and look")
     parser.add_argument("--name", help="name of the run it is recorded as (default: watch)")
     add_store_argument(parser)
@@ -52,6 +52,16 @@ def _interval(text: str) -> float:
         seconds = float("nan")
     if not FASTEST_S <= seconds <= SLOWEST_S:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0.1 to 600.")
+    return seconds
+
+
+def _length(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = float("nan")
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0.")
     return seconds
 
 

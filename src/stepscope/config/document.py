@@ -23,7 +23,8 @@ TRUE, FALSE = {"yes", "true", "on"}, {"no", "false", "off"}
 PLAIN_VALUES = {
     "bool": r"(?:yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)",
     "int": r"[-+]?(?:0|[1-9][0-9_]*)|0x[0-9a-fA-F_]+|0o[0-7_]+",
-    "float": r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
+    # With a zero in front, such as 007, it is a name or a code and no number.
+    "float": r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
     r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
     "null": r"~|null|Null|NULL|",
 }
@@ -69,7 +70,9 @@ def parse(text: str, name: str) -> Document:
     except yaml.MarkedYAMLError as error:
         # Only the reason is kept: the rest of the error quotes the line, which may be a secret.
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        failure = f"{name}:{line}: cannot be read: {_without_quotes(error.problem)}."
+        is_tab = error.problem is not None and "'\\t'" in error.problem
+        reason = "a tab is not allowed here, use spaces" if is_tab else _without_quotes(error.problem)
+        failure = f"{name}:{line}: cannot be read: {reason}."
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         failure = f"{name}:{line}: cannot be read: it holds a character that YAML does not allow."

@@ -36,6 +36,10 @@ def yaml_text(value: Any) -> str:
 
 def no_such_setting(key: Key, siblings: list[str], older_names: Iterable[str] = ()) -> str:
     """Says that a key is unknown, and which one was probably meant."""
+    nested = (*key[:-1], *str(key[-1]).split("."))
+    if nested != key and nested in leaves():
+        section = dotted(nested[:-1])
+        return f"there is no setting {dotted(key)!r}; write {nested[-1]!r} below {section!r}, as a section."
     meant = meant_setting(key, siblings, older_names)
     rest = f"there are {', '.join(siblings)}." if meant is None else f"did you mean {meant!r}?"
     return f"there is no setting {dotted(key)!r}; {rest}"

@@ -77,7 +77,8 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
     """Opens a store somebody else may be writing, or one where nothing may be written."""
     if not path.exists():
         raise NotFound(
-            f"There is no store at {path}. Record a run first, or name another folder with STEPSCOPE_DIR."
+            f"There is no store at {path}. Record a run first, or name another folder with --store or "
+            "STEPSCOPE_DIR."
         )
     if not os.access(path, os.R_OK):
         raise StoreError(

@@ -89,7 +89,7 @@ def figures_of(run: Run) -> RunFigures:
     gpus = _Gpus(run, summed)
     mean, worst, name = gpus.utilization()
     return RunFigures(
-        step=_last_step(series, losses),
+        step=_last_step(summed, step_key, loss_key),
         total_steps=setup.total_steps,
         points=sum(one.points for one in series),
         steps_per_second=_pace(run, series, buckets),
@@ -109,10 +109,16 @@ def figures_of(run: Run) -> RunFigures:
     )
 
 
-def _last_step(*several: list[SeriesSummary]) -> int | None:
-    """The newest step. A killed process leaves its last steps untimed: they are timed some at a time."""
-    newest = [series[-1].last_step for series in several if series]
-    return max((step for step in newest if step is not None), default=None)
+def _last_step(summed: SeriesSummaries, *keys: str | None) -> int | None:
+    """The newest step of any rank since the last start.
+
+    A killed process leaves its last steps untimed: they are timed some at a time.
+    """
+    steps = []
+    for key in keys:
+        logged = summed.logged(key) if key is not None else []
+        steps += [one.last_step for one in logged if one.source.segment == logged[-1].source.segment]
+    return max((step for step in steps if step is not None), default=None)
 
 
 def _nonfinite(series: SeriesSummary) -> str | None:
