@@ -268,6 +268,20 @@ def test_the_users_exception_hook_still_runs(run_script) -> None:
     assert result.stderr == ""
 
 
+def test_an_exception_hook_that_is_set_later_hides_no_failure(run_script, read) -> None:
+    result = run_script(
+        """
+        import sys, stepscope
+        monitor = stepscope.TrainingMonitor(run="hook")
+        monitor.log({"loss": 1.0})
+        sys.excepthook = lambda kind, error, trace: print("mine:", error)
+        raise ValueError("once")
+        """
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (1, "mine: once\n", "")
+    assert (read("hook").status, read("hook").reason) == ("failed", "ValueError: once")
+
+
 def test_hooks_are_gone_after_stop(run_script) -> None:
     result = run_script(
         """

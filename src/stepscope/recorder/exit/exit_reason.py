@@ -53,6 +53,7 @@ class ExitReason:
         self._ended, self._failed, self._hooks = ended, failed, hooks
         self._status, self._reason = "finished", ""
         self._previous_hook = sys.excepthook
+        self._noted_before = getattr(sys, "last_value", None)
         self._descriptors: list[HeldDescriptor] = []
         self._watches_faults = False
         self._watched: set[signal.Signals] = set()
@@ -155,9 +156,22 @@ class ExitReason:
             self._previous_hook(kind, error, trace)
 
     def _at_exit(self) -> None:
-        if self._status == "finished":
+        error = self._uncaught()
+        if error is not None:
+            self._status, self._reason = "failed", describe(error)
+            with contextlib.suppress(Exception):
+                self._failed(error)
+        elif self._status == "finished":
             self._status, self._reason = outcome(SystemExit(self._hooks.exit_code()))
         self._ended(self._status, self._reason)
+
+    def _uncaught(self) -> BaseException | None:
+        """The exception that ends the program, where a hook set after ours has kept it to itself."""
+        if self._status != "finished" or sys.excepthook == self._on_exception:
+            return None
+        # Python notes it before it calls any hook. At a prompt it may have been one that ended nothing.
+        error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
+        return error if error is not self._noted_before else None
 
 
 def describe(error: BaseException) -> str:
