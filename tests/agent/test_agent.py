@@ -309,9 +309,8 @@ def test_waking_nobody_is_no_error(folder: Path) -> None:
     assert (folder / "agent.wake").exists()
 
 
-def test_catching_up_in_a_folder_that_may_not_be_written_changes_nothing(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_catching_up_in_a_folder_that_may_not_be_written_changes_nothing(folder: Path) -> None:
+    SqliteStore(folder / "store.sqlite").close()
     writer_for(folder).append_row({"loss": 1.0}, 0)
     shutil.rmtree(folder / "journal" / "none", ignore_errors=True)
     (folder / "agent.lock").mkdir()  # a lock that cannot be opened, even by root
