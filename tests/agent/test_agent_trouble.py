@@ -14,6 +14,7 @@ import pytest
 
 import stepscope
 from stepscope.agent.agent import Agent
+from stepscope.agent.ingest.last_step import last_step
 from stepscope.agent.process.attend import catch_up
 from stepscope.agent.process.election import AgentLock, agent_pid
 from stepscope.agent.process.report import REPORT_NAME, own_report, read_report, write_report
@@ -365,3 +366,9 @@ def test_a_reader_of_journals_that_cannot_be_stored_says_where_they_are_and_why(
     a_lock_that_cannot_be_opened(folder)
     with pytest.raises(StoreError, match=rf"waiting in {folder / 'journal'} .*agent.lock: Is a directory"):
         stepscope.open_store(folder)
+
+
+def test_the_last_step_of_a_run_whose_journals_cannot_be_stored_is_not_known(folder: Path) -> None:
+    writer_for(folder).append_row({"loss": 1.0}, 0)
+    a_lock_that_cannot_be_opened(folder)
+    assert last_step(folder, "a-run") is None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from stepscope.agent.process.attend import catch_up
+from stepscope.errors import StoreError
 from stepscope.schema.keys import LOSS_KEYS, STEP_SECONDS
 from stepscope.store.place import database
 from stepscope.store.sqlite import SqliteReader
@@ -15,7 +17,10 @@ if TYPE_CHECKING:
 
 def last_step(folder: Path, run_id: str) -> int | None:
     """The number of the last step that a run has recorded; None where it has none."""
-    catch_up(folder)
+    with contextlib.suppress(
+        StoreError
+    ):  # what waits in journals cannot be stored: then what is stored counts
+        catch_up(folder)
     if not database(folder).exists():
         return None
     reader = SqliteReader(database(folder))
