@@ -102,12 +102,10 @@ def test_what_is_drawn_fits_the_terminal(width: int, monkeypatch: pytest.MonkeyP
     assert all(len(line) <= width for line in block(now, None))
 
 
-@pytest.mark.parametrize("given", ["-1", "0", "nan", "inf", "soon"])
+@pytest.mark.parametrize("given", ["-1", "0", "nan", "inf"])
 def test_a_length_that_is_none_is_refused(given: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["watch", f"--for={given}"])
-    assert ended.value.code == 2
-    assert f"'{given}' is not a number of seconds above 0." in capsys.readouterr().err
+    assert main(["watch", f"--for={given}"]) == 2
+    assert f"--for is {given}; it must be a number of seconds above 0." in capsys.readouterr().err
 
 
 def test_without_a_command_the_usage_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:

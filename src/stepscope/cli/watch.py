@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepscope.cli.find import add_store_argument
-from stepscope.cli.main import FINE
+from stepscope.cli.main import FINE, MISUSED
 from stepscope.cli.output.table import Column, shorten, table
 from stepscope.cli.output.text import emit, safe, say, screen_width
 from stepscope.config.find import settings_for, why_disabled
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--interval", type=_interval, metavar="SECONDS", help="how often to look, 0.1 to 600 (default: 1)"
     )
-    parser.add_argument("--for", dest="seconds", type=_length, metavar="SECONDS", help="stop after so long")
+    parser.add_argument("--for", dest="seconds", type=float, metavar="SECONDS", help="stop after so long")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each device and look")
     parser.add_argument("--name", help="name of the run it is recorded as (default: watch)")
     add_store_argument(parser)
@@ -55,18 +55,11 @@ def _interval(text: str) -> float:
     return seconds
 
 
-def _length(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = float("nan")
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0.")
-    return seconds
-
-
 def run(options: argparse.Namespace) -> int:
     """Shows the machine until told to stop, and says where it is recorded."""
+    if options.seconds is not None and not 0 < options.seconds < float("inf"):
+        say(f"stepscope watch: --for is {options.seconds:g}; it must be a number of seconds above 0.")
+        return MISUSED
     settings = settings_for()
     settings = replace(settings, run=options.name or settings.run)
     folder = Path(options.store or settings.directory or ".stepscope").absolute()

@@ -61,9 +61,6 @@ JOINED = frozenset(
 OPENING = TRAINING_LOSS | {STEP_SECONDS}
 """What makes a line of a step; other figures are added to it."""
 
-MIN_BYTES = 1000
-"""A file takes so much at least: with less, each line would begin another and delete the oldest."""
-
 WAIT_S = 2.0
 """How long a line waits for figures of its step: times come in groups, gradients when they were added up."""
 LOSS_WAIT_S = 30.0
@@ -96,9 +93,8 @@ class RotatedLines:
         """Adds lines; NaN and infinities, which JSON does not have, are null."""
         if not lines:
             return
-        text = "".join(
-            json.dumps({key: _plain(value) for key, value in line.items()}) + "\n" for line in lines
-        )
+        plain = ({key: _plain(value) for key, value in line.items()} for line in lines)
+        text = "".join(json.dumps(line) + "\n" for line in plain)
         path = self.path
         if path is None or (path.exists() and path.stat().st_size + len(text) > self._most_bytes):
             path = self._begin()
@@ -277,14 +273,12 @@ class MetricsFiles(Feed):
         _clock: Callable[[], float] = time.monotonic,
         _directory: Path = Path(),
     ) -> None:
-        for option, value, least in (("max_bytes", max_bytes, MIN_BYTES), ("keep", keep, 1)):
+        # With less, each line would begin another file and delete the oldest.
+        for option, value, least in (("max_bytes", max_bytes, 1000), ("keep", keep, 1)):
             if value < least:
-                raise ConfigError(
-                    f"exporters.metrics_files.{option} is {value}; it must be at least {least:,}."
-                )
+                raise ConfigError(f"exporters.metrics_files.{option} is {value}; the least is {least:,}.")
         self._directory = _directory / Path(directory).expanduser()
-        self._max_bytes, self._keep, self._now = max_bytes, keep, _now
-        self._clock = _clock
+        self._max_bytes, self._keep, self._now, self._clock = max_bytes, keep, _now, _clock
         self._indices: dict[str, int] = {}
         self._files: dict[tuple[str, str, str], RotatedLines] = {}
         self._ranks: dict[tuple[str, str], dict[int, StepLines]] = {}
