@@ -58,6 +58,11 @@ def test_losses_that_are_not_finite_come_before_what_is_slow():
     assert found.headline == "3 losses are not finite. Also: A wait."
 
 
+def test_of_equally_bad_findings_one_that_spoils_the_result_comes_before_one_that_costs_time():
+    passed = {"id": "num.nonfinite", "severity": WAIT["severity"], "headline": "A NaN that passed."}
+    assert verdict_of([WAIT, passed], ALL_RAN, RUNNING).headline == "A NaN that passed."
+
+
 def test_without_any_check_nothing_is_called_fine():
     found = verdict_of([], None, RUNNING)
     assert (found.id, found.severity) == ("not_checked", "unknown")

@@ -210,7 +210,7 @@ class TestTiles:
         made.read({"memory/total_bytes": 16 * GIB}, 600)
         tile = tiles(made, at(600))["memory"]
         assert tile.state == "bad"
-        assert "grows by 35." in tile.state_text
+        assert tile.state_text.startswith("process memory grows by 35.")
         assert "is full in" in tile.state_text
 
     def test_memory_that_is_reserved_and_idle_is_told(self, made: Made) -> None:

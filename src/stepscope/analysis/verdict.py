@@ -27,6 +27,9 @@ MIN_STEPS = 20
 """Steady steps before which nothing is said of how a run is doing."""
 
 MAX_TRIES = 6
+SPOILING = ("num.", "conv.")
+"""Findings on what is computed; all others are about time."""
+
 WATCH = "monitor.watch(model, optimizer)"
 
 
@@ -228,9 +231,11 @@ def rank_of(severity: str) -> int:
     return next((place for place, known in enumerate(SEVERITIES) if known == severity), len(SEVERITIES))
 
 
-def _order(finding: Mapping[str, Any]) -> tuple[int, float, float]:
+def _order(finding: Mapping[str, Any]) -> tuple[int, bool, float, float]:
+    """The worst first; of equally bad ones those that spoil the result before those that cost time."""
     share, confidence = _number(finding.get("share")), _number(finding.get("confidence"))
-    return rank_of(str(finding.get("severity", ""))), -(share or 0.0), -(confidence or 0.0)
+    costs_time = not str(finding.get("id", "")).startswith(SPOILING)
+    return rank_of(str(finding.get("severity", ""))), costs_time, -(share or 0.0), -(confidence or 0.0)
 
 
 def _of_finding(finding: Mapping[str, Any]) -> Verdict:

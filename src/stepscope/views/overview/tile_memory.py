@@ -22,6 +22,13 @@ HOST_TOTAL, CGROUP_LIMIT = "memory/total_bytes", "memory/cgroup_limit_bytes"
 TIGHT, FULL = 0.92, 0.97
 """Shares of the memory there is from which there is little, or no, room left."""
 
+MEMORY_OF = {
+    ALLOCATED: "memory of tensors",
+    "process/uss_bytes": "process memory",
+    RESIDENT: "process memory",
+}
+"""What a sentence calls the memory that is watched for leaks."""
+
 WASTED = 0.2
 """A share of reserved memory that no tensor has is worth a word."""
 
@@ -118,7 +125,7 @@ def _leak(scene: RunContext, remaining_s: float | None) -> tuple[State, list[str
         growth = verdict.growth
         if growth.per_hour is None or not growth.goes_on:
             continue
-        told = f"{verdict.key} grows by {size(growth.per_hour.value)} an hour"
+        told = f"{MEMORY_OF.get(verdict.key, 'memory')} grows by {size(growth.per_hour.value)} an hour"
         if verdict.is_leak and verdict.seconds_to_limit is not None:
             return "bad", [f"{told}, and is full in {duration(verdict.seconds_to_limit)}"]
         return ("warn" if verdict.is_leak is None else "ok"), [told]

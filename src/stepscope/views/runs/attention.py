@@ -99,11 +99,11 @@ def _of_loss(
 
 
 def _of_alerts(run: Run) -> Iterator[_Said]:
-    """Those of a run that has ended are over with it."""
+    """Those of a run that has ended are over with it, and an info alert only informs."""
     if run.status not in LIVE:
         return
     for alert in run.alerts():
-        if alert["resolved_ns"] is None:
+        if alert["resolved_ns"] is None and alert["severity"] in ("warning", "critical"):
             yield clean(alert["message"], MAX_WHAT), alert["severity"], alert["fired_ns"] / 1e9, "alert"
 
 
