@@ -58,6 +58,12 @@ def test_what_needs_attention_comes_the_worst_first(made: Made) -> None:
     assert found[0].since == BEGUN_S + 150
 
 
+def test_an_alert_that_only_informs_needs_nobody(made: Made) -> None:
+    made.process("live-1", end=None)
+    made.alert("always", run="live-1", severity="info", message="It goes on.")
+    assert not home_of(made.runs(), NoMarks(), NOW).attention
+
+
 def test_the_findings_of_a_live_run_need_attention_unless_they_are_muted(made: Made) -> None:
     made.process(end=None)
     made.finding("input.exposed_wait", "warning", headline="It waits.")

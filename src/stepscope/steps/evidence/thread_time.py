@@ -8,11 +8,14 @@ import threading
 from time import perf_counter_ns, thread_time_ns
 from typing import TYPE_CHECKING
 
+from stepscope.descriptors import hold, open_above_streams
 from stepscope.procfs import PROC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
+
+    from stepscope.descriptors import HeldDescriptor
 
 
 class ThreadTime:
@@ -31,7 +34,7 @@ class ThreadTime:
         self._proc, self._now_ns, self._busy_ns = proc, now_ns, busy_ns
         self._usage = usage or _switches_and_faults
         self._thread = 0
-        self._file: int | None = None
+        self._file: HeldDescriptor | None = None
         self._at_ns = self._was_busy_ns = 0
         self._was_queued_ns: int | None = None
 
@@ -55,7 +58,7 @@ class ThreadTime:
     def close(self) -> None:
         """Lets go of the kernel's file."""
         if self._file is not None:
-            os.close(self._file)
+            self._file.close()
             self._file = None
 
     def _meet_thread(self) -> None:
@@ -63,7 +66,7 @@ class ThreadTime:
         self._thread = threading.get_ident()
         try:
             path = self._proc / f"self/task/{threading.get_native_id()}/schedstat"
-            self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._file = hold(open_above_streams(path, os.O_RDONLY))
         except OSError:  # not every kernel keeps these accounts
             self._file = None
         self._at_ns, self._was_busy_ns = self._now_ns(), self._busy_ns()
@@ -71,9 +74,9 @@ class ThreadTime:
 
     def _queued_ns(self) -> int | None:
         """Nanoseconds the thread could run and did not, since it began; None where nobody counts them."""
-        if self._file is None:
+        if self._file is None or not self._file.is_own():
             return None
-        busy, queued, turns = os.pread(self._file, 96, 0).split()
+        busy, queued, turns = os.pread(self._file.number, 96, 0).split()
         return int(queued) if turns != b"0" or busy != b"0" else None
 
 
