@@ -16,6 +16,13 @@ export class ApiError extends Error {
   }
 }
 
+let heard = (): void => undefined;
+
+/** Calls whenever the server itself has answered a request, whatever it said. */
+export function onAnswer(listener: () => void): void {
+  heard = listener;
+}
+
 /** The address of an API path under wherever the page is served from. */
 export function apiUrl(path: string, query: Query = {}): string {
   const url = new URL(`api/v1/${path.replace(/^\/+/, "")}`, new URL(".", document.baseURI));
@@ -34,6 +41,8 @@ export async function request(path: string, query: Query = {}, init: RequestInit
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new ApiError(0, "The server does not answer. It may have been stopped.");
   }
+  // A proxy answers with 502 and the like for a server that is gone.
+  if (response.status < 500) heard();
   if (!response.ok) throw await errorOf(response);
   return response;
 }

@@ -68,6 +68,7 @@ export class LiveStream {
       this.world,
     );
     this.visibility.onChange(() => this.update());
+    this.world.onAnswer(() => this.state === "retrying" && this.retryNow());
   }
 
   /** Chooses the run and keys to hear of, null for the list of runs, and the cursor to go on from. */
@@ -130,6 +131,7 @@ export class LiveStream {
   /** Tries again at once instead of waiting for the countdown. */
   retryNow(): void {
     if (this.leads) this.connection.retryNow();
+    else this.sharing?.post({ kind: "retry" });
   }
 
   close(): void {
@@ -228,6 +230,9 @@ export class LiveStream {
         break;
       case "leading":
         this.sharing?.post({ kind: "want", tab: this.tab, keys: this.ownKeys() });
+        break;
+      case "retry":
+        if (this.leads) this.connection.retryNow();
         break;
       case "leave":
         this.wantedByOthers.delete(message.tab);

@@ -1,6 +1,6 @@
 // Keeps one connection to the live stream, and falls back to asking where streams do not get through.
 
-import { api, ApiError, apiUrl, type Query } from "./api";
+import { api, ApiError, apiUrl, onAnswer, type Query } from "./api";
 import type { StreamEventName } from "./types";
 
 export interface Topic {
@@ -19,6 +19,8 @@ export interface LiveWorld {
   delta(query: Query, signal: AbortSignal): Promise<Delta>;
   later(call: () => void, milliseconds: number): number;
   never(timer: number): void;
+  /** Calls when any request of the page was answered. */
+  onAnswer(listener: () => void): void;
 }
 
 export interface ConnectionListener {
@@ -47,6 +49,7 @@ export const browserWorld: LiveWorld = {
   delta: (query, signal) => api.get<Delta>("delta", query, signal),
   later: (call, milliseconds) => setTimeout(call, milliseconds) as unknown as number,
   never: (timer) => clearTimeout(timer),
+  onAnswer,
 };
 
 export class Connection {
@@ -79,6 +82,7 @@ export class Connection {
   retryNow(): void {
     if (this.topic === null || this.source !== null || this.question !== null) return;
     this.stop();
+    this.listener.state("retrying", 0, "");
     this.connect();
   }
 

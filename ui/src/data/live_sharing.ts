@@ -7,6 +7,7 @@ export type SharedMessage =
   | { kind: "state"; state: "live" | "retrying" | "off"; retryInS: number; problem: string }
   | { kind: "want"; tab: string; keys: string[] }
   | { kind: "leave"; tab: string }
+  | { kind: "retry" }
   | { kind: "leading" };
 
 export interface Channel {

@@ -130,6 +130,17 @@ describe("a live stream", () => {
     expect(tab.questions).toHaveLength(3);
   });
 
+  test("tries at once when another request was answered, however long the countdown", async () => {
+    const tab = await watching();
+    tab.answered();
+    expect(tab.sources).toHaveLength(1);
+    tab.source.fail();
+    tab.answered();
+    expect([tab.open, tab.stream.retryInS]).toEqual([1, 0]);
+    tab.source.hello();
+    expect(tab.stream.state).toBe("live");
+  });
+
   test("gives up where it is not allowed, and says why", async () => {
     const tab = await watching();
     tab.source.fail();
@@ -238,6 +249,14 @@ describe("tabs that watch the same run", () => {
     follower.questions[0]!.refuse(new ApiError(500, "Broken."));
     await settle();
     expect(resynced).toBe(true);
+  });
+
+  test("try at once when a request of any of them was answered", async () => {
+    const [leader, follower] = await twoTabs();
+    leader.source.fail();
+    expect([leader.open, follower.stream.state]).toEqual([0, "retrying"]);
+    follower.answered();
+    expect(leader.open).toBe(1);
   });
 
   test("do not share a stream with those that watch another run", async () => {

@@ -103,6 +103,8 @@ export class StagedTab {
   private timers: { id: number; at: number; call: () => void }[] = [];
   private nextId = 1;
   private visibilityChanged: () => void = () => undefined;
+  /** Another request of the page was answered. */
+  answered: () => void = () => undefined;
   readonly stream: LiveStream;
 
   constructor(browser: StagedBrowser | null = null) {
@@ -119,6 +121,9 @@ export class StagedTab {
       },
       never: (id) => {
         this.timers = this.timers.filter((timer) => timer.id !== id);
+      },
+      onAnswer: (listener) => {
+        this.answered = listener;
       },
     };
     const visibility: Visibility = {
