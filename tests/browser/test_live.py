@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from tests.browser.example_store import LIVE, ExampleStore
@@ -77,6 +79,19 @@ def test_a_server_that_is_gone_is_announced_and_the_page_stays(training, watched
     watched.get_by_role("button", name="Try now").click()
     watched.get_by_test_id("server-gone").wait_for(state="detached")
     has_drawn(watched, 9.25)
+
+
+def test_a_run_that_is_deleted_while_it_is_shown_is_reported(tmp_path, serve, open_page):
+    store = ExampleStore(tmp_path / "store")
+    store.light_runs(1)
+    page = open_page(serve(store.folder), "/runs", allowed=("404",))
+    page.get_by_role("link", name="sweep-0000").click()
+    page.get_by_test_id("verdict").wait_for()
+    is_live(page)
+    store.close()
+    shutil.rmtree(store.folder)
+    page.get_by_text("No longer in the store").first.wait_for()
+    page.get_by_test_id("run-header").get_by_text("Deleted").wait_for()
 
 
 def test_a_new_run_appears_in_the_list(training, open_page):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import shutil
 import time
 
 import numpy as np
@@ -225,6 +226,19 @@ def test_an_alert_is_told_once_to_who_asks_again_and_again(folder, store) -> Non
 def test_a_cursor_nobody_gave_asks_the_client_to_read_anew(site, store, since: str) -> None:
     messages = asyncio.run(site.feed.join(RUN, KEYS, since)).drain()
     assert [one.event for one in messages] == ["hello", "resync"]
+
+
+def test_a_client_is_told_once_that_its_run_was_deleted(site, store, folder) -> None:
+    async def follow():
+        client = await site.feed.join(RUN, KEYS, None)
+        client.drain()
+        store.close()
+        shutil.rmtree(folder)
+        await site.feed.look()
+        await site.feed.look()
+        return client.drain()
+
+    assert told(asyncio.run(follow()), "resync") == [{"why": "The run is no longer in the store."}]
 
 
 def test_more_points_than_are_sent_at_once_become_a_call_to_read_anew_not_too_often(

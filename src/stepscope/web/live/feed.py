@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from stepscope.agent.process.wake import wake
-from stepscope.errors import StepscopeError
+from stepscope.errors import NotFound, StepscopeError
 from stepscope.web.api.answers import to_text
 from stepscope.web.live import cursor, live_run
 from stepscope.web.live.subscriber import Message, Subscriber, resync
@@ -105,9 +105,16 @@ class Feed:
                     await self._look_at(run_id)
                 except StepscopeError as error:
                     self._complain(str(error))
-                    self._seen.pop(run_id, None)
+                    if self._seen.pop(run_id, None) and isinstance(error, NotFound):
+                        self._report_missing(run_id)
             if any(one.run_id is None for one in self._subscribers):
                 await self._look_at_list()
+
+    def _report_missing(self, run_id: str) -> None:
+        """Makes pages that show a deleted run read it again: the answer says that it is gone."""
+        for subscriber in self._subscribers:
+            if subscriber.run_id == run_id:
+                subscriber.put(resync("The run is no longer in the store."))
 
     async def join(self, run_id: str | None, keys: frozenset[str], since: str | None) -> Subscriber:
         """A new client, with what it missed since its cursor waiting for it. Raises StoreError."""
