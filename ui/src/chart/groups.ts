@@ -2,6 +2,7 @@
 
 import { acrossRuns, type Spread } from "../data/grouping";
 import type { Line } from "./lines";
+import { dashOf } from "./theme";
 
 export interface RunGroup {
   label: string;
@@ -20,7 +21,7 @@ export interface Grouped {
 export function groupLines(lines: readonly Line[], { groups, spread }: Grouped): Line[] {
   const keys = [...new Set(lines.map((line) => line.key))];
   return keys.flatMap((key) =>
-    groups.flatMap((group) => {
+    groups.flatMap((group, at) => {
       const members = lines.filter(
         (line) => line.key === key && !line.superseded && !line.plain && group.runs.includes(line.run),
       );
@@ -35,7 +36,7 @@ export function groupLines(lines: readonly Line[], { groups, spread }: Grouped):
           group: JSON.stringify([group.label, key]),
           label: keys.length > 1 ? `${group.label} · ${key}` : group.label,
           colour: group.colour,
-          dash: [],
+          dash: dashOf(at),
           exact: false,
           whole: columns.x.length,
         },

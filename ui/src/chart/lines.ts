@@ -8,7 +8,7 @@ import type { SourceLine } from "./source";
 import { gathered } from "./places";
 import { keyLabels } from "./labels";
 import { strandsOf } from "./strands";
-import { DASHES, phaseColour, strokeOf, theme } from "./theme";
+import { dashOf, phaseColour, strokeOf, theme } from "./theme";
 
 /** One line as it is drawn. Columns are of one length; x ascends. */
 export interface Line extends Columns {
@@ -124,8 +124,9 @@ function drawn(part: Part, at: number, options: LineOptions, sync: ChartSync): L
   const segment = part.superseded ? part.segment : undefined;
   for (let bucket = 0; bucket < start.length; bucket += 1) x[bucket] = map.toX(start[bucket]!, segment);
   const stroke = strokeOf(at, theme());
+  const runAt = options.runs?.findIndex((run) => run.id === part.run) ?? -1;
   const fixed =
-    options.runs?.find((run) => run.id === part.run)?.colour ??
+    options.runs?.[runAt]?.colour ??
     phaseColour(part.key.startsWith("phase/") ? part.key : "");
   const colour = sync.colours.get(part.label) ?? fixed ?? stroke.colour;
   return ascending(x).map(([from, to]) => {
@@ -142,7 +143,7 @@ function drawn(part: Part, at: number, options: LineOptions, sync: ChartSync): L
       run: part.run,
       colour,
       // A run keeps its colour: what else is shown of it differs in its stroke.
-      dash: options.runs ? DASHES[options.keys.indexOf(part.key) % DASHES.length]! : stroke.dash,
+      dash: options.runs ? dashOf(Math.max(0, runAt), options.keys.indexOf(part.key)) : stroke.dash,
       scale: options.secondAxis.includes(part.key) ? "y2" : "y",
       superseded: part.superseded,
       plain: part.plain,

@@ -16,7 +16,7 @@ export interface Theme {
 
 export const PHASES = ["data", "transfer", "forward", "backward", "optimizer", "checkpoint", "eval", "other"];
 /** The seventh line has the first colour again, but another stroke. */
-export const DASHES: number[][] = [[], [6, 3], [2, 3], [10, 3, 2, 3]];
+const DASHES: number[][] = [[], [6, 3], [2, 3], [10, 3, 2, 3]];
 
 const FALLBACKS: Record<string, string> = {
   "--series-1": "#0072B2",
@@ -55,10 +55,12 @@ export function onThemeChange(listener: () => void): () => void {
 
 /** Colour and stroke of the line at this place in a chart. */
 export function strokeOf(at: number, { series } = theme()): { colour: string; dash: number[] } {
-  return {
-    colour: series[at % series.length]!,
-    dash: DASHES[Math.floor(at / series.length) % DASHES.length]!,
-  };
+  return { colour: series[at % series.length]!, dash: dashOf(at) };
+}
+
+/** The stroke of what comes at this place in the order of colours; further keys of a run have further ones. */
+export function dashOf(at: number, key = 0): number[] {
+  return DASHES[(Math.floor(at / theme().series.length) + key) % DASHES.length]!;
 }
 
 /** The fixed colour of a phase's key; null for another key. */

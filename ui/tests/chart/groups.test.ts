@@ -35,6 +35,20 @@ describe("the lines of groups", () => {
     expect([...lines[0]!.max]).toEqual([3, 6]);
   });
 
+  test("of a seventh group are dashed, because the colours begin again", () => {
+    const ids = Array.from({ length: 8 }, (_, at) => `r${at}`);
+    const lines = buildLines(
+      ids.map((id) => source(id, [0, 1], [1, 2])),
+      {
+        ...OPTIONS,
+        runs: ids.map((id) => ({ id, name: id, colour: "#111111" })),
+        grouped: { spread: "range", groups: ids.map((id) => ({ label: id, colour: "#222222", runs: [id] })) },
+      },
+      new ChartSync(),
+    );
+    expect(lines.map((line) => line.dash.length > 0)).toEqual(ids.map((_, at) => at >= 6));
+  });
+
   test("leave out what was superseded", () => {
     const old = source("a", [1], [100], { superseded: true, segment: "s0" });
     const [line] = buildLines([source("a", [0, 1], [1, 2]), old], OPTIONS, new ChartSync());

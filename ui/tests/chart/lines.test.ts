@@ -37,6 +37,13 @@ describe("the lines of a chart", () => {
     expect(lines[6]!.dash.length).toBeGreaterThan(0);
   });
 
+  test("of a seventh run are dashed, because the colours begin again", () => {
+    const runs = Array.from({ length: 8 }, (_, at) => ({ id: `r${at}`, name: `r${at}`, colour: "#111111" }));
+    const sources = runs.map(({ id }) => source("loss", [0], [1], {}, id));
+    const lines = buildLines(sources, { ...OPTIONS, runs }, new ChartSync());
+    expect(lines.map((line) => line.dash.length > 0)).toEqual(runs.map((_, at) => at >= 6));
+  });
+
   test("keep the colour a person has chosen", () => {
     const sync = new ChartSync();
     sync.colours.set("loss", "#123456");
