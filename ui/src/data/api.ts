@@ -1,5 +1,7 @@
 // Talks to the server: one address for everything, clear errors, and the header that changes need.
 
+import { parseShown } from "./shown_text";
+
 export type Query = Record<string, string | number | boolean | undefined>;
 
 /** The server said no, or could not be reached (`status` 0). */
@@ -70,12 +72,12 @@ async function change<T>(method: string, path: string, body: unknown): Promise<T
       body: body === undefined ? undefined : JSON.stringify(body),
     },
   );
-  return (response.status === 204 ? undefined : await response.json()) as T;
+  return response.status === 204 ? (undefined as T) : parseShown<T>(await response.text());
 }
 
 export const api = {
   async get<T>(path: string, query: Query = {}, signal?: AbortSignal): Promise<T> {
-    return (await (await request(path, query, { signal })).json()) as T;
+    return parseShown<T>(await (await request(path, query, { signal })).text());
   },
   put: <T = void>(path: string, body: unknown): Promise<T> => change<T>("PUT", path, body),
   post: <T = void>(path: string, body?: unknown): Promise<T> => change<T>("POST", path, body),

@@ -1,6 +1,7 @@
 // Keeps one connection to the live stream, and falls back to asking where streams do not get through.
 
 import { api, ApiError, apiUrl, onAnswer, type Query } from "./api";
+import { parseShown } from "./shown_text";
 import type { StreamEventName } from "./types";
 
 export interface Topic {
@@ -115,7 +116,7 @@ export class Connection {
           this.arrived();
           this.failedStreams = 0;
         }
-        this.deliver(name, JSON.parse(message.data) as unknown, message.lastEventId);
+        this.deliver(name, parseShown(message.data), message.lastEventId);
       });
     }
     source.addEventListener("error", () => {
