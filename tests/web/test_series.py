@@ -133,10 +133,24 @@ def test_on_the_axis_of_seconds_everything_counts_in_seconds_since_the_epoch(app
     header, columns = binary(app, "keys=loss,gpu/utilization_ratio&rank=0&axis=seconds&buckets=4000")
     assert header["axis"] == "seconds"
     first = columns[0]
-    assert first["start"].tolist() == [begun_s + second for second in range(11)]
+    assert [first["start"][0] // 1, first["start"][-1] // 1] == [begun_s, begun_s + 10]
     assert first["count"].sum() == 1000
     gpu = as_json(app, "keys=gpu/utilization_ratio&axis=seconds")["series"][0]["data"]
     assert gpu["start"] == [begun_s + second for second in range(11)]
+
+
+def test_a_run_of_a_few_seconds_has_as_many_buckets_by_time_as_it_needs(app) -> None:
+    header, columns = binary(app, "keys=loss&rank=0&axis=seconds&buckets=4000")
+    width, starts = header["series"][0]["width"], columns[0]["start"]
+    assert len(starts) == 1000
+    assert 0 < width < 0.01
+    assert not (starts % width).any()
+    begin = BEGUN_NS // NS + 2
+    part, found = binary(app, f"keys=loss&rank=0&axis=seconds&from={begin}&to={begin + 1}")
+    assert set(found[0]["start"] // 1) == {begin, begin + 1}
+    assert part["series"][0]["exact"]
+    coarse, _ = binary(app, "keys=loss&rank=0&axis=seconds&buckets=4")
+    assert coarse["series"][0]["width"] == 4
 
 
 @pytest.mark.parametrize("axis", ["step", "seconds"])

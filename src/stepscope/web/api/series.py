@@ -28,6 +28,9 @@ MAX_POINTS = 65_536
 
 FINER = 4
 
+TICKS = 1024
+"""Parts of a second that buckets begin at: in whole seconds a run of two seconds would be three points."""
+
 _Begins = dict[tuple[str, "int | None", "str | None", "str | None"], dict[str, int]]
 
 
@@ -57,6 +60,8 @@ class Part:
     superseded: bool
     points: int
     buckets: Buckets
+    ticks: int = 1
+    """How many of the units its buckets count in are a step or a second."""
 
     def described(self) -> dict[str, object]:
         """What the header says of it."""
@@ -68,17 +73,17 @@ class Part:
             "device": self.device,
             "segment": self.segment,
             "superseded": self.superseded,
-            "width": found.width,
+            "width": found.width / self.ticks if found.width < self.ticks else found.width // self.ticks,
             "length": len(found),
             "points": self.points,
-            "exact": found.width == 1 and bool((found.count <= 1).all()),
+            "exact": found.width <= self.ticks and bool((found.count <= 1).all()),
         }
 
     def columns(self) -> list[NDArray[np.float64]]:
         """Start, count, least, greatest, mean, last, not finite, time."""
         one = self.buckets
-        ints = (one.starts, one.count, one.nonfinite)
-        starts, count, nonfinite = (column.astype(np.float64) for column in ints)
+        count, nonfinite = (column.astype(np.float64) for column in (one.count, one.nonfinite))
+        starts = one.starts / self.ticks
         return [starts, count, one.minimum, one.maximum, one.mean, one.last, nonfinite, one.times]
 
 
@@ -128,7 +133,8 @@ class SeriesReader:
         for place in places:
             limit = self._superseded_from(place, begins)
             if limit is None:
-                found.append(_part(place, self._buckets(place, self._query), superseded=False))
+                part = _part(place, self._buckets(place, self._query), superseded=False)
+                found.append(replace(part, ticks=self._ticks(place)))
                 continue
             kept = self._buckets(place, _until(self._query, limit - 1))
             tail = _without_before(self._buckets(place, _from(self._query, limit)), limit)
@@ -145,8 +151,20 @@ class SeriesReader:
             finer = self._reader.buckets(selection, FINER * query.buckets)
             return rebucketed(finer, self._on_axis((finer.times * 1e9).astype(np.int64)), query)
         points = self._reader.points(selection)
-        moved = replace(points, steps=self._on_axis(points.times_ns))
-        return bucket_by_step(moved, query.buckets, query.low, query.high)
+        ticks = self._ticks(place)
+        if ticks == 1:
+            moved = replace(points, steps=self._on_axis(points.times_ns))
+            return bucket_by_step(moved, query.buckets, query.low, query.high)
+        # The rest by itself: nanoseconds since the epoch times the ticks are more than 64 bits hold.
+        rest = points.times_ns % NS * ticks // NS
+        low = None if query.low is None else query.low * ticks
+        high = None if query.high is None else query.high * ticks + ticks - 1
+        fine = replace(points, steps=points.times_ns // NS * ticks + rest)
+        return bucket_by_step(fine, query.buckets, low, high)
+
+    def _ticks(self, place: Place) -> int:
+        is_fine = place.own_axis == "step" and self._query.axis == "seconds" and place.points <= MAX_POINTS
+        return TICKS if is_fine else 1
 
     def _on_axis(self, times_ns: NDArray[np.int64]) -> NDArray[np.int64]:
         """Moments as steps or as seconds, as the chart has it."""

@@ -64,7 +64,9 @@ class SeriesPart(BaseModel):
     device: str
     segment: str = Field(description="Empty where several are merged.")
     superseded: bool = Field(description="Whether a later segment has gone through these steps again.")
-    width: int = Field(description="How many steps (or seconds) a bucket is wide: a power of two.")
+    width: float = Field(
+        description="How many steps (or seconds) a bucket is wide: a power of two; seconds may be fractions."
+    )
     length: int = Field(description="How many buckets follow.")
     points: int = Field(description="How many points the whole series has.")
     exact: bool = Field(description="Whether each bucket is one point.")
