@@ -90,6 +90,11 @@ def test_archived_runs_leave_the_list_and_can_be_brought_back(runs):
     runs.get_by_label(f"Select {FINISHED}").check()
     runs.get_by_role("region", name="Selected runs").get_by_role("button", name="Archive").click()
     runs.get_by_role("link", name=FINISHED).wait_for(state="detached")
+    runs.get_by_role("button", name="Include archived").click()
+    runs.get_by_role("link", name=FINISHED).wait_for()
+    runs.get_by_role("link", name=LIVE, exact=True).wait_for()
+    runs.get_by_role("button", name="Include archived").click()
+    runs.get_by_role("link", name=FINISHED).wait_for(state="detached")
     runs.get_by_role("button", name="Undo").click()
     runs.get_by_role("link", name=FINISHED).wait_for()
 

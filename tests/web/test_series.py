@@ -211,7 +211,7 @@ def test_the_head_of_a_run_has_its_segments_axes_and_a_cursor(app) -> None:
     ]
     axes = {one["name"]: one for one in head["axes"]}
     assert list(axes) == ["step", "epoch", "samples", "tokens", "active", "process", "wall"]
-    assert axes["tokens"]["why_not"].startswith("No count of tokens")
+    assert axes["tokens"]["why_not"].startswith("This axis needs the metric tokens_total")
     assert axes["active"]["why_not"] is None
     assert head["live"] is False
     assert head["cursor"]

@@ -3,7 +3,7 @@
 import type { Spread } from "../data/grouping";
 import type { SeriesAxis } from "../data/types";
 import type { Frame } from "./frame";
-import { grainOf, nonfiniteText, summaryOf } from "./summary";
+import { grainOf, nonfiniteText, outsideText, summaryOf } from "./summary";
 import type { Area, ChartView, Pointing, Surroundings } from "./surroundings";
 
 const SUMMARY_AGAIN_MS = 5000;
@@ -24,6 +24,7 @@ export class ChartFace {
   frame = $state.raw<Frame | null>(null);
   /** Why no line is drawn although values were logged. */
   nonfinite = $derived(this.view && nonfiniteText(this.view.lines));
+  outside = $derived(this.view && outsideText(this.view.lines, this.view.window, this.measure().axis));
   /** The picture in a sentence. */
   summary = $state(NOTHING);
   /** How much lies behind it. */

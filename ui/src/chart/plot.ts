@@ -41,6 +41,7 @@ export interface Picture {
 }
 
 const LEFT = 54;
+const RIGHT = 14;
 /** Beyond these uPlot finds no ticks, and leaves the axis out: such an axis is laid out in a power of ten. */
 const [TINY, HUGE] = [1e-9, 1e12];
 const WHOLE_STEPS = Array.from({ length: 16 }, (_, power) =>
@@ -162,7 +163,7 @@ export class Plot {
     return {
       width,
       height,
-      padding: [8, () => this.room || (secondUnit === null ? 14 : 0), 0, 0],
+      padding: [8, (self) => this.room || (secondUnit === null ? this.roomOfLastTick(self) : 0), 0, 0],
       cursor: { show: false },
       legend: { show: false },
       select: { show: false, left: 0, top: 0, width: 0, height: 0 },
@@ -238,6 +239,8 @@ export class Plot {
         const places = splits.map((at) => at * this.factors[axis]);
         return this.noted(axis, places, log ? logTicksOf(places, unit) : ticksOf(places, unit));
       },
+      // The lines of the second axis are few: its numbers have the colour of the first of them.
+      stroke: () => this.picture?.lines.find(({ scale }) => scale === "y2" && scale === axis)?.colour ?? theme().axis,
       ...more,
       grid: { ...look.grid, ...more.grid },
     };
@@ -251,6 +254,15 @@ export class Plot {
   ): (string | null)[] {
     this.ticks[axis] = splits.map((at, index) => ({ at, text: texts[index] ?? "" }));
     return texts;
+  }
+
+  /** What the last label beside x needs right of the plot: it stands in the middle under its tick. */
+  private roomOfLastTick(self: uPlot): number {
+    const last = this.ticks.x.findLast(({ text }) => text);
+    const { min, max } = self.scales.x!;
+    if (!last || min == null || max == null) return RIGHT;
+    const inside = ((max - last.at) / (max - min)) * self.width;
+    return Math.max(RIGHT, Math.ceil(this.textWidth(self, last.text) / 2 - inside));
   }
 
   private textWidth(self: uPlot, text: string): number {

@@ -45,6 +45,19 @@ export function nonfiniteText(
   return total === 1 ? `The only value is ${kinds[0]}.` : `All ${count(total)} values are ${kinds[0]}.`;
 }
 
+/** Why a window shows no line although there are lines elsewhere; null where one reaches into it. */
+export function outsideText(
+  lines: readonly { x: Float64Array }[],
+  window: { from: number; to: number } | null,
+  axis: "step" | "seconds",
+): string | null {
+  const reaches = lines.filter(({ x }) => x.length > 0).map(({ x }) => [x[0]!, x[x.length - 1]!] as const);
+  if (!window || !reaches.length || reaches.some(([from, to]) => from <= window.to && to >= window.from))
+    return null;
+  const [from, to] = [Math.min(...reaches.map((one) => one[0])), Math.max(...reaches.map((one) => one[1]))];
+  return `No data in this range.${axis === "step" ? ` There is data from ${count(from)} to about ${count(to)}.` : ""}`;
+}
+
 /** How much lies behind a picture: how many points, and how many of them share a bucket; or whole runs. */
 export function grainOf(
   lines: readonly { count: Float64Array; width: number; superseded: boolean }[],

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { csvOfEverything, csvOfShown } from "../../src/chart/export";
-import { grainOf, nonfiniteText, summaryOf } from "../../src/chart/summary";
+import { grainOf, nonfiniteText, outsideText, summaryOf } from "../../src/chart/summary";
 import { MAX_ROWS, tableOf } from "../../src/chart/table";
 import { SERIES_COLUMNS } from "../../src/data/types";
 import { bucketsOf, encode } from "../synthetic";
@@ -48,6 +48,21 @@ describe("a line without any finite value", () => {
   test("is not one with a finite value, nor one without values", () => {
     expect(text([NaN, 1])).toBeNull();
     expect(text([])).toBeNull();
+  });
+});
+
+describe("a range beside all data", () => {
+  const text = (from: number, to: number, axis: "step" | "seconds" = "step") =>
+    outsideText([lineOf([0, 2999], [1, 2]), lineOf([], [])], { from, to }, axis);
+
+  test("says where the data is", () => {
+    expect(text(900_000, 900_100)).toBe("No data in this range. There is data from 0 to about 2,999.");
+    expect(text(900_000, 900_100, "seconds")).toBe("No data in this range.");
+  });
+
+  test("is none that a line goes through, nor one of a chart without data", () => {
+    expect(text(100, 200)).toBeNull();
+    expect(outsideText([lineOf([], [])], { from: 0, to: 1 }, "step")).toBeNull();
   });
 });
 

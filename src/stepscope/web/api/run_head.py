@@ -26,8 +26,8 @@ AXIS_KEYS = {
 
 NO_SERIES = {
     "epoch": "No epoch was logged. Give epoch=... to log_training_step.",
-    "samples": "No count of samples was logged. Log samples_total, the samples seen so far.",
-    "tokens": "No count of tokens was logged. Log tokens_total, the tokens seen so far.",
+    "samples": "This axis needs the metric samples_total: log the samples seen so far.",
+    "tokens": "This axis needs the metric tokens_total: log the tokens seen so far.",
 }
 
 COST_KEYS = {"cpu_ratio": "stepscope/agent_cpu_ratio", "rss_bytes": "stepscope/agent_resident_bytes"}
