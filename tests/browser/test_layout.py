@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 
+from stepscope.schema.series import Source
+from tests.browser.example_store import HOST, NS
 from tests.browser.looking import choose, is_drawn, is_settled
 from tests.browser.serving import Served
 from tests.browser.troubled_store import EXPLODED, FAST, LONG, NAN, WORDY, TroubledStore
@@ -200,3 +203,47 @@ def test_a_full_screen_has_a_way_out_that_can_be_seen(troubled, open_page):
     leave.click()
     page.wait_for_function("() => document.fullscreenElement === null")
     leave.wait_for(state="detached")
+
+
+def test_a_long_name_leaves_room_for_the_status_in_the_list_on_a_phone(troubled, open_page):
+    page = open_page(troubled, "/runs", phone=True)
+    card = page.get_by_role("link", name=WORDY)
+    card.wait_for()
+    assert card.evaluate(LEAVING, ".head > :last-child, .figures > span") == []
+    assert card.bounding_box()["width"] <= 390
+
+
+def test_the_words_of_the_table_of_events_begin_at_the_left(troubled, open_page):
+    page = open_page(troubled, f"/run/{LONG}")
+    lane = page.get_by_test_id("events")
+    lane.get_by_text("Show as table").click()
+    aligned = lane.locator("tbody tr").first.evaluate(
+        "row => [...row.children].map(cell => getComputedStyle(cell).textAlign)"
+    )
+    assert aligned == ["right", "right", "left", "left"]
+
+
+def test_a_range_and_a_step_that_the_run_does_not_have_are_named(troubled, open_page):
+    page = open_page(troubled, f"/run/{LONG}/metrics?from=900000&to=900100")
+    chart = page.get_by_test_id("chart-loss")
+    chart.get_by_text("No data in this range.").wait_for()
+    page.locator("body").press("0")
+    chart.get_by_text("No data in this range.").wait_for(state="detached")
+    chart.locator("canvas").wait_for()
+    page.goto(f"{troubled.base}/run/{LONG}/steps?step=999999")
+    page.get_by_text("This run has no step 999,999. Its last step is 14,999.").wait_for()
+
+
+def test_a_legend_names_the_phases_that_steps_had(tmp_path, serve, open_page):
+    store = TroubledStore(tmp_path / "store")
+    store.small("phased", "finished", np.linspace(2, 1, 300))
+    times = store.now_ns - 3_600 * NS + np.arange(1, 301) * NS // 500
+    took = {"data": 0.0005, "forward": 0.001, "transfer": 0.0}
+    phases = {f"phase/{name}_seconds": np.full(300, seconds) for name, seconds in took.items()}
+    store.append(Source("phased", "s1", 0, HOST), phases, np.arange(300), times)
+    page = open_page(serve(store.folder), "/run/phased")
+    store.close()
+    legend = page.locator("figure", has_text="Time of a step, by phase").locator(".legend")
+    legend.get_by_text("forward").wait_for()
+    assert legend.get_by_text("data").is_visible()
+    assert legend.get_by_text("transfer").count() == 0

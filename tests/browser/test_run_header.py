@@ -67,3 +67,25 @@ def test_a_phone_has_the_link_in_the_menu_and_the_switches_among_the_charts(look
     page.get_by_label("Logarithmic y axis").wait_for()
     page.get_by_label("Smooth by").wait_for()
     page.keyboard.press("Escape")
+
+
+def test_a_narrow_header_shows_a_figure_whole_or_not_at_all(served, open_page):
+    page = open_page(served, f"/run/{LIVE}")
+    page.set_viewport_size({"width": 720, "height": 450})
+    header = page.get_by_test_id("run-header")
+    header.locator(".controls").get_by_role("button", name="Charts").wait_for()
+    cut = header.locator(".figures").evaluate(
+        """box => {
+            const outer = box.getBoundingClientRect();
+            return [...box.querySelectorAll(".fact, .progress")].filter(node => {
+                const inner = node.getBoundingClientRect();
+                return inner.top < outer.bottom && inner.right > outer.right + 1;
+            }).map(node => node.textContent);
+        }"""
+    )
+    assert cut == []
+
+
+def test_the_step_has_its_word_on_a_phone(look):
+    page = look(f"/run/{LIVE}", phone=True)
+    page.get_by_test_id("run-header").get_by_text("step", exact=True).wait_for()

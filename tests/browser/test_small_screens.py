@@ -65,3 +65,12 @@ def test_the_events_of_a_run_are_as_wide_as_the_phone(look):
     lane = page.get_by_test_id("events")
     lane.scroll_into_view_if_needed()
     assert lane.bounding_box()["width"] > 300
+
+
+def test_the_note_on_a_piece_of_evidence_stands_below_it(look):
+    page = look(f"/run/{LIVE}/diagnose", phone=True)
+    row = page.get_by_test_id("findings").locator("table tr").first
+    row.wait_for()
+    label, note = row.locator("th").bounding_box(), row.locator("td").last.bounding_box()
+    assert note["y"] >= label["y"] + label["height"] - 1
+    assert note["x"] == label["x"]
