@@ -247,3 +247,13 @@ def test_a_legend_names_the_phases_that_steps_had(tmp_path, serve, open_page):
     legend.get_by_text("forward").wait_for()
     assert legend.get_by_text("data").is_visible()
     assert legend.get_by_text("transfer").count() == 0
+
+
+def test_the_last_label_below_a_chart_is_whole(troubled, open_page):
+    page = open_page(troubled, f"/run/{LONG}/metrics?from=14000&to=14100")
+    is_drawn(page, "chart-loss")
+    room = page.get_by_test_id("chart-loss").evaluate(
+        """figure => figure.querySelector("canvas").getBoundingClientRect().right
+            - figure.querySelector(".u-over").getBoundingClientRect().right"""
+    )
+    assert room > 15, "half of 14,100 stands right of the plot"

@@ -24,7 +24,6 @@ export class ChartFace {
   frame = $state.raw<Frame | null>(null);
   /** Why no line is drawn although values were logged. */
   nonfinite = $derived(this.view && nonfiniteText(this.view.lines));
-  outside = $derived(this.view && outsideText(this.view.lines, this.view.window, this.measure().axis));
   /** The picture in a sentence. */
   summary = $state(NOTHING);
   /** How much lies behind it. */
@@ -34,6 +33,11 @@ export class ChartFace {
   #summarised = 0;
 
   constructor(private readonly measure: () => Measure) {}
+
+  /** Why the window shows nothing. */
+  get outside(): string | null {
+    return this.view && outsideText(this.view.lines, this.view.window, this.measure().axis);
+  }
 
   /** What a chart tells; where the crosshair is goes past the framework, as it moves with the pointer. */
   hear(crosshair: Surroundings["crosshair"]): Surroundings {
