@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+from stepscope.schema.run import Process
 from stepscope.schema.series import Source
 from tests.browser.example_store import HOST, NS
 from tests.browser.looking import choose, is_drawn, is_settled
@@ -205,8 +206,16 @@ def test_a_full_screen_has_a_way_out_that_can_be_seen(troubled, open_page):
     leave.wait_for(state="detached")
 
 
-def test_a_long_name_leaves_room_for_the_status_in_the_list_on_a_phone(troubled, open_page):
-    page = open_page(troubled, "/runs", phone=True)
+def test_a_long_name_and_project_leave_room_for_the_status_in_the_list_on_a_phone(tmp_path, serve, open_page):
+    store = TroubledStore(tmp_path / "store")
+    begun_ns = store.now_ns - NS
+    ended = {"status": "finished", "ended_ns": store.now_ns, "last_ns": store.now_ns, "facts": {}}
+    with store.store.transaction():
+        store.store.put_process(
+            Process("wordy", WORDY, "project" * 30, "s1", 0, HOST, 1, "rank", begun_ns, **ended)
+        )
+    page = open_page(serve(store.folder), "/runs", phone=True)
+    store.close()
     card = page.get_by_role("link", name=WORDY)
     card.wait_for()
     assert card.evaluate(LEAVING, ".head > :last-child, .figures > span") == []
