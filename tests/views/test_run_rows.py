@@ -322,4 +322,6 @@ def test_the_step_of_a_run_is_the_newest_of_any_rank(made: Made) -> None:
 def test_a_run_of_one_step_is_said_to_have_one_step(made: Made) -> None:
     made.process()
     made.log({"loss": np.ones(1)}, np.arange(1))
-    assert verdict_for(made.run(), (), figures_of(made.run())).headline == "Too early to tell: 1 step in all."
+    assert verdict_for(made.run(), (), figures_of(made.run())).headline == (
+        "Too short to judge: 1 step; 20 are needed."
+    )

@@ -133,10 +133,8 @@ def learning_rate_of(optimizer: object) -> Any:
 
 
 def as_step(value: Any) -> int | None:
-    """A whole number that a journal can hold, or None; a boolean is not a number."""
+    """A whole number that a journal can hold, or None."""
     try:
-        if isinstance(value, bool):
-            return None
         if not isinstance(value, int):
             number = as_number(value)
             if number is None or not number.is_integer():
