@@ -85,8 +85,8 @@ def test_a_run_that_is_deleted_while_it_is_shown_is_reported(tmp_path, serve, op
     store = ExampleStore(tmp_path / "store")
     store.light_runs(1)
     page = open_page(serve(store.folder), "/runs", allowed=("404",))
-    page.get_by_role("link", name="sweep-0000").click()
-    page.get_by_test_id("verdict").wait_for()
+    with page.expect_response(lambda answer: "stream?" in answer.url and "keys=loss" in answer.url):
+        page.get_by_role("link", name="sweep-0000").click()
     is_live(page)
     store.close()
     shutil.rmtree(store.folder)

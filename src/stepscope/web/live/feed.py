@@ -44,6 +44,8 @@ class Feed:
         self._subscribers: set[Subscriber] = set()
         self._joining = 0
         self._seen: dict[str, Seen] = {}
+        self._missing: set[str] = set()
+        """Runs whose pages know that they were deleted."""
         self._rows: dict[str, RunRow] = {}
         self._version: object = None
         self._someone = asyncio.Event()
@@ -105,13 +107,19 @@ class Feed:
                     await self._look_at(run_id)
                 except StepscopeError as error:
                     self._complain(str(error))
-                    if self._seen.pop(run_id, None) and isinstance(error, NotFound):
+                    self._seen.pop(run_id, None)
+                    if isinstance(error, NotFound):
                         self._report_missing(run_id)
+                else:
+                    self._missing.discard(run_id)
             if any(one.run_id is None for one in self._subscribers):
                 await self._look_at_list()
 
     def _report_missing(self, run_id: str) -> None:
-        """Makes pages that show a deleted run read it again: the answer says that it is gone."""
+        """Makes pages that show a deleted run read it again, once: the answer says that it is gone."""
+        if run_id in self._missing:
+            return
+        self._missing.add(run_id)
         for subscriber in self._subscribers:
             if subscriber.run_id == run_id:
                 subscriber.put(resync("The run is no longer in the store."))
