@@ -233,13 +233,14 @@ def test_a_loader_worker_goes_on_in_the_new_folder_as_well(start, until, folder:
         monitor = stepscope.TrainingMonitor(run="run")
         monitor.start_monitoring()
         monitor.log({"loss": 0.0})
-        if os.fork() == 0:
+        worker = os.fork()
+        if worker == 0:
             for step, line in enumerate(sys.stdin):
                 monitor.log({"drawn": float(step)}, step=step)
                 print(step, flush=True)
             time.sleep(1.2)
             os._exit(0)
-        os.wait()
+        os.waitpid(worker, 0)
         monitor.stop_monitoring()
         """,
         stdin=subprocess.PIPE,

@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch._dynamo
 import torch._dynamo.callback
+from torch._dynamo.utils import counters
 
 from stepscope.steps.evidence.compile_counts import CompileCounts
 
@@ -35,12 +36,15 @@ def told() -> AlertDetail:
 def test_a_compilation_is_told_once_and_only_in_its_step(told: AlertDetail) -> None:
     counts = CompileCounts(told, told.news.append)
     assert counts.look(1) == {}
+    frames_before = counters["frames"]["ok"]
     double = torch.compile(lambda x: x * 2, backend="eager")
     double(torch.ones(3))
-    found = counts.look(1)
-    assert 0 < found["compile/seconds"] < 60
-    assert (found["compile/frames"], found["compile/graph_breaks"]) == (1.0, 0.0)
-    assert (found["compile/recompiles"], found["compile/limit_hits"]) == (0.0, 0.0)
+    figures = counts.look(1)
+    assert 0 < figures["compile/seconds"] < 60
+    # Not always one: a finalizer of something else that happens to run in the compiled region counts too.
+    assert figures["compile/frames"] == counters["frames"]["ok"] - frames_before >= 1
+    assert figures["compile/graph_breaks"] == 0.0
+    assert (figures["compile/recompiles"], figures["compile/limit_hits"]) == (0.0, 0.0)
     double(torch.ones(3))
     assert counts.look(1) == {}
 
