@@ -7,6 +7,8 @@ import io
 import os
 import pty
 import struct
+import subprocess
+import sys
 import termios
 
 import pytest
@@ -76,3 +78,21 @@ def test_a_process_without_standard_error_is_told_so(monkeypatch):
     with pytest.raises(DeliveryError, match="no standard error") as raised:
         ConsoleChannel().send(notice())
     assert raised.value.is_final
+
+
+@pytest.mark.parametrize(("mode", "is_shared"), [("a", True), ("w", False)], ids=["appended to", "written"])
+def test_a_file_of_the_training_gets_the_text_where_both_write_at_its_end(tmp_path, capsys, mode, is_shared):
+    code = "import sys; sys.stderr.write('before\\n'); sys.stdin.read(); sys.stderr.write('after\\n')"
+    log = tmp_path / "train.log"
+    with (
+        log.open(mode) as stderr,
+        subprocess.Popen(
+            [sys.executable, "-u", "-c", code], stdin=subprocess.PIPE, stderr=stderr
+        ) as training,
+    ):
+        while log.read_text() != "before\n":
+            assert training.poll() is None
+        ConsoleChannel().send(notice(pid=training.pid))
+    text = message.text(notice()) + "\n"
+    assert log.read_text() == ("before\n" + text + "after\n" if is_shared else "before\nafter\n")
+    assert capsys.readouterr().err == ("" if is_shared else text)

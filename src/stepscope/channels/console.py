@@ -53,15 +53,25 @@ class ConsoleChannel(Channel):
         """The standard error of the training; None where it cannot be had."""
         if self._stream is not None or notice.pid is None:
             return None
-        flags = os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK  # a pipe that nobody reads is not waited for
+        process = self._proc / str(notice.pid)
+        # Non-blocking: a pipe that nobody reads is not waited for.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_NOCTTY | os.O_NONBLOCK
         try:
-            file = os.open(self._proc / str(notice.pid) / "fd" / "2", flags)
+            file = os.open(process / "fd" / "2", flags)
         except OSError:
             return None
-        if stat.S_ISREG(os.fstat(file).st_mode):
-            os.close(file)  # a file that the training goes on writing where it was: it would write over ours
+        if stat.S_ISREG(os.fstat(file).st_mode) and not _appends(process):
+            os.close(file)  # the training goes on writing at its own position, over what we add at the end
             return None
         return os.fdopen(file, "w", encoding="utf-8", errors="replace")
+
+
+def _appends(process: Path) -> bool:
+    """Whether a process writes its standard error at the end of the file, as after `2>>` or in Slurm."""
+    with suppress(OSError, ValueError, IndexError):
+        flags = (process / "fdinfo" / "2").read_text().partition("flags:")[2].split()[0]
+        return bool(int(flags, 8) & os.O_APPEND)
+    return False
 
 
 def _written(notice: Notice, stream: TextIO) -> str:
