@@ -189,13 +189,23 @@ def test_nothing_is_recorded_where_a_variable_asks_for_privacy_in_vain(
         TrainingMonitor({"privacy": {"salt_file": "/nowhere/salt"}})
 
 
-def test_rules_that_a_variable_gives_and_that_make_no_sense_are_left_out(
+def test_a_variable_about_alerts_that_makes_no_sense_is_ignored_and_the_others_apply(
     folder: Path, read: Read, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    monkeypatch.setattr("stepscope.recorder.monitor_settings._noted", set())
     monkeypatch.setenv("STEPSCOPE_ALERTS__QUIET_HOURS", "at night")
+    monkeypatch.setenv("STEPSCOPE_ALERTS__DISABLED", "[gpu_hott]")
+    monkeypatch.setenv("STEPSCOPE_ALERTS__RULES", "[{name: a, when: loss > 2, channels: [log_file]}]")
+    monkeypatch.setenv("STEPSCOPE_ALERTS__CHANNELS__LOG_FILE__PATH", "alerts.log")
     with TrainingMonitor(NO_AGENT, run="a", directory=folder) as monitor:
         monitor.log({"loss": 1.0})
+        alerts = monitor.settings.alerts
     assert len(read("a").series("loss")) == 1
-    assert "stepscope ignores the environment variables of alerts" in caplog.text
+    assert [rule["name"] for rule in alerts.rules] == ["a"]
+    assert (list(alerts.channels), alerts.quiet_hours, list(alerts.disabled)) == (["log_file"], None, [])
+    warnings = [record.getMessage() for record in caplog.records]
+    assert len(warnings) == 2
+    assert 'the environment variable STEPSCOPE_ALERTS__DISABLED="[gpu_hott]": ' in warnings[0]
+    assert 'the environment variable STEPSCOPE_ALERTS__QUIET_HOURS="at night": ' in warnings[1]
     with pytest.raises(ConfigError, match="quiet_hours"):
         TrainingMonitor({"alerts": {"quiet_hours": "at night"}})

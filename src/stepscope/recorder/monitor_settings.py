@@ -118,10 +118,34 @@ def _without_environment(config: Source, settings: Settings, error: ConfigError)
     others = {name: text for name, text in os.environ.items() if not name.startswith(_CHECKED_LATER)}
     plain = settings_for(config, others, strict=False)
     _check(plain)
-    guard = Guard(strict=False)
     if plain.privacy != settings.privacy:
         # What was to be hidden must not be recorded in plain text.
-        guard.tell(f"stepscope records nothing, because an environment variable is wrong: {error}")
+        _note_once(f"stepscope records nothing, because an environment variable is wrong: {error}")
         return replace(plain, recorder=replace(plain.recorder, enabled=False))
-    guard.tell(f"stepscope ignores the environment variables of alerts, because one is wrong: {error}")
-    return plain
+    return _with_right_variables(config, others)
+
+
+def _with_right_variables(config: Source, environment: dict[str, str]) -> Settings:
+    """The settings with those of the other variables that are right; warns of each that is not."""
+    from stepscope.config.environment import assignment  # lazy: it brings pydantic into the process
+
+    settings = settings_for(config, environment, strict=False)
+    pending = sorted(name for name in os.environ if name.startswith(_CHECKED_LATER))
+    errors: dict[str, ConfigError] = {}
+    is_progress = True
+    while is_progress:  # one may be right only beside another, as a rule that names a channel
+        is_progress = False
+        for name in [name for name in pending if name not in environment]:
+            more = {**environment, name: os.environ[name]}
+            try:
+                candidate = settings_for(config, more, strict=False)
+                _check(candidate)
+            except ConfigError as error:
+                errors[name] = error
+            else:
+                settings, environment, is_progress = candidate, more, True
+    for name in pending:
+        if name not in environment:
+            given = assignment(name, os.environ[name])
+            _note_once(f"stepscope ignores the environment variable {given}: {errors[name]}")
+    return settings
