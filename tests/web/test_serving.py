@@ -354,3 +354,4 @@ def test_a_folder_without_a_store_is_said_to_have_none_yet(tmp_path, serve) -> N
     process.terminate()
     _, err = process.communicate(timeout=20)
     assert f"There is no store at {tmp_path / 'typo'} yet." in err
+    assert not list(tmp_path.glob(":memory:*")), "it leaves files in the working directory"

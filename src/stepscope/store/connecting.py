@@ -16,6 +16,9 @@ _READING = (
     "PRAGMA busy_timeout = 5000; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;"
     "PRAGMA query_only = ON;"
 )
+IN_MEMORY = Path(":memory:")
+"""In place of the path of a file: a store that is gone when it is closed."""
+
 DAMAGED_SUFFIX = ".damaged"
 """Of the copy of a damaged log, made before SQLite writes over it."""
 
@@ -36,6 +39,11 @@ _WRITING = (
 
 def connect_to_write(path: Path) -> sqlite3.Connection:
     """Opens a store, made where there is none; one of a newer version is refused before it is touched."""
+    if path == IN_MEMORY:
+        connection = sqlite3.connect(IN_MEMORY, isolation_level=None, check_same_thread=False)
+        connection.executescript(_WRITING)
+        tables.migrate(connection)
+        return connection
     expected = log_check.commits_beside(path) if path.exists() else 0
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -49,8 +49,10 @@ _INDEX = struct.Struct("=12xBBHI")
 class CommitCount:
     """Counts the transactions of the one connection that writes."""
 
-    def __init__(self, connection: sqlite3.Connection, database: Path) -> None:
-        self._connection, self._path = connection, Path(f"{database}{COMMITS_SUFFIX}")
+    def __init__(self, connection: sqlite3.Connection, database: Path | None) -> None:
+        """Counts beside a database file; None is one in memory, which nothing can outlive."""
+        self._connection = connection
+        self._path = None if database is None else Path(f"{database}{COMMITS_SUFFIX}")
         self._file: int | None = None
         self._number = commits_in(connection)
         self._write()
@@ -69,7 +71,7 @@ class CommitCount:
 
     def close(self, *, is_log_empty: bool) -> None:
         """Lets go of the file, and deletes it where it has nothing to protect any more."""
-        if self._file is not None:
+        if self._path is not None and self._file is not None:
             os.close(self._file)
             self._file = None
             if is_log_empty:
@@ -77,6 +79,8 @@ class CommitCount:
                     self._path.unlink(missing_ok=True)
 
     def _write(self) -> None:
+        if self._path is None:
+            return
         number = _COMMITS.pack(self._number)
         with contextlib.suppress(OSError):  # no room, or something odd at its path: it only protects
             if self._file is None:

@@ -18,7 +18,7 @@ from stepscope.store import history, tables
 from stepscope.store.alert_book import SqliteAlertBook, read_alerts, read_notices
 from stepscope.store.base import Reader, SetAside, Store
 from stepscope.store.checksums import DamagedRowError, check, checksum
-from stepscope.store.connecting import connect_to_read, connect_to_write
+from stepscope.store.connecting import IN_MEMORY, connect_to_read, connect_to_write
 from stepscope.store.event_rows import read_arrays, read_events, write_array, write_event
 from stepscope.store.finding_book import clear_finding, put_finding, read_findings
 from stepscope.store.following import Following
@@ -237,7 +237,7 @@ class SqliteStore(SqliteReader, Store):
         self._sealer = Sealer(self._connection)
         self._processes = ProcessWriter(self._connection)
         self._alert_book = SqliteAlertBook(self._connection)
-        self._commits = CommitCount(self._connection, path)
+        self._commits = CommitCount(self._connection, None if path == IN_MEMORY else path)
 
     @property
     def alert_book(self) -> SqliteAlertBook:

@@ -7,19 +7,19 @@ import sqlite3
 import threading
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepscope.agent.process.election import agent_pid
 from stepscope.errors import NotFound, StoreError
 from stepscope.reading import Run, Runs
 from stepscope.schema.run import RunInfo, segments_of
-from stepscope.store.connecting import connect_to_read
+from stepscope.store.connecting import IN_MEMORY, connect_to_read
 from stepscope.store.place import database
 from stepscope.store.sqlite import SqliteReader, SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 MAX_READERS = 8
 CHECK_S = 5.0
@@ -184,4 +184,4 @@ def _opened(path: Path) -> tuple[_Mark, SqliteReader]:
     if mark is not None:
         with contextlib.suppress(NotFound):  # only being made
             return mark, SqliteReader(path)
-    return None, SqliteStore(Path(":memory:"))
+    return None, SqliteStore(IN_MEMORY)
