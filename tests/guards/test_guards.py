@@ -54,9 +54,19 @@ def test_the_training_process_loads_only_what_the_recorder_needs(code: str) -> N
     assert subprocess.check_output([sys.executable, "-c", script], text=True) == "[]\n"
 
 
-def test_the_printed_tree_is_the_real_tree() -> None:
-    printed = (ROOT / "ARCHITECTURE.md").read_text()
-    assert drawn() in printed, f"ARCHITECTURE.md should hold:\n{drawn()}"
+def test_the_list_of_modules_is_that_of_the_package() -> None:
+    advice = "write it again: python -m tests.guards.tree > docs/modules.md"
+    assert (ROOT / "docs" / "modules.md").read_text() == drawn(), advice
+
+
+def test_the_drawing_has_every_room_and_no_path_that_is_not_there() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    drawing = text.split("```")[1]
+    assert [room for room in ROOMS if f"{room}/" not in drawing] == []
+    named = re.findall(r"`([a-z_]+(?:/[a-z_]+)*(?:\.py)?)`", text)
+    places = (PACKAGE, ROOT)
+    missing = [name for name in named if "/" in name and not any((place / name).exists() for place in places)]
+    assert missing == []
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
