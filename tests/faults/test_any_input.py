@@ -1,4 +1,4 @@
-"""R11, R12: any key, any value, any clock."""
+"""Any key, any value, any clock."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def bits(value: float) -> bytes:
     ),
     name=st.text(max_size=50) | st.sampled_from(HOSTILE[1:]),
 )
-def test_r11_any_key_and_number_comes_back_as_logged(rows: list[dict[str, float]], name: str) -> None:
+def test_any_key_and_number_comes_back_as_logged(rows: list[dict[str, float]], name: str) -> None:
     folder = Path(tempfile.mkdtemp())
     try:
         with stepscope.TrainingMonitor(NO_AGENT, run=name, directory=folder) as monitor:
@@ -76,7 +76,7 @@ def test_r11_any_key_and_number_comes_back_as_logged(rows: list[dict[str, float]
 
 
 @pytest.mark.parametrize("key", HOSTILE)
-def test_r11_a_hostile_key_is_only_a_name(key: str, folder: Path) -> None:
+def test_a_hostile_key_is_only_a_name(key: str, folder: Path) -> None:
     with stepscope.TrainingMonitor(NO_AGENT, run=key or "empty", project=key, directory=folder) as monitor:
         monitor.log({key: 1.5})
         monitor.event(key, text=key)
@@ -113,7 +113,7 @@ NUMBERS = [
 @pytest.mark.filterwarnings("ignore:Conversion of an array with ndim > 0")
 @pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad=True to a scalar")
 @pytest.mark.parametrize(("value", "number"), NUMBERS, ids=lambda one: f"{type(one).__name__} {one}"[:40])
-def test_r11_every_kind_of_number_is_taken(value: object, number: float, folder: Path) -> None:
+def test_every_kind_of_number_is_taken(value: object, number: float, folder: Path) -> None:
     with stepscope.TrainingMonitor(NO_AGENT, run="n", directory=folder) as monitor:
         monitor.log({"value": value, "beside": 1.0})
     run = stepscope.open_store(folder).run("n")
@@ -124,7 +124,7 @@ def test_r11_every_kind_of_number_is_taken(value: object, number: float, folder:
 @pytest.mark.parametrize(
     "value", ["text", b"bytes", object(), Stubborn(), 1j], ids=lambda one: type(one).__name__
 )
-def test_r11_what_is_no_number_is_kept_as_text_and_the_rest_of_the_row_as_numbers(
+def test_what_is_no_number_is_kept_as_text_and_the_rest_of_the_row_as_numbers(
     value: object, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with stepscope.TrainingMonitor(NO_AGENT, run="n", directory=folder) as monitor:
@@ -137,7 +137,7 @@ def test_r11_what_is_no_number_is_kept_as_text_and_the_rest_of_the_row_as_number
     assert caplog.text.count("'odd' is") == 1
 
 
-def test_r11_nested_metrics_get_names_with_a_slash_and_arrays_are_kept_whole(folder: Path) -> None:
+def test_nested_metrics_get_names_with_a_slash_and_arrays_are_kept_whole(folder: Path) -> None:
     with stepscope.TrainingMonitor(NO_AGENT, run="n", directory=folder) as monitor:
         monitor.log(
             {"train": {"loss": 1.0, "by": {"head": 2}}, "weights": np.arange(6.0).reshape(2, 3)}, step=9
@@ -152,7 +152,7 @@ def test_r11_nested_metrics_get_names_with_a_slash_and_arrays_are_kept_whole(fol
 
 
 @pytest.mark.parametrize("metrics", [None, 5, "loss", [("loss", 1)], {1.0, 2.0}], ids=repr)
-def test_r11_what_is_no_mapping_is_refused_once_and_training_goes_on(
+def test_what_is_no_mapping_is_refused_once_and_training_goes_on(
     metrics: object, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with stepscope.TrainingMonitor(NO_AGENT, run="n", directory=folder) as monitor:
@@ -163,7 +163,7 @@ def test_r11_what_is_no_mapping_is_refused_once_and_training_goes_on(
     assert len(stepscope.open_store(folder).run("n").series("loss")) == 1
 
 
-def test_r11_with_strict_what_cannot_be_kept_raises(folder: Path) -> None:
+def test_with_strict_what_cannot_be_kept_raises(folder: Path) -> None:
     monitor = stepscope.TrainingMonitor(NO_AGENT, run="n", directory=folder, strict=True)
     monitor.start_monitoring()
     with pytest.raises(stepscope.StepscopeError, match="takes a mapping"):
@@ -178,7 +178,7 @@ def test_r11_with_strict_what_cannot_be_kept_raises(folder: Path) -> None:
 @pytest.mark.parametrize(
     "step", [3.0, np.int64(3), torch.tensor(3), True, 2**62, -5, 2**64, "x", math.nan, None]
 )
-def test_r11_any_step_is_kept_or_counted(step: object, folder: Path) -> None:
+def test_any_step_is_kept_or_counted(step: object, folder: Path) -> None:
     with stepscope.TrainingMonitor(NO_AGENT, run="n", directory=folder) as monitor:
         monitor.log({"loss": 1.0}, step=step)
         monitor.log({"loss": 2.0})
@@ -198,7 +198,7 @@ def test_steps_that_repeat_go_back_or_leave_gaps_are_all_kept_in_order(folder: P
     assert series.values.tolist() == [float(number) for number in range(len(steps))]
 
 
-def test_r12_the_wall_clock_may_jump_but_recorded_time_does_not(folder: Path) -> None:
+def test_the_wall_clock_may_jump_but_recorded_time_does_not(folder: Path) -> None:
     clock = Clock()
     writer = writer_for(folder, clock=clock)
     for step in range(100):
@@ -210,7 +210,7 @@ def test_r12_the_wall_clock_may_jump_but_recorded_time_does_not(folder: Path) ->
 
 @pytest.mark.skipif(shutil.which("faketime") is None, reason="needs faketime; .ci/run installs it")
 @pytest.mark.parametrize("jump", ["+1d", "-1d", "-3600"])
-def test_r12_a_run_under_a_jumping_clock_has_steps_in_order_and_no_negative_time(
+def test_a_run_under_a_jumping_clock_has_steps_in_order_and_no_negative_time(
     jump: str, tmp_path: Path, run_script, read
 ) -> None:
     stamp = tmp_path / "clock"

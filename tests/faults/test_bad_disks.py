@@ -1,4 +1,4 @@
-"""R5, R6, R7: full, read-only, vanished and failing disks never stop training, and say so once."""
+"""Full, read-only, vanished and failing disks never stop training, and are reported once."""
 
 from __future__ import annotations
 
@@ -36,9 +36,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-def test_r5_a_full_disk_never_stops_training_and_logging_resumes_by_itself(
-    small_disk: Path, run_script
-) -> None:
+def test_a_full_disk_never_stops_training_and_logging_resumes_by_itself(small_disk: Path, run_script) -> None:
     result = run_script(
         """
         import os, sys, time, stepscope
@@ -84,7 +82,7 @@ def test_r5_a_full_disk_never_stops_training_and_logging_resumes_by_itself(
     assert run.status == "finished"
 
 
-def test_r5_the_agent_waits_for_space_and_loses_nothing(small_disk: Path, run_script) -> None:
+def test_the_agent_waits_for_space_and_loses_nothing(small_disk: Path, run_script) -> None:
     result = run_script(
         """
         import os, sys, time, stepscope
@@ -115,7 +113,7 @@ def test_r5_the_agent_waits_for_space_and_loses_nothing(small_disk: Path, run_sc
     assert run.series("loss").steps.tolist() == list(range(1500))
 
 
-def test_r7_a_disk_that_turns_read_only_is_survived_with_one_message(small_disk: Path, run_script) -> None:
+def test_a_disk_that_turns_read_only_is_survived_with_one_message(small_disk: Path, run_script) -> None:
     result = run_script(
         """
         import os, subprocess, sys, stepscope
@@ -138,7 +136,7 @@ def test_r7_a_disk_that_turns_read_only_is_survived_with_one_message(small_disk:
 
 
 @pytest.mark.parametrize("obstacle", ["a file in its place", "a folder above it is a file", "read-only"])
-def test_r7_a_folder_that_cannot_be_made_lets_training_run(obstacle: str, tmp_path: Path, run_script) -> None:
+def test_a_folder_that_cannot_be_made_lets_training_run(obstacle: str, tmp_path: Path, run_script) -> None:
     target = tmp_path / "place"
     if obstacle == "a file in its place":
         target.write_text("mine")
@@ -163,7 +161,7 @@ def test_r7_a_folder_that_cannot_be_made_lets_training_run(obstacle: str, tmp_pa
     assert "Traceback" not in result.stderr
 
 
-def test_r7_a_store_folder_deleted_under_a_run_is_made_again(folder: Path, run_script) -> None:
+def test_a_store_folder_deleted_under_a_run_is_made_again(folder: Path, run_script) -> None:
     result = run_script(
         """
         import shutil, sys, time, stepscope
@@ -185,7 +183,7 @@ def test_r7_a_store_folder_deleted_under_a_run_is_made_again(folder: Path, run_s
 
 @needs_strace
 @pytest.mark.parametrize("error", ["EROFS", "EDQUOT", "ESTALE", "EACCES", "EIO"])
-def test_r7_any_refusal_of_the_file_system_is_survived_and_named(
+def test_any_refusal_of_the_file_system_is_survived_and_named(
     error: str, folder: Path, tmp_path: Path
 ) -> None:
     script = tmp_path / "train.py"
@@ -210,7 +208,7 @@ def test_r7_any_refusal_of_the_file_system_is_survived_and_named(
 
 
 @needs_strace
-def test_r6_a_sync_that_fails_closes_the_file_and_a_new_one_goes_on(start, until, folder: Path) -> None:
+def test_a_sync_that_fails_closes_the_file_and_a_new_one_goes_on(start, until, folder: Path) -> None:
     trainer = start(
         """
         import sys, stepscope

@@ -1,4 +1,4 @@
-"""R2, R3, R18: bad states are gone through one by one rather than met by chance."""
+"""Every bad state is tried, one after the other, instead of being met by chance."""
 
 from __future__ import annotations
 
@@ -191,12 +191,12 @@ def assert_over_sequences(examples: int, steps: int) -> None:
     )
 
 
-def test_r18_no_sequence_of_events_loses_or_repeats_a_record() -> None:
+def test_no_sequence_of_events_loses_or_repeats_a_record() -> None:
     assert_over_sequences(examples=40, steps=30)  # its invariants assert
 
 
 @pytest.mark.slow
-def test_r18_two_thousand_sequences_lose_and_repeat_nothing() -> None:
+def test_two_thousand_sequences_lose_and_repeat_nothing() -> None:
     assert_over_sequences(examples=2000, steps=50)  # its invariants assert
 
 
@@ -249,7 +249,7 @@ def check_after_death(stdout: str, folder: Path) -> None:
 
 
 @pytest.mark.skipif(STRACE is None, reason="needs strace; .ci/run installs it")
-def test_r2_a_kill_at_sampled_system_calls_is_recovered_from(tmp_path: Path) -> None:
+def test_a_kill_at_sampled_system_calls_is_recovered_from(tmp_path: Path) -> None:
     dice = random.Random(3)
     for call in [1, 2, 3, *dice.sample(range(4, 120), 7)]:
         folder = tmp_path / str(call)
@@ -261,7 +261,7 @@ def test_r2_a_kill_at_sampled_system_calls_is_recovered_from(tmp_path: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.skipif(STRACE is None, reason="needs strace; .ci/run installs it")
-def test_r2_a_kill_at_every_system_call_is_recovered_from(tmp_path: Path) -> None:
+def test_a_kill_at_every_system_call_is_recovered_from(tmp_path: Path) -> None:
     call, survived = 1, False
     while not survived and call < 2000:
         folder = tmp_path / str(call)
@@ -311,10 +311,10 @@ def assert_of_crash_states(count: int, folder: Path) -> None:
         shutil.rmtree(survivors)
 
 
-def test_r3_after_a_power_cut_everything_synced_is_there_and_nothing_is_wrong(folder: Path) -> None:
+def test_after_a_power_cut_everything_synced_is_there_and_nothing_is_wrong(folder: Path) -> None:
     assert_of_crash_states(300, folder)  # asserts on each state
 
 
 @pytest.mark.slow
-def test_r3_ten_thousand_states_of_a_power_cut(folder: Path) -> None:
+def test_ten_thousand_states_of_a_power_cut(folder: Path) -> None:
     assert_of_crash_states(10_000, folder)  # asserts on each state

@@ -1,4 +1,4 @@
-"""R8: forks never hang, and what a child logs is the child's."""
+"""Forks never hang, and what a child logs is the child's."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WORKERS = """
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_r8_loader_workers_log_into_their_own_journals(method: str, tmp_path, start, read) -> None:
+def test_loader_workers_log_into_their_own_journals(method: str, tmp_path, start, read) -> None:
     script = tmp_path / "train.py"
     import textwrap
 
@@ -54,7 +54,7 @@ def test_r8_loader_workers_log_into_their_own_journals(method: str, tmp_path, st
     assert roles.count("worker") == 8
 
 
-def test_r8_two_hundred_forks_while_threads_log_and_files_roll(run_script, read) -> None:
+def test_two_hundred_forks_while_threads_log_and_files_roll(run_script, read) -> None:
     result = run_script(
         """
         import os, signal, threading, stepscope
@@ -93,7 +93,7 @@ def test_r8_two_hundred_forks_while_threads_log_and_files_roll(run_script, read)
     assert run.status == "finished"
 
 
-def test_r8_a_child_that_logs_nothing_leaves_nothing(run_script, read) -> None:
+def test_a_child_that_logs_nothing_leaves_nothing(run_script, read) -> None:
     result = run_script(
         """
         import os, sys, stepscope

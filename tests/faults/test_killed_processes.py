@@ -1,4 +1,4 @@
-"""R1, R13, R14, R15: what a kill costs. Nothing; and it is called by its name."""
+"""What a kill costs: nothing. And a kill is reported as a kill."""
 
 from __future__ import annotations
 
@@ -37,9 +37,7 @@ def rounds(few: int, many: int) -> pytest.MarkDecorator:
 
 
 @rounds(6, 500)
-def test_r1_no_acknowledged_record_is_lost_when_the_trainer_is_killed(
-    times: int, start, folder: Path
-) -> None:
+def test_no_acknowledged_record_is_lost_when_the_trainer_is_killed(times: int, start, folder: Path) -> None:
     dice = random.Random(7)
     for number in range(times):
         process = start(ACKNOWLEDGING, f"run{number}", environment={"STEPSCOPE_AGENT__MODE": "none"})
@@ -59,7 +57,7 @@ def test_r1_no_acknowledged_record_is_lost_when_the_trainer_is_killed(
 
 
 @pytest.mark.parametrize("victims", ["trainer", "trainer and agent", "whole group"])
-def test_r1_ten_thousand_steps_before_a_kill_are_all_read_back(
+def test_ten_thousand_steps_before_a_kill_are_all_read_back(
     victims: str, run_script, read, folder: Path
 ) -> None:
     result = run_script(
@@ -91,7 +89,7 @@ def test_r1_ten_thousand_steps_before_a_kill_are_all_read_back(
 
 
 @rounds(8, 200)
-def test_r14_every_record_is_ingested_exactly_once_however_often_the_agent_dies(
+def test_every_record_is_ingested_exactly_once_however_often_the_agent_dies(
     times: int, start, until, folder: Path
 ) -> None:
     dice = random.Random(11)
@@ -133,9 +131,7 @@ def test_r14_every_record_is_ingested_exactly_once_however_often_the_agent_dies(
     assert run.status == "finished"
 
 
-def test_r13_a_stopped_process_is_called_stalled_never_crashed_and_runs_again(
-    start, until, folder: Path
-) -> None:
+def test_a_stopped_process_is_called_stalled_never_crashed_and_runs_again(start, until, folder: Path) -> None:
     process = start(
         """
         import time, stepscope
@@ -164,7 +160,7 @@ def test_r13_a_stopped_process_is_called_stalled_never_crashed_and_runs_again(
     until(lambda: status() == "crashed")
 
 
-def test_r15_a_second_writer_of_a_store_is_refused_with_the_reason(folder: Path) -> None:
+def test_a_second_writer_of_a_store_is_refused_with_the_reason(folder: Path) -> None:
     with AgentLock(folder):
         with pytest.raises(StoreLocked, match=rf"written by process {os.getpid()} .*one writer"):
             AgentLock(folder)
@@ -172,7 +168,7 @@ def test_r15_a_second_writer_of_a_store_is_refused_with_the_reason(folder: Path)
     AgentLock(folder).release()
 
 
-def test_r15_the_store_of_a_writer_that_was_killed_is_taken_over_at_once(start, until, folder: Path) -> None:
+def test_the_store_of_a_writer_that_was_killed_is_taken_over_at_once(start, until, folder: Path) -> None:
     holder = start(
         """
         import sys, time

@@ -1,4 +1,4 @@
-"""R9, R10: many writers, many keys."""
+"""Many writers, many keys."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ import stepscope
     ("writers", "records"),
     [pytest.param(8, 3000, id="sampled"), pytest.param(32, 10_000, id="all", marks=pytest.mark.slow)],
 )
-def test_r9_many_processes_write_one_run_while_somebody_reads(
-    writers: int, records: int, start, folder
-) -> None:
+def test_many_processes_write_one_run_while_somebody_reads(writers: int, records: int, start, folder) -> None:
     code = """
         import sys, stepscope
         with stepscope.TrainingMonitor(run="crowd") as monitor:
@@ -43,7 +41,7 @@ def test_r9_many_processes_write_one_run_while_somebody_reads(
 @pytest.mark.parametrize(
     "keys", [pytest.param(120_000, id="sampled"), pytest.param(1_000_000, id="all", marks=pytest.mark.slow)]
 )
-def test_r10_a_flood_of_keys_takes_neither_memory_nor_the_run(keys: int, run_script, read) -> None:
+def test_a_flood_of_keys_takes_neither_memory_nor_the_run(keys: int, run_script, read) -> None:
     result = run_script(
         """
         import resource, sys, stepscope

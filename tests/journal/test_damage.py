@@ -1,4 +1,4 @@
-"""R4: damaged bytes cost only the records they hit, and the loss is counted."""
+"""Damaged bytes cost only the records they hit, and the loss is counted."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def check_damage(data: bytes, damage: tuple[str, float, int, int]) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(damage=damages)
-def test_r4_any_damage_costs_only_what_it_hits_and_is_counted(
+def test_any_damage_costs_only_what_it_hits_and_is_counted(
     original: bytes, damage: tuple[str, float, int, int]
 ) -> None:
     check_damage(original, damage)
@@ -100,7 +100,7 @@ def test_r4_any_damage_costs_only_what_it_hits_and_is_counted(
 @pytest.mark.slow
 @settings(max_examples=5000, deadline=None)
 @given(damage=damages)
-def test_r4_five_thousand_damages_cost_only_what_they_hit(
+def test_five_thousand_damages_cost_only_what_they_hit(
     original: bytes, damage: tuple[str, float, int, int]
 ) -> None:
     check_damage(original, damage)
@@ -108,7 +108,7 @@ def test_r4_five_thousand_damages_cost_only_what_they_hit(
 
 @settings(max_examples=200, deadline=None)
 @given(junk=st.binary(max_size=400), cut=st.integers(layout.HEADER_BYTES, 3000))
-def test_r4_no_bytes_whatever_make_a_reader_raise(original: bytes, junk: bytes, cut: int) -> None:
+def test_no_bytes_whatever_make_a_reader_raise(original: bytes, junk: bytes, cut: int) -> None:
     with journal_of(original[:cut] + junk) as folder:
         for _, path in list_journals(folder):
             reader = JournalReader(path)
@@ -119,13 +119,13 @@ def test_r4_no_bytes_whatever_make_a_reader_raise(original: bytes, junk: bytes, 
 
 @settings(max_examples=200, deadline=None)
 @given(junk=st.binary(max_size=200))
-def test_r4_a_file_that_was_never_a_journal_yields_nothing(junk: bytes) -> None:
+def test_a_file_that_was_never_a_journal_yields_nothing(junk: bytes) -> None:
     with journal_of(junk) as folder:
         assert steps_of(read_all(folder)) == []
 
 
 @pytest.mark.parametrize("offset", [0, 3, 8, 15, 16, 25, 28, 29, 32, 40, 60])
-def test_r4_a_damaged_header_costs_no_record(original: bytes, offset: int) -> None:
+def test_a_damaged_header_costs_no_record(original: bytes, offset: int) -> None:
     broken = bytearray(original)
     broken[offset] ^= 0x41
     with journal_of(bytes(broken)) as folder:
@@ -135,7 +135,7 @@ def test_r4_a_damaged_header_costs_no_record(original: bytes, offset: int) -> No
         assert sorted(steps_of(read_all(folder))) == list(range(ROWS))
 
 
-def test_r4_damage_in_the_middle_of_a_live_journal_does_not_stop_what_follows(folder: Path) -> None:
+def test_damage_in_the_middle_of_a_live_journal_does_not_stop_what_follows(folder: Path) -> None:
     writer = writer_for(folder)
     for step in range(50):
         writer.append_row({"loss": float(step)}, step)

@@ -1,4 +1,4 @@
-"""What a person writing a training loop meets. Mission rows W1 to W4, W6, W13."""
+"""What a person writing a training loop meets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read(folder: Path, name: str = "a") -> stepscope.reading.Run:
     return stepscope.open_store(folder).run(name)
 
 
-def test_w1_a_monitor_takes_the_dictionary_of_the_older_documents(folder: Path) -> None:
+def test_a_monitor_takes_the_dictionary_of_the_older_documents(folder: Path) -> None:
     config = {
         "enable_dashboard": False,
         "dashboard_port": 8080,
@@ -41,7 +41,7 @@ def test_w1_a_monitor_takes_the_dictionary_of_the_older_documents(folder: Path) 
     assert read(folder, monitor.run_id).series("loss").values.tolist() == [0.5]
 
 
-def test_w1_a_monitor_takes_the_path_of_a_yaml_file(folder: Path, tmp_path: Path) -> None:
+def test_a_monitor_takes_the_path_of_a_yaml_file(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(f"run: from-yaml\ndirectory: {folder}\n")
     with TrainingMonitor(str(path)) as monitor:
@@ -49,14 +49,14 @@ def test_w1_a_monitor_takes_the_path_of_a_yaml_file(folder: Path, tmp_path: Path
     assert read(folder, "from-yaml").status == "finished"
 
 
-def test_w1_a_wrong_setting_is_named_before_training_begins(tmp_path: Path) -> None:
+def test_a_wrong_setting_is_named_before_training_begins(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("run: x\ndashboard:\n  port: many\n")
     with pytest.raises(stepscope.StepscopeError, match=r'config.yaml:3: dashboard.port is "many"'):
         TrainingMonitor(path)
 
 
-def test_w1_leaving_the_block_is_stopping_and_both_may_be_done_twice(
+def test_leaving_the_block_is_stopping_and_both_may_be_done_twice(
     monitor: TrainingMonitor, folder: Path
 ) -> None:
     with monitor:
@@ -67,7 +67,7 @@ def test_w1_leaving_the_block_is_stopping_and_both_may_be_done_twice(
     assert len(read(folder).segments) == 1
 
 
-def test_w1_every_point_is_readable_when_stop_returns(monitor: TrainingMonitor, folder: Path) -> None:
+def test_every_point_is_readable_when_stop_returns(monitor: TrainingMonitor, folder: Path) -> None:
     monitor.start_monitoring()
     for step in range(5000):
         monitor.log({"loss": step * 0.1})
@@ -77,7 +77,7 @@ def test_w1_every_point_is_readable_when_stop_returns(monitor: TrainingMonitor, 
     assert series.values.tolist() == [step * 0.1 for step in range(5000)]
 
 
-def test_w2_a_step_needs_nothing_but_a_loss_and_counts_itself(monitor: TrainingMonitor, folder: Path) -> None:
+def test_a_step_needs_nothing_but_a_loss_and_counts_itself(monitor: TrainingMonitor, folder: Path) -> None:
     with monitor:
         for epoch in range(2):
             for _ in range(3):
@@ -89,7 +89,7 @@ def test_w2_a_step_needs_nothing_but_a_loss_and_counts_itself(monitor: TrainingM
     assert [info.key for info in run.keys()] == ["epoch", "loss", "step_seconds"]
 
 
-def test_w2_the_call_of_the_older_document_works_with_model_optimizer_and_custom_metrics(
+def test_the_call_of_the_older_document_works_with_model_optimizer_and_custom_metrics(
     monitor: TrainingMonitor, folder: Path
 ) -> None:
     model = torch.nn.Linear(2, 1)
@@ -112,14 +112,14 @@ def test_w2_the_call_of_the_older_document_works_with_model_optimizer_and_custom
     assert run.series("tokens_per_second").values.tolist() == [10.0]
 
 
-def test_w2_steps_continue_after_an_explicit_one(monitor: TrainingMonitor, folder: Path) -> None:
+def test_steps_continue_after_an_explicit_one(monitor: TrainingMonitor, folder: Path) -> None:
     with monitor:
         monitor.log_training_step(loss=1.0, step=100)
         monitor.log_training_step(loss=2.0)
     assert read(folder).series("loss").steps.tolist() == [100, 101]
 
 
-def test_w3_metrics_handed_over_as_one_object_and_the_summary(monitor: TrainingMonitor, folder: Path) -> None:
+def test_metrics_handed_over_as_one_object_and_the_summary(monitor: TrainingMonitor, folder: Path) -> None:
     with monitor:
         for step in range(3):
             monitor.log_training_metrics(
@@ -137,7 +137,7 @@ def test_w3_metrics_handed_over_as_one_object_and_the_summary(monitor: TrainingM
     assert summary["dropped"] == 0
 
 
-def test_w4_recorded_metrics_and_their_statistics(monitor: TrainingMonitor, folder: Path) -> None:
+def test_recorded_metrics_and_their_statistics(monitor: TrainingMonitor, folder: Path) -> None:
     assert monitor.get_training_stats() == {}
     with monitor:
         for step, loss in enumerate([3.0, 1.0, 2.0]):
@@ -148,7 +148,7 @@ def test_w4_recorded_metrics_and_their_statistics(monitor: TrainingMonitor, fold
     assert read(folder).series("loss").values.tolist() == [3.0, 1.0, 2.0]
 
 
-def test_w6_custom_metrics_may_have_any_name(monitor: TrainingMonitor, folder: Path) -> None:
+def test_custom_metrics_may_have_any_name(monitor: TrainingMonitor, folder: Path) -> None:
     with monitor:
         monitor.log({"tokens per second / GPU": 5, "µ": 1e-6, "train.loss": 2})
     assert [info.key for info in read(folder).keys()] == ["tokens per second / GPU", "train.loss", "µ"]
@@ -225,9 +225,7 @@ def test_runs_of_one_name_in_two_projects_are_two_runs(folder: Path) -> None:
     assert read(folder, monitor.run_id).project == "speech"
 
 
-def test_w4_the_first_call_starts_a_monitor_that_nobody_started(
-    monitor: TrainingMonitor, folder: Path
-) -> None:
+def test_the_first_call_starts_a_monitor_that_nobody_started(monitor: TrainingMonitor, folder: Path) -> None:
     monitor.record_metrics(0, 0.5, 0.1, 8)
     monitor.record_metrics(1, 0.4, 0.1, 8)
     monitor.stop_monitoring()
