@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from stepscope import procfs
-from stepscope.agent.liveness import Pulse, stall_reason
-from stepscope.agent.work_signs import WorkSigns
+from stepscope.agent.liveness import Pulse, WorkSigns, stall_reason
 from stepscope.schema.run import Process
 from tests.devices.written import HandClock, process, write
 

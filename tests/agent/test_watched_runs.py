@@ -10,8 +10,7 @@ import pytest
 
 import stepscope
 from stepscope.devices.gpu import GpuFacts, GpuReading
-from stepscope.devices.gpu_recording import to_line
-from stepscope.devices.scripted import h200, idle, working
+from stepscope.devices.scripted import h200, idle, to_line, working
 from stepscope.reading import Run
 from tests.devices.scripted_samples import IDLE
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from stepscope.devices.find_gpus import find_gpus
-from stepscope.devices.gpu_reasons import reason_of_nvml
+from stepscope.devices.find_gpus import find_gpus, reason_of_nvml
 from tests.devices.amdsmi_stand_in import StandInAmdsmi
 from tests.devices.nvml_stand_in import LOST, Refusal, StandInNvml, an_h200
 

@@ -5,8 +5,20 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from stepscope.devices.process.process_tree import ProcessTrees, Tree
-from tests.devices.written import HandClock, process, watched, write
+import pytest
+
+from stepscope.devices.process.process_tree import (
+    MAX_SLOTS,
+    Kin,
+    LoaderSlots,
+    ProcessTable,
+    ProcessTrees,
+    Tree,
+    is_agent,
+    is_loader,
+)
+from stepscope.devices.process.processes import ProcessKey
+from tests.devices.written import HandClock, process, stat_line, watched, write
 
 AGENT = "python -c from stepscope.agent.process.attend import main"
 
@@ -117,3 +129,165 @@ def test_two_runs_in_one_process_have_a_tree_each(tmp_path: Path) -> None:
     process(tmp_path, 11, name="pt_data_worker", parent=10)
     both = ProcessTrees(tmp_path, HandClock()).read([watched(10, 0), watched(10, 1)])
     assert [loaders(tree) for tree in both] == [{11: "loader-0"}] * 2
+
+
+def newest(proc: Path, pid: int) -> None:
+    write(proc, {"loadavg": f"0.1 0.2 0.3 1/99 {pid}\n"})
+
+
+def child(proc: Path, pid: int, parent: int) -> None:
+    write(proc, {f"{pid}/stat": stat_line(pid, parent=parent)})
+
+
+def end(proc: Path, pid: int) -> None:
+    (proc / f"{pid}/stat").unlink()
+    (proc / f"{pid}").rmdir()
+
+
+def test_descendants_come_after_their_parents_and_others_are_left_out(tmp_path: Path) -> None:
+    for pid, parent in {1: 0, 10: 1, 11: 10, 12: 10, 13: 12, 20: 1, 21: 20}.items():
+        child(tmp_path, pid, parent)
+    table = ProcessTable(tmp_path, HandClock())
+    table.refresh()
+    assert sorted(table.below(10)) == [11, 12, 13]
+    assert table.below(10).index(12) < table.below(10).index(13)
+    assert table.below(10, lambda pid: pid == 12) == [11]
+    assert table.below(99) == []
+
+
+def test_nothing_is_listed_while_no_process_was_started(tmp_path: Path) -> None:
+    clock = HandClock()
+    child(tmp_path, 10, 1)
+    newest(tmp_path, 10)
+    table = ProcessTable(tmp_path, clock)
+    table.refresh()
+    child(tmp_path, 11, 10)
+    clock.now += 1
+    table.refresh()
+    assert table.below(10) == []
+    newest(tmp_path, 11)
+    table.refresh()
+    assert table.below(10) == [11]
+
+
+def test_a_system_that_does_not_tell_of_new_processes_is_looked_through_now_and_then(tmp_path: Path) -> None:
+    clock = HandClock()
+    child(tmp_path, 10, 1)
+    newest(tmp_path, 10)
+    table = ProcessTable(tmp_path, clock)
+    table.refresh()
+    child(tmp_path, 11, 10)
+    clock.now += 11
+    table.refresh()
+    assert table.below(10) == [11]
+
+
+def test_a_system_that_never_knows_the_newest_is_looked_through_every_time(tmp_path: Path) -> None:
+    child(tmp_path, 10, 1)
+    newest(tmp_path, 0)
+    table = ProcessTable(tmp_path, HandClock())
+    table.refresh()
+    child(tmp_path, 11, 10)
+    table.refresh()
+    assert table.below(10) == [11]
+
+
+def test_a_child_whose_parent_has_ended_belongs_to_another(tmp_path: Path) -> None:
+    for pid, parent in {1: 0, 10: 1, 11: 10, 12: 11}.items():
+        child(tmp_path, pid, parent)
+    table = ProcessTable(tmp_path, HandClock())
+    table.refresh()
+    assert sorted(table.below(10)) == [11, 12]
+    end(tmp_path, 11)
+    child(tmp_path, 12, 1)
+    table.refresh()
+    assert table.below(10) == []
+    assert sorted(table.below(1)) == [10, 12]
+
+
+def test_a_number_that_another_process_has_now_is_asked_about_again(tmp_path: Path) -> None:
+    for pid, parent in {1: 0, 10: 1, 11: 10}.items():
+        child(tmp_path, pid, parent)
+    newest(tmp_path, 11)
+    table = ProcessTable(tmp_path, HandClock())
+    table.refresh()
+    child(tmp_path, 11, 1)
+    table.forget(11)
+    assert table.below(10) == []
+    table.refresh()
+    assert sorted(table.below(1)) == [10, 11]
+
+
+TRAIN = "python train.py"
+SPAWN = "python -c from multiprocessing.spawn import spawn_main; spawn_main(...) --multiprocessing-fork"
+SERVER = "python -c from multiprocessing.forkserver import main; main(...)"
+TRACKER = "python -c from multiprocessing.resource_tracker import main;main(14)"
+
+
+@pytest.mark.parametrize(
+    ("kin", "expected"),
+    [
+        (Kin("pt_data_worker", "python", "renamed by the user", TRAIN, is_child=True), True),
+        (Kin("pt_data_worker", "python", SERVER, SERVER, is_child=False), True),
+        (Kin("pt_data_worker", "pt_data_worker", TRAIN, TRAIN, is_child=False), False),
+        (Kin("python", "python", TRAIN, TRAIN, is_child=True), True),
+        (Kin("python", "python", TRAIN, TRAIN, is_child=False), False),
+        (Kin("python", "python", SPAWN, TRAIN, is_child=True), True),
+        (Kin("python", "python", SERVER, TRAIN, is_child=True), False),
+        (Kin("python", "python", SERVER, SERVER, is_child=False), True),
+        (Kin("python", "python", TRACKER, TRAIN, is_child=True), False),
+        (Kin("nvidia-smi", "python", "nvidia-smi", TRAIN, is_child=True), False),
+        (Kin("kworker", "kthreadd", "", "", is_child=True), False),
+    ],
+    ids=[
+        "named by PyTorch",
+        "named by PyTorch, of a server",
+        "started by a worker",
+        "forked",
+        "forked by a child",
+        "spawned",
+        "the server itself",
+        "of a server",
+        "the resource tracker",
+        "another program",
+        "no command",
+    ],
+)
+def test_a_worker_is_known_by_its_name_or_its_making(kin: Kin, expected: bool) -> None:
+    assert is_loader(kin) is expected
+
+
+def test_the_agent_is_known_by_its_command() -> None:
+    assert is_agent("python -c import sys; from stepscope.agent.process.attend import main; sys.exit(main())")
+    assert not is_agent("python train.py --stepscope")
+
+
+def keys(*pids: int, start: int = 5) -> list[ProcessKey]:
+    return [ProcessKey(pid, start) for pid in pids]
+
+
+def test_names_follow_the_order_of_start_not_of_numbers() -> None:
+    late, early = ProcessKey(10, 60), ProcessKey(99, 50)
+    assert LoaderSlots().names([late, early]) == {early: "loader-0", late: "loader-1"}
+
+
+def test_a_worker_keeps_its_name_and_that_of_one_which_ended_goes_to_the_next() -> None:
+    slots = LoaderSlots()
+    first, second, third = keys(10, 11, 12)
+    slots.names([first, second])
+    assert slots.names([second, third]) == {second: "loader-1", third: "loader-0"}
+
+
+def test_a_hundred_epochs_use_the_same_names_again() -> None:
+    slots = LoaderSlots()
+    seen = set()
+    for epoch in range(100):
+        seen |= set(slots.names(keys(10, 11, start=epoch)).values())
+    assert seen == {"loader-0", "loader-1"}
+
+
+def test_workers_beyond_the_most_have_no_name() -> None:
+    workers = keys(*range(100, 100 + MAX_SLOTS + 5))
+    names = LoaderSlots().names(workers)
+    assert len(names) == MAX_SLOTS
+    assert workers[-1] not in names

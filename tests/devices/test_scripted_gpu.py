@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stepscope.devices.gpu import GpuLost, GpuProcess, GpuReading
-from stepscope.devices.gpu_recording import play_lines, to_line
-from stepscope.devices.scripted import ScriptedGpu, h200, idle, scripted_host, working
+from stepscope.devices.scripted import ScriptedGpu, h200, idle, play_lines, scripted_host, to_line, working
 
 
 class HandClock:

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from stepscope import procfs
-from stepscope.agent.liveness import Pulse
-from stepscope.agent.work_signs import WorkSigns
+from stepscope.agent.liveness import Pulse, WorkSigns
 from stepscope.schema.run import Process
 from stepscope.schema.series import Source
 from stepscope.store.sqlite import SqliteStore

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepscope.devices import gpu_reasons
 from stepscope.devices.amd.amd import AmdDriver
 from stepscope.devices.nvidia.nvidia import NvidiaDriver, Opening
 from stepscope.schema.sample import Notice
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from stepscope.devices.gpu import Gpu
-    from stepscope.devices.gpu_reasons import Reason
 
 KFD = Path("/dev/kfd")
 """There when a driver for computing on AMD GPUs is loaded."""
@@ -63,16 +61,16 @@ def _find_nvidia(
     try:
         nvml = load("pynvml")
     except ImportError:
-        return None, gpu_reasons.NVIDIA_PACKAGE_MISSING, []
+        return None, NVIDIA_PACKAGE_MISSING, []
     try:
         driver = NvidiaDriver(Opening(nvml, performance_counters))
     except nvml.NVMLError as error:
-        return None, gpu_reasons.reason_of_nvml(nvml, error), []
+        return None, reason_of_nvml(nvml, error), []
     notices = [
-        Notice(f"gpu/nvidia/{name}", str(gpu_reasons.reason_of_one(name, trouble)))
+        Notice(f"gpu/nvidia/{name}", str(reason_of_one(name, trouble)))
         for name, trouble in driver.closed_gpus.items()
     ]
-    return driver, None if driver.gpus or notices else gpu_reasons.NVIDIA_SHOWS_NONE, notices
+    return driver, None if driver.gpus or notices else NVIDIA_SHOWS_NONE, notices
 
 
 def _find_amd(load: Callable[[str], ModuleType], kfd: Path) -> tuple[AmdDriver | None, Reason | None]:
@@ -82,15 +80,89 @@ def _find_amd(load: Callable[[str], ModuleType], kfd: Path) -> tuple[AmdDriver |
     try:
         amdsmi = load("amdsmi")
     except ImportError:
-        return None, gpu_reasons.AMD_PACKAGE_MISSING
+        return None, AMD_PACKAGE_MISSING
     except (
         OSError,
         AttributeError,
         KeyError,
     ) as error:  # what it raises where ROCm is missing, or of another version
-        return None, gpu_reasons.reason_of_amdsmi(error)
+        return None, reason_of_amdsmi(error)
     try:
         driver = AmdDriver(amdsmi)
     except amdsmi.AmdSmiException as error:
-        return None, gpu_reasons.reason_of_amdsmi(error)
-    return driver, None if driver.gpus else gpu_reasons.AMD_SHOWS_NONE
+        return None, reason_of_amdsmi(error)
+    return driver, None if driver.gpus else AMD_SHOWS_NONE
+
+
+@dataclass(frozen=True)
+class Reason:
+    """What keeps GPUs from being watched."""
+
+    found: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.found} {self.remedy}"
+
+
+NVIDIA_PACKAGE_MISSING = Reason(
+    "The package nvidia-ml-py is missing, so GPUs cannot be watched.",
+    "pip install nvidia-ml-py",
+)
+NVIDIA_SHOWS_NONE = Reason(
+    "The NVIDIA driver works and shows no GPU.",
+    "In a container or job, ask for one: docker run --gpus all, or sbatch --gres=gpu:1.",
+)
+AMD_PACKAGE_MISSING = Reason(
+    "There is an AMD GPU, but the package amdsmi is missing.",
+    "pip install amdsmi (of the version of ROCm that is installed here)",
+)
+AMD_SHOWS_NONE = Reason(
+    "The AMD driver works and shows no GPU.",
+    "In a container, pass them in: docker run --device /dev/kfd --device /dev/dri.",
+)
+
+_OF_NVML = {
+    "LIBRARY_NOT_FOUND": Reason(
+        "No NVIDIA driver is installed here (libnvidia-ml.so.1 is missing).",
+        "If there is a GPU: install its driver, or run the container with --gpus all.",
+    ),
+    "DRIVER_NOT_LOADED": Reason(
+        "The NVIDIA driver is installed but not loaded.",
+        "Load it with: sudo modprobe nvidia",
+    ),
+    "NO_PERMISSION": Reason(
+        "This user may not ask the NVIDIA driver.",
+        "See who may with: ls -l /dev/nvidia*",
+    ),
+    "GPU_NOT_FOUND": Reason(
+        "The NVIDIA driver finds no GPU it can use.",
+        "See why with: nvidia-smi; dmesg | grep -i nvrm",
+    ),
+    "LIB_RM_VERSION_MISMATCH": Reason(
+        "The NVIDIA driver was updated while loaded: its parts have different versions.",
+        "Restart the machine, or the container.",
+    ),
+}
+
+
+def reason_of_nvml(nvml: ModuleType, error: Exception) -> Reason:
+    """What an error of NVML at its start means."""
+    code = getattr(error, "value", None)
+    for name, reason in _OF_NVML.items():
+        if code == getattr(nvml, f"NVML_ERROR_{name}", None):
+            return reason
+    return Reason(f"The NVIDIA driver does not answer: {error}.", "See whether nvidia-smi works.")
+
+
+def reason_of_amdsmi(error: Exception) -> Reason:
+    """What an error of amdsmi means, at its import or its start."""
+    return Reason(
+        f"The AMD driver does not answer: {error}.",
+        "See whether amd-smi works; load the driver with: sudo modprobe amdgpu",
+    )
+
+
+def reason_of_one(name: str, trouble: str) -> Reason:
+    """What keeps one GPU from being watched while the others are."""
+    return Reason(f"{name} cannot be watched: {trouble}.", "See why with: nvidia-smi; dmesg | grep -i nvrm")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepscope.devices.host.kernel_files import PROC
-from stepscope.devices.process.loaders import TORCH_NAME, Kin, LoaderSlots, is_agent, is_loader
-from stepscope.devices.process.process_table import ProcessTable
+from stepscope.devices.host.kernel_files import PROC, listed, read_text
+from stepscope.devices.pace import Pace
 from stepscope.devices.process.processes import ProcessKey, ProcessState, command_line, process_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from stepscope.devices.process.process_files import ProcessFiles
@@ -19,6 +18,19 @@ if TYPE_CHECKING:
 
 SETTLED_AFTER_S = 5.0
 """A child has the command of its parent at first, and its own when it has begun to run its program."""
+
+LOOK_ANYWAY_S = 10.0
+"""Some systems do not tell that a process was started: then a child is found this late at most."""
+
+MAX_SLOTS = 64
+"""Workers beyond it have no name of their own, so that the number of series stays bounded."""
+
+TORCH_NAME = "pt_data_worker"
+"""The name PyTorch gives to the first thread of a worker."""
+
+_AGENT = "stepscope.agent.process.attend"
+_SPAWNED = "multiprocessing.spawn"
+_SERVER = "multiprocessing.forkserver"
 
 
 class Tree(NamedTuple):
@@ -119,3 +131,104 @@ class ProcessTrees:
             since = self._now() if known is None else known.since
             known = self._known[state.key] = _Known(since, command_line(state.key.pid, self._proc))
         return known.command
+
+
+class Kin(NamedTuple):
+    """What is to be known of a process to say what it is to the one it works for."""
+
+    name: str
+    parent_name: str
+    command: str
+    parent_command: str
+    is_child: bool
+    """Of the process it works for, and no child of its children."""
+
+
+def is_agent(command: str) -> bool:
+    """Whether a process is stepscope's own, which a training may have started."""
+    return _AGENT in command
+
+
+def is_loader(kin: Kin) -> bool:
+    """Whether a process is a worker of a data loader, or looks like one.
+
+    PyTorch names its workers. Those of older versions and of other loaders are children made by
+    `multiprocessing`: forked, so that they have the command of their parent; started anew with a command that
+    says so; or forked by a server that was started anew.
+    """
+    if kin.parent_name == TORCH_NAME:  # what a worker starts has its name at first
+        return False
+    if kin.name == TORCH_NAME:
+        return True
+    if _SERVER in kin.command:
+        return _SERVER in kin.parent_command
+    return kin.is_child and (_SPAWNED in kin.command or (kin.command == kin.parent_command != ""))
+
+
+class LoaderSlots:
+    """Gives each worker of one process a name, and that of one which has ended to the next."""
+
+    def __init__(self) -> None:
+        self._taken: dict[ProcessKey, int] = {}
+
+    def names(self, workers: Iterable[ProcessKey]) -> dict[ProcessKey, str]:
+        """The names of the workers that are alive, new ones in the order of their start."""
+        living = sorted(workers, key=lambda key: (key.start_ticks, key.pid))
+        self._taken = {key: self._taken[key] for key in living if key in self._taken}
+        free = sorted(set(range(MAX_SLOTS)) - set(self._taken.values()), reverse=True)
+        for key in living:
+            if key not in self._taken and free:
+                self._taken[key] = free.pop()
+        return {key: f"loader-{slot}" for key, slot in self._taken.items()}
+
+
+class ProcessTable:
+    """The processes of the host by their parents."""
+
+    def __init__(self, proc: Path = PROC, now: Callable[[], float] = time.monotonic) -> None:
+        self._proc = str(proc)
+        self._parents: dict[int, int] = {}
+        self._children: dict[int, list[int]] = {}
+        self._newest: str | None = None
+        self._pace = Pace(LOOK_ANYWAY_S, now)
+
+    def refresh(self) -> None:
+        """Takes notice of processes that came and went; costs next to nothing when none was started."""
+        newest = (read_text(f"{self._proc}/loadavg") or "").rpartition(" ")[2].strip()
+        is_due = self._pace.is_due()
+        if newest == self._newest and newest not in ("", "0") and not is_due:
+            return
+        self._newest = newest
+        present = {int(name) for name in listed(self._proc) if name.isdecimal()}
+        # A process whose parent has ended belongs to another from then on.
+        known = {
+            pid: parent
+            for pid, parent in self._parents.items()
+            if pid in present and (parent in present or parent == 0)
+        }
+        for pid in present - known.keys():
+            state = process_state(pid, self._proc)
+            if state is not None:
+                known[pid] = state.parent
+        self._take(known)
+
+    def forget(self, pid: int) -> None:
+        """Drops what is known of a number that another process has now."""
+        if self._parents.pop(pid, None) is not None:
+            self._newest = None
+            self._take(self._parents)
+
+    def below(self, pid: int, is_left_out: Callable[[int], bool] = lambda _: False) -> list[int]:
+        """All descendants of a process, each after its parent, without those left out and theirs."""
+        found: list[int] = []
+        waiting = [pid]
+        while waiting:
+            children = [child for child in self._children.get(waiting.pop(), ()) if not is_left_out(child)]
+            found += children
+            waiting += children
+        return found
+
+    def _take(self, parents: dict[int, int]) -> None:
+        self._parents, self._children = parents, {}
+        for pid, parent in sorted(parents.items()):
+            self._children.setdefault(parent, []).append(pid)
