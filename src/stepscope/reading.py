@@ -17,7 +17,7 @@ from stepscope.schema.run import detector_options
 from stepscope.schema.series import Selection
 from stepscope.store.place import database
 from stepscope.store.sqlite import SqliteReader
-from stepscope.timeline import Timeline, bucket_by_step, read_timeline
+from stepscope.store.timeline import Timeline, bucket_by_step, read_timeline
 
 if TYPE_CHECKING:
     import os

@@ -7,9 +7,9 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from stepscope.alerts.delivery.safe_text import one_line
+from stepscope.alerts.delivery.sparkline import sparkline
 from stepscope.number_format import number
 from stepscope.schema.alert import SEVERITIES
-from stepscope.sparkline import sparkline
 
 if TYPE_CHECKING:
     from stepscope.schema.alert import AlertDetail, Kind, Notice

@@ -12,8 +12,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from stepscope import number_format
-from stepscope.sparkline import LEVELS
-from stepscope.sparkline import sparkline as bars
+from stepscope.alerts.delivery.sparkline import LEVELS
+from stepscope.alerts.delivery.sparkline import sparkline as bars
 from stepscope.views.plain import bucket_levels
 
 if TYPE_CHECKING:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepscope.timeline import read_timeline
+from stepscope.store.timeline import read_timeline
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stepscope.reading import Run
     from stepscope.store.sqlite import SqliteReader
-    from stepscope.timeline import Timeline
+    from stepscope.store.timeline import Timeline
 
 
 class StepJoin:

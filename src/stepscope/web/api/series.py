@@ -10,7 +10,7 @@ import numpy as np
 from stepscope.schema.series import Buckets, Selection
 from stepscope.store import rollup
 from stepscope.store.sealing import NS
-from stepscope.timeline import bucket_by_step
+from stepscope.store.timeline import bucket_by_step
 from stepscope.web.api.joining import StepJoin
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stepscope import timeline
 from stepscope.schema.run import Process
 from stepscope.schema.series import Points, Source
+from stepscope.store import timeline
 from stepscope.store.sqlite import SqliteStore
-from stepscope.timeline import Timeline, bucket_by_step, read_timeline
+from stepscope.store.timeline import Timeline, bucket_by_step, read_timeline
 
 NS = 10**9
 
