@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 
 from stepscope import plugins
-from stepscope.agent.sampling import Cost, Sampling, Taken
-from stepscope.agent.watching import Watching
+from stepscope.agent.machine_monitor import MachineMonitor
+from stepscope.agent.sampling import Cost, SamplerPool, SamplerReadings
 from stepscope.devices.gpu_metrics import figures_of
 from stepscope.devices.scripted import scripted_host
 from stepscope.samplers.base import Sampler
@@ -28,7 +28,7 @@ CORES = 2
 BEGUN_NS = 1_760_000_000_000_000_000
 
 
-class Simulated(Sampling):
+class Simulated(SamplerPool):
     """Gives the readings of the next second each time it is asked."""
 
     def __init__(self, gpus: int) -> None:
@@ -38,10 +38,10 @@ class Simulated(Sampling):
         self._keys = [[metric.key for metric in kind.metrics] for kind in kinds]
         self._gpus = scripted_host(gpus, now=lambda: float(self.seconds))
 
-    def direct(self, intervals: Mapping[str, float], watched: Sequence[Watched]) -> None:
+    def configure(self, intervals: Mapping[str, float], watched: Sequence[Watched]) -> None:
         """Nothing is polled: readings come with the next second."""
 
-    def collect(self) -> Iterator[Taken]:
+    def collect(self) -> Iterator[SamplerReadings]:
         """A second's readings."""
         wave = (self.seconds * 7919 % 1000) / 1000
         samples = [Sample(figures_of(gpu.read(thorough=True)), gpu.facts.uuid) for gpu in self._gpus]
@@ -49,7 +49,7 @@ class Simulated(Sampling):
         samples += [Sample({"process/rss_bytes": 1e9 * wave}, f"loader-{at}") for at in range(4)]
         if self.seconds % 5 == 0:
             samples += [Sample({"cpu/core_utilization_ratio": wave}, f"cpu-{at}") for at in range(CORES)]
-        yield Taken("simulated", BEGUN_NS + self.seconds * 10**9, samples)
+        yield SamplerReadings("simulated", BEGUN_NS + self.seconds * 10**9, samples)
 
     def costs(self) -> dict[str, Cost]:
         """Nothing: it is not measured here."""
@@ -69,16 +69,16 @@ def play(folder: Path, seconds: int, gpus: int) -> None:
     """Keep every second and print memory and disk at each tenth of the way."""
     store = SqliteStore(folder / "store.sqlite")
     sampling = Simulated(gpus)
-    watching = Watching(store, sampling, now=lambda: float(sampling.seconds))
+    monitor = MachineMonitor(store, sampling, now=lambda: float(sampling.seconds))
     process = Process("week", "week", "p", "s", 0, "host", 1, "rank", BEGUN_NS)
     with store.transaction():
         store.put_process(process)
-    watching.look_after([process])
+    monitor.update_processes([process])
     own = psutil.Process()
     began = time.process_time()
     for at in range(seconds):
         sampling.seconds = at
-        watching.keep()
+        monitor.flush()
         if at and at % max(seconds // 10, 1) == 0:
             spent = (time.process_time() - began) / at
             print(
@@ -86,7 +86,7 @@ def play(folder: Path, seconds: int, gpus: int) -> None:
                 f"  store {store.bytes_used() / 1e6:7.1f} MB  {spent * 1e3:.2f} ms of CPU a second",
                 flush=True,
             )
-    watching.close()
+    monitor.close()
     store.close()
 
 

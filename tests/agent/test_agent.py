@@ -292,7 +292,7 @@ def test_an_agent_started_by_hand_ends_by_itself_and_frees_the_store(folder: Pat
 
 def test_an_agent_is_started_while_a_reader_takes_in_the_journals_and_follows_it(folder: Path, until) -> None:
     writer_for(folder).close({"status": "finished", "reason": ""})
-    with AgentLock(folder, attends=False):
+    with AgentLock(folder, as_agent=False):
         ensure_agent(folder, Settings(agent=AgentSettings(linger_s=0)))
     until(lambda: not list(list_journals(folder)))
     until(lambda: agent_pid(folder) is None)

@@ -25,7 +25,7 @@ def rounds_of(share: CpuShare, clock: Clock, work_s: float, round_s: float, roun
     for _ in range(rounds):
         if share.is_due:
             done += 1
-            with share.spent():
+            with share.measure():
                 clock.work(work_s)
         clock.now_s += round_s
     return done

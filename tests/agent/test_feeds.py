@@ -41,12 +41,12 @@ def rows(key: str) -> Table:
 def test_rows_are_passed_on_when_they_are_safe_and_forgotten_rows_never() -> None:
     listening = Listening()
     feeds = Feeds(lambda _: {"one": listening})
-    feeds.note(rows("lost"))
-    feeds.forget()
-    feeds.note(rows("kept"))
+    feeds.add_rows(rows("lost"))
+    feeds.clear()
+    feeds.add_rows(rows("kept"))
     assert listening.heard == []
-    feeds.pass_on()
-    feeds.pass_on()
+    feeds.deliver()
+    feeds.deliver()
     assert listening.heard == ["kept"]
 
 
@@ -54,12 +54,12 @@ def test_the_end_of_a_rank_is_told_after_its_rows_and_that_of_a_worker_never() -
     listening = Listening()
     feeds = Feeds(lambda _: {"one": listening})
     process = Process("run", "name", "project", "s", 3, "h", 7, "rank", started_ns=1)
-    feeds.note_process(process)
-    feeds.pass_on()
-    feeds.note_process(replace(process, status="finished", ended_ns=2))
-    feeds.note_process(replace(process, status="finished", ended_ns=2, role="worker"))
-    feeds.note(rows("last"))
-    feeds.pass_on()
+    feeds.add_process(process)
+    feeds.deliver()
+    feeds.add_process(replace(process, status="finished", ended_ns=2))
+    feeds.add_process(replace(process, status="finished", ended_ns=2, role="worker"))
+    feeds.add_rows(rows("last"))
+    feeds.deliver()
     assert listening.heard == ["last", "end of run s 3"]
 
 
@@ -71,11 +71,11 @@ def test_one_that_fails_rests_for_a_minute_and_takes_nothing_from_the_others(
     broken.broken = True
     feeds = Feeds(lambda _: {"broken": broken, "sound": sound}, now=lambda: clock)
     for key in ("first", "second"):
-        feeds.note(rows(key))
-        feeds.pass_on()
+        feeds.add_rows(rows(key))
+        feeds.deliver()
     broken.broken, clock = False, 61.0
-    feeds.note(rows("third"))
-    feeds.pass_on()
+    feeds.add_rows(rows("third"))
+    feeds.deliver()
     feeds.close()
     assert sound.heard == ["first", "second", "third"]
     assert broken.heard == ["third"]
@@ -95,7 +95,7 @@ def test_an_exporter_that_is_not_there_or_wrongly_set_is_named_and_left_out(
         }
     )
     with caplog.at_level(logging.WARNING):
-        assert Exporters(lambda _: settings).of("run") == {}
+        assert Exporters(lambda _: settings).for_run("run") == {}
     assert "There is no 'telegraph' in exporters; there are: " in caplog.text
     assert (
         "exporters.metrics_files has no option 'colour'; it has: directory, max_bytes, keep." in caplog.text

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stepscope import procfs
-from stepscope.agent.liveness import Pulse, WorkSigns, stall_reason
+from stepscope.agent.liveness import ActivityProbe, ProcessLiveness, stall_reason
 from stepscope.schema.run import Process
 from tests.devices.written import HandClock, process, write
 
@@ -21,12 +21,12 @@ class Training:
         self.written = {PID: 0, WORKER: 0, TRACKER: 0}
         write(proc, {"loadavg": f"0.1 0.1 0.1 1/100 {TRACKER}\n"})
         self._write()
-        signs = WorkSigns(PID, proc, self.clock)
+        probe = ActivityProbe(PID, proc, self.clock)
         mark = procfs.ProcessMark(PID, 100, "boot", "pid:[1]")
-        self.pulse = Pulse(mark, 60, self.clock, is_alive=lambda _: True, signs=signs)
+        self.liveness = ProcessLiveness(mark, 60, self.clock, is_alive=lambda _: True, probe=probe)
         for _ in range(20):
             self.clock.now += 1
-            self.pulse.grew(1)
+            self.liveness.add_records(1)
 
     def silent_seconds(self, seconds: int, used: float = 0.0, by: int = PID, written: int = 0) -> list[bool]:
         """Goes on without a record; whether it is called stalled, second by second."""
@@ -36,7 +36,7 @@ class Training:
             self.ticks[by] += round(100 * used)
             self.written[by] += written
             self._write()
-            stalled.append(self.pulse.silent_for() is not None)
+            stalled.append(self.liveness.stalled_for() is not None)
         return stalled
 
     def _write(self) -> None:
@@ -88,13 +88,13 @@ def test_a_processor_that_spins_is_not_believed_for_ever(training: Training) -> 
 
 def test_what_the_monitor_itself_and_a_tracker_do_is_no_work_of_the_training(training: Training) -> None:
     assert training.silent_seconds(70, used=0.001)[-1]
-    training.pulse.grew(1)
+    training.liveness.add_records(1)
     assert training.silent_seconds(130, written=500, by=TRACKER)[-1]
 
 
 def test_work_from_before_a_record_does_not_count_for_the_silence_after_it(training: Training) -> None:
     training.silent_seconds(40, used=1.0)
-    training.pulse.grew(1)
+    training.liveness.add_records(1)
     stalled = training.silent_seconds(100)
     assert stalled.index(True) <= 62
 

@@ -15,11 +15,11 @@ from stepscope import procfs
 from stepscope.agent import agent as agent_module
 from stepscope.agent.agent import Agent
 from stepscope.agent.cpu_share import CpuShare
-from stepscope.agent.diagnosing import Diagnosing
 from stepscope.agent.ingest.feeds import Feeds
 from stepscope.agent.ingest.ingest import Ingest
-from stepscope.agent.sampling import Cost, Taken
-from stepscope.agent.watching import Watching
+from stepscope.agent.live_diagnosis import LiveDiagnosis
+from stepscope.agent.machine_monitor import MachineMonitor
+from stepscope.agent.sampling import Cost, SamplerReadings
 from stepscope.analysis.diagnose import Diagnosis, Diagnostician
 from stepscope.analysis.verdict import verdict_of
 from stepscope.config.sections import Agent as AgentSettings
@@ -177,13 +177,15 @@ class ScriptedSampling:
     def usual_interval(self, *_: object) -> float:
         return 1.0
 
-    def direct(self, _: object, watched: tuple[Watched, ...]) -> None:
+    def configure(self, _: object, watched: tuple[Watched, ...]) -> None:
         self.watched = watched
 
-    def collect(self) -> list[Taken]:
+    def collect(self) -> list[SamplerReadings]:
         self.looks += 1
         own = [Sample({"resident_bytes": float(one.pid)}, owner=one) for one in self.watched]
-        return [Taken("machine", self.looks * 10**9, [Sample({"temperature": float(self.looks)}), *own])]
+        return [
+            SamplerReadings("machine", self.looks * 10**9, [Sample({"temperature": float(self.looks)}), *own])
+        ]
 
     def costs(self) -> dict[str, Cost]:
         return {}
@@ -198,17 +200,17 @@ class Listening:
         self._keys = keys
         self.tables: list[Table] = []
 
-    def wants(self, keys: tuple[str, ...]) -> bool:
+    def uses_any(self, keys: tuple[str, ...]) -> bool:
         return not self._keys.isdisjoint(keys)
 
-    def take(self, table: Table) -> None:
+    def on_rows(self, table: Table) -> None:
         self.tables.append(table)
 
-    def follow(self, process: Process) -> None: ...
+    def on_process(self, process: Process) -> None: ...
 
-    def hear(self, *_: object) -> None: ...
+    def on_event(self, *_: object) -> None: ...
 
-    def settle(self) -> None: ...
+    def on_round_end(self) -> None: ...
 
 
 class Machine:
@@ -225,14 +227,14 @@ class Machine:
             for one in self.processes:
                 store.put_process(one)
         feeds = Feeds(listener=self.listening)
-        self.watching = Watching(store, ScriptedSampling(), feeds, lambda: self.now)
-        self.watching.look_after(self.processes)
+        self.monitor = MachineMonitor(store, ScriptedSampling(), feeds, lambda: self.now)
+        self.monitor.update_processes(self.processes)
 
-    def go_on(self, seconds: float, *, is_awaited: bool = False) -> None:
+    def go_on(self, seconds: float, *, has_waiting_reader: bool = False) -> None:
         """Lets time pass, with a round every half second."""
         for _ in range(int(seconds * 2)):
             self.now += 0.5
-            self.watching.keep(is_awaited=is_awaited)
+            self.monitor.flush(has_waiting_reader=has_waiting_reader)
 
 
 def test_figures_of_the_machine_are_written_less_often_with_many_runs_and_none_is_left_out(
@@ -243,7 +245,7 @@ def test_figures_of_the_machine_are_written_less_often_with_many_runs_and_none_i
     transactions.clear()
     machine.go_on(60)
     assert 3 <= len(transactions) <= 5
-    machine.watching.close()
+    machine.monitor.close()
     for one in ("run0", f"run{RUNS - 1}"):
         points = {key.key: key.points for key in store.keys(one, "seconds")}
         assert points["temperature"] == points["resident_bytes"] >= 60
@@ -255,7 +257,7 @@ def test_figures_of_one_run_are_written_every_second(store: SqliteStore, transac
     transactions.clear()
     machine.go_on(30)
     assert len(transactions) == 30
-    machine.watching.close()
+    machine.monitor.close()
 
 
 def test_whoever_waits_for_the_store_finds_the_figures_of_the_last_second_with_many_runs(
@@ -263,10 +265,10 @@ def test_whoever_waits_for_the_store_finds_the_figures_of_the_last_second_with_m
 ) -> None:
     machine = Machine(store, RUNS)
     machine.go_on(4)
-    machine.go_on(0.5, is_awaited=True)
+    machine.go_on(0.5, has_waiting_reader=True)
     (key,) = [one for one in store.keys("run7", "seconds") if one.key == "temperature"]
     assert key.points >= 4
-    machine.watching.close()
+    machine.monitor.close()
 
 
 def test_alert_rules_get_figures_every_second_with_many_runs_and_only_those_they_look_at(
@@ -277,17 +279,17 @@ def test_alert_rules_get_figures_every_second_with_many_runs_and_only_those_they
     tables = [one for one in machine.listening.tables if one.source.run_id == "run3"]
     assert len(tables) == 10
     assert {one.keys for one in machine.listening.tables} == {("temperature",)}
-    machine.watching.close()
+    machine.monitor.close()
 
 
 def test_a_run_that_begins_gets_no_figures_from_before(store: SqliteStore) -> None:
     machine = Machine(store, RUNS)
     later = machine.processes.pop()
-    machine.watching.look_after(machine.processes)
+    machine.monitor.update_processes(machine.processes)
     machine.go_on(4)
-    machine.watching.look_after([*machine.processes, later])
+    machine.monitor.update_processes([*machine.processes, later])
     machine.go_on(2)
-    machine.watching.close()
+    machine.monitor.close()
     before, after = (store.keys(one, "seconds")[-1].points for one in ("run0", later.run_id))
     assert before - after >= 4
 
@@ -305,16 +307,16 @@ def test_looking_for_problems_in_many_runs_keeps_to_one_budget_and_comes_round_t
         return Diagnosis(verdict_of([], None), (), ())
 
     monkeypatch.setattr(Diagnostician, "diagnose", diagnose)
-    diagnosing = Diagnosing(store, lambda _: {}, lambda: now, clock=lambda: spent)
+    diagnosis = LiveDiagnosis(store, lambda _: {}, lambda: now, clock=lambda: spent)
     runs = [Process(f"run{n}", "r", "p", "0", 0, "h", n, "rank", 1) for n in range(RUNS)]
     for one in runs:
-        diagnosing.follow(one)
+        diagnosis.on_process(one)
     for _ in range(1200):
         now += 0.5
         for one in runs:
-            diagnosing.take(Table(Source(one.run_id, "0", 0, "h"), (), (), (), ()))
+            diagnosis.on_rows(Table(Source(one.run_id, "0", 0, "h"), (), (), (), ()))
         before = len(looks)
-        diagnosing.tick()
+        diagnosis.tick()
         assert len(looks) - before <= 1
     assert spent <= 0.002 * now + 0.05 + 0.01
     assert {looks.count(one.run_id) for one in runs} <= {2, 3, 4}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import pytest
 
 from stepscope.agent import sampling
-from stepscope.agent.sampling import Sampling, Taken
+from stepscope.agent.sampling import SamplerPool, SamplerReadings
 from stepscope.samplers.base import Sampler
 from stepscope.schema.sample import Metric, Notice, Reading, Sample, Watched
 
@@ -59,16 +59,16 @@ class Costly(Counting):
 
 
 @pytest.fixture
-def poll() -> Iterator[Callable[..., Sampling]]:
+def poll() -> Iterator[Callable[..., SamplerPool]]:
     """Polls samplers until the test is over."""
-    started: list[Sampling] = []
+    started: list[SamplerPool] = []
 
-    def start(interval_s: float = 0.01, **samplers: Sampler) -> Sampling:
-        made = Sampling(list(samplers), lambda name, _: samplers[name])
+    def start(interval_s: float = 0.01, **samplers: Sampler) -> SamplerPool:
+        made = SamplerPool(list(samplers), lambda name, _: samplers[name])
         started.append(made)
         for name in samplers:
             made.usual_interval(name, {})
-        made.direct(dict.fromkeys(samplers, interval_s), WATCHED)
+        made.configure(dict.fromkeys(samplers, interval_s), WATCHED)
         return made
 
     yield start
@@ -76,19 +76,19 @@ def poll() -> Iterator[Callable[..., Sampling]]:
         made.close()
 
 
-def gather(all_of: Sampling, taken: list[Taken]) -> list[Taken]:
+def gather(all_of: SamplerPool, taken: list[SamplerReadings]) -> list[SamplerReadings]:
     taken += all_of.collect()
     return taken
 
 
-def notices(taken: list[Taken]) -> list[str]:
+def notices(taken: list[SamplerReadings]) -> list[str]:
     return [one.text for each in taken for one in each.readings if isinstance(one, Notice)]
 
 
 def test_every_sampler_is_polled_and_what_it_reads_has_its_time(poll, until) -> None:
     before = time.time_ns()
     all_of = poll(first=Counting(), second=Counting())
-    taken: list[Taken] = []
+    taken: list[SamplerReadings] = []
     until(lambda: {one.sampler for one in gather(all_of, taken)} == {"first", "second"} and len(taken) > 6)
     times = [one.time_ns for one in taken if one.sampler == "first"]
     assert before < times[0] < times[-1] < time.time_ns()
@@ -98,10 +98,10 @@ def test_every_sampler_is_polled_and_what_it_reads_has_its_time(poll, until) -> 
 def test_a_driver_call_that_hangs_is_told_and_holds_up_no_other(
     poll, until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sampling, "WEDGED_S", 0.2)
+    monkeypatch.setattr(sampling, "HANGING_AFTER_S", 0.2)
     stuck, sound = Hanging(), Counting()
     all_of = poll(stuck=stuck, sound=sound)
-    taken: list[Taken] = []
+    taken: list[SamplerReadings] = []
     until(lambda: any("has not come back" in text for text in notices(gather(all_of, taken))))
     so_far = sound.polls
     until(lambda: sound.polls > so_far + 5)
@@ -112,7 +112,7 @@ def test_a_driver_call_that_hangs_is_told_and_holds_up_no_other(
 
 def test_a_sampler_that_fails_says_so_and_is_polled_again(poll, until) -> None:
     all_of = poll(odd=Failing())
-    taken: list[Taken] = []
+    taken: list[SamplerReadings] = []
     until(lambda: len(gather(all_of, taken)) > 2)
     assert notices(taken) == ["The sampler odd failed: RuntimeError('the bus is on fire')"]
     assert any(isinstance(one, Sample) for each in taken for one in each.readings)
@@ -120,7 +120,7 @@ def test_a_sampler_that_fails_says_so_and_is_polled_again(poll, until) -> None:
 
 def test_a_sampler_that_costs_too_much_slows_itself_and_says_so(poll, until) -> None:
     all_of = poll(heavy=Costly())
-    taken: list[Taken] = []
+    taken: list[SamplerReadings] = []
     until(lambda: notices(gather(all_of, taken)))
     (said, *_) = notices(taken)
     assert "ms of processor time a poll, more than 5% of a core at one every 0.01 s" in said
@@ -132,12 +132,12 @@ def test_samplers_rest_while_no_run_wants_them_and_go_on_with_the_next(poll, unt
     sampler = Counting()
     all_of = poll(only=sampler)
     until(lambda: sampler.polls > 2)
-    all_of.direct({}, ())
+    all_of.configure({}, ())
     time.sleep(0.05)  # the poll in hand ends
     resting = sampler.polls
     time.sleep(0.1)
     assert sampler.polls == resting
-    all_of.direct({"only": 0.01}, WATCHED)
+    all_of.configure({"only": 0.01}, WATCHED)
     until(lambda: sampler.polls > resting)
 
 
@@ -145,7 +145,7 @@ def test_a_new_interval_holds_at_once_even_in_the_middle_of_a_long_wait(poll, un
     sampler = Counting()
     all_of = poll(600.0, only=sampler)
     until(lambda: sampler.polls == 1)
-    all_of.direct({"only": 0.01}, WATCHED)
+    all_of.configure({"only": 0.01}, WATCHED)
     until(lambda: sampler.polls > 5)
     assert all_of.costs()["only"].polls >= 5  # the last may not be added up yet
 
@@ -162,7 +162,7 @@ def test_closing_ends_the_threads_but_for_one_that_hangs(poll, until) -> None:
 
 
 def test_readings_nobody_collects_do_not_pile_up(poll, until, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "MAX_WAITING", 3)
+    monkeypatch.setattr(sampling, "MAX_UNCOLLECTED", 3)
     sampler = Counting()
     all_of = poll(0.001, only=sampler)
     until(lambda: sampler.polls > 10)

@@ -18,7 +18,7 @@ import pytest
 import stepscope
 from stepscope.agent.alerting import Alerting
 from stepscope.agent.process.election import agent_pid
-from stepscope.agent.run_settings import RunSettings, RunSettingsBook
+from stepscope.agent.run_settings import RunSettings, RunSettingsRegistry
 from stepscope.config.load import load
 from stepscope.exporters.base import Table
 from stepscope.journal.folder import JournalName
@@ -253,9 +253,9 @@ def test_quiet_hours_links_and_switches_are_those_of_each_run(folder: Path, stor
         with store.transaction():
             store.put_process(process)
             store.append(source, ["loss"], number, times, values)
-        alerting.follow(process)
-        alerting.take(Table(source, ["loss"], number, times, values))
-    alerting.settle()
+        alerting.on_process(process)
+        alerting.on_rows(Table(source, ["loss"], number, times, values))
+    alerting.on_round_end()
     alerting.close()
     assert {run: [alert["rule"] for alert in store.alerts(run)] for run in by_run} == {
         "quiet": ["high"],
@@ -270,7 +270,7 @@ def test_quiet_hours_links_and_switches_are_those_of_each_run(folder: Path, stor
 def test_the_lowest_rank_of_the_newest_start_decides_whoever_comes_first(
     folder: Path, store: SqliteStore
 ) -> None:
-    book = RunSettingsBook(folder, store)
+    registry = RunSettingsRegistry(folder, store)
     expected = []
     for link, fields in {
         "http://launcher": {"role": "launcher", "pid": 1},
@@ -279,23 +279,23 @@ def test_the_lowest_rank_of_the_newest_start_decides_whoever_comes_first(
         "http://rank2": {"rank": 2, "pid": 4},
         "http://later": {"segment": "b", "rank": 1, "pid": 5, "started_ns": 9},
     }.items():
-        book.follow(put(store, folder, link, **fields))
-        expected.append(book.of("r").alerts.link)
+        registry.on_process(put(store, folder, link, **fields))
+        expected.append(registry.get("r").alerts.link)
     assert expected == ["http://launcher", "http://rank1", "http://rank0", "http://rank0", "http://later"]
 
 
 def test_what_the_lowest_rank_left_stays_while_any_process_of_the_run_goes_on(
     folder: Path, store: SqliteStore
 ) -> None:
-    book = RunSettingsBook(folder, store)
+    registry = RunSettingsRegistry(folder, store)
     other = put(store, folder, "http://rank1", rank=1, pid=8)
     put(store, folder, "http://rank0", ended_ns=9)
-    book.follow(other)
-    book.delete_unneeded()
-    assert book.of("r").alerts.link == "http://rank0"
+    registry.on_process(other)
+    registry.delete_unneeded()
+    assert registry.get("r").alerts.link == "http://rank0"
     with store.transaction():
         store.put_process(replace(other, ended_ns=10))
-    book.delete_unneeded()
+    registry.delete_unneeded()
     assert list(list_private(folder)) == []
 
 
@@ -305,12 +305,12 @@ def test_settings_that_could_not_be_read_at_first_are_read_when_they_are_there(
     process = put(store, folder, "http://page")
     path = private_file(folder, JournalName("r", "a", 0, 7))
     path.unlink()
-    book = RunSettingsBook(folder, store)
-    book.follow(process)
-    assert book.of("r").alerts.link is None
+    registry = RunSettingsRegistry(folder, store)
+    registry.on_process(process)
+    assert registry.get("r").alerts.link is None
     leave_private(path, settings(link="http://again"))
-    book.delete_unneeded()
-    assert book.of("r").alerts.link == "http://again"
+    registry.delete_unneeded()
+    assert registry.get("r").alerts.link == "http://again"
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602])
@@ -320,9 +320,9 @@ def test_a_file_that_others_could_have_read_or_written_is_not_followed_and_that_
     process = put(store, folder, "http://page")
     path = private_file(folder, JournalName("r", "a", 0, 7))
     path.chmod(mode)
-    book = RunSettingsBook(folder, store)
-    book.follow(process)
-    assert book.of("r").alerts.link is None
+    registry = RunSettingsRegistry(folder, store)
+    registry.on_process(process)
+    assert registry.get("r").alerts.link is None
     assert f"others could read or write it (mode {mode:04o})" in caplog.text
 
 
@@ -363,10 +363,10 @@ def test_what_a_process_left_that_never_recorded_anything_is_deleted_after_an_ho
 ) -> None:
     path = private_file(folder, JournalName("r", "a", 0, 7))
     leave_private(path, settings(link="http://page"))
-    book, written = RunSettingsBook(folder, store), path.stat().st_mtime
-    book.delete_unneeded(lambda: written + 3599)
+    registry, written = RunSettingsRegistry(folder, store), path.stat().st_mtime
+    registry.delete_unneeded(lambda: written + 3599)
     assert path.exists()
-    book.delete_unneeded(lambda: written + 3601)
+    registry.delete_unneeded(lambda: written + 3601)
     assert not path.parent.exists()
 
 

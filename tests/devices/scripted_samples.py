@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from stepscope.agent.sampling import Taken
+from stepscope.agent.sampling import SamplerReadings
 from stepscope.devices.find_gpus import GpusFound
 from stepscope.devices.scripted import scripted_host
 from stepscope.samplers.gpu import GpuSampler
@@ -21,6 +21,6 @@ def find_eight(**_: bool) -> GpusFound:
 EIGHT = list(GpuSampler(_find=find_eight).sample([]))
 
 
-def taken(readings: list[Reading]) -> Taken:
+def taken(readings: list[Reading]) -> SamplerReadings:
     """A look that gave these readings."""
-    return Taken("gpu", time.time_ns(), readings)
+    return SamplerReadings("gpu", time.time_ns(), readings)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from stepscope import procfs
-from stepscope.agent.liveness import Pulse, WorkSigns
+from stepscope.agent.liveness import ActivityProbe, ProcessLiveness
 from stepscope.schema.run import Process
 from stepscope.schema.series import Source
 from stepscope.store.sqlite import SqliteStore
@@ -138,8 +138,8 @@ class _Player:
             )
         self._work()
         mark = procfs.ProcessMark(PID, 100, "boot", "pid:[1]")
-        signs = WorkSigns(PID, self._proc, self._clock)
-        self._pulse = Pulse(mark, 60, self._clock, is_alive=lambda _: True, signs=signs)
+        probe = ActivityProbe(PID, self._proc, self._clock)
+        self._liveness = ProcessLiveness(mark, 60, self._clock, is_alive=lambda _: True, probe=probe)
 
     def play(self) -> set[str]:
         found: set[str] = set()
@@ -161,7 +161,7 @@ class _Player:
         self._done = end
         if not len(rows):
             return 0
-        self._pulse.grew(len(rows))
+        self._liveness.add_records(len(rows))
         times_ns = ((BEGAN_S + self._ends[rows]) * SECOND).astype(np.int64)
         with self._store.transaction():
             for key, values in self._run.figures.items():
@@ -180,7 +180,7 @@ class _Player:
             values = np.array([list(self._run.machine.values())])
             at = np.array([now_ns]), values
             self._watch.history.add(self._machine, list(self._run.machine), np.zeros(1, np.int64), *at)
-        self._watch.status = "running" if self._pulse.silent_for() is None else "stalled"
+        self._watch.status = "running" if self._liveness.stalled_for() is None else "stalled"
         fired = [one for one in self._watch.changes(now_ns) if one.turn == "fires"]
         for number, one in enumerate(fired):
             self._watch.fired(one, 1000 * second + number)

@@ -267,7 +267,7 @@ def test_the_agent_of_a_deleted_folder_ends_and_touches_nothing_in_the_next_one(
     until(lambda: agent_pid(folder))
     first = agent_pid(folder)
     shutil.rmtree(folder)
-    with AgentLock(folder, attends=False):  # nobody else may take them in
+    with AgentLock(folder, as_agent=False):  # nobody else may take them in
         other = writer_for(folder)
         other.append_row({"loss": 1.0}, 0)
         other.close({"status": "finished", "reason": ""})

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from stepscope.agent.sampling import Taken
+from stepscope.agent.sampling import SamplerReadings
 from stepscope.cli import doctor, profile
 from stepscope.cli.checks.checks import Check
 from stepscope.cli.main import COMMANDS, _parser, main
@@ -198,7 +198,7 @@ def _machine(folder: str) -> Any:
     """A notice, figures of a host, and facts and figures of a scripted GPU."""
     gpu = GpuSampler(_find=lambda **_: GpusFound(scripted_host(1), [])).sample([])
     host = [Notice("subject", "text"), Sample({"cpu/utilization_ratio": 0.5})]
-    readings = [Taken("cpu", BEGUN_NS, host), Taken("gpu", BEGUN_NS, list(gpu))]
+    readings = [SamplerReadings("cpu", BEGUN_NS, host), SamplerReadings("gpu", BEGUN_NS, list(gpu))]
     with (
         mock.patch.object(MachineWatch, "begin"),
         mock.patch.object(MachineWatch, "end"),

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from stepscope.agent.alerting import Alerting
 from stepscope.agent.cpu_share import CpuShare
-from stepscope.agent.diagnosing import Diagnosing
 from stepscope.agent.ingest.feeds import Exporters, Feeds
 from stepscope.agent.ingest.ingest import Ingest
-from stepscope.agent.process.report import own_report, trouble_of, write_report
+from stepscope.agent.live_diagnosis import LiveDiagnosis
+from stepscope.agent.machine_monitor import MachineMonitor
+from stepscope.agent.process.report import explain_error, own_report, write_report
 from stepscope.agent.process.wake import open_wake
-from stepscope.agent.run_settings import RunSettingsBook
-from stepscope.agent.sampling import Sampling
-from stepscope.agent.watching import Watching
+from stepscope.agent.run_settings import RunSettingsRegistry
+from stepscope.agent.sampling import SamplerPool
 from stepscope.errors import StoreError
 from stepscope.store import retention
 
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("stepscope.agent")
 
-TIDY_EVERY_S = 3600.0
+RETENTION_EVERY_S = 3600.0
 
 MAX_SHARE = 0.02
 """The share of one core that reading the journals may take while nobody waits for it, if it can be helped."""
 
-CLEAR_EVERY_S = 5.0
+CLEAN_UP_EVERY_S = 5.0
 """What runs left in private is deleted so soon after they have ended and everybody was told."""
 
-DELIVERY_S = 600.0
+MAX_DELIVERY_WAIT_S = 600.0
 """How long an agent stays after the last run for notices that do not get through; the next one goes on."""
 
 
@@ -63,35 +63,35 @@ class Agent:
         self._is_in_place = is_in_place
         self._trouble = ""
         # Of the settings it was started with, only those of the agent itself count: runs have their own.
-        self._own = settings.agent
-        self._run_settings = RunSettingsBook(folder, store)
-        settings_of = self._run_settings.of
+        self._agent_settings = settings.agent
+        self._run_settings = RunSettingsRegistry(folder, store)
+        settings_of = self._run_settings.get
         self._alerting = Alerting(folder, store, settings_of)
-        self._diagnosing = Diagnosing(store, lambda run_id: settings_of(run_id).detectors, now)
-        listeners = _Listeners(self._run_settings, self._alerting, self._diagnosing)
-        self._feeds = Feeds(Exporters(settings_of).of, now, listeners)
+        self._diagnosis = LiveDiagnosis(store, lambda run_id: settings_of(run_id).detectors, now)
+        listeners = _Listeners(self._run_settings, self._alerting, self._diagnosis)
+        self._feeds = Feeds(Exporters(settings_of).for_run, now, listeners)
         self._ingest = Ingest(folder, store, now=now, feeds=self._feeds, is_in_place=is_in_place)
-        self._watching = Watching(store, Sampling(folder=folder), self._feeds, now)
-        self._looked_at = self._busy_at = self._live_at = now()
-        self._synced_at = self._tidied_at = self._cleared_at = float("-inf")
+        self._machine = MachineMonitor(store, SamplerPool(folder=folder), self._feeds, now)
+        self._ticked_at = self._busy_at = self._last_live_at = now()
+        self._synced_at = self._retention_at = self._cleaned_at = float("-inf")
         self._wake = open_wake(folder)
-        self._is_awaited = False
+        self._has_waiting_reader = False
         """Whether somebody who reads the store asked for this round."""
-        self._reading = CpuShare(MAX_SHARE, self._own.sync_interval_s, now)
+        self._ingest_cost = CpuShare(MAX_SHARE, self._agent_settings.sync_interval_s, now)
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> None:
         """Ticks until nothing was recorded for a while, it is told to stop, or the store is gone."""
         while True:
             if self.tick():
                 continue
-            if self._is_displaced():
+            if self._is_store_replaced():
                 log.warning("The store in %s was deleted, moved or replaced: this agent ends.", self._folder)
                 return
             if self.idle or should_stop():
                 return
             self._wait()
 
-    def _is_displaced(self) -> bool:
+    def _is_store_replaced(self) -> bool:
         try:
             if self._is_in_place():
                 return False
@@ -101,32 +101,32 @@ class Agent:
 
     def tick(self) -> bool:
         """One round; True when the next should follow at once."""
-        now = self._looked_at = self._now()
+        now = self._ticked_at = self._now()
         try:
             # Before the journals: who waits for these then finds the figures of the machine, too.
-            self._watching.keep(is_awaited=self._is_awaited)
-            with self._reading.spent():
-                more = self._ingest.tick()
-            self._watching.look_after(self._ingest.processes_here())
+            self._machine.flush(has_waiting_reader=self._has_waiting_reader)
+            with self._ingest_cost.measure():
+                is_behind = self._ingest.tick()
+            self._machine.update_processes(self._ingest.processes_here())
             self._alerting.tick()
-            self._diagnosing.tick()
-            self._tidy(now)
+            self._diagnosis.tick()
+            self._clean_up(now)
         except (OSError, sqlite3.Error, StoreError) as error:
             # A full or vanished disk: journals keep the records, and the next round tries again.
             log.warning("Cannot ingest for now: %s", error)
-            if not self._is_displaced():
-                self._report(trouble_of(error))
+            if not self._is_store_replaced():
+                self._report(explain_error(error))
             self._busy_at = now
             return False
-        self._report(self._ingest.left_alone)
+        self._report(self._ingest.blocked_reason)
         if self._ingest.live:
-            self._busy_at = self._live_at = now
-        elif self._alerting.is_waiting and now - self._live_at < DELIVERY_S:
+            self._busy_at = self._last_live_at = now
+        elif self._alerting.is_waiting and now - self._last_live_at < MAX_DELIVERY_WAIT_S:
             self._busy_at = now
-        if now - self._synced_at >= self._own.sync_interval_s:
+        if now - self._synced_at >= self._agent_settings.sync_interval_s:
             self._ingest.sync()
             self._synced_at = now
-        return more
+        return is_behind
 
     def _report(self, trouble: str) -> None:
         """Tells recorders why nothing is taken in, when that changes."""
@@ -134,12 +134,12 @@ class Agent:
             self._trouble = trouble
             write_report(self._folder, own_report(trouble))
 
-    def _tidy(self, now: float) -> None:
-        if now - self._cleared_at >= CLEAR_EVERY_S:
-            self._cleared_at = now
+    def _clean_up(self, now: float) -> None:
+        if now - self._cleaned_at >= CLEAN_UP_EVERY_S:
+            self._cleaned_at = now
             self._run_settings.delete_unneeded()
-        if now - self._tidied_at >= TIDY_EVERY_S:
-            self._tidied_at = now
+        if now - self._retention_at >= RETENTION_EVERY_S:
+            self._retention_at = now
             retention.apply(self._store)
 
     @property
@@ -148,12 +148,12 @@ class Agent:
 
         By the last look and not by the clock: an agent that was stopped for a while has still to look.
         """
-        return self._looked_at - self._busy_at > self._own.linger_s
+        return self._ticked_at - self._busy_at > self._agent_settings.linger_s
 
     def close(self) -> None:
         """Ends the watching and lets go of all files."""
         try:
-            self._watching.close()
+            self._machine.close()
         except (OSError, sqlite3.Error, StoreError) as error:
             log.warning("The last figures of the machine are lost: %s", error)
         try:
@@ -170,15 +170,15 @@ class Agent:
     @property
     def _pause_s(self) -> float:
         """How long until the next round: longer where rounds are long, as with many runs, up to a sync."""
-        return max(self._own.interval_s, self._reading.pause_s)
+        return max(self._agent_settings.interval_s, self._ingest_cost.pause_s)
 
     def _wait(self) -> None:
         if self._wake is None or not self._wake.is_own():
-            self._is_awaited = True  # nobody can ask
-            time.sleep(self._own.interval_s)
+            self._has_waiting_reader = True  # nobody can ask
+            time.sleep(self._agent_settings.interval_s)
             return
         ready, _, _ = select.select([self._wake.number], [], [], self._pause_s)
-        self._is_awaited = bool(ready)
+        self._has_waiting_reader = bool(ready)
         if ready:
             os.read(self._wake.number, 4096)
 
@@ -186,30 +186,30 @@ class Agent:
 class _Listeners:
     """Tells several listeners what one would be told, once the settings of the run are known."""
 
-    def __init__(self, run_settings: RunSettingsBook, *listeners: Listener) -> None:
+    def __init__(self, run_settings: RunSettingsRegistry, *listeners: Listener) -> None:
         self._run_settings, self._listeners = run_settings, listeners
 
-    def take(self, table: Table) -> None:
+    def on_rows(self, table: Table) -> None:
         """Rows of a run."""
-        for one in self._listeners:
-            one.take(table)
+        for listener in self._listeners:
+            listener.on_rows(table)
 
-    def follow(self, process: Process) -> None:
+    def on_process(self, process: Process) -> None:
         """What has become of a process."""
-        self._run_settings.follow(process)
-        for one in self._listeners:
-            one.follow(process)
+        self._run_settings.on_process(process)
+        for listener in self._listeners:
+            listener.on_process(process)
 
-    def hear(self, run_id: str, event: Event) -> None:
+    def on_event(self, run_id: str, event: Event) -> None:
         """What happened in a run."""
-        for one in self._listeners:
-            one.hear(run_id, event)
+        for listener in self._listeners:
+            listener.on_event(run_id, event)
 
-    def settle(self) -> None:
+    def on_round_end(self) -> None:
         """All that was kept has been told."""
-        for one in self._listeners:
-            one.settle()
+        for listener in self._listeners:
+            listener.on_round_end()
 
-    def wants(self, keys: Collection[str]) -> bool:
+    def uses_any(self, keys: Collection[str]) -> bool:
         """Whether any of them makes anything of figures of the machine under these keys."""
-        return any(one.wants(keys) for one in self._listeners)
+        return any(listener.uses_any(keys) for listener in self._listeners)

@@ -80,9 +80,9 @@ class Alerting:
             now_ns,
             PageRules(folder),
         )
-        self._failed: set[str] = set()
-        self._evaluating = CpuShare(MAX_SHARE, MAX_PAUSE_S)
-        self._has_change = False
+        self._failed_parts: set[str] = set()
+        self._evaluation_cost = CpuShare(MAX_SHARE, MAX_PAUSE_S)
+        self._has_new_events = False
         """Whether more than rows has come: a process that began or ended, or an event."""
         self._statuses: dict[tuple[str, str, int, int], str] = {}
 
@@ -91,45 +91,45 @@ class Alerting:
         """Whether a notice has yet to arrive."""
         return self._delivery.is_waiting
 
-    def take(self, table: Table) -> None:
+    def on_rows(self, table: Table) -> None:
         """Takes rows that are safe in the store, or were read of the machine."""
         self._contain("rows", lambda: self._engine.take(table))
 
-    def follow(self, process: Process) -> None:
+    def on_process(self, process: Process) -> None:
         """Learns what has become of a process."""
-        place = (process.run_id, process.segment, process.rank, process.pid)
-        if self._statuses.get(place) != process.status:
-            self._has_change = True
-            self._statuses[place] = process.status
+        process_key = (process.run_id, process.segment, process.rank, process.pid)
+        if self._statuses.get(process_key) != process.status:
+            self._has_new_events = True
+            self._statuses[process_key] = process.status
         if process.ended_ns is not None:
-            del self._statuses[place]
+            del self._statuses[process_key]
         self._contain("processes", lambda: self._engine.follow(process))
 
-    def hear(self, run_id: str, event: Event) -> None:
+    def on_event(self, run_id: str, event: Event) -> None:
         """Learns what happened in a run."""
-        self._has_change = True
+        self._has_new_events = True
         self._contain("events", lambda: self._engine.hear(run_id, event))
 
-    def wants(self, keys: Collection[str]) -> bool:
+    def uses_any(self, keys: Collection[str]) -> bool:
         """Whether a rule of any run looks at one of these metrics."""
         return self._engine.wants(keys)
 
-    def settle(self) -> None:
+    def on_round_end(self) -> None:
         """Comes to its conclusions: all that was kept has been told.
 
         Where there is nothing but rows, and evaluating them is expensive, it may wait for more of them.
         """
-        if self._has_change or self._evaluating.is_due or self._engine.is_behind:
-            self._has_change = False
+        if self._has_new_events or self._evaluation_cost.is_due or self._engine.is_behind:
+            self._has_new_events = False
             self._evaluate(self._engine.settle)
 
     def _evaluate(self, act: Callable[[], None]) -> None:
-        with self._evaluating.spent():
+        with self._evaluation_cost.measure():
             self._contain("rules", act)
 
     def tick(self) -> None:
         """One round; never waits."""
-        if self._evaluating.is_due:
+        if self._evaluation_cost.is_due:
             self._evaluate(self._engine.tick)
         if self._engine.has_posted:
             self._engine.has_posted = False
@@ -146,8 +146,8 @@ class Alerting:
         except (OSError, sqlite3.Error, StoreError):
             raise
         except Exception:
-            if part not in self._failed:
-                self._failed.add(part)
+            if part not in self._failed_parts:
+                self._failed_parts.add(part)
                 log.exception("Alerts failed in their %s. The agent goes on; alerts may be missing.", part)
 
     def _plan_of(self, run_id: str) -> _Plan:
@@ -156,10 +156,10 @@ class Alerting:
         if plan is None or plan.settings is not settings:
             if len(self._plans) > MAX_PLANS:
                 self._plans.clear()
-            plan = self._plans[run_id] = self._planned(run_id, settings)
+            plan = self._plans[run_id] = self._make_plan(run_id, settings)
         return plan
 
-    def _planned(self, run_id: str, settings: RunSettings) -> _Plan:
+    def _make_plan(self, run_id: str, settings: RunSettings) -> _Plan:
         alerts = settings.alerts
         channels = self._channels.of(alerts, settings.directory)
         quiet_hours = _quiet_hours(alerts, run_id)

@@ -23,24 +23,24 @@ class CpuShare:
         cpu_s: Callable[[], float] = time.thread_time,
     ) -> None:
         self._share, self._max_pause_s, self._now, self._cpu_s = share, max_pause_s, now, cpu_s
-        self._usual_s = 0.0
-        self._done_at = float("-inf")
+        self._average_s = 0.0
+        self._started_at = float("-inf")
 
     @property
     def pause_s(self) -> float:
         """How long it has to rest, however much it costs no longer than was set."""
-        return min(self._usual_s / self._share, self._max_pause_s)
+        return min(self._average_s / self._share, self._max_pause_s)
 
     @property
     def is_due(self) -> bool:
         """Whether it has rested long enough."""
-        return self._now() - self._done_at >= self.pause_s
+        return self._now() - self._started_at >= self.pause_s
 
     @contextmanager
-    def spent(self) -> Iterator[None]:
+    def measure(self) -> Iterator[None]:
         """Measures what is done within it."""
-        self._done_at, began = self._now(), self._cpu_s()
+        self._started_at, cpu_before = self._now(), self._cpu_s()
         try:
             yield
         finally:
-            self._usual_s += (self._cpu_s() - began - self._usual_s) / ROUNDS_AVERAGED
+            self._average_s += (self._cpu_s() - cpu_before - self._average_s) / ROUNDS_AVERAGED

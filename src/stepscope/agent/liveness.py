@@ -26,70 +26,74 @@ if TYPE_CHECKING:
     from stepscope.devices.process.processes import ProcessKey
     from stepscope.schema.run import Process
 
-MIN_SECONDS = 5.0
+MIN_PROBE_S = 5.0
 """Shorter stretches are not judged: processor time is counted in hundredths of a second."""
 
-BUSY = 0.03
+MIN_BUSY_SHARE = 0.03
 """The share of one core from which a tree of processes works; the monitor's own thread takes a thousandth."""
 
 
-class Work(NamedTuple):
+class Activity(NamedTuple):
     """What a tree of processes did in a stretch of time."""
 
-    writes: bool
+    has_written: bool
     """The training or its loader's workers wrote something: log lines, a checkpoint, batches."""
     is_busy: bool
     """Some of its processes used a processor."""
 
 
-class WorkSigns:
+class ActivityProbe:
     """Looks at the processes of a training again and again, and tells what they did in between."""
 
     def __init__(self, pid: int, proc: Path = PROC, now: Callable[[], float] = time.monotonic) -> None:
         self._watched = Watched("", "", 0, pid, "rank")
         self._proc, self._now = proc, now
         self._trees = ProcessTrees(proc, now, ProcessFiles(proc, max_open=0))
-        self._looked_at: float | None = None
-        self._seconds: dict[ProcessKey, float] = {}
-        self._written: dict[ProcessKey, float] = {}
+        self._read_at: float | None = None
+        self._cpu_seconds: dict[ProcessKey, float] = {}
+        self._bytes_written: dict[ProcessKey, float] = {}
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """Forgets the last look: what was done before now tells nothing."""
-        self._looked_at = None
+        self._read_at = None
 
-    def since_last(self) -> Work | None:
+    def since_last(self) -> Activity | None:
         """What was done since the last look; None at the first one, and where too little time has passed."""
         now = self._now()
-        before = self._looked_at
-        if before is not None and now - before < MIN_SECONDS:
+        before = self._read_at
+        if before is not None and now - before < MIN_PROBE_S:
             return None
         trees = self._trees.read([self._watched])
         if not trees:
             return None
-        seconds, written = _used(trees[0]), self._bytes_written(trees[0])
-        used = sum(value - self._seconds.get(key, 0.0) for key, value in seconds.items())
-        writes = any(value > self._written.get(key, 0.0) for key, value in written.items())
-        self._seconds, self._written, self._looked_at = seconds, written, now
-        return None if before is None else Work(writes, is_busy=used >= BUSY * (now - before))
+        seconds, written = _cpu_seconds(trees[0]), self._read_bytes_written(trees[0])
+        cpu_s = sum(value - self._cpu_seconds.get(key, 0.0) for key, value in seconds.items())
+        has_written = any(value > self._bytes_written.get(key, 0.0) for key, value in written.items())
+        self._cpu_seconds, self._bytes_written, self._read_at = seconds, written, now
+        return (
+            None
+            if before is None
+            else Activity(has_written, is_busy=cpu_s >= MIN_BUSY_SHARE * (now - before))
+        )
 
-    def _bytes_written(self, tree: Tree) -> dict[ProcessKey, float]:
+    def _read_bytes_written(self, tree: Tree) -> dict[ProcessKey, float]:
         """Of the training and its loader's workers: other children, such as a tracker, may write for ever."""
         keys = (tree.root.key, *tree.loaders)
         return {key: input_output_counts(key.pid, self._proc).get("write_bytes", 0.0) for key in keys}
 
 
-def _used(tree: Tree) -> dict[ProcessKey, float]:
-    return {one.key: one.user_seconds + one.system_seconds for one in tree.members}
+def _cpu_seconds(tree: Tree) -> dict[ProcessKey, float]:
+    return {member.key: member.user_seconds + member.system_seconds for member in tree.members}
 
 
-USUAL_GAPS = 3
+STALL_AVERAGE_GAPS = 3
 """A process is stalled after so many times its usual pause between records."""
 
-LONGEST_GAPS = 1.5
+STALL_LONGEST_GAPS = 1.5
 """And not before so many times the longest pause it has made, as for an evaluation; its start is none."""
 
 
-BUSY_TIMES = 10
+BUSY_LIMITS = 10
 """Processor use alone is believed for so many times as long: who waits for a lost rank may do so busily."""
 
 
@@ -136,7 +140,7 @@ class ProcessHandle:
         self._ended.register(self._held.number, select.POLLIN)
 
 
-class Pulse:
+class ProcessLiveness:
     """What is known of one recording process: its marks, when its journal last grew, and whether it works.
 
     A process that records nothing is stalled only if it shows no other sign of work either: an evaluation, a
@@ -145,64 +149,68 @@ class Pulse:
 
     def __init__(
         self,
-        marks: procfs.ProcessMark,
+        mark: procfs.ProcessMark,
         stall_after_s: float,
         now: Callable[[], float] = time.monotonic,
         is_alive: Callable[[procfs.ProcessMark], bool | None] | None = None,
-        signs: WorkSigns | None = None,
+        probe: ActivityProbe | None = None,
     ) -> None:
-        self._marks = marks
+        self._mark = mark
         # An agent inside the training process would take its own work for the training's.
-        is_elsewhere = is_alive is None and marks.pid != os.getpid()
-        self._signs = signs or (WorkSigns(marks.pid, now=now) if is_elsewhere else None)
-        self._worked_at = float("-inf")
-        self._handle = ProcessHandle(marks)
+        is_elsewhere = is_alive is None and mark.pid != os.getpid()
+        self._probe = probe or (ActivityProbe(mark.pid, now=now) if is_elsewhere else None)
+        self._active_at = float("-inf")
+        self._handle = ProcessHandle(mark)
         self._stall_after_s = stall_after_s
         self._now = now
         self._is_alive = is_alive
-        self._grew_at = now()
-        self._usual_s = self._longest_s = 0.0
+        self._recorded_at = now()
+        self._average_gap_s = self._longest_gap_s = 0.0
         self._oom_kills = procfs.out_of_memory_kills()
 
-    def grew(self, records: int) -> None:
+    def add_records(self, count: int) -> None:
         """Notes that records came; their usual distance is what a stall is measured by."""
         now = self._now()
-        silence = now - self._grew_at
-        gap = silence / max(records, 1)
-        if self._usual_s:
-            self._longest_s = max(self._longest_s, silence)
-        self._usual_s = gap if self._usual_s == 0 else 0.9 * self._usual_s + 0.1 * gap
-        self._grew_at = now
-        if self._signs is not None:
-            self._signs.begin_anew()
+        silence_s = now - self._recorded_at
+        gap = silence_s / max(count, 1)
+        if self._average_gap_s:
+            self._longest_gap_s = max(self._longest_gap_s, silence_s)
+        self._average_gap_s = gap if self._average_gap_s == 0 else 0.9 * self._average_gap_s + 0.1 * gap
+        self._recorded_at = now
+        if self._probe is not None:
+            self._probe.reset()
 
     def is_alive(self) -> bool | None:
         """Whether the process lives; None where that cannot be told from here. Silence proves nothing."""
-        return self._handle.is_alive() if self._is_alive is None else self._is_alive(self._marks)
+        return self._handle.is_alive() if self._is_alive is None else self._is_alive(self._mark)
 
     def close(self) -> None:
         """Lets go of the process."""
         self._handle.close()
 
-    def silent_for(self) -> float | None:
+    def stalled_for(self) -> float | None:
         """Seconds of a silence long enough to be called a stall; None when there is none."""
         now = self._now()
-        silence = now - self._grew_at
-        limit = max(self._stall_after_s, USUAL_GAPS * self._usual_s, LONGEST_GAPS * self._longest_s)
-        if silence <= 0.5 * limit:
+        silence_s = now - self._recorded_at
+        limit = max(
+            self._stall_after_s,
+            STALL_AVERAGE_GAPS * self._average_gap_s,
+            STALL_LONGEST_GAPS * self._longest_gap_s,
+        )
+        if silence_s <= 0.5 * limit:
             return None
-        self._look_for_work(now, is_patient=silence <= BUSY_TIMES * limit)
-        return silence if silence > limit and now - self._worked_at > limit else None
+        self._check_activity(now, trusts_cpu=silence_s <= BUSY_LIMITS * limit)
+        return silence_s if silence_s > limit and now - self._active_at > limit else None
 
-    def _look_for_work(self, now: float, *, is_patient: bool) -> None:
+    def _check_activity(self, now: float, *, trusts_cpu: bool) -> None:
         """Looks at the processes themselves; only in a long silence, since it costs more than a clock."""
-        if self._signs is None or not self.is_alive():
+        if self._probe is None or not self.is_alive():
             return
-        work = self._signs.since_last()
-        if work is not None and (work.writes or (work.is_busy and is_patient)):
-            self._worked_at = now
+        activity = self._probe.since_last()
+        if activity is not None and (activity.has_written or (activity.is_busy and trusts_cpu)):
+            self._active_at = now
 
-    def memory_ran_out(self) -> bool:
+    def had_oom_kill(self) -> bool:
         """Whether the kernel killed processes for want of memory while this one ran."""
         kills = procfs.out_of_memory_kills()
         return kills is not None and self._oom_kills is not None and kills > self._oom_kills
@@ -214,14 +222,14 @@ def stall_reason(process: Process) -> str:
     return f"no record since {since:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def cause_of_death(process: Process, note: ExitNote, *, memory_ran_out: bool) -> tuple[str, str]:
+def cause_of_death(process: Process, note: ExitNote, *, had_oom_kill: bool) -> tuple[str, str]:
     """Status and reason of a process that ended without saying so, by what its fault handlers wrote."""
     if "Fatal Python error:" in note.text:
         fatal = note.text.partition("Fatal Python error:")[2].splitlines()[0].strip()
         return "crashed", f"{fatal} in process {process.pid}"
     if note.text:
         return "failed", f"terminated by {note.signal}"
-    if memory_ran_out:
+    if had_oom_kill:
         return "crashed", f"process {process.pid} was killed while the machine ran out of memory"
     cause = "killed with SIGKILL, ended by native code, or the machine went down"
     return "crashed", f"process {process.pid} ended without a word ({cause})"

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepscope.agent.sampling import Cost, Taken
+from stepscope.agent.sampling import Cost, SamplerReadings
 from stepscope.schema.sample import Metric, Sample
 
 if TYPE_CHECKING:
@@ -37,10 +37,10 @@ class OwnCost:
         statm: Path = Path("/proc/self/statm"),
     ) -> None:
         self._now, self._cpu_seconds, self._statm = now, cpu_seconds, statm
-        self._read_at, self._cpu_at = now(), cpu_seconds()
+        self._read_at, self._cpu_before = now(), cpu_seconds()
         self._costs: Mapping[str, Cost] = {}
 
-    def read(self, costs: Mapping[str, Cost]) -> list[Taken]:
+    def read(self, costs: Mapping[str, Cost]) -> list[SamplerReadings]:
         """What was spent since the last reading; nothing while that is not long ago."""
         elapsed = self._now() - self._read_at
         if elapsed < EVERY_S:
@@ -50,11 +50,11 @@ class OwnCost:
             Sample(_spent(cost, self._costs.get(name), elapsed), f"sampler-{name}")
             for name, cost in costs.items()
         ]
-        self._read_at, self._cpu_at, self._costs = self._now(), self._cpu_seconds(), costs
-        return [Taken("own_cost", time.time_ns(), samples)]
+        self._read_at, self._cpu_before, self._costs = self._now(), self._cpu_seconds(), costs
+        return [SamplerReadings("own_cost", time.time_ns(), samples)]
 
     def _agent(self, elapsed: float) -> Sample:
-        values = {"stepscope/agent_cpu_ratio": (self._cpu_seconds() - self._cpu_at) / elapsed}
+        values = {"stepscope/agent_cpu_ratio": (self._cpu_seconds() - self._cpu_before) / elapsed}
         try:
             pages = int(self._statm.read_text().split()[1])
             values["stepscope/agent_resident_bytes"] = float(pages * os.sysconf("SC_PAGE_SIZE"))

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("stepscope.agent")
 
-MAX_UNKNOWN_S = 3600.0
+MAX_ORPHAN_AGE_S = 3600.0
 """A private file of a process that never recorded anything is deleted when it is this old."""
 
 
-MAX_KNOWN = 1000
+MAX_CACHED_RUNS = 1000
 """Runs that are remembered; beyond it all are forgotten, and read again when they are asked for."""
 
 
@@ -41,7 +41,7 @@ class RunSettings:
     """The working directory of the run, where relative paths begin; None where it is not known."""
 
 
-class RunSettingsBook:
+class RunSettingsRegistry:
     """Knows the settings of every run: from what its processes recorded, and from what they left in private.
 
     Both are in the store folder, so that an agent that is started later goes by the same.
@@ -49,42 +49,44 @@ class RunSettingsBook:
 
     def __init__(self, folder: Path, store: Store) -> None:
         self._folder, self._store = folder, store
-        self._known: dict[str, RunSettings] = {}
+        self._settings: dict[str, RunSettings] = {}
         self._processes: dict[str, set[tuple[str, str, int, int]]] = {}
         self._unread: set[str] = set()
         """Runs that go on and whose private settings could not be read; that is tried again."""
-        self._complaints: set[str] = set()
+        self._warned: set[str] = set()
 
-    def of(self, run_id: str) -> RunSettings:
+    def get(self, run_id: str) -> RunSettings:
         """The settings of a run: the same object until another process decides them."""
-        known = self._known.get(run_id)
-        if known is None:
-            known = self._known[run_id] = self._read(run_id)
-        return known
+        settings = self._settings.get(run_id)
+        if settings is None:
+            settings = self._settings[run_id] = self._read(run_id)
+        return settings
 
-    def follow(self, process: Process) -> None:
+    def on_process(self, process: Process) -> None:
         """Learns of a process, which may be the one that decides."""
         if process.role == "worker" or not process.started_ns:
             return
-        place = (process.segment, process.role, process.rank, process.pid)
-        several = self._processes.setdefault(process.run_id, set())
-        if place not in several:
-            several.add(place)
-            self._known.pop(process.run_id, None)
-        if len(self._processes) > MAX_KNOWN:
+        process_key = (process.segment, process.role, process.rank, process.pid)
+        processes = self._processes.setdefault(process.run_id, set())
+        if process_key not in processes:
+            processes.add(process_key)
+            self._settings.pop(process.run_id, None)
+        if len(self._processes) > MAX_CACHED_RUNS:
             self._processes.clear()
-            self._known.clear()
+            self._settings.clear()
 
     def delete_unneeded(self, now: Callable[[], float] = time.time) -> None:
         """Deletes what runs left in private that have ended and of which nobody is to be told any more."""
         for run_id in self._unread:
-            self._known.pop(run_id, None)
+            self._settings.pop(run_id, None)
         self._unread.clear()
         files = list(list_private(self._folder))
-        awaited = {one.notice.run_id for one in self._store.alert_book.undelivered()} if files else ()
+        undelivered_runs = (
+            {delivery.notice.run_id for delivery in self._store.alert_book.undelivered()} if files else ()
+        )
         for name, path in files:
             try:
-                if name.run_id not in awaited and self._is_unneeded(name, path, now()):
+                if name.run_id not in undelivered_runs and self._is_unneeded(name, path, now()):
                     path.unlink(missing_ok=True)
                     self._forget(name.run_id)
                     path.parent.rmdir()
@@ -94,16 +96,18 @@ class RunSettingsBook:
     def _is_unneeded(self, name: JournalName, path: Path, now_s: float) -> bool:
         if files_of(self._folder, name):
             return False
-        processes = [one for one in self._store.processes(name.run_id) if one.role != "worker"]
-        if any(one.ended_ns is None for one in processes):
+        processes = [process for process in self._store.processes(name.run_id) if process.role != "worker"]
+        if any(process.ended_ns is None for process in processes):
             # Also where the one that left it has ended: its settings are those of the run.
             return False
-        if any((one.run_id, one.segment, one.rank, one.pid) == name.stem for one in processes):
+        if any(
+            (process.run_id, process.segment, process.rank, process.pid) == name.stem for process in processes
+        ):
             return True
-        return now_s - path.stat().st_mtime > MAX_UNKNOWN_S
+        return now_s - path.stat().st_mtime > MAX_ORPHAN_AGE_S
 
     def _forget(self, run_id: str) -> None:
-        self._known.pop(run_id, None)
+        self._settings.pop(run_id, None)
         self._processes.pop(run_id, None)
 
     def _read(self, run_id: str) -> RunSettings:
@@ -125,13 +129,13 @@ class RunSettingsBook:
             # One that has ended and told all it had to tell has none left.
             if process.ended_ns is None:
                 self._unread.add(process.run_id)
-                self._complain(
+                self._warn_once(
                     f"The channels and exporters of {process.name} are left out: its settings cannot be read "
                     f"from {error.filename}: {error.strerror}."
                 )
             return PrivateSettings()
 
-    def _complain(self, text: str) -> None:
-        if text not in self._complaints:
-            self._complaints.add(text)
+    def _warn_once(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
             log.warning("%s", text)

@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("stepscope.agent")
 
-Make = Callable[[str, Mapping[str, object]], Sampler]
+SamplerFactory = Callable[[str, Mapping[str, object]], Sampler]
 
 BUDGET_RATIO = 0.05
 """The share of one core a sampler may take before it slows itself."""
 
-SLOWEST_S = 600.0
-WEDGED_S = 10.0
-MAX_WAITING = 10_000
+MAX_INTERVAL_S = 600.0
+HANGING_AFTER_S = 10.0
+MAX_UNCOLLECTED = 10_000
 """Readings that wait to be collected; beyond it the oldest go, so that memory stays flat."""
 
 _JOIN_S = 0.5
 
 
 @dataclass(frozen=True)
-class Taken:
+class SamplerReadings:
     """What one look of a sampler gave, and when."""
 
     sampler: str
@@ -59,16 +59,18 @@ class Cost:
 class Poller:
     """One sampler and the thread that polls it."""
 
-    def __init__(self, name: str, sampler: Sampler, interval_s: float, keep: Callable[[Taken], None]) -> None:
+    def __init__(
+        self, name: str, sampler: Sampler, interval_s: float, on_readings: Callable[[SamplerReadings], None]
+    ) -> None:
         self.name = name
-        self._sampler, self._keep = sampler, keep
-        self._asked_s = self._interval_s = interval_s
+        self._sampler, self._on_readings = sampler, on_readings
+        self._requested_s = self._interval_s = interval_s
         self._watched: Sequence[Watched] = ()
-        self._resting = True
+        self._is_paused = True
         self._polls = self._missed = 0
-        self._cpu_s = self._wall_s = self._usual_cpu_s = 0.0
+        self._cpu_s = self._wall_s = self._average_cpu_s = 0.0
         self._began_at: float | None = None
-        self._wedged = False
+        self._is_hanging = False
         self._changed = threading.Event()
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name=f"stepscope-{name}", daemon=True)
@@ -79,25 +81,25 @@ class Poller:
         """What it has cost so far."""
         return Cost(self._polls, self._cpu_s, self._wall_s, self._missed)
 
-    def direct(self, interval_s: float, watched: Sequence[Watched]) -> None:
+    def configure(self, interval_s: float, watched: Sequence[Watched]) -> None:
         """Says how often to poll, and which processes are watched."""
         self._watched = watched
-        if interval_s != self._asked_s or self._resting:
-            self._asked_s = self._interval_s = interval_s
-            self._resting = False
+        if interval_s != self._requested_s or self._is_paused:
+            self._requested_s = self._interval_s = interval_s
+            self._is_paused = False
             self._changed.set()
 
     def check(self) -> None:
         """Says so when a poll does not come back, and when it does again."""
         began_at = self._began_at
         silent_s = 0.0 if began_at is None else time.monotonic() - began_at
-        if silent_s > max(WEDGED_S, 10 * self._interval_s) and not self._wedged:
-            self._wedged = True
-            self._say("wedged", f"has not come back for {silent_s:.0f} s; a driver hangs. Others go on.")
+        if silent_s > max(HANGING_AFTER_S, 10 * self._interval_s) and not self._is_hanging:
+            self._is_hanging = True
+            self._notify("wedged", f"has not come back for {silent_s:.0f} s; a driver hangs. Others go on.")
 
-    def rest(self) -> None:
+    def pause(self) -> None:
         """Polls nothing until it is directed again."""
-        self._resting = True
+        self._is_paused = True
         self._changed.set()
 
     def ask_to_stop(self) -> None:
@@ -112,7 +114,7 @@ class Poller:
     def _run(self) -> None:
         due = time.monotonic()
         while not self._stopped:
-            if self._resting:
+            if self._is_paused:
                 self._changed.wait()
                 due = time.monotonic()
             elif (left := due - time.monotonic()) > 0:
@@ -139,47 +141,50 @@ class Poller:
             log.exception("The sampler %s failed", self.name)
             readings = [Notice(f"{self.name}: failed", f"The sampler {self.name} failed: {error!r}")]
         self._began_at = None
-        if self._wedged:
-            self._wedged = False
-            self._say("wedged", "has come back.")
-        self._keep(Taken(self.name, time_ns, readings))
-        self._account(time.thread_time() - began_cpu, time.monotonic() - began)
+        if self._is_hanging:
+            self._is_hanging = False
+            self._notify("wedged", "has come back.")
+        self._on_readings(SamplerReadings(self.name, time_ns, readings))
+        self._add_cost(time.thread_time() - began_cpu, time.monotonic() - began)
 
-    def _account(self, cpu_s: float, wall_s: float) -> None:
+    def _add_cost(self, cpu_s: float, wall_s: float) -> None:
         """Adds up the cost, and polls less often where it is too much; the first poll opens things."""
         self._polls += 1
         self._cpu_s += cpu_s
         self._wall_s += wall_s
         if self._polls == 1:
             return
-        self._usual_cpu_s = cpu_s if self._polls == 2 else 0.8 * self._usual_cpu_s + 0.2 * cpu_s
-        least_s = min(self._usual_cpu_s / BUDGET_RATIO, SLOWEST_S)
-        if least_s > self._interval_s and self._polls > 5:
-            slower_s = min(max(2 * self._interval_s, least_s), SLOWEST_S)
-            self._say(
+        self._average_cpu_s = cpu_s if self._polls == 2 else 0.8 * self._average_cpu_s + 0.2 * cpu_s
+        min_interval_s = min(self._average_cpu_s / BUDGET_RATIO, MAX_INTERVAL_S)
+        if min_interval_s > self._interval_s and self._polls > 5:
+            slower_s = min(max(2 * self._interval_s, min_interval_s), MAX_INTERVAL_S)
+            self._notify(
                 "slowed",
-                f"took {self._usual_cpu_s * 1e3:.1f} ms of processor time a poll, more than "
+                f"took {self._average_cpu_s * 1e3:.1f} ms of processor time a poll, more than "
                 f"{BUDGET_RATIO:.0%} of a core at one every {self._interval_s:g} s; "
                 f"it is now polled every {slower_s:g} s.",
             )
             self._interval_s = slower_s
 
-    def _say(self, subject: str, what: str) -> None:
+    def _notify(self, subject: str, what: str) -> None:
         notice = Notice(f"{self.name}: {subject}", f"The sampler {self.name} {what}")
-        self._keep(Taken(self.name, time.time_ns(), [notice]))
+        self._on_readings(SamplerReadings(self.name, time.time_ns(), [notice]))
 
 
-class Sampling:
+class SamplerPool:
     """The samplers there are, each made when it is first wanted, and resting while nobody wants it."""
 
     def __init__(
-        self, names: Sequence[str] | None = None, make: Make | None = None, folder: Path | None = None
+        self,
+        names: Sequence[str] | None = None,
+        make: SamplerFactory | None = None,
+        folder: Path | None = None,
     ) -> None:
         self.names = plugins.names("samplers") if names is None else names
-        self._make = make or functools.partial(_make_member, folder)
+        self._make = make or functools.partial(_make_sampler, folder)
         self._samplers: dict[str, Sampler] = {}
         self._pollers: dict[str, Poller] = {}
-        self._taken: deque[Taken] = deque(maxlen=MAX_WAITING)
+        self._readings: deque[SamplerReadings] = deque(maxlen=MAX_UNCOLLECTED)
 
     def usual_interval(self, name: str, options: Mapping[str, object]) -> float:
         """How often a sampler is polled when nobody says otherwise; it is made with these options.
@@ -190,22 +195,22 @@ class Sampling:
             self._samplers[name] = self._make(name, options)
         return self._samplers[name].interval_s
 
-    def direct(self, intervals: Mapping[str, float], watched: Sequence[Watched]) -> None:
+    def configure(self, intervals: Mapping[str, float], watched: Sequence[Watched]) -> None:
         """Polls these samplers so often; others rest."""
         for name, interval_s in intervals.items():
             if name not in self._pollers:
-                poller = Poller(name, self._samplers[name], interval_s, self._taken.append)
+                poller = Poller(name, self._samplers[name], interval_s, self._readings.append)
                 self._pollers[name] = poller
-            self._pollers[name].direct(interval_s, watched)
+            self._pollers[name].configure(interval_s, watched)
         for name in self._pollers.keys() - intervals.keys():
-            self._pollers[name].rest()
+            self._pollers[name].pause()
 
-    def collect(self) -> Iterator[Taken]:
+    def collect(self) -> Iterator[SamplerReadings]:
         """Everything read since the last call."""
         for poller in self._pollers.values():
             poller.check()
-        while self._taken:
-            yield self._taken.popleft()
+        while self._readings:
+            yield self._readings.popleft()
 
     def costs(self) -> dict[str, Cost]:
         """What each sampler has cost so far."""
@@ -219,7 +224,7 @@ class Sampling:
             poller.join()
 
 
-def _make_member(folder: Path | None, name: str, options: Mapping[str, object]) -> Sampler:
+def _make_sampler(folder: Path | None, name: str, options: Mapping[str, object]) -> Sampler:
     """A sampler as the settings want it; one that asks for the store folder is told it."""
-    told = {} if folder is None else {"_folder": folder}
-    return plugins.make("samplers", name, Sampler, options, told)  # type: ignore[type-abstract]  # only its members
+    context = {} if folder is None else {"_folder": folder}
+    return plugins.make("samplers", name, Sampler, options, context)  # type: ignore[type-abstract]  # only its members

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from stepscope.agent.process.report import trouble_of
+from stepscope.agent.process.report import explain_error
 from stepscope.errors import StepscopeError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return MISUSED
         return int(options.run_command(options))
     except ModuleNotFoundError as error:
-        print(f"stepscope: {trouble_of(error)}", file=sys.stderr)
+        print(f"stepscope: {explain_error(error)}", file=sys.stderr)
         return FAILED
     except StepscopeError as error:
         print(f"stepscope: {error}", file=sys.stderr)

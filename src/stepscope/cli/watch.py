@@ -24,7 +24,7 @@ from stepscope.views.wording import size
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepscope.agent.sampling import Taken
+    from stepscope.agent.sampling import SamplerReadings
     from stepscope.schema.sample import Reading
 
 FASTEST_S, SLOWEST_S = 0.1, 600.0
@@ -105,7 +105,7 @@ def _print_json(watch: MachineWatch, options: argparse.Namespace) -> None:
 
 
 def _as_json(
-    taken: Taken, reading: Reading, now: MachineNow, wanted: list[int] | None, host: str
+    taken: SamplerReadings, reading: Reading, now: MachineNow, wanted: list[int] | None, host: str
 ) -> dict[str, object] | None:
     """A line of the output; None for a GPU that is not wanted."""
     line: dict[str, object] = {"time": taken.time_ns / 1e9, "host": host, "sampler": taken.sampler}

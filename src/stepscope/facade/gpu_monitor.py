@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
-    from stepscope.agent.sampling import Taken
+    from stepscope.agent.sampling import SamplerReadings
     from stepscope.devices.find_gpus import GpusFound
     from stepscope.devices.gpu import GpuFacts
 
@@ -105,7 +105,7 @@ class GPUMonitor:
                 self._say(f"The GPU is not watched: {error}.")
                 return
             self._poller = poller
-            poller.direct(self.sample_interval, ())
+            poller.configure(self.sample_interval, ())
 
     def stop(self) -> None:
         """Ends the sampling; the history stays."""
@@ -163,7 +163,7 @@ class GPUMonitor:
             self._say(f"This process sees {len(seen)} GPUs, so there is no cuda:{self.gpu_index}.")
         return None
 
-    def _take(self, taken: Taken) -> None:
+    def _take(self, taken: SamplerReadings) -> None:
         for reading in taken.readings:
             if isinstance(reading, Notice):
                 self._say(reading.text)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 MAX_NUMBER = 2**31
-WORDS_SUFFIX = ".words"
+EXIT_NOTE_SUFFIX = ".words"
 """Of the file beside a journal in which a process leaves how it ended when the journal cannot take it."""
 END_MARK = "stepscope end "
 """Comes before the end in such a file, which is a line of JSON."""
@@ -92,7 +92,7 @@ class Listing:
 
     journals: list[tuple[JournalName, Path]]
     """Their files, each process's in order."""
-    words: list[JournalName]
+    exit_notes: list[JournalName]
     """Those that have a file of last words beside where their journal is, or was."""
 
 
@@ -108,19 +108,19 @@ def list_folder(
 
     `entries` lists a folder where it is given.
     """
-    journals, words = [], []
+    journals, exit_notes = [], []
     list_one = entries or entries_of
     for run in list_one(str(journals_of(store)), on_trouble):
         for file in list_one(run, on_trouble):
-            if file.endswith(WORDS_SUFFIX):
-                spoken = parse(Path(file.removesuffix(WORDS_SUFFIX) + ".0"))
-                words += [spoken] if spoken is not None else []
+            if file.endswith(EXIT_NOTE_SUFFIX):
+                name = parse(Path(file.removesuffix(EXIT_NOTE_SUFFIX) + ".0"))
+                exit_notes += [name] if name is not None else []
                 continue
             path = Path(file)
             name = parse(path)
             if name is not None:
                 journals.append((name, path))
-    return Listing(sorted(journals), words)
+    return Listing(sorted(journals), exit_notes)
 
 
 def list_journals(store: Path) -> Iterator[tuple[JournalName, Path]]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 READ_BYTES = 8 << 20
 OVERTAKEN = 1024
 """Numbers beyond those of its frames that a file may have: threads took them when it was full."""
-MAX_NAMED = 5
+MAX_REPORTED = 5
 """Records that could not be stored and are named one by one; further ones are counted."""
 
 
@@ -304,7 +304,7 @@ class JournalReader:
 
     def _refuse(self, reason: str, batch: Batch, count: int = 1) -> None:
         self._refused += count
-        if len(batch.refused) < MAX_NAMED:
+        if len(batch.refused) < MAX_REPORTED:
             batch.refused.append(reason)
 
     def _named(self, keys: tuple[str, ...], rows: NDArray[np.uint64]) -> Rows:

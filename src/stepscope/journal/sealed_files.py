@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.filesystem import open_regular
 from stepscope.journal import layout
-from stepscope.journal.folder import END_MARK, WORDS_SUFFIX
+from stepscope.journal.folder import END_MARK, EXIT_NOTE_SUFFIX
 from stepscope.journal.segment import fill
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ class SealedFiles:
             return
         said = {**end, "dropped": 0, "time": time.time_ns()}
         with contextlib.suppress(OSError):
-            words = moved.with_name(f"{moved.name.rpartition('.')[0]}{WORDS_SUFFIX}")
-            descriptor = open_regular(words, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            exit_note = moved.with_name(f"{moved.name.rpartition('.')[0]}{EXIT_NOTE_SUFFIX}")
+            descriptor = open_regular(exit_note, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             os.write(descriptor, f"\n{END_MARK}".encode() + layout.to_json(said) + b"\n")
             os.close(descriptor)
 

@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from stepscope.agent.sampling import Sampling
+from stepscope.agent.sampling import SamplerPool
 from stepscope.config.sections import Sampler as SamplerSettings
 from stepscope.errors import StepscopeError
 from stepscope.guard import Guard
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from stepscope.agent.sampling import Taken
+    from stepscope.agent.sampling import SamplerReadings
     from stepscope.config.sections import Settings
 
 COLLECT_EVERY_S = 0.05
@@ -37,7 +37,7 @@ class MachineWatch:
         privacy = privacy_of(settings.privacy)
         self.identity = without_secrets(identity, folder, privacy, Guard(strict=False).tell)
         self._recording = Recording(self.identity, folder, self._settings, Guard(strict=False), "machine")
-        self._sampling = Sampling(folder=folder)
+        self._sampling = SamplerPool(folder=folder)
         self.trouble: list[str] = []
         """Samplers that could not be made, and why."""
 
@@ -55,9 +55,11 @@ class MachineWatch:
                     self.trouble.append(str(error))
                 else:
                     intervals[name] = wish.interval_s or usual_s
-        self._sampling.direct(intervals, ())
+        self._sampling.configure(intervals, ())
 
-    def readings(self, seconds: float | None, sleep: Callable[[float], None] = time.sleep) -> Iterator[Taken]:
+    def readings(
+        self, seconds: float | None, sleep: Callable[[float], None] = time.sleep
+    ) -> Iterator[SamplerReadings]:
         """Everything that is read, as it is read, for so many seconds or without end."""
         deadline = float("inf") if seconds is None else time.monotonic() + seconds
         while time.monotonic() < deadline:

@@ -15,7 +15,7 @@ from stepscope.journal.records import BadRecordError, check_end, is_int64
 if TYPE_CHECKING:
     from pathlib import Path
 
-MAX_BYTES = 1 << 20
+MAX_NOTE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,15 @@ def read_exit_note(path: Path) -> ExitNote:
     except (OSError, JournalError):
         return ExitNote()
     try:
-        raw = os.pread(descriptor, MAX_BYTES, 0)
+        raw = os.pread(descriptor, MAX_NOTE_BYTES, 0)
     except OSError:
         return ExitNote()
     finally:
         os.close(descriptor)
     text = raw.decode(errors="replace").replace("\0", "")
     before, mark, after = text.partition(END_MARK)
-    place = (len(raw) - len(raw.lstrip(b"\0"))) // TRACE_BYTES
-    name = TRACED_SIGNALS[min(place, len(TRACED_SIGNALS) - 1)]
+    slot = (len(raw) - len(raw.lstrip(b"\0"))) // TRACE_BYTES
+    name = TRACED_SIGNALS[min(slot, len(TRACED_SIGNALS) - 1)]
     return ExitNote(before.strip(), name, _end(after.partition("\n")[0]) if mark else None)
 
 

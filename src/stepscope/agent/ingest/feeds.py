@@ -33,19 +33,19 @@ CLOSE_AFTER_S = 30.0
 class Listener(Protocol):
     """Somebody in the agent who wants to know all that is kept."""
 
-    def take(self, table: Table) -> None:
+    def on_rows(self, table: Table) -> None:
         """Rows of a run."""
 
-    def follow(self, process: Process) -> None:
+    def on_process(self, process: Process) -> None:
         """What has become of a process."""
 
-    def hear(self, run_id: str, event: Event) -> None:
+    def on_event(self, run_id: str, event: Event) -> None:
         """What happened in a run."""
 
-    def settle(self) -> None:
+    def on_round_end(self) -> None:
         """All that was kept has been told."""
 
-    def wants(self, keys: Collection[str]) -> bool:
+    def uses_any(self, keys: Collection[str]) -> bool:
         """Whether it makes anything of figures of the machine under these keys."""
 
 
@@ -60,49 +60,49 @@ class Feeds:
     ) -> None:
         """`feeds_of` gives the exporters of a run by their names; runs may share one."""
         self._feeds_of, self._now, self._listener = feeds_of, now, listener
-        self._pending: list[Table] = []
-        self._news: list[Process | tuple[str, Event]] = []
+        self._tables: list[Table] = []
+        self._updates: list[Process | tuple[str, Event]] = []
         self._by_run: dict[str, Mapping[str, Feed]] = {}
-        self._living: dict[str, set[tuple[str, int, int]]] = {}
+        self._live_processes: dict[str, set[tuple[str, int, int]]] = {}
         self._ended_at: dict[str, float] = {}
         """When the last process of a run ended."""
-        self._rests_until: dict[Feed, float] = {}
+        self._paused_until: dict[Feed, float] = {}
         self._devices: dict[str, DeviceFacts] = {}
 
-    def note(self, table: Table) -> None:
+    def add_rows(self, table: Table) -> None:
         """Remembers rows until they are safe."""
-        self._pending.append(table)
+        self._tables.append(table)
 
-    def wants(self, keys: Collection[str]) -> bool:
+    def has_consumer(self, keys: Collection[str]) -> bool:
         """Whether anybody makes anything of figures of the machine under these keys."""
-        return any(self._by_run.values()) or (self._listener is not None and self._listener.wants(keys))
+        return any(self._by_run.values()) or (self._listener is not None and self._listener.uses_any(keys))
 
-    def note_process(self, process: Process) -> None:
+    def add_process(self, process: Process) -> None:
         """Remembers what has become of a process until that is safe."""
-        self._news.append(replace(process))
+        self._updates.append(replace(process))
 
-    def note_event(self, run_id: str, event: Event) -> None:
+    def add_event(self, run_id: str, event: Event) -> None:
         """Remembers an event until it is safe."""
-        self._news.append((run_id, event))
+        self._updates.append((run_id, event))
 
-    def mark(self) -> tuple[int, int]:
+    def position(self) -> tuple[int, int]:
         """How much has been noted so far."""
-        return len(self._pending), len(self._news)
+        return len(self._tables), len(self._updates)
 
-    def back_to(self, mark: tuple[int, int]) -> None:
+    def truncate(self, position: tuple[int, int]) -> None:
         """Drops what was noted since: it was not kept."""
-        del self._pending[mark[0] :], self._news[mark[1] :]
+        del self._tables[position[0] :], self._updates[position[1] :]
 
-    def pass_on(self) -> None:
+    def deliver(self) -> None:
         """Hands over what was noted: it is safe now."""
-        pending, self._pending = self._pending, []
-        news, self._news = self._news, []
+        tables, self._tables = self._tables, []
+        updates, self._updates = self._updates, []
         if self._listener is not None:
-            self._tell(self._listener, pending, news)
-        processes = [one for one in news if isinstance(one, Process)]
+            self._notify(self._listener, tables, updates)
+        processes = [update for update in updates if isinstance(update, Process)]
         for process in processes:
-            self._follow(process)
-        for table in pending:
+            self._track_run(process)
+        for table in tables:
             for name, feed in self._feeds_for(table.source.run_id).items():
                 self._attempt(name, feed, partial(feed.take, table))
         for process in processes:
@@ -117,28 +117,28 @@ class Feeds:
                 self._attempt(name, feed, finish)
 
     def _attempt(self, name: str, feed: Feed, work: Callable[[], None]) -> None:
-        if self._now() < self._rests_until.get(feed, float("-inf")):
+        if self._now() < self._paused_until.get(feed, float("-inf")):
             return
         try:
             work()
         except Exception as error:  # noqa: BLE001 - an exporter may be written by anybody
             reason = str(error) or repr(error)
             log.warning("The exporter %s failed, and rests for a minute: %s", name, reason)
-            self._rests_until[feed] = self._now() + RETRY_S
+            self._paused_until[feed] = self._now() + RETRY_S
 
-    def _follow(self, process: Process) -> None:
+    def _track_run(self, process: Process) -> None:
         """Notes which runs go on; exporters of those that have ended are closed a little later."""
-        living = self._living.setdefault(process.run_id, set())
-        place = (process.segment, process.rank, process.pid)
+        live = self._live_processes.setdefault(process.run_id, set())
+        process_key = (process.segment, process.rank, process.pid)
         if process.ended_ns is None:
-            if place not in living and process.role != "worker":
+            if process_key not in live and process.role != "worker":
                 # Another process may decide what the settings of the run are.
                 self._open(process.run_id)
-            living.add(place)
+            live.add(process_key)
             self._ended_at.pop(process.run_id, None)
         else:
-            living.discard(place)
-            if not living:
+            live.discard(process_key)
+            if not live:
                 self._ended_at[process.run_id] = self._now()
 
     def _feeds_for(self, run_id: str) -> Mapping[str, Feed]:
@@ -148,7 +148,7 @@ class Feeds:
 
     def _open(self, run_id: str) -> None:
         before = self._by_run.get(run_id, {})
-        known = self._in_use()
+        known = self._open_feeds()
         self._by_run[run_id] = self._feeds_of(run_id)
         for feed in self._by_run[run_id].values():
             if feed not in known:
@@ -156,7 +156,7 @@ class Feeds:
                     feed.describe(facts)
         self._close_unused(before)
 
-    def _in_use(self) -> set[Feed]:
+    def _open_feeds(self) -> set[Feed]:
         return {feed for feeds in self._by_run.values() for feed in feeds.values()}
 
     def _close_ended(self) -> None:
@@ -164,45 +164,47 @@ class Feeds:
             # What was read of the machine until then comes a moment later.
             if self._now() - ended_at >= CLOSE_AFTER_S:
                 del self._ended_at[run_id]
-                self._living.pop(run_id, None)
+                self._live_processes.pop(run_id, None)
                 self._close_unused(self._by_run.pop(run_id, {}))
 
     def _close_unused(self, feeds: Mapping[str, Feed]) -> None:
-        in_use = self._in_use()
+        open_feeds = self._open_feeds()
         for name, feed in feeds.items():
-            if feed not in in_use:
-                self._rests_until.pop(feed, None)
+            if feed not in open_feeds:
+                self._paused_until.pop(feed, None)
                 _close(name, feed)
 
-    def settle(self) -> None:
+    def end_round(self) -> None:
         """Has the listener come to its conclusions before journals are let go, and those who wait go on."""
         if self._listener is not None:
-            self._listener.settle()
+            self._listener.on_round_end()
 
-    def _tell(self, listener: Listener, tables: list[Table], news: list[Process | tuple[str, Event]]) -> None:
+    def _notify(
+        self, listener: Listener, tables: list[Table], updates: list[Process | tuple[str, Event]]
+    ) -> None:
         # Processes come first: rows and events are of those that are known.
-        for one in news:
-            if isinstance(one, Process):
-                listener.follow(one)
+        for update in updates:
+            if isinstance(update, Process):
+                listener.on_process(update)
         for table in tables:
-            listener.take(table)
-        for one in news:
-            if not isinstance(one, Process):
-                listener.hear(*one)
+            listener.on_rows(table)
+        for update in updates:
+            if not isinstance(update, Process):
+                listener.on_event(*update)
 
     def describe(self, facts: DeviceFacts) -> None:
         """Tells all what a device is, before its figures come."""
         self._devices[facts.device] = facts
-        for feed in self._in_use():
+        for feed in self._open_feeds():
             feed.describe(facts)
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Drops what was noted: it was not kept, and will be told again."""
-        self._pending, self._news = [], []
+        self._tables, self._updates = [], []
 
     def close(self) -> None:
         """Completes all of them."""
-        for feed in self._in_use():
+        for feed in self._open_feeds():
             _close(type(feed).__name__, feed)
 
 
@@ -218,33 +220,33 @@ class Exporters:
 
     def __init__(self, settings_of: Callable[[str], RunSettings]) -> None:
         self._settings_of = settings_of
-        self._made: weakref.WeakValueDictionary[str, Feed] = weakref.WeakValueDictionary()
-        self._complaints: set[str] = set()
+        self._feeds: weakref.WeakValueDictionary[str, Feed] = weakref.WeakValueDictionary()
+        self._warned: set[str] = set()
 
-    def of(self, run_id: str) -> dict[str, Feed]:
+    def for_run(self, run_id: str) -> dict[str, Feed]:
         """What a run's settings ask for; what is wrong with one is said in the log, and it is left out."""
         settings = self._settings_of(run_id)
-        found: dict[str, Feed] = {}
+        feeds: dict[str, Feed] = {}
         for name, options in settings.exporters.items():
             if not options.get("enabled", True):
                 continue
-            place = json.dumps([name, options, str(settings.directory)], sort_keys=True)
-            feed = self._made.get(place)
+            options_key = json.dumps([name, options, str(settings.directory)], sort_keys=True)
+            feed = self._feeds.get(options_key)
             try:
                 feed = make_feed(name, options, settings.directory) if feed is None else feed
-                found[name] = self._made[place] = feed
+                feeds[name] = self._feeds[options_key] = feed
             except Exception as error:  # noqa: BLE001 - an exporter may be written by anybody
-                self._complain(f"The exporter {name} of {run_id} is left out: {error}")
-        return found
+                self._warn_once(f"The exporter {name} of {run_id} is left out: {error}")
+        return feeds
 
-    def _complain(self, text: str) -> None:
-        if text not in self._complaints:
-            self._complaints.add(text)
+    def _warn_once(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
             log.warning("%s", text)
 
 
 def make_feed(name: str, options: Mapping[str, object], directory: Path | None = None) -> Feed:
     """An exporter that runs along; relative paths begin at the directory, else at the working directory."""
-    wanted = {option: value for option, value in options.items() if option != "enabled"}
-    told = {} if directory is None else {"_directory": directory}
-    return plugins.make("exporters", name, Feed, wanted, told)  # type: ignore[type-abstract]  # only its members
+    feed_options = {option: value for option, value in options.items() if option != "enabled"}
+    context = {} if directory is None else {"_directory": directory}
+    return plugins.make("exporters", name, Feed, feed_options, context)  # type: ignore[type-abstract]  # only its members

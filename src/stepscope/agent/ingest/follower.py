@@ -7,13 +7,13 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from stepscope.agent.ingest.exit_notes import read_exit_note
-from stepscope.agent.ingest.known_processes import known_process, opened, unknown_process
-from stepscope.agent.liveness import Pulse, cause_of_death, stall_reason
+from stepscope.agent.ingest.known_processes import placeholder_process, process_from_opening, stored_process
+from stepscope.agent.liveness import ProcessLiveness, cause_of_death, stall_reason
 from stepscope.errors import JournalError
 from stepscope.exporters.base import Table
 from stepscope.journal import layout
-from stepscope.journal.folder import WORDS_SUFFIX, parse
-from stepscope.journal.reader import MAX_NAMED, JournalReader
+from stepscope.journal.folder import EXIT_NOTE_SUFFIX, parse
+from stepscope.journal.reader import MAX_REPORTED, JournalReader
 from stepscope.journal.records import is_int64
 from stepscope.schema.record import Event
 from stepscope.schema.series import Source
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stepscope.agent.ingest.feeds import Feeds
-    from stepscope.agent.ingest.troubled import TroubledJournals
+    from stepscope.agent.ingest.set_aside import SetAsideJournals
     from stepscope.journal.folder import JournalName
     from stepscope.journal.reader import Batch
     from stepscope.schema.run import Process
@@ -43,86 +43,86 @@ class Follower:
         name: JournalName,
         folder: Path,
         store: Store,
-        pulse_for: Callable[[Process], Pulse],
+        liveness_for: Callable[[Process], ProcessLiveness],
         feeds: Feeds,
-        troubled: TroubledJournals,
+        set_aside: SetAsideJournals,
     ) -> None:
         self._name = name
-        self._last_words = folder / f"{name.segment}-r{name.rank}-{name.pid}{WORDS_SUFFIX}"
+        self._exit_note_path = folder / f"{name.segment}-r{name.rank}-{name.pid}{EXIT_NOTE_SUFFIX}"
         self._store = store
-        self._pulse_for = pulse_for
+        self._liveness_for = liveness_for
         self._feeds = feeds
-        self._troubled = troubled
+        self._set_aside = set_aside
         self._readers: dict[Path, JournalReader] = {}
         self._lost: dict[Path, int] = {}
-        self._told: dict[Path, int] = {}
+        self._stored_offsets: dict[Path, int] = {}
         self._synced: dict[Path, int] = {}
         """How far each file had been read when the disk was last asked to keep it."""
         self._sync_calls = name.pid  # not all processes in the same round
         self._batches: list[tuple[JournalReader, Batch]] = []
-        self._read_out: list[Path] = []
+        self._finished_files: list[Path] = []
         """Files that have been read to their end; each is deleted once the store has all of it."""
         self._ids: set[int] = set()
         """Of the files that were there."""
         self._previous_ids: set[int] = set()
         """Of the files that later ones name as those before them."""
-        self._named = 0
+        self._reported = 0
         """How many records that could not be stored were named."""
         self.files: list[Path] = []
         """The files looked at last."""
-        self._dead = False
-        self.process = known_process(store, name) or unknown_process(name)
-        self._is_met_first = self.is_stranger
+        self._is_dead = False
+        self.process = stored_process(store, name) or placeholder_process(name)
+        self._is_first_reader = self.is_unknown
         """Whether no file of it can have been stored and deleted by somebody else."""
-        self._pulse = pulse_for(self.process)
+        self._liveness = liveness_for(self.process)
         self.is_here = False
         """Whether the process runs on this host and can be watched."""
-        self._end_is_known = self.process.ended_ns is not None
+        self._has_end = self.process.ended_ns is not None
         self.ended = False
         """Whether everything it will ever write has been kept."""
         self.caught_up = True
         """Whether all that was written when last looked at has been read."""
 
-    def gather(self, files: list[Path]) -> bool:
+    def read(self, files: list[Path]) -> bool:
         """Reads what has come; True when there is something to tell the store."""
-        self._batches, self._read_out = [], []
+        self._batches, self._finished_files = [], []
         if files != self.files or len(files) != len(self._readers):
             for path in files:
-                self._meet(path)
+                self._open(path)
             # What somebody else has deleted can still be read while it is open here.
             self.files = sorted({*files, *self._readers}, key=_number)
-        alive = self._pulse.is_alive()  # judged before reading: no record comes later
+        alive = self._liveness.is_alive()  # judged before reading: no record comes later
         self.is_here = alive is True
-        self._dead = self._dead or alive is False
+        self._is_dead = self._is_dead or alive is False
         self.caught_up = True
-        settled = 0
+        settled_files = 0
         for path in self.files:
-            if self._troubled.rests(path) and path not in self._readers:
-                if not self._troubled.is_lasting(path):
+            if self._set_aside.is_waiting(path) and path not in self._readers:
+                if not self._set_aside.is_permanent(path):
                     break
-            elif not self._gather_file(path):
+            elif not self._read_file(path):
                 break
-            settled += path in self._read_out or self._troubled.rests(path)
-        finished = self._dead or self._end_is_known
-        self.ended = finished and settled == len(self.files)
-        return self.ended or self._has_news() or self._changes_status()
+            settled_files += path in self._finished_files or self._set_aside.is_waiting(path)
+        finished = self._is_dead or self._has_end
+        self.ended = finished and settled_files == len(self.files)
+        return self.ended or self._has_progress() or self._has_status_change()
 
-    def _meet(self, path: Path) -> None:
+    def _open(self, path: Path) -> None:
         """Opens a file that was not there before: it may be a copy that goes on where a deleted one ended."""
-        if path in self._readers or self._troubled.rests(path):
+        if path in self._readers or self._set_aside.is_waiting(path):
             return
         try:
             reader = self._reader(path)
         except FileNotFoundError:
             return
         except (OSError, JournalError) as error:
-            self._troubled.add(path, error)
+            self._set_aside.add(path, error)
             return
         for known, other in list(self._readers.items()):
             if reader is not None and other is not reader and other.file_id == reader.file_id:
                 self._drop_reader(known)
 
-    def _gather_file(self, path: Path) -> bool:
+    def _read_file(self, path: Path) -> bool:
         """Reads what has come in one file; False when those after it have to wait for more of it."""
         try:
             reader = self._reader(path)
@@ -134,82 +134,82 @@ class Follower:
             return True
         except (OSError, JournalError) as error:
             self._drop_reader(path)
-            self._troubled.add(path, error)
-            return self._troubled.is_lasting(path)
+            self._set_aside.add(path, error)
+            return self._set_aside.is_permanent(path)
         self._batches.append((reader, batch))
-        self._end_is_known |= any(kind == layout.END for kind, _ in batch.notes)
+        self._has_end |= any(kind == layout.END for kind, _ in batch.notes)
         self.caught_up = self.caught_up and batch.last
         if not (final and batch.last):
             # What comes later in time lies in the files after this one, which may have begun meanwhile.
             self.caught_up = self.caught_up and (final or not reader.closed_by_writer())
-            self._troubled.clear(path)
+            self._set_aside.clear(path)
             return False
-        self._read_out.append(path)
+        self._finished_files.append(path)
         return True
 
-    def tell(self) -> int:
+    def store(self) -> int:
         """Tells the store what was gathered, within its transaction; returns the number of records."""
         records = 0
         for reader, batch in self._batches:
-            records += self._tell_batch(batch)
+            records += self._store_batch(batch)
             self.process.lost += batch.lost - self._lost[reader.path]
             self._lost[reader.path] = batch.lost
-            self._told[reader.path] = batch.offset
+            self._stored_offsets[reader.path] = batch.offset
             self._store.set_progress(reader.file_id, batch.offset, batch.lost)
         if records:
-            self._pulse.grew(records)
+            self._liveness.add_records(records)
         if self.ended:
             self._count_missing_files()
-        self._judge()
-        if not self.is_stranger or self._batches:
+        self._update_status()
+        if not self.is_unknown or self._batches:
             self._store.put_process(self.process)
-            self._feeds.note_process(self.process)
+            self._feeds.add_process(self.process)
         if self.ended:
             self._store.seal(self._source())
         return records
 
     @property
-    def is_stranger(self) -> bool:
+    def is_unknown(self) -> bool:
         """Whether nothing it recorded has been read yet."""
         return self.process.started_ns == 0
 
     @property
-    def has_an_end_to_tell(self) -> bool:
+    def has_unstored_end(self) -> bool:
         """Whether the store has yet to learn how it ended, and that can be found out from here."""
-        is_open = not self.is_stranger and self.process.ended_ns is None
-        return is_open and self._pulse.is_alive() is not None
+        is_open = not self.is_unknown and self.process.ended_ns is None
+        return is_open and self._liveness.is_alive() is not None
 
-    def let_go(self) -> list[int]:
+    def delete_stored_files(self) -> list[int]:
         """Deletes files whose every record is in the store or counted as lost; returns their ids.
 
         To be called when the store has kept what was told.
         """
-        forgotten = []
-        for path in self._read_out:
+        deleted_ids = []
+        for path in self._finished_files:
             reader = self._readers.get(path)
-            if reader is None or self._told[path] != reader.offset:
+            if reader is None or self._stored_offsets[path] != reader.offset:
                 continue
             try:
                 if reader.is_at(path):
                     reader.mark_stored()
                     path.unlink(missing_ok=True)
                     # Of one that somebody else has deleted, the writer may bring a copy with the same id.
-                    forgotten.append(reader.file_id)
-                    self._troubled.release(reader.file_id)
+                    deleted_ids.append(reader.file_id)
+                    self._set_aside.mark_stored(reader.file_id)
             except PermissionError as error:
                 # The store has its records, and knows that it has: whoever may delete the file does so.
-                self._troubled.add(path, error)
+                self._set_aside.add(path, error)
             except OSError as error:
                 refusal = f"{path} is stored but cannot be deleted: {error.strerror}"
-                self._troubled.add(path, JournalError(refusal))
+                self._set_aside.add(path, JournalError(refusal))
             else:
-                self._troubled.clear(path)
+                self._set_aside.clear(path)
             self._drop_reader(path)
-        self._read_out = []
+        self._finished_files = []
         if self.ended:
             with contextlib.suppress(OSError):
-                self._last_words.unlink(missing_ok=True)
-        return forgotten
+                self._exit_note_path.unlink(missing_ok=True)
+        return deleted_ids
 
     def sync(self) -> None:
         """Asks the disk to keep what has grown; a file it cannot keep is closed and a new one asked for."""
@@ -227,7 +227,7 @@ class Follower:
 
     def close(self) -> None:
         """Forgets the files without deleting them, and lets go of the process."""
-        self._pulse.close()
+        self._liveness.close()
         for path in list(self._readers):
             self._drop_reader(path)
 
@@ -241,11 +241,11 @@ class Follower:
         known = self._readers.get(path)
         if known is None:
             known = JournalReader(path)
-            if not (known.begun or self._dead):
+            if not (known.begun or self._is_dead):
                 known.close()
                 return None
             try:
-                self._troubled.claim(known.file_id, path)
+                self._set_aside.claim(known.file_id, path)
             except JournalError:
                 known.close()
                 raise
@@ -255,38 +255,38 @@ class Follower:
                 known.close()
                 known = JournalReader(path, offset)
             self._readers[path] = known
-            self._told[path] = known.offset
+            self._stored_offsets[path] = known.offset
         return known
 
     def _is_final(self, reader: JournalReader, path: Path, files: list[Path]) -> bool:
         followed_by_another = path != files[-1] and reader.grows_by_size()
-        return self._dead or followed_by_another or reader.closed_by_writer()
+        return self._is_dead or followed_by_another or reader.closed_by_writer()
 
-    def _has_news(self) -> bool:
+    def _has_progress(self) -> bool:
         """Whether a reader got on, be it past nothing but names: who waits for the store goes by offsets."""
         return any(
-            batch.offset > self._told[reader.path] or batch.lost != self._lost[reader.path]
+            batch.offset > self._stored_offsets[reader.path] or batch.lost != self._lost[reader.path]
             for reader, batch in self._batches
         )
 
-    def _changes_status(self) -> bool:
-        stalls = self._silence() is not None
-        return stalls != (self.process.status == "stalled") and not self._end_is_known
+    def _has_status_change(self) -> bool:
+        is_stalled = self._stalled_for() is not None
+        return is_stalled != (self.process.status == "stalled") and not self._has_end
 
-    def _tell_batch(self, batch: Batch) -> int:
+    def _store_batch(self, batch: Batch) -> int:
         for kind, fields in batch.notes:
-            self._take_note(kind, fields)
-        self._name_refused(batch)
+            self._store_note(kind, fields)
+        self._report_refused(batch)
         source = self._source()
         records = len(batch.notes) + len(batch.arrays)
         for rows in batch.rows:
-            self._introduce(int(rows.times[0]))
+            self._ensure_process(int(rows.times[0]))
             self._store.append(source, rows.keys, rows.steps, rows.times, rows.values)
-            self._feeds.note(Table(source, rows.keys, rows.steps, rows.times, rows.values))
+            self._feeds.add_rows(Table(source, rows.keys, rows.steps, rows.times, rows.values))
             records += len(rows.steps)
             self.process.last_ns = max(self.process.last_ns, int(rows.times[-1]))
         for fields, raw in batch.arrays:
-            self._introduce(fields["time"])
+            self._ensure_process(fields["time"])
             place = self._place()
             self._store.put_array(place[0], place[1], place[2], fields, raw)
         return records
@@ -294,41 +294,41 @@ class Follower:
     def _count_missing_files(self) -> None:
         """Counts each file that a later one names and nobody has seen as a loss, of at least one record."""
         missing = self._previous_ids - self._ids
-        if missing and self._is_met_first and not any(map(self._troubled.rests, self.files)):
+        if missing and self._is_first_reader and not any(map(self._set_aside.is_waiting, self.files)):
             self.process.lost += len(missing)
             reason = f"{len(missing)} journal files were deleted before they were stored"
             self._put_event("record_refused", self.process.last_ns, None, {"reason": reason})
         self._previous_ids.clear()
 
-    def _name_refused(self, batch: Batch) -> None:
+    def _report_refused(self, batch: Batch) -> None:
         """Says of the first records that could not be stored what is wrong with them; all are counted."""
-        for reason in batch.refused[: MAX_NAMED - self._named]:
-            self._named += 1
+        for reason in batch.refused[: MAX_REPORTED - self._reported]:
+            self._reported += 1
             log.warning("Not stored: a record of process %s: %s", self._name.pid, reason)
-            if not self.is_stranger:
+            if not self.is_unknown:
                 self._put_event("record_refused", self.process.last_ns, None, {"reason": reason})
 
-    def _take_note(self, kind: int, said: dict[str, Any]) -> None:
-        time_ns = said["time"]
+    def _store_note(self, kind: int, note: dict[str, Any]) -> None:
+        time_ns = note["time"]
         self.process.last_ns = max(self.process.last_ns, time_ns)
         if kind == layout.OPEN:
-            self._take_opening(said)
+            self._store_opening(note)
         elif kind == layout.END:
-            self._take_end(said)
+            self._set_end(note)
         else:
-            fields = said["fields"]
-            if said["kind"] == "gap" and not said["user"] and is_int64(fields.get("dropped")):
+            fields = note["fields"]
+            if note["kind"] == "gap" and not note["user"] and is_int64(fields.get("dropped")):
                 self.process.dropped += fields["dropped"]
-            self._introduce(time_ns)
-            self._put_event(said["kind"], time_ns, said["step"], fields, by_user=said["user"])
+            self._ensure_process(time_ns)
+            self._put_event(note["kind"], time_ns, note["step"], fields, by_user=note["user"])
 
-    def _take_end(self, said: dict[str, Any]) -> None:
-        self.process.status = said["status"]
-        self.process.reason = said["reason"]
-        self.process.exit_code = said.get("exit_code")
-        self.process.dropped = said["dropped"]
-        self.process.ended_ns = said["time"]
-        self._end_is_known = True
+    def _set_end(self, end: dict[str, Any]) -> None:
+        self.process.status = end["status"]
+        self.process.reason = end["reason"]
+        self.process.exit_code = end.get("exit_code")
+        self.process.dropped = end["dropped"]
+        self.process.ended_ns = end["time"]
+        self._has_end = True
 
     def _put_event(
         self, kind: str, time_ns: int, step: int | None, fields: dict[str, Any], *, by_user: bool = False
@@ -336,53 +336,53 @@ class Follower:
         run_id, segment, rank, _ = self._place()
         event = Event(kind, time_ns, step, rank, segment, fields, by_user)
         self._store.put_event(run_id, event)
-        self._feeds.note_event(run_id, event)
+        self._feeds.add_event(run_id, event)
 
-    def _take_opening(self, said: dict[str, Any]) -> None:
+    def _store_opening(self, opening: dict[str, Any]) -> None:
         before = self.process
-        if is_int64(said.get(layout.PREVIOUS)):
-            self._previous_ids.add(said[layout.PREVIOUS])
+        if is_int64(opening.get(layout.PREVIOUS)):
+            self._previous_ids.add(opening[layout.PREVIOUS])
         if before.ended_ns is not None:
             # It was about to become another program, and did not, or that program records too.
-            before.status, before.reason, self._end_is_known = "running", "", False
-        self.process = opened(self._name, before, said)
+            before.status, before.reason, self._has_end = "running", "", False
+        self.process = process_from_opening(self._name, before, opening)
         self._store.put_process(self.process)
         if not before.facts:
-            self._pulse.close()
-            self._pulse = self._pulse_for(self.process)
+            self._liveness.close()
+            self._liveness = self._liveness_for(self.process)
 
-    def _introduce(self, first_ns: int) -> None:
+    def _ensure_process(self, first_ns: int) -> None:
         """Begins without the opening, where that was damaged: the run is known by its id alone."""
         if self.process.started_ns == 0:
             self.process.started_ns = first_ns
             self._store.put_process(self.process)
 
-    def _judge(self) -> None:
+    def _update_status(self) -> None:
         """Says how the process fares, unless it has said so itself."""
-        if self._end_is_known:
+        if self._has_end:
             return
         if self.ended:
-            self._write_obituary()
+            self._set_cause_of_death()
             return
-        silence = self._silence()
-        self.process.status = "running" if silence is None else "stalled"
-        self.process.reason = "" if silence is None else stall_reason(self.process)
+        stalled_s = self._stalled_for()
+        self.process.status = "running" if stalled_s is None else "stalled"
+        self.process.reason = "" if stalled_s is None else stall_reason(self.process)
 
-    def _silence(self) -> float | None:
+    def _stalled_for(self) -> float | None:
         """Seconds of a silence that means a stall; who only has a machine watched has nothing to say."""
-        return None if self.process.role == "machine" else self._pulse.silent_for()
+        return None if self.process.role == "machine" else self._liveness.stalled_for()
 
-    def _write_obituary(self) -> None:
+    def _set_cause_of_death(self) -> None:
         process = self.process
         process.ended_ns = process.last_ns
-        note = read_exit_note(self._last_words)
+        note = read_exit_note(self._exit_note_path)
         if note.end is not None:
-            self._take_end(note.end)
+            self._set_end(note.end)
             return
         if process.role == "worker":
             process.status, process.reason = "finished", ""
             return
-        status, process.reason = cause_of_death(process, note, memory_ran_out=self._pulse.memory_ran_out())
+        status, process.reason = cause_of_death(process, note, had_oom_kill=self._liveness.had_oom_kill())
         process.status = "failed" if status == "failed" else "crashed"
 
     def _source(self) -> Source:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from stepscope.agent.ingest.feeds import Feeds
 from stepscope.agent.ingest.follower import Follower
 from stepscope.agent.ingest.known_processes import mark_of
-from stepscope.agent.ingest.troubled import TroubledJournals
-from stepscope.agent.liveness import Pulse
+from stepscope.agent.ingest.set_aside import SetAsideJournals
+from stepscope.agent.liveness import ProcessLiveness
 from stepscope.errors import StoreError
 from stepscope.journal.folder import JournalName, Listing, journals_of, list_folder
 from stepscope.journal.folder_cache import FolderCache
@@ -29,7 +29,7 @@ log = logging.getLogger("stepscope.agent")
 
 Stem = tuple[str, str, int, int]
 
-STRANGER_S = 10.0
+MAX_UNKNOWN_S = 10.0
 """So long a journal may be without a record that can be read: its process writes one at once."""
 
 
@@ -55,11 +55,11 @@ class Ingest:
         self._feeds = feeds or Feeds()
         self._stall_after_s, self._now, self._is_alive = stall_after_s, now, is_alive
         self._followers: dict[Stem, Follower] = {}
-        self._met_at: dict[Stem, float] = {}
-        self._troubled = TroubledJournals(folder, store, now)
+        self._opened_at: dict[Stem, float] = {}
+        self._set_aside_journals = SetAsideJournals(folder, store, now)
         self._failed: list[Follower] = []
-        self._forgotten: list[int] = []
-        self._silent: set[Stem] = set()
+        self._deleted_ids: list[int] = []
+        self._finished: set[Stem] = set()
         """Processes without a journal that were looked at, and of which nothing remains to be told."""
 
     def tick(self) -> bool:
@@ -67,15 +67,15 @@ class Ingest:
         try:
             return self._tick_or_fail()
         except BaseException:
-            self._begin_again()
+            self._reset()
             raise
 
     @property
     def live(self) -> bool:
         """Whether any process may still write; one that wrote nothing readable for a while does not count."""
         now = self._now()
-        return self._troubled.is_hopeful or any(
-            not follower.is_stranger or now - self._met_at[stem] < STRANGER_S
+        return self._set_aside_journals.has_retryable or any(
+            not follower.is_unknown or now - self._opened_at[stem] < MAX_UNKNOWN_S
             for stem, follower in self._followers.items()
         )
 
@@ -96,85 +96,85 @@ class Ingest:
 
     def _tick_or_fail(self) -> bool:
         files = self._files()
-        met = self._meet(files)
-        telling = [
+        has_new = self._open_new(files)
+        updated = [
             follower
             for stem, follower in list(self._followers.items())
-            if self._gather(follower, files.get(stem, []))
+            if self._read(follower, files.get(stem, []))
         ]
         if self._followers and not self._is_in_place():
             # What was gathered may be of another folder at the same path, with an agent of its own.
             raise StoreError(f"the store in {self._folder} was deleted, moved or replaced")
-        if telling:
+        if updated:
             with self._store.transaction():
-                self._store.forget_progress(self._forgotten)
-                for follower in telling:
-                    self._tell(follower)
-            self._forgotten = []
+                self._store.forget_progress(self._deleted_ids)
+                for follower in updated:
+                    self._store_follower(follower)
+            self._deleted_ids = []
         self._drop_failed()
-        if telling or met:
-            self._feeds.pass_on()
-            self._feeds.settle()
+        if updated or has_new:
+            self._feeds.deliver()
+            self._feeds.end_round()
         for follower in self._followers.values():
-            self._forgotten += follower.let_go()
-        more = not all(follower.caught_up for follower in self._followers.values())
+            self._deleted_ids += follower.delete_stored_files()
+        is_behind = not all(follower.caught_up for follower in self._followers.values())
         self._drop_ended()
-        self._troubled.note()
-        return more
+        self._set_aside_journals.save()
+        return is_behind
 
     @property
-    def left_alone(self) -> str:
+    def blocked_reason(self) -> str:
         """Why a journal is not taken in, and what to do about it; empty when all are."""
-        return self._troubled.left_alone
+        return self._set_aside_journals.blocked_reason
 
-    def _meet(self, files: dict[Stem, list[Path]]) -> bool:
+    def _open_new(self, files: dict[Stem, list[Path]]) -> bool:
         """Begins to follow journals that were not there before; True when there were any."""
-        met = False
+        has_new = False
         for stem, paths in files.items():
-            if stem in self._followers or (paths and all(map(self._troubled.rests, paths))):
+            if stem in self._followers or (paths and all(map(self._set_aside_journals.is_waiting, paths))):
                 continue
             try:
                 follower = self._follow(JournalName(*stem))
             except Exception as error:  # noqa: BLE001 - one journal must not keep all others from the store
-                _raise_if_store_rests(error)
+                _raise_if_store_unavailable(error)
                 self._set_aside(paths, error)
                 continue
-            if not paths and not follower.has_an_end_to_tell:
+            if not paths and not follower.has_unstored_end:
                 follower.close()
-                self._silent.add(stem)
+                self._finished.add(stem)
                 continue
-            met = True
+            has_new = True
             self._followers[stem] = follower
-            self._met_at[stem] = self._now()
-            if not follower.is_stranger:
+            self._opened_at[stem] = self._now()
+            if not follower.is_unknown:
                 # Somebody else has taken in what it wrote so far.
-                self._feeds.note_process(follower.process)
-        return met
+                self._feeds.add_process(follower.process)
+        return has_new
 
-    def _begin_again(self) -> None:
+    def _reset(self) -> None:
         """Forgets what the followers remember, which may be ahead of the store, for its offsets."""
-        self._feeds.forget()
+        self._feeds.clear()
         self._failed = []
         for follower in self._followers.values():
             follower.close()
         self._followers.clear()
 
-    def _gather(self, follower: Follower, files: list[Path]) -> bool:
+    def _read(self, follower: Follower, files: list[Path]) -> bool:
         try:
-            return follower.gather(files)
+            return follower.read(files)
         except Exception as error:  # noqa: BLE001 - one journal must not keep all others from the store
-            _raise_if_store_rests(error)
+            _raise_if_store_unavailable(error)
             self._fail(follower, error)
             return False
 
-    def _tell(self, follower: Follower) -> None:
-        mark = self._feeds.mark()
+    def _store_follower(self, follower: Follower) -> None:
+        position = self._feeds.position()
         try:
             with self._store.attempt():
-                follower.tell()
+                follower.store()
         except Exception as error:  # noqa: BLE001 - one journal must not keep all others from the store
-            _raise_if_store_rests(error)
-            self._feeds.back_to(mark)
+            _raise_if_store_unavailable(error)
+            self._feeds.truncate(position)
             self._fail(follower, error)
 
     def _fail(self, follower: Follower, error: Exception) -> None:
@@ -185,46 +185,48 @@ class Ingest:
     def _set_aside(self, paths: list[Path], error: Exception) -> None:
         log.debug("What failed:", exc_info=error)
         for path in paths:
-            self._troubled.add(path, error)
+            self._set_aside_journals.add(path, error)
 
     def _drop_failed(self) -> None:
         """Lets go of those that failed, and of those of which nothing could be read so far."""
         for stem, follower in list(self._followers.items()):
-            rests = bool(follower.files) and all(map(self._troubled.rests, follower.files))
-            if follower in self._failed or (follower.is_stranger and rests):
+            is_waiting = bool(follower.files) and all(
+                map(self._set_aside_journals.is_waiting, follower.files)
+            )
+            if follower in self._failed or (follower.is_unknown and is_waiting):
                 follower.close()
                 del self._followers[stem]
         self._failed = []
 
     def _files(self) -> dict[Stem, list[Path]]:
         """The files of each process; none for one that has left nothing but its last words."""
-        troubled: list[Path] = []
+        unreadable: list[Path] = []
 
-        def on_trouble(folder: Path, error: OSError) -> None:
-            troubled.append(folder)
-            if not self._troubled.rests(folder):
-                self._troubled.add(folder, error)
+        def on_error(folder: Path, error: OSError) -> None:
+            unreadable.append(folder)
+            if not self._set_aside_journals.is_waiting(folder):
+                self._set_aside_journals.add(folder, error)
 
-        listing = self._list_folder(on_trouble)
-        found: dict[Stem, list[Path]] = {}
+        listing = self._list_folder(on_error)
+        files: dict[Stem, list[Path]] = {}
         for name, path in listing.journals:
-            found.setdefault(name.stem, []).append(path)
-        self._troubled.keep_only([path for _, path in listing.journals] + troubled)
-        for name in listing.words:
-            if name.stem not in self._silent:
-                found.setdefault(name.stem, [])
-        return found
+            files.setdefault(name.stem, []).append(path)
+        self._set_aside_journals.keep_only([path for _, path in listing.journals] + unreadable)
+        for name in listing.exit_notes:
+            if name.stem not in self._finished:
+                files.setdefault(name.stem, [])
+        return files
 
-    def _list_folder(self, on_trouble: Callable[[Path, OSError], None]) -> Listing:
+    def _list_folder(self, on_error: Callable[[Path, OSError], None]) -> Listing:
         """Lists the folder of journals; names are read again, and paths made, where a folder has changed."""
         entries: dict[str, list[str]] = {}
 
-        def list_one(folder: str) -> list[str]:
-            entries[folder] = self._folders.entries(folder, on_trouble)
+        def list_entries(folder: str) -> list[str]:
+            entries[folder] = self._folders.entries(folder, on_error)
             return entries[folder]
 
-        for run in list_one(str(journals_of(self._folder))):
-            list_one(run)
+        for run in list_entries(str(journals_of(self._folder))):
+            list_entries(run)
         if entries != self._entries:
             self._entries = entries
             self._listing = list_folder(self._folder, entries=lambda folder, _: entries.get(folder, []))
@@ -232,23 +234,25 @@ class Ingest:
 
     def _follow(self, name: JournalName) -> Follower:
         folder = journals_of(self._folder) / name.run_id
-        return Follower(name, folder, self._store, self._pulse, self._feeds, self._troubled)
+        return Follower(name, folder, self._store, self._liveness, self._feeds, self._set_aside_journals)
 
-    def _pulse(self, process: Process) -> Pulse:
-        said = process.facts.get("stall_after_s")
-        stall_after_s = said if isinstance(said, int | float) and said >= 1 else self._stall_after_s
-        return Pulse(mark_of(process), stall_after_s, self._now, self._is_alive)
+    def _liveness(self, process: Process) -> ProcessLiveness:
+        own_limit = process.facts.get("stall_after_s")
+        stall_after_s = (
+            own_limit if isinstance(own_limit, int | float) and own_limit >= 1 else self._stall_after_s
+        )
+        return ProcessLiveness(mark_of(process), stall_after_s, self._now, self._is_alive)
 
     def _drop_ended(self) -> None:
         for stem, follower in list(self._followers.items()):
             if follower.ended:
                 follower.close()
-                del self._followers[stem], self._met_at[stem]
+                del self._followers[stem], self._opened_at[stem]
                 with contextlib.suppress(OSError):  # other processes of the run may have files there
                     (journals_of(self._folder) / stem[0]).rmdir()
 
 
-def _raise_if_store_rests(error: Exception) -> None:
+def _raise_if_store_unavailable(error: Exception) -> None:
     """Raises what is no fault of one journal: a store that takes nothing for now, as on a full disk."""
     if isinstance(error, sqlite3.OperationalError) or (
         isinstance(error, StoreError) and isinstance(error.__cause__, sqlite3.OperationalError)

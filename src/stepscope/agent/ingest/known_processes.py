@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MARK_FIELDS = ("pid", "start_ticks", "boot_id", "namespace")
 
 
-def known_process(store: Store, name: JournalName) -> Process | None:
+def stored_process(store: Store, name: JournalName) -> Process | None:
     """The process of a journal as the store has it; None where it has never heard of it."""
     for process in store.processes(name.run_id):
         if (process.run_id, process.segment, process.rank, process.pid) == name.stem:
@@ -24,7 +24,7 @@ def known_process(store: Store, name: JournalName) -> Process | None:
     return None
 
 
-def unknown_process(name: JournalName) -> Process:
+def placeholder_process(name: JournalName) -> Process:
     """Stands in until the opening has been read, or for good when it is damaged."""
     return Process(
         run_id=name.run_id,
@@ -39,32 +39,32 @@ def unknown_process(name: JournalName) -> Process:
     )
 
 
-def opened(name: JournalName, before: Process, said: Mapping[str, Any]) -> Process:
+def process_from_opening(name: JournalName, before: Process, opening: Mapping[str, Any]) -> Process:
     """The process as its opening describes it, with what was found out about it before."""
     return Process(
         run_id=name.run_id,
-        name=said["run"],
-        project=said["project"],
+        name=opening["run"],
+        project=opening["project"],
         segment=name.segment,
         rank=name.rank,
         # One that was taken for a stranger is already in the store under these two.
-        host=before.host if before.started_ns else said["host"],
+        host=before.host if before.started_ns else opening["host"],
         pid=name.pid,
-        role=said["role"],
-        started_ns=before.started_ns or said["started_ns"],
+        role=opening["role"],
+        started_ns=before.started_ns or opening["started_ns"],
         status=before.status,
         reason=before.reason,
         last_ns=before.last_ns,
         dropped=before.dropped,
         lost=before.lost,
-        facts=said["facts"],
+        facts=opening["facts"],
     )
 
 
 def mark_of(process: Process) -> procfs.ProcessMark:
     """By what a process is told from another with the same number."""
-    found = process.facts.get("mark")
-    if found and all(field in found for field in MARK_FIELDS):
-        return procfs.ProcessMark(**{field: found[field] for field in MARK_FIELDS})
+    mark = process.facts.get("mark")
+    if mark and all(field in mark for field in MARK_FIELDS):
+        return procfs.ProcessMark(**{field: mark[field] for field in MARK_FIELDS})
     # Its opening was damaged or has not come yet: go by the number alone.
     return procfs.mark(process.pid)

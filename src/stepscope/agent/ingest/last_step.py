@@ -25,8 +25,8 @@ def last_step(folder: Path, run_id: str) -> int | None:
         return None
     reader = SqliteReader(database(folder))
     try:
-        known = {info.key: info.last_step for info in reader.keys(run_id) if info.last_step is not None}
+        last_steps = {info.key: info.last_step for info in reader.keys(run_id) if info.last_step is not None}
     finally:
         reader.close()
-    once_a_step = [known[key] for key in (STEP_SECONDS, *LOSS_KEYS) if key in known]
-    return max(once_a_step or known.values(), default=None)
+    logged_each_step = [last_steps[key] for key in (STEP_SECONDS, *LOSS_KEYS) if key in last_steps]
+    return max(logged_each_step or last_steps.values(), default=None)

@@ -18,9 +18,9 @@ from stepscope import procfs
 from stepscope.agent.agent import Agent
 from stepscope.agent.ingest.ingest import Ingest
 from stepscope.agent.process.election import AgentLock, OpenedStore, agent_pid
-from stepscope.agent.process.report import trouble_of
+from stepscope.agent.process.report import explain_error
 from stepscope.agent.process.wake import wake
-from stepscope.agent.run_settings import RunSettingsBook
+from stepscope.agent.run_settings import RunSettingsRegistry
 from stepscope.config.plain import from_dict
 from stepscope.errors import StoreError, StoreLocked
 from stepscope.journal.folder import journals_of, list_folder, list_journals, parse
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 CATCH_UP_S = 10.0
 ELECTION_S = 2.0
-STAND_FOR_S = 30.0
+MAX_LOCK_WAIT_S = 30.0
 """How long a new agent tries for the lock: readers that poll a store may hold it again and again."""
 
 
@@ -74,14 +74,14 @@ def catch_up(folder: Path) -> None:
     Where nothing may be written, or the agent does not answer, the reader sees what the store has; raises
     StoreError where it has nothing at all.
     """
-    left = list_folder(folder)
-    if not left.journals and not left.words and not any(list_private(folder)):
+    listing = list_folder(folder)
+    if not listing.journals and not listing.exit_notes and not any(list_private(folder)):
         return
     deadline = time.monotonic() + ELECTION_S
     while agent_pid(folder) is None:
         try:
             # Not as its agent: a monitor that starts meanwhile must not take this for one.
-            lock = AgentLock(folder, attends=False)
+            lock = AgentLock(folder, as_agent=False)
         except StoreLocked:
             # An agent that says who it is in a moment, another reader, or an agent on another host.
             if time.monotonic() > deadline:
@@ -92,7 +92,7 @@ def catch_up(folder: Path) -> None:
             if database(folder).exists():
                 return
             raise StoreError(
-                f"Runs are waiting in {journals_of(folder)} and cannot be stored: {trouble_of(error)}"
+                f"Runs are waiting in {journals_of(folder)} and cannot be stored: {explain_error(error)}"
             ) from error
         with lock:
             _ingest_all(folder, lock)
@@ -110,7 +110,7 @@ def _ingest_all(folder: Path, lock: AgentLock) -> None:
         while rounds and time.monotonic() < deadline:
             if not ingest.tick():
                 rounds -= 1
-        RunSettingsBook(folder, store).delete_unneeded()
+        RunSettingsRegistry(folder, store).delete_unneeded()
     except sqlite3.Error as error:
         raise StoreError(f"The store in {folder} cannot take in the journals: {error}.") from error
     finally:
@@ -144,7 +144,7 @@ def _progress(folder: Path) -> tuple[dict[int, int], set[Path]]:
     except StoreError:  # not made yet
         return {}, set()
     try:
-        return reader.progress_of_all(), {folder / one.path for one in reader.set_aside()}
+        return reader.progress_of_all(), {folder / note.path for note in reader.set_aside()}
     finally:
         reader.close()
 
@@ -166,17 +166,17 @@ def log_to(file: IO[bytes]) -> None:
 def main() -> int:
     """Runs an agent whose folder and settings come as JSON on standard input."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=LOG_FORMAT)
-    told = json.load(sys.stdin)
+    arguments = json.load(sys.stdin)
     os.nice(5)
     # The samplers keep to their schedule only if a longer piece of work lets them in between.
     sys.setswitchinterval(0.002)
     stopped: list[int] = []
     # Exporters complete what they have begun: a machine that shuts down asks before it kills.
     signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
-    deadline = time.monotonic() + STAND_FOR_S
+    deadline = time.monotonic() + MAX_LOCK_WAIT_S
     while True:
         try:
-            attend(Path(told["folder"]), from_dict(told["settings"]), lambda: bool(stopped))
+            attend(Path(arguments["folder"]), from_dict(arguments["settings"]), lambda: bool(stopped))
         except StoreLocked:
             # Another agent, and then this one is not needed; or a reader that is done in a moment.
             if stopped or time.monotonic() > deadline:

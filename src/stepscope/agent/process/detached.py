@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from stepscope.agent.process.election import agent_pid
-from stepscope.agent.process.report import own_report, trouble_of, write_report
+from stepscope.agent.process.report import explain_error, own_report, write_report
 from stepscope.config.find import STARTED_VARIABLE
 from stepscope.config.plain import to_dict
 from stepscope.descriptors import hold
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 AGENT_MODULE = "stepscope.agent.process.attend"
 MAX_LOG_BYTES = 1 << 20
 
-_LETTER_START = b'{"process": '
+_HANDSHAKE_START = b'{"process": '
 _PROCESS_DIGITS = 10
 _PYTHON = re.compile("python|pypy|graalpy", re.IGNORECASE)
 
@@ -40,8 +40,8 @@ class Child:
     it, which works on a full disk too.
     """
 
-    def __init__(self, starter: int, letter: HeldDescriptor, log: Path) -> None:
-        self._starter, self._letter, self._log = starter, letter, log
+    def __init__(self, starter: int, handshake: HeldDescriptor, log: Path) -> None:
+        self._starter, self._handshake, self._log = starter, handshake, log
         self._has_started = False
         self._exit_code: int | None = None
         self.started_at = time.monotonic()
@@ -52,11 +52,11 @@ class Child:
 
     def has_begun(self) -> bool:
         """Whether it runs, or ran, what it was started for."""
-        return self._process() != 0
+        return self._pid() != 0
 
     def is_running(self) -> bool:
         """Whether it still runs."""
-        return self._is_on_its_way() or start_ticks(self._process()) is not None
+        return self._is_starting() or start_ticks(self._pid()) is not None
 
     def delay(self, after_s: float) -> str:
         """Says so when it runs for so long and has not begun; empty otherwise."""
@@ -69,12 +69,12 @@ class Child:
 
     def failure(self) -> str:
         """Why it ended, and what to do about it; empty when it has not, or as it should."""
-        if not self._letter.is_own():
+        if not self._handshake.is_own():
             return ""
-        written = os.pread(self._letter.number, 1 << 16, 0)
-        if not written.startswith(_LETTER_START):
+        written = os.pread(self._handshake.number, 1 << 16, 0)
+        if not written.startswith(_HANDSHAKE_START):
             return written.decode(errors="replace")
-        if self.has_begun() or self._is_on_its_way():
+        if self.has_begun() or self._is_starting():
             return ""
         code = "" if self._exit_code is None else f" with exit code {self._exit_code}"
         return (
@@ -84,14 +84,14 @@ class Child:
 
     def close(self) -> None:
         """Lets go of the file."""
-        self._letter.close()
+        self._handshake.close()
 
     def _wait(self) -> None:
         with contextlib.suppress(ChildProcessError):  # somebody else has waited for it
             self._exit_code = os.waitstatus_to_exitcode(os.waitpid(self._starter, 0)[1])
         self._has_started = True
 
-    def _is_on_its_way(self) -> bool:
+    def _is_starting(self) -> bool:
         """Whether the process that starts it runs."""
         if not self._has_started and start_ticks(self._starter) is None:
             if self._waiting.is_alive():
@@ -100,11 +100,11 @@ class Child:
                 self._wait()
         return not self._has_started
 
-    def _process(self) -> int:
+    def _pid(self) -> int:
         """Its number; 0 when it has not begun."""
-        if not self._letter.is_own():
+        if not self._handshake.is_own():
             return 0
-        digits = os.pread(self._letter.number, _PROCESS_DIGITS, len(_LETTER_START))
+        digits = os.pread(self._handshake.number, _PROCESS_DIGITS, len(_HANDSHAKE_START))
         return int(digits) if digits.strip().isdigit() else 0
 
 
@@ -119,14 +119,14 @@ def start_process(module: str, folder: Path, settings: Settings, log_name: str) 
     # started here starts it and ends.
     detach = (
         f"import os, sys; pid = os.fork(); pid and os.pwrite(0, b'%{_PROCESS_DIGITS}d' % pid, "
-        f"{len(_LETTER_START)}) and os._exit(0)"
+        f"{len(_HANDSHAKE_START)}) and os._exit(0)"
     )
     # The working directory may hold files named like modules we need: it is not searched.
     start = f"from {__name__} import run; run({module!r})"
     code = f"{detach}; sys.path[0] = {package!r}; {start}"
-    told = json.dumps({"folder": str(folder.absolute()), "settings": to_dict(settings)}).encode()
+    arguments = json.dumps({"folder": str(folder.absolute()), "settings": to_dict(settings)}).encode()
     try:
-        letter = hold(_letter(_LETTER_START + b"%*d, " % (_PROCESS_DIGITS, 0) + told[1:]))
+        handshake = hold(_open_handshake(_HANDSHAKE_START + b"%*d, " % (_PROCESS_DIGITS, 0) + arguments[1:]))
     except OSError:
         return None
     log_path = folder / log_name
@@ -134,7 +134,7 @@ def start_process(module: str, folder: Path, settings: Settings, log_name: str) 
         with open_log(log_path) as log:
             process = subprocess.Popen(
                 [sys.executable, "-c", code],
-                stdin=letter.number,
+                stdin=handshake.number,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 start_new_session=True,  # a signal to the training's group must not take it along
@@ -146,11 +146,11 @@ def start_process(module: str, folder: Path, settings: Settings, log_name: str) 
                 },
             )
     except (OSError, ValueError):
-        letter.close()
+        handshake.close()
         return None
     # Its end is nobody's business here; without this, Python warns of a child not waited for.
     process.returncode = 0
-    return Child(process.pid, letter, log_path)
+    return Child(process.pid, handshake, log_path)
 
 
 def run(module: str) -> None:
@@ -158,19 +158,19 @@ def run(module: str) -> None:
     import importlib
 
     os.environ.pop(STARTED_VARIABLE, None)
-    letter = sys.stdin.fileno()
-    folder = Path(json.loads(os.pread(letter, os.fstat(letter).st_size, 0))["folder"])
+    handshake = sys.stdin.fileno()
+    folder = Path(json.loads(os.pread(handshake, os.fstat(handshake).st_size, 0))["folder"])
     try:
         sys.exit(importlib.import_module(module).main())
     except Exception as error:
-        trouble = trouble_of(error)
-        os.ftruncate(letter, 0)
-        os.pwrite(letter, trouble.encode(), 0)
+        reason = explain_error(error)
+        os.ftruncate(handshake, 0)
+        os.pwrite(handshake, reason.encode(), 0)
         if module == AGENT_MODULE and agent_pid(folder) is None:
-            write_report(folder, own_report(trouble))  # for those who did not start it
+            write_report(folder, own_report(reason))  # for those who did not start it
         if not isinstance(error, OSError | StepscopeError | ModuleNotFoundError):
             raise
-        sys.stderr.write(f"Cannot work: {trouble}\n")
+        sys.stderr.write(f"Cannot work: {reason}\n")
         sys.exit(1)
 
 
@@ -192,15 +192,15 @@ def _is_python() -> bool:
     return _PYTHON.search(Path(sys.executable).name) is not None
 
 
-def _letter(told: bytes) -> int:
+def _open_handshake(content: bytes) -> int:
     """What such a process reads first, written before it starts: this process may be stopped right after."""
     if hasattr(os, "memfd_create"):
-        letter = os.memfd_create("stepscope-settings")
+        descriptor = os.memfd_create("stepscope-settings")
     else:
         import tempfile  # lazy: only where there is no memory file
 
         with tempfile.TemporaryFile() as file:
-            letter = os.dup(file.fileno())
-    os.write(letter, told)
-    os.lseek(letter, 0, os.SEEK_SET)
-    return letter
+            descriptor = os.dup(file.fileno())
+    os.write(descriptor, content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor

@@ -25,7 +25,7 @@ LOCK_NAME = "agent.lock"
 class AgentLock:
     """The right to write a store: the kernel's lock on a file, gone with the process that holds it."""
 
-    def __init__(self, folder: Path, *, attends: bool = True) -> None:
+    def __init__(self, folder: Path, *, as_agent: bool = True) -> None:
         """Takes the lock; one who only passes by (`attends=False`) is not named as the folder's agent."""
         self._path = folder / LOCK_NAME
         folder.mkdir(parents=True, exist_ok=True)
@@ -41,11 +41,11 @@ class AgentLock:
                 "writer. Wait until it ends, or use another folder with STEPSCOPE_DIR."
             ) from error
         os.ftruncate(self._held.number, 0)
-        if attends:
+        if as_agent:
             # Before it is named as the agent: whoever finds it there asks for its report.
             write_report(folder, own_report())
-            who = {"host": os.uname().nodename, **asdict(procfs.mark(os.getpid()))}
-            os.pwrite(self._held.number, json.dumps(who).encode(), 0)
+            holder = {"host": os.uname().nodename, **asdict(procfs.mark(os.getpid()))}
+            os.pwrite(self._held.number, json.dumps(holder).encode(), 0)
 
     def is_in_place(self) -> bool:
         """Whether the lock is still the file at its path; raises OSError where that cannot be told."""
@@ -101,15 +101,15 @@ def agent_pid(folder: Path) -> int | None:
 
 def _holder(path: Path) -> procfs.ProcessMark | None:
     with contextlib.suppress(OSError, ValueError, TypeError):
-        who = json.loads(read_regular(path))
-        if who.pop("host") == os.uname().nodename:
-            return procfs.ProcessMark(**who)
+        holder = json.loads(read_regular(path))
+        if holder.pop("host") == os.uname().nodename:
+            return procfs.ProcessMark(**holder)
     return None
 
 
 def _describe(path: Path) -> str:
     try:
-        who = json.loads(read_regular(path))
-        return f"process {who['pid']} on {who['host']}"
+        holder = json.loads(read_regular(path))
+        return f"process {holder['pid']} on {holder['host']}"
     except (OSError, ValueError, TypeError, KeyError):
         return "another process"

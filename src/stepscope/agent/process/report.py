@@ -58,19 +58,21 @@ def write_report(folder: Path, report: AgentReport) -> None:
 def read_report(folder: Path) -> AgentReport | None:
     """The report of a folder's newest agent, which may have ended; None where there is none."""
     with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
-        found = json.loads(read_regular(folder / REPORT_NAME))
-        return AgentReport(**{one.name: found[one.name] for one in fields(AgentReport) if one.name in found})
+        report = json.loads(read_regular(folder / REPORT_NAME))
+        return AgentReport(
+            **{field.name: report[field.name] for field in fields(AgentReport) if field.name in report}
+        )
     return None
 
 
-def trouble_of(error: BaseException) -> str:
+def explain_error(error: BaseException) -> str:
     """What keeps an agent from working and what to do about it, in one line."""
     if isinstance(error, ModuleNotFoundError) and error.name:
         package = error.name.partition(".")[0]
         package = _DISTRIBUTIONS.get(package, package)
         return f"the package {package} is missing. Install it with: {sys.executable} -m pip install {package}"
     if isinstance(error, PermissionError) and error.filename is not None:
-        return _no_access(Path(error.filename))
+        return _explain_no_access(Path(error.filename))
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}. Put it right, or use another folder with STEPSCOPE_DIR."
     text = " ".join(str(error).split())
@@ -83,7 +85,7 @@ def trouble_of(error: BaseException) -> str:
     return text
 
 
-def _no_access(path: Path) -> str:
+def _explain_no_access(path: Path) -> str:
     """Says whose a path is that this user may not write or delete."""
     user = os.geteuid()
     try:
@@ -92,8 +94,8 @@ def _no_access(path: Path) -> str:
         owner = None
     if owner == user:
         return f"{path} cannot be written or deleted. Make the folder writable with: chmod u+w {path.parent}"
-    whose = "another user" if owner is None else f"user {owner}"
+    owner_text = "another user" if owner is None else f"user {owner}"
     return (
-        f"user {user} may not write or delete {path} of {whose}. Give user {user} write access to the whole "
-        "store folder, or use a folder of its own with STEPSCOPE_DIR."
+        f"user {user} may not write or delete {path} of {owner_text}. Give user {user} write access to the "
+        "whole store folder, or use a folder of its own with STEPSCOPE_DIR."
     )

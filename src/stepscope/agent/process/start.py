@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from stepscope.agent.process.detached import AGENT_MODULE, open_log, start_process
 from stepscope.agent.process.election import agent_pid
-from stepscope.agent.process.report import read_report, trouble_of
+from stepscope.agent.process.report import explain_error, read_report
 from stepscope.journal.layout import VERSION
 from stepscope.procfs import is_stopped
 from stepscope.store.place import database, point_to
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from stepscope.config.sections import Settings
 
 LOG_NAME = "agent.log"
-START_S = 30.0
+MAX_START_S = 30.0
 """An agent that is not named in the lock after so long is not on its way to it."""
-GRACE_S = 2.0
+TROUBLE_GRACE_S = 2.0
 """How long an agent that says it cannot work is waited for."""
 RETRY_S = 5.0
 MAX_RETRY_S = 60.0
@@ -75,7 +75,7 @@ class AgentThread:
             with contextlib.suppress(StoreLocked):
                 attend(folder, settings, self._stop.is_set)
         except Exception as error:  # noqa: BLE001 - a thread of ours must not die with a traceback in training
-            self.failure = trouble_of(error)
+            self.failure = explain_error(error)
 
 
 def database_of(folder: Path) -> Path:
@@ -104,7 +104,7 @@ def ensure_agent(folder: Path, settings: Settings) -> None:
         _threads[folder] = AgentThread(folder, settings)
 
 
-def agent_trouble(folder: Path, waited_s: float = GRACE_S) -> str:
+def agent_trouble(folder: Path, waited_s: float = TROUBLE_GRACE_S) -> str:
     """Why the agent of a folder cannot work, and what to do about it; empty while nothing is known of that.
 
     One that lives may get over it, and is given some time without progress.
@@ -113,7 +113,7 @@ def agent_trouble(folder: Path, waited_s: float = GRACE_S) -> str:
     if pid is None:
         return _trouble_at_start(folder)
     _failures.pop(folder, None)
-    if waited_s < GRACE_S:
+    if waited_s < TROUBLE_GRACE_S:
         return ""
     report = read_report(folder)
     if report is not None and report.pid == pid:
@@ -129,7 +129,7 @@ def agent_trouble(folder: Path, waited_s: float = GRACE_S) -> str:
 def _trouble_at_start(folder: Path) -> str:
     if not _is_starting(folder):
         _note_failure(folder)
-    elif delay := _children[folder].delay(START_S):
+    elif delay := _children[folder].delay(MAX_START_S):
         return delay
     return _failures[folder].reason if folder in _failures else ""
 
@@ -189,7 +189,7 @@ def _note_failure(folder: Path) -> None:
 
 
 def wait_until_read(
-    unread: Callable[[], Sequence[Path]],
+    unread_files: Callable[[], Sequence[Path]],
     patience_s: float,
     nudge: Callable[[], None],
     trouble: Callable[[float], str],
@@ -201,7 +201,7 @@ def wait_until_read(
     waiting: set[Path] = set()
     since = time.monotonic()
     pause = 0.002
-    while left := set(unread()):
+    while left := set(unread_files()):
         if left != waiting:
             waiting, since = left, time.monotonic()
         waited_s = time.monotonic() - since
@@ -217,4 +217,4 @@ def _is_starting(folder: Path) -> bool:
     child = _children.get(folder)
     if child is None or not child.is_running():
         return False
-    return not child.has_begun() or time.monotonic() - child.started_at < START_S
+    return not child.has_begun() or time.monotonic() - child.started_at < MAX_START_S

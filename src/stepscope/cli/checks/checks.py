@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from stepscope import filesystem
-from stepscope.agent.ingest.troubled import explain
+from stepscope.agent.ingest.set_aside import explain
 from stepscope.agent.process.election import agent_pid
 from stepscope.agent.process.report import read_report
 from stepscope.agent.process.start import LOG_NAME, older_agent

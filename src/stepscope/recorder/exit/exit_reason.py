@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.descriptors import hold, open_above_streams
 from stepscope.filesystem import share
-from stepscope.journal.folder import END_MARK, TRACE_BYTES, TRACED_SIGNALS, WORDS_SUFFIX, make_run_folder
+from stepscope.journal.folder import END_MARK, EXIT_NOTE_SUFFIX, TRACE_BYTES, TRACED_SIGNALS, make_run_folder
 from stepscope.journal.layout import to_json
 from stepscope.schema.redact import redact_start
 
@@ -196,4 +196,4 @@ def outcome(error: BaseException | None) -> tuple[str, str]:
 
 def path_beside(journal: Path) -> Path:
     """Where the trace of a process is left, beside its journal."""
-    return journal.with_name(f"{journal.name.rpartition('.')[0]}{WORDS_SUFFIX}")
+    return journal.with_name(f"{journal.name.rpartition('.')[0]}{EXIT_NOTE_SUFFIX}")

@@ -11,7 +11,7 @@ from stepscope.schema.sample import Notice, Sample
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stepscope.agent.sampling import Taken
+    from stepscope.agent.sampling import SamplerReadings
     from stepscope.schema.sample import Reading
 
 
@@ -55,7 +55,7 @@ class MachineNow:
         self._notices: dict[str, str] = {}
         self.facts: dict[str, Mapping[str, Any]] = {}
 
-    def take(self, taken: Taken) -> list[Reading]:
+    def take(self, taken: SamplerReadings) -> list[Reading]:
         """Notes what was read; returns it without what was said before."""
         return [reading for reading in taken.readings if self._is_new(reading)]
 

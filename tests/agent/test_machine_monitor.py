@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from stepscope import plugins
-from stepscope.agent import watching
-from stepscope.agent.sampling import Sampling
-from stepscope.agent.watching import Watching
+from stepscope.agent import machine_monitor
+from stepscope.agent.machine_monitor import MachineMonitor
+from stepscope.agent.sampling import SamplerPool
 from stepscope.config.plain import to_dict
 from stepscope.config.sections import Sampler as SamplerSettings
 from stepscope.config.sections import Settings
@@ -46,9 +46,9 @@ def store(folder: Path) -> Iterator[SqliteStore]:
 
 
 @pytest.fixture
-def machine(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watching]:
-    monkeypatch.setattr(watching, "KEEP_EVERY_S", 0.0)
-    made = Watching(store, Sampling(["machine"], lambda *_: Machine()))
+def machine(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[MachineMonitor]:
+    monkeypatch.setattr(machine_monitor, "STORE_EVERY_S", 0.0)
+    made = MachineMonitor(store, SamplerPool(["machine"], lambda *_: Machine()))
     yield made
     made.close()
 
@@ -61,9 +61,9 @@ def process(store: SqliteStore, run: str, rank: int = 0, pid: int = 100, **chang
     return made
 
 
-def watch_until(machine: Watching, until, done) -> None:
+def watch_until(machine: MachineMonitor, until, done) -> None:
     def step() -> bool:
-        machine.keep()
+        machine.flush()
         return bool(done())
 
     until(step)
@@ -74,9 +74,11 @@ def keys(store: SqliteStore, run: str) -> list[str]:
 
 
 def test_figures_of_the_host_are_kept_with_every_run_and_a_process_has_its_own(
-    machine: Watching, store: SqliteStore, until
+    machine: MachineMonitor, store: SqliteStore, until
 ) -> None:
-    machine.look_after([process(store, "one"), process(store, "two", pid=7), process(store, "two", 1, 8)])
+    machine.update_processes(
+        [process(store, "one"), process(store, "two", pid=7), process(store, "two", 1, 8)]
+    )
     watch_until(machine, until, lambda: len(keys(store, "one")) == 2 and len(keys(store, "two")) == 2)
     for run in ("one", "two"):
         (power,) = [source for source, known in store.sources(run).items() if "power_watts" in known]
@@ -86,12 +88,12 @@ def test_figures_of_the_host_are_kept_with_every_run_and_a_process_has_its_own(
 
 
 def test_facts_and_notices_are_told_once_to_each_run_also_to_one_that_comes_later(
-    machine: Watching, store: SqliteStore, until
+    machine: MachineMonitor, store: SqliteStore, until
 ) -> None:
     first = process(store, "one")
-    machine.look_after([first])
+    machine.update_processes([first])
     watch_until(machine, until, lambda: store.events("one"))
-    machine.look_after([first, process(store, "two")])
+    machine.update_processes([first, process(store, "two")])
     watch_until(machine, until, lambda: store.events("two"))
     for run in ("one", "two"):
         told = {event.kind: (event.rank, event.fields) for event in store.events(run)}
@@ -101,41 +103,41 @@ def test_facts_and_notices_are_told_once_to_each_run_also_to_one_that_comes_late
 
 
 def test_a_run_that_has_ended_gets_no_more_and_sampling_rests(
-    machine: Watching, store: SqliteStore, until
+    machine: MachineMonitor, store: SqliteStore, until
 ) -> None:
-    machine.look_after([process(store, "one")])
+    machine.update_processes([process(store, "one")])
     watch_until(machine, until, lambda: keys(store, "one"))
-    machine.look_after([])
+    machine.update_processes([])
     (info, _) = store.keys("one", "seconds")
-    machine.keep()
+    machine.flush()
     assert store.keys("one", "seconds")[0] == info
 
 
 def test_each_run_says_how_often_it_wants_to_be_sampled_and_the_most_eager_wins(
     store: SqliteStore, until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[dict[str, float]] = []
-    monkeypatch.setattr(Sampling, "direct", lambda _, intervals, __: asked.append(dict(intervals)))
-    machine = Watching(store, Sampling(["machine", "other"], lambda *_: Machine()))
+    configured: list[dict[str, float]] = []
+    monkeypatch.setattr(SamplerPool, "configure", lambda _, intervals, __: configured.append(dict(intervals)))
+    machine = MachineMonitor(store, SamplerPool(["machine", "other"], lambda *_: Machine()))
 
-    def wish(**settings: SamplerSettings) -> dict[str, object]:
+    def requested(**settings: SamplerSettings) -> dict[str, object]:
         return {"samplers": to_dict(Settings(samplers=settings))["samplers"]}
 
     plain = process(store, "plain")
-    eager = process(store, "eager", facts=wish(machine=SamplerSettings(interval_s=0.005)))
-    modest = process(store, "modest", facts=wish(default=SamplerSettings(enabled=False)))
+    eager = process(store, "eager", facts=requested(machine=SamplerSettings(interval_s=0.005)))
+    modest = process(store, "modest", facts=requested(default=SamplerSettings(enabled=False)))
     newer = process(store, "newer", facts={"samplers": {"machine": {"colour": "blue"}}})
-    machine.look_after([modest])
-    machine.look_after([modest, plain])
-    machine.look_after([modest, plain, eager, newer])
-    assert asked == [{}, {"machine": 0.01, "other": 0.01}, {"machine": 0.005, "other": 0.01}]
+    machine.update_processes([modest])
+    machine.update_processes([modest, plain])
+    machine.update_processes([modest, plain, eager, newer])
+    assert configured == [{}, {"machine": 0.01, "other": 0.01}, {"machine": 0.005, "other": 0.01}]
 
 
 def test_a_run_gets_no_figures_of_a_sampler_that_it_has_switched_off(
-    machine: Watching, store: SqliteStore, until
+    machine: MachineMonitor, store: SqliteStore, until
 ) -> None:
     facts = {"samplers": to_dict(Settings(samplers={"machine": SamplerSettings(enabled=False)}))["samplers"]}
-    machine.look_after([process(store, "plain"), process(store, "modest", pid=7, facts=facts)])
+    machine.update_processes([process(store, "plain"), process(store, "modest", pid=7, facts=facts)])
     watch_until(machine, until, lambda: len(keys(store, "plain")) == 2)
     assert keys(store, "modest") == []
 
@@ -144,27 +146,29 @@ def test_a_launcher_is_watched_only_until_its_rank_speaks_for_itself(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watched: list[list[int]] = []
-    monkeypatch.setattr(Sampling, "direct", lambda _, __, found: watched.append([one.pid for one in found]))
-    machine = Watching(store, Sampling([]))
+    monkeypatch.setattr(
+        SamplerPool, "configure", lambda _, __, found: watched.append([one.pid for one in found])
+    )
+    machine = MachineMonitor(store, SamplerPool([]))
     launcher = process(store, "one", pid=10, role="launcher")
     worker = process(store, "one", pid=12, role="worker")
-    machine.look_after([launcher, worker])
-    machine.look_after([launcher, worker, process(store, "one", pid=11)])
+    machine.update_processes([launcher, worker])
+    machine.update_processes([launcher, worker, process(store, "one", pid=11)])
     assert watched == [[10], [11]]
 
 
 def test_an_option_the_sampler_does_not_have_is_named_and_the_others_go_on(
     store: SqliteStore, until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "KEEP_EVERY_S", 0.0)
+    monkeypatch.setattr(machine_monitor, "STORE_EVERY_S", 0.0)
 
     def make(name: str, options: Mapping[str, object]) -> Sampler:
         return Machine() if name == "machine" else plugins.make("samplers", name, Sampler, options)
 
     wrong = {"cpu": SamplerSettings(options={"colour": "blue"})}
-    machine = Watching(store, Sampling(["cpu", "machine"], make))
+    machine = MachineMonitor(store, SamplerPool(["cpu", "machine"], make))
     facts = {"samplers": to_dict(Settings(samplers=wrong))["samplers"]}
-    machine.look_after([process(store, "one", facts=facts)])
+    machine.update_processes([process(store, "one", facts=facts)])
     watch_until(machine, until, lambda: keys(store, "one") and store.events("one"))
     machine.close()
     texts = [event.fields["text"] for event in store.events("one", "notice")]
@@ -174,15 +178,15 @@ def test_an_option_the_sampler_does_not_have_is_named_and_the_others_go_on(
 def test_wrong_options_of_one_run_take_no_sampler_from_another_and_are_told_to_that_run_alone(
     store: SqliteStore, until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "KEEP_EVERY_S", 0.0)
+    monkeypatch.setattr(machine_monitor, "STORE_EVERY_S", 0.0)
 
     def make(name: str, options: Mapping[str, object]) -> Sampler:
         plugins.check_options("samplers", name, Machine, options)
         return Machine()
 
     facts = {"samplers": {"machine": {"enabled": True, "interval_s": None, "options": {"colour": "blue"}}}}
-    machine = Watching(store, Sampling(["machine"], make))
-    machine.look_after([process(store, "wrong", facts=facts), process(store, "right", pid=7)])
+    machine = MachineMonitor(store, SamplerPool(["machine"], make))
+    machine.update_processes([process(store, "wrong", facts=facts), process(store, "right", pid=7)])
     watch_until(machine, until, lambda: keys(store, "right") and store.events("wrong", "notice"))
     machine.close()
     told = {run: [one.fields["text"] for one in store.events(run, "notice")] for run in ("wrong", "right")}
@@ -196,9 +200,9 @@ def test_an_unknown_sampler_is_an_error_that_names_the_known_ones() -> None:
 
 
 def test_what_a_full_disk_refuses_is_kept_when_it_has_room_again(
-    machine: Watching, store: SqliteStore, until, monkeypatch: pytest.MonkeyPatch
+    machine: MachineMonitor, store: SqliteStore, until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine.look_after([process(store, "one")])
+    machine.update_processes([process(store, "one")])
     full = True
     append = store.append
 
@@ -213,13 +217,13 @@ def test_what_a_full_disk_refuses_is_kept_when_it_has_room_again(
     def is_refused_often() -> bool:
         nonlocal refused
         try:
-            machine.keep()
+            machine.flush()
         except StepscopeError:
             refused += 1
         return refused > 5
 
     until(is_refused_often)
     full = False
-    machine.keep()
+    machine.flush()
     points = store.points(Selection("one", "power_watts"))
     assert len(points) >= 3

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stepscope.agent.process.report import trouble_of
+from stepscope.agent.process.report import explain_error
 from stepscope.errors import JournalError
 from stepscope.journal.layout import clean
 from stepscope.store.base import SetAside
@@ -30,17 +30,17 @@ MAX_PAUSE_S = 60.0
 
 
 @dataclass
-class _Trouble:
+class _Problem:
     note: SetAside
     pause_s: float
     retry_at: float
-    is_lasting: bool
+    is_permanent: bool
     """Whether the next look will hardly find it any better; what comes after it does not wait for it."""
-    told: str
+    message: str
     """The same for the training that writes it, where somebody has to act; empty elsewhere."""
 
 
-class TroubledJournals:
+class SetAsideJournals:
     """Journals that were set aside: other runs go on, these are tried again after growing pauses."""
 
     def __init__(
@@ -51,38 +51,38 @@ class TroubledJournals:
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self._folder, self._store, self._now, self._now_ns = folder, store, now, now_ns
-        self._troubles: dict[Path, _Trouble] = {}
+        self._problems: dict[Path, _Problem] = {}
         self._owners: dict[int, Path] = {}
         """Which file has an id; ids are random, and only a copy has that of another."""
         self._stored: set[int] = set()
-        self._noted = {note.path: note for note in store.set_aside()}
-        self._damaged_log = self._find_damaged_log()
+        self._saved = {note.path: note for note in store.set_aside()}
+        self._damaged_log_note = self._find_damaged_log()
 
     def _find_damaged_log(self) -> dict[str, SetAside]:
         """The copy of a damaged write-ahead log: it is named for as long as it is there."""
         copy = database(self._folder).with_name(f"{database(self._folder).name}-wal{DAMAGED_SUFFIX}")
         if not copy.exists():
             return {}
-        place = clean(os.path.relpath(copy, self._folder))
+        name = clean(os.path.relpath(copy, self._folder))
         reason = "the newest transactions of the store were damaged or cut off, and records in them are lost"
         advice = f"Restore the store from a copy, or delete {clean(copy)}."
-        earlier = self._noted.get(place)
+        earlier = self._saved.get(name)
         since_ns = self._now_ns() if earlier is None else earlier.since_ns
-        return {place: SetAside(place, reason, advice, since_ns)}
+        return {name: SetAside(name, reason, advice, since_ns)}
 
     def add(self, path: Path, error: Exception) -> None:
         """Sets a file, or a folder of files, aside until a pause is over."""
-        known = self._troubles.get(path)
-        pause_s = FIRST_PAUSE_S if known is None else min(known.pause_s * 2, MAX_PAUSE_S)
-        place, (reason, advice) = clean(path.relative_to(self._folder)), explain(path, error)
-        if known is None:
-            log.warning("Set aside: %s: %s. %s", place, reason, advice)
-        earlier = known.note if known is not None else self._noted.get(place)
+        problem = self._problems.get(path)
+        pause_s = FIRST_PAUSE_S if problem is None else min(problem.pause_s * 2, MAX_PAUSE_S)
+        name, (reason, advice) = clean(path.relative_to(self._folder)), explain(path, error)
+        if problem is None:
+            log.warning("Set aside: %s: %s. %s", name, reason, advice)
+        earlier = problem.note if problem is not None else self._saved.get(name)
         since_ns = self._now_ns() if earlier is None else earlier.since_ns
-        is_lasting = isinstance(error, JournalError | PermissionError) or pause_s >= MAX_PAUSE_S
-        note = SetAside(place, reason, advice, since_ns)
-        told = trouble_of(error) if isinstance(error, JournalError | PermissionError) else ""
-        self._troubles[path] = _Trouble(note, pause_s, self._now() + pause_s, is_lasting, told)
+        is_permanent = isinstance(error, JournalError | PermissionError) or pause_s >= MAX_PAUSE_S
+        note = SetAside(name, reason, advice, since_ns)
+        message = explain_error(error) if isinstance(error, JournalError | PermissionError) else ""
+        self._problems[path] = _Problem(note, pause_s, self._now() + pause_s, is_permanent, message)
 
     def claim(self, file_id: int, path: Path) -> None:
         """Raises JournalError for a copy of a file that is there too, or that was stored and deleted."""
@@ -93,49 +93,49 @@ class TroubledJournals:
             raise JournalError(f"{path} is a copy of {owner.name}, whose records are stored once")
         self._owners[file_id] = path
 
-    def release(self, file_id: int) -> None:
+    def mark_stored(self, file_id: int) -> None:
         """Notes that a file was stored and deleted: a copy of it must not be stored again."""
         self._stored.add(file_id)
 
-    def rests(self, path: Path) -> bool:
+    def is_waiting(self, path: Path) -> bool:
         """Whether a file is not to be tried yet."""
-        known = self._troubles.get(path)
-        return known is not None and self._now() < known.retry_at
+        problem = self._problems.get(path)
+        return problem is not None and self._now() < problem.retry_at
 
-    def is_lasting(self, path: Path) -> bool:
+    def is_permanent(self, path: Path) -> bool:
         """Whether the files after this one need not wait for it."""
-        known = self._troubles.get(path)
-        return known is None or known.is_lasting
+        problem = self._problems.get(path)
+        return problem is None or problem.is_permanent
 
     def clear(self, path: Path) -> None:
         """Notes that a file can be read and stored."""
-        if self._troubles.pop(path, None) is not None:
+        if self._problems.pop(path, None) is not None:
             log.info("No longer set aside: %s", clean(path))
 
     @property
-    def left_alone(self) -> str:
+    def blocked_reason(self) -> str:
         """Why a journal is not taken in, and what to do about it; empty when all are."""
-        return next((one.told for one in self._troubles.values() if one.told), "")
+        return next((problem.message for problem in self._problems.values() if problem.message), "")
 
     @property
-    def is_hopeful(self) -> bool:
+    def has_retryable(self) -> bool:
         """Whether something may be readable in a moment, so that it is worth staying to try it again."""
-        return any(not one.is_lasting for one in self._troubles.values())
+        return any(not problem.is_permanent for problem in self._problems.values())
 
     def keep_only(self, present: Iterable[Path]) -> None:
         """Drops all but these: they are no longer there, or can be listed again."""
-        if self._troubles:
-            for path in set(self._troubles).difference(present):
-                del self._troubles[path]
+        if self._problems:
+            for path in set(self._problems).difference(present):
+                del self._problems[path]
 
-    def note(self) -> None:
+    def save(self) -> None:
         """Has the store name what is set aside now, where that has changed."""
-        notes = {one.note.path: one.note for one in self._troubles.values()}
-        notes |= self._damaged_log
-        if notes != self._noted:
+        notes = {problem.note.path: problem.note for problem in self._problems.values()}
+        notes |= self._damaged_log_note
+        if notes != self._saved:
             with self._store.transaction():
                 self._store.put_set_aside(notes.values())
-            self._noted = notes
+            self._saved = notes
 
 
 def explain(path: Path, error: Exception) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stepscope.agent.diagnosing import Diagnosing
+from stepscope.agent.live_diagnosis import LiveDiagnosis
 from stepscope.analysis.diagnose import Diagnostician
 from stepscope.config.sections import Settings
 from stepscope.exporters.base import Table
@@ -38,7 +38,7 @@ class Bench:
     def begin(self) -> None:
         """Begins as an agent does that was started anew."""
         ticks = iter(range(10**9))
-        self.diagnosing = Diagnosing(
+        self.diagnosis = LiveDiagnosis(
             self.store,
             lambda _: self.settings.detectors,
             lambda: self.now,
@@ -47,7 +47,7 @@ class Bench:
         )
         with self.store.transaction():
             self.store.put_process(self.process)
-        self.diagnosing.follow(self.process)
+        self.diagnosis.on_process(self.process)
 
     def log(self, wait_s: float, steps: int = 2100, after_s: float = 10.0) -> None:
         """Logs steps that wait for data, lets time pass, and has the agent look."""
@@ -58,15 +58,15 @@ class Bench:
         self.steps += steps
         with self.store.transaction():
             self.store.append(self.source, KEYS, numbers, times, values)
-        self.diagnosing.take(Table(self.source, KEYS, numbers, times, values))
-        self.diagnosing.settle()
-        self.diagnosing.tick()
+        self.diagnosis.on_rows(Table(self.source, KEYS, numbers, times, values))
+        self.diagnosis.on_round_end()
+        self.diagnosis.tick()
 
     def end(self) -> None:
         """The training says that it has ended."""
         self.process.status = "finished"
-        self.diagnosing.follow(self.process)
-        self.diagnosing.settle()
+        self.diagnosis.on_process(self.process)
+        self.diagnosis.on_round_end()
 
     @property
     def open(self) -> list[str]:
@@ -146,7 +146,7 @@ def test_a_run_is_looked_at_every_ten_seconds_and_only_if_it_has_news(bench, mon
         one.log(0.0, steps=10, after_s=1.0)
     for _ in range(30):
         one.now += 1.0
-        one.diagnosing.tick()
+        one.diagnosis.tick()
     assert looks == [10.0, 20.0, 30.0]
 
 
@@ -242,5 +242,5 @@ def test_a_process_that_trains_nothing_is_not_looked_at(bench, monkeypatch) -> N
     one.end()
     monkeypatch.setattr(Diagnostician, "diagnose", lambda *_: pytest.fail("looked"))
     for role in ("worker", "machine", "launcher"):
-        one.diagnosing.follow(Process("other", "o", "p", "a", 0, "h", 8, role, BEGUN, status="finished"))
-    one.diagnosing.settle()
+        one.diagnosis.on_process(Process("other", "o", "p", "a", 0, "h", 8, role, BEGUN, status="finished"))
+    one.diagnosis.on_round_end()
