@@ -255,7 +255,7 @@ def test_figures_that_cannot_be_kept_at_the_end_are_told_and_everything_is_let_g
 
     monkeypatch.setattr(store, "transaction", refuse)
     agent.close()
-    assert "The last figures of the machine are lost: the disk is full" in caplog.text
+    assert "The last machine readings are lost: the disk is full" in caplog.text
     writer.close(None)
 
 

@@ -355,7 +355,7 @@ def test_a_stopped_agent_is_named_with_the_command_that_lets_it_go_on(folder: Pa
     )
     seconds, agent = result.stdout.split()
     assert float(seconds) < 8
-    assert f"process {agent}, is stopped. Let it go on with: kill -CONT {agent}" in result.stderr
+    assert f"process {agent}, is stopped. Resume it with: kill -CONT {agent}" in result.stderr
     assert len(read("run").series("loss")) == 1
 
 

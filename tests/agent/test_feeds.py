@@ -79,7 +79,7 @@ def test_one_that_fails_rests_for_a_minute_and_takes_nothing_from_the_others(
     feeds.close()
     assert sound.heard == ["first", "second", "third"]
     assert broken.heard == ["third"]
-    assert caplog.text.count("The exporter broken failed, and rests for a minute: the pipe is gone") == 1
+    assert caplog.text.count("The exporter broken failed, and is paused for a minute: the pipe is gone") == 1
     assert broken.closed
     assert sound.closed
 

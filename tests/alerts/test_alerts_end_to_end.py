@@ -88,7 +88,7 @@ def test_a_training_that_is_killed_is_told_as_crashed_with_the_reason(
     training.kill()
     until(lambda: "crashed" in receiver.told())
     [alert] = [one for notice in receiver.notices for one in notice["alerts"] if one["rule"] == "crashed"]
-    assert "without a word" in alert["message"]
+    assert "was killed (no error message)" in alert["message"]
     assert stepscope.open_store(folder).run("r").alerts()[-1]["resolved_ns"] is not None
 
 

@@ -85,7 +85,7 @@ def test_ten_thousand_steps_before_a_kill_are_all_read_back(
     assert len(series) == 10_000
     assert series.values[9] == 0.1
     assert run.status == "crashed"
-    assert re.search(r"process \d+ ended without a word", run.reason)
+    assert re.search(r"process \d+ was killed \(no error message\)", run.reason)
 
 
 @rounds(8, 200)

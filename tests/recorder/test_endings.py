@@ -39,7 +39,7 @@ ENDINGS = {
         "terminated by SIGTERM",
         -15,
     ),
-    "sigkill": ("os.kill(os.getpid(), signal.SIGKILL)", "crashed", "ended without a word", -9),
+    "sigkill": ("os.kill(os.getpid(), signal.SIGKILL)", "crashed", "was killed (no error message)", -9),
     "segmentation fault": ("import ctypes; ctypes.string_at(0)", "crashed", "Segmentation fault", -11),
     "abort": ("os.abort()", "crashed", "Aborted", -6),
     "os._exit(3)": ("os._exit(3)", "failed", "exit code 3", 3),

@@ -56,13 +56,13 @@ def test_of_consequences_alone_the_first_is_the_reason() -> None:
 
 
 def test_a_rank_that_the_launcher_killed_later_does_not_make_a_failed_run_crashed() -> None:
-    killed = process(0, "process 10 ended without a word (killed with SIGKILL)", 20, status="crashed")
+    killed = process(0, "process 10 was killed (no error message): by SIGKILL", 20, status="crashed")
     segment = together(killed, process(1, "ValueError: a", 50))
     assert (segment.status, segment.reason) == ("failed", "rank 1: ValueError: a")
 
 
 def test_a_rank_that_was_killed_is_the_reason_for_connections_that_were_lost() -> None:
-    killed = process(1, "process 11 ended without a word (killed with SIGKILL)", 90, status="crashed")
+    killed = process(1, "process 11 was killed (no error message): by SIGKILL", 90, status="crashed")
     segment = together(process(0, GLOO, 20), killed)
     assert segment.status == "crashed"
     assert segment.reason.startswith("rank 1: process 11")
@@ -105,7 +105,7 @@ def test_a_failed_process_without_a_reason_leaves_that_to_others() -> None:
 
 
 def test_a_launcher_knows_the_signal_that_a_process_vanished_by() -> None:
-    vanished = process(0, "process 10 ended without a word (killed with SIGKILL)", status="crashed")
+    vanished = process(0, "process 10 was killed (no error message): by SIGKILL", status="crashed")
     launcher = process(0, "killed by SIGKILL", role="launcher", status="crashed")
     segment = together(vanished, launcher)
     assert (segment.status, segment.reason) == ("crashed", "killed by SIGKILL")

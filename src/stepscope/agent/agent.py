@@ -1,4 +1,4 @@
-"""The loop: follow journals, ingest, sync, clean up, and go when there is nothing left to follow."""
+"""The agent's loop: read journals, store, sync, clean up, and end when no run is left."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ log = logging.getLogger("stepscope.agent")
 RETENTION_EVERY_S = 3600.0
 
 MAX_SHARE = 0.02
-"""The share of one core that reading the journals may take while nobody waits for it, if it can be helped."""
+"""Target for the share of one core that reading the journals takes while no reader waits."""
 
 CLEAN_UP_EVERY_S = 5.0
-"""What runs left in private is deleted so soon after they have ended and everybody was told."""
+"""How often the agent looks for private settings of ended runs whose notices are all delivered."""
 
 MAX_DELIVERY_WAIT_S = 600.0
-"""How long an agent stays after the last run for notices that do not get through; the next one goes on."""
+"""How long an agent stays after the last run to deliver notices; the next agent delivers the rest."""
 
 
 class Agent:
-    """Attends to one store folder until its last run has ended."""
+    """Serves one store folder until its last run has ended."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Agent:
         self._folder, self._store, self._now = folder, store, now
         self._is_in_place = is_in_place
         self._trouble = ""
-        # Of the settings it was started with, only those of the agent itself count: runs have their own.
+        # Only the agent section of these settings is used: each run has its own settings.
         self._agent_settings = settings.agent
         self._run_settings = RunSettingsRegistry(folder, store)
         settings_of = self._run_settings.get
@@ -76,11 +76,11 @@ class Agent:
         self._synced_at = self._retention_at = self._cleaned_at = float("-inf")
         self._wake = open_wake(folder)
         self._has_waiting_reader = False
-        """Whether somebody who reads the store asked for this round."""
+        """Whether a reader of the store asked for this round."""
         self._ingest_cost = CpuShare(MAX_SHARE, self._agent_settings.sync_interval_s, now)
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> None:
-        """Ticks until nothing was recorded for a while, it is told to stop, or the store is gone."""
+        """Ticks until nothing was recorded for a while, `should_stop` is true, or the store is gone."""
         while True:
             if self.tick():
                 continue
@@ -95,15 +95,15 @@ class Agent:
         try:
             if self._is_in_place():
                 return False
-        except OSError:  # not to be told now; ingesting says what is wrong
+        except OSError:  # unknown for now; ingesting reports what is wrong
             return False
         return True
 
     def tick(self) -> bool:
-        """One round; True when the next should follow at once."""
+        """Runs one round; returns True when the next should follow at once."""
         now = self._ticked_at = self._now()
         try:
-            # Before the journals: who waits for these then finds the figures of the machine, too.
+            # Before the journals: a reader that waits for these then finds the machine's figures, too.
             self._machine.flush(has_waiting_reader=self._has_waiting_reader)
             with self._ingest_cost.measure():
                 is_behind = self._ingest.tick()
@@ -129,7 +129,7 @@ class Agent:
         return is_behind
 
     def _report(self, trouble: str) -> None:
-        """Tells recorders why nothing is taken in, when that changes."""
+        """Reports to recorders why nothing is stored, when that changes."""
         if trouble != self._trouble:
             self._trouble = trouble
             write_report(self._folder, own_report(trouble))
@@ -144,22 +144,22 @@ class Agent:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing has been left to follow for the time an agent lingers.
+        """Whether no journal has been left to follow for `agent.linger_s`.
 
-        By the last look and not by the clock: an agent that was stopped for a while has still to look.
+        Measured at the last round, not now: an agent that was stopped for a while must run a round first.
         """
         return self._ticked_at - self._busy_at > self._agent_settings.linger_s
 
     def close(self) -> None:
-        """Ends the watching and lets go of all files."""
+        """Stops sampling, stores what is pending and closes all files."""
         try:
             self._machine.close()
         except (OSError, sqlite3.Error, StoreError) as error:
-            log.warning("The last figures of the machine are lost: %s", error)
+            log.warning("The last machine readings are lost: %s", error)
         try:
             self._alerting.close()
         except (OSError, sqlite3.Error, StoreError) as error:
-            log.warning("What became of the last notices is not known: %s", error)
+            log.warning("The delivery status of the last notices is not known: %s", error)
         with contextlib.suppress(OSError, sqlite3.Error, StoreError):
             self._run_settings.delete_unneeded()
         self._ingest.close()
@@ -169,12 +169,12 @@ class Agent:
 
     @property
     def _pause_s(self) -> float:
-        """How long until the next round: longer where rounds are long, as with many runs, up to a sync."""
+        """Seconds until the next round: more when rounds are expensive, as with many runs, up to a sync."""
         return max(self._agent_settings.interval_s, self._ingest_cost.pause_s)
 
     def _wait(self) -> None:
         if self._wake is None or not self._wake.is_own():
-            self._has_waiting_reader = True  # nobody can ask
+            self._has_waiting_reader = True  # no pipe: readers cannot ask
             time.sleep(self._agent_settings.interval_s)
             return
         ready, _, _ = select.select([self._wake.number], [], [], self._pause_s)
@@ -184,32 +184,32 @@ class Agent:
 
 
 class _Listeners:
-    """Tells several listeners what one would be told, once the settings of the run are known."""
+    """Calls several listeners in turn, after the settings of the run are known."""
 
     def __init__(self, run_settings: RunSettingsRegistry, *listeners: Listener) -> None:
         self._run_settings, self._listeners = run_settings, listeners
 
     def on_rows(self, table: Table) -> None:
-        """Rows of a run."""
+        """Passes on rows of a run."""
         for listener in self._listeners:
             listener.on_rows(table)
 
     def on_process(self, process: Process) -> None:
-        """What has become of a process."""
+        """Passes on the new status of a process."""
         self._run_settings.on_process(process)
         for listener in self._listeners:
             listener.on_process(process)
 
     def on_event(self, run_id: str, event: Event) -> None:
-        """What happened in a run."""
+        """Passes on an event of a run."""
         for listener in self._listeners:
             listener.on_event(run_id, event)
 
     def on_round_end(self) -> None:
-        """All that was kept has been told."""
+        """Passes on that the round is complete."""
         for listener in self._listeners:
             listener.on_round_end()
 
     def uses_any(self, keys: Collection[str]) -> bool:
-        """Whether any of them makes anything of figures of the machine under these keys."""
+        """Whether any listener uses machine metrics of these keys."""
         return any(listener.uses_any(keys) for listener in self._listeners)

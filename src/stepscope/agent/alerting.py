@@ -1,4 +1,4 @@
-"""The alerts of an agent: the rules of its runs, the engine that evaluates them, the delivery of notices."""
+"""Alerting in the agent: the rules of its runs, the engine that evaluates them, the delivery of notices."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
 log = logging.getLogger("stepscope.agent")
 
 MAX_SHARE = 0.003
-"""The share of one core that evaluating rules may take while they are evaluated for new rows alone."""
+"""The share of one core that evaluating rules may take while only rows are new."""
 
 MAX_PAUSE_S = 2.5
-"""How long a row waits for that at most, as with dozens of live runs."""
+"""The longest a row waits for evaluation, as with dozens of live runs."""
 
 
 MAX_PLANS = 1000
-"""Runs whose rules and channels are kept; beyond it all are forgotten, and made again when needed."""
+"""Runs whose rules and channels are cached; beyond it the cache is cleared."""
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """Who is told of what in one run, as its settings ask for it."""
+    """The rules, routing and channels of one run, made from its settings."""
 
     settings: RunSettings
     rules: list[Rule] | None
@@ -56,10 +56,10 @@ class _Plan:
 
 
 class Alerting:
-    """Looks at all runs once a round, and sees to what was posted.
+    """Evaluates the rules of all runs once a round, and delivers the notices.
 
-    It listens to all that is kept. What fails in here is said once and goes no further: records are worth
-    more than alerts. What the disk is to blame for the agent tries again with the rest.
+    It receives everything that is stored. A failure in here is logged once and contained: records matter more
+    than alerts. Disk and database errors are raised, and the agent retries the whole round.
     """
 
     def __init__(
@@ -83,20 +83,20 @@ class Alerting:
         self._failed_parts: set[str] = set()
         self._evaluation_cost = CpuShare(MAX_SHARE, MAX_PAUSE_S)
         self._has_new_events = False
-        """Whether more than rows has come: a process that began or ended, or an event."""
+        """Whether a process has changed its status, or an event has come: more than rows."""
         self._statuses: dict[tuple[str, str, int, int], str] = {}
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a notice has yet to arrive."""
+        """Whether a notice is still undelivered."""
         return self._delivery.is_waiting
 
     def on_rows(self, table: Table) -> None:
-        """Takes rows that are safe in the store, or were read of the machine."""
+        """Takes rows that are in the store, or were read from the machine."""
         self._contain("rows", lambda: self._engine.take(table))
 
     def on_process(self, process: Process) -> None:
-        """Learns what has become of a process."""
+        """Takes the new status of a process."""
         process_key = (process.run_id, process.segment, process.rank, process.pid)
         if self._statuses.get(process_key) != process.status:
             self._has_new_events = True
@@ -106,18 +106,18 @@ class Alerting:
         self._contain("processes", lambda: self._engine.follow(process))
 
     def on_event(self, run_id: str, event: Event) -> None:
-        """Learns what happened in a run."""
+        """Takes an event of a run."""
         self._has_new_events = True
         self._contain("events", lambda: self._engine.hear(run_id, event))
 
     def uses_any(self, keys: Collection[str]) -> bool:
-        """Whether a rule of any run looks at one of these metrics."""
+        """Whether a rule of any run uses one of these metrics."""
         return self._engine.wants(keys)
 
     def on_round_end(self) -> None:
-        """Comes to its conclusions: all that was kept has been told.
+        """Evaluates the rules on what came in this round.
 
-        Where there is nothing but rows, and evaluating them is expensive, it may wait for more of them.
+        Where only rows have come and evaluating them is expensive, it may wait for more of them.
         """
         if self._has_new_events or self._evaluation_cost.is_due or self._engine.is_behind:
             self._has_new_events = False
@@ -128,7 +128,7 @@ class Alerting:
             self._contain("rules", act)
 
     def tick(self) -> None:
-        """One round; never waits."""
+        """Runs one round; never blocks."""
         if self._evaluation_cost.is_due:
             self._evaluate(self._engine.tick)
         if self._engine.has_posted:
@@ -137,7 +137,7 @@ class Alerting:
         self._contain("delivery", self._delivery.tick)
 
     def close(self) -> None:
-        """Lets go of the channels."""
+        """Closes the channels."""
         self._delivery.close()
 
     def _contain(self, part: str, act: Callable[[], None]) -> None:
@@ -148,7 +148,7 @@ class Alerting:
         except Exception:
             if part not in self._failed_parts:
                 self._failed_parts.add(part)
-                log.exception("Alerts failed in their %s. The agent goes on; alerts may be missing.", part)
+                log.exception("Alerting failed (%s). The agent goes on; alerts may be missing.", part)
 
     def _plan_of(self, run_id: str) -> _Plan:
         settings = self._settings_of(run_id)
@@ -173,7 +173,7 @@ def _rules(settings: Alerts, run_id: str) -> list[Rule] | None:
     try:
         return every_rule(settings)
     except ConfigError as error:
-        log.warning("The rules of %s are left out, but for the usual ones: %s", run_id, error)
+        log.warning("Custom alert rules of %s are ignored; default rules apply: %s", run_id, error)
         return default_rules(settings.disabled)
 
 
@@ -183,5 +183,5 @@ def _quiet_hours(settings: Alerts, run_id: str) -> QuietHours | None:
     try:
         return QuietHours.parse(settings.quiet_hours)
     except ConfigError as error:
-        log.warning("%s There are no quiet hours in %s.", error, run_id)
+        log.warning("%s Quiet hours of %s are ignored.", error, run_id)
         return None

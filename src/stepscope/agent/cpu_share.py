@@ -1,4 +1,4 @@
-"""Decides how often something is done so that it takes no more than a share of a core."""
+"""Spaces out repeated work so that it takes no more than a share of one core."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROUNDS_AVERAGED = 8
 
 
 class CpuShare:
-    """Work that is repeated: what it usually costs, and whether it is time for it again."""
+    """Repeated work: what it costs on average, and whether it is due again."""
 
     def __init__(
         self,
@@ -28,17 +28,17 @@ class CpuShare:
 
     @property
     def pause_s(self) -> float:
-        """How long it has to rest, however much it costs no longer than was set."""
+        """How long to pause after a round to stay within the share; never longer than `max_pause_s`."""
         return min(self._average_s / self._share, self._max_pause_s)
 
     @property
     def is_due(self) -> bool:
-        """Whether it has rested long enough."""
+        """Whether the pause is over."""
         return self._now() - self._started_at >= self.pause_s
 
     @contextmanager
     def measure(self) -> Iterator[None]:
-        """Measures what is done within it."""
+        """Measures the processor time of the block."""
         self._started_at, cpu_before = self._now(), self._cpu_s()
         try:
             yield

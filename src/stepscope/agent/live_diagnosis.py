@@ -1,4 +1,4 @@
-"""The diagnosis of an agent: looks at live runs now and then, keeps what it finds as it comes and goes."""
+"""Diagnosis of live runs in the agent: runs the detectors at intervals, opens and closes findings."""
 
 from __future__ import annotations
 
@@ -26,58 +26,58 @@ if TYPE_CHECKING:
 log = logging.getLogger("stepscope.agent")
 
 EVERY_S = 10.0
-"""A run is first looked at after this time, and again while it is not certain how a finding stands."""
+"""A run is first diagnosed after this time, and again while a finding is not confirmed."""
 
 MAX_SHARE, MAX_SHARE_UNSURE = 0.0005, 0.002
-"""The share of one core that looking at one run may take: what costs more is done less often."""
+"""The share of one core that diagnosing one run may take: expensive runs are diagnosed less often."""
 
 MAX_SHARE_OF_ALL = 0.002
-"""The share of one core for all runs together: with many live runs, each is looked at less often."""
+"""The share of one core for all runs together: with many live runs, each is diagnosed less often."""
 
 MAX_BUDGET_S = 0.05
-"""Processor time saved up while nothing was due: a few runs that begin together need not wait."""
+"""The most unused processor time that is carried over: a few runs that start together need not wait."""
 
 RAISE_AFTER = 2
-"""A finding is kept when so many looks in a row have found it."""
+"""A finding is stored when so many diagnoses in a row have found it."""
 
 CLEAR_AFTER = 3
-"""And is over when so many have not."""
+"""It is closed when so many in a row have not."""
 
 MAX_DIAGNOSTICIANS = 100
-"""So many sets of options are kept, of runs that each have their own."""
+"""Sets of detector options that are cached, for runs that each have their own."""
 
 MIN_SHARE_CHANGE = 0.05
-"""A share that has moved by so much is told anew."""
+"""A finding is stored again when its share has changed by this much."""
 
 
 @dataclass
 class _FindingState:
-    """How one finding of a run stands."""
+    """The state of one finding of a run."""
 
     hits: int = 0
-    """Looks in a row that found it."""
+    """Diagnoses in a row that found it."""
     misses: int = 0
-    """Looks in a row that did not."""
+    """Diagnoses in a row that did not."""
     stored: dict[str, Any] | None = None
-    """What the store has of it; None while it is not open there."""
+    """The finding as it is in the store; None while it is not open there."""
 
 
 @dataclass
 class _WatchedRun:
-    """A run that is looked at."""
+    """A run that is diagnosed."""
 
     due_at: float
     has_new_steps: bool = True
     is_rank_live: dict[tuple[str, int, int], bool] = field(default_factory=dict)
-    """Whether each of its ranks still records."""
+    """Whether each of its ranks still records, by segment, rank and process."""
     checks_digest: tuple[object, ...] = ()
-    """What was last kept of its checks, in short."""
+    """The checks that were last stored, in short."""
     findings: dict[str, _FindingState] = field(default_factory=dict)
     """By the key of the finding."""
 
     @property
     def is_unsure(self) -> bool:
-        """Whether a finding is about to be kept, or to be over."""
+        """Whether a finding is about to be opened or closed."""
         return any(
             state.misses if state.stored is not None else state.hits for state in self.findings.values()
         )
@@ -89,10 +89,10 @@ class _WatchedRun:
 
 
 class LiveDiagnosis:
-    """Listens to what is kept, and looks at each run that has something new.
+    """Follows what is stored, and diagnoses each run that has new steps.
 
-    What fails in here is said once and goes no further: records are worth more than a diagnosis. What the
-    disk is to blame for the agent tries again with the rest.
+    A failure in here is logged once and contained: records matter more than a diagnosis. Disk and database
+    errors are raised, and the agent retries the whole round.
     """
 
     def __init__(
@@ -103,48 +103,48 @@ class LiveDiagnosis:
         now_ns: Callable[[], int] = time.time_ns,
         clock: Callable[[], float] = time.thread_time,
     ) -> None:
-        """`options_of` gives the options of detectors that a run's own settings have."""
+        """`options_of` returns the detector options in the settings of a run."""
         self._store, self._options_of = store, options_of
         self._now, self._now_ns, self._clock = now, now_ns, clock
         self._runs: dict[str, _WatchedRun] = {}
         self._diagnosticians: dict[str, Diagnostician] = {}
-        """By the options; most runs have none."""
+        """By their options; most runs have none."""
         self._failed = False
         self._budget_s, self._budget_at = MAX_BUDGET_S, now()
 
     def on_rows(self, table: Table) -> None:
-        """Learns that a run has new steps; figures of the machine are looked at together with these."""
+        """Notes that a run has new steps; machine metrics are read together with these."""
         run = self._runs.get(table.source.run_id)
         if run is not None and table.source.axis == "step":
             run.has_new_steps = True
 
     def uses_any(self, keys: Collection[str]) -> bool:
-        """None of them: it reads them from the store when a run has new steps."""
+        """Always False: it reads machine metrics from the store when a run has new steps."""
         return False
 
     def on_process(self, process: Process) -> None:
-        """Learns of a process of a run, or what has become of it."""
+        """Takes a process of a run, or its new status."""
         if process.role != "rank" or not process.started_ns:
             return
         run = self._runs.get(process.run_id)
         if run is None:
-            # Not at once: a run that has just begun has nothing to look at.
+            # Not at once: a run that has just begun has nothing to diagnose.
             run = self._runs[process.run_id] = _WatchedRun(self._now() + EVERY_S)
             self._contain(lambda: self._restore_open(process.run_id))
         run.is_rank_live[process.segment, process.rank, process.pid] = process.status in LIVE
 
     def on_event(self, run_id: str, event: Event) -> None:
-        """Events are read with the window."""
+        """Does nothing: events are read with the window."""
 
     def on_round_end(self) -> None:
-        """All that was kept has been told: runs that have ended are looked at once more, and left."""
+        """Diagnoses runs that have ended a last time."""
         for run_id, run in list(self._runs.items()):
             if run.has_ended:
                 del self._runs[run_id]
                 self._contain(lambda run_id=run_id, run=run: self._diagnose(run_id, run))  # type: ignore[misc]
 
     def tick(self) -> None:
-        """Looks at the run that is overdue longest: one in a round, which journals wait for."""
+        """Diagnoses the run that is overdue longest: only one in a round, since journals wait meanwhile."""
         now = self._now()
         self._budget_s = min(self._budget_s + MAX_SHARE_OF_ALL * (now - self._budget_at), MAX_BUDGET_S)
         self._budget_at = now
@@ -172,7 +172,7 @@ class LiveDiagnosis:
                 log.exception("The diagnosis failed. The agent goes on; findings may be missing.")
 
     def _restore_open(self, run_id: str) -> None:
-        """Takes up the findings that an earlier agent, or an earlier segment, has left open."""
+        """Reads the findings that an earlier agent or segment has left open."""
         for finding in self._store.findings(run_id):
             if finding.get("open"):
                 state = _FindingState(hits=RAISE_AFTER, stored=finding)
@@ -194,7 +194,7 @@ class LiveDiagnosis:
                     opened.append(finding)
             else:
                 state.hits, state.misses = 0, state.misses + 1
-                # At the end of a run there are no further looks to be sure by.
+                # At the end of a run there is no further diagnosis that could confirm it.
                 is_over = state.misses >= CLEAR_AFTER or run.has_ended
                 if state.stored is not None and is_over:
                     closed.append(key)
@@ -211,7 +211,7 @@ class LiveDiagnosis:
         return self._diagnosticians[options_key]
 
     def _store_checks(self, run_id: str, run: _WatchedRun, diagnosis: Diagnosis) -> None:
-        """Keeps what checks came to, for lists: when that changes, and at the end."""
+        """Stores the results of the checks, for the run list: when they change, and at the end."""
         checks = diagnosis.checks
         digest = (checks.passed, checks.not_run, checks.is_timed, checks.share is None)
         if not checks.examined or (digest == run.checks_digest and not run.has_ended):
@@ -236,7 +236,7 @@ class LiveDiagnosis:
 
 
 def _is_changed(stored: dict[str, Any] | None, finding: Finding, *, at_end: bool) -> bool:
-    """Whether a finding differs from what the store has by something a person would want to know."""
+    """Whether a finding differs from the stored one by something a person would want to know."""
     if stored is None:
         return True
     if at_end or (stored["severity"], stored["rank"]) != (finding.severity, finding.rank):
@@ -246,11 +246,11 @@ def _is_changed(stored: dict[str, Any] | None, finding: Finding, *, at_end: bool
 
 
 def _diagnostician(options: Mapping[str, Mapping[str, Any]], run_id: str) -> Diagnostician:
-    """The detectors as a run's settings want them; where these are wrong, as they are by themselves."""
+    """The detectors with a run's options; with the defaults where its options are not valid."""
     from stepscope.analysis.diagnose import Diagnostician  # lazy: an agent that only catches up needs none
 
     try:
         return Diagnostician(options)
     except ConfigError as error:
-        log.warning("The options of detectors of %s are left out: %s", run_id, error)
+        log.warning("Detector options of %s are ignored: %s", run_id, error)
         return Diagnostician({})

@@ -27,23 +27,23 @@ if TYPE_CHECKING:
     from stepscope.schema.run import Process
 
 MIN_PROBE_S = 5.0
-"""Shorter stretches are not judged: processor time is counted in hundredths of a second."""
+"""Shorter intervals are not measured: processor time is counted in hundredths of a second."""
 
 MIN_BUSY_SHARE = 0.03
-"""The share of one core from which a tree of processes works; the monitor's own thread takes a thousandth."""
+"""The share of one core from which a process tree is busy; the monitor's own thread takes a thousandth."""
 
 
 class Activity(NamedTuple):
-    """What a tree of processes did in a stretch of time."""
+    """What a process tree did in an interval."""
 
     has_written: bool
-    """The training or its loader's workers wrote something: log lines, a checkpoint, batches."""
+    """Whether the training or its loader workers wrote something: log lines, a checkpoint, batches."""
     is_busy: bool
-    """Some of its processes used a processor."""
+    """Whether its processes used the processor."""
 
 
 class ActivityProbe:
-    """Looks at the processes of a training again and again, and tells what they did in between."""
+    """Measures the activity of a training's processes between two calls, from what Linux counts for them."""
 
     def __init__(self, pid: int, proc: Path = PROC, now: Callable[[], float] = time.monotonic) -> None:
         self._watched = Watched("", "", 0, pid, "rank")
@@ -54,11 +54,11 @@ class ActivityProbe:
         self._bytes_written: dict[ProcessKey, float] = {}
 
     def reset(self) -> None:
-        """Forgets the last look: what was done before now tells nothing."""
+        """Forgets the last measurement: activity from before now does not count."""
         self._read_at = None
 
     def since_last(self) -> Activity | None:
-        """What was done since the last look; None at the first one, and where too little time has passed."""
+        """Activity since the last call; None at the first call, and after less than `MIN_PROBE_S`."""
         now = self._now()
         before = self._read_at
         if before is not None and now - before < MIN_PROBE_S:
@@ -77,7 +77,7 @@ class ActivityProbe:
         )
 
     def _read_bytes_written(self, tree: Tree) -> dict[ProcessKey, float]:
-        """Of the training and its loader's workers: other children, such as a tracker, may write for ever."""
+        """Bytes written by the training and its loader workers, without other children such as a tracker."""
         keys = (tree.root.key, *tree.loaders)
         return {key: input_output_counts(key.pid, self._proc).get("write_bytes", 0.0) for key in keys}
 
@@ -87,21 +87,20 @@ def _cpu_seconds(tree: Tree) -> dict[ProcessKey, float]:
 
 
 STALL_AVERAGE_GAPS = 3
-"""A process is stalled after so many times its usual pause between records."""
+"""A process is stalled after so many times its average pause between records."""
 
 STALL_LONGEST_GAPS = 1.5
-"""And not before so many times the longest pause it has made, as for an evaluation; its start is none."""
+"""And not before so many times its longest pause so far, as for an evaluation; start-up does not count."""
 
 
 BUSY_LIMITS = 10
-"""Processor use alone is believed for so many times as long: who waits for a lost rank may do so busily."""
+"""Processor use alone counts as activity for so many stall limits: waiting for a lost rank may spin."""
 
 
 class ProcessHandle:
-    """Tells whether a process lives, again and again, by the kernel's own handle of it.
+    """Checks repeatedly whether a process is alive, through the kernel's handle (pidfd) of it.
 
-    That is one system call, where reading `/proc` takes three and a text to be taken apart. Where there are
-    no handles, `/proc` is read each time.
+    A check is one system call; reading `/proc` takes three and parsing. Without handles, `/proc` is read.
     """
 
     def __init__(self, mark: procfs.ProcessMark) -> None:
@@ -110,7 +109,7 @@ class ProcessHandle:
         self._ended = select.poll()
 
     def is_alive(self) -> bool | None:
-        """Whether that very process still runs; None where it cannot be told from here."""
+        """Whether exactly this process still runs; None where that cannot be determined from here."""
         if self._held is not None:
             if not self._ended.poll(0):
                 return True
@@ -118,12 +117,12 @@ class ProcessHandle:
         alive = procfs.is_alive(self._mark)
         if alive:
             self._open()
-            # Asked again: until the handle was there, another process could have come by that number.
+            # Checked again: before the handle was open, another process could have got that number.
             alive = procfs.is_alive(self._mark)
         return alive
 
     def close(self) -> None:
-        """Lets go of the handle."""
+        """Closes the handle."""
         if self._held is not None:
             self._ended.unregister(self._held.number)
             self._held.close()
@@ -141,10 +140,10 @@ class ProcessHandle:
 
 
 class ProcessLiveness:
-    """What is known of one recording process: its marks, when its journal last grew, and whether it works.
+    """The state of one recording process: whether it is alive, when it last recorded, whether it is active.
 
-    A process that records nothing is stalled only if it shows no other sign of work either: an evaluation, a
-    long checkpoint or a slow loader records nothing for a while.
+    A process that records nothing is stalled only if it shows no other activity either: an evaluation, a long
+    checkpoint or a slow loader records nothing for a while.
     """
 
     def __init__(
@@ -156,7 +155,7 @@ class ProcessLiveness:
         probe: ActivityProbe | None = None,
     ) -> None:
         self._mark = mark
-        # An agent inside the training process would take its own work for the training's.
+        # An agent inside the training process would count its own activity as the training's.
         is_elsewhere = is_alive is None and mark.pid != os.getpid()
         self._probe = probe or (ActivityProbe(mark.pid, now=now) if is_elsewhere else None)
         self._active_at = float("-inf")
@@ -169,7 +168,7 @@ class ProcessLiveness:
         self._oom_kills = procfs.out_of_memory_kills()
 
     def add_records(self, count: int) -> None:
-        """Notes that records came; their usual distance is what a stall is measured by."""
+        """Notes that records came; a stall is measured against their average distance."""
         now = self._now()
         silence_s = now - self._recorded_at
         gap = silence_s / max(count, 1)
@@ -181,15 +180,15 @@ class ProcessLiveness:
             self._probe.reset()
 
     def is_alive(self) -> bool | None:
-        """Whether the process lives; None where that cannot be told from here. Silence proves nothing."""
+        """Whether the process is alive; None where that cannot be determined. Silence proves nothing."""
         return self._handle.is_alive() if self._is_alive is None else self._is_alive(self._mark)
 
     def close(self) -> None:
-        """Lets go of the process."""
+        """Closes the handle of the process."""
         self._handle.close()
 
     def stalled_for(self) -> float | None:
-        """Seconds of a silence long enough to be called a stall; None when there is none."""
+        """Seconds since the last record if the process is stalled; None if it is not."""
         now = self._now()
         silence_s = now - self._recorded_at
         limit = max(
@@ -203,7 +202,7 @@ class ProcessLiveness:
         return silence_s if silence_s > limit and now - self._active_at > limit else None
 
     def _check_activity(self, now: float, *, trusts_cpu: bool) -> None:
-        """Looks at the processes themselves; only in a long silence, since it costs more than a clock."""
+        """Measures the processes themselves; only in a long silence, since that is expensive."""
         if self._probe is None or not self.is_alive():
             return
         activity = self._probe.since_last()
@@ -211,19 +210,19 @@ class ProcessLiveness:
             self._active_at = now
 
     def had_oom_kill(self) -> bool:
-        """Whether the kernel killed processes for want of memory while this one ran."""
+        """Whether the kernel killed processes because memory ran out while this one ran."""
         kills = procfs.out_of_memory_kills()
         return kills is not None and self._oom_kills is not None and kills > self._oom_kills
 
 
 def stall_reason(process: Process) -> str:
-    """Since when a process has recorded nothing: a moment, which stays true however long the stall lasts."""
+    """Since when a process has recorded nothing: a time, which stays true however long the stall lasts."""
     since = datetime.fromtimestamp(max(process.last_ns, process.started_ns) // 10**9, timezone.utc)
     return f"no record since {since:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def cause_of_death(process: Process, note: ExitNote, *, had_oom_kill: bool) -> tuple[str, str]:
-    """Status and reason of a process that ended without saying so, by what its fault handlers wrote."""
+    """Status and reason of a process that ended without an end record, from what its fault handlers wrote."""
     if "Fatal Python error:" in note.text:
         fatal = note.text.partition("Fatal Python error:")[2].splitlines()[0].strip()
         return "crashed", f"{fatal} in process {process.pid}"
@@ -231,5 +230,5 @@ def cause_of_death(process: Process, note: ExitNote, *, had_oom_kill: bool) -> t
         return "failed", f"terminated by {note.signal}"
     if had_oom_kill:
         return "crashed", f"process {process.pid} was killed while the machine ran out of memory"
-    cause = "killed with SIGKILL, ended by native code, or the machine went down"
-    return "crashed", f"process {process.pid} ended without a word ({cause})"
+    cause = "by SIGKILL, by native code, or because the machine went down"
+    return "crashed", f"process {process.pid} was killed (no error message): {cause}"

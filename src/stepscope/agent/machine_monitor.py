@@ -1,4 +1,4 @@
-"""Watches the machine for the runs on it: decides what is polled how often, and whose the figures are."""
+"""Records machine metrics for the runs on a host: what is polled how often, and which run each belongs to."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
     from stepscope.store.base import Store
 
 STORE_EVERY_S = 1.0
-"""Figures are kept this often: a transaction waits for the disk."""
+"""How often readings are stored: a transaction waits for the disk."""
 
 STORE_EVERY_S_PER_RUN = 0.3
-"""With more than three live runs they are kept less often, unless somebody waits: it costs the same then."""
+"""With more than three live runs readings are stored less often, at the same cost, unless a reader waits."""
 
 MAX_STORE_EVERY_S = 15.0
 
 DELIVER_EVERY_S = 1.0
-"""Alert rules and exporters get figures this often, however many runs there are."""
+"""How often alert rules and exporters get readings, however many runs there are."""
 
 MAX_UNSTORED = 10_000
-"""Polls that wait for a store that cannot be written; beyond it the oldest go."""
+"""Readings that are kept while the store cannot be written; beyond it the oldest are dropped."""
 
 RunPart = tuple[str, str, str]
 """Run, segment and host."""
 
 
 class MachineMonitor:
-    """Samples on behalf of all runs of a store that are live on this host."""
+    """Samples the machine for all runs of a store that are live on this host."""
 
     def __init__(
         self,
@@ -64,25 +64,25 @@ class MachineMonitor:
         """By run and segment."""
         self._requested: list[tuple[RunPart, Settings]] = []
         self._disabled: dict[RunPart, frozenset[str]] = {}
-        """Samplers that a run has switched off, and that are polled for others all the same."""
+        """Samplers that a run has switched off, and that may be polled for other runs."""
         self._unstored: deque[SamplerReadings] = deque(maxlen=MAX_UNSTORED)
         self._announcements: dict[str, DeviceFacts | Notice] = {}
         self._own_announcements: dict[RunPart, dict[str, DeviceFacts | Notice]] = {}
-        """What concerns one run alone."""
+        """Announcements that concern one run alone."""
         self._stored_announcements: dict[RunPart, dict[str, DeviceFacts | Notice]] = {}
         self._sources: dict[RunPart, set[Source]] = {}
         self._has_new_announcements = False
-        """Whether there are facts or notices that the store does not have."""
+        """Whether there are facts or notices that are not in the store yet."""
         self._stored_at = self._delivered_at = float("-inf")
 
     def update_processes(self, processes: Iterable[Process]) -> None:
-        """Follows the runs that come and go; `processes` are those of this host that may still write."""
+        """Updates which runs are live; `processes` are those of this host that may still write."""
         roots = [process for process in processes if process.status in LIVE and process.role != "worker"]
         parts = _parts(roots)
         if parts == self._parts:
             return
         if self._parts:
-            # What was read so far belongs to the runs there were, not to those that begin now.
+            # What was read so far belongs to the earlier runs, not to those that begin now.
             self._store_readings(ended=self._parts.keys() - parts.keys())
         self._parts = parts
         self._hosts = {}
@@ -97,7 +97,7 @@ class MachineMonitor:
         self._sampling.configure(self._intervals(), watched)
 
     def flush(self, *, has_waiting_reader: bool = False) -> None:
-        """Hands on what was read, and puts it into the store now and then; soon where a reader waits."""
+        """Delivers readings to rules and exporters; stores them at intervals, soon if a reader waits."""
         if not self._parts:
             return
         now = self._now()
@@ -113,13 +113,13 @@ class MachineMonitor:
         return max(STORE_EVERY_S, min(STORE_EVERY_S_PER_RUN * len(self._parts), MAX_STORE_EVERY_S))
 
     def close(self) -> None:
-        """Ends all sampling and keeps what was read last."""
+        """Stops all sampling and stores what was read last."""
         if self._parts:
             self._store_readings(ended=self._parts.keys())
         self._sampling.close()
 
     def _intervals(self) -> dict[str, float]:
-        """How often each sampler is polled: as often as any of the runs wishes."""
+        """How often each sampler is polled: at the shortest interval that any run requests."""
         intervals: dict[str, float] = {}
         for name in self._sampling.names if self._parts else ():
             for part, settings in self._requested:
@@ -129,7 +129,7 @@ class MachineMonitor:
                 try:
                     usual_s = self._sampling.usual_interval(name, requested.options)
                 except StepscopeError as error:
-                    # The options of one run are wrong; those of another may be right.
+                    # The options of one run are not valid; those of another may be.
                     notice = Notice(f"{name}: options", str(error))
                     self._own_announcements.setdefault(part, {})[notice.subject] = notice
                     continue
@@ -165,7 +165,7 @@ class MachineMonitor:
             self._own_announcements.pop(part, None)
 
     def _deliver(self) -> None:
-        """Takes what the samplers have read, and hands it to alert rules and exporters before it is kept."""
+        """Collects readings, and passes them to alert rules and exporters before they are stored."""
         self._delivered_at = self._now()
         new_polls = [*self._sampling.collect(), *self._own_cost.read(self._sampling.costs())]
         self._unstored.extend(new_polls)
@@ -184,7 +184,7 @@ class MachineMonitor:
     def _tables(
         self, polls: Iterable[SamplerReadings], is_used: Callable[[tuple[str, ...]], bool] = lambda _: True
     ) -> Iterator[Table]:
-        """What was read as rows of the runs it belongs to; what all runs share is put together once."""
+        """Readings as rows of the runs they belong to; what all runs share is assembled once."""
         groups: dict[_Group, list[tuple[int, list[float]]]] = {}
         used: dict[tuple[str, ...], bool] = {}
         for poll in polls:
@@ -203,7 +203,7 @@ class MachineMonitor:
                     yield Table(source, group.keys, steps, times_ns, values)
 
     def _sources_of(self, group: _Group) -> Iterator[Source]:
-        """Whose figures they are: their owner's, or those of every run on the host that wants them."""
+        """The sources of readings: their owner's, or those of every run on the host with the sampler on."""
         if group.owner is None:
             for part in self._parts:
                 if group.sampler not in self._disabled.get(part, ()):
@@ -216,7 +216,7 @@ class MachineMonitor:
                 yield Source(run_id, segment, rank, host, group.device, "seconds")
 
     def _store_announcements(self, part: RunPart) -> dict[str, DeviceFacts | Notice]:
-        """Tells a run what it has not been told yet; returns all it knows then."""
+        """Stores the announcements a run does not have yet; returns all it has then."""
         run_id, segment, host = part
         stored = self._stored_announcements.get(part, {})
         announcements = self._announcements | self._own_announcements.get(part, {})
@@ -232,11 +232,11 @@ class MachineMonitor:
 
 
 class _Group(NamedTuple):
-    """Figures that are read together and make up rows of one table."""
+    """Metrics that are read together and form rows of one table."""
 
     sampler: str
     owner: tuple[str, str, int | None] | None
-    """Run, segment and rank; None for those of the host."""
+    """Run, segment and rank; None for metrics of the host."""
     device: str
     keys: tuple[str, ...]
 
@@ -252,7 +252,7 @@ def _parts(processes: Iterable[Process]) -> dict[RunPart, list[Watched]]:
         roots.setdefault((process.run_id, process.segment, process.host), []).append(process)
     watched = {}
     for part, members in roots.items():
-        # A launcher's tree holds its ranks: it is watched only where no rank speaks for itself.
+        # A launcher's process tree contains its ranks: it is sampled only where no rank records.
         ranks = [process for process in members if process.role == "rank"]
         launchers = [process for process in members if process.role == "launcher"]
         watched[part] = [
@@ -263,11 +263,11 @@ def _parts(processes: Iterable[Process]) -> dict[RunPart, list[Watched]]:
 
 
 def _requested_settings(process: Process) -> Settings:
-    """What a run asked to have polled; the usual where it did not say."""
+    """The sampler settings a run has recorded; the defaults where it has none."""
     try:
         return from_dict({"samplers": process.facts.get("samplers") or {}})
     except (AttributeError, TypeError, KeyError):
-        return Settings()  # written by a stepscope with other settings than ours
+        return Settings()  # written by a version with other settings
 
 
 def _part(source: Source) -> RunPart:

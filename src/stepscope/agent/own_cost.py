@@ -1,4 +1,4 @@
-"""Measures what watching costs: the agent's processor time and memory, and that of each sampler."""
+"""Measures the agent's own overhead: its processor time and memory, and the cost of each sampler."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ METRICS = (
 
 
 class OwnCost:
-    """Reads our own cost every ten seconds."""
+    """Reads the agent's own cost every ten seconds."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class OwnCost:
         self._costs: Mapping[str, Cost] = {}
 
     def read(self, costs: Mapping[str, Cost]) -> list[SamplerReadings]:
-        """What was spent since the last reading; nothing while that is not long ago."""
+        """What was spent since the last reading; empty when that was less than `EVERY_S` ago."""
         elapsed = self._now() - self._read_at
         if elapsed < EVERY_S:
             return []
@@ -59,7 +59,7 @@ class OwnCost:
             pages = int(self._statm.read_text().split()[1])
             values["stepscope/agent_resident_bytes"] = float(pages * os.sysconf("SC_PAGE_SIZE"))
         except OSError:
-            pass  # no Linux
+            pass  # not Linux
         return Sample(values)
 
 

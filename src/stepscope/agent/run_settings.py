@@ -1,4 +1,4 @@
-"""The settings of each run that an agent serves, whoever started the agent."""
+"""The settings of each run that an agent serves, whichever run started the agent."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ MAX_ORPHAN_AGE_S = 3600.0
 
 
 MAX_CACHED_RUNS = 1000
-"""Runs that are remembered; beyond it all are forgotten, and read again when they are asked for."""
+"""Runs whose settings are cached; beyond it the cache is cleared."""
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """What an agent needs to know of the settings of one run."""
+    """The settings of one run that an agent needs."""
 
     alerts: Alerts = field(default_factory=Alerts)
     exporters: dict[str, Any] = field(default_factory=dict)
     detectors: dict[str, Any] = field(default_factory=dict)
     directory: Path | None = None
-    """The working directory of the run, where relative paths begin; None where it is not known."""
+    """The working directory of the run, the base of relative paths; None where it is not known."""
 
 
 class RunSettingsRegistry:
-    """Knows the settings of every run: from what its processes recorded, and from what they left in private.
+    """Reads the settings of every run: what its processes recorded, and their private settings files.
 
-    Both are in the store folder, so that an agent that is started later goes by the same.
+    Both are in the store folder, so that an agent that is started later uses the same settings.
     """
 
     def __init__(self, folder: Path, store: Store) -> None:
@@ -52,18 +52,18 @@ class RunSettingsRegistry:
         self._settings: dict[str, RunSettings] = {}
         self._processes: dict[str, set[tuple[str, str, int, int]]] = {}
         self._unread: set[str] = set()
-        """Runs that go on and whose private settings could not be read; that is tried again."""
+        """Live runs whose private settings could not be read; that is retried."""
         self._warned: set[str] = set()
 
     def get(self, run_id: str) -> RunSettings:
-        """The settings of a run: the same object until another process decides them."""
+        """The settings of a run: the same object until they change."""
         settings = self._settings.get(run_id)
         if settings is None:
             settings = self._settings[run_id] = self._read(run_id)
         return settings
 
     def on_process(self, process: Process) -> None:
-        """Learns of a process, which may be the one that decides."""
+        """Takes a process; a new one may change the settings of its run."""
         if process.role == "worker" or not process.started_ns:
             return
         process_key = (process.segment, process.role, process.rank, process.pid)
@@ -76,7 +76,7 @@ class RunSettingsRegistry:
             self._settings.clear()
 
     def delete_unneeded(self, now: Callable[[], float] = time.time) -> None:
-        """Deletes what runs left in private that have ended and of which nobody is to be told any more."""
+        """Deletes private settings of runs that have ended and have no undelivered notice."""
         for run_id in self._unread:
             self._settings.pop(run_id, None)
         self._unread.clear()
@@ -91,14 +91,14 @@ class RunSettingsRegistry:
                     self._forget(name.run_id)
                     path.parent.rmdir()
             except OSError as error:
-                log.debug("Not deleted: %s", error)  # the folder holds more, or belongs to somebody else
+                log.debug("Not deleted: %s", error)  # the folder is not empty, or another user's
 
     def _is_unneeded(self, name: JournalName, path: Path, now_s: float) -> bool:
         if files_of(self._folder, name):
             return False
         processes = [process for process in self._store.processes(name.run_id) if process.role != "worker"]
         if any(process.ended_ns is None for process in processes):
-            # Also where the one that left it has ended: its settings are those of the run.
+            # Also where the process of the file has ended: its settings apply to the whole run.
             return False
         if any(
             (process.run_id, process.segment, process.rank, process.pid) == name.stem for process in processes
@@ -126,7 +126,7 @@ class RunSettingsRegistry:
         try:
             return read_private(private_file(self._folder, name))
         except OSError as error:
-            # One that has ended and told all it had to tell has none left.
+            # An ended process whose notices are delivered has no file any more.
             if process.ended_ns is None:
                 self._unread.add(process.run_id)
                 self._warn_once(

@@ -1,4 +1,4 @@
-"""Polls samplers, each in a thread of its own, so that a driver call that hangs holds up nothing else."""
+"""Polls samplers, each in its own thread, so that a driver call that hangs blocks nothing else."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ log = logging.getLogger("stepscope.agent")
 SamplerFactory = Callable[[str, Mapping[str, object]], Sampler]
 
 BUDGET_RATIO = 0.05
-"""The share of one core a sampler may take before it slows itself."""
+"""The share of one core a sampler may take before it is polled less often."""
 
 MAX_INTERVAL_S = 600.0
 HANGING_AFTER_S = 10.0
 MAX_UNCOLLECTED = 10_000
-"""Readings that wait to be collected; beyond it the oldest go, so that memory stays flat."""
+"""Readings that wait to be collected; beyond it the oldest are dropped, so that memory stays bounded."""
 
 _JOIN_S = 0.5
 
 
 @dataclass(frozen=True)
 class SamplerReadings:
-    """What one look of a sampler gave, and when."""
+    """The readings of one poll of a sampler, and when it was."""
 
     sampler: str
     time_ns: int
@@ -82,7 +82,7 @@ class Poller:
         return Cost(self._polls, self._cpu_s, self._wall_s, self._missed)
 
     def configure(self, interval_s: float, watched: Sequence[Watched]) -> None:
-        """Says how often to poll, and which processes are watched."""
+        """Sets how often to poll, and which processes are watched."""
         self._watched = watched
         if interval_s != self._requested_s or self._is_paused:
             self._requested_s = self._interval_s = interval_s
@@ -90,7 +90,7 @@ class Poller:
             self._changed.set()
 
     def check(self) -> None:
-        """Says so when a poll does not come back, and when it does again."""
+        """Emits a notice when a poll does not return."""
         began_at = self._began_at
         silent_s = 0.0 if began_at is None else time.monotonic() - began_at
         if silent_s > max(HANGING_AFTER_S, 10 * self._interval_s) and not self._is_hanging:
@@ -98,17 +98,17 @@ class Poller:
             self._notify("wedged", f"has not come back for {silent_s:.0f} s; a driver hangs. Others go on.")
 
     def pause(self) -> None:
-        """Polls nothing until it is directed again."""
+        """Stops polling until it is configured again."""
         self._is_paused = True
         self._changed.set()
 
     def ask_to_stop(self) -> None:
-        """Ends the thread after the poll in hand."""
+        """Ends the thread after the current poll."""
         self._stopped = True
         self._changed.set()
 
     def join(self) -> None:
-        """Waits for the thread a moment; one that hangs in a driver is left behind, it cannot be ended."""
+        """Waits a moment for the thread; one that hangs in a driver cannot be ended and is left running."""
         self._thread.join(_JOIN_S)
 
     def _run(self) -> None:
@@ -148,7 +148,7 @@ class Poller:
         self._add_cost(time.thread_time() - began_cpu, time.monotonic() - began)
 
     def _add_cost(self, cpu_s: float, wall_s: float) -> None:
-        """Adds up the cost, and polls less often where it is too much; the first poll opens things."""
+        """Adds up the cost, and polls less often where it is too high; the first poll opens devices."""
         self._polls += 1
         self._cpu_s += cpu_s
         self._wall_s += wall_s
@@ -172,7 +172,7 @@ class Poller:
 
 
 class SamplerPool:
-    """The samplers there are, each made when it is first wanted, and resting while nobody wants it."""
+    """All samplers; each is created when a run first needs it, and paused while no run does."""
 
     def __init__(
         self,
@@ -187,16 +187,16 @@ class SamplerPool:
         self._readings: deque[SamplerReadings] = deque(maxlen=MAX_UNCOLLECTED)
 
     def usual_interval(self, name: str, options: Mapping[str, object]) -> float:
-        """How often a sampler is polled when nobody says otherwise; it is made with these options.
+        """The default interval of a sampler, which is created with these options.
 
-        Raises StepscopeError where there is no such sampler, or no such option.
+        Raises StepscopeError where the sampler or an option does not exist.
         """
         if name not in self._samplers:
             self._samplers[name] = self._make(name, options)
         return self._samplers[name].interval_s
 
     def configure(self, intervals: Mapping[str, float], watched: Sequence[Watched]) -> None:
-        """Polls these samplers so often; others rest."""
+        """Polls these samplers at these intervals, and pauses the others."""
         for name, interval_s in intervals.items():
             if name not in self._pollers:
                 poller = Poller(name, self._samplers[name], interval_s, self._readings.append)
@@ -206,7 +206,7 @@ class SamplerPool:
             self._pollers[name].pause()
 
     def collect(self) -> Iterator[SamplerReadings]:
-        """Everything read since the last call."""
+        """All readings since the last call."""
         for poller in self._pollers.values():
             poller.check()
         while self._readings:
@@ -225,6 +225,6 @@ class SamplerPool:
 
 
 def _make_sampler(folder: Path | None, name: str, options: Mapping[str, object]) -> Sampler:
-    """A sampler as the settings want it; one that asks for the store folder is told it."""
+    """Creates a sampler with the options of the settings, and the store folder if it takes one."""
     context = {} if folder is None else {"_folder": folder}
     return plugins.make("samplers", name, Sampler, options, context)  # type: ignore[type-abstract]  # only its members

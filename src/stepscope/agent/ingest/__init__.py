@@ -1,1 +1,1 @@
-"""Takes journals into the store: once and only once, file after file, whatever is in them."""
+"""Reads journals into the store: each record exactly once, file after file, also from damaged files."""

@@ -1,4 +1,4 @@
-"""Reads what a process left beside its journal when it ended: a stack, or an end the disk had no room for."""
+"""Reads the exit note of a process, a file beside its journal: a stack, or an end record that did not fit."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ MAX_NOTE_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class ExitNote:
-    """What was left."""
+    """What a process wrote when it ended."""
 
     text: str = ""
-    """The stack of a fatal error or of a signal that ended the process; empty where there was none."""
+    """The stack of a fatal error or of a signal that ended the process; empty without one."""
     signal: str = ""
     """The name of that signal."""
     end: dict[str, Any] | None = None
-    """How the process ended, in its own words, with `time` in ns since the epoch."""
+    """The end record that did not fit into the journal, with `time` in ns since the epoch."""
 
 
 def read_exit_note(path: Path) -> ExitNote:
-    """What a process left; nothing where there is no such file, or it cannot be read."""
+    """Reads an exit note; returns an empty one where there is no such file, or it cannot be read."""
     try:
         descriptor = open_file(path)
     except (OSError, JournalError):

@@ -1,4 +1,4 @@
-"""Hands what is kept on to the exporters that run along, after it is safe in the store."""
+"""Passes what is stored to live exporters and to listeners in the agent, after it is safe in the store."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ CLOSE_AFTER_S = 30.0
 
 
 class Listener(Protocol):
-    """Somebody in the agent who wants to know all that is kept."""
+    """A part of the agent that receives everything that is stored."""
 
     def on_rows(self, table: Table) -> None:
-        """Rows of a run."""
+        """Takes rows of a run."""
 
     def on_process(self, process: Process) -> None:
-        """What has become of a process."""
+        """Takes a process with its new status."""
 
     def on_event(self, run_id: str, event: Event) -> None:
-        """What happened in a run."""
+        """Takes an event of a run."""
 
     def on_round_end(self) -> None:
-        """All that was kept has been told."""
+        """Called when everything of a round has been passed on."""
 
     def uses_any(self, keys: Collection[str]) -> bool:
-        """Whether it makes anything of figures of the machine under these keys."""
+        """Whether it uses machine metrics of any of these keys."""
 
 
 class Feeds:
-    """The exporters of an agent. One that fails rests for a minute and takes nothing from the others."""
+    """The live exporters of an agent. One that fails is paused for a minute; the others go on."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Feeds:
         now: Callable[[], float] = time.monotonic,
         listener: Listener | None = None,
     ) -> None:
-        """`feeds_of` gives the exporters of a run by their names; runs may share one."""
+        """`feeds_of` returns the exporters of a run by name; runs may share one."""
         self._feeds_of, self._now, self._listener = feeds_of, now, listener
         self._tables: list[Table] = []
         self._updates: list[Process | tuple[str, Event]] = []
@@ -70,31 +70,31 @@ class Feeds:
         self._devices: dict[str, DeviceFacts] = {}
 
     def add_rows(self, table: Table) -> None:
-        """Remembers rows until they are safe."""
+        """Queues rows until they are in the store."""
         self._tables.append(table)
 
     def has_consumer(self, keys: Collection[str]) -> bool:
-        """Whether anybody makes anything of figures of the machine under these keys."""
+        """Whether an exporter or the listener uses machine metrics of these keys."""
         return any(self._by_run.values()) or (self._listener is not None and self._listener.uses_any(keys))
 
     def add_process(self, process: Process) -> None:
-        """Remembers what has become of a process until that is safe."""
+        """Queues the new status of a process until it is in the store."""
         self._updates.append(replace(process))
 
     def add_event(self, run_id: str, event: Event) -> None:
-        """Remembers an event until it is safe."""
+        """Queues an event until it is in the store."""
         self._updates.append((run_id, event))
 
     def position(self) -> tuple[int, int]:
-        """How much has been noted so far."""
+        """How much is queued so far."""
         return len(self._tables), len(self._updates)
 
     def truncate(self, position: tuple[int, int]) -> None:
-        """Drops what was noted since: it was not kept."""
+        """Drops what was queued after a position: it was not stored."""
         del self._tables[position[0] :], self._updates[position[1] :]
 
     def deliver(self) -> None:
-        """Hands over what was noted: it is safe now."""
+        """Passes on what is queued: it is in the store now."""
         tables, self._tables = self._tables, []
         updates, self._updates = self._updates, []
         if self._listener is not None:
@@ -110,7 +110,7 @@ class Feeds:
         self._close_ended()
 
     def _finish(self, process: Process) -> None:
-        """Tells the exporters of a rank that has ended that nothing more comes of it."""
+        """Tells exporters that a rank has ended and sends nothing more."""
         if process.ended_ns is not None and process.role == "rank":
             for name, feed in self._by_run.get(process.run_id, {}).items():
                 finish = partial(feed.finish, process.run_id, process.segment, process.rank)
@@ -123,16 +123,16 @@ class Feeds:
             work()
         except Exception as error:  # noqa: BLE001 - an exporter may be written by anybody
             reason = str(error) or repr(error)
-            log.warning("The exporter %s failed, and rests for a minute: %s", name, reason)
+            log.warning("The exporter %s failed, and is paused for a minute: %s", name, reason)
             self._paused_until[feed] = self._now() + RETRY_S
 
     def _track_run(self, process: Process) -> None:
-        """Notes which runs go on; exporters of those that have ended are closed a little later."""
+        """Notes which runs are live; exporters of ended runs are closed a little later."""
         live = self._live_processes.setdefault(process.run_id, set())
         process_key = (process.segment, process.rank, process.pid)
         if process.ended_ns is None:
             if process_key not in live and process.role != "worker":
-                # Another process may decide what the settings of the run are.
+                # A new process may change the settings of its run.
                 self._open(process.run_id)
             live.add(process_key)
             self._ended_at.pop(process.run_id, None)
@@ -161,7 +161,7 @@ class Feeds:
 
     def _close_ended(self) -> None:
         for run_id, ended_at in list(self._ended_at.items()):
-            # What was read of the machine until then comes a moment later.
+            # Machine readings of the last seconds arrive after the end of the run.
             if self._now() - ended_at >= CLOSE_AFTER_S:
                 del self._ended_at[run_id]
                 self._live_processes.pop(run_id, None)
@@ -175,14 +175,14 @@ class Feeds:
                 _close(name, feed)
 
     def end_round(self) -> None:
-        """Has the listener come to its conclusions before journals are let go, and those who wait go on."""
+        """Lets the listener finish a round before journals are deleted and waiting readers go on."""
         if self._listener is not None:
             self._listener.on_round_end()
 
     def _notify(
         self, listener: Listener, tables: list[Table], updates: list[Process | tuple[str, Event]]
     ) -> None:
-        # Processes come first: rows and events are of those that are known.
+        # Processes come first: rows and events belong to known processes.
         for update in updates:
             if isinstance(update, Process):
                 listener.on_process(update)
@@ -193,17 +193,17 @@ class Feeds:
                 listener.on_event(*update)
 
     def describe(self, facts: DeviceFacts) -> None:
-        """Tells all what a device is, before its figures come."""
+        """Passes on the facts of a device, before its readings come."""
         self._devices[facts.device] = facts
         for feed in self._open_feeds():
             feed.describe(facts)
 
     def clear(self) -> None:
-        """Drops what was noted: it was not kept, and will be told again."""
+        """Drops what is queued: it was not stored, and will be read again."""
         self._tables, self._updates = [], []
 
     def close(self) -> None:
-        """Completes all of them."""
+        """Closes all exporters."""
         for feed in self._open_feeds():
             _close(type(feed).__name__, feed)
 
@@ -216,7 +216,7 @@ def _close(name: str, feed: Feed) -> None:
 
 
 class Exporters:
-    """The exporters of all runs; those that ask for the same share one while any of them goes on."""
+    """The exporters of all runs; runs with the same options share one while any of them is live."""
 
     def __init__(self, settings_of: Callable[[str], RunSettings]) -> None:
         self._settings_of = settings_of
@@ -224,7 +224,7 @@ class Exporters:
         self._warned: set[str] = set()
 
     def for_run(self, run_id: str) -> dict[str, Feed]:
-        """What a run's settings ask for; what is wrong with one is said in the log, and it is left out."""
+        """The exporters in the settings of a run; one that cannot be made is logged and left out."""
         settings = self._settings_of(run_id)
         feeds: dict[str, Feed] = {}
         for name, options in settings.exporters.items():
@@ -246,7 +246,7 @@ class Exporters:
 
 
 def make_feed(name: str, options: Mapping[str, object], directory: Path | None = None) -> Feed:
-    """An exporter that runs along; relative paths begin at the directory, else at the working directory."""
+    """Creates a live exporter; relative paths start at `directory`, else at the working directory."""
     feed_options = {option: value for option, value in options.items() if option != "enabled"}
     context = {} if directory is None else {"_directory": directory}
     return plugins.make("exporters", name, Feed, feed_options, context)  # type: ignore[type-abstract]  # only its members

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("stepscope.agent")
 
 SYNC_EVERY = 10
-"""While the store has every record on disk, a journal is synced at every tenth call: to notice a bad disk."""
+"""While the store has every record on disk, a journal is synced at every tenth call, to notice a bad disk."""
 
 
 class Follower:
-    """One process as the agent sees it: its files, what it said of itself, whether it lives."""
+    """One recording process: its journal files, its description, whether it is alive."""
 
     def __init__(
         self,
@@ -57,41 +57,41 @@ class Follower:
         self._lost: dict[Path, int] = {}
         self._stored_offsets: dict[Path, int] = {}
         self._synced: dict[Path, int] = {}
-        """How far each file had been read when the disk was last asked to keep it."""
-        self._sync_calls = name.pid  # not all processes in the same round
+        """How far each file had been read when it was last synced."""
+        self._sync_calls = name.pid  # so that not all processes sync in the same round
         self._batches: list[tuple[JournalReader, Batch]] = []
         self._finished_files: list[Path] = []
         """Files that have been read to their end; each is deleted once the store has all of it."""
         self._ids: set[int] = set()
-        """Of the files that were there."""
+        """Ids of the files that have been opened."""
         self._previous_ids: set[int] = set()
-        """Of the files that later ones name as those before them."""
+        """Ids of the files that later files name as their predecessors."""
         self._reported = 0
-        """How many records that could not be stored were named."""
+        """How many refused records have been reported."""
         self.files: list[Path] = []
-        """The files looked at last."""
+        """The files of the last round."""
         self._is_dead = False
         self.process = stored_process(store, name) or placeholder_process(name)
         self._is_first_reader = self.is_unknown
-        """Whether no file of it can have been stored and deleted by somebody else."""
+        """Whether no file of it can have been stored and deleted by another agent or reader."""
         self._liveness = liveness_for(self.process)
         self.is_here = False
-        """Whether the process runs on this host and can be watched."""
+        """Whether the process runs on this host and can be sampled."""
         self._has_end = self.process.ended_ns is not None
         self.ended = False
-        """Whether everything it will ever write has been kept."""
+        """Whether everything it will ever write is in the store."""
         self.caught_up = True
-        """Whether all that was written when last looked at has been read."""
+        """Whether all that was written by the last round has been read."""
 
     def read(self, files: list[Path]) -> bool:
-        """Reads what has come; True when there is something to tell the store."""
+        """Reads what has come; returns True when there is something to store."""
         self._batches, self._finished_files = [], []
         if files != self.files or len(files) != len(self._readers):
             for path in files:
                 self._open(path)
-            # What somebody else has deleted can still be read while it is open here.
+            # A file that another process has deleted can still be read while it is open here.
             self.files = sorted({*files, *self._readers}, key=_number)
-        alive = self._liveness.is_alive()  # judged before reading: no record comes later
+        alive = self._liveness.is_alive()  # checked before reading: no record comes later
         self.is_here = alive is True
         self._is_dead = self._is_dead or alive is False
         self.caught_up = True
@@ -108,7 +108,7 @@ class Follower:
         return self.ended or self._has_progress() or self._has_status_change()
 
     def _open(self, path: Path) -> None:
-        """Opens a file that was not there before: it may be a copy that goes on where a deleted one ended."""
+        """Opens a new file: it may be a copy that continues where a deleted one ended."""
         if path in self._readers or self._set_aside.is_waiting(path):
             return
         try:
@@ -123,7 +123,7 @@ class Follower:
                 self._drop_reader(known)
 
     def _read_file(self, path: Path) -> bool:
-        """Reads what has come in one file; False when those after it have to wait for more of it."""
+        """Reads new records of one file; returns False when the files after it must wait for more of it."""
         try:
             reader = self._reader(path)
             if reader is None:
@@ -140,7 +140,7 @@ class Follower:
         self._has_end |= any(kind == layout.END for kind, _ in batch.notes)
         self.caught_up = self.caught_up and batch.last
         if not (final and batch.last):
-            # What comes later in time lies in the files after this one, which may have begun meanwhile.
+            # Later records are in the files after this one, which may have begun meanwhile.
             self.caught_up = self.caught_up and (final or not reader.closed_by_writer())
             self._set_aside.clear(path)
             return False
@@ -148,7 +148,7 @@ class Follower:
         return True
 
     def store(self) -> int:
-        """Tells the store what was gathered, within its transaction; returns the number of records."""
+        """Stores what was read, within the store's transaction; returns the number of records."""
         records = 0
         for reader, batch in self._batches:
             records += self._store_batch(batch)
@@ -175,14 +175,14 @@ class Follower:
 
     @property
     def has_unstored_end(self) -> bool:
-        """Whether the store has yet to learn how it ended, and that can be found out from here."""
+        """Whether its end is not in the store yet, and can be determined from here."""
         is_open = not self.is_unknown and self.process.ended_ns is None
         return is_open and self._liveness.is_alive() is not None
 
     def delete_stored_files(self) -> list[int]:
         """Deletes files whose every record is in the store or counted as lost; returns their ids.
 
-        To be called when the store has kept what was told.
+        Call it after the store's transaction has been committed.
         """
         deleted_ids = []
         for path in self._finished_files:
@@ -193,11 +193,11 @@ class Follower:
                 if reader.is_at(path):
                     reader.mark_stored()
                     path.unlink(missing_ok=True)
-                    # Of one that somebody else has deleted, the writer may bring a copy with the same id.
+                    # If another process has deleted the file, the writer may write a copy with the same id.
                     deleted_ids.append(reader.file_id)
                     self._set_aside.mark_stored(reader.file_id)
             except PermissionError as error:
-                # The store has its records, and knows that it has: whoever may delete the file does so.
+                # The store has its records and its offset: a user with permission deletes the file.
                 self._set_aside.add(path, error)
             except OSError as error:
                 refusal = f"{path} is stored but cannot be deleted: {error.strerror}"
@@ -212,7 +212,7 @@ class Follower:
         return deleted_ids
 
     def sync(self) -> None:
-        """Asks the disk to keep what has grown; a file it cannot keep is closed and a new one asked for."""
+        """Syncs files that have grown; where that fails, the writer is asked to begin a new file."""
         self._sync_calls += 1
         is_due = not self.caught_up or self._sync_calls % SYNC_EVERY == 0
         for path, reader in self._readers.items():
@@ -226,7 +226,7 @@ class Follower:
                     reader.request_retirement()
 
     def close(self) -> None:
-        """Forgets the files without deleting them, and lets go of the process."""
+        """Closes the files without deleting them, and the handle of the process."""
         self._liveness.close()
         for path in list(self._readers):
             self._drop_reader(path)
@@ -237,7 +237,7 @@ class Follower:
             reader.close()
 
     def _reader(self, path: Path) -> JournalReader | None:
-        """Opens a file at the offset the store has; None for one made this moment, without a header yet."""
+        """Opens a file at the stored offset; None for one that has no header yet."""
         known = self._readers.get(path)
         if known is None:
             known = JournalReader(path)
@@ -263,7 +263,7 @@ class Follower:
         return self._is_dead or followed_by_another or reader.closed_by_writer()
 
     def _has_progress(self) -> bool:
-        """Whether a reader got on, be it past nothing but names: who waits for the store goes by offsets."""
+        """Whether a reader advanced, even without rows: waiting readers compare offsets."""
         return any(
             batch.offset > self._stored_offsets[reader.path] or batch.lost != self._lost[reader.path]
             for reader, batch in self._batches
@@ -292,7 +292,7 @@ class Follower:
         return records
 
     def _count_missing_files(self) -> None:
-        """Counts each file that a later one names and nobody has seen as a loss, of at least one record."""
+        """Counts each file that a later one names and nobody has opened as a loss, of at least one record."""
         missing = self._previous_ids - self._ids
         if missing and self._is_first_reader and not any(map(self._set_aside.is_waiting, self.files)):
             self.process.lost += len(missing)
@@ -301,7 +301,7 @@ class Follower:
         self._previous_ids.clear()
 
     def _report_refused(self, batch: Batch) -> None:
-        """Says of the first records that could not be stored what is wrong with them; all are counted."""
+        """Reports why the first refused records could not be stored; all are counted."""
         for reason in batch.refused[: MAX_REPORTED - self._reported]:
             self._reported += 1
             log.warning("Not stored: a record of process %s: %s", self._name.pid, reason)
@@ -343,7 +343,7 @@ class Follower:
         if is_int64(opening.get(layout.PREVIOUS)):
             self._previous_ids.add(opening[layout.PREVIOUS])
         if before.ended_ns is not None:
-            # It was about to become another program, and did not, or that program records too.
+            # Its exec of another program failed, or that program records too.
             before.status, before.reason, self._has_end = "running", "", False
         self.process = process_from_opening(self._name, before, opening)
         self._store.put_process(self.process)
@@ -352,13 +352,13 @@ class Follower:
             self._liveness = self._liveness_for(self.process)
 
     def _ensure_process(self, first_ns: int) -> None:
-        """Begins without the opening, where that was damaged: the run is known by its id alone."""
+        """Starts the process without its opening, where that was damaged: only the run's id is known."""
         if self.process.started_ns == 0:
             self.process.started_ns = first_ns
             self._store.put_process(self.process)
 
     def _update_status(self) -> None:
-        """Says how the process fares, unless it has said so itself."""
+        """Sets the status of the process, unless it has recorded its own end."""
         if self._has_end:
             return
         if self.ended:
@@ -369,7 +369,7 @@ class Follower:
         self.process.reason = "" if stalled_s is None else stall_reason(self.process)
 
     def _stalled_for(self) -> float | None:
-        """Seconds of a silence that means a stall; who only has a machine watched has nothing to say."""
+        """Seconds without a record if stalled, else None; a process that only samples never stalls."""
         return None if self.process.role == "machine" else self._liveness.stalled_for()
 
     def _set_cause_of_death(self) -> None:
@@ -395,6 +395,6 @@ class Follower:
 
 
 def _number(path: Path) -> int:
-    """Which file of its process this is."""
+    """The number of a file within the journal of its process."""
     name = parse(path)
     return -1 if name is None else name.number

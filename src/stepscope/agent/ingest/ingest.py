@@ -1,4 +1,4 @@
-"""Turns journal records into store rows, once and only once."""
+"""Turns journal records into store rows, each exactly once."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ log = logging.getLogger("stepscope.agent")
 Stem = tuple[str, str, int, int]
 
 MAX_UNKNOWN_S = 10.0
-"""So long a journal may be without a record that can be read: its process writes one at once."""
+"""How long a journal may have no readable record before its process does not count as live."""
 
 
 class Ingest:
-    """Follows all journals of a store folder. Rows and the offset they came from are kept together."""
+    """Follows all journals of a store folder. Rows and the offset they came from are committed together."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - two clocks and three parties, each given by somebody else
+    def __init__(  # noqa: PLR0913, PLR0917 - each is injected by a different caller
         self,
         folder: Path,
         store: Store,
@@ -46,11 +46,11 @@ class Ingest:
         feeds: Feeds | None = None,
         is_in_place: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`stall_after_s` holds for runs whose own settings say nothing else."""
+        """`stall_after_s` applies to runs whose own settings do not set it."""
         self._folder, self._store, self._is_in_place = folder, store, is_in_place
         self._folders = FolderCache()
         self._entries: dict[str, list[str]] = {}
-        """What each folder of journals held when last looked at."""
+        """The entries of each journal folder when it was last listed."""
         self._listing = Listing([], [])
         self._feeds = feeds or Feeds()
         self._stall_after_s, self._now, self._is_alive = stall_after_s, now, is_alive
@@ -60,10 +60,10 @@ class Ingest:
         self._failed: list[Follower] = []
         self._deleted_ids: list[int] = []
         self._finished: set[Stem] = set()
-        """Processes without a journal that were looked at, and of which nothing remains to be told."""
+        """Processes without a journal whose end is in the store."""
 
     def tick(self) -> bool:
-        """Takes in what has come; True when more is waiting already."""
+        """Stores what has come; returns True when more is waiting already."""
         try:
             return self._tick_or_fail()
         except BaseException:
@@ -72,7 +72,7 @@ class Ingest:
 
     @property
     def live(self) -> bool:
-        """Whether any process may still write; one that wrote nothing readable for a while does not count."""
+        """Whether any process may still write; one without a readable record for a while does not count."""
         now = self._now()
         return self._set_aside_journals.has_retryable or any(
             not follower.is_unknown or now - self._opened_at[stem] < MAX_UNKNOWN_S
@@ -85,12 +85,12 @@ class Ingest:
         return [process for process in here if process.started_ns]
 
     def sync(self) -> None:
-        """Asks the disk to keep all journals."""
+        """Syncs all journals to disk."""
         for follower in self._followers.values():
             follower.sync()
 
     def close(self) -> None:
-        """Lets go of all files."""
+        """Closes all files."""
         for follower in self._followers.values():
             follower.close()
 
@@ -103,7 +103,7 @@ class Ingest:
             if self._read(follower, files.get(stem, []))
         ]
         if self._followers and not self._is_in_place():
-            # What was gathered may be of another folder at the same path, with an agent of its own.
+            # What was read may be of another folder at the same path, with its own agent.
             raise StoreError(f"the store in {self._folder} was deleted, moved or replaced")
         if updated:
             with self._store.transaction():
@@ -124,11 +124,11 @@ class Ingest:
 
     @property
     def blocked_reason(self) -> str:
-        """Why a journal is not taken in, and what to do about it; empty when all are."""
+        """Why a journal is not stored, and what to do about it; empty when all are."""
         return self._set_aside_journals.blocked_reason
 
     def _open_new(self, files: dict[Stem, list[Path]]) -> bool:
-        """Begins to follow journals that were not there before; True when there were any."""
+        """Begins to follow new journals; returns True when there were any."""
         has_new = False
         for stem, paths in files.items():
             if stem in self._followers or (paths and all(map(self._set_aside_journals.is_waiting, paths))):
@@ -147,12 +147,12 @@ class Ingest:
             self._followers[stem] = follower
             self._opened_at[stem] = self._now()
             if not follower.is_unknown:
-                # Somebody else has taken in what it wrote so far.
+                # Another agent or reader has stored what it wrote so far.
                 self._feeds.add_process(follower.process)
         return has_new
 
     def _reset(self) -> None:
-        """Forgets what the followers remember, which may be ahead of the store, for its offsets."""
+        """Drops all followers, whose state may be ahead of the store; they start again from its offsets."""
         self._feeds.clear()
         self._failed = []
         for follower in self._followers.values():
@@ -178,7 +178,7 @@ class Ingest:
             self._fail(follower, error)
 
     def _fail(self, follower: Follower, error: Exception) -> None:
-        """Sets all files of a process aside: what is remembered of them may be ahead of the store."""
+        """Sets all files of a process aside: the follower's state may be ahead of the store."""
         self._set_aside(follower.files, error)
         self._failed.append(follower)
 
@@ -188,7 +188,7 @@ class Ingest:
             self._set_aside_journals.add(path, error)
 
     def _drop_failed(self) -> None:
-        """Lets go of those that failed, and of those of which nothing could be read so far."""
+        """Closes followers that failed, and those of which nothing could be read so far."""
         for stem, follower in list(self._followers.items()):
             is_waiting = bool(follower.files) and all(
                 map(self._set_aside_journals.is_waiting, follower.files)
@@ -199,7 +199,7 @@ class Ingest:
         self._failed = []
 
     def _files(self) -> dict[Stem, list[Path]]:
-        """The files of each process; none for one that has left nothing but its last words."""
+        """The files of each process; an empty list for a process that has left only an exit note."""
         unreadable: list[Path] = []
 
         def on_error(folder: Path, error: OSError) -> None:
@@ -218,7 +218,7 @@ class Ingest:
         return files
 
     def _list_folder(self, on_error: Callable[[Path, OSError], None]) -> Listing:
-        """Lists the folder of journals; names are read again, and paths made, where a folder has changed."""
+        """Lists the journal folder; names are parsed again only where a folder has changed."""
         entries: dict[str, list[str]] = {}
 
         def list_entries(folder: str) -> list[str]:
@@ -253,7 +253,7 @@ class Ingest:
 
 
 def _raise_if_store_unavailable(error: Exception) -> None:
-    """Raises what is no fault of one journal: a store that takes nothing for now, as on a full disk."""
+    """Raises an error that is not the journal's fault: a store that cannot be written, as on a full disk."""
     if isinstance(error, sqlite3.OperationalError) or (
         isinstance(error, StoreError) and isinstance(error.__cause__, sqlite3.OperationalError)
     ):

@@ -1,4 +1,4 @@
-"""What is known of a process: from the store, from its opening, or from the name of its journal alone."""
+"""Makes process descriptions from the store, from an opening record, or from a journal's name alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MARK_FIELDS = ("pid", "start_ticks", "boot_id", "namespace")
 
 
 def stored_process(store: Store, name: JournalName) -> Process | None:
-    """The process of a journal as the store has it; None where it has never heard of it."""
+    """The process of a journal as the store has it; None where it is not in the store."""
     for process in store.processes(name.run_id):
         if (process.run_id, process.segment, process.rank, process.pid) == name.stem:
             return process
@@ -25,7 +25,7 @@ def stored_process(store: Store, name: JournalName) -> Process | None:
 
 
 def placeholder_process(name: JournalName) -> Process:
-    """Stands in until the opening has been read, or for good when it is damaged."""
+    """Makes a process from its journal's name, until the opening is read, or for good if that is damaged."""
     return Process(
         run_id=name.run_id,
         name=name.run_id,
@@ -40,14 +40,14 @@ def placeholder_process(name: JournalName) -> Process:
 
 
 def process_from_opening(name: JournalName, before: Process, opening: Mapping[str, Any]) -> Process:
-    """The process as its opening describes it, with what was found out about it before."""
+    """Makes a process from its opening record, with what was known about it before."""
     return Process(
         run_id=name.run_id,
         name=opening["run"],
         project=opening["project"],
         segment=name.segment,
         rank=name.rank,
-        # One that was taken for a stranger is already in the store under these two.
+        # A process that was unknown at first is already in the store under these two.
         host=before.host if before.started_ns else opening["host"],
         pid=name.pid,
         role=opening["role"],
@@ -62,9 +62,9 @@ def process_from_opening(name: JournalName, before: Process, opening: Mapping[st
 
 
 def mark_of(process: Process) -> procfs.ProcessMark:
-    """By what a process is told from another with the same number."""
+    """What distinguishes a process from a later one with the same number."""
     mark = process.facts.get("mark")
     if mark and all(field in mark for field in MARK_FIELDS):
         return procfs.ProcessMark(**{field: mark[field] for field in MARK_FIELDS})
-    # Its opening was damaged or has not come yet: go by the number alone.
+    # Its opening was damaged or has not come yet: use the number alone.
     return procfs.mark(process.pid)

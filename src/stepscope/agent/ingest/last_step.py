@@ -1,4 +1,4 @@
-"""Finds the last step of a run that is resumed, so that its steps go on from there."""
+"""Finds the last step of a run that is resumed, so that its steps continue from there."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 def last_step(folder: Path, run_id: str) -> int | None:
     """The number of the last step that a run has recorded; None where it has none."""
-    with contextlib.suppress(
-        StoreError
-    ):  # what waits in journals cannot be stored: then what is stored counts
+    with contextlib.suppress(StoreError):  # the journals cannot be stored: use what is in the store
         catch_up(folder)
     if not database(folder).exists():
         return None

@@ -1,4 +1,4 @@
-"""Remembers journals that cannot be read or stored, why, and when each is tried again."""
+"""Tracks journals that cannot be read or stored: why, and when each is retried."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class _Problem:
     pause_s: float
     retry_at: float
     is_permanent: bool
-    """Whether the next look will hardly find it any better; what comes after it does not wait for it."""
+    """Whether a retry is unlikely to succeed; the files after it do not wait for it."""
     message: str
-    """The same for the training that writes it, where somebody has to act; empty elsewhere."""
+    """What the training that writes it reports, where somebody has to act; empty elsewhere."""
 
 
 class SetAsideJournals:
-    """Journals that were set aside: other runs go on, these are tried again after growing pauses."""
+    """Journals that are set aside: they are retried after growing pauses, while other runs go on."""
 
     def __init__(
         self,
@@ -53,13 +53,13 @@ class SetAsideJournals:
         self._folder, self._store, self._now, self._now_ns = folder, store, now, now_ns
         self._problems: dict[Path, _Problem] = {}
         self._owners: dict[int, Path] = {}
-        """Which file has an id; ids are random, and only a copy has that of another."""
+        """The path of each file id; ids are random, so that only a copy has the id of another file."""
         self._stored: set[int] = set()
         self._saved = {note.path: note for note in store.set_aside()}
         self._damaged_log_note = self._find_damaged_log()
 
     def _find_damaged_log(self) -> dict[str, SetAside]:
-        """The copy of a damaged write-ahead log: it is named for as long as it is there."""
+        """The copy of a damaged write-ahead log: it is listed for as long as it exists."""
         copy = database(self._folder).with_name(f"{database(self._folder).name}-wal{DAMAGED_SUFFIX}")
         if not copy.exists():
             return {}
@@ -85,7 +85,7 @@ class SetAsideJournals:
         self._problems[path] = _Problem(note, pause_s, self._now() + pause_s, is_permanent, message)
 
     def claim(self, file_id: int, path: Path) -> None:
-        """Raises JournalError for a copy of a file that is there too, or that was stored and deleted."""
+        """Raises JournalError for a copy of a file that also exists, or that was stored and deleted."""
         owner = self._owners.setdefault(file_id, path)
         if owner == path:
             return
@@ -98,7 +98,7 @@ class SetAsideJournals:
         self._stored.add(file_id)
 
     def is_waiting(self, path: Path) -> bool:
-        """Whether a file is not to be tried yet."""
+        """Whether a file is set aside and its pause is not over."""
         problem = self._problems.get(path)
         return problem is not None and self._now() < problem.retry_at
 
@@ -114,22 +114,22 @@ class SetAsideJournals:
 
     @property
     def blocked_reason(self) -> str:
-        """Why a journal is not taken in, and what to do about it; empty when all are."""
+        """Why a journal is not stored, and what to do about it; empty when all are."""
         return next((problem.message for problem in self._problems.values() if problem.message), "")
 
     @property
     def has_retryable(self) -> bool:
-        """Whether something may be readable in a moment, so that it is worth staying to try it again."""
+        """Whether a retry may succeed soon, so that the agent should stay for it."""
         return any(not problem.is_permanent for problem in self._problems.values())
 
     def keep_only(self, present: Iterable[Path]) -> None:
-        """Drops all but these: they are no longer there, or can be listed again."""
+        """Drops all but these: the others no longer exist, or can be listed again."""
         if self._problems:
             for path in set(self._problems).difference(present):
                 del self._problems[path]
 
     def save(self) -> None:
-        """Has the store name what is set aside now, where that has changed."""
+        """Stores the list of what is set aside, where it has changed."""
         notes = {problem.note.path: problem.note for problem in self._problems.values()}
         notes |= self._damaged_log_note
         if notes != self._saved:
@@ -139,7 +139,7 @@ class SetAsideJournals:
 
 
 def explain(path: Path, error: Exception) -> tuple[str, str]:
-    """What is wrong, and what a person can do about it."""
+    """Returns what is wrong with a file, and what a person can do about it."""
     if isinstance(error, JournalError):
         reason = clean(error).removeprefix(f"{clean(path)} ").rstrip(".")
         advice = "" if "pip install" in reason else f"Nothing is lost. Move it out of {clean(path.parent)}."
@@ -153,8 +153,8 @@ def explain(path: Path, error: Exception) -> tuple[str, str]:
         return f"the database refused it: {error}", "See: stepscope doctor"
     if isinstance(error, OSError):
         code = errno.errorcode.get(error.errno or 0, "")
-        return f"it cannot be read: {error.strerror} ({code})", "It is tried again. Check the disk."
-    return f"{type(error).__name__}: {clean(error)}", "It is tried again. Please report this."
+        return f"it cannot be read: {error.strerror} ({code})", "It is retried. Check the disk."
+    return f"{type(error).__name__}: {clean(error)}", "It is retried. Please report this."
 
 
 def _owner(path: Path) -> int | str:

@@ -1,1 +1,1 @@
-"""The agent as a process: how it is started, elected, woken, and what it reports of itself."""
+"""The agent as a process: how it is started, elected and woken, and what it reports about itself."""

@@ -1,4 +1,4 @@
-"""Lets this process be the agent of a store folder: for good, or for as long as it takes to catch up."""
+"""Runs this process as the agent of a store folder: until its runs end, or until it has caught up."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 CATCH_UP_S = 10.0
 ELECTION_S = 2.0
 MAX_LOCK_WAIT_S = 30.0
-"""How long a new agent tries for the lock: readers that poll a store may hold it again and again."""
+"""How long a new agent tries to get the lock: readers that poll a store may hold it repeatedly."""
 
 
 def attend(folder: Path, settings: Settings, should_stop: Callable[[], bool] = lambda: False) -> None:
-    """Is the agent of a folder until its last run has ended."""
+    """Runs as the agent of a folder until its last run has ended."""
     with AgentLock(folder) as lock:
         store = SqliteStore(database(folder))
         opened = OpenedStore(lock, store.path)
@@ -58,8 +58,8 @@ def attend(folder: Path, settings: Settings, should_stop: Callable[[], bool] = l
 def _close(store: SqliteStore, opened: OpenedStore) -> None:
     """Closes a store; leaves it open for good where another one is at its path by now.
 
-    SQLite deletes the write-ahead log of a database that is closed by the path it had: that would be the log
-    of the other one, with what was written to it last.
+    When SQLite closes a database it deletes the write-ahead log by its path: that would be the log of the
+    other database, with its newest transactions.
     """
     with contextlib.suppress(OSError):
         if opened.is_in_place():
@@ -69,10 +69,10 @@ def _close(store: SqliteStore, opened: OpenedStore) -> None:
 
 
 def catch_up(folder: Path) -> None:
-    """Sees to it that what is in the journals now is in the store: waits for the agent, or does its work.
+    """Brings what is in the journals now into the store: waits for the agent, or ingests itself.
 
     Where nothing may be written, or the agent does not answer, the reader sees what the store has; raises
-    StoreError where it has nothing at all.
+    StoreError where there is no store.
     """
     listing = list_folder(folder)
     if not listing.journals and not listing.exit_notes and not any(list_private(folder)):
@@ -80,10 +80,10 @@ def catch_up(folder: Path) -> None:
     deadline = time.monotonic() + ELECTION_S
     while agent_pid(folder) is None:
         try:
-            # Not as its agent: a monitor that starts meanwhile must not take this for one.
+            # Not as the agent: a monitor that starts meanwhile must not mistake this process for it.
             lock = AgentLock(folder, as_agent=False)
         except StoreLocked:
-            # An agent that says who it is in a moment, another reader, or an agent on another host.
+            # An agent that has not written its name yet, another reader, or an agent on another host.
             if time.monotonic() > deadline:
                 break
             time.sleep(0.01)
@@ -105,7 +105,7 @@ def _ingest_all(folder: Path, lock: AgentLock) -> None:
     opened = OpenedStore(lock, store.path)
     ingest = Ingest(folder, store, is_in_place=opened.is_in_place)
     deadline = time.monotonic() + CATCH_UP_S
-    rounds = 2  # the first learns who wrote a journal, the second whether that process still lives
+    rounds = 2  # the first reads who wrote a journal, the second checks whether that process is alive
     try:
         while rounds and time.monotonic() < deadline:
             if not ingest.tick():
@@ -119,7 +119,7 @@ def _ingest_all(folder: Path, lock: AgentLock) -> None:
 
 
 def _wait_for_agent(folder: Path) -> None:
-    """Waits until the agent has read as far as each journal had been written when this began."""
+    """Waits until the agent has read each journal as far as it was written at the start of the wait."""
     written = {path: written_so_far(path) for _, path in list_journals(folder)}
     goals = {path: goal for path, goal in written.items() if goal.end > HEADER_BYTES}
     deadline = time.monotonic() + CATCH_UP_S
@@ -138,10 +138,10 @@ def _wait_for_agent(folder: Path) -> None:
 
 
 def _progress(folder: Path) -> tuple[dict[int, int], set[Path]]:
-    """How far each journal file was taken in, and which files are set aside and need not be waited for."""
+    """How far each journal file is stored, and which files are set aside and need no wait."""
     try:
         reader = SqliteReader(database(folder))
-    except StoreError:  # not made yet
+    except StoreError:  # not created yet
         return {}, set()
     try:
         return reader.progress_of_all(), {folder / note.path for note in reader.set_aside()}
@@ -150,13 +150,13 @@ def _progress(folder: Path) -> tuple[dict[int, int], set[Path]]:
 
 
 def _is_orphan(path: Path) -> bool:
-    """Whether the process of a journal is gone, so that its file goes too once its end is known."""
+    """Whether the process of a journal has ended, so that its file is deleted once its end is stored."""
     name = parse(path)
     return name is not None and procfs.start_ticks(name.pid) is None
 
 
 def log_to(file: IO[bytes]) -> None:
-    """Writes what an agent logs to a file, and not to the output of a training that it is a thread of."""
+    """Sends the agent's log to a file, and not to the output of the training it runs in as a thread."""
     handler = logging.StreamHandler(io.TextIOWrapper(file, "utf-8", "backslashreplace", line_buffering=True))
     handler.setFormatter(logging.Formatter(LOG_FORMAT))
     log = logging.getLogger("stepscope.agent")
@@ -168,17 +168,17 @@ def main() -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=LOG_FORMAT)
     arguments = json.load(sys.stdin)
     os.nice(5)
-    # The samplers keep to their schedule only if a longer piece of work lets them in between.
+    # Sampler threads keep to their schedule only if long computations are interrupted for them.
     sys.setswitchinterval(0.002)
     stopped: list[int] = []
-    # Exporters complete what they have begun: a machine that shuts down asks before it kills.
+    # Exporters finish their files: a machine that shuts down sends SIGTERM before SIGKILL.
     signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
     deadline = time.monotonic() + MAX_LOCK_WAIT_S
     while True:
         try:
             attend(Path(arguments["folder"]), from_dict(arguments["settings"]), lambda: bool(stopped))
         except StoreLocked:
-            # Another agent, and then this one is not needed; or a reader that is done in a moment.
+            # Another agent holds the lock, and this one is not needed; or a reader that is done soon.
             if stopped or time.monotonic() > deadline:
                 return 0
             time.sleep(0.05)

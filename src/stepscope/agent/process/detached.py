@@ -1,4 +1,4 @@
-"""Starts a process of ours that outlives this one and is not its child; standard library only."""
+"""Starts a stepscope process that outlives this one and is not its child; standard library only."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _PYTHON = re.compile("python|pypy|graalpy", re.IGNORECASE)
 
 
 class Child:
-    """A process that was started here, and the file by which it and this one tell each other things.
+    """A process that was started here, and the handshake file it shares with this one.
 
-    That has what the process is told. The process writes its number into it, and if it fails the reason over
-    it, which works on a full disk too.
+    The file holds the arguments of the process. The process writes its number into it, and if it fails it
+    overwrites the file with the reason; the file is in memory, so that this works on a full disk too.
     """
 
     def __init__(self, starter: int, handshake: HeldDescriptor, log: Path) -> None:
@@ -45,13 +45,13 @@ class Child:
         self._has_started = False
         self._exit_code: int | None = None
         self.started_at = time.monotonic()
-        # Waited for at once: a training that waits for all of its children would be told of this one.
+        # Waited for at once: a training that waits for all of its children would get this one.
         self._waiting = threading.Thread(target=self._wait, name="stepscope-start", daemon=True)
         with contextlib.suppress(RuntimeError):  # no thread can be started any more
             self._waiting.start()
 
     def has_begun(self) -> bool:
-        """Whether it runs, or ran, what it was started for."""
+        """Whether it has begun to run its module."""
         return self._pid() != 0
 
     def is_running(self) -> bool:
@@ -59,7 +59,7 @@ class Child:
         return self._is_starting() or start_ticks(self._pid()) is not None
 
     def delay(self, after_s: float) -> str:
-        """Says so when it runs for so long and has not begun; empty otherwise."""
+        """A message when it has not begun after `after_s`; empty otherwise."""
         waited_s = time.monotonic() - self.started_at
         if waited_s < after_s or self.has_begun():
             return ""
@@ -68,7 +68,7 @@ class Child:
         )
 
     def failure(self) -> str:
-        """Why it ended, and what to do about it; empty when it has not, or as it should."""
+        """Why it failed, and what to do about it; empty while it runs, and after a normal end."""
         if not self._handshake.is_own():
             return ""
         written = os.pread(self._handshake.number, 1 << 16, 0)
@@ -83,16 +83,16 @@ class Child:
         )
 
     def close(self) -> None:
-        """Lets go of the file."""
+        """Closes the handshake file."""
         self._handshake.close()
 
     def _wait(self) -> None:
-        with contextlib.suppress(ChildProcessError):  # somebody else has waited for it
+        with contextlib.suppress(ChildProcessError):  # other code has waited for it
             self._exit_code = os.waitstatus_to_exitcode(os.waitpid(self._starter, 0)[1])
         self._has_started = True
 
     def _is_starting(self) -> bool:
-        """Whether the process that starts it runs."""
+        """Whether the intermediate process that starts it still runs."""
         if not self._has_started and start_ticks(self._starter) is None:
             if self._waiting.is_alive():
                 self._waiting.join()
@@ -101,7 +101,7 @@ class Child:
         return not self._has_started
 
     def _pid(self) -> int:
-        """Its number; 0 when it has not begun."""
+        """Its process number; 0 when it has not begun."""
         if not self._handshake.is_own():
             return 0
         digits = os.pread(self._handshake.number, _PROCESS_DIGITS, len(_HANDSHAKE_START))
@@ -109,19 +109,19 @@ class Child:
 
 
 def start_process(module: str, folder: Path, settings: Settings, log_name: str) -> Child | None:
-    """Runs `main` of a module in a process that outlives this one; None where none may start."""
+    """Runs `main` of a module in a process that outlives this one; None where none can be started."""
     if STARTED_VARIABLE in os.environ or not _is_python():
         return None
     import subprocess  # lazy: the second monitor of a host starts none
 
     package = str(Path(__file__).parents[3])
-    # The process is not a child of the training, which may wait for all of its children: the one that is
-    # started here starts it and ends.
+    # The process must not be a child of the training, which may wait for all of its children: an intermediate
+    # process starts it and ends.
     detach = (
         f"import os, sys; pid = os.fork(); pid and os.pwrite(0, b'%{_PROCESS_DIGITS}d' % pid, "
         f"{len(_HANDSHAKE_START)}) and os._exit(0)"
     )
-    # The working directory may hold files named like modules we need: it is not searched.
+    # The working directory may contain files named like modules we need: it is not searched.
     start = f"from {__name__} import run; run({module!r})"
     code = f"{detach}; sys.path[0] = {package!r}; {start}"
     arguments = json.dumps({"folder": str(folder.absolute()), "settings": to_dict(settings)}).encode()
@@ -137,7 +137,7 @@ def start_process(module: str, folder: Path, settings: Settings, log_name: str) 
                 stdin=handshake.number,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
-                start_new_session=True,  # a signal to the training's group must not take it along
+                start_new_session=True,  # a signal to the training's process group must not reach it
                 env={
                     **os.environ,
                     "OMP_NUM_THREADS": "1",
@@ -148,13 +148,13 @@ def start_process(module: str, folder: Path, settings: Settings, log_name: str) 
     except (OSError, ValueError):
         handshake.close()
         return None
-    # Its end is nobody's business here; without this, Python warns of a child not waited for.
+    # Its exit code is not used here; without this, Python warns about a child that was not waited for.
     process.returncode = 0
     return Child(process.pid, handshake, log_path)
 
 
 def run(module: str) -> None:
-    """Runs `main` of a module, as a process that `start_process` started; says why where it fails."""
+    """Runs `main` of a module in a process that `start_process` started; reports why where it fails."""
     import importlib
 
     os.environ.pop(STARTED_VARIABLE, None)
@@ -167,7 +167,7 @@ def run(module: str) -> None:
         os.ftruncate(handshake, 0)
         os.pwrite(handshake, reason.encode(), 0)
         if module == AGENT_MODULE and agent_pid(folder) is None:
-            write_report(folder, own_report(reason))  # for those who did not start it
+            write_report(folder, own_report(reason))  # for processes that did not start it
         if not isinstance(error, OSError | StepscopeError | ModuleNotFoundError):
             raise
         sys.stderr.write(f"Cannot work: {reason}\n")
@@ -175,7 +175,7 @@ def run(module: str) -> None:
 
 
 def open_log(path: Path) -> IO[bytes]:
-    """A log, begun anew when it has grown large; nowhere on a disk that takes no more files."""
+    """Opens a log file, emptied when it is large; opens the null device where no file can be made."""
     try:
         descriptor = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         if os.fstat(descriptor).st_size > MAX_LOG_BYTES:
@@ -186,14 +186,14 @@ def open_log(path: Path) -> IO[bytes]:
 
 
 def _is_python() -> bool:
-    """Whether a Python can be started: a frozen program, or one that embeds Python, would start itself."""
+    """Whether `sys.executable` is Python: a frozen program, or one that embeds Python, would start itself."""
     if getattr(sys, "frozen", False) or not sys.executable:
         return False
     return _PYTHON.search(Path(sys.executable).name) is not None
 
 
 def _open_handshake(content: bytes) -> int:
-    """What such a process reads first, written before it starts: this process may be stopped right after."""
+    """Writes the handshake file before the process starts: this process may be stopped right after."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("stepscope-settings")
     else:

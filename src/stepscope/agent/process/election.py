@@ -1,4 +1,4 @@
-"""Makes sure that a store folder has one agent, and says who it is."""
+"""Makes sure that a store folder has at most one agent, and names it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ LOCK_NAME = "agent.lock"
 
 
 class AgentLock:
-    """The right to write a store: the kernel's lock on a file, gone with the process that holds it."""
+    """The right to write a store: a kernel lock on a file, released when the process that holds it ends."""
 
     def __init__(self, folder: Path, *, as_agent: bool = True) -> None:
-        """Takes the lock; one who only passes by (`attends=False`) is not named as the folder's agent."""
+        """Takes the lock; with `as_agent=False` this process is not named as the folder's agent."""
         self._path = folder / LOCK_NAME
         folder.mkdir(parents=True, exist_ok=True)
         # Readable by all: other users of a shared folder must see that there is an agent.
@@ -42,17 +42,17 @@ class AgentLock:
             ) from error
         os.ftruncate(self._held.number, 0)
         if as_agent:
-            # Before it is named as the agent: whoever finds it there asks for its report.
+            # Before it is named as the agent: a process that finds the name reads the report.
             write_report(folder, own_report())
             holder = {"host": os.uname().nodename, **asdict(procfs.mark(os.getpid()))}
             os.pwrite(self._held.number, json.dumps(holder).encode(), 0)
 
     def is_in_place(self) -> bool:
-        """Whether the lock is still the file at its path; raises OSError where that cannot be told."""
+        """Whether the lock is still the file at its path; raises OSError where that is unknown."""
         return self._held.is_own() and _is_at(self._path, os.fstat(self._held.number))
 
     def release(self) -> None:
-        """Lets another agent take over."""
+        """Releases the lock for another agent."""
         if self._held.is_own():
             os.ftruncate(self._held.number, 0)
         self._held.close()
@@ -70,7 +70,7 @@ class AgentLock:
 
 
 class OpenedStore:
-    """Tells whether the lock and the database at their paths are still those that the agent has open.
+    """Checks whether the lock and the database at their paths are still those that the agent has open.
 
     A folder that was deleted, moved or replaced has another agent: this one must touch nothing in it.
     """
@@ -80,7 +80,7 @@ class OpenedStore:
         self._opened = database.stat()
 
     def is_in_place(self) -> bool:
-        """Compares both; raises OSError where that cannot be told."""
+        """Whether both are unchanged; raises OSError where that is unknown."""
         return self._lock.is_in_place() and _is_at(self._database, self._opened)
 
 
@@ -92,7 +92,7 @@ def _is_at(path: Path, opened: os.stat_result) -> bool:
 
 
 def agent_pid(folder: Path) -> int | None:
-    """The process that attends to a folder; None when there is none, or it is not of this host."""
+    """The process number of a folder's agent; None when there is none on this host."""
     holder = _holder(folder / LOCK_NAME)
     if holder is None or not procfs.is_alive(holder):
         return None

@@ -1,4 +1,4 @@
-"""What an agent says of itself in its store folder: process, version, why it cannot work; stdlib only."""
+"""The agent's report in its store folder: process, version, why it cannot work; standard library only."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from stepscope.version import __version__
 REPORT_NAME = "agent.json"
 
 _DISTRIBUTIONS = {"yaml": "pyyaml", "pynvml": "nvidia-ml-py"}
-"""Packages that are installed by another name than they are imported by."""
+"""Packages whose name on PyPI differs from their import name."""
 
 
 @dataclass(frozen=True)
 class AgentReport:
-    """An agent, and how it is doing."""
+    """The state of an agent."""
 
     pid: int
     version: str
-    """Of stepscope."""
+    """The version of stepscope."""
     journal_version: int
-    """The newest it can read."""
+    """The newest journal version it can read."""
     python: str
     """The interpreter that runs it."""
     trouble: str = ""
@@ -40,14 +40,14 @@ def own_report(trouble: str = "") -> AgentReport:
 
 
 def write_report(folder: Path, report: AgentReport) -> None:
-    """Leaves a report in a folder; nothing where it cannot be written."""
+    """Writes a report into a folder; does nothing where it cannot be written."""
     text = json.dumps(asdict(report))
     beside = folder / f".{REPORT_NAME}.{report.pid}"
     try:
         beside.write_text(text)
         beside.replace(folder / REPORT_NAME)
     except OSError:
-        # A folder that takes no new file, as one made read-only, may still have the file of before.
+        # A folder that takes no new file, such as a read-only one, may still have the earlier file.
         with contextlib.suppress(OSError):
             descriptor = open_regular(folder / REPORT_NAME, os.O_WRONLY)
             os.pwrite(descriptor, text.encode(), 0)
@@ -56,7 +56,7 @@ def write_report(folder: Path, report: AgentReport) -> None:
 
 
 def read_report(folder: Path) -> AgentReport | None:
-    """The report of a folder's newest agent, which may have ended; None where there is none."""
+    """Reads the report of a folder's newest agent, which may have ended; None where there is none."""
     with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
         report = json.loads(read_regular(folder / REPORT_NAME))
         return AgentReport(
@@ -66,7 +66,7 @@ def read_report(folder: Path) -> AgentReport | None:
 
 
 def explain_error(error: BaseException) -> str:
-    """What keeps an agent from working and what to do about it, in one line."""
+    """Explains in one line why an agent cannot work, and what to do about it."""
     if isinstance(error, ModuleNotFoundError) and error.name:
         package = error.name.partition(".")[0]
         package = _DISTRIBUTIONS.get(package, package)
@@ -74,19 +74,19 @@ def explain_error(error: BaseException) -> str:
     if isinstance(error, PermissionError) and error.filename is not None:
         return _explain_no_access(Path(error.filename))
     if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}. Put it right, or use another folder with STEPSCOPE_DIR."
+        return f"{error.filename}: {error.strerror}. Fix it, or use another folder with STEPSCOPE_DIR."
     text = " ".join(str(error).split())
     if not type(error).__module__.startswith("stepscope."):
         return f"{type(error).__name__}: {text}. See agent.log in the store folder."
     if (
         type(error.__cause__).__name__ == "DatabaseError"
-    ):  # to import sqlite3 for it would cost every training
+    ):  # importing sqlite3 for the check would slow every training down
         return f"{text} Move that file away to begin a new store."
     return text
 
 
 def _explain_no_access(path: Path) -> str:
-    """Says whose a path is that this user may not write or delete."""
+    """Explains that this user may not write or delete a path, and who owns it."""
     user = os.geteuid()
     try:
         owner = path.stat().st_uid

@@ -1,4 +1,4 @@
-"""Starts an agent for a store folder, as a process of its own or as a thread; standard library only."""
+"""Starts an agent for a store folder, as its own process or as a thread; standard library only."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 
 LOG_NAME = "agent.log"
 MAX_START_S = 30.0
-"""An agent that is not named in the lock after so long is not on its way to it."""
+"""An agent that is not named in the lock after this time has failed to start."""
 TROUBLE_GRACE_S = 2.0
-"""How long an agent that says it cannot work is waited for."""
+"""How long to wait for an agent that reports trouble."""
 RETRY_S = 5.0
 MAX_RETRY_S = 60.0
 
 _threads: dict[Path, AgentThread] = {}
 _children: dict[Path, Child] = {}
-"""The agent this process started last for each folder; it may still be on its way to the lock."""
+"""The agent this process started last for each folder; it may not have the lock yet."""
 _failures: dict[Path, Failure] = {}
 
 
 @dataclass
 class Failure:
-    """Agents of a folder that could not work, one after the other."""
+    """Repeated failures to start the agent of a folder."""
 
     reason: str
     retry_at: float
@@ -51,19 +51,19 @@ class Failure:
 
 
 class AgentThread:
-    """An agent inside this process, for places where no process may be started."""
+    """An agent inside this process, for systems where no process may be started."""
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         self._stop = threading.Event()
         self.failure = ""
-        """Why it ended; empty when it has not, or as it should."""
+        """Why it failed; empty while it runs, and after a normal end."""
         self._thread = threading.Thread(
             target=self._attend, args=(folder, settings), name="stepscope-agent", daemon=True
         )
         self._thread.start()
 
     def is_alive(self) -> bool:
-        """Whether it still attends."""
+        """Whether it still runs."""
         return self._thread.is_alive()
 
     def _attend(self, folder: Path, settings: Settings) -> None:
@@ -74,17 +74,17 @@ class AgentThread:
             log_to(open_log(folder / LOG_NAME))
             with contextlib.suppress(StoreLocked):
                 attend(folder, settings, self._stop.is_set)
-        except Exception as error:  # noqa: BLE001 - a thread of ours must not die with a traceback in training
+        except Exception as error:  # noqa: BLE001 - our thread must not print a traceback into the training's output
             self.failure = explain_error(error)
 
 
 def database_of(folder: Path) -> Path:
-    """Where the agent of a folder keeps its database."""
+    """The path of a store folder's database."""
     return database(folder)
 
 
 def ensure_agent(folder: Path, settings: Settings) -> None:
-    """Starts an agent unless there is one, or none is wanted; raises OSError if the folder cannot be made."""
+    """Starts an agent unless one runs or the mode is `none`; raises OSError if the folder cannot be made."""
     if settings.store.url is not None:
         point_to(folder, settings.store.url)
     if settings.agent.mode == "none" or agent_pid(folder) is not None or _is_starting(folder):
@@ -105,9 +105,9 @@ def ensure_agent(folder: Path, settings: Settings) -> None:
 
 
 def agent_trouble(folder: Path, waited_s: float = TROUBLE_GRACE_S) -> str:
-    """Why the agent of a folder cannot work, and what to do about it; empty while nothing is known of that.
+    """Why the agent of a folder cannot work, and what to do about it; empty where no trouble is known.
 
-    One that lives may get over it, and is given some time without progress.
+    A live agent may recover, so it is given some time without progress.
     """
     pid = agent_pid(folder)
     if pid is None:
@@ -122,7 +122,7 @@ def agent_trouble(folder: Path, waited_s: float = TROUBLE_GRACE_S) -> str:
         if report.journal_version < VERSION:
             return restart_older(pid, report)
     if is_stopped(pid):
-        return f"the agent, process {pid}, is stopped. Let it go on with: kill -CONT {pid}"
+        return f"the agent, process {pid}, is stopped. Resume it with: kill -CONT {pid}"
     return _other_user(pid)
 
 
@@ -141,13 +141,13 @@ def older_agent(folder: Path) -> str:
         return ""
     report = read_report(folder)
     if report is None or report.pid != pid:
-        # Where nothing may be written there is no report of any agent.
+        # A folder that cannot be written has no report.
         return restart_older(pid, None) if os.access(folder, os.W_OK) else ""
     return restart_older(pid, report) if _numbers(report.version) < _numbers(__version__) else ""
 
 
 def restart_older(pid: int, report: AgentReport | None) -> str:
-    """One sentence on which process to restart."""
+    """A message that says which process to restart."""
     version = "an older version" if report is None else f"stepscope {report.version} ({report.python})"
     return (
         f"The agent of this store, process {pid}, is {version}; this is stepscope {__version__}. Restart it "
@@ -160,7 +160,7 @@ def _numbers(version: str) -> list[int]:
 
 
 def _other_user(pid: int) -> str:
-    """Says so where an agent of another user may have no right to this user's journals."""
+    """A message where the agent of another user may not read this user's journals."""
     try:
         owner = Path(f"/proc/{pid}").stat().st_uid
     except OSError:
@@ -174,7 +174,7 @@ def _other_user(pid: int) -> str:
 
 
 def _note_failure(folder: Path) -> None:
-    """Remembers why the agent started last has ended, and waits ever longer before the next."""
+    """Remembers why the last agent failed, and doubles the pause before the next start."""
     child, thread = _children.pop(folder, None), _threads.get(folder)
     reason = ""
     if child is not None:
@@ -194,9 +194,9 @@ def wait_until_read(
     nudge: Callable[[], None],
     trouble: Callable[[float], str],
 ) -> bool:
-    """Waits until an agent has taken in and deleted files; False when it gets on with none for so long.
+    """Waits until an agent has stored and deleted files; False after `patience_s` without progress.
 
-    Nor does it wait for one that is in trouble, asked with the seconds without progress.
+    It also stops when `trouble`, called with the seconds without progress, returns a message.
     """
     waiting: set[Path] = set()
     since = time.monotonic()
@@ -208,7 +208,7 @@ def wait_until_read(
         if waited_s > patience_s or trouble(waited_s):
             return False
         nudge()
-        select.select([], [], [], pause)  # unlike time.sleep, indifferent to a clock that jumps
+        select.select([], [], [], pause)  # unlike time.sleep, not affected by clock changes
         pause = min(pause * 1.5, 0.05)
     return True
 

@@ -16,7 +16,7 @@ WAKE_NAME = "agent.wake"
 
 
 def wake(folder: Path) -> None:
-    """Asks the agent of a folder to look now rather than at its next tick."""
+    """Asks the agent of a folder to run a round now rather than at its next tick."""
     with contextlib.suppress(OSError):
         descriptor = open_above_streams(folder / WAKE_NAME, os.O_WRONLY | os.O_NONBLOCK)
         try:
@@ -26,14 +26,14 @@ def wake(folder: Path) -> None:
 
 
 def open_wake(folder: Path) -> HeldDescriptor | None:
-    """The agent's end of the pipe; None where there can be none."""
+    """Opens the agent's end of the pipe; None where there can be no pipe."""
     path = folder / WAKE_NAME
     try:
         if not path.is_fifo():
             os.mkfifo(path, 0o600)
             share(path, folder)
-        # Opened for writing too: a pipe whose last writer has left would be readable for ever.
-        # Its number stays low: select() takes none above 1,023.
+        # Opened for writing too: a pipe whose last writer has closed it is always readable.
+        # Its number stays low: select() accepts none above 1,023.
         return HeldDescriptor(open_above_streams(path, os.O_RDWR | os.O_NONBLOCK))
-    except OSError:  # a file system without pipes: then it looks at its own pace
+    except OSError:  # a file system without pipes: the agent runs at its interval
         return None
