@@ -10,19 +10,19 @@ from stepscope.store.base import AlertBook, OpenAlert, Posted
 from stepscope.store.checksums import (
     check,
     check_count,
-    columns_for,
-    counted,
-    counted_everywhere,
+    checksum_columns,
     put_checksum,
+    row_count,
+    row_count_of_all_runs,
 )
 
 if TYPE_CHECKING:
     import sqlite3
 
-FIRST_VERSION = 2
+NOTICES_VERSION = 2
 """A file of an earlier version, which nobody has written to since, has no notices."""
 
-KEPT_NOTICES = 5_000
+MAX_DELIVERED_NOTICES = 5_000
 """Notices that were delivered, or given up, are kept up to this many."""
 
 _NOTICE_COLUMNS = (
@@ -32,23 +32,25 @@ _NOTICE_COLUMNS = (
 
 def read_notices(connection: sqlite3.Connection, run_id: str | None) -> list[dict[str, Any]]:
     """What people were told of a run, or of all, and by which channels; oldest first."""
-    if connection.execute("PRAGMA user_version").fetchone()[0] < FIRST_VERSION:
+    if connection.execute("PRAGMA user_version").fetchone()[0] < NOTICES_VERSION:
         return []
     rows = connection.execute(
-        f"SELECT {_NOTICE_COLUMNS}, {columns_for(connection, 'notice')} FROM notice"  # noqa: S608 - no part of it comes from outside
+        f"SELECT {_NOTICE_COLUMNS}, {checksum_columns(connection, 'notice')} FROM notice"  # noqa: S608 - no part of it comes from outside
         " WHERE ? IS NULL OR run_id = ? ORDER BY id",
         (run_id, run_id),
     ).fetchall()
     expected = (
-        counted_everywhere(connection, "notice") if run_id is None else counted(connection, run_id, "notice")
+        row_count_of_all_runs(connection, "notice")
+        if run_id is None
+        else row_count(connection, run_id, "notice")
     )
     check_count("notice", len(rows), expected)
     return [_notice(*row) for row in rows]
 
 
 def _notice(*columns: Any) -> dict[str, Any]:
-    *row, found = columns
-    check("notice", found, *row)
+    *row, expected = columns
+    check("notice", expected, *row)
     named = dict(zip(_NOTICE_COLUMNS.split(", "), row, strict=True))
     shown = ("channel", "attempts", "trouble", "sent_ns", "given_up_ns")
     return {**json.loads(named["told"]), **{name: named[name] for name in shown}}
@@ -60,14 +62,14 @@ _COLUMNS = "id, run_id, rule, severity, message, fired_ns, resolved_ns, fields"
 def read_alerts(connection: sqlite3.Connection, run_id: str) -> list[dict[str, Any]]:
     """The alerts of a run, oldest first."""
     rows = connection.execute(
-        f"SELECT {_COLUMNS}, {columns_for(connection, 'alert')} FROM alert"  # noqa: S608 - no part of it comes from outside
+        f"SELECT {_COLUMNS}, {checksum_columns(connection, 'alert')} FROM alert"  # noqa: S608 - no part of it comes from outside
         " WHERE run_id = ? ORDER BY fired_ns, id",
         (run_id,),
     ).fetchall()
-    check_count("alert", len(rows), counted(connection, run_id, "alert"))
+    check_count("alert", len(rows), row_count(connection, run_id, "alert"))
     documents = []
-    for *row, found in rows:
-        check("alert", found, *row)
+    for *row, expected in rows:
+        check("alert", expected, *row)
         document = dict(zip(_COLUMNS.split(", "), row, strict=True))
         del document["run_id"]
         document.update(json.loads(document.pop("fields")))
@@ -124,11 +126,11 @@ class SqliteAlertBook(AlertBook):
 
     def notified_ns(self, run_id: str, rule: str) -> int | None:
         """When a person was last told of a rule in a run."""
-        (found,) = self._connection.execute(
+        (notified_ns,) = self._connection.execute(
             "SELECT max(json_extract(fields, '$.notified_ns')) FROM alert WHERE run_id = ? AND rule = ?",
             (run_id, rule),
         ).fetchone()
-        return None if found is None else int(found)
+        return None if notified_ns is None else int(notified_ns)
 
     def post(self, channel: str, notice: Notice) -> None:
         """Puts a notice into the outbox of a channel, once."""
@@ -159,7 +161,7 @@ class SqliteAlertBook(AlertBook):
         self._connection.execute(
             "DELETE FROM notice WHERE id <= (SELECT max(id) FROM notice) - ?"
             " AND (sent_ns IS NOT NULL OR given_up_ns IS NOT NULL)",
-            (KEPT_NOTICES,),
+            (MAX_DELIVERED_NOTICES,),
         )
 
     def postpone(self, posted_id: int, due_ns: int, trouble: str) -> None:

@@ -228,7 +228,7 @@ class Store(Reader):
         """Within a transaction: what is told within it is taken back, and that alone, where it raises."""
 
     @abstractmethod
-    def put_set_aside(self, every: Collection[SetAside]) -> None:
+    def put_set_aside(self, journals: Collection[SetAside]) -> None:
         """Notes which journals cannot be read or stored for now, in place of those noted before."""
 
     @abstractmethod

@@ -36,7 +36,7 @@ def head(packed: bytes) -> bytes:
     return packed[:HEAD_BYTES] + len(packed).to_bytes(8, "little")
 
 
-def stored(value: float) -> float | None:
+def as_stored(value: float) -> float | None:
     """A number as SQLite gives it back: NaN as nothing, and no negative zero."""
     return None if math.isnan(value) else float(value) + 0.0
 
@@ -48,33 +48,33 @@ def put_checksum(connection: sqlite3.Connection, table: str, columns: str, numbe
         connection.execute(f"UPDATE {table} SET checksum = ? WHERE id = ?", (checksum(*row), number))  # noqa: S608 - nor here
 
 
-def check(table: str, found: int | None, *columns: Column, start: int = 0) -> None:
+def check(table: str, expected: int | None, *columns: Column, start: int = 0) -> None:
     """Raises DamagedRowError when a row does not have the checksum that was written with it."""
-    if found is not None and found != crc32(repr(columns).encode(), start):
+    if expected is not None and expected != crc32(repr(columns).encode(), start):
         raise DamagedRowError(f"a row of the table {table} is not what was written")
 
 
-def check_count(table: str, found: int, expected: int | None) -> None:
+def check_count(table: str, count: int, expected: int | None) -> None:
     """Raises DamagedRowError when rows are missing, or there are too many."""
-    if expected is not None and found != expected:
-        raise DamagedRowError(f"{found} rows were found in the table {table}, {expected} were written")
+    if expected is not None and count != expected:
+        raise DamagedRowError(f"{count} rows were found in the table {table}, {expected} were written")
 
 
-def are_kept(connection: sqlite3.Connection) -> bool:
+def has_checksums(connection: sqlite3.Connection) -> bool:
     """Whether the file has checksums and counts at all; False for one of an older version."""
-    return tables.version_of(connection) >= tables.KNOWS_CHECKSUMS
+    return tables.version_of(connection) >= tables.CHECKSUMS_VERSION
 
 
-def columns_for(connection: sqlite3.Connection, *places: str) -> str:
+def checksum_columns(connection: sqlite3.Connection, *table_names: str) -> str:
     """The checksum columns of these tables in a query; NULL where the file has none."""
-    if are_kept(connection):
-        return ", ".join(f"{place}.checksum" for place in places)
-    return ", ".join("NULL" for _ in places)
+    if has_checksums(connection):
+        return ", ".join(f"{table_name}.checksum" for table_name in table_names)
+    return ", ".join("NULL" for _ in table_names)
 
 
-def counted(connection: sqlite3.Connection, run_id: str, what: str) -> int | None:
+def row_count(connection: sqlite3.Connection, run_id: str, what: str) -> int | None:
     """How many rows were written; None where nobody counted."""
-    if not are_kept(connection):
+    if not has_checksums(connection):
         return None
     row = connection.execute(
         "SELECT rows FROM tally WHERE run_id = ? AND what = ?", (run_id, what)
@@ -82,9 +82,9 @@ def counted(connection: sqlite3.Connection, run_id: str, what: str) -> int | Non
     return 0 if row is None else int(row[0])
 
 
-def counted_everywhere(connection: sqlite3.Connection, what: str) -> int | None:
+def row_count_of_all_runs(connection: sqlite3.Connection, what: str) -> int | None:
     """How many rows were written for all runs together; None where nobody counted."""
-    if not are_kept(connection):
+    if not has_checksums(connection):
         return None
     (rows,) = connection.execute(
         "SELECT coalesce(sum(rows), 0) FROM tally WHERE what = ?", (what,)
@@ -92,9 +92,9 @@ def counted_everywhere(connection: sqlite3.Connection, what: str) -> int | None:
     return int(rows)
 
 
-def counted_between(connection: sqlite3.Connection, run_id: str, prefix: str) -> dict[str, int] | None:
+def row_counts_by_prefix(connection: sqlite3.Connection, run_id: str, prefix: str) -> dict[str, int] | None:
     """How many rows were written of each kind whose name begins so; None where nobody counted."""
-    if not are_kept(connection):
+    if not has_checksums(connection):
         return None
     rows = connection.execute(
         "SELECT what, rows FROM tally WHERE run_id = ? AND what >= ? AND what < ? ORDER BY what",

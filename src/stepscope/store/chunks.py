@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 CONSTANT, RANGE, DELTA, DOUBLE, DOUBLE_DELTA, SINGLE, WHOLE = range(7)
 
 _LEVEL = 3
-_TRIAL = 512
+_TRIAL_ROWS = 512
 _RANGE = struct.Struct("<qq")
-_LARGEST_WHOLE = 2.0**53
+_MAX_WHOLE = 2.0**53
 
 _MAX_ROWS = 1 << 20
 
@@ -47,7 +47,7 @@ def pack_ints(values: Ints) -> bytes:
     if len(deltas) == 0 or (deltas == deltas[0]).all():
         stride = int(deltas[0]) if len(deltas) else 0
         return bytes([RANGE]) + _RANGE.pack(int(values[0]), stride)
-    return bytes([DELTA]) + _shuffled(_deltas(values))
+    return bytes([DELTA]) + _shuffle(_deltas(values))
 
 
 def unpack_ints(data: bytes, count: int) -> Ints:
@@ -57,7 +57,7 @@ def unpack_ints(data: bytes, count: int) -> Ints:
         start, stride = _RANGE.unpack_from(data, 1)
         values: Ints = start + stride * np.arange(count, dtype=np.int64)
         return values
-    return _summed(_unshuffled(data, "<i8", count))
+    return _undo_deltas(_unshuffle(data, "<i8", count))
 
 
 def pack_floats(values: Floats) -> bytes:
@@ -68,15 +68,15 @@ def pack_floats(values: Floats) -> bytes:
         return bytes([CONSTANT]) + values[:1].tobytes()
     whole = _as_whole(values, bits)
     if whole is not None:
-        return bytes([WHOLE]) + _shuffled(_deltas(whole))
+        return bytes([WHOLE]) + _shuffle(_deltas(whole))
     with np.errstate(over="ignore", invalid="ignore"):
         singles = values.astype(np.float32)
     if (singles.astype(np.float64).view(np.int64) == bits).all():
-        return bytes([SINGLE]) + _shuffled(singles)
-    trial = bits[:_TRIAL]
-    if len(_shuffled(_deltas(trial))) < len(_shuffled(trial)):
-        return bytes([DOUBLE_DELTA]) + _shuffled(_deltas(bits))
-    return bytes([DOUBLE]) + _shuffled(values)
+        return bytes([SINGLE]) + _shuffle(singles)
+    trial = bits[:_TRIAL_ROWS]
+    if len(_shuffle(_deltas(trial))) < len(_shuffle(trial)):
+        return bytes([DOUBLE_DELTA]) + _shuffle(_deltas(bits))
+    return bytes([DOUBLE]) + _shuffle(values)
 
 
 def unpack_floats(data: bytes, count: int) -> Floats:
@@ -93,7 +93,7 @@ def _check_count(count: int) -> None:
 
 def _as_whole(values: Floats, bits: Ints) -> Ints | None:
     with np.errstate(invalid="ignore"):
-        if not (np.abs(values) < _LARGEST_WHOLE).all():
+        if not (np.abs(values) < _MAX_WHOLE).all():
             return None
         whole = values.astype(np.int64)
     # Compared as bits, since -0.0 equals 0.0 and must not become it.
@@ -109,17 +109,17 @@ def _deltas(values: Ints) -> Ints:
     return deltas.view(np.int64)
 
 
-def _summed(deltas: Ints) -> Ints:
+def _undo_deltas(deltas: Ints) -> Ints:
     return np.cumsum(deltas.view(np.uint64), dtype=np.uint64).view(np.int64)
 
 
-def _shuffled(values: NDArray[np.generic]) -> bytes:
+def _shuffle(values: NDArray[np.generic]) -> bytes:
     """Puts all first bytes together, then all second bytes: alike bytes compress."""
     planes = values.view(np.uint8).reshape(len(values), values.itemsize).T
     return _zstd.compress(np.ascontiguousarray(planes).tobytes())
 
 
-def _unshuffled(data: bytes, kind: str, count: int) -> NDArray[Any]:
+def _unshuffle(data: bytes, kind: str, count: int) -> NDArray[Any]:
     width = np.dtype(kind).itemsize
     packed = data[1:]
     if zstandard.frame_content_size(packed) != width * count:
@@ -135,8 +135,8 @@ def _unpack_constant(data: bytes, count: int) -> Floats:
 
 _UNPACKERS: dict[int, Callable[[bytes, int], Floats]] = {
     CONSTANT: _unpack_constant,
-    WHOLE: lambda data, count: _summed(_unshuffled(data, "<i8", count)).astype(np.float64),
-    SINGLE: lambda data, count: _unshuffled(data, "<f4", count).astype(np.float64),
-    DOUBLE: lambda data, count: _unshuffled(data, "<f8", count),
-    DOUBLE_DELTA: lambda data, count: _summed(_unshuffled(data, "<i8", count)).view(np.float64),
+    WHOLE: lambda data, count: _undo_deltas(_unshuffle(data, "<i8", count)).astype(np.float64),
+    SINGLE: lambda data, count: _unshuffle(data, "<f4", count).astype(np.float64),
+    DOUBLE: lambda data, count: _unshuffle(data, "<f8", count),
+    DOUBLE_DELTA: lambda data, count: _undo_deltas(_unshuffle(data, "<i8", count)).view(np.float64),
 }

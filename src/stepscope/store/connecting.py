@@ -22,7 +22,7 @@ IN_MEMORY = Path(":memory:")
 DAMAGED_SUFFIX = ".damaged"
 """Of the copy of a damaged log, made before SQLite writes over it."""
 
-LONGEST_BLOB_BYTES = 512 * 1024 * 1024
+MAX_BLOB_BYTES = 512 * 1024 * 1024
 """No row of ours is longer; a forged file must not make a reader reserve more."""
 
 MAX_QUOTED = 200
@@ -44,13 +44,13 @@ def connect_to_write(path: Path) -> sqlite3.Connection:
         connection.executescript(_WRITING)
         tables.migrate(connection)
         return connection
-    expected = log_check.commits_beside(path) if path.exists() else 0
+    expected = log_check.commits_on_disk(path) if path.exists() else 0
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _delete_foreign_log(path)
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     except (OSError, sqlite3.Error) as error:
-        raise StoreError(f"{path} cannot be opened as a store: {_in_a_line(error)}.") from error
+        raise StoreError(f"{path} cannot be opened as a store: {_on_one_line(error)}.") from error
     try:
         connection.execute("PRAGMA busy_timeout = 5000")
         tables.check_before_writing(connection, path)
@@ -64,7 +64,7 @@ def connect_to_write(path: Path) -> sqlite3.Connection:
         tables.migrate(connection)
     except (*_DAMAGE, OSError) as error:
         connection.close()
-        raise StoreError(f"{path} cannot be opened as a store: {_in_a_line(error)}.") from error
+        raise StoreError(f"{path} cannot be opened as a store: {_on_one_line(error)}.") from error
     except StoreError:
         connection.close()
         raise
@@ -74,10 +74,10 @@ def connect_to_write(path: Path) -> sqlite3.Connection:
 def _delete_foreign_log(path: Path) -> None:
     """Deletes an empty write-ahead log that a reader of another user has left, and that only he may write."""
     beside = [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm")]
-    left = [file for file in beside if file.exists()]
-    is_foreign = any(not os.access(file, os.W_OK, effective_ids=True) for file in left)
-    if is_foreign and not any(file.name.endswith("-wal") and file.stat().st_size for file in left):
-        for file in left:
+    files = [file for file in beside if file.exists()]
+    is_foreign = any(not os.access(file, os.W_OK, effective_ids=True) for file in files)
+    if is_foreign and not any(file.name.endswith("-wal") and file.stat().st_size for file in files):
+        for file in files:
             file.unlink()
 
 
@@ -93,13 +93,13 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
             f"{path} may not be read by this user; it belongs to {_owner(path)}. Ask for read access to the "
             "folder, or name another one with STEPSCOPE_DIR."
         )
-    expected = log_check.commits_beside(path)
+    expected = log_check.commits_on_disk(path)
     try:
-        return _opened(path, "mode=ro", expected)
+        return _open(path, "mode=ro", expected)
     except _DAMAGE as error:
         if os.access(path.parent, os.W_OK):
             raise StoreError(
-                f"{path} cannot be read as a store: {_in_a_line(error)}. {tables.RESTORE}"
+                f"{path} cannot be read as a store: {_on_one_line(error)}. {tables.RESTORE}"
             ) from error
     # In a read-only folder the log's index cannot be made: the file is read as unchanging, without its log.
     if _has_log(path):
@@ -108,12 +108,12 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
             "where nothing may be written. Copy the folder to another place and open it there."
         )
     try:
-        return _opened(path, "mode=ro&immutable=1", expected)
+        return _open(path, "mode=ro&immutable=1", expected)
     except _DAMAGE as error:
-        raise StoreError(f"{path} cannot be read as a store: {_in_a_line(error)}.") from error
+        raise StoreError(f"{path} cannot be read as a store: {_on_one_line(error)}.") from error
 
 
-def _opened(path: Path, mode: str, expected: int) -> sqlite3.Connection:
+def _open(path: Path, mode: str, expected: int) -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?{mode}",
         uri=True,
@@ -122,7 +122,7 @@ def _opened(path: Path, mode: str, expected: int) -> sqlite3.Connection:
     )
     try:
         if sys.version_info >= (3, 11):
-            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_BLOB_BYTES)
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_BLOB_BYTES)
         connection.executescript(_READING)
         _refuse_damaged_log(connection, path, expected)
         tables.check_before_reading(connection, path)
@@ -136,10 +136,12 @@ def _refuse_damaged_log(connection: sqlite3.Connection, path: Path, expected: in
     missing = _missing_commits(connection, expected)
     is_damaged = _has_log(path) and log_check.is_damaged(path)
     if missing or is_damaged:
-        lacks = "lacks the last transaction" if missing == 1 else f"lacks the last {missing} transactions"
-        what = "is damaged" if is_damaged else lacks
+        missing_text = (
+            "lacks the last transaction" if missing == 1 else f"lacks the last {missing} transactions"
+        )
+        problem = "is damaged" if is_damaged else missing_text
         raise StoreError(
-            f"{path}-wal {what}, and the newest records of the store cannot be read. Restore both files "
+            f"{path}-wal {problem}, and the newest records of the store cannot be read. Restore both files "
             "from a copy, or record a run: what is intact is then kept, and the rest copied to "
             f"{path.name}-wal{DAMAGED_SUFFIX}. See: stepscope doctor"
         )
@@ -168,7 +170,7 @@ def _owner(path: Path) -> str:
         return f"user {path.stat().st_uid}"
 
 
-def _in_a_line(error: Exception) -> str:
+def _on_one_line(error: Exception) -> str:
     """What SQLite says, in one line of no great length: it quotes what it cannot read of a damaged file."""
     text = " ".join(str(error).split())
     return text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}…"

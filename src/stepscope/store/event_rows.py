@@ -10,13 +10,13 @@ import numpy as np
 
 from stepscope.schema.record import Event
 from stepscope.store.checksums import (
-    are_kept,
     check,
     check_count,
     checksum,
-    columns_for,
-    counted,
-    counted_between,
+    checksum_columns,
+    has_checksums,
+    row_count,
+    row_counts_by_prefix,
 )
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-PREFIX = "event/"
+COUNT_PREFIX = "event/"
 """Of the counts of events, before their kind."""
 
 
@@ -52,9 +52,9 @@ def read_events(
     connection: sqlite3.Connection, run_id: str, kinds: Collection[str] | None = None
 ) -> list[Event]:
     """What happened in a run, of some kinds or of all, oldest first."""
-    wanted = "" if kinds is None else f" AND kind IN ({', '.join('?' * len(kinds))})"
-    rows = _rows(connection, f"WHERE run_id = ?{wanted} ORDER BY time_ns, id", (run_id, *(kinds or ())))
-    counts = counted_between(connection, run_id, PREFIX)
+    kind_filter = "" if kinds is None else f" AND kind IN ({', '.join('?' * len(kinds))})"
+    rows = _rows(connection, f"WHERE run_id = ?{kind_filter} ORDER BY time_ns, id", (run_id, *(kinds or ())))
+    counts = row_counts_by_prefix(connection, run_id, COUNT_PREFIX)
     if counts is not None:
         expected = sum(count for kind, count in counts.items() if kinds is None or kind in kinds)
         check_count("event", len(rows), expected)
@@ -69,31 +69,31 @@ def read_events_since(connection: sqlite3.Connection, run_id: str, after: int) -
 def _rows(
     connection: sqlite3.Connection, condition: str, values: tuple[object, ...]
 ) -> list[tuple[int, Event]]:
-    added = "by_user, checksum" if are_kept(connection) else "0, NULL"
+    newer = "by_user, checksum" if has_checksums(connection) else "0, NULL"
     rows = connection.execute(
-        f"SELECT id, run_id, segment, rank, kind, time_ns, step, fields, {added} FROM event {condition}",  # noqa: S608 - question marks alone
+        f"SELECT id, run_id, segment, rank, kind, time_ns, step, fields, {newer} FROM event {condition}",  # noqa: S608 - question marks alone
         values,
     )
     return [_event(*row) for row in rows]
 
 
 def _event(number: int, *columns: str | int | None) -> tuple[int, Event]:
-    *row, found = columns
-    check("event", found, *row)  # type: ignore[arg-type]  # as the tables have it
+    *row, expected = columns
+    check("event", expected, *row)  # type: ignore[arg-type]  # as the tables have it
     _, segment, rank, kind, time_ns, step, fields, by_user = row
     event = Event(kind, time_ns, step, rank, segment, json.loads(fields), bool(by_user))  # type: ignore[arg-type]
     return number, event
 
 
 def write_array(
-    connection: sqlite3.Connection, place: tuple[str, str, int], fields: dict[str, Any], raw: bytes
+    connection: sqlite3.Connection, owner: tuple[str, str, int], fields: dict[str, Any], raw: bytes
 ) -> None:
     """Keeps an array of a run, segment and rank; `fields` has key, step, time, dtype and shape."""
     key, step, text = fields["key"], fields["step"], json.dumps(fields)
     connection.execute(
         "INSERT INTO array (run_id, segment, rank, key, time_ns, step, fields, data, checksum)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (*place, key, fields["time"], step, text, raw, checksum(place[0], key, step, text, crc32(raw))),
+        (*owner, key, fields["time"], step, text, raw, checksum(owner[0], key, step, text, crc32(raw))),
     )
 
 
@@ -102,14 +102,14 @@ def read_arrays(
 ) -> list[tuple[int | None, NDArray[np.generic]]]:
     """Steps and arrays logged under a key, oldest first."""
     rows = connection.execute(
-        f"SELECT step, fields, data, {columns_for(connection, 'array')} FROM array"  # noqa: S608 - no part of it comes from outside
+        f"SELECT step, fields, data, {checksum_columns(connection, 'array')} FROM array"  # noqa: S608 - no part of it comes from outside
         " WHERE run_id = ? AND key = ? ORDER BY id",
         (run_id, key),
     ).fetchall()
-    check_count("array", len(rows), counted(connection, run_id, f"array/{key}"))
-    found = []
+    check_count("array", len(rows), row_count(connection, run_id, f"array/{key}"))
+    arrays = []
     for step, text, data, expected in rows:
         check("array", expected, run_id, key, step, text, crc32(data))
         fields = json.loads(text)
-        found.append((step, np.frombuffer(data, fields["dtype"]).reshape(fields["shape"])))
-    return found
+        arrays.append((step, np.frombuffer(data, fields["dtype"]).reshape(fields["shape"])))
+    return arrays

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from stepscope.store.checksums import check, check_count, columns_for, counted, put_checksum
+from stepscope.store.checksums import check, check_count, checksum_columns, put_checksum, row_count
 
 if TYPE_CHECKING:
     import sqlite3
@@ -20,18 +20,18 @@ def read_findings(connection: sqlite3.Connection, run_id: str) -> list[dict[str,
     What was put into the table by others, without a key, comes with its columns.
     """
     rows = connection.execute(
-        f"SELECT {_COLUMNS}, {columns_for(connection, 'finding')} FROM finding"  # noqa: S608 - no part of it comes from outside
+        f"SELECT {_COLUMNS}, {checksum_columns(connection, 'finding')} FROM finding"  # noqa: S608 - no part of it comes from outside
         " WHERE run_id = ? ORDER BY opened_ns, id",
         (run_id,),
     ).fetchall()
-    check_count("finding", len(rows), counted(connection, run_id, "finding"))
-    found = []
+    check_count("finding", len(rows), row_count(connection, run_id, "finding"))
+    findings = []
     for *row, expected in rows:
         check("finding", expected, *row)
         _, _, problem, severity, opened_ns, closed_ns, text = row
         fields = json.loads(text)
         if "key" in fields:
-            found.append({**fields, "open": closed_ns is None})
+            findings.append({**fields, "open": closed_ns is None})
         else:
             columns = {
                 "problem": problem,
@@ -39,18 +39,18 @@ def read_findings(connection: sqlite3.Connection, run_id: str) -> list[dict[str,
                 "opened_ns": opened_ns,
                 "closed_ns": closed_ns,
             }
-            found.append({**columns, **fields})
-    return found
+            findings.append({**columns, **fields})
+    return findings
 
 
 def put_finding(connection: sqlite3.Connection, run_id: str, finding: Mapping[str, Any], at_ns: int) -> None:
     """Notes a finding, or how it stands now: one that was closed is open again. Its first moment stays."""
-    known = connection.execute(
+    existing = connection.execute(
         "SELECT id, json_extract(fields, '$.first_time'), json_extract(fields, '$.first_step') FROM finding"
         " WHERE run_id = ? AND problem = ? AND json_extract(fields, '$.key') = ?",
         (run_id, finding["id"], finding["key"]),
     ).fetchone()
-    if known is None:
+    if existing is None:
         cursor = connection.execute(
             "INSERT INTO finding (run_id, problem, severity, opened_ns, closed_ns, fields)"
             " VALUES (?, ?, ?, ?, NULL, ?)",
@@ -58,7 +58,7 @@ def put_finding(connection: sqlite3.Connection, run_id: str, finding: Mapping[st
         )
         put_checksum(connection, "finding", _COLUMNS, cursor.lastrowid)
         return
-    number, first_time, first_step = known
+    number, first_time, first_step = existing
     fields = {**finding, "first_time": first_time, "first_step": first_step}
     connection.execute(
         "UPDATE finding SET severity = ?, closed_ns = NULL, fields = ? WHERE id = ?",

@@ -33,7 +33,7 @@ class Counter:
     last_ns: int
 
 
-class Following(ABC):
+class ChangeReader(ABC):
     """The questions of one who follows a store that is being written; part of `SqliteReader`."""
 
     _connection: sqlite3.Connection

@@ -23,7 +23,7 @@ from zlib import crc32
 import numpy as np
 
 from stepscope.filesystem import open_regular, read_regular
-from stepscope.store.checksums import counted
+from stepscope.store.checksums import row_count
 
 if TYPE_CHECKING:
     import sqlite3
@@ -35,7 +35,7 @@ _COMMITS = struct.Struct("<Q")
 _ROW = ("", "commit")
 """Of the table `tally`."""
 
-LOOKS = 5
+CHECKS = 5
 PAUSE_S = 0.05
 """Between two looks: a writer may be in the middle of a frame, or of a new log."""
 
@@ -64,7 +64,7 @@ class CommitCount:
             (*_ROW, self._number + 1),
         )
 
-    def note(self) -> None:
+    def mark_on_disk(self) -> None:
         """Notes beside the database that the transaction is on disk."""
         self._number += 1
         self._write()
@@ -90,10 +90,10 @@ class CommitCount:
 
 def commits_in(connection: sqlite3.Connection) -> int:
     """How many transactions a database has; 0 where nobody counted."""
-    return counted(connection, *_ROW) or 0
+    return row_count(connection, *_ROW) or 0
 
 
-def commits_beside(database: Path) -> int:
+def commits_on_disk(database: Path) -> int:
     """How many transactions a database must have at least; 0 where nothing is known of that.
 
     To be asked before the database is: its writer goes on.
@@ -102,8 +102,8 @@ def commits_beside(database: Path) -> int:
         data = read_regular(Path(f"{database}{COMMITS_SUFFIX}"))
     except OSError:
         return 0
-    number, found = data[: _COMMITS.size], data[_COMMITS.size :]
-    if len(number) < _COMMITS.size or found != crc32(number).to_bytes(4, "little"):
+    number, expected = data[: _COMMITS.size], data[_COMMITS.size :]
+    if len(number) < _COMMITS.size or expected != crc32(number).to_bytes(4, "little"):
         return 0
     return int(_COMMITS.unpack(number)[0])
 
@@ -124,14 +124,14 @@ class _Log:
         """The length of a frame."""
         return _FRAME.size + self.page_bytes
 
-    def place(self, number: int) -> int:
+    def offset(self, number: int) -> int:
         """Where a frame begins."""
         return _HEADER.size + number * self.frame_bytes
 
 
 def is_damaged(database: Path) -> bool:
     """Whether completed transactions in the log cannot be read; to be asked of a store that is open."""
-    for _ in range(LOOKS):
+    for _ in range(CHECKS):
         if not _looks_damaged(database):
             return False
         time.sleep(PAUSE_S)
@@ -151,22 +151,22 @@ def _looks_damaged(database: Path) -> bool:
     order = ">" if magic & 1 else "<"
     if magic | 1 != _MAGIC | 1 or _checksum(data[:24], order) != (first, second):
         return True
-    in_use, _, _, seen = _INDEX.unpack_from(index)
+    in_use, _, _, frames_seen = _INDEX.unpack_from(index)
     log = _Log(data, order, page_bytes, (salts[0], salts[1]), (first, second))
-    return bool(in_use) and _breaks_off(log, seen)
+    return bool(in_use) and _breaks_off(log, frames_seen)
 
 
-def _breaks_off(log: _Log, seen: int) -> bool:
+def _breaks_off(log: _Log, frames_seen: int) -> bool:
     """Whether a transaction ends behind so many frames, and one of the frames up to there is damaged."""
     last = _last_end(log)
-    if last is None or last < seen:
+    if last is None or last < frames_seen:
         return False
-    checked = log.checksum if seen == 0 else _said(log, seen - 1)
-    for number in range(seen, last + 1):
-        at = log.place(number)
-        checked = _checksum(log.data[at : at + 8], log.order, checked)
-        checked = _checksum(log.data[at + _FRAME.size : at + log.frame_bytes], log.order, checked)
-        if checked != _said(log, number):
+    computed = log.checksum if frames_seen == 0 else _stored_checksum(log, frames_seen - 1)
+    for number in range(frames_seen, last + 1):
+        at = log.offset(number)
+        computed = _checksum(log.data[at : at + 8], log.order, computed)
+        computed = _checksum(log.data[at + _FRAME.size : at + log.frame_bytes], log.order, computed)
+        if computed != _stored_checksum(log, number):
             return True
     return False
 
@@ -180,9 +180,9 @@ def _last_end(log: _Log) -> int | None:
     return int(ends[-1]) if len(ends) else None
 
 
-def _said(log: _Log, number: int) -> tuple[int, int]:
+def _stored_checksum(log: _Log, number: int) -> tuple[int, int]:
     """The checksum that is written in a frame."""
-    *_, first, second = _FRAME.unpack_from(log.data, log.place(number))
+    *_, first, second = _FRAME.unpack_from(log.data, log.offset(number))
     return first, second
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepscope.schema.series import Points
-from stepscope.store.checksums import check, columns_for, head
+from stepscope.store.checksums import check, checksum_columns, head
 from stepscope.store.chunks import unpack_floats, unpack_ints
-from stepscope.store.series_rows import loose_rows, read_series
+from stepscope.store.series_rows import read_series, read_tail
 
 if TYPE_CHECKING:
     import sqlite3
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _SelectedKeySet:
     """A key set that holds some of the keys asked for."""
 
-    row: KeySetRow
+    key_set: KeySetRow
     columns: dict[str, tuple[int, int]] = field(default_factory=dict)
     """The series and the position of each of these keys."""
 
@@ -40,71 +40,73 @@ def read_newest(
     connection: sqlite3.Connection, run_id: str, segment: str, keys: Sequence[str], rows: int
 ) -> dict[Source, dict[str, Points]]:
     """The newest points of each key, at most so many, by where they come from and in order of time."""
-    found: dict[Source, dict[str, list[Piece]]] = {}
-    for source, asked in _key_sets(connection, run_id, segment, keys):
-        steps, times, values = _newest_rows(connection, asked, rows)
-        of_source = found.setdefault(source, {})
-        for place, key in enumerate(asked.columns):
-            of_source.setdefault(key, []).append((steps, times, values[:, place]))
+    pieces_by_source: dict[Source, dict[str, list[Piece]]] = {}
+    for source, selected in _key_sets(connection, run_id, segment, keys):
+        steps, times, values = _newest_rows(connection, selected, rows)
+        pieces_by_key = pieces_by_source.setdefault(source, {})
+        for column, key in enumerate(selected.columns):
+            pieces_by_key.setdefault(key, []).append((steps, times, values[:, column]))
     return {
-        source: {key: _joined(pieces, rows) for key, pieces in of_source.items()}
-        for source, of_source in found.items()
+        source: {key: _joined(pieces, rows) for key, pieces in pieces_by_key.items()}
+        for source, pieces_by_key in pieces_by_source.items()
     }
 
 
 def _key_sets(
     connection: sqlite3.Connection, run_id: str, segment: str, keys: Sequence[str]
-) -> list[tuple[Source, _Asked]]:
-    found: dict[int, tuple[Source, _Asked]] = {}
+) -> list[tuple[Source, _SelectedKeySet]]:
+    selected: dict[int, tuple[Source, _SelectedKeySet]] = {}
     members = [
         (key_set, position, series)
         for series in read_series(connection, run_id, keys=keys, segment=segment)
         for key_set, position in series.key_sets
     ]
-    for key_set, position, series in sorted(members, key=lambda one: (one[0].id, one[1])):
-        _, asked = found.setdefault(key_set.id, (series.source, _Asked(key_set)))
-        asked.columns[series.key] = (series.id, position)
-    return list(found.values())
+    for key_set, position, series in sorted(members, key=lambda member: (member[0].id, member[1])):
+        _, key_set_keys = selected.setdefault(key_set.id, (series.source, _SelectedKeySet(key_set)))
+        key_set_keys.columns[series.key] = (series.id, position)
+    return list(selected.values())
 
 
-def _newest_rows(connection: sqlite3.Connection, asked: _Asked, rows: int) -> Piece:
+def _newest_rows(connection: sqlite3.Connection, selected: _SelectedKeySet, rows: int) -> Piece:
     pieces: list[Piece] = []
-    have = 0
-    places = [2 + position for _, position in asked.columns.values()]
-    for piece in reversed(loose_rows(connection, asked.row.id, len(asked.row.keys), asked.row.loose)):
-        loose = piece[have - rows :]
-        bits = loose.view(np.int64)
-        pieces.append((bits[:, 0], bits[:, 1], loose[:, places]))
-        have += len(loose)
-        if have >= rows:
+    count = 0
+    columns = [2 + position for _, position in selected.columns.values()]
+    for piece in reversed(
+        read_tail(connection, selected.key_set.id, len(selected.key_set.keys), selected.key_set.unsealed)
+    ):
+        tail_rows = piece[count - rows :]
+        bits = tail_rows.view(np.int64)
+        pieces.append((bits[:, 0], bits[:, 1], tail_rows[:, columns]))
+        count += len(tail_rows)
+        if count >= rows:
             break
-    number = asked.row.blocks
-    while have < rows and number > 0:
+    number = selected.key_set.blocks
+    while count < rows and number > 0:
         number -= 1
-        pieces.append(_block(connection, asked, number))
-        have += len(pieces[-1][0])
+        pieces.append(_block(connection, selected, number))
+        count += len(pieces[-1][0])
     if not pieces:
-        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, len(places)))
+        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, len(columns)))
     steps, times, values = zip(*reversed(pieces), strict=True)
     return np.concatenate(steps)[-rows:], np.concatenate(times)[-rows:], np.concatenate(values)[-rows:]
 
 
-def _block(connection: sqlite3.Connection, asked: _Asked, number: int) -> Piece:
-    count, steps, times, found = connection.execute(
-        f"SELECT rows, steps, times, {columns_for(connection, 'block')} FROM block"  # noqa: S608 - no part of it comes from outside
+def _block(connection: sqlite3.Connection, selected: _SelectedKeySet, number: int) -> Piece:
+    count, steps, times, expected = connection.execute(
+        f"SELECT rows, steps, times, {checksum_columns(connection, 'block')} FROM block"  # noqa: S608 - no part of it comes from outside
         " WHERE key_set_id = ? AND number = ?",
-        (asked.row.id, number),
+        (selected.key_set.id, number),
     ).fetchone()
-    check("block", found, asked.row.id, number, count, head(steps), head(times))
-    values = np.empty((count, len(asked.columns)), order="F")
-    for place, (series_id, _) in enumerate(asked.columns.values()):
-        packed, found = connection.execute(
-            f"SELECT data, {columns_for(connection, 'chunk')} FROM chunk"  # noqa: S608 - no part of it comes from outside
+    check("block", expected, selected.key_set.id, number, count, head(steps), head(times))
+    values = np.empty((count, len(selected.columns)), order="F")
+    for column, (series_id, _) in enumerate(selected.columns.values()):
+        packed, expected = connection.execute(
+            f"SELECT data, {checksum_columns(connection, 'chunk')} FROM chunk"  # noqa: S608 - no part of it comes from outside
             " WHERE series_id = ? AND key_set_id = ? AND number = ?",
-            (series_id, asked.row.id, number),
+            (series_id, selected.key_set.id, number),
         ).fetchone()
-        check("chunk", found, series_id, asked.row.id, number, count, head(packed))
-        values[:, place] = unpack_floats(packed, count)
+        check("chunk", expected, series_id, selected.key_set.id, number, count, head(packed))
+        values[:, column] = unpack_floats(packed, count)
     return unpack_ints(steps, count), unpack_ints(times, count), values
 
 

@@ -26,18 +26,18 @@ def database(folder: Path, mounts: Path = MOUNTS) -> Path:
     if not is_network(kind_of(folder, mounts)):
         return folder / FILE_NAME
     digest = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]
-    return _cache() / "stepscope" / digest / FILE_NAME
+    return _cache_folder() / "stepscope" / digest / FILE_NAME
 
 
 def point_to(folder: Path, url: str) -> None:
     """Leaves word in a folder where its database is, so that every reader finds it; paths are made whole."""
     path = Path(url.removeprefix(SCHEME)).absolute()
     pointer = folder / POINTER_NAME
-    word = f"{SCHEME}{path}\n"
-    if not pointer.exists() or os.fsdecode(read_regular(pointer)) != word:
+    content = f"{SCHEME}{path}\n"
+    if not pointer.exists() or os.fsdecode(read_regular(pointer)) != content:
         folder.mkdir(parents=True, exist_ok=True)
-        pointer.write_text(word)
+        pointer.write_text(content)
 
 
-def _cache() -> Path:
+def _cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.schema.identity import run_id
 from stepscope.schema.run import Process
-from stepscope.store.checksums import DamagedRowError, check, check_count, checksum, columns_for, counted
+from stepscope.store.checksums import (
+    DamagedRowError,
+    check,
+    check_count,
+    checksum,
+    checksum_columns,
+    row_count,
+)
 
 if TYPE_CHECKING:
     import sqlite3
@@ -28,24 +35,24 @@ _BY_KEY = "run_id = ? AND segment = ? AND rank = ? AND host = ? AND pid = ? AND 
 def read_processes(connection: sqlite3.Connection, run_id: str | None = None) -> list[Process]:
     """The processes of a run, or of all, in the order they were met."""
     rows = connection.execute(
-        f"SELECT run_id, name, project, {_COLUMNS}, {columns_for(connection, 'process')} FROM process"  # noqa: S608 - no part of it comes from outside
+        f"SELECT run_id, name, project, {_COLUMNS}, {checksum_columns(connection, 'process')} FROM process"  # noqa: S608 - no part of it comes from outside
         " JOIN run ON run.id = run_id WHERE ? IS NULL OR run_id = ? ORDER BY process.id",
         (run_id, run_id),
     )
-    found = [_process(row) for row in rows]
-    check_count("process", len(found), counted(connection, run_id or "", "process"))
-    return found
+    processes = [_process(row) for row in rows]
+    check_count("process", len(processes), row_count(connection, run_id or "", "process"))
+    return processes
 
 
 def read_runs(connection: sqlite3.Connection) -> list[tuple[str, str, str, int]]:
     """Id, name, project and first start of every run, oldest first."""
     rows = connection.execute(
-        f"SELECT id, name, project, created_ns, {columns_for(connection, 'run')} FROM run"  # noqa: S608 - no part of it comes from outside
+        f"SELECT id, name, project, created_ns, {checksum_columns(connection, 'run')} FROM run"  # noqa: S608 - no part of it comes from outside
         " ORDER BY created_ns, id"
     ).fetchall()
-    for *row, found in rows:
-        check("run", found, *row)
-    check_count("run", len(rows), counted(connection, "", "run"))
+    for *row, expected in rows:
+        check("run", expected, *row)
+    check_count("run", len(rows), row_count(connection, "", "run"))
     return [row[:4] for row in rows]
 
 
@@ -63,33 +70,33 @@ class ProcessWriter:
     def write(self, process: Process) -> None:
         """Notes a process, or what has become of it."""
         key = (process.run_id, process.segment, process.rank, process.host, process.pid, process.started_ns)
-        row_id, written, lasting = self._written.get(key, (0, None, 0))
+        row_id, written, stable_checksum = self._written.get(key, (0, None, 0))
         if written is not None:
             written.last_ns = process.last_ns
             if written == process:
                 self._connection.execute(
                     "UPDATE process SET last_ns = ?, checksum = ? WHERE id = ?",
-                    (process.last_ns, checksum(process.last_ns, start=lasting), row_id),
+                    (process.last_ns, checksum(process.last_ns, start=stable_checksum), row_id),
                 )
                 return
         row = _row(process)
         _write_process(self._connection, process, row)
         (row_id,) = self._connection.execute(f"SELECT id FROM process WHERE {_BY_KEY}", key).fetchone()  # noqa: S608 - nor here
-        self._written[key] = (row_id, deepcopy(process), _checksum_of_lasting(row))
+        self._written[key] = (row_id, deepcopy(process), _stable_checksum(row))
         if process.ended_ns is not None:
             del self._written[key]
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Drops what is remembered of the file, when a transaction failed or a run was deleted."""
         self._written.clear()
 
 
 def _checksum(row: Sequence[Column]) -> int:
     """The checksum of a row, with the time of the last record at its end: nothing else changes often."""
-    return checksum(row[_LAST_NS], start=_checksum_of_lasting(row))
+    return checksum(row[_LAST_NS], start=_stable_checksum(row))
 
 
-def _checksum_of_lasting(row: Sequence[Column]) -> int:
+def _stable_checksum(row: Sequence[Column]) -> int:
     return checksum(*row[:_LAST_NS], *row[_LAST_NS + 1 :])
 
 
@@ -127,15 +134,22 @@ def _write_process(connection: sqlite3.Connection, process: Process, row: tuple[
 
 
 def _write_run(connection: sqlite3.Connection, process: Process) -> None:
-    known = connection.execute("SELECT name, created_ns FROM run WHERE id = ?", (process.run_id,)).fetchone()
+    existing = connection.execute(
+        "SELECT name, created_ns FROM run WHERE id = ?", (process.run_id,)
+    ).fetchone()
     # A run whose opening was damaged is named by its id until an opening is read, and one that a launcher has
     # begun by the launcher until a monitor in its command says what it is called.
     is_renamed = run_id(process.project, process.name) != process.run_id
-    if known is not None and (
-        process.name in (known[0], process.run_id) or not (is_renamed or known[0] == process.run_id)
+    if existing is not None and (
+        process.name in (existing[0], process.run_id) or not (is_renamed or existing[0] == process.run_id)
     ):
         return
-    row = (process.run_id, process.name, process.project, process.started_ns if known is None else known[1])
+    row = (
+        process.run_id,
+        process.name,
+        process.project,
+        process.started_ns if existing is None else existing[1],
+    )
     connection.execute(
         "INSERT INTO run VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET name = excluded.name,"
         " project = excluded.project, checksum = excluded.checksum",
@@ -145,8 +159,8 @@ def _write_run(connection: sqlite3.Connection, process: Process) -> None:
 
 def _process(row: tuple[Any, ...]) -> Process:
     names = ["run_id", "name", "project", *_COLUMNS.split(", ")]
-    *columns, found = row
-    if found is not None and found != _checksum((row[0], *columns[3:])):
+    *columns, expected = row
+    if expected is not None and expected != _checksum((row[0], *columns[3:])):
         raise DamagedRowError("a row of the table process is not what was written")
     fields = dict(zip(names, columns, strict=True))
     return Process(**{**fields, "facts": json.loads(fields["facts"])})

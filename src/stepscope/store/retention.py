@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 DAY_NS = 86_400 * 10**9
 
-_LIMITS = {one.name for one in fields(Retention)}
+_LIMITS = {field.name for field in fields(Retention)}
 
 
 def apply(store: Store, now_ns: Callable[[], int] = time.time_ns) -> list[str]:
@@ -29,32 +29,32 @@ def apply(store: Store, now_ns: Callable[[], int] = time.time_ns) -> list[str]:
     ended = sorted(filter(_has_ended, runs), key=_ended_ns)
     deleted: list[str] = []
     for run in ended:
-        if _is_beyond(run, store, len(runs) - len(deleted), now_ns()):
+        if _exceeds_limits(run, store, len(runs) - len(deleted), now_ns()):
             store.delete_run(run.id)
             deleted.append(run.id)
     return deleted
 
 
-def _is_beyond(run: RunInfo, store: Store, runs: int, now_ns: int) -> bool:
+def _exceeds_limits(run: RunInfo, store: Store, run_count: int, now_ns: int) -> bool:
     """Whether a run is too old, or one of too many, or in too large a store; older ones are gone by now."""
     limits = limits_of(run)
     age_ns = now_ns - _ended_ns(run)
     return (
         (limits.max_age_days is not None and age_ns > limits.max_age_days * DAY_NS)
-        or (limits.max_runs is not None and runs > limits.max_runs)
+        or (limits.max_runs is not None and run_count > limits.max_runs)
         or (limits.max_bytes is not None and store.bytes_used() > limits.max_bytes)
     )
 
 
 def limits_of(run: RunInfo) -> Retention:
     """The limits a run was recorded with."""
-    process = deciding_process(one for part in run.segments for one in part.processes)
-    said = None if process is None else process.facts.get("retention")
-    if not isinstance(said, dict):
+    process = deciding_process(process for segment in run.segments for process in segment.processes)
+    recorded = None if process is None else process.facts.get("retention")
+    if not isinstance(recorded, dict):
         return Retention()
     limits: dict[str, Any] = {
         name: value
-        for name, value in said.items()
+        for name, value in recorded.items()
         if name in _LIMITS and isinstance(value, int | float) and not isinstance(value, bool)
     }
     return Retention(**limits)
@@ -62,10 +62,10 @@ def limits_of(run: RunInfo) -> Retention:
 
 def _has_ended(run: RunInfo) -> bool:
     # Not by the status: a run whose one rank crashed shows that while the others still record.
-    return all(part.ended_ns is not None for part in run.segments)
+    return all(segment.ended_ns is not None for segment in run.segments)
 
 
 def _ended_ns(run: RunInfo) -> int:
     """When anything last happened; a process that recorded nothing has only its start and its end."""
-    processes = [process for part in run.segments for process in part.processes]
-    return max(max(one.started_ns, one.last_ns, one.ended_ns or 0) for one in processes)
+    processes = [process for segment in run.segments for process in segment.processes]
+    return max(max(process.started_ns, process.last_ns, process.ended_ns or 0) for process in processes)

@@ -62,15 +62,15 @@ def roll_up(x: Ints, times: Ints, values: Floats, exponent: int) -> Rollup:
         index, times, values = index[order], times[order], values[order]
     starts, ends = _groups(index)
     finite = np.isfinite(values)
-    clean = finite.all()
+    is_all_finite = finite.all()
     return Rollup(
         exponent=exponent,
         index=index[starts],
         count=ends - starts,
         last_ns=times[ends - 1],
-        minimum=_finite(np.minimum.reduceat(_without(values, finite, np.inf, clean), starts)),
-        maximum=_finite(np.maximum.reduceat(_without(values, finite, -np.inf, clean), starts)),
-        total=_sums(_without(values, finite, 0.0, clean), starts),
+        minimum=_finite(np.minimum.reduceat(_without(values, finite, np.inf, is_all_finite), starts)),
+        maximum=_finite(np.maximum.reduceat(_without(values, finite, -np.inf, is_all_finite), starts)),
+        total=_sums(_without(values, finite, 0.0, is_all_finite), starts),
         last=values[ends - 1],
         nonfinite=np.add.reduceat((~finite).astype(np.int64), starts),
     )
@@ -99,24 +99,24 @@ def merge(parts: Sequence[Rollup], exponent: int) -> Rollup:
     )
 
 
-def as_buckets(found: Rollup | None, exponent: int) -> Buckets:
+def as_buckets(rollup: Rollup | None, exponent: int) -> Buckets:
     """The one column of a rollup as a reader is given it."""
-    if found is None:
+    if rollup is None:
         ints, floats = np.empty(0, np.int64), np.empty(0)
         return Buckets(1 << exponent, ints, ints, floats, floats, floats, floats, ints, floats)
-    finite = found.count - found.nonfinite[:, 0]
+    finite = rollup.count - rollup.nonfinite[:, 0]
     with np.errstate(divide="ignore", invalid="ignore"):
-        mean = np.where(finite > 0, found.total[:, 0] / finite, np.nan)
+        mean = np.where(finite > 0, rollup.total[:, 0] / finite, np.nan)
     return Buckets(
         width=1 << exponent,
-        starts=found.index << exponent,
-        count=found.count,
-        minimum=found.minimum[:, 0],
-        maximum=found.maximum[:, 0],
+        starts=rollup.index << exponent,
+        count=rollup.count,
+        minimum=rollup.minimum[:, 0],
+        maximum=rollup.maximum[:, 0],
         mean=mean,
-        last=found.last[:, 0],
-        nonfinite=found.nonfinite[:, 0],
-        times=found.last_ns / 1e9,
+        last=rollup.last[:, 0],
+        nonfinite=rollup.nonfinite[:, 0],
+        times=rollup.last_ns / 1e9,
     )
 
 
@@ -158,7 +158,7 @@ def unpack_column(exponent: int, buckets: int, axis: Sequence[bytes], data: byte
     )
 
 
-def beside(columns: Sequence[Rollup]) -> Rollup:
+def join_columns(columns: Sequence[Rollup]) -> Rollup:
     """Puts columns with one axis side by side."""
     first = columns[0]
     joined = {
@@ -179,8 +179,10 @@ def _sums(values: Floats, starts: Ints) -> Floats:
         return np.add.reduceat(values, starts)
 
 
-def _without(values: Floats, finite: NDArray[np.bool_], instead: float, clean: np.bool_) -> Floats:
-    return values if clean else np.where(finite, values, instead)
+def _without(
+    values: Floats, finite: NDArray[np.bool_], replacement: float, is_all_finite: np.bool_
+) -> Floats:
+    return values if is_all_finite else np.where(finite, values, replacement)
 
 
 def _finite(extremes: Floats) -> Floats:

@@ -19,7 +19,7 @@ from stepscope.store.checksums import (
     head,
 )
 from stepscope.store.chunks import pack_floats, pack_ints
-from stepscope.store.series_rows import KeySetRow, Newest, key_set_checksum, loose_rows, series_checksum
+from stepscope.store.series_rows import KeySetRow, Newest, key_set_checksum, read_tail, series_checksum
 from stepscope.store.summaries import Summary, add_to_summaries, write_member
 
 if TYPE_CHECKING:
@@ -42,7 +42,9 @@ COUNT_EVERY_S = 60.0
 NS = 1_000_000_000
 
 # As the unique indexes have it: a rank compared by IS would end the use of an index there.
-_OF_SOURCE = "run_id = ? AND segment = ? AND coalesce(rank, -1) = coalesce(?, -1) AND host = ? AND device = ?"
+_SOURCE_CONDITION = (
+    "run_id = ? AND segment = ? AND coalesce(rank, -1) = coalesce(?, -1) AND host = ? AND device = ?"
+)
 
 
 @dataclass
@@ -53,11 +55,11 @@ class KeySet:
     source: Source
     series_ids: list[int]
     blocks: int
-    labels: int
+    labels_checksum: int
     """The checksum of its labels."""
     total: int = 0
     """How many rows it has, sealed or not."""
-    loose: list[NDArray[np.float64]] = field(default_factory=list)
+    tail: list[NDArray[np.float64]] = field(default_factory=list)
     """Pieces of rows as float64 bits: step, time, values."""
     rows: int = 0
     """How many rows are loose."""
@@ -66,9 +68,9 @@ class KeySet:
     last: bytes | None = None
     """Its newest row."""
 
-    def set_loose(self, pieces: list[NDArray[np.float64]]) -> None:
+    def set_tail(self, pieces: list[NDArray[np.float64]]) -> None:
         """Says which rows are loose."""
-        self.loose, self.rows = pieces, sum(map(len, pieces))
+        self.tail, self.rows = pieces, sum(map(len, pieces))
 
 
 class Sealer:
@@ -88,14 +90,14 @@ class Sealer:
         key_set = self._sets.get(_labels(source), {}).get((source.axis, tuple(keys)))
         if key_set is None:
             if len(set(keys)) < len(keys):
-                self._append_namesakes(source, keys, steps, times, values)
+                self._append_repeated_keys(source, keys, steps, times, values)
                 return
             key_set = self._key_set(source, tuple(keys))
         rows = np.empty((len(steps), len(keys) + 2))
         rows[:, 0] = steps.view(np.float64)
         rows[:, 1] = times.view(np.float64)
         rows[:, 2:] = values
-        key_set.loose.append(rows)
+        key_set.tail.append(rows)
         key_set.rows += len(rows)
         key_set.total += len(rows)
         key_set.last = rows[-1].tobytes()
@@ -103,72 +105,72 @@ class Sealer:
             self._seal_blocks(key_set, least=BLOCK_ROWS)
         else:
             self._put_tail(key_set, rows)
-        self._note_key_set(key_set)
-        place = _labels(source)
-        if self._now() - self._counted_at.setdefault(place, float("-inf")) >= COUNT_EVERY_S:
-            self._count(place)
+        self._write_key_set(key_set)
+        labels = _labels(source)
+        if self._now() - self._counted_at.setdefault(labels, float("-inf")) >= COUNT_EVERY_S:
+            self._write_counters(labels)
 
     def seal(self, source: Source) -> None:
         """Seals what a source that has ended left loose, and forgets its key sets."""
-        place = _labels(source)
+        labels = _labels(source)
         # Asked of the file: an agent that came after another has never met some of these sets.
-        met = self._connection.execute(
-            f"SELECT axis, keys FROM key_set WHERE {_OF_SOURCE} ORDER BY id",  # noqa: S608 - no part of it comes from outside
-            place,
+        key_sets = self._connection.execute(
+            f"SELECT axis, keys FROM key_set WHERE {_SOURCE_CONDITION} ORDER BY id",  # noqa: S608 - no part of it comes from outside
+            labels,
         ).fetchall()
-        for axis, keys in met:
-            key_set = self._key_set(Source(*place, axis), tuple(json.loads(keys)))
+        for axis, keys in key_sets:
+            key_set = self._key_set(Source(*labels, axis), tuple(json.loads(keys)))
             if key_set.rows >= MIN_ROWS:
                 self._seal_blocks(key_set, least=1)
-                self._note_key_set(key_set)
+                self._write_key_set(key_set)
             else:
                 self._join_tail(key_set)
-        self._count(place)
-        self._sets.pop(place, None)
-        self._counted_at.pop(place, None)
+        self._write_counters(labels)
+        self._sets.pop(labels, None)
+        self._counted_at.pop(labels, None)
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Drops what is remembered of the file, when a transaction failed or a run was deleted."""
         self._sets.clear()
         self._counted_at.clear()
 
-    def _append_namesakes(
+    def _append_repeated_keys(
         self, source: Source, keys: Sequence[str], steps: Ints, times: Ints, values: Floats
     ) -> None:
         """Adds rows in which a key comes twice, as the keys 1 and "1" do: each column is kept."""
         first = [at for at, key in enumerate(keys) if key not in keys[:at]]
-        again = [at for at in range(len(keys)) if at not in first]
-        for columns in (first, again):
+        repeated = [at for at in range(len(keys)) if at not in first]
+        for columns in (first, repeated):
             self.append(source, [keys[at] for at in columns], steps, times, values[:, columns])
 
     def _key_set(self, source: Source, keys: tuple[str, ...]) -> KeySet:
-        known = self._sets.setdefault(_labels(source), {})
-        key_set = known.get((source.axis, keys))
+        key_sets = self._sets.setdefault(_labels(source), {})
+        key_set = key_sets.get((source.axis, keys))
         if key_set is None:
             key_set = self._load(source, keys) or self._create(source, keys)
-            known[source.axis, keys] = key_set
+            key_sets[source.axis, keys] = key_set
         return key_set
 
     def _load(self, source: Source, keys: tuple[str, ...]) -> KeySet | None:
         labels = (*_labels(source), source.axis, json.dumps(keys))
         row = self._connection.execute(
             "SELECT id, blocks, rows, sealed, last, checksum FROM key_set"  # noqa: S608 - nor here
-            f" WHERE {_OF_SOURCE} AND axis = ? AND keys = ?",
+            f" WHERE {_SOURCE_CONDITION} AND axis = ? AND keys = ?",
             labels,
         ).fetchone()
         if row is None:
             return None
         number, blocks, total, sealed, last, expected = row
-        found = KeySet(number, source, [], blocks, checksum(number, *labels), total, last=last)
-        check("key_set", expected, blocks, total, sealed, start=crc32(last or b"", found.labels))
+        key_set = KeySet(number, source, [], blocks, checksum(number, *labels), total, last=last)
+        check("key_set", expected, blocks, total, sealed, start=crc32(last or b"", key_set.labels_checksum))
         members = self._connection.execute(
             "SELECT series_id FROM member WHERE key_set_id = ? ORDER BY position", (number,)
         )
-        found.series_ids = [one for (one,) in members]
-        check_count("member", len(found.series_ids), len(keys))
-        found.set_loose(loose_rows(self._connection, found.id, len(keys), total - sealed))
-        found.pieces = len(found.loose)
-        return found
+        key_set.series_ids = [series_id for (series_id,) in members]
+        check_count("member", len(key_set.series_ids), len(keys))
+        key_set.set_tail(read_tail(self._connection, key_set.id, len(keys), total - sealed))
+        key_set.pieces = len(key_set.tail)
+        return key_set
 
     def _create(self, source: Source, keys: tuple[str, ...]) -> KeySet:
         labels = (*_labels(source), source.axis, json.dumps(keys))
@@ -178,14 +180,14 @@ class Sealer:
             labels,
         )
         number = int(cursor.lastrowid or 0)
-        made = KeySet(number, source, [], 0, checksum(number, *labels))
+        key_set = KeySet(number, source, [], 0, checksum(number, *labels))
         for position, key in enumerate(keys):
-            made.series_ids.append(self._member(source, key))
-            member = (made.series_ids[-1], made.id, position)
+            key_set.series_ids.append(self._add_member(source, key))
+            member = (key_set.series_ids[-1], key_set.id, position)
             write_member(self._connection, member, Summary())
-        return made
+        return key_set
 
-    def _member(self, source: Source, key: str) -> int:
+    def _add_member(self, source: Source, key: str) -> int:
         """The number of a series that one more key set holds; it is made where there is none."""
         labels = _labels(source)
         self._connection.execute(
@@ -194,7 +196,7 @@ class Sealer:
             (*labels, source.axis, key),
         )
         number, key_sets = self._connection.execute(
-            f"SELECT id, key_sets FROM series WHERE {_OF_SOURCE} AND axis = ? AND key = ?",  # noqa: S608 - nor here
+            f"SELECT id, key_sets FROM series WHERE {_SOURCE_CONDITION} AND axis = ? AND key = ?",  # noqa: S608 - nor here
             (*labels, source.axis, key),
         ).fetchone()
         row = (number, source.run_id, key, source.segment, source.rank, source.host, source.device)
@@ -217,17 +219,17 @@ class Sealer:
     def _join_tail(self, key_set: KeySet) -> None:
         """Makes one piece of many."""
         if key_set.pieces > 1:
-            rows = np.concatenate(key_set.loose)
+            rows = np.concatenate(key_set.tail)
             self._connection.execute("DELETE FROM tail WHERE key_set_id = ?", (key_set.id,))
-            key_set.set_loose([rows])
+            key_set.set_tail([rows])
             key_set.pieces = 0
             self._put_tail(key_set, rows)
 
     def _seal_blocks(self, key_set: KeySet, least: int) -> None:
-        rows = np.concatenate(key_set.loose)
+        rows = np.concatenate(key_set.tail)
         if key_set.pieces:
             self._connection.execute("DELETE FROM tail WHERE key_set_id = ?", (key_set.id,))
-        key_set.set_loose([])
+        key_set.set_tail([])
         key_set.pieces = 0
         at = 0
         while len(rows) - at >= least:
@@ -235,7 +237,7 @@ class Sealer:
             at += BLOCK_ROWS
         if at < len(rows):
             rest = rows[at:].copy()
-            key_set.set_loose([rest])
+            key_set.set_tail([rest])
             self._put_tail(key_set, rest)
 
     def _seal_block(self, key_set: KeySet, rows: Floats) -> None:
@@ -262,13 +264,13 @@ class Sealer:
             total = rolled.total.sum(axis=0)
         chunks, summaries = [], []
         for column, series_id in enumerate(key_set.series_ids):
-            place = (series_id, key_set.id, key_set.blocks, len(values))
+            chunk_key = (series_id, key_set.id, key_set.blocks, len(values))
             nonfinite = int(rolled.nonfinite[:, column].sum())
-            extremes = (_least(rolled.minimum[:, column]), _greatest(rolled.maximum[:, column]))
+            extremes = (_finite_min(rolled.minimum[:, column]), _finite_max(rolled.maximum[:, column]))
             ends = (float(values[0, column]), float(values[-1, column]))
             packed = pack_floats(values[:, column])
-            sums = (float(total[column]), *ends, nonfinite, packed, checksum(*place, head(packed)))
-            chunks.append((*place, *extremes, *sums))
+            sums = (float(total[column]), *ends, nonfinite, packed, checksum(*chunk_key, head(packed)))
+            chunks.append((*chunk_key, *extremes, *sums))
             summaries.append(Summary(nonfinite, *extremes, float(total[column])))
         self._connection.executemany("INSERT INTO chunk VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", chunks)
         add_to_summaries(self._connection, key_set.id, summaries)
@@ -282,8 +284,8 @@ class Sealer:
         rolled: rollup.Rollup,
     ) -> None:
         axis = rollup.pack_axis(rolled)
-        place = (key_set.id, level, number)
-        node = (*place, *reach, rolled.exponent, len(rolled.index))
+        node_key = (key_set.id, level, number)
+        node = (*node_key, *reach, rolled.exponent, len(rolled.index))
         cursor = self._connection.execute(
             "INSERT INTO node (key_set_id, level, number, low, high, exponent, buckets,"
             " starts, counts, times, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -293,7 +295,7 @@ class Sealer:
         self._connection.executemany(
             "INSERT INTO rollup VALUES (?, ?, ?, ?)",
             [
-                (series_id, cursor.lastrowid, data, checksum(series_id, *place, crc32(data)))
+                (series_id, cursor.lastrowid, data, checksum(series_id, *node_key, crc32(data)))
                 for series_id, data in zip(key_set.series_ids, columns, strict=True)
             ],
         )
@@ -319,52 +321,54 @@ class Sealer:
             axis = (starts, counts, times)
             check("node", expected, key_set.id, level - 1, *node, *map(crc32, axis))
             number_below, _, _, exponent, buckets = node
-            place = (key_set.id, level - 1, number_below)
-            packed = self._rollups_of(node_id, place)
+            node_key = (key_set.id, level - 1, number_below)
+            packed = self._rollups_of(node_id, node_key)
             columns = [
                 rollup.unpack_column(exponent, buckets, axis, packed[series_id])
                 for series_id in key_set.series_ids
             ]
-            parts.append(rollup.beside(columns))
+            parts.append(rollup.join_columns(columns))
         low, high = min(row[2] for row in children), max(row[3] for row in children)
         widest = max(part.exponent for part in parts)
         exponent = max(widest, rollup.exponent_for(low, high, rollup.NODE_BUCKETS))
         self._put_node(key_set, level, number, (low, high), rollup.merge(parts, exponent))
 
-    def _rollups_of(self, node_id: int, place: tuple[int, int, int]) -> dict[int, bytes]:
+    def _rollups_of(self, node_id: int, node_key: tuple[int, int, int]) -> dict[int, bytes]:
         """The packed buckets of a node by series."""
-        found = {}
+        packed = {}
         for series_id, data, expected in self._connection.execute(
             "SELECT series_id, data, checksum FROM rollup WHERE node_id = ?", (node_id,)
         ):
-            check("rollup", expected, series_id, *place, crc32(data))
-            found[series_id] = data
-        return found
+            check("rollup", expected, series_id, *node_key, crc32(data))
+            packed[series_id] = data
+        return packed
 
-    def _count(self, place: Labels) -> None:
+    def _write_counters(self, labels: Labels) -> None:
         """Tells the series of a source how many points they have, and which is the newest.
 
         All at once: one series may be in thousands of key sets.
         """
-        self._counted_at[place] = self._now()
+        self._counted_at[labels] = self._now()
         newest: dict[int, Newest] = {}
-        for key_set in self._sets.get(place, {}).values():
+        for key_set in self._sets.get(labels, {}).values():
             row = KeySetRow(key_set.id, key_set.source.axis, [], 0, None, None, key_set.last)
             for position, series_id in enumerate(key_set.series_ids):
-                found = row.newest(position)
-                if found is not None and (series_id not in newest or found[2] >= newest[series_id][2]):
-                    newest[series_id] = found
+                candidate = row.newest(position)
+                if candidate is not None and (
+                    series_id not in newest or candidate[2] >= newest[series_id][2]
+                ):
+                    newest[series_id] = candidate
         self._connection.execute(
             "UPDATE series SET points = (SELECT sum(rows) FROM member JOIN key_set ON key_set.id = key_set_id"  # noqa: S608 - no part of it comes from outside
-            f" WHERE series_id = series.id) WHERE {_OF_SOURCE}",
-            place,
+            f" WHERE series_id = series.id) WHERE {_SOURCE_CONDITION}",
+            labels,
         )
         self._connection.executemany(
             "UPDATE series SET last = ?, last_step = ?, last_ns = ? WHERE id = ? AND last_ns <= ?",
-            [(*found, series_id, found[2]) for series_id, found in newest.items()],
+            [(*candidate, series_id, candidate[2]) for series_id, candidate in newest.items()],
         )
 
-    def _note_key_set(self, key_set: KeySet) -> None:
+    def _write_key_set(self, key_set: KeySet) -> None:
         """Notes how many rows a set has, how many of them are in blocks, and the newest."""
         counts = (key_set.blocks, key_set.total, key_set.total - key_set.rows)
         self._connection.execute(
@@ -372,7 +376,7 @@ class Sealer:
             (
                 *counts,
                 key_set.last,
-                key_set_checksum(key_set.labels, counts, key_set.last),
+                key_set_checksum(key_set.labels_checksum, counts, key_set.last),
                 key_set.id,
             ),
         )
@@ -382,9 +386,9 @@ def _labels(source: Source) -> Labels:
     return source.run_id, source.segment, source.rank, source.host, source.device
 
 
-def _least(values: Floats) -> float | None:
+def _finite_min(values: Floats) -> float | None:
     return float(np.fmin.reduce(values)) if np.isfinite(values).any() else None
 
 
-def _greatest(values: Floats) -> float | None:
+def _finite_max(values: Floats) -> float | None:
     return float(np.fmax.reduce(values)) if np.isfinite(values).any() else None

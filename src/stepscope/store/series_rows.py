@@ -13,14 +13,14 @@ import numpy as np
 from stepscope.schema.series import SeriesInfo, Source
 from stepscope.store.checksums import (
     DamagedRowError,
-    are_kept,
+    as_stored,
     check,
     check_count,
     checksum,
-    columns_for,
-    counted,
-    counted_between,
-    stored,
+    checksum_columns,
+    has_checksums,
+    row_count,
+    row_counts_by_prefix,
 )
 from stepscope.store.process_rows import read_processes
 
@@ -63,7 +63,7 @@ class KeySetRow:
     """Its newest row as the tail has it; None where an older version wrote it."""
 
     @property
-    def loose(self) -> int | None:
+    def unsealed(self) -> int | None:
         """How many rows are not in blocks."""
         return None if self.rows is None or self.sealed is None else self.rows - self.sealed
 
@@ -73,7 +73,7 @@ class KeySetRow:
             return None
         step, time_ns = _ROW_HEAD.unpack_from(self.last)
         (value,) = _VALUE.unpack_from(self.last, _ROW_HEAD.size + position * _VALUE.size)
-        return stored(value), step, time_ns
+        return as_stored(value), step, time_ns
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class SeriesRow:
 
 
 @dataclass(frozen=True)
-class Strand:
+class SeriesPart:
     """The part of a series that one key set of one source holds."""
 
     series_id: int
@@ -124,69 +124,74 @@ def read_series(
     condition, values = "run_id = ?", [run_id]
     if axis is not None:
         condition, values = f"{condition} AND axis = ?", [*values, axis]
-    chosen_here = keys is not None and any("\0" in key for key in keys)  # SQLite ends text of JSON there
-    if keys is not None and not chosen_here:
+    filters_here = keys is not None and any("\0" in key for key in keys)  # SQLite ends text of JSON there
+    if keys is not None and not filters_here:
         condition, values = f"{condition} AND key {_IN_LIST}", [*values, json.dumps(list(keys))]
-    kept = are_kept(connection)
+    checked = has_checksums(connection)
     rows = connection.execute(
-        f"SELECT {LABELS}, {_COUNTERS}, {'key_sets, checksum' if kept else 'NULL, NULL'}"  # noqa: S608 - question marks alone
+        f"SELECT {LABELS}, {_COUNTERS}, {'key_sets, checksum' if checked else 'NULL, NULL'}"  # noqa: S608 - question marks alone
         f" FROM series WHERE {condition} ORDER BY id",
         values,
     ).fetchall()
-    if keys is not None and chosen_here:
+    if keys is not None and filters_here:
         rows = [row for row in rows if row[2] in keys]
-    if kept:
-        for *labels, _, _, _, _, count, found in rows:
-            check("series", found, *labels, count)
+    if checked:
+        for *labels, _, _, _, _, count, expected in rows:
+            check("series", expected, *labels, count)
         _check_none_is_missing(connection, run_id, axis, keys, rows)
     rows = [row for row in rows if segment in (None, row[3])]
     members = _read_members(connection, [row[0] for row in rows])
-    key_sets = _read_key_sets(connection, {number for several in members.values() for number, _ in several})
-    if kept:
+    key_sets = _read_key_sets(
+        connection, {number for key_sets_of_series in members.values() for number, _ in key_sets_of_series}
+    )
+    if checked:
         for row in rows:
             check_count("member", len(members[row[0]]), row[-2])
-    return [_series(row, [(key_sets[number], place) for number, place in members[row[0]]]) for row in rows]
+    return [
+        _series(row, [(key_sets[number], position) for number, position in members[row[0]]]) for row in rows
+    ]
 
 
 def _read_members(
     connection: sqlite3.Connection, series_ids: Collection[int]
 ) -> dict[int, list[tuple[int, int]]]:
     """The key sets of some series, and their column in each."""
-    found: dict[int, list[tuple[int, int]]] = {number: [] for number in series_ids}
+    members: dict[int, list[tuple[int, int]]] = {number: [] for number in series_ids}
     for series_id, key_set_id, position in connection.execute(
         f"SELECT series_id, key_set_id, position FROM member WHERE series_id {_IN_LIST}"  # noqa: S608 - nor here
         " ORDER BY series_id, key_set_id",
         (json.dumps(list(series_ids)),),
     ):
-        found[series_id].append((key_set_id, position))
-    return found
+        members[series_id].append((key_set_id, position))
+    return members
 
 
 def _read_key_sets(connection: sqlite3.Connection, numbers: Collection[int]) -> dict[int, KeySetRow]:
-    added = "rows, sealed, last, checksum" if are_kept(connection) else "NULL, NULL, NULL, NULL"
-    found = {}
+    new_columns = "rows, sealed, last, checksum" if has_checksums(connection) else "NULL, NULL, NULL, NULL"
+    key_sets = {}
     for *labels, blocks, rows, sealed, last, expected in connection.execute(
-        f"SELECT {_KEY_SET_LABELS}, blocks, {added} FROM key_set"  # noqa: S608 - nor here
+        f"SELECT {_KEY_SET_LABELS}, blocks, {new_columns} FROM key_set"  # noqa: S608 - nor here
         f" WHERE id {_IN_LIST}",
         (json.dumps(list(numbers)),),
     ):
         check("key_set", expected, blocks, rows, sealed, start=crc32(last or b"", checksum(*labels)))
         number, *_, axis, keys = labels
-        found[number] = KeySetRow(number, axis, json.loads(keys), blocks, rows, sealed, last)
-    check_count("key_set", len(found), len(numbers))
-    return found
+        key_sets[number] = KeySetRow(number, axis, json.loads(keys), blocks, rows, sealed, last)
+    check_count("key_set", len(key_sets), len(numbers))
+    return key_sets
 
 
-def loose_rows(
+def read_tail(
     connection: sqlite3.Connection, key_set_id: int, keys: int, expected: int | None
 ) -> list[Floats]:
     """The pieces of a key set's tail, in order; checked to be so many rows, where that is known."""
     rows = connection.execute(
-        f"SELECT rows, data, {columns_for(connection, 'tail')} FROM tail WHERE key_set_id = ? ORDER BY id",  # noqa: S608 - nor here
+        f"SELECT rows, data, {checksum_columns(connection, 'tail')} FROM tail"  # noqa: S608 - nor here
+        " WHERE key_set_id = ? ORDER BY id",
         (key_set_id,),
     ).fetchall()
-    for place, (count, data, found) in enumerate(rows):
-        check("tail", found, key_set_id, place, count, crc32(data))
+    for number, (count, data, expected_checksum) in enumerate(rows):
+        check("tail", expected_checksum, key_set_id, number, count, crc32(data))
     check_count("tail", sum(count for count, _, _ in rows), expected)
     return [np.frombuffer(data).reshape(-1, keys + 2) for _, data, _ in rows]
 
@@ -199,8 +204,10 @@ def _series(row: tuple[Any, ...], key_sets: list[tuple[KeySetRow, int]]) -> Seri
     counts = [key_set.rows for key_set, _ in key_sets if key_set.rows is not None]
     if key_sets and len(counts) == len(key_sets):
         points = sum(counts)
-    known = [found for key_set, position in key_sets if (found := key_set.newest(position)) is not None]
-    newest: Newest = max(known, key=lambda found: found[2]) if known else tuple(counters)
+    candidates = [
+        newest for key_set, position in key_sets if (newest := key_set.newest(position)) is not None
+    ]
+    newest: Newest = max(candidates, key=lambda newest: newest[2]) if candidates else tuple(counters)
     return SeriesRow(number, key, Source(run_id, segment, rank, host, device, axis), points, newest, key_sets)
 
 
@@ -212,21 +219,23 @@ def _check_none_is_missing(
     rows: list[tuple[Any, ...]],
 ) -> None:
     """Raises DamagedRowError when there are not as many series of each key as were written."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for row in rows:
-        place = f"{row[7]}/{row[2]}"
-        found[place] = found.get(place, 0) + 1
+        axis_key = f"{row[7]}/{row[2]}"
+        counts[axis_key] = counts.get(axis_key, 0) + 1
     axes = AXES if axis is None else (axis,)
     if keys is None:
-        expected = counted_between(connection, run_id, "series/") or {}
+        expected = row_counts_by_prefix(connection, run_id, "series/") or {}
         expected = {what: count for what, count in expected.items() if what.partition("/")[0] in axes}
     else:
-        counts = {
-            f"{one}/{key}": counted(connection, run_id, f"series/{one}/{key}") for one in axes for key in keys
+        expected_counts = {
+            f"{axis_name}/{key}": row_count(connection, run_id, f"series/{axis_name}/{key}")
+            for axis_name in axes
+            for key in keys
         }
-        expected = {what: count for what, count in counts.items() if count}
-    if found != expected:
-        check_count("series", sum(found.values()), sum(expected.values()))
+        expected = {what: count for what, count in expected_counts.items() if count}
+    if counts != expected:
+        check_count("series", sum(counts.values()), sum(expected.values()))
         raise DamagedRowError("the table series does not have the series that were written")
 
 
@@ -237,10 +246,10 @@ def read_keys(
     keys = None
     if limit is not None or after is not None:
         keys = _page_of_keys(connection, run_id, axis, limit, after)
-    found: dict[str, list[SeriesRow]] = {}
+    series_by_key: dict[str, list[SeriesRow]] = {}
     for series in read_series(connection, run_id, axis, keys):
-        found.setdefault(series.key, []).append(series)
-    return [_info(key, found[key]) for key in sorted(found)]
+        series_by_key.setdefault(series.key, []).append(series)
+    return [_info(key, series_by_key[key]) for key in sorted(series_by_key)]
 
 
 def _page_of_keys(
@@ -253,7 +262,7 @@ def _page_of_keys(
         (run_id, axis, after, after, -1 if limit is None else limit),
     )
     keys = [key for (key,) in rows]
-    counts = counted_between(connection, run_id, f"series/{axis}/")
+    counts = row_counts_by_prefix(connection, run_id, f"series/{axis}/")
     if counts is not None:
         is_last_page = limit is None or len(keys) < limit
         expected = {
@@ -267,10 +276,12 @@ def _page_of_keys(
     return keys
 
 
-def _info(key: str, several: list[SeriesRow]) -> SeriesInfo:
-    last, last_step, _ = max((series.newest for series in several), key=lambda found: found[2])
-    ranks = {series.source.rank for series in several if series.source.rank is not None}
-    return SeriesInfo(key, sum(series.points for series in several), tuple(sorted(ranks)), last, last_step)
+def _info(key: str, series_rows: list[SeriesRow]) -> SeriesInfo:
+    last, last_step, _ = max((series.newest for series in series_rows), key=lambda newest: newest[2])
+    ranks = {series.source.rank for series in series_rows if series.source.rank is not None}
+    return SeriesInfo(
+        key, sum(series.points for series in series_rows), tuple(sorted(ranks)), last, last_step
+    )
 
 
 def read_axis(connection: sqlite3.Connection, run_id: str, key: str) -> Axis | None:
@@ -279,30 +290,30 @@ def read_axis(connection: sqlite3.Connection, run_id: str, key: str) -> Axis | N
         "SELECT axis FROM series WHERE run_id = ? AND key = ? ORDER BY axis = 'seconds' LIMIT 1",
         (run_id, key),
     ).fetchone()
-    if are_kept(connection):
-        axes = [axis for axis in AXES if counted(connection, run_id, f"series/{axis}/{key}")]
+    if has_checksums(connection):
+        axes = [axis for axis in AXES if row_count(connection, run_id, f"series/{axis}/{key}")]
         if axes[:1] != ([row[0]] if row else []):
             raise DamagedRowError("the table series does not have the series that were written")
     return row[0] if row else None
 
 
-def read_strands(connection: sqlite3.Connection, selection: Selection) -> list[Strand]:
+def read_series_parts(connection: sqlite3.Connection, selection: Selection) -> list[SeriesPart]:
     """The parts of the series that are asked for, segments in the order they began, sets as they were met."""
-    chosen = [
-        Strand(series.id, series.points, series.source.segment, position, key_set)
+    parts = [
+        SeriesPart(series.id, series.points, series.source.segment, position, key_set)
         for series in read_series(connection, selection.run_id, keys=[selection.key])
-        if _is_chosen(series.source, selection)
+        if _is_selected(series.source, selection)
         for key_set, position in series.key_sets
     ]
     order: dict[str, int] = {}
-    if len({strand.segment for strand in chosen}) > 1:
+    if len({part.segment for part in parts}) > 1:
         for process in read_processes(connection, selection.run_id):
             earlier = order.get(process.segment, process.started_ns)
             order[process.segment] = min(earlier, process.started_ns)
-    return sorted(chosen, key=lambda strand: (order.get(strand.segment, 0), strand.key_set.id))
+    return sorted(parts, key=lambda part: (order.get(part.segment, 0), part.key_set.id))
 
 
-def _is_chosen(source: Source, selection: Selection) -> bool:
+def _is_selected(source: Source, selection: Selection) -> bool:
     return all(
         getattr(selection, label) is None or getattr(selection, label) == getattr(source, label)
         for label in ("segment", "rank", "host", "device", "axis")

@@ -21,7 +21,7 @@ from stepscope.store.checksums import DamagedRowError, check, checksum
 from stepscope.store.connecting import IN_MEMORY, connect_to_read, connect_to_write
 from stepscope.store.event_rows import read_arrays, read_events, write_array, write_event
 from stepscope.store.finding_book import clear_finding, put_finding, read_findings
-from stepscope.store.following import Following
+from stepscope.store.following import ChangeReader
 from stepscope.store.log_check import CommitCount
 from stepscope.store.newest import read_newest
 from stepscope.store.process_rows import ProcessWriter, read_processes, read_runs
@@ -57,7 +57,7 @@ _DAMAGE = (
 )
 
 
-class SqliteReader(Following, Reader):
+class SqliteReader(ChangeReader, Reader):
     """Reads a store somebody else may be writing at the moment."""
 
     def __init__(self, path: Path) -> None:
@@ -95,11 +95,11 @@ class SqliteReader(Following, Reader):
 
     def sources(self, run_id: str) -> dict[Source, list[str]]:
         """Where the series of a run come from, and the keys of each, in the order they were first met."""
-        found: dict[Source, list[str]] = {}
+        keys_by_source: dict[Source, list[str]] = {}
         with self._view():
             for series in read_series(self._connection, run_id):
-                found.setdefault(series.source, []).append(series.key)
-        return found
+                keys_by_source.setdefault(series.source, []).append(series.key)
+        return keys_by_source
 
     def summaries(self, run_id: str, keys: Collection[str] | None = None) -> list[SeriesSummary]:
         """Every series of a run, or those of some keys, summed up; costs little however long they are."""
@@ -109,13 +109,13 @@ class SqliteReader(Following, Reader):
     def points(self, selection: Selection) -> Points:
         """Every point of a series, in the order it was logged."""
         with self._view():
-            found = history.read_points(self._connection, selection)
+            points = history.read_points(self._connection, selection)
 
         def unpack_times() -> NDArray[np.int64]:
-            with self._naming_damage():
-                return found.unpack_times()
+            with self._reporting_damage():
+                return points.unpack_times()
 
-        return dataclasses.replace(found, unpack_times=unpack_times)
+        return dataclasses.replace(points, unpack_times=unpack_times)
 
     def newest(
         self, run_id: str, segment: str, keys: Sequence[str], rows: int
@@ -160,7 +160,7 @@ class SqliteReader(Following, Reader):
     def set_aside(self) -> list[SetAside]:
         """The journals that cannot be read or stored for now, by their paths."""
         with self._view():
-            if tables.version_of(self._connection) < tables.KNOWS_SET_ASIDE:
+            if tables.version_of(self._connection) < tables.SET_ASIDE_VERSION:
                 return []
             rows = self._connection.execute(
                 "SELECT path, reason, advice, since_ns, checksum FROM set_aside ORDER BY path"
@@ -177,17 +177,17 @@ class SqliteReader(Following, Reader):
     def verify(self) -> None:
         """Raises StoreError when the file is damaged; looks at all of it, which takes time."""
         with self._view():
-            (found,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
-            if found != "ok":
-                raise DamagedRowError(found)
+            (problem,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
+            if problem != "ok":
+                raise DamagedRowError(problem)
             runs = [run_id for run_id, *_ in read_runs(self._connection)]
         for run_id in runs:
             self.processes(run_id)
             self.events(run_id)
             self.alerts(run_id)
             for axis in ("step", "seconds"):
-                for known in self.keys(run_id, axis):
-                    self.points(Selection(run_id, known.key, axis=axis)).times_ns  # noqa: B018 - unpacks them
+                for series in self.keys(run_id, axis):
+                    self.points(Selection(run_id, series.key, axis=axis)).times_ns  # noqa: B018 - unpacks them
 
     def bytes_used(self) -> int:
         """What the store takes on disk: pages in use, free ones left out."""
@@ -209,7 +209,7 @@ class SqliteReader(Following, Reader):
     @contextlib.contextmanager
     def _view(self) -> Iterator[None]:
         """Holds the view of one moment over several queries; says so where the file is damaged."""
-        with self._naming_damage():
+        with self._reporting_damage():
             if self._connection.in_transaction:
                 yield
             else:
@@ -217,7 +217,7 @@ class SqliteReader(Following, Reader):
                     yield
 
     @contextlib.contextmanager
-    def _naming_damage(self) -> Iterator[None]:
+    def _reporting_damage(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.ProgrammingError:  # closed, or misused: no fault of the file
@@ -255,9 +255,9 @@ class SqliteStore(SqliteReader, Store):
         except BaseException:
             with contextlib.suppress(sqlite3.Error):
                 self._connection.execute("ROLLBACK")
-            self._forget()
+            self._clear_caches()
             raise
-        self._commits.note()
+        self._commits.mark_on_disk()
 
     def leave_open(self) -> None:
         """Lets go without ever closing the file, not even when the interpreter ends; the agent says why."""
@@ -275,16 +275,19 @@ class SqliteStore(SqliteReader, Store):
             with contextlib.suppress(sqlite3.Error):
                 self._connection.execute("ROLLBACK TO attempt")
                 self._connection.execute("RELEASE attempt")
-            self._forget()
+            self._clear_caches()
             raise
         self._connection.execute("RELEASE attempt")
 
-    def put_set_aside(self, every: Collection[SetAside]) -> None:
+    def put_set_aside(self, journals: Collection[SetAside]) -> None:
         """Notes which journals cannot be read or stored for now, in place of those noted before."""
         self._connection.execute("DELETE FROM set_aside")
         self._connection.executemany(
             "INSERT INTO set_aside VALUES (?, ?, ?, ?, ?)",
-            [(*(row := (one.path, one.reason, one.advice, one.since_ns)), checksum(*row)) for one in every],
+            [
+                (*(row := (journal.path, journal.reason, journal.advice, journal.since_ns)), checksum(*row))
+                for journal in journals
+            ],
         )
 
     def put_process(self, process: Process) -> None:
@@ -340,7 +343,9 @@ class SqliteStore(SqliteReader, Store):
 
     def forget_progress(self, file_ids: Sequence[int]) -> None:
         """Drops the notes on files that no longer exist."""
-        self._connection.executemany("DELETE FROM journal WHERE file_id = ?", [(one,) for one in file_ids])
+        self._connection.executemany(
+            "DELETE FROM journal WHERE file_id = ?", [(file_id,) for file_id in file_ids]
+        )
 
     def delete_run(self, run_id: str) -> None:
         """Deletes a run and gives its space back."""
@@ -348,7 +353,7 @@ class SqliteStore(SqliteReader, Store):
             self._connection.execute("DELETE FROM run WHERE id = ?", (run_id,))
             # Its notices stay: they tell what was sent to whom.
             self._connection.execute("DELETE FROM tally WHERE run_id = ? AND what <> 'notice'", (run_id,))
-        self._forget()
+        self._clear_caches()
         # As a script: it gives a page back with each row it is stepped to, and execute() steps once.
         self._connection.executescript("PRAGMA incremental_vacuum")
         self._fold_log()
@@ -361,10 +366,10 @@ class SqliteStore(SqliteReader, Store):
         super().close()
         self._commits.close(is_log_empty=is_log_empty)
 
-    def _forget(self) -> None:
+    def _clear_caches(self) -> None:
         """Drops what is remembered of the file and may not be so."""
-        self._sealer.forget()
-        self._processes.forget()
+        self._sealer.clear()
+        self._processes.clear()
 
     def _fold_log(self) -> bool:
         """Folds the log into the file; False where a reader has kept some of it from that."""

@@ -342,7 +342,7 @@ MIGRATIONS = (_FIRST, _NOTICES, _CHECKED)
 
 VERSION = len(MIGRATIONS)
 
-KNOWS_SET_ASIDE = KNOWS_USERS = KNOWS_CHECKSUMS = 3
+SET_ASIDE_VERSION = USER_EVENTS_VERSION = CHECKSUMS_VERSION = 3
 """A file of an earlier version, which nobody has written to since, has no such tables and columns."""
 
 
@@ -359,21 +359,21 @@ def migrate(connection: sqlite3.Connection) -> None:
 
 def check_before_writing(connection: sqlite3.Connection, path: Path) -> None:
     """Refuses a file made by a newer stepscope, and one made by another program."""
-    found = version_of(connection)
-    _refuse_newer(found, path)
+    version = version_of(connection)
+    _refuse_newer(version, path)
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if found == 0 and tables:
+    if version == 0 and tables:
         raise StoreError(f"{path} is a database of another program. Name another folder.")
 
 
 def check_before_reading(connection: sqlite3.Connection, path: Path) -> None:
     """Refuses a file made by a newer stepscope, and one that has no tables of ours."""
-    found = version_of(connection)
-    _refuse_newer(found, path)
+    version = version_of(connection)
+    _refuse_newer(version, path)
     (is_newer,) = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'tally'").fetchone()
-    if is_newer and found < KNOWS_CHECKSUMS:
+    if is_newer and version < CHECKSUMS_VERSION:
         raise StoreError(f"{path} cannot be read, it seems to be damaged: {DAMAGED_VERSION}. {RESTORE}")
-    if found == 0:
+    if version == 0:
         raise NotFound(f"{path} is not a store of stepscope, or one that is only being made.")
 
 
@@ -382,9 +382,9 @@ def version_of(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _refuse_newer(found: int, path: Path) -> None:
-    if found > VERSION:
+def _refuse_newer(version: int, path: Path) -> None:
+    if version > VERSION:
         raise StoreError(
-            f"{path} has version {found}, this stepscope knows up to {VERSION}. "
+            f"{path} has version {version}, this stepscope knows up to {VERSION}. "
             "Upgrade with: pip install -U stepscope"
         )

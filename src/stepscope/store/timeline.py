@@ -75,8 +75,8 @@ def _densest(reader: Reader, run_id: str, segment: str) -> Selection | None:
     ]
     if not ranks:
         return None
-    source, keys = min(ranks, key=lambda one: (one[0].rank or 0, one[0].host))
-    key = max(keys, key=lambda one: logged[one])
+    source, keys = min(ranks, key=lambda item: (item[0].rank or 0, item[0].host))
+    key = max(keys, key=lambda item: logged[item])
     return Selection(run_id, key, segment, source.rank, source.host, source.device, "step")
 
 
