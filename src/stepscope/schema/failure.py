@@ -32,7 +32,8 @@ _UNCLEAR = re.compile(
 """Says that a process ended and not why: by itself, or by whoever stopped it. NCCL's watchdog aborts."""
 
 
-_VANISHED = re.compile(r"^process \d+ ended without")
+_VANISHED = re.compile(r"^process \d+ (?:was killed \(no error message\)|ended without)")
+"""Killed without an error message; stores of earlier versions have the second wording."""
 
 
 def is_consequence(reason: str) -> bool:

@@ -1,1 +1,1 @@
-"""What was recorded, kept small and exact: the contract, SQLite, chunks and rollups."""
+"""The store of recorded runs: the interface, SQLite, packed chunks and rollups."""

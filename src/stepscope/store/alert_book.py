@@ -1,4 +1,4 @@
-"""The alerts of a SQLite store, and the notices that are to be delivered."""
+"""The alerts of a SQLite store, and the outbox of notices."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     import sqlite3
 
 NOTICES_VERSION = 2
-"""A file of an earlier version, which nobody has written to since, has no notices."""
+"""A file of an earlier version that has not been written since has no table of notices."""
 
 MAX_DELIVERED_NOTICES = 5_000
-"""Notices that were delivered, or given up, are kept up to this many."""
+"""The most delivered or abandoned notices that are kept."""
 
 _NOTICE_COLUMNS = (
     "id, notice_id, channel, run_id, made_ns, due_ns, attempts, trouble, sent_ns, given_up_ns, told"
@@ -31,7 +31,7 @@ _NOTICE_COLUMNS = (
 
 
 def read_notices(connection: sqlite3.Connection, run_id: str | None) -> list[dict[str, Any]]:
-    """What people were told of a run, or of all, and by which channels; oldest first."""
+    """The notices of a run, or of all runs, and their channels; oldest first."""
     if connection.execute("PRAGMA user_version").fetchone()[0] < NOTICES_VERSION:
         return []
     rows = connection.execute(
@@ -78,13 +78,13 @@ def read_alerts(connection: sqlite3.Connection, run_id: str) -> list[dict[str, A
 
 
 class SqliteAlertBook(AlertBook):
-    """Writes by the connection of the store's one writer, within the caller's transaction."""
+    """Writes with the connection of the store's one writer, within the caller's transaction."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     def fire(self, alert: OpenAlert) -> int:
-        """Notes that an alert fires; gives its number."""
+        """Stores an alert that fires; returns its number."""
         cursor = self._connection.execute(
             "INSERT INTO alert (run_id, rule, severity, message, fired_ns, resolved_ns, fields)"
             " VALUES (?, ?, ?, ?, ?, NULL, ?)",
@@ -102,19 +102,19 @@ class SqliteAlertBook(AlertBook):
         return number
 
     def resolve(self, alert_id: int, at_ns: int) -> None:
-        """Notes that an alert is over."""
+        """Marks an alert as resolved."""
         self._connection.execute("UPDATE alert SET resolved_ns = ? WHERE id = ?", (at_ns, alert_id))
         put_checksum(self._connection, "alert", _COLUMNS, alert_id)
 
     def add_fields(self, alert_id: int, fields: dict[str, Any]) -> None:
-        """Adds to what is known of an alert."""
+        """Adds fields to an alert."""
         self._connection.execute(
             "UPDATE alert SET fields = json_patch(fields, ?) WHERE id = ?", (json.dumps(fields), alert_id)
         )
         put_checksum(self._connection, "alert", _COLUMNS, alert_id)
 
     def open_alerts(self) -> list[OpenAlert]:
-        """Those that are not over."""
+        """The alerts that are not resolved."""
         rows = self._connection.execute(
             "SELECT id, run_id, rule, severity, message, fired_ns, fields FROM alert"
             " WHERE resolved_ns IS NULL ORDER BY id"
@@ -125,7 +125,7 @@ class SqliteAlertBook(AlertBook):
         ]
 
     def notified_ns(self, run_id: str, rule: str) -> int | None:
-        """When a person was last told of a rule in a run."""
+        """When a notice for a rule of a run was last made."""
         (notified_ns,) = self._connection.execute(
             "SELECT max(json_extract(fields, '$.notified_ns')) FROM alert WHERE run_id = ? AND rule = ?",
             (run_id, rule),
@@ -144,7 +144,7 @@ class SqliteAlertBook(AlertBook):
             self._check_notice(cursor.lastrowid)
 
     def undelivered(self) -> list[Posted]:
-        """What is in the outboxes, oldest first."""
+        """The notices in all outboxes, oldest first."""
         rows = self._connection.execute(
             "SELECT id, channel, due_ns, attempts, told FROM notice"
             " WHERE sent_ns IS NULL AND given_up_ns IS NULL ORDER BY id"
@@ -155,7 +155,7 @@ class SqliteAlertBook(AlertBook):
         ]
 
     def delivered(self, posted_id: int, at_ns: int) -> None:
-        """Notes that a notice has arrived; the oldest of those kept go."""
+        """Marks a notice as delivered, and deletes the oldest ones above the limit."""
         self._connection.execute("UPDATE notice SET sent_ns = ? WHERE id = ?", (at_ns, posted_id))
         self._check_notice(posted_id)
         self._connection.execute(
@@ -165,7 +165,7 @@ class SqliteAlertBook(AlertBook):
         )
 
     def postpone(self, posted_id: int, due_ns: int, trouble: str) -> None:
-        """Notes a failed attempt, and when to try again."""
+        """Records a failed attempt, and when to try again."""
         self._connection.execute(
             "UPDATE notice SET due_ns = ?, attempts = attempts + 1, trouble = ? WHERE id = ?",
             (due_ns, trouble, posted_id),
@@ -173,7 +173,7 @@ class SqliteAlertBook(AlertBook):
         self._check_notice(posted_id)
 
     def give_up(self, posted_id: int, at_ns: int, trouble: str) -> None:
-        """Notes that a notice will never arrive."""
+        """Marks a notice as abandoned."""
         self._connection.execute(
             "UPDATE notice SET given_up_ns = ?, attempts = attempts + 1, trouble = ? WHERE id = ?",
             (at_ns, trouble, posted_id),

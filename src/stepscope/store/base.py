@@ -1,4 +1,4 @@
-"""The questions the product asks of a store, and what the agent tells it."""
+"""The interface of a store: what readers ask, and what the agent writes."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SeriesSummary:
-    """One series in a few numbers; those that are not finite are counted and left out of the rest."""
+    """One series in a few numbers; values that are not finite are counted and excluded from the rest."""
 
     key: str
     source: Source
     points: int
     nonfinite: int
     minimum: float | None
-    """The least finite value; None where none is finite."""
+    """The smallest finite value; None where none is finite."""
     maximum: float | None
     total: float
-    """The sum of the finite ones."""
+    """The sum of the finite values."""
     last: float | None
     """The newest value; None when it is not a number."""
     last_step: int | None
@@ -39,21 +39,21 @@ class SeriesSummary:
 
     @property
     def finite(self) -> int:
-        """How many are finite."""
+        """How many values are finite."""
         return self.points - self.nonfinite
 
     @property
     def mean(self) -> float | None:
-        """The mean of the finite ones; None where none is."""
+        """The mean of the finite values; None where none is."""
         return self.total / self.finite if self.finite > 0 else None
 
 
 @dataclass(frozen=True)
 class SetAside:
-    """A journal that cannot be read or stored for now, and is tried again."""
+    """A journal that cannot be read or stored for now, and is retried."""
 
     path: str
-    """Where it is in the store folder."""
+    """Its path, relative to the store folder."""
     reason: str
     advice: str
     """What a person can do."""
@@ -61,7 +61,7 @@ class SetAside:
 
 
 class Reader(ABC):
-    """Answers questions; opens nothing for writing."""
+    """Reads a store; opens nothing for writing."""
 
     @abstractmethod
     def runs(self) -> list[RunInfo]:
@@ -69,7 +69,7 @@ class Reader(ABC):
 
     @abstractmethod
     def processes(self, run_id: str) -> list[Process]:
-        """Every process that recorded a run, in the order they were met."""
+        """Every process that recorded a run, in the order of their first record."""
 
     @abstractmethod
     def keys(
@@ -79,15 +79,15 @@ class Reader(ABC):
 
     @abstractmethod
     def axis(self, run_id: str, key: str) -> Axis | None:
-        """What a key is counted in, what was logged before what was read; None when there is no such key."""
+        """The axis of a key; of two, that of logged values comes first. None when there is no such key."""
 
     @abstractmethod
     def sources(self, run_id: str) -> dict[Source, list[str]]:
-        """Where the series of a run come from, and the keys of each, in the order they were first met."""
+        """The sources of a run's series, and the keys of each, in the order they were first stored."""
 
     @abstractmethod
     def summaries(self, run_id: str, keys: Collection[str] | None = None) -> list[SeriesSummary]:
-        """Every series of a run, or those of some keys, summed up; costs little however long they are."""
+        """Summaries of all series of a run, or of some keys; the cost does not grow with their length."""
 
     @abstractmethod
     def points(self, selection: Selection) -> Points:
@@ -95,23 +95,23 @@ class Reader(ABC):
 
     @abstractmethod
     def points_since(self, selection: Selection, after: int) -> Points:
-        """The points after the first so many of those `points` gives; older chunks are not unpacked."""
+        """The points of `points` without the first `after`; older chunks are not unpacked."""
 
     @abstractmethod
     def newest(
         self, run_id: str, segment: str, keys: Sequence[str], rows: int
     ) -> dict[Source, dict[str, Points]]:
-        """The newest points of some keys of a segment, at most so many of each, by where they come from."""
+        """The newest points of some keys of a segment, at most `rows` of each, by source."""
 
     @abstractmethod
     def buckets(
         self, selection: Selection, most: int, low: int | None = None, high: int | None = None
     ) -> Buckets:
-        """A series in at most so many buckets, between two steps (or seconds) where given."""
+        """A series in at most `most` buckets, between two steps (or seconds) where given."""
 
     @abstractmethod
     def events(self, run_id: str, kind: str | Collection[str] | None = None) -> list[Event]:
-        """What happened in a run, of one kind, of several or of all, oldest first."""
+        """The events of a run, of one kind, of several or of all, oldest first."""
 
     @abstractmethod
     def arrays(self, run_id: str, key: str) -> list[tuple[int | None, NDArray[np.generic]]]:
@@ -123,11 +123,11 @@ class Reader(ABC):
 
     @abstractmethod
     def notices(self, run_id: str | None = None) -> list[dict[str, Any]]:
-        """What people were told of a run, or of all, and by which channels; oldest first."""
+        """The notices of a run, or of all runs, and their channels; oldest first."""
 
     @abstractmethod
     def findings(self, run_id: str) -> list[dict[str, Any]]:
-        """The findings of a run, oldest first, as they were put; `open` says how each stands."""
+        """The findings of a run, oldest first; `open` says whether each is open."""
 
     @abstractmethod
     def set_aside(self) -> list[SetAside]:
@@ -135,11 +135,11 @@ class Reader(ABC):
 
     @abstractmethod
     def bytes_used(self) -> int:
-        """What the store takes on disk."""
+        """The size of the store on disk."""
 
     @abstractmethod
     def close(self) -> None:
-        """Lets go of files and connections."""
+        """Closes files and connections."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class OpenAlert:
     message: str
     fired_ns: int
     fields: dict[str, Any]
-    """Whom it is about (`rank`, `host`, `device`), its numbers, and what was done about it."""
+    """Its subject (`rank`, `host`, `device`), its numbers, and whether a notice was made."""
     id: int = 0
 
 
@@ -168,27 +168,27 @@ class Posted:
 
 
 class AlertBook(ABC):
-    """What the agent keeps of alerts and of notices on their way, within the store's transactions."""
+    """The alerts and the outbox of notices, written within the store's transactions."""
 
     @abstractmethod
     def fire(self, alert: OpenAlert) -> int:
-        """Notes that an alert fires; gives its number."""
+        """Stores an alert that fires; returns its number."""
 
     @abstractmethod
     def resolve(self, alert_id: int, at_ns: int) -> None:
-        """Notes that an alert is over."""
+        """Marks an alert as resolved."""
 
     @abstractmethod
     def add_fields(self, alert_id: int, fields: dict[str, Any]) -> None:
-        """Adds to what is known of an alert."""
+        """Adds fields to an alert."""
 
     @abstractmethod
     def open_alerts(self) -> list[OpenAlert]:
-        """Those that are not over."""
+        """The alerts that are not resolved."""
 
     @abstractmethod
     def notified_ns(self, run_id: str, rule: str) -> int | None:
-        """When a person was last told of a rule in a run."""
+        """When a notice for a rule of a run was last made."""
 
     @abstractmethod
     def post(self, channel: str, notice: Notice) -> None:
@@ -196,23 +196,23 @@ class AlertBook(ABC):
 
     @abstractmethod
     def undelivered(self) -> list[Posted]:
-        """What is in the outboxes, oldest first."""
+        """The notices in all outboxes, oldest first."""
 
     @abstractmethod
     def delivered(self, posted_id: int, at_ns: int) -> None:
-        """Notes that a notice has arrived."""
+        """Marks a notice as delivered."""
 
     @abstractmethod
     def postpone(self, posted_id: int, due_ns: int, trouble: str) -> None:
-        """Notes a failed attempt, and when to try again."""
+        """Records a failed attempt, and when to try again."""
 
     @abstractmethod
     def give_up(self, posted_id: int, at_ns: int, trouble: str) -> None:
-        """Notes that a notice will never arrive."""
+        """Marks a notice as abandoned."""
 
 
 class Store(Reader):
-    """Takes what the agent has read. There is one writer; its transactions are all or nothing."""
+    """A store that the agent writes. There is one writer; its transactions are all or nothing."""
 
     @property
     @abstractmethod
@@ -221,19 +221,19 @@ class Store(Reader):
 
     @abstractmethod
     def transaction(self) -> AbstractContextManager[None]:
-        """What is told within it is kept together or not at all, and once kept survives power loss."""
+        """Commits all writes of the block or none; committed writes survive a power loss."""
 
     @abstractmethod
     def attempt(self) -> AbstractContextManager[None]:
-        """Within a transaction: what is told within it is taken back, and that alone, where it raises."""
+        """Within a transaction: rolls back the writes of the block, and only those, if it raises."""
 
     @abstractmethod
     def put_set_aside(self, journals: Collection[SetAside]) -> None:
-        """Notes which journals cannot be read or stored for now, in place of those noted before."""
+        """Replaces the list of journals that cannot be read or stored for now."""
 
     @abstractmethod
     def put_process(self, process: Process) -> None:
-        """Notes a process, or what has become of it."""
+        """Stores a process, or its new status."""
 
     @abstractmethod
     def append(
@@ -248,23 +248,23 @@ class Store(Reader):
 
     @abstractmethod
     def seal(self, source: Source) -> None:
-        """Packs what is still loose of a source that has ended, on either axis."""
+        """Packs the unsealed rows of a source that has ended, on both axes."""
 
     @abstractmethod
     def put_event(self, run_id: str, event: Event) -> None:
-        """Notes an event."""
+        """Stores an event."""
 
     @abstractmethod
     def put_array(self, run_id: str, segment: str, rank: int, fields: dict[str, Any], raw: bytes) -> None:
-        """Keeps an array; `fields` has key, step, time, dtype and shape."""
+        """Stores an array; `fields` has key, step, time, dtype and shape."""
 
     @abstractmethod
     def put_finding(self, run_id: str, finding: Mapping[str, Any], at_ns: int) -> None:
-        """Notes a finding by its key, or how one that is known stands now."""
+        """Stores a finding under its key, or updates it."""
 
     @abstractmethod
     def clear_finding(self, run_id: str, key: str, at_ns: int) -> None:
-        """Notes that what was found is no longer there."""
+        """Closes a finding."""
 
     @abstractmethod
     def progress(self, file_id: int) -> tuple[int, int]:
@@ -272,12 +272,12 @@ class Store(Reader):
 
     @abstractmethod
     def set_progress(self, file_id: int, offset: int, lost: int) -> None:
-        """Notes how far a journal file is ingested, within the transaction that holds its rows."""
+        """Stores how far a journal file is ingested, within the transaction that stores its rows."""
 
     @abstractmethod
     def forget_progress(self, file_ids: Sequence[int]) -> None:
-        """Drops the notes on files that no longer exist."""
+        """Deletes the offsets of journal files that no longer exist."""
 
     @abstractmethod
     def delete_run(self, run_id: str) -> None:
-        """Deletes a run and gives its space back."""
+        """Deletes a run and frees its space."""

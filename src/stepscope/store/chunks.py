@@ -1,4 +1,4 @@
-"""Packs columns of numbers small and exact: every float64 comes back bit for bit."""
+"""Packs columns of numbers without loss: every float64 is restored bit for bit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_ROWS = 1 << 20
 
 
 class _Contexts(threading.local):
-    """A pair for each thread: two threads in one context end the process."""
+    """One pair for each thread: a context that two threads share crashes the process."""
 
     def __init__(self) -> None:
         self.compress = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress
@@ -40,7 +40,7 @@ _zstd = _Contexts()
 
 
 def pack_ints(values: Ints) -> bytes:
-    """Packs whole numbers; an even stride, as steps have, takes 17 bytes whatever its length."""
+    """Packs integers; a constant stride, as steps have, takes 17 bytes for any length."""
     if len(values) == 0:
         return bytes([RANGE]) + _RANGE.pack(0, 0)
     deltas = np.diff(values)
@@ -51,7 +51,7 @@ def pack_ints(values: Ints) -> bytes:
 
 
 def unpack_ints(data: bytes, count: int) -> Ints:
-    """Gives back what `pack_ints` packed; raises ValueError or ZstdError where it is damaged."""
+    """Unpacks what `pack_ints` packed; raises ValueError or ZstdError where it is damaged."""
     _check_count(count)
     if data[0] == RANGE:
         start, stride = _RANGE.unpack_from(data, 1)
@@ -61,7 +61,7 @@ def unpack_ints(data: bytes, count: int) -> Ints:
 
 
 def pack_floats(values: Floats) -> bytes:
-    """Packs float64 in the smallest of the ways that keep every bit."""
+    """Packs float64 with the smallest encoding that keeps every bit."""
     values = np.ascontiguousarray(values)
     bits = values.view(np.int64)
     if len(bits) and (bits == bits[0]).all():
@@ -80,13 +80,13 @@ def pack_floats(values: Floats) -> bytes:
 
 
 def unpack_floats(data: bytes, count: int) -> Floats:
-    """Gives back what `pack_floats` packed; raises ValueError or ZstdError where it is damaged."""
+    """Unpacks what `pack_floats` packed; raises ValueError or ZstdError where it is damaged."""
     _check_count(count)
     return _UNPACKERS[data[0]](data, count)
 
 
 def _check_count(count: int) -> None:
-    """Refuses a length no block has, before a damaged file makes us reserve memory for it."""
+    """Raises ValueError for a length no block has, before memory is allocated for a damaged file."""
     if not 0 <= count <= _MAX_ROWS:
         raise ValueError(f"a packed column cannot hold {count} numbers")
 
@@ -101,7 +101,7 @@ def _as_whole(values: Floats, bits: Ints) -> Ints | None:
 
 
 def _deltas(values: Ints) -> Ints:
-    """Differences that wrap around, so that they can always be undone."""
+    """Differences with wrap-around, so that they can always be undone."""
     unsigned = values.view(np.uint64)
     deltas = np.empty_like(unsigned)
     deltas[:1] = unsigned[:1]
@@ -114,7 +114,7 @@ def _undo_deltas(deltas: Ints) -> Ints:
 
 
 def _shuffle(values: NDArray[np.generic]) -> bytes:
-    """Puts all first bytes together, then all second bytes: alike bytes compress."""
+    """Groups all first bytes, then all second bytes, and compresses them: similar bytes compress well."""
     planes = values.view(np.uint8).reshape(len(values), values.itemsize).T
     return _zstd.compress(np.ascontiguousarray(planes).tobytes())
 

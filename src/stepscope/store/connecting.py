@@ -1,4 +1,4 @@
-"""Opens SQLite files as stores, to read or to write, and refuses what is not one."""
+"""Opens SQLite files as stores, for reading or writing, and refuses other files."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _READING = (
     "PRAGMA query_only = ON;"
 )
 IN_MEMORY = Path(":memory:")
-"""In place of the path of a file: a store that is gone when it is closed."""
+"""Instead of the path of a file: a store in memory, which is gone when it is closed."""
 
 DAMAGED_SUFFIX = ".damaged"
-"""Of the copy of a damaged log, made before SQLite writes over it."""
+"""The suffix of the copy of a damaged log, made before SQLite overwrites it."""
 
 MAX_BLOB_BYTES = 512 * 1024 * 1024
-"""No row of ours is longer; a forged file must not make a reader reserve more."""
+"""No row of ours is longer; a forged file must not make a reader allocate more."""
 
 MAX_QUOTED = 200
 
 _DAMAGE = (sqlite3.Error, UnicodeDecodeError)
-"""What opening a damaged file provokes; SQLite's own message may hold bytes that are no text."""
+"""Errors from opening a damaged file; SQLite's own message may contain bytes that are not text."""
 
-# FULL: a journal is deleted once its rows are committed, so they must outlive a power cut.
+# FULL: a journal is deleted once its rows are committed, so they must survive a power loss.
 _WRITING = (
     "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL;"
     "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY;"
@@ -38,7 +38,7 @@ _WRITING = (
 
 
 def connect_to_write(path: Path) -> sqlite3.Connection:
-    """Opens a store, made where there is none; one of a newer version is refused before it is touched."""
+    """Opens a store, or creates it; refuses one of a newer version before changing it."""
     if path == IN_MEMORY:
         connection = sqlite3.connect(IN_MEMORY, isolation_level=None, check_same_thread=False)
         connection.executescript(_WRITING)
@@ -55,11 +55,11 @@ def connect_to_write(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA busy_timeout = 5000")
         tables.check_before_writing(connection, path)
         if (_has_log(path) and log_check.is_damaged(path)) or _missing_commits(connection, expected):
-            # SQLite goes on behind what is intact; the rest is kept, so that its loss can be reported.
+            # SQLite continues after the intact part; the rest is copied, so that its loss can be reported.
             _keep_log(path)
         if not path.exists():
             path.touch()
-        share(path, path.parent)  # before there is a log, which gets the same access from SQLite
+        share(path, path.parent)  # before there is a log, to which SQLite gives the same permissions
         connection.executescript(_WRITING)
         tables.migrate(connection)
     except (*_DAMAGE, OSError) as error:
@@ -72,7 +72,7 @@ def connect_to_write(path: Path) -> sqlite3.Connection:
 
 
 def _delete_foreign_log(path: Path) -> None:
-    """Deletes an empty write-ahead log that a reader of another user has left, and that only he may write."""
+    """Deletes an empty write-ahead log that another user's reader has left and this user may not write."""
     beside = [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm")]
     files = [file for file in beside if file.exists()]
     is_foreign = any(not os.access(file, os.W_OK, effective_ids=True) for file in files)
@@ -82,7 +82,7 @@ def _delete_foreign_log(path: Path) -> None:
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
-    """Opens a store somebody else may be writing, or one where nothing may be written."""
+    """Opens a store that another process may be writing, or one in a read-only folder."""
     if not path.exists():
         raise NotFound(
             f"There is no store at {path}. Record a run first, or name another folder with --store or "
@@ -101,7 +101,7 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
             raise StoreError(
                 f"{path} cannot be read as a store: {_on_one_line(error)}. {tables.RESTORE}"
             ) from error
-    # In a read-only folder the log's index cannot be made: the file is read as unchanging, without its log.
+    # In a read-only folder the log's index cannot be created: the file is read as immutable, without its log.
     if _has_log(path):
         raise StoreError(
             f"{path} was not closed by its writer, and its newest rows cannot be read in a folder "
@@ -148,10 +148,10 @@ def _refuse_damaged_log(connection: sqlite3.Connection, path: Path, expected: in
 
 
 def _missing_commits(connection: sqlite3.Connection, expected: int) -> int:
-    """How many transactions were on disk and are no more."""
+    """How many transactions were on disk and are missing now."""
     if not expected:
         return 0
-    # One without the tables of this version has none of them: they were made before any was counted.
+    # A file without the tables of this version lacks all of them: the tables come before the first count.
     return max(expected - log_check.commits_in(connection), 0)
 
 
@@ -171,7 +171,7 @@ def _owner(path: Path) -> str:
 
 
 def _on_one_line(error: Exception) -> str:
-    """What SQLite says, in one line of no great length: it quotes what it cannot read of a damaged file."""
+    """The message of SQLite, on one short line: it may quote the contents of a damaged file."""
     text = " ".join(str(error).split())
     return text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}…"
 

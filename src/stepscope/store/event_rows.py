@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 COUNT_PREFIX = "event/"
-"""Of the counts of events, before their kind."""
+"""The prefix of event counts, before their kind."""
 
 
 def write_event(connection: sqlite3.Connection, run_id: str, event: Event) -> None:
-    """Notes an event."""
+    """Stores an event."""
     row = (
         run_id,
         event.segment,
@@ -51,7 +51,7 @@ def write_event(connection: sqlite3.Connection, run_id: str, event: Event) -> No
 def read_events(
     connection: sqlite3.Connection, run_id: str, kinds: Collection[str] | None = None
 ) -> list[Event]:
-    """What happened in a run, of some kinds or of all, oldest first."""
+    """The events of a run, of some kinds or of all, oldest first."""
     kind_filter = "" if kinds is None else f" AND kind IN ({', '.join('?' * len(kinds))})"
     rows = _rows(connection, f"WHERE run_id = ?{kind_filter} ORDER BY time_ns, id", (run_id, *(kinds or ())))
     counts = row_counts_by_prefix(connection, run_id, COUNT_PREFIX)
@@ -62,7 +62,7 @@ def read_events(
 
 
 def read_events_since(connection: sqlite3.Connection, run_id: str, after: int) -> list[tuple[int, Event]]:
-    """The events of a run that were stored after the one of a number, with their own numbers."""
+    """The events of a run that were stored after event number `after`, with their numbers."""
     return _rows(connection, "WHERE run_id = ? AND id > ? ORDER BY id", (run_id, after))
 
 
@@ -88,7 +88,7 @@ def _event(number: int, *columns: str | int | None) -> tuple[int, Event]:
 def write_array(
     connection: sqlite3.Connection, owner: tuple[str, str, int], fields: dict[str, Any], raw: bytes
 ) -> None:
-    """Keeps an array of a run, segment and rank; `fields` has key, step, time, dtype and shape."""
+    """Stores an array of a run, segment and rank; `fields` has key, step, time, dtype and shape."""
     key, step, text = fields["key"], fields["step"], json.dumps(fields)
     connection.execute(
         "INSERT INTO array (run_id, segment, rank, key, time_ns, step, fields, data, checksum)"

@@ -15,9 +15,9 @@ _COLUMNS = "id, run_id, problem, severity, opened_ns, closed_ns, fields"
 
 
 def read_findings(connection: sqlite3.Connection, run_id: str) -> list[dict[str, Any]]:
-    """The findings of a run, oldest first, as they were put.
+    """The findings of a run, oldest first, as they were stored.
 
-    What was put into the table by others, without a key, comes with its columns.
+    Rows without a key, which other programs wrote, are returned with their columns.
     """
     rows = connection.execute(
         f"SELECT {_COLUMNS}, {checksum_columns(connection, 'finding')} FROM finding"  # noqa: S608 - no part of it comes from outside
@@ -44,7 +44,7 @@ def read_findings(connection: sqlite3.Connection, run_id: str) -> list[dict[str,
 
 
 def put_finding(connection: sqlite3.Connection, run_id: str, finding: Mapping[str, Any], at_ns: int) -> None:
-    """Notes a finding, or how it stands now: one that was closed is open again. Its first moment stays."""
+    """Stores or updates a finding and opens it again if it was closed. Its first time and step stay."""
     existing = connection.execute(
         "SELECT id, json_extract(fields, '$.first_time'), json_extract(fields, '$.first_step') FROM finding"
         " WHERE run_id = ? AND problem = ? AND json_extract(fields, '$.key') = ?",
@@ -68,7 +68,7 @@ def put_finding(connection: sqlite3.Connection, run_id: str, finding: Mapping[st
 
 
 def clear_finding(connection: sqlite3.Connection, run_id: str, key: str, at_ns: int) -> None:
-    """Notes that a problem is no longer there."""
+    """Closes a finding."""
     numbers = connection.execute(
         "SELECT id FROM finding WHERE run_id = ? AND closed_ns IS NULL AND json_extract(fields, '$.key') = ?",
         (run_id, key),

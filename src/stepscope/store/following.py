@@ -1,4 +1,4 @@
-"""Reads what is new in the SQLite store: how far each series has come, and its points from there on."""
+"""Reads what is new in the SQLite store: the counters of each series, and its points after a position."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Counter:
-    """How far one series has come."""
+    """How many points a series has, and which is the last."""
 
     series_id: int
-    """Its number in the store, which it keeps."""
+    """Its number in the store, which never changes."""
     key: str
     source: Source
     points: int
@@ -34,27 +34,27 @@ class Counter:
 
 
 class ChangeReader(ABC):
-    """The questions of one who follows a store that is being written; part of `SqliteReader`."""
+    """Queries for readers that follow a store while it is written; part of `SqliteReader`."""
 
     _connection: sqlite3.Connection
 
     @abstractmethod
     def _view(self) -> AbstractContextManager[None]:
-        """Holds the view of one moment; the reader's own."""
+        """Reads within one snapshot; implemented by the reader."""
 
     @contextlib.contextmanager
     def moment(self) -> Iterator[None]:
-        """Answers all questions asked within it from the same moment."""
+        """Answers all queries of the block from the same snapshot."""
         with self._view():
             yield
 
     def version(self) -> int:
-        """A number that changes when somebody else has written; costs next to nothing."""
+        """A number that changes when another connection has written; cheap to read."""
         with self._view():
             return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
 
     def counters(self, run_id: str) -> list[Counter]:
-        """How far each series of a run has come, in the order they were first met."""
+        """The counters of all series of a run, in the order they were first stored."""
         with self._view():
             return [
                 Counter(series.id, series.key, series.source, series.points, *series.newest[1:])
@@ -62,12 +62,12 @@ class ChangeReader(ABC):
             ]
 
     def points_since(self, selection: Selection, after: int) -> Points:
-        """The points after the first so many of those `points` gives; older chunks are not unpacked."""
+        """The points of `points` without the first `after`; older chunks are not unpacked."""
         with self._view():
             return history.read_points_since(self._connection, selection, after)
 
     def events_since(self, run_id: str, after: int) -> list[tuple[int, Event]]:
-        """The events of a run that were stored after the one of a number, with their own numbers."""
+        """The events of a run that were stored after event number `after`, with their numbers."""
         with self._view():
             return read_events_since(self._connection, run_id, after)
 

@@ -1,4 +1,4 @@
-"""Reads series out of the SQLite store: every point, or buckets of them."""
+"""Reads series from the SQLite store: every point, or buckets of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def read_points(connection: sqlite3.Connection, selection: Selection) -> Points:
-    """Every point, in the order logged; segments one after the other."""
+    """Every point, in the order logged; one segment after the other."""
     parts = read_series_parts(connection, selection)
     if len(parts) == 1:
         return _read_part(connection, parts[0])
@@ -42,7 +42,7 @@ def read_points(connection: sqlite3.Connection, selection: Selection) -> Points:
 
 
 def read_points_since(connection: sqlite3.Connection, selection: Selection, after: int) -> Points:
-    """The points after the first so many of those `read_points` gives; reads the newest blocks alone."""
+    """The points of `read_points` without the first `after`; reads only the newest blocks."""
     parts = read_series_parts(connection, selection)
     pieces: list[Piece] = []
     for segment in dict.fromkeys(part.segment for part in parts):
@@ -73,7 +73,7 @@ def read_buckets(
     low: int | None,
     high: int | None,
 ) -> Buckets:
-    """At most so many buckets; reads rollups wherever they are fine enough, points elsewhere."""
+    """At most `most` buckets; reads rollups where they are fine enough, points elsewhere."""
     parts = read_series_parts(connection, selection)
     reach = _reach(connection, parts)
     if reach is None:
@@ -94,7 +94,7 @@ def read_buckets(
 
 
 def _read_part(connection: sqlite3.Connection, part: SeriesPart) -> Points:
-    """All points of a strand, unpacked into the place they stay in; times wait until somebody asks."""
+    """All points of one part, unpacked into their final arrays; times are unpacked when first used."""
     rows = connection.execute(
         "SELECT block.rows, block.steps, block.times, chunk.data,"  # noqa: S608 - no part of it comes from outside
         f" {checksum_columns(connection, 'block', 'chunk')} FROM chunk"
@@ -120,7 +120,7 @@ def _read_part(connection: sqlite3.Connection, part: SeriesPart) -> Points:
 
 
 def _checked(part: SeriesPart, number: int, row: tuple[Any, ...]) -> tuple[int, bytes, bytes, bytes]:
-    """A block and a chunk of it, when they are those of that number and as they were written."""
+    """Checks a block and its chunk against their number and checksums, and returns them."""
     rows, steps, times, data, of_block, of_chunk = row
     check("block", of_block, part.key_set.id, number, rows, head(steps), head(times))
     check("chunk", of_chunk, part.series_id, part.key_set.id, number, rows, head(data))
@@ -128,7 +128,7 @@ def _checked(part: SeriesPart, number: int, row: tuple[Any, ...]) -> tuple[int, 
 
 
 def _newest_of_part(connection: sqlite3.Connection, part: SeriesPart, needed: int) -> Piece:
-    """At least so many of the newest points of a strand, or all it has: whole blocks, in order."""
+    """The newest points of a part, at least `needed` or all it has: whole blocks, in order."""
     pieces = list(_tail(connection, part))
     count = sum(len(steps) for steps, _, _ in pieces)
     number = part.key_set.blocks
@@ -161,7 +161,7 @@ def _joined(pieces: list[Piece]) -> Piece:
 
 
 def _by_time(pieces: list[Piece]) -> Piece:
-    """Puts points of several key sets, or ranks, into the order they were logged in."""
+    """Sorts points of several key sets, or ranks, by the time they were logged."""
     steps, times, values = _joined(pieces)
     order = np.argsort(times, kind="stable")
     return steps[order], times[order], values[order]
@@ -180,7 +180,7 @@ def _reach(connection: sqlite3.Connection, parts: list[SeriesPart]) -> tuple[int
 
 
 def _covering(connection: sqlite3.Connection, part: SeriesPart) -> Iterator[tuple[int, int]]:
-    """How far the fewest nodes reach that cover a strand."""
+    """The ranges of the fewest nodes that cover a part."""
     for level in range(_top(part.key_set.blocks)[0], 0, -1):
         numbers = _remainder(part.key_set.blocks, level)
         if not numbers:
@@ -219,9 +219,9 @@ def _tail_rollups(
 def _rollups(
     connection: sqlite3.Connection, part: SeriesPart, span: tuple[int, int], exponent: int
 ) -> Iterator[rollup.Rollup]:
-    """Walks the pyramid from the top: a node too coarse gives way to its children, a leaf to points.
+    """Walks the pyramid from the top: replaces a node that is too coarse by its children, a leaf by points.
 
-    The parts come in the order they were logged in: it decides which value is the last of equal times.
+    Rollups come in the order they were logged: it decides which value is the last of equal times.
     """
     rollups: list[tuple[int, rollup.Rollup]] = []
     level, numbers = _top(part.key_set.blocks)
@@ -296,7 +296,7 @@ def _block_rollup(
 
 
 def _block(connection: sqlite3.Connection, part: SeriesPart, number: int) -> tuple[int, bytes, bytes, bytes]:
-    """One block of a strand, packed: how many rows, steps, times, values."""
+    """One packed block of a part: number of rows, steps, times, values."""
     row = connection.execute(
         "SELECT block.rows, block.steps, block.times, chunk.data,"  # noqa: S608 - no part of it comes from outside
         f" {checksum_columns(connection, 'block', 'chunk')} FROM chunk"

@@ -1,12 +1,12 @@
-"""Notices when SQLite has passed over the newest transactions because its write-ahead log is damaged.
+"""Detects that SQLite has ignored the newest transactions because its write-ahead log is damaged.
 
-SQLite takes the log up to the first frame whose checksum is wrong, and says nothing of what comes after: a
-store would seem shorter than it is. Here the log is damaged if a transaction was completed behind the end
-that SQLite sees, and the frames between do not check out. What was written a moment ago does.
+SQLite reads the log up to the first frame whose checksum is wrong, and ignores the rest without an error: a
+store would seem shorter than it is. Here the log is damaged if a transaction was completed after the end that
+SQLite sees, and the frames in between have wrong checksums. Frames that were just written have correct ones.
 
-A log that was cut off where a transaction ends, or deleted, looks as if there had never been more. So
-transactions are counted, in the database and, once each is on disk, in a file beside it: eight bytes for the
-number and four for their CRC-32. That file is there for as long as there is a log.
+A log that was cut off at the end of a transaction, or deleted, looks complete. So transactions are counted,
+in the database and, once each is on disk, in a file beside it: eight bytes for the number and four for its
+CRC-32. That file exists for as long as there is a log.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
     import sqlite3
 
 COMMITS_SUFFIX = "-commits"
-"""Of the file that says how many transactions are on disk."""
+"""The suffix of the file that counts the transactions on disk."""
 
 _COMMITS = struct.Struct("<Q")
 _ROW = ("", "commit")
-"""Of the table `tally`."""
+"""The key of the count in the table `tally`."""
 
 CHECKS = 5
 PAUSE_S = 0.05
-"""Between two looks: a writer may be in the middle of a frame, or of a new log."""
+"""The pause between two checks: a writer may be in the middle of a frame, or of a new log."""
 
 _HEADER = struct.Struct(">IIIIIIII")
 _FRAME = struct.Struct(">IIIIII")
 _MAGIC = 0x377F0682
 _INDEX = struct.Struct("=12xBBHI")
-"""The beginning of the log's index: whether it is in use, byte order, page size, how many frames it has."""
+"""The beginning of the log's index: whether it is in use, byte order, page size, number of frames."""
 
 
 class CommitCount:
@@ -65,12 +65,12 @@ class CommitCount:
         )
 
     def mark_on_disk(self) -> None:
-        """Notes beside the database that the transaction is on disk."""
+        """Writes to the file beside the database that the transaction is on disk."""
         self._number += 1
         self._write()
 
     def close(self, *, is_log_empty: bool) -> None:
-        """Lets go of the file, and deletes it where it has nothing to protect any more."""
+        """Closes the file, and deletes it where the log is empty."""
         if self._path is not None and self._file is not None:
             os.close(self._file)
             self._file = None
@@ -82,21 +82,21 @@ class CommitCount:
         if self._path is None:
             return
         number = _COMMITS.pack(self._number)
-        with contextlib.suppress(OSError):  # no room, or something odd at its path: it only protects
+        with contextlib.suppress(OSError):  # no room, or not a regular file: the store works without it
             if self._file is None:
                 self._file = open_regular(self._path, os.O_WRONLY | os.O_CREAT, 0o644)
             os.pwrite(self._file, number + crc32(number).to_bytes(4, "little"), 0)
 
 
 def commits_in(connection: sqlite3.Connection) -> int:
-    """How many transactions a database has; 0 where nobody counted."""
+    """How many transactions a database has; 0 where they were not counted."""
     return row_count(connection, *_ROW) or 0
 
 
 def commits_on_disk(database: Path) -> int:
-    """How many transactions a database must have at least; 0 where nothing is known of that.
+    """How many transactions a database must have at least; 0 where that is unknown.
 
-    To be asked before the database is: its writer goes on.
+    Call it before reading the database: its writer goes on.
     """
     try:
         data = read_regular(Path(f"{database}{COMMITS_SUFFIX}"))
@@ -117,7 +117,7 @@ class _Log:
     page_bytes: int
     salts: tuple[int, int]
     checksum: tuple[int, int]
-    """Of the header, from which that of the first frame goes on."""
+    """The checksum of the header, from which that of the first frame continues."""
 
     @property
     def frame_bytes(self) -> int:
@@ -125,12 +125,12 @@ class _Log:
         return _FRAME.size + self.page_bytes
 
     def offset(self, number: int) -> int:
-        """Where a frame begins."""
+        """The byte offset of a frame."""
         return _HEADER.size + number * self.frame_bytes
 
 
 def is_damaged(database: Path) -> bool:
-    """Whether completed transactions in the log cannot be read; to be asked of a store that is open."""
+    """Whether completed transactions in the log cannot be read; call it while the store is open."""
     for _ in range(CHECKS):
         if not _looks_damaged(database):
             return False
@@ -141,10 +141,10 @@ def is_damaged(database: Path) -> bool:
 def _looks_damaged(database: Path) -> bool:
     try:
         index = Path(f"{database}-shm").read_bytes()[: _INDEX.size]
-        # Read and not mapped: its writer may cut it off meanwhile, and a mapping without its file kills.
+        # Read and not mapped: its writer may truncate it, and access beyond the end kills the process.
         data = Path(f"{database}-wal").read_bytes()
     except OSError:
-        return False  # there is none, or it is not ours to read
+        return False  # there is none, or this user may not read it
     if len(data) <= _HEADER.size or len(index) < _INDEX.size:
         return False
     magic, _, page_bytes, _, *salts, first, second = _HEADER.unpack_from(data)
@@ -157,7 +157,7 @@ def _looks_damaged(database: Path) -> bool:
 
 
 def _breaks_off(log: _Log, frames_seen: int) -> bool:
-    """Whether a transaction ends behind so many frames, and one of the frames up to there is damaged."""
+    """Whether a transaction ends after the frames SQLite sees, and a frame up to there is damaged."""
     last = _last_end(log)
     if last is None or last < frames_seen:
         return False
@@ -172,7 +172,7 @@ def _breaks_off(log: _Log, frames_seen: int) -> bool:
 
 
 def _last_end(log: _Log) -> int | None:
-    """The last frame of this log, and not of one whose place it has taken, with which a transaction ends."""
+    """The last frame that ends a transaction of this log; later frames may belong to an earlier log."""
     count = (len(log.data) - _HEADER.size) // log.frame_bytes
     frames = np.ndarray((count, 6), ">u4", log.data, _HEADER.size, (log.frame_bytes, 4))
     is_end = (frames[:, 1] != 0) & (frames[:, 2] == log.salts[0]) & (frames[:, 3] == log.salts[1])
@@ -181,13 +181,13 @@ def _last_end(log: _Log) -> int | None:
 
 
 def _stored_checksum(log: _Log, number: int) -> tuple[int, int]:
-    """The checksum that is written in a frame."""
+    """The checksum that is stored in a frame."""
     *_, first, second = _FRAME.unpack_from(log.data, log.offset(number))
     return first, second
 
 
 def _checksum(data: bytes, order: str, start: tuple[int, int] = (0, 0)) -> tuple[int, int]:
-    """SQLite's own checksum, which goes on from that of the frame before."""
+    """SQLite's checksum, which continues from that of the previous frame."""
     first, second = start
     words = iter(struct.unpack(f"{order}{len(data) // 4}I", data))
     for even, odd in zip(words, words, strict=True):

@@ -1,4 +1,4 @@
-"""Reads the newest rows of some keys, which costs the same however long a run has gone on."""
+"""Reads the newest rows of some keys, at a cost that does not grow with the length of the run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _SelectedKeySet:
-    """A key set that holds some of the keys asked for."""
+    """A key set that contains some of the requested keys."""
 
     key_set: KeySetRow
     columns: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class _SelectedKeySet:
 def read_newest(
     connection: sqlite3.Connection, run_id: str, segment: str, keys: Sequence[str], rows: int
 ) -> dict[Source, dict[str, Points]]:
-    """The newest points of each key, at most so many, by where they come from and in order of time."""
+    """The newest points of each key, at most `rows`, by source and in order of time."""
     pieces_by_source: dict[Source, dict[str, list[Piece]]] = {}
     for source, selected in _key_sets(connection, run_id, segment, keys):
         steps, times, values = _newest_rows(connection, selected, rows)
@@ -111,7 +111,7 @@ def _block(connection: sqlite3.Connection, selected: _SelectedKeySet, number: in
 
 
 def _joined(pieces: list[Piece], rows: int) -> Points:
-    """Points of several key sets in the order of time; the newest of them."""
+    """The newest points of several key sets, in order of time."""
     if len(pieces) == 1:
         steps, times, values = pieces[0]
         return Points(steps, values, lambda: times)

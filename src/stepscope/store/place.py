@@ -1,4 +1,4 @@
-"""Decides where the database of a store folder lies."""
+"""Decides where the database of a store folder is."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SCHEME = "sqlite:///"
 def database(folder: Path, mounts: Path = MOUNTS) -> Path:
     """The database of a folder: where its pointer says, else inside it.
 
-    A folder on a network has it on the local disk: SQLite's write-ahead log needs memory shared between
-    processes, which no network file system gives.
+    A folder on a network file system has it on the local disk: SQLite's write-ahead log needs memory shared
+    between processes, which no network file system offers.
     """
     try:
         return folder / os.fsdecode(read_regular(folder / POINTER_NAME)).strip().removeprefix(SCHEME)
@@ -30,7 +30,7 @@ def database(folder: Path, mounts: Path = MOUNTS) -> Path:
 
 
 def point_to(folder: Path, url: str) -> None:
-    """Leaves word in a folder where its database is, so that every reader finds it; paths are made whole."""
+    """Writes the absolute path of a folder's database into the folder, so that every reader finds it."""
     path = Path(url.removeprefix(SCHEME)).absolute()
     pointer = folder / POINTER_NAME
     content = f"{SCHEME}{path}\n"

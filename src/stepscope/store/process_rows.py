@@ -28,12 +28,12 @@ _COLUMNS = (
     " dropped, lost, facts"
 )
 _LAST_NS = 11
-"""Where the time of the last record is in a row that begins with the run."""
+"""The index of `last_ns` in a row that begins with the run."""
 _BY_KEY = "run_id = ? AND segment = ? AND rank = ? AND host = ? AND pid = ? AND started_ns = ?"
 
 
 def read_processes(connection: sqlite3.Connection, run_id: str | None = None) -> list[Process]:
-    """The processes of a run, or of all, in the order they were met."""
+    """The processes of a run, or of all runs, in the order they were first stored."""
     rows = connection.execute(
         f"SELECT run_id, name, project, {_COLUMNS}, {checksum_columns(connection, 'process')} FROM process"  # noqa: S608 - no part of it comes from outside
         " JOIN run ON run.id = run_id WHERE ? IS NULL OR run_id = ? ORDER BY process.id",
@@ -59,16 +59,16 @@ def read_runs(connection: sqlite3.Connection) -> list[tuple[str, str, str, int]]
 class ProcessWriter:
     """Writes processes for the one connection that may write.
 
-    Of a process that goes on logging only the time of its last record changes, several times a second.
+    While a process logs, only the time of its last record changes, several times a second.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._written: dict[tuple[object, ...], tuple[int, Process, int]] = {}
-        """The row of each process that has not ended, what it holds, and the checksum of all but the time."""
+        """Row id, contents, and checksum of all but the time, of each process that has not ended."""
 
     def write(self, process: Process) -> None:
-        """Notes a process, or what has become of it."""
+        """Stores a process, or its new status."""
         key = (process.run_id, process.segment, process.rank, process.host, process.pid, process.started_ns)
         row_id, written, stable_checksum = self._written.get(key, (0, None, 0))
         if written is not None:
@@ -87,12 +87,12 @@ class ProcessWriter:
             del self._written[key]
 
     def clear(self) -> None:
-        """Drops what is remembered of the file, when a transaction failed or a run was deleted."""
+        """Clears the cache, when a transaction failed or a run was deleted."""
         self._written.clear()
 
 
 def _checksum(row: Sequence[Column]) -> int:
-    """The checksum of a row, with the time of the last record at its end: nothing else changes often."""
+    """The checksum of a row, with `last_ns` at its end: nothing else changes often."""
     return checksum(row[_LAST_NS], start=_stable_checksum(row))
 
 
@@ -137,8 +137,8 @@ def _write_run(connection: sqlite3.Connection, process: Process) -> None:
     existing = connection.execute(
         "SELECT name, created_ns FROM run WHERE id = ?", (process.run_id,)
     ).fetchone()
-    # A run whose opening was damaged is named by its id until an opening is read, and one that a launcher has
-    # begun by the launcher until a monitor in its command says what it is called.
+    # A run whose opening was damaged is named by its id until an opening is read, and a run that a launcher
+    # has started is named by the launcher until a monitor in its command names it.
     is_renamed = run_id(process.project, process.name) != process.run_id
     if existing is not None and (
         process.name in (existing[0], process.run_id) or not (is_renamed or existing[0] == process.run_id)

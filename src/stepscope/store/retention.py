@@ -1,4 +1,4 @@
-"""Deletes old runs under the limits they were recorded with; a live run is never touched."""
+"""Deletes old runs by the limits they were recorded with; a live run is never deleted."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _LIMITS = {field.name for field in fields(Retention)}
 
 
 def apply(store: Store, now_ns: Callable[[], int] = time.time_ns) -> list[str]:
-    """Deletes the runs that have ended and are beyond their own limits, oldest first; returns their ids.
+    """Deletes ended runs that exceed their own limits, oldest first; returns their ids.
 
-    A run without limits stays, whatever others ask for.
+    A run without limits stays, whatever the limits of other runs are.
     """
     runs = store.runs()
     ended = sorted(filter(_has_ended, runs), key=_ended_ns)
@@ -36,7 +36,7 @@ def apply(store: Store, now_ns: Callable[[], int] = time.time_ns) -> list[str]:
 
 
 def _exceeds_limits(run: RunInfo, store: Store, run_count: int, now_ns: int) -> bool:
-    """Whether a run is too old, or one of too many, or in too large a store; older ones are gone by now."""
+    """Whether a run is too old, there are too many runs, or the store is too large; older runs are gone."""
     limits = limits_of(run)
     age_ns = now_ns - _ended_ns(run)
     return (
@@ -61,11 +61,11 @@ def limits_of(run: RunInfo) -> Retention:
 
 
 def _has_ended(run: RunInfo) -> bool:
-    # Not by the status: a run whose one rank crashed shows that while the others still record.
+    # Not by the status: a run is crashed when one rank has crashed, while the others still record.
     return all(segment.ended_ns is not None for segment in run.segments)
 
 
 def _ended_ns(run: RunInfo) -> int:
-    """When anything last happened; a process that recorded nothing has only its start and its end."""
+    """The time of the last activity; a process that recorded nothing has only its start and its end."""
     processes = [process for segment in run.segments for process in segment.processes]
     return max(max(process.started_ns, process.last_ns, process.ended_ns or 0) for process in processes)

@@ -1,4 +1,4 @@
-"""Thins columns into buckets whose edges are multiples of a power of two, and merges such buckets."""
+"""Aggregates columns into buckets whose edges are multiples of a power of two, and merges such buckets."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 NODE_BUCKETS = 64
-"""A node of the pyramid has about so many buckets, whatever it covers."""
+"""The approximate number of buckets of a node of the pyramid, whatever it covers."""
 
 FAN_OUT = 16
-"""So many nodes of one level make one of the next."""
+"""How many nodes of one level make one of the next."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Rollup:
     exponent: int
     """The bucket width is two to this power."""
     index: Ints
-    """Which multiple of the width each bucket is, ascending."""
+    """The start of each bucket as a multiple of the width, ascending."""
     count: Ints
     last_ns: Ints
     minimum: Floats
@@ -43,9 +43,9 @@ class Rollup:
 
 
 def exponent_for(low: int, high: int, buckets: int) -> int:
-    """The least width that covers low to high in at most so many buckets, as a power of two.
+    """The exponent of the smallest width (a power of two) that covers low to high in at most `buckets`.
 
-    An edge always lies at zero, so a range on both sides of it takes two buckets however few are asked for.
+    There is always an edge at zero, so a range on both sides of it takes at least two buckets.
     """
     buckets = max(buckets, 2 if low < 0 <= high else 1)
     exponent = 0
@@ -55,7 +55,7 @@ def exponent_for(low: int, high: int, buckets: int) -> int:
 
 
 def roll_up(x: Ints, times: Ints, values: Floats, exponent: int) -> Rollup:
-    """Buckets raw rows; `values` has a row for each x. The last value is the one logged last."""
+    """Aggregates raw rows; `values` has a row for each x. The last value is the one logged last."""
     index = x >> exponent
     if (index[1:] < index[:-1]).any():
         order = np.argsort(index, kind="stable")
@@ -77,7 +77,7 @@ def roll_up(x: Ints, times: Ints, values: Floats, exponent: int) -> Rollup:
 
 
 def merge(parts: Sequence[Rollup], exponent: int) -> Rollup:
-    """Joins buckets of the same columns into buckets at least as wide as the widest of them."""
+    """Merges buckets of the same columns into buckets at least as wide as the widest of them."""
     index = np.concatenate([part.index >> (exponent - part.exponent) for part in parts])
     last_ns = np.concatenate([part.last_ns for part in parts])
     order = np.lexsort((last_ns, index))
@@ -100,7 +100,7 @@ def merge(parts: Sequence[Rollup], exponent: int) -> Rollup:
 
 
 def as_buckets(rollup: Rollup | None, exponent: int) -> Buckets:
-    """The one column of a rollup as a reader is given it."""
+    """Converts the only column of a rollup into buckets for a reader."""
     if rollup is None:
         ints, floats = np.empty(0, np.int64), np.empty(0)
         return Buckets(1 << exponent, ints, ints, floats, floats, floats, floats, ints, floats)
@@ -121,12 +121,12 @@ def as_buckets(rollup: Rollup | None, exponent: int) -> Buckets:
 
 
 def pack_axis(rollup: Rollup) -> list[bytes]:
-    """What all columns share, packed: index, count, time of the last point."""
+    """Packs what all columns share: index, count, time of the last point."""
     return [pack_ints(rollup.index), pack_ints(rollup.count), pack_ints(rollup.last_ns)]
 
 
 def pack_column(rollup: Rollup, column: int) -> bytes:
-    """One column of a rollup, packed."""
+    """Packs one column of a rollup."""
     extremes = np.concatenate([rollup.minimum[:, column], rollup.maximum[:, column], rollup.last[:, column]])
     parts = [
         pack_floats(extremes),
@@ -137,7 +137,7 @@ def pack_column(rollup: Rollup, column: int) -> bytes:
 
 
 def unpack_column(exponent: int, buckets: int, axis: Sequence[bytes], data: bytes) -> Rollup:
-    """One column as a rollup of its own."""
+    """Unpacks one column as a rollup."""
     parts, at = [], 0
     for _ in range(3):
         size = int.from_bytes(data[at : at + 4], "little")
@@ -159,7 +159,7 @@ def unpack_column(exponent: int, buckets: int, axis: Sequence[bytes], data: byte
 
 
 def join_columns(columns: Sequence[Rollup]) -> Rollup:
-    """Puts columns with one axis side by side."""
+    """Joins columns with the same axis into one rollup."""
     first = columns[0]
     joined = {
         name: np.concatenate([getattr(column, name) for column in columns], axis=1)
@@ -174,7 +174,7 @@ def _groups(index: Ints) -> tuple[Ints, Ints]:
 
 
 def _sums(values: Floats, starts: Ints) -> Floats:
-    # A sum beyond what float64 holds is infinite; a warning would reach whoever logged such numbers.
+    # A sum beyond the range of float64 is infinite; a warning would appear in the user's output.
     with np.errstate(over="ignore", invalid="ignore"):
         return np.add.reduceat(values, starts)
 
@@ -186,5 +186,5 @@ def _without(
 
 
 def _finite(extremes: Floats) -> Floats:
-    """A bucket without any finite value has no extreme: NaN, which merging passes over."""
+    """A bucket without any finite value has no extreme: NaN, which merging ignores."""
     return np.where(np.isfinite(extremes), extremes, np.nan)

@@ -1,4 +1,4 @@
-"""Takes rows into the SQLite store: loose in the tail, then sealed into chunks and rollups."""
+"""Writes rows into the SQLite store: first into the tail, then sealed into chunks and rollups."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 BLOCK_ROWS = 4096
 MAX_TAIL_PIECES = 64
 MIN_ROWS = 256
-"""Fewer rows than this stay loose for good: packed, they would take more room and more time."""
+"""Fewer rows than this stay in the tail for good: packed, they would take more space and time."""
 COUNT_EVERY_S = 60.0
-"""How old the counters in the table of series may be while rows arrive; stepscope itself reads key sets."""
+"""How often the counters of the table series are written; stepscope itself reads those of key sets."""
 NS = 1_000_000_000
 
-# As the unique indexes have it: a rank compared by IS would end the use of an index there.
+# The same expression as in the unique indexes: a rank compared with IS would not use the index.
 _SOURCE_CONDITION = (
     "run_id = ? AND segment = ? AND coalesce(rank, -1) = coalesce(?, -1) AND host = ? AND device = ?"
 )
@@ -49,7 +49,7 @@ _SOURCE_CONDITION = (
 
 @dataclass
 class KeySet:
-    """The rows of one key set of one source that are not sealed yet, and where they belong."""
+    """One key set of one source, with its rows that are not sealed yet."""
 
     id: int
     source: Source
@@ -60,16 +60,16 @@ class KeySet:
     total: int = 0
     """How many rows it has, sealed or not."""
     tail: list[NDArray[np.float64]] = field(default_factory=list)
-    """Pieces of rows as float64 bits: step, time, values."""
+    """Arrays of unsealed rows as float64 bits: step, time, values."""
     rows: int = 0
-    """How many rows are loose."""
+    """How many rows are not sealed."""
     pieces: int = 0
-    """How many rows of the tail table hold them."""
+    """How many rows of the table tail contain them."""
     last: bytes | None = None
     """Its newest row."""
 
     def set_tail(self, pieces: list[NDArray[np.float64]]) -> None:
-        """Says which rows are loose."""
+        """Sets the rows that are not sealed."""
         self.tail, self.rows = pieces, sum(map(len, pieces))
 
 
@@ -81,10 +81,10 @@ class Sealer:
         self._sets: dict[Labels, dict[tuple[str, tuple[str, ...]], KeySet]] = {}
         """By source, then by axis and keys."""
         self._counted_at: dict[Labels, float] = {}
-        """When the series of each source were last told how many points they have."""
+        """When the counters of the series of each source were last written."""
 
     def append(self, source: Source, keys: Sequence[str], steps: Ints, times: Ints, values: Floats) -> None:
-        """Adds rows: whole blocks are sealed at once, the rest goes to the tail."""
+        """Adds rows: full blocks are sealed at once, the rest goes to the tail."""
         if len(steps) == 0:
             return
         key_set = self._sets.get(_labels(source), {}).get((source.axis, tuple(keys)))
@@ -111,9 +111,9 @@ class Sealer:
             self._write_counters(labels)
 
     def seal(self, source: Source) -> None:
-        """Seals what a source that has ended left loose, and forgets its key sets."""
+        """Seals the tail of a source that has ended, and drops its key sets from the cache."""
         labels = _labels(source)
-        # Asked of the file: an agent that came after another has never met some of these sets.
+        # Read from the file: an earlier agent may have written sets that are not in this cache.
         key_sets = self._connection.execute(
             f"SELECT axis, keys FROM key_set WHERE {_SOURCE_CONDITION} ORDER BY id",  # noqa: S608 - no part of it comes from outside
             labels,
@@ -130,14 +130,14 @@ class Sealer:
         self._counted_at.pop(labels, None)
 
     def clear(self) -> None:
-        """Drops what is remembered of the file, when a transaction failed or a run was deleted."""
+        """Clears the cache, when a transaction failed or a run was deleted."""
         self._sets.clear()
         self._counted_at.clear()
 
     def _append_repeated_keys(
         self, source: Source, keys: Sequence[str], steps: Ints, times: Ints, values: Floats
     ) -> None:
-        """Adds rows in which a key comes twice, as the keys 1 and "1" do: each column is kept."""
+        """Adds rows in which a key occurs twice, as the keys 1 and "1" do: each column is stored."""
         first = [at for at, key in enumerate(keys) if key not in keys[:at]]
         repeated = [at for at in range(len(keys)) if at not in first]
         for columns in (first, repeated):
@@ -188,7 +188,7 @@ class Sealer:
         return key_set
 
     def _add_member(self, source: Source, key: str) -> int:
-        """The number of a series that one more key set holds; it is made where there is none."""
+        """Adds one to the key sets of a series, which is created where there is none; returns its number."""
         labels = _labels(source)
         self._connection.execute(
             "INSERT OR IGNORE INTO series (run_id, segment, rank, host, device, axis, key, key_sets)"
@@ -217,7 +217,7 @@ class Sealer:
             self._join_tail(key_set)
 
     def _join_tail(self, key_set: KeySet) -> None:
-        """Makes one piece of many."""
+        """Joins the pieces of a tail into one."""
         if key_set.pieces > 1:
             rows = np.concatenate(key_set.tail)
             self._connection.execute("DELETE FROM tail WHERE key_set_id = ?", (key_set.id,))
@@ -301,7 +301,7 @@ class Sealer:
         )
 
     def _close_levels(self, key_set: KeySet, number: int) -> None:
-        """Makes the node above when the last of its children has come, and so on upwards."""
+        """Writes the parent node when its last child is complete, and so on upwards."""
         level = 1
         while (number + 1) % rollup.FAN_OUT == 0:
             number //= rollup.FAN_OUT
@@ -344,9 +344,9 @@ class Sealer:
         return packed
 
     def _write_counters(self, labels: Labels) -> None:
-        """Tells the series of a source how many points they have, and which is the newest.
+        """Writes the number of points and the newest point of each series of a source.
 
-        All at once: one series may be in thousands of key sets.
+        For all series in one statement: one series may be in thousands of key sets.
         """
         self._counted_at[labels] = self._now()
         newest: dict[int, Newest] = {}
@@ -369,7 +369,7 @@ class Sealer:
         )
 
     def _write_key_set(self, key_set: KeySet) -> None:
-        """Notes how many rows a set has, how many of them are in blocks, and the newest."""
+        """Writes how many rows a set has, how many of them are in blocks, and the newest row."""
         counts = (key_set.blocks, key_set.total, key_set.total - key_set.rows)
         self._connection.execute(
             "UPDATE key_set SET blocks = ?, rows = ?, sealed = ?, last = ?, checksum = ? WHERE id = ?",

@@ -49,18 +49,18 @@ Newest = tuple[float | None, int | None, int]
 
 @dataclass(frozen=True)
 class KeySetRow:
-    """A key set as the table has it."""
+    """A row of the table key_set."""
 
     id: int
     axis: str
     keys: list[str]
     blocks: int
     rows: int | None
-    """How many rows it has; None where nobody counted."""
+    """How many rows it has; None where they were not counted."""
     sealed: int | None
     """How many of them are in blocks."""
     last: bytes | None
-    """Its newest row as the tail has it; None where an older version wrote it."""
+    """Its newest row in the format of the tail; None where an older version wrote it."""
 
     @property
     def unsealed(self) -> int | None:
@@ -78,7 +78,7 @@ class KeySetRow:
 
 @dataclass(frozen=True)
 class SeriesRow:
-    """A series as the table has it, with the key sets that hold its points and its column in each."""
+    """A row of the table series, with the key sets that contain its points and its column in each."""
 
     id: int
     key: str
@@ -90,7 +90,7 @@ class SeriesRow:
 
 @dataclass(frozen=True)
 class SeriesPart:
-    """The part of a series that one key set of one source holds."""
+    """The part of a series in one key set of one source."""
 
     series_id: int
     points: int
@@ -101,12 +101,12 @@ class SeriesPart:
 
 
 def series_checksum(labels: tuple[Column, ...], key_sets: int) -> int:
-    """The checksum of a series: its labels and how many key sets hold it, which hardly ever changes."""
+    """The checksum of a series: its labels and the number of its key sets, which rarely changes."""
     return checksum(*labels, key_sets)
 
 
 def key_set_checksum(labels: int, counts: tuple[Column, ...], last: bytes | None) -> int:
-    """The checksum of a key set, from that of its labels, its counts of blocks and rows, its newest row."""
+    """The checksum of a key set: its labels, its counts of blocks and rows, its newest row."""
     return checksum(*counts, start=crc32(last or b"", labels))
 
 
@@ -117,14 +117,14 @@ def read_series(
     keys: Collection[str] | None = None,
     segment: str | None = None,
 ) -> list[SeriesRow]:
-    """The series of a run, or some of them, in the order they were first met; none is missing.
+    """The series of a run, or some of them, in the order they were first stored; checks that none is missing.
 
-    Those of one segment are chosen here and not by the query: nobody counts them, and all are counted.
+    A segment is selected here and not by the query: series are counted for each key, not for each segment.
     """
     condition, values = "run_id = ?", [run_id]
     if axis is not None:
         condition, values = f"{condition} AND axis = ?", [*values, axis]
-    filters_here = keys is not None and any("\0" in key for key in keys)  # SQLite ends text of JSON there
+    filters_here = keys is not None and any("\0" in key for key in keys)  # SQLite ends JSON text at a NUL
     if keys is not None and not filters_here:
         condition, values = f"{condition} AND key {_IN_LIST}", [*values, json.dumps(list(keys))]
     checked = has_checksums(connection)
@@ -184,7 +184,7 @@ def _read_key_sets(connection: sqlite3.Connection, numbers: Collection[int]) -> 
 def read_tail(
     connection: sqlite3.Connection, key_set_id: int, keys: int, expected: int | None
 ) -> list[Floats]:
-    """The pieces of a key set's tail, in order; checked to be so many rows, where that is known."""
+    """The pieces of a key set's tail, in order; checks that there are `expected` rows unless that is None."""
     rows = connection.execute(
         f"SELECT rows, data, {checksum_columns(connection, 'tail')} FROM tail"  # noqa: S608 - nor here
         " WHERE key_set_id = ? ORDER BY id",
@@ -218,7 +218,7 @@ def _check_none_is_missing(
     keys: Collection[str] | None,
     rows: list[tuple[Any, ...]],
 ) -> None:
-    """Raises DamagedRowError when there are not as many series of each key as were written."""
+    """Raises DamagedRowError when the number of series of a key differs from what was written."""
     counts: dict[str, int] = {}
     for row in rows:
         axis_key = f"{row[7]}/{row[2]}"
@@ -255,7 +255,7 @@ def read_keys(
 def _page_of_keys(
     connection: sqlite3.Connection, run_id: str, axis: Axis, limit: int | None, after: str | None
 ) -> list[str]:
-    """The keys of a page; raises DamagedRowError when one is missing there."""
+    """The keys of a page; raises DamagedRowError when one is missing."""
     rows = connection.execute(
         "SELECT DISTINCT key FROM series WHERE run_id = ? AND axis = ? AND (? IS NULL OR key > ?)"
         " ORDER BY key LIMIT ?",
@@ -285,7 +285,7 @@ def _info(key: str, series_rows: list[SeriesRow]) -> SeriesInfo:
 
 
 def read_axis(connection: sqlite3.Connection, run_id: str, key: str) -> Axis | None:
-    """What a key is counted in, what was logged before what was read; None when there is no such key."""
+    """The axis of a key; of two, that of logged values comes first. None when there is no such key."""
     row = connection.execute(
         "SELECT axis FROM series WHERE run_id = ? AND key = ? ORDER BY axis = 'seconds' LIMIT 1",
         (run_id, key),
@@ -298,7 +298,7 @@ def read_axis(connection: sqlite3.Connection, run_id: str, key: str) -> Axis | N
 
 
 def read_series_parts(connection: sqlite3.Connection, selection: Selection) -> list[SeriesPart]:
-    """The parts of the series that are asked for, segments in the order they began, sets as they were met."""
+    """The parts of the selected series: segments in the order they began, key sets as they were stored."""
     parts = [
         SeriesPart(series.id, series.points, series.source.segment, position, key_set)
         for series in read_series(connection, selection.run_id, keys=[selection.key])

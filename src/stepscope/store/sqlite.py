@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from stepscope.schema.series import Axis, Buckets, Points, SeriesInfo, Source
     from stepscope.store.base import SeriesSummary
 
-# What reading provokes in a file that is damaged, or forged.
+# Errors from reading a file that is damaged, or forged.
 _DAMAGE = (
     ArithmeticError,
     AttributeError,
@@ -58,7 +58,7 @@ _DAMAGE = (
 
 
 class SqliteReader(ChangeReader, Reader):
-    """Reads a store somebody else may be writing at the moment."""
+    """Reads a store that another process may be writing."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -77,7 +77,7 @@ class SqliteReader(ChangeReader, Reader):
             ]
 
     def processes(self, run_id: str) -> list[Process]:
-        """Every process that recorded a run, in the order they were met."""
+        """Every process that recorded a run, in the order of their first record."""
         with self._view():
             return read_processes(self._connection, run_id)
 
@@ -89,12 +89,12 @@ class SqliteReader(ChangeReader, Reader):
             return read_keys(self._connection, run_id, axis, limit, after)
 
     def axis(self, run_id: str, key: str) -> Axis | None:
-        """What a key is counted in, what was logged before what was read; None when there is no such key."""
+        """The axis of a key; of two, that of logged values comes first. None when there is no such key."""
         with self._view():
             return read_axis(self._connection, run_id, key)
 
     def sources(self, run_id: str) -> dict[Source, list[str]]:
-        """Where the series of a run come from, and the keys of each, in the order they were first met."""
+        """The sources of a run's series, and the keys of each, in the order they were first stored."""
         keys_by_source: dict[Source, list[str]] = {}
         with self._view():
             for series in read_series(self._connection, run_id):
@@ -102,7 +102,7 @@ class SqliteReader(ChangeReader, Reader):
         return keys_by_source
 
     def summaries(self, run_id: str, keys: Collection[str] | None = None) -> list[SeriesSummary]:
-        """Every series of a run, or those of some keys, summed up; costs little however long they are."""
+        """Summaries of all series of a run, or of some keys; the cost does not grow with their length."""
         with self._view():
             return read_summaries(self._connection, run_id, keys)
 
@@ -120,19 +120,19 @@ class SqliteReader(ChangeReader, Reader):
     def newest(
         self, run_id: str, segment: str, keys: Sequence[str], rows: int
     ) -> dict[Source, dict[str, Points]]:
-        """The newest points of some keys of a segment, at most so many of each, by where they come from."""
+        """The newest points of some keys of a segment, at most `rows` of each, by source."""
         with self._view():
             return read_newest(self._connection, run_id, segment, keys, rows)
 
     def buckets(
         self, selection: Selection, most: int, low: int | None = None, high: int | None = None
     ) -> Buckets:
-        """A series in at most so many buckets, between two steps (or seconds) where given."""
+        """A series in at most `most` buckets, between two steps (or seconds) where given."""
         with self._view():
             return history.read_buckets(self._connection, selection, most, low, high)
 
     def events(self, run_id: str, kind: str | Collection[str] | None = None) -> list[Event]:
-        """What happened in a run, of one kind, of several or of all, oldest first."""
+        """The events of a run, of one kind, of several or of all, oldest first."""
         kinds = [kind] if isinstance(kind, str) else kind
         with self._view():
             return read_events(self._connection, run_id, kinds)
@@ -148,12 +148,12 @@ class SqliteReader(ChangeReader, Reader):
             return read_alerts(self._connection, run_id)
 
     def notices(self, run_id: str | None = None) -> list[dict[str, Any]]:
-        """What people were told of a run, or of all, and by which channels; oldest first."""
+        """The notices of a run, or of all runs, and their channels; oldest first."""
         with self._view():
             return read_notices(self._connection, run_id)
 
     def findings(self, run_id: str) -> list[dict[str, Any]]:
-        """The findings of a run, oldest first, as they were put; `open` says how each stands."""
+        """The findings of a run, oldest first; `open` says whether each is open."""
         with self._view():
             return read_findings(self._connection, run_id)
 
@@ -175,7 +175,7 @@ class SqliteReader(ChangeReader, Reader):
             return dict(self._connection.execute("SELECT file_id, offset FROM journal").fetchall())
 
     def verify(self) -> None:
-        """Raises StoreError when the file is damaged; looks at all of it, which takes time."""
+        """Raises StoreError when the file is damaged; reads all of it, which takes time."""
         with self._view():
             (problem,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
             if problem != "ok":
@@ -190,7 +190,7 @@ class SqliteReader(ChangeReader, Reader):
                     self.points(Selection(run_id, series.key, axis=axis)).times_ns  # noqa: B018 - unpacks them
 
     def bytes_used(self) -> int:
-        """What the store takes on disk: pages in use, free ones left out."""
+        """The size of the store on disk: pages in use, without free ones."""
         with self._view():
             (pages,) = self._connection.execute("PRAGMA page_count").fetchone()
             (free,) = self._connection.execute("PRAGMA freelist_count").fetchone()
@@ -202,13 +202,13 @@ class SqliteReader(ChangeReader, Reader):
         self._connection.close()
 
     def __del__(self) -> None:
-        # People read a run in one line and let go of it; newer Pythons complain of what was not closed.
+        # A run is often read in one expression and never closed; newer Pythons warn about that.
         if hasattr(self, "_connection"):
             self._connection.close()
 
     @contextlib.contextmanager
     def _view(self) -> Iterator[None]:
-        """Holds the view of one moment over several queries; says so where the file is damaged."""
+        """Reads several queries from one snapshot; raises StoreError where the file is damaged."""
         with self._reporting_damage():
             if self._connection.in_transaction:
                 yield
@@ -220,7 +220,7 @@ class SqliteReader(ChangeReader, Reader):
     def _reporting_damage(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.ProgrammingError:  # closed, or misused: no fault of the file
+        except sqlite3.ProgrammingError:  # closed, or misused: not damage
             raise
         except _DAMAGE as error:
             raise StoreError(
@@ -229,7 +229,7 @@ class SqliteReader(ChangeReader, Reader):
 
 
 class SqliteStore(SqliteReader, Store):
-    """The store's one writer. The caller holds the agent's lock: SQLite's own is not enough for us."""
+    """The store's one writer. The caller holds the agent's lock: SQLite's own lock is not enough."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -246,7 +246,7 @@ class SqliteStore(SqliteReader, Store):
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """What is told within it is kept together or not at all, and once kept survives power loss."""
+        """Commits all writes of the block or none; committed writes survive a power loss."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -260,14 +260,14 @@ class SqliteStore(SqliteReader, Store):
         self._commits.mark_on_disk()
 
     def leave_open(self) -> None:
-        """Lets go without ever closing the file, not even when the interpreter ends; the agent says why."""
+        """Drops the connection without ever closing the file, not even at exit; `attend._close` says why."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
         self._connection = sqlite3.connect(":memory:")
         self._commits.close(is_log_empty=False)
 
     @contextlib.contextmanager
     def attempt(self) -> Iterator[None]:
-        """Within a transaction: what is told within it is taken back, and that alone, where it raises."""
+        """Within a transaction: rolls back the writes of the block, and only those, if it raises."""
         self._connection.execute("SAVEPOINT attempt")
         try:
             yield
@@ -280,7 +280,7 @@ class SqliteStore(SqliteReader, Store):
         self._connection.execute("RELEASE attempt")
 
     def put_set_aside(self, journals: Collection[SetAside]) -> None:
-        """Notes which journals cannot be read or stored for now, in place of those noted before."""
+        """Replaces the list of journals that cannot be read or stored for now."""
         self._connection.execute("DELETE FROM set_aside")
         self._connection.executemany(
             "INSERT INTO set_aside VALUES (?, ?, ?, ?, ?)",
@@ -291,7 +291,7 @@ class SqliteStore(SqliteReader, Store):
         )
 
     def put_process(self, process: Process) -> None:
-        """Notes a process, or what has become of it."""
+        """Stores a process, or its new status."""
         self._processes.write(process)
 
     def append(
@@ -306,23 +306,23 @@ class SqliteStore(SqliteReader, Store):
         self._sealer.append(source, keys, steps, times_ns, values)
 
     def seal(self, source: Source) -> None:
-        """Packs what is still loose of a source that has ended, on either axis."""
+        """Packs the unsealed rows of a source that has ended, on both axes."""
         self._sealer.seal(source)
 
     def put_event(self, run_id: str, event: Event) -> None:
-        """Notes an event."""
+        """Stores an event."""
         write_event(self._connection, run_id, event)
 
     def put_array(self, run_id: str, segment: str, rank: int, fields: dict[str, Any], raw: bytes) -> None:
-        """Keeps an array; `fields` has key, step, time, dtype and shape."""
+        """Stores an array; `fields` has key, step, time, dtype and shape."""
         write_array(self._connection, (run_id, segment, rank), fields, raw)
 
     def put_finding(self, run_id: str, finding: Mapping[str, Any], at_ns: int) -> None:
-        """Notes a finding by its key, or how one that is known stands now."""
+        """Stores a finding under its key, or updates it."""
         put_finding(self._connection, run_id, finding, at_ns)
 
     def clear_finding(self, run_id: str, key: str, at_ns: int) -> None:
-        """Notes that what was found is no longer there."""
+        """Closes a finding."""
         clear_finding(self._connection, run_id, key, at_ns)
 
     def progress(self, file_id: int) -> tuple[int, int]:
@@ -337,29 +337,29 @@ class SqliteStore(SqliteReader, Store):
         return offset, lost
 
     def set_progress(self, file_id: int, offset: int, lost: int) -> None:
-        """Notes how far a journal file is ingested, within the transaction that holds its rows."""
+        """Stores how far a journal file is ingested, within the transaction that stores its rows."""
         row = (file_id, offset, lost)
         self._connection.execute("INSERT OR REPLACE INTO journal VALUES (?, ?, ?, ?)", (*row, checksum(*row)))
 
     def forget_progress(self, file_ids: Sequence[int]) -> None:
-        """Drops the notes on files that no longer exist."""
+        """Deletes the offsets of journal files that no longer exist."""
         self._connection.executemany(
             "DELETE FROM journal WHERE file_id = ?", [(file_id,) for file_id in file_ids]
         )
 
     def delete_run(self, run_id: str) -> None:
-        """Deletes a run and gives its space back."""
+        """Deletes a run and frees its space."""
         with self.transaction():
             self._connection.execute("DELETE FROM run WHERE id = ?", (run_id,))
-            # Its notices stay: they tell what was sent to whom.
+            # Its notices stay: they are the record of what was sent.
             self._connection.execute("DELETE FROM tally WHERE run_id = ? AND what <> 'notice'", (run_id,))
         self._clear_caches()
-        # As a script: it gives a page back with each row it is stepped to, and execute() steps once.
+        # As a script: the pragma frees one page for each result row, and execute() fetches only one.
         self._connection.executescript("PRAGMA incremental_vacuum")
         self._fold_log()
 
     def close(self) -> None:
-        """Folds the write-ahead log into the file, so that it can be read where nothing may be written."""
+        """Folds the write-ahead log into the file, so that it can be read in a read-only folder."""
         is_log_empty = False
         with contextlib.suppress(sqlite3.Error):
             is_log_empty = self._fold_log()
@@ -367,12 +367,12 @@ class SqliteStore(SqliteReader, Store):
         self._commits.close(is_log_empty=is_log_empty)
 
     def _clear_caches(self) -> None:
-        """Drops what is remembered of the file and may not be so."""
+        """Clears caches that may differ from the file."""
         self._sealer.clear()
         self._processes.clear()
 
     def _fold_log(self) -> bool:
-        """Folds the log into the file; False where a reader has kept some of it from that."""
+        """Folds the log into the file; False where a reader has prevented that."""
         is_busy, _, _ = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         return not is_busy
 

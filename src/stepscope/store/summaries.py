@@ -1,4 +1,4 @@
-"""Sums series of the SQLite store up: least, greatest, sum and newest value, without unpacking chunks."""
+"""Summarizes series of the SQLite store: minimum, maximum, sum and newest value, without unpacking chunks."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _COLUMNS = "series_id, key_set_id, position, nonfinite, minimum, maximum, total"
 
 @dataclass
 class Summary:
-    """What is known of the values of a series, or of some of them."""
+    """A summary of the values of a series, or of some of them."""
 
     nonfinite: int = 0
     minimum: float | None = None
     maximum: float | None = None
     total: float | None = 0.0
-    """The sum of the finite ones; None where it cannot be told, as that of infinities."""
+    """The sum of the finite values; None where it is not a number."""
 
     def add(self, other: Summary) -> None:
-        """Adds more values; where none of them is finite there is neither a least nor a greatest."""
+        """Adds more values; where none of them is finite, minimum and maximum do not change."""
         self.nonfinite += other.nonfinite
         if other.minimum is not None:
             self.minimum = other.minimum if self.minimum is None else min(self.minimum, other.minimum)
@@ -45,9 +45,9 @@ class Summary:
 
 
 def write_member(connection: sqlite3.Connection, member: tuple[int, int, int], summary: Summary) -> None:
-    """Writes which column of a key set belongs to a series, and the summary of what is packed of it.
+    """Writes which column of a key set belongs to a series, and the summary of its sealed values.
 
-    Kept here and not read from all chunks: these are long, and so many more with every day of a run.
+    The summary is stored and not computed from the chunks, whose number grows with the length of a run.
     """
     total = None if summary.total is None else as_stored(summary.total)
     extremes = [
@@ -60,7 +60,7 @@ def write_member(connection: sqlite3.Connection, member: tuple[int, int, int], s
 
 
 def add_to_summaries(connection: sqlite3.Connection, key_set_id: int, new_summaries: list[Summary]) -> None:
-    """Adds what was packed of a key set, column by column."""
+    """Adds newly sealed values of a key set, column by column."""
     for *row, expected in connection.execute(
         f"SELECT {_COLUMNS}, checksum FROM member WHERE key_set_id = ?",  # noqa: S608 - no part of it comes from outside
         (key_set_id,),
@@ -75,7 +75,7 @@ def add_to_summaries(connection: sqlite3.Connection, key_set_id: int, new_summar
 def read_summaries(
     connection: sqlite3.Connection, run_id: str, keys: Collection[str] | None
 ) -> list[SeriesSummary]:
-    """Every series of a run, or those of some keys, summed up; in the order they were first met."""
+    """Summaries of all series of a run, or of some keys, in the order they were first stored."""
     series_rows = read_series(connection, run_id, keys=keys)
     summaries = {series.id: Summary() for series in series_rows}
     _add_sealed(connection, summaries)
@@ -96,7 +96,7 @@ def read_summaries(
 
 
 def _add_sealed(connection: sqlite3.Connection, summaries: dict[int, Summary]) -> None:
-    """Adds what is packed; of a file of an older version that is asked of its chunks."""
+    """Adds sealed values; for a file of an older version, from its chunks."""
     query = (
         f"SELECT {_COLUMNS}, checksum FROM member WHERE series_id"  # noqa: S608 - no part of it comes from outside
         if has_checksums(connection)
@@ -113,7 +113,7 @@ def _add_sealed(connection: sqlite3.Connection, summaries: dict[int, Summary]) -
 def _add_tail(
     connection: sqlite3.Connection, series_rows: list[SeriesRow], summaries: dict[int, Summary]
 ) -> None:
-    """Adds what is not packed yet, a key set at a time."""
+    """Adds values that are not sealed yet, one key set at a time."""
     key_sets: dict[int, tuple[KeySetRow, list[tuple[int, int]]]] = {}
     for series in series_rows:
         for key_set, position in series.key_sets:
@@ -128,7 +128,7 @@ def _add_tail(
 
 
 def _summarize_columns(columns: NDArray[np.float64]) -> Iterable[Summary]:
-    """How many are not finite, the least, the greatest and the sum of each column."""
+    """The number of non-finite values, the minimum, the maximum and the sum of each column."""
     finite = np.isfinite(columns)
     low = high = values = columns
     if not finite.all():

@@ -1,4 +1,4 @@
-"""The tables of the SQLite store, documented in docs/store.md, and how older files become newer ones."""
+"""The tables of the SQLite store, documented in docs/store.md, and the migrations from older versions."""
 
 from __future__ import annotations
 
@@ -335,15 +335,15 @@ CREATE TRIGGER any_process_gone AFTER DELETE ON process BEGIN
     UPDATE tally SET rows = rows - 1 WHERE run_id = '' AND what = 'process';
 END;
 """
-# The triggers count rows whoever writes them: a reader that finds fewer knows that some are missing.
+# The triggers count all inserted and deleted rows: a reader that finds fewer knows that some are missing.
 
 MIGRATIONS = (_FIRST, _NOTICES, _CHECKED)
-"""The statements that lead from each version to the next; a released one is never edited."""
+"""The migration from each version to the next; a released one is never edited."""
 
 VERSION = len(MIGRATIONS)
 
 SET_ASIDE_VERSION = USER_EVENTS_VERSION = CHECKSUMS_VERSION = 3
-"""A file of an earlier version, which nobody has written to since, has no such tables and columns."""
+"""A file of an earlier version that has not been written since lacks these tables and columns."""
 
 
 DAMAGED_VERSION = "its version is not that of its tables"
@@ -351,14 +351,14 @@ RESTORE = "Restore it from a copy, or move it away to begin a new one. See: step
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """Brings a file to this version, each version in one transaction."""
+    """Migrates a file to this version, each version in one transaction."""
     for number in range(version_of(connection), VERSION):
         script = MIGRATIONS[number]
         connection.executescript(f"BEGIN IMMEDIATE; {script} PRAGMA user_version = {number + 1}; COMMIT;")
 
 
 def check_before_writing(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuses a file made by a newer stepscope, and one made by another program."""
+    """Raises StoreError for a file of a newer stepscope, or of another program."""
     version = version_of(connection)
     _refuse_newer(version, path)
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -367,7 +367,7 @@ def check_before_writing(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def check_before_reading(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuses a file made by a newer stepscope, and one that has no tables of ours."""
+    """Raises StoreError for a file of a newer stepscope, NotFound for one without tables of ours."""
     version = version_of(connection)
     _refuse_newer(version, path)
     (is_newer,) = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'tally'").fetchone()
@@ -378,7 +378,7 @@ def check_before_reading(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def version_of(connection: sqlite3.Connection) -> int:
-    """The version a file was written by; 0 for an empty one."""
+    """The version of a file's tables; 0 for an empty file."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 

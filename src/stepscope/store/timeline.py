@@ -1,4 +1,4 @@
-"""Tells which training step was in progress at a moment, to read a machine's figures against steps."""
+"""Finds the training step that was in progress at a time, to plot machine metrics over steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stepscope.store.base import Reader
 
 MAX_EXACT = 1_000_000
-"""A run of more records is joined by buckets of steps: exact at their edges, even in between."""
+"""A run with more records is joined by buckets of steps, which is exact only at their edges."""
 
 BUCKETS = 65_536
 
@@ -30,7 +30,7 @@ class Timeline:
     steps: NDArray[np.int64]
 
     def steps_at(self, times_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The step in progress at each moment: the next to be logged, or the last of all."""
+        """The step in progress at each time: the next to be logged, or the last of all."""
         if len(self.steps) == 0:
             return np.zeros(len(times_ns), np.int64)
         after = np.searchsorted(self.times_ns, times_ns, side="left")
@@ -38,7 +38,7 @@ class Timeline:
 
 
 def read_timeline(reader: Reader, run_id: str, segment: str) -> Timeline:
-    """The steps of a segment as its first rank logged them, by the key it logged most often."""
+    """The steps of a segment as its first rank logged them, from the key it logged most often."""
     selection = _densest(reader, run_id, segment)
     if selection is None:
         return Timeline(np.empty(0, np.int64), np.empty(0, np.int64))
@@ -51,7 +51,7 @@ def read_timeline(reader: Reader, run_id: str, segment: str) -> Timeline:
 
 
 def bucket_by_step(points: Points, most: int, low: int | None, high: int | None) -> Buckets:
-    """Points in at most so many buckets of steps, whatever axis they were kept on."""
+    """Points in at most `most` buckets of steps, whatever axis they were stored on."""
     steps = points.steps
     inside = np.ones(len(steps), bool)
     if low is not None:
@@ -75,8 +75,8 @@ def _densest(reader: Reader, run_id: str, segment: str) -> Selection | None:
     ]
     if not ranks:
         return None
-    source, keys = min(ranks, key=lambda item: (item[0].rank or 0, item[0].host))
-    key = max(keys, key=lambda item: logged[item])
+    source, keys = min(ranks, key=lambda rank: (rank[0].rank or 0, rank[0].host))
+    key = max(keys, key=lambda name: logged[name])
     return Selection(run_id, key, segment, source.rank, source.host, source.device, "step")
 
 
