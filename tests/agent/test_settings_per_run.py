@@ -22,7 +22,7 @@ from stepscope.agent.run_settings import RunSettings, RunSettingsRegistry
 from stepscope.config.load import load
 from stepscope.exporters.base import Table
 from stepscope.journal.folder import JournalName
-from stepscope.journal.private_settings import leave_private, list_private, private_file, read_private
+from stepscope.journal.private_settings import list_private, private_file, read_private, write_private
 from stepscope.schema.run import Process
 from stepscope.schema.series import Source
 from stepscope.store.sqlite import SqliteStore
@@ -233,7 +233,7 @@ def put(store: SqliteStore, folder: Path, link: str, **fields: Any) -> Process:
     with store.transaction():
         store.put_process(process)
     name = JournalName("r", process.segment, process.rank, process.pid)
-    leave_private(private_file(folder, name), settings(link=link))
+    write_private(private_file(folder, name), settings(link=link))
     return process
 
 
@@ -308,7 +308,7 @@ def test_settings_that_could_not_be_read_at_first_are_read_when_they_are_there(
     registry = RunSettingsRegistry(folder, store)
     registry.on_process(process)
     assert registry.get("r").alerts.link is None
-    leave_private(path, settings(link="http://again"))
+    write_private(path, settings(link="http://again"))
     registry.delete_unneeded()
     assert registry.get("r").alerts.link == "http://again"
 
@@ -327,7 +327,7 @@ def test_a_file_that_others_could_have_read_or_written_is_not_followed_and_that_
 
 
 def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
-    leave_private(tmp_path / "there.settings", settings(link="http://page"))
+    write_private(tmp_path / "there.settings", settings(link="http://page"))
     (tmp_path / "here.settings").symlink_to(tmp_path / "there.settings")
     assert read_private(tmp_path / "there.settings").link == "http://page"
     with pytest.raises(OSError, match="symbolic links"):
@@ -335,7 +335,7 @@ def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
 
 
 def test_a_copy_that_came_with_a_store_from_elsewhere_is_not_followed(tmp_path: Path) -> None:
-    leave_private(tmp_path / "a.settings", settings(link="http://page"))
+    write_private(tmp_path / "a.settings", settings(link="http://page"))
     shutil.copy2(tmp_path / "a.settings", tmp_path / "b.settings")
     assert stat.S_IMODE((tmp_path / "b.settings").stat().st_mode) == 0o600
     with pytest.raises(OSError, match="a copy from elsewhere"):
@@ -352,7 +352,7 @@ def test_a_secret_in_a_file_stays_there_and_one_in_a_variable_is_left_to_the_age
         "webhook": {"url": {"file": "hook.txt"}, "secret": {"env": "KEY"}},
         "mail": {"password": {"env": "MISSING"}},
     }
-    leave_private(tmp_path / "a.settings", settings(channels=channels), {"KEY": "abc"})
+    write_private(tmp_path / "a.settings", settings(channels=channels), {"KEY": "abc"})
     left = read_private(tmp_path / "a.settings")
     assert left.channels["webhook"] == {"url": {"file": str(tmp_path / "hook.txt")}, "secret": "abc"}
     assert left.channels["mail"] == {"password": {"env": "MISSING"}}
@@ -362,7 +362,7 @@ def test_what_a_process_left_that_never_recorded_anything_is_deleted_after_an_ho
     folder: Path, store: SqliteStore
 ) -> None:
     path = private_file(folder, JournalName("r", "a", 0, 7))
-    leave_private(path, settings(link="http://page"))
+    write_private(path, settings(link="http://page"))
     registry, written = RunSettingsRegistry(folder, store), path.stat().st_mtime
     registry.delete_unneeded(lambda: written + 3599)
     assert path.exists()

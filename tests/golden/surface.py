@@ -163,7 +163,7 @@ def render_journal() -> str:
         "new file wanted by the agent": layout.RETIRE_AT,
         "stored by the agent": layout.STORED_AT,
         "file id": layout.FILE_ID,
-        "numbers that no frame has": layout.VAIN,
+        "numbers that no frame has": layout.UNUSED_NUMBERS,
         "head of a frame": layout.HEAD,
         "marker of a frame": layout.MARKER_BYTES,
         "trailer of a frame": layout.TRAILER,

@@ -34,7 +34,7 @@ class Clock:
 
 def writer_for(folder: Path, name: JournalName = NAME, **options: object) -> JournalWriter:
     """A writer with small segments; `complaints` collects what it says."""
-    complaints: list[str] = options.pop("complaints", [])
+    warnings: list[str] = options.pop("complaints", [])
     clock = options.pop("clock", None) or Clock()
     max_keys = options.pop("max_keys", 50_000)
     opening = options.pop("opening", OPENING)
@@ -45,7 +45,7 @@ def writer_for(folder: Path, name: JournalName = NAME, **options: object) -> Jou
         clock=clock,
         wall_clock=lambda: 1_700_000_000_000_000_000,
     )
-    return JournalWriter(supply, opening, max_keys=max_keys, clock=clock, complain=complaints.append)
+    return JournalWriter(supply, opening, max_keys=max_keys, clock=clock, warn=warnings.append)
 
 
 def read_all(folder: Path) -> list[Batch]:

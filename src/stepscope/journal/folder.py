@@ -101,7 +101,7 @@ def _ignore(_folder: Path, _error: OSError) -> None: ...
 
 def list_folder(
     store: Path,
-    on_trouble: Callable[[Path, OSError], None] = _ignore,
+    on_error: Callable[[Path, OSError], None] = _ignore,
     entries: Callable[..., list[str]] | None = None,
 ) -> Listing:
     """Lists the folder of journals; a folder in it that cannot be listed is reported and left out.
@@ -109,9 +109,9 @@ def list_folder(
     `entries` lists a folder where it is given.
     """
     journals, exit_notes = [], []
-    list_one = entries or entries_of
-    for run in list_one(str(journals_of(store)), on_trouble):
-        for file in list_one(run, on_trouble):
+    list_entries = entries or entries_of
+    for run in list_entries(str(journals_of(store)), on_error):
+        for file in list_entries(run, on_error):
             if file.endswith(EXIT_NOTE_SUFFIX):
                 name = parse(Path(file.removesuffix(EXIT_NOTE_SUFFIX) + ".0"))
                 exit_notes += [name] if name is not None else []
@@ -141,22 +141,22 @@ def opening_of(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def entries_of(folder: str | Path, on_trouble: Callable[[Path, OSError], None] = _ignore) -> list[str]:
+def entries_of(folder: str | Path, on_error: Callable[[Path, OSError], None] = _ignore) -> list[str]:
     """What a folder holds; the agent asks several times a second, and a pattern would cost far more."""
     try:
-        with os.scandir(folder) as found:
-            return [entry.path for entry in found]
+        with os.scandir(folder) as entries:
+            return [entry.path for entry in entries]
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        on_trouble(Path(folder), error)
+        on_error(Path(folder), error)
         return []
 
 
 def files_of(store: Path, name: JournalName) -> list[Path]:
     """One process's files that have not been read to their end."""
-    found = [Path(entry) for entry in entries_of(journals_of(store) / name.run_id)]
-    return [path for path in found if (one := parse(path)) is not None and one.stem == name.stem]
+    paths = [Path(entry) for entry in entries_of(journals_of(store) / name.run_id)]
+    return [path for path in paths if (parsed := parse(path)) is not None and parsed.stem == name.stem]
 
 
 def bytes_on_disk(store: Path, name: JournalName) -> int:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SETTLED_NS = 2_000_000_000
+MIN_AGE_NS = 2_000_000_000
 """A time of change is trusted when it is this old: two changes within one tick of the clock look like one."""
 
-READ_ANYWAY_S = 5.0
+MAX_CACHED_S = 5.0
 """How long it is trusted: some file systems do not keep it up to date."""
 
 
@@ -26,35 +26,33 @@ class FolderCache:
         wall_clock_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self._now, self._wall_clock_ns = now, wall_clock_ns
-        self._listed: dict[str, _Listed] = {}
+        self._listed: dict[str, _CachedListing] = {}
 
-    def entries(
-        self, folder: str, on_trouble: Callable[[Path, OSError], None] = lambda *_: None
-    ) -> list[str]:
+    def entries(self, folder: str, on_error: Callable[[Path, OSError], None] = lambda *_: None) -> list[str]:
         """The paths of what a folder holds; none where it is not there, or cannot be read."""
         try:
-            found = os.stat(folder)  # noqa: PTH116 - several times a second for every run
-            mark = (found.st_mtime_ns, found.st_ino, found.st_dev)
+            status = os.stat(folder)  # noqa: PTH116 - several times a second for every run
+            mark = (status.st_mtime_ns, status.st_ino, status.st_dev)
             listed = self._listed.get(folder)
-            if listed is None or listed.mark != mark or self._now() - listed.read_at >= READ_ANYWAY_S:
-                is_settled = self._wall_clock_ns() - found.st_mtime_ns > SETTLED_NS
+            if listed is None or listed.mark != mark or self._now() - listed.read_at >= MAX_CACHED_S:
+                is_settled = self._wall_clock_ns() - status.st_mtime_ns > MIN_AGE_NS
                 with os.scandir(folder) as entries:
                     paths = [entry.path for entry in entries]
-                for gone in set(listed.paths if listed else ()).difference(paths):
-                    self._listed.pop(gone, None)
-                listed = _Listed(mark if is_settled else None, self._now(), paths)
+                for removed in set(listed.paths if listed else ()).difference(paths):
+                    self._listed.pop(removed, None)
+                listed = _CachedListing(mark if is_settled else None, self._now(), paths)
                 self._listed[folder] = listed
         except (FileNotFoundError, NotADirectoryError):
             self._listed.pop(folder, None)
             return []
         except OSError as error:
             self._listed.pop(folder, None)
-            on_trouble(Path(folder), error)
+            on_error(Path(folder), error)
             return []
         return listed.paths
 
 
-class _Listed(NamedTuple):
+class _CachedListing(NamedTuple):
     mark: tuple[int, int, int] | None
     """What changes with the folder; None where the change is too recent to rely on it."""
     read_at: float

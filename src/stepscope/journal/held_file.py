@@ -77,8 +77,8 @@ class HeldFile:
         try:
             with self.path.open("rb") as file:
                 head = file.read(layout.HEADER_BYTES)
-                found = os.fstat(file.fileno())
-            is_other = descriptor is None or not os.path.samestat(found, os.fstat(descriptor))
+                status = os.fstat(file.fileno())
+            is_other = descriptor is None or not os.path.samestat(status, os.fstat(descriptor))
             if is_other and int.from_bytes(head[layout.FILE_ID], "little") == self.file_id:
                 self.path.unlink()
         except OSError:
@@ -90,10 +90,10 @@ class HeldFile:
 
 def _identity(folder: Path) -> tuple[int, int] | None:
     try:
-        found = folder.stat()
+        status = folder.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def trimmed(frames: bytes) -> bytes:

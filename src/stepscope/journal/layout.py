@@ -60,7 +60,7 @@ HEADER: Final = struct.Struct("<8sQQIBBHQqQI4x")
 HEADER_BYTES: Final = 64
 COMMITTED: Final = slice(8, 24)
 COUNT_AT: Final = 16
-VAIN: Final = slice(48, 56)
+UNUSED_NUMBERS: Final = slice(48, 56)
 CLOSED_AT: Final = 28
 RETIRE_AT: Final = 29
 STORED_AT: Final = 30
@@ -131,17 +131,17 @@ def to_json(value: Any) -> bytes:
     try:
         return json.dumps(value, separators=(",", ":"), default=str, allow_nan=False).encode()
     except (TypeError, ValueError):
-        return json.dumps(spelled(value), separators=(",", ":"), default=str).encode()
+        return json.dumps(json_safe(value), separators=(",", ":"), default=str).encode()
 
 
-def spelled(value: Any) -> Any:
+def json_safe(value: Any) -> Any:
     """The same value with everything spelled out as text that JSON or a database cannot hold."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, dict):
-        return {clean(key): spelled(part) for key, part in value.items()}
+        return {clean(key): json_safe(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [spelled(part) for part in value]
+        return [json_safe(part) for part in value]
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS:
@@ -151,7 +151,7 @@ def spelled(value: Any) -> Any:
 
 def numbering(frames: bytes) -> tuple[int, int]:
     """The sequence number after those of these frames, and how many numbers below it no frame has."""
-    at = seen = 0
+    at = count = 0
     following = 0
     while at + MIN_FRAME <= len(frames):
         marker, units, kind_and_set = HEAD.unpack_from(frames, at)
@@ -160,9 +160,9 @@ def numbering(frames: bytes) -> tuple[int, int]:
         at += units * 8
         if kind_and_set >> 28 in _NUMBERED:
             _, sequence = TRAILER.unpack_from(frames, at - TRAILER.size)
-            seen += 1
+            count += 1
             following = max(following, sequence + 1)
-    return following, following - seen
+    return following, following - count
 
 
 def clean(text: object) -> str:

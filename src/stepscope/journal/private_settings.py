@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stepscope.journal.folder import JournalName
 
 SUFFIX = ".settings"
-MAX_BYTES = 1 << 22
+MAX_FILE_BYTES = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ def private_file(store: Path, name: JournalName) -> Path:
     return journals_of(store) / name.run_id / f"{name.segment}-r{name.rank}-{name.pid}{SUFFIX}"
 
 
-def leave_private(path: Path, settings: Settings, environment: Mapping[str, str] = os.environ) -> None:
+def write_private(path: Path, settings: Settings, environment: Mapping[str, str] = os.environ) -> None:
     """Writes the file; raises OSError where it cannot be written, or not be private."""
-    told = {
+    content = {
         "directory": _working_directory(),
         "channels": _resolved(settings.alerts.channels, environment),
         "link": settings.alerts.link,
@@ -68,7 +68,7 @@ def leave_private(path: Path, settings: Settings, environment: Mapping[str, str]
         with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor has no path
             # Before anything is in it: some file systems give every file the same mode.
             _check_private(descriptor, path, "it would hold secrets, and")
-            json.dump({**told, "inode": os.fstat(descriptor).st_ino}, file)
+            json.dump({**content, "inode": os.fstat(descriptor).st_ino}, file)
     except BaseException:
         path.unlink(missing_ok=True)
         raise
@@ -80,15 +80,15 @@ def read_private(path: Path) -> PrivateSettings:
     try:
         # Options name files to write and addresses to call: those of somebody else must not be followed.
         _check_private(descriptor, path, "it is not used, because")
-        told = json.loads(os.pread(descriptor, MAX_BYTES, 0))
-        if told["inode"] != os.fstat(descriptor).st_ino and has_inodes(kind_of(path)):
+        content = json.loads(os.pread(descriptor, MAX_FILE_BYTES, 0))
+        if content["inode"] != os.fstat(descriptor).st_ino and has_inodes(kind_of(path)):
             # Else a store that a stranger sent could have files written and addresses called here.
             raise OSError(errno.EACCES, "it is not used, because it is a copy from elsewhere", str(path))
         return PrivateSettings(
-            directory=None if told["directory"] is None else Path(told["directory"]),
-            channels=dict(told["channels"]),
-            link=told["link"],
-            exporters=dict(told["exporters"]),
+            directory=None if content["directory"] is None else Path(content["directory"]),
+            channels=dict(content["channels"]),
+            link=content["link"],
+            exporters=dict(content["exporters"]),
         )
     except (ValueError, TypeError, KeyError) as error:
         raise OSError(errno.EINVAL, "it is damaged", str(path)) from error
@@ -105,10 +105,10 @@ def list_private(store: Path) -> Iterator[tuple[JournalName, Path]]:
 
 
 def _check_private(descriptor: int, path: Path, consequence: str) -> None:
-    found = os.fstat(descriptor)
-    mode = stat.S_IMODE(found.st_mode)
-    if found.st_uid != os.geteuid():
-        reason = f"it belongs to user {found.st_uid}, not to user {os.geteuid()}"
+    status = os.fstat(descriptor)
+    mode = stat.S_IMODE(status.st_mode)
+    if status.st_uid != os.geteuid():
+        reason = f"it belongs to user {status.st_uid}, not to user {os.geteuid()}"
     elif mode & 0o077:
         reason = f"others could read or write it (mode {mode:04o})"
     else:
@@ -126,8 +126,8 @@ def _working_directory() -> str | None:
 def _resolved(value: Any, environment: Mapping[str, str]) -> Any:
     """The options without references to what only this process has: its variables and its folder."""
     if is_reference(value):
-        [(place, name)] = value.items()
-        if place == "env":
+        [(kind, name)] = value.items()
+        if kind == "env":
             return environment.get(name, value)
         return {"file": os.path.abspath(name)}  # noqa: PTH100 - links in it are left as they are
     if isinstance(value, dict):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 READ_BYTES = 8 << 20
-OVERTAKEN = 1024
+MAX_EXTRA_NUMBERS = 1024
 """Numbers beyond those of its frames that a file may have: threads took them when it was full."""
 MAX_REPORTED = 5
 """Records that could not be stored and are named one by one; further ones are counted."""
@@ -115,26 +115,26 @@ class JournalReader:
         self.begun = is_whole and head != bytes(layout.HEADER_BYTES)
         """Whether the header was written, and is still there."""
         if not self._intact_header:
-            self._do_without_header()
+            self._recover_header()
         self._sets: dict[int, tuple[str, ...]] = {}
-        self._orphans: dict[tuple[int, int], list[NDArray[np.uint64]]] = {}
+        self._unnamed_rows: dict[tuple[int, int], list[NDArray[np.uint64]]] = {}
         """Rows whose names have not come yet, by key set and width."""
         self._refused = 0
         self._taken = bytearray()
         """For each number of a frame, whether that frame was taken: one that comes again is a copy."""
-        self._seen = 0
+        self._count = 0
         self._highest = -1
         self._suspect: int | None = None
         self.offset = layout.HEADER_BYTES
         self._catch_up(offset)
 
-    def _do_without_header(self) -> None:
+    def _recover_header(self) -> None:
         """Takes from elsewhere what a damaged header does not say."""
         # Offsets are kept by this id.
         self.file_id = crc32(os.fsencode(self.path.name))
-        said = (opening_of(self.path) or {}).get(layout.CLOCK_BASE)
-        if records.is_int64(said):
-            self._clock_base_ns = said
+        clock_base_ns = (opening_of(self.path) or {}).get(layout.CLOCK_BASE)
+        if records.is_int64(clock_base_ns):
+            self._clock_base_ns = clock_base_ns
 
     def close(self) -> None:
         """Lets go of the file."""
@@ -143,10 +143,10 @@ class JournalReader:
     def is_at(self, path: Path) -> bool:
         """Whether this very file is the one of that name."""
         try:
-            found, own = path.lstat(), os.fstat(self._descriptor)
+            status, own = path.lstat(), os.fstat(self._descriptor)
         except FileNotFoundError:
             return False
-        return (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino)
+        return (status.st_dev, status.st_ino) == (own.st_dev, own.st_ino)
 
     def closed_by_writer(self) -> bool:
         """Whether the writer said that nothing more will come."""
@@ -189,14 +189,14 @@ class JournalReader:
         batch.offset = self.offset
         batch.last = self.offset >= end or stop == end
         known = max(self._highest + 1, count if batch.last else 0)
-        nameless = sum(len(rows) for orphans in self._orphans.values() for rows in orphans)
-        batch.lost = max(known - self._seen - self._taken_in_vain(known), 0) + nameless + self._refused
+        unnamed = sum(len(rows) for pieces in self._unnamed_rows.values() for rows in pieces)
+        batch.lost = max(known - self._count - self._unused_numbers(known), 0) + unnamed + self._refused
         return batch
 
-    def _taken_in_vain(self, known: int) -> int:
+    def _unused_numbers(self, known: int) -> int:
         """How many numbers below the highest no frame was ever written for."""
-        told = int.from_bytes(os.pread(self._descriptor, 8, layout.VAIN.start), "little")
-        return told if self._intact_header and told < known else 0
+        unused = int.from_bytes(os.pread(self._descriptor, 8, layout.UNUSED_NUMBERS.start), "little")
+        return unused if self._intact_header and unused < known else 0
 
     def _written(self, *, final: bool) -> tuple[int, int]:
         """How far the file goes, and how many records the writer had counted by then."""
@@ -228,13 +228,13 @@ class JournalReader:
         """
         done = 0
         while True:
-            scan = Scan(data[done:] if done else data, self._most_frames(), self._taken)
+            scan = Scan(data[done:] if done else data, self._max_frames(), self._taken)
             scan.run()
-            self._take(scan, batch)
+            self._add_scan(scan, batch)
             done += scan.at
             if done == len(data) or (final and complete and not data[done:].strip(b"\0")):
                 return len(data)
-            if scan.cut_off and not complete:
+            if scan.is_cut_off and not complete:
                 return done
             if not final and self._suspect != self.offset + done:
                 # Another processor may show the length before the bytes: look again before judging.
@@ -248,18 +248,18 @@ class JournalReader:
             else:
                 return max(done, len(data) - layout.MAX_FRAME)
 
-    def _most_frames(self) -> int:
+    def _max_frames(self) -> int:
         """More frames than this the file cannot hold; a higher number in one is not to be believed."""
-        return os.fstat(self._descriptor).st_size // layout.MIN_FRAME + OVERTAKEN
+        return os.fstat(self._descriptor).st_size // layout.MIN_FRAME + MAX_EXTRA_NUMBERS
 
-    def _take(self, scan: Scan, batch: Batch) -> None:
+    def _add_scan(self, scan: Scan, batch: Batch) -> None:
         for set_id, payload in scan.declared:
             self._declare(set_id, payload, batch)
-        self._seen += scan.seen
+        self._count += scan.count
         self._highest = max(self._highest, scan.highest)
-        for place, rows in scan.rows():
-            self._orphans.setdefault(place, []).append(rows)
-        self._take_named(batch)
+        for key, rows in scan.rows():
+            self._unnamed_rows.setdefault(key, []).append(rows)
+        self._add_named_rows(batch)
         for kind, origin, payload in scan.notes:
             try:
                 batch.notes.append((kind, self._read_note(kind, origin, payload)))
@@ -271,13 +271,13 @@ class JournalReader:
             except BadRecordError as error:
                 self._refuse(str(error), batch)
 
-    def _take_named(self, batch: Batch) -> None:
+    def _add_named_rows(self, batch: Batch) -> None:
         """Hands over the rows whose names are known."""
-        for set_id, width in [place for place in self._orphans if place[0] in self._sets]:
-            pieces = self._orphans.pop((set_id, width))
+        for set_id, width in [key for key in self._unnamed_rows if key[0] in self._sets]:
+            pieces = self._unnamed_rows.pop((set_id, width))
             keys = self._sets[set_id]
             if len(keys) == width:
-                batch.rows += [self._named(keys, rows) for rows in pieces]
+                batch.rows += [self._to_rows(keys, rows) for rows in pieces]
             else:
                 reason = f"a row has {width} values for {len(keys)} metrics"
                 self._refuse(reason, batch, sum(map(len, pieces)))
@@ -307,6 +307,6 @@ class JournalReader:
         if len(batch.refused) < MAX_REPORTED:
             batch.refused.append(reason)
 
-    def _named(self, keys: tuple[str, ...], rows: NDArray[np.uint64]) -> Rows:
+    def _to_rows(self, keys: tuple[str, ...], rows: NDArray[np.uint64]) -> Rows:
         times = rows[:, 1].view(np.int64) + np.int64(self._clock_base_ns)
         return Rows(keys, times, rows[:, 2].view(np.int64), rows[:, 3:-1].view(np.float64))

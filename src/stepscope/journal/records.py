@@ -41,10 +41,10 @@ def read_opening(payload: bytes, clock_base_ns: int) -> dict[str, Any]:
     """What a process says of itself when it begins; facts of a wrong shape are left out."""
     fields = _read_object(payload, clock_base_ns)
     for name in ("run", "project", "host"):
-        _demand(fields, name, "a text", lambda value: isinstance(value, str))
-    _demand(fields, "role", f"one of {', '.join(sorted(ROLES))}", lambda value: value in ROLES)
-    _demand(fields, "started_ns", "a time in ns", lambda value: is_int64(value) and value > 0)
-    _demand(fields, "facts", "an object", lambda value: isinstance(value, dict))
+        _require(fields, name, "a text", lambda value: isinstance(value, str))
+    _require(fields, "role", f"one of {', '.join(sorted(ROLES))}", lambda value: value in ROLES)
+    _require(fields, "started_ns", "a time in ns", lambda value: is_int64(value) and value > 0)
+    _require(fields, "facts", "an object", lambda value: isinstance(value, dict))
     fields["facts"] = {
         name: fact
         for name, fact in fields["facts"].items()
@@ -60,31 +60,31 @@ def read_end(payload: bytes, clock_base_ns: int) -> dict[str, Any]:
 
 def check_end(fields: dict[str, Any]) -> dict[str, Any]:
     """How a process ended, from wherever it was written down."""
-    _demand(fields, "status", f"one of {', '.join(sorted(ENDINGS))}", lambda value: value in ENDINGS)
-    _demand(fields, "reason", "a text", lambda value: isinstance(value, str))
-    _demand(fields, "dropped", "a count", lambda value: is_int64(value) and value >= 0)
+    _require(fields, "status", f"one of {', '.join(sorted(ENDINGS))}", lambda value: value in ENDINGS)
+    _require(fields, "reason", "a text", lambda value: isinstance(value, str))
+    _require(fields, "dropped", "a count", lambda value: is_int64(value) and value >= 0)
     if fields.get("exit_code") is not None:
-        _demand(fields, "exit_code", "an integer", is_int64)
+        _require(fields, "exit_code", "an integer", is_int64)
     return fields
 
 
 def read_event(payload: bytes, clock_base_ns: int, origin: int) -> dict[str, Any]:
     """An event as `kind`, `step`, `time`, `fields` and whether it is the `user`'s."""
-    said = _read_object(payload, clock_base_ns)
-    if "kind" not in said:
+    event = _read_object(payload, clock_base_ns)
+    if "kind" not in event:
         raise BadRecordError("an event has no kind")
-    kind, time_ns = said.pop("kind"), said.pop("time")
-    fields = said
+    kind, time_ns = event.pop("kind"), event.pop("time")
+    fields = event
     if origin == layout.OF_USER:
-        _demand(said, "fields", "an object", lambda value: isinstance(value, dict))
-        fields = said["fields"]
-    step = said.get("step")
+        _require(event, "fields", "an object", lambda value: isinstance(value, dict))
+        fields = event["fields"]
+    step = event.get("step")
     if is_int64(step):
-        said.pop("step")
+        event.pop("step")
     elif origin == layout.OF_USER and step is not None:
         raise BadRecordError(f"step of an event is {_shown(step)}, expected an integer")
     if origin == layout.OF_STEPSCOPE and kind == "gap":
-        _demand(fields, "dropped", "a count", lambda value: is_int64(value) and value >= 0)
+        _require(fields, "dropped", "a count", lambda value: is_int64(value) and value >= 0)
     return {
         "kind": kind if isinstance(kind, str) else _shown(kind),
         "step": step if is_int64(step) else None,
@@ -101,10 +101,10 @@ def read_array(payload: bytes, clock_base_ns: int) -> tuple[dict[str, Any], byte
     if start > len(payload):
         raise BadRecordError(f"the description of an array has {size} bytes, more than its record")
     fields = _read_object(payload[layout.JSON_LENGTH.size : start], clock_base_ns)
-    _demand(fields, "key", "a text", lambda value: isinstance(value, str))
-    _demand(fields, "bytes", "a count", lambda value: is_int64(value) and value >= 0)
+    _require(fields, "key", "a text", lambda value: isinstance(value, str))
+    _require(fields, "bytes", "a count", lambda value: is_int64(value) and value >= 0)
     if fields.setdefault("step", None) is not None:
-        _demand(fields, "step", "an integer", is_int64)
+        _require(fields, "step", "an integer", is_int64)
     dtype, shape = _dtype(fields.get("dtype")), _shape(fields.get("shape"))
     raw = payload[start : start + fields["bytes"]]
     if len(raw) != fields["bytes"] or math.prod(shape) * dtype.itemsize != len(raw):
@@ -142,9 +142,9 @@ def _read_object(payload: bytes, clock_base_ns: int) -> dict[str, Any]:
     fields = _read_json(payload)
     if not isinstance(fields, dict):
         raise BadRecordError(f"a record is {_shown(fields)}, expected an object")
-    _demand(fields, "time", "a time in ns", is_int64)
+    _require(fields, "time", "a time in ns", is_int64)
     fields["time"] += clock_base_ns
-    _demand(fields, "time", "a time in ns", is_int64)
+    _require(fields, "time", "a time in ns", is_int64)
     return fields
 
 
@@ -156,7 +156,7 @@ def _read_json(payload: bytes) -> Any:
         raise BadRecordError(f"a record is not JSON that can be read ({error})") from error
     if _depth(value) > MAX_DEPTH:
         raise BadRecordError(f"a record is nested more than {MAX_DEPTH} levels deep")
-    return layout.spelled(value)
+    return layout.json_safe(value)
 
 
 def _depth(value: Any) -> int:
@@ -166,22 +166,22 @@ def _depth(value: Any) -> int:
         depth += 1
         level = [
             part
-            for one in level
-            if isinstance(one, dict | list)
-            for part in (one.values() if isinstance(one, dict) else one)
+            for container in level
+            if isinstance(container, dict | list)
+            for part in (container.values() if isinstance(container, dict) else container)
         ]
     return depth
 
 
-def _demand(fields: Mapping[str, Any], name: str, expected: str, is_right: Callable[[Any], bool]) -> None:
+def _require(fields: Mapping[str, Any], name: str, expected: str, is_valid: Callable[[Any], bool]) -> None:
     value = fields.get(name)
-    if not _holds(is_right, value):
+    if not _is_satisfied(is_valid, value):
         raise BadRecordError(f"{name} of a record is {_shown(value)}, expected {expected}")
 
 
-def _holds(is_right: Callable[[Any], bool], value: Any) -> bool:
+def _is_satisfied(is_valid: Callable[[Any], bool], value: Any) -> bool:
     try:
-        return is_right(value)
+        return is_valid(value)
     except TypeError:  # a list is not hashable, and so in no set
         return False
 

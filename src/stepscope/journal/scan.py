@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-LONGEST_RUN = 4096
+MAX_RUN_ROWS = 4096
 
 
 class Scan:
     """One pass over bytes that begin with a frame; stops at the end or at the first bad frame."""
 
-    def __init__(self, data: bytes, most_frames: int, taken: bytearray) -> None:
+    def __init__(self, data: bytes, max_frames: int, taken: bytearray) -> None:
         """`taken` says for each number whether its frame was taken before, and is kept up to date."""
-        self._data, self._most_frames, self._taken = data, most_frames, taken
+        self._data, self._max_frames, self._taken = data, max_frames, taken
         self._view = memoryview(data)
         self._words = np.frombuffer(data, "<u8", len(data) // 8)
         self.at = 0
-        self.cut_off = False
-        self.seen = 0
+        self.is_cut_off = False
+        self.count = 0
         self.highest = -1
         self.declared: list[tuple[int, bytes]] = []
         self.notes: list[tuple[int, int, bytes]] = []
@@ -44,37 +44,37 @@ class Scan:
             if marker != layout.MARKER or length < layout.MIN_FRAME:
                 return
             if self.at + length > end:
-                self.cut_off = True
+                self.is_cut_off = True
                 return
-            if not self._checks_out(self.at, length):
+            if not self._is_intact(self.at, length):
                 return
             kind, set_id = kind_and_set >> 28, kind_and_set & 0x0FFFFFFF
             if kind == layout.ROW and length >= layout.row_length(0):
-                self._take_rows(set_id, length)
+                self._add_rows(set_id, length)
             else:
-                self._take_other(kind, set_id, length)
-        self.cut_off = self.at < end
+                self._add_other(kind, set_id, length)
+        self.is_cut_off = self.at < end
 
     def rows(self) -> Sequence[tuple[tuple[int, int], NDArray[np.uint64]]]:
         """The rows by key set and width, each as an array of words: head, time, step, values, trailer."""
-        found = []
+        rows = []
         for (set_id, length), starts in self._starts.items():
             first = np.array(starts, np.int64)[:, None] // 8
             width = (length - layout.row_length(0)) // 8
-            found.append(((set_id, width), self._words[first + np.arange(length // 8)]))
-        return found
+            rows.append(((set_id, width), self._words[first + np.arange(length // 8)]))
+        return rows
 
-    def _checks_out(self, start: int, length: int) -> bool:
+    def _is_intact(self, start: int, length: int) -> bool:
         checksum, sequence = layout.TRAILER.unpack_from(self._data, start + length - 8)
         return bool(crc32(self._view[start : start + length - 8], sequence) == checksum)
 
-    def _take_rows(self, set_id: int, length: int) -> None:
+    def _add_rows(self, set_id: int, length: int) -> None:
         """Takes the row at hand, known to be sound, and all of its key set that follow without a break."""
         starts = self._starts.setdefault((set_id, length), [])
         run = self._run_length(length)
         first = self.at
         for start in range(first, first + run * length, length):
-            if start > first and not self._checks_out(start, length):
+            if start > first and not self._is_intact(start, length):
                 break
             if self._is_new(start + length):
                 starts.append(start)
@@ -85,12 +85,12 @@ class Scan:
         if self._data[self.at + length : self.at + length + layout.HEAD.size] != head:
             return 1
         word, stride = self.at // 8, length // 8
-        heads = self._words[word : word + stride * LONGEST_RUN : stride]
+        heads = self._words[word : word + stride * MAX_RUN_ROWS : stride]
         others = np.flatnonzero(heads != heads[0])
         same = int(others[0]) if len(others) else len(heads)
         return min(same, (len(self._data) - self.at) // length)
 
-    def _take_other(self, kind: int, set_id: int, length: int) -> None:
+    def _add_other(self, kind: int, set_id: int, length: int) -> None:
         payload = self._data[self.at + layout.HEAD.size : self.at + length - layout.TRAILER.size]
         self.at += length
         if (kind in layout.CARRY_DATA or kind == layout.VOID) and not self._is_new(self.at):
@@ -105,7 +105,7 @@ class Scan:
     def _is_new(self, end: int) -> bool:
         """Counts the frame that ends here; False for a copy of one that was counted."""
         _, sequence = layout.TRAILER.unpack_from(self._data, end - layout.TRAILER.size)
-        if sequence < self._most_frames:
+        if sequence < self._max_frames:
             taken = self._taken
             if sequence >= len(taken):
                 taken.extend(bytes(sequence + 1 - len(taken)))
@@ -113,7 +113,7 @@ class Scan:
                 return False
             taken[sequence] = 1
             self.highest = max(self.highest, sequence)
-        self.seen += 1
+        self.count += 1
         return True
 
 

@@ -53,11 +53,11 @@ class SealedFiles:
         self.clear()
         if moved is None:
             return
-        said = {**end, "dropped": 0, "time": time.time_ns()}
+        end_record = {**end, "dropped": 0, "time": time.time_ns()}
         with contextlib.suppress(OSError):
             exit_note = moved.with_name(f"{moved.name.rpartition('.')[0]}{EXIT_NOTE_SUFFIX}")
             descriptor = open_regular(exit_note, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-            os.write(descriptor, f"\n{END_MARK}".encode() + layout.to_json(said) + b"\n")
+            os.write(descriptor, f"\n{END_MARK}".encode() + layout.to_json(end_record) + b"\n")
             os.close(descriptor)
 
     def forget_stored(self) -> None:
@@ -85,28 +85,28 @@ class SealedFiles:
         for at, (file, records) in enumerate(self._files):
             if _whereabouts(file) in {None, "in place"}:
                 continue
-            heir = _copy(file, replace)
-            if heir is None or heir.file is None:
+            copy = _copy(file, replace)
+            if copy is None or copy.file is None:
                 return None
-            self._files[at] = (heir.file, records)
+            self._files[at] = (copy.file, records)
             carried += records
         return carried
 
 
 def _whereabouts(file: HeldFile) -> Whereabouts | None:
     """Where a file is; None when the store has it: the agent may be deleting one after another just now."""
-    found = file.whereabouts()
+    state = file.whereabouts()
     # Asked afterwards: a file is marked before it is deleted. An agent of an earlier version does not mark.
-    if file.is_stored() or (found == "deleted" and (file.is_home_in_place() or file.descriptor() is None)):
+    if file.is_stored() or (state == "deleted" and (file.is_home_in_place() or file.descriptor() is None)):
         return None  # or it can no longer be had: other code has closed it before it was deleted
-    return found
+    return state
 
 
 def _copy(file: HeldFile, replace: Replace) -> Segment | None:
     frames = file.frames()
 
-    def transfer(heir: Segment) -> None:
-        fill(heir, frames)
-        heir.seal()
+    def transfer(copy: Segment) -> None:
+        fill(copy, frames)
+        copy.seal()
 
     return replace(file, layout.HEADER_BYTES + len(frames), transfer)

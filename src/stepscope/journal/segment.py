@@ -51,7 +51,7 @@ class Segment(Protocol):
     def frames(self) -> bytes:
         """Every frame of a sealed segment."""
 
-    def count_vain(self, numbers: int = 1) -> None:
+    def count_unused(self, numbers: int = 1) -> None:
         """Notes that so many numbers were taken for which there is no frame."""
 
     def asked_to_retire(self) -> bool:
@@ -78,15 +78,15 @@ def fill(segment: Segment, frames: bytes) -> None:
     following, unused = layout.numbering(frames)
     segment.next_sequence = itertools.count(following).__next__
     if unused:
-        segment.count_vain(unused)
+        segment.count_unused(unused)
     segment.committed[0], segment.committed[1] = segment.tell(), following
 
 
-def hand_over(old: Segment, heir: Segment) -> None:
+def hand_over(old: Segment, new: Segment) -> None:
     """Moves frames, key sets and numbering to an empty segment; the old one takes no frame any more."""
     old.seal()
-    fill(heir, old.frames())
-    heir.sets, heir.next_set_id = old.sets, old.next_set_id
+    fill(new, old.frames())
+    new.sets, new.next_set_id = old.sets, old.next_set_id
 
 
 def write_last(segment: Segment, kind: int, payload: bytes) -> None:
@@ -118,7 +118,7 @@ class MappedSegment:
         self.next_sequence = itertools.count().__next__
         self.next_set_id = itertools.count(1).__next__
         self.committed = memoryview(mapping)[layout.COMMITTED].cast("Q")
-        self._vain = memoryview(mapping)[layout.VAIN].cast("Q")
+        self._unused = memoryview(mapping)[layout.UNUSED_NUMBERS].cast("Q")
 
     @classmethod
     def create(cls, path: Path, size: int, clock_base_ns: int, file_id: int | None = None) -> MappedSegment:
@@ -143,9 +143,9 @@ class MappedSegment:
         """Every frame of a sealed segment."""
         return trimmed(self._map[layout.HEADER_BYTES :])
 
-    def count_vain(self, numbers: int = 1) -> None:
+    def count_unused(self, numbers: int = 1) -> None:
         """Notes that so many numbers were taken for which there is no frame."""
-        self._vain[0] += numbers
+        self._unused[0] += numbers
 
     def asked_to_retire(self) -> bool:
         """Whether the agent could not sync this file and wants a new one."""
@@ -202,7 +202,7 @@ class AppendedSegment:
             written = os.write(self._held.number, data)
             self._used += written
             if written == len(data):
-                self._count(data)
+                self._count_frames(data)
         if written != len(data):
             raise OSError(f"only {written} of {len(data)} bytes were written")
         return written
@@ -219,14 +219,14 @@ class AppendedSegment:
             self._used = SEALED
         # Numbers that threads have taken and not written by now will have no frame here.
         count = self._highest + 1
-        self._note(layout.COUNT_AT, count.to_bytes(8, "little"))
-        self._note(layout.VAIN.start, (count - self._numbered).to_bytes(8, "little"))
-        self._note(layout.CLOSED_AT, b"\x01")
+        self._write_header(layout.COUNT_AT, count.to_bytes(8, "little"))
+        self._write_header(layout.UNUSED_NUMBERS.start, (count - self._numbered).to_bytes(8, "little"))
+        self._write_header(layout.CLOSED_AT, b"\x01")
 
-    def count_vain(self, numbers: int = 1) -> None:
+    def count_unused(self, numbers: int = 1) -> None:
         """Does nothing: seal() knows which numbers were taken in vain."""
 
-    def _count(self, frames: bytes) -> None:
+    def _count_frames(self, frames: bytes) -> None:
         """Notes the numbers of frames that were written."""
         at = 0
         while frames[at : at + 2] == layout.MARKER_BYTES:
@@ -237,7 +237,7 @@ class AppendedSegment:
                 self._numbered += 1
                 self._highest = max(self._highest, sequence)
 
-    def _note(self, at: int, data: bytes) -> None:
+    def _write_header(self, at: int, data: bytes) -> None:
         """Writes into the header, through a descriptor of its own: the other one only ever appends."""
         with contextlib.suppress(OSError):  # a header that is not completed costs a reader time, no record
             held = self._file.descriptor()

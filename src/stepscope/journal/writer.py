@@ -44,7 +44,7 @@ class JournalWriter:
         *,
         max_keys: int = 50_000,
         clock: Callable[[], int] = time.monotonic_ns,
-        complain: Callable[[str], None] = lambda _: None,
+        warn: Callable[[str], None] = lambda _: None,
         name_of: Callable[[object], str] = layout.clean,
     ) -> None:
         self.supply = supply
@@ -53,14 +53,14 @@ class JournalWriter:
         self._max_keys = max_keys
         self._known_keys: set[object] = set()
         self._clock = clock
-        self._complain = complain
+        self._warn = warn
         self._lock = threading.RLock()  # a signal handler may log while its thread rolls a file
         self.dropped = 0
         self._noted_dropped = 0
         self.sealed = SealedFiles()
-        self._is_closed = self._was_told_late = False
+        self._is_closed = self._has_warned_late = False
         self._segment = supply.take()
-        self._announce()
+        self._report_trouble()
         self.append_json(layout.OPEN, self._opening)
 
     def append_row(self, metrics: Mapping[Any, Any], step: int, at_ns: int | None = None) -> None:
@@ -119,15 +119,15 @@ class JournalWriter:
 
     def append_event(self, kind: str, fields: Mapping[str, Any], step: int | None = None) -> None:
         """Appends an event of stepscope's own."""
-        said = {**fields, "kind": kind, "time": self._clock()}
+        event = {**fields, "kind": kind, "time": self._clock()}
         if step is not None:
-            said["step"] = step
-        self._append_numbered(layout.EVENT, layout.to_json(said), layout.OF_STEPSCOPE)
+            event["step"] = step
+        self._append_numbered(layout.EVENT, layout.to_json(event), layout.OF_STEPSCOPE)
 
     def append_user_event(self, kind: str, fields: Mapping[str, Any], step: int) -> None:
         """Appends an event of the user's; its fields may have any names."""
-        said = {"time": self._clock(), "kind": kind, "step": step, "fields": fields}
-        self._append_numbered(layout.EVENT, layout.to_json(said), layout.OF_USER)
+        event = {"time": self._clock(), "kind": kind, "step": step, "fields": fields}
+        self._append_numbered(layout.EVENT, layout.to_json(event), layout.OF_USER)
 
     def append_array(self, fields: Mapping[str, Any], raw: bytes) -> None:
         """Appends an array, such as a histogram, with its description."""
@@ -142,7 +142,7 @@ class JournalWriter:
         with self._lock:
             self.supply.try_at_once()
             self.recover()
-            dropped = self.dropped + self._waiting()
+            dropped = self.dropped + self._records_in_memory()
             if end is not None:
                 self.append_json(layout.END, {**end, "dropped": self.dropped})
             self._seal(self._segment)
@@ -151,7 +151,7 @@ class JournalWriter:
             if not isinstance(self._segment, MemorySegment):
                 return None
             reason = f"The journal could not be written until the end: {self.supply.trouble}."
-            self._complain(f"{reason} {dropped} records are lost.")
+            self._warn(f"{reason} {dropped} records are lost.")
             return None if end is None else {**end, "dropped": dropped}
 
     def end_soon(self, end: Mapping[str, Any]) -> None:
@@ -173,7 +173,7 @@ class JournalWriter:
             yield
         except BaseException:
             self._is_closed = False
-            self._go_on_in_next()
+            self._start_next_segment()
             raise
         finally:
             if is_locked:
@@ -183,7 +183,7 @@ class JournalWriter:
         """Another one after every record."""
         return id(self._segment), self._segment.tell()
 
-    def _waiting(self) -> int:
+    def _records_in_memory(self) -> int:
         """How many records are in memory and in no file; the opening, which each segment has, left out."""
         segment = self._segment
         if not isinstance(segment, MemorySegment):
@@ -203,16 +203,16 @@ class JournalWriter:
             if isinstance(self._segment, MemorySegment):
                 self._leave_memory(self._segment)
             elif self._segment.asked_to_retire():
-                self._complain("The journal could not be synced to disk; going on in a new file.")
+                self._warn("The journal could not be synced to disk; going on in a new file.")
                 self._advance(self._segment)
 
     def whereabouts(self) -> Whereabouts:
         """Whether the files that the store may not have yet are where they were made."""
         with self._lock:
             self.sealed.forget_stored()
-            found = self.sealed.whereabouts()
-            if self._is_closed or found != "in place":
-                return found
+            state = self.sealed.whereabouts()
+            if self._is_closed or state != "in place":
+                return state
             file = self._segment.file
             return "in place" if file is None else file.whereabouts()
 
@@ -231,11 +231,11 @@ class JournalWriter:
             old = self._segment
             if self._is_closed or old.file is None or old.file.whereabouts() == "in place":
                 return carried
-            heir = self._replace(old.file, old.size, lambda heir: hand_over(old, heir))
-            if heir is None:
+            new = self._replace(old.file, old.size, lambda new: hand_over(old, new))
+            if new is None:
                 return None
-            self._segment = heir
-            return carried + heir.committed[1]
+            self._segment = new
+            return carried + new.committed[1]
 
     def leave_behind(self, end: Mapping[str, Any]) -> None:
         """Ends the files where they were moved to, and goes on in a new one."""
@@ -248,11 +248,11 @@ class JournalWriter:
             if old.file is not None and old.file.whereabouts() == "in place":
                 self.sealed.leave_behind(end)  # it was begun in the new folder before anybody noticed
                 return
-            said = layout.to_json({"time": self._clock(), **end, "dropped": self.dropped})
-            write_last(old, layout.END, said)  # where there is room: its reader sees anyway that it is over
+            end_record = layout.to_json({"time": self._clock(), **end, "dropped": self.dropped})
+            write_last(old, layout.END, end_record)  # if it does not fit, the reader sees that the file ended
             old.seal()
             self.sealed.clear()
-            self._go_on_in_next()
+            self._start_next_segment()
 
     @property
     def trouble(self) -> str | None:
@@ -271,7 +271,7 @@ class JournalWriter:
     def _append_first_row(self, metrics: Mapping[Any, Any], step: int, at_ns: int | None) -> None:
         """Declares a key set twice, so that damage in one place never takes the names of all rows."""
         keys = tuple(metrics)
-        self._admit(keys)
+        self._check_key_limit(keys)
         segment = self._segment
         if len(segment.sets) >= MAX_KEY_SETS:
             segment.sets.clear()
@@ -287,7 +287,7 @@ class JournalWriter:
         if segment is self._segment:
             self._write(segment, layout.frame(layout.PAD, bytes(layout.PAD_BYTES)) + declaration)
 
-    def _admit(self, keys: tuple[object, ...]) -> None:
+    def _check_key_limit(self, keys: tuple[object, ...]) -> None:
         fresh = [key for key in keys if key not in self._known_keys]
         if len(self._known_keys) + len(fresh) > self._max_keys:
             raise TooManyKeys(self._max_keys, self._known_keys)
@@ -311,7 +311,7 @@ class JournalWriter:
             with self._lock:
                 # Somebody with a higher number has filled or sealed it meanwhile: this one would seem lost.
                 if segment.committed[1] > sequence:
-                    segment.count_vain()
+                    segment.count_unused()
             return
         segment.committed[0] = segment.tell()
         segment.committed[1] = sequence + 1
@@ -338,9 +338,9 @@ class JournalWriter:
             if full is not self._segment:
                 return True  # another thread was here first
             if self._is_closed:
-                if not self._was_told_late:
-                    self._complain("What is logged while the run is being stopped is not recorded.")
-                self._was_told_late = True
+                if not self._has_warned_late:
+                    self._warn("What is logged while the run is being stopped is not recorded.")
+                self._has_warned_late = True
                 return False
             self._seal(full)
             if isinstance(full, MemorySegment):
@@ -348,12 +348,12 @@ class JournalWriter:
                     return True
                 self.dropped += 1
                 return False
-            self._go_on_in_next()
+            self._start_next_segment()
             return True
 
-    def _go_on_in_next(self) -> None:
+    def _start_next_segment(self) -> None:
         self._segment = self.supply.take()
-        self._announce()
+        self._report_trouble()
         self._repeat_opening()
 
     def _seal(self, segment: Segment) -> None:
@@ -361,31 +361,31 @@ class JournalWriter:
         self.sealed.add(segment)
 
     def _replace(self, old: HeldFile, size: int, fill: Callable[[Segment], None]) -> Segment | None:
-        was_told = self.supply.trouble is not None
-        heir = self.supply.replace(old, size, fill)
-        if heir is None and not was_told:
-            self._announce()
-        return heir
+        was_reported = self.supply.trouble is not None
+        new = self.supply.replace(old, size, fill)
+        if new is None and not was_reported:
+            self._report_trouble()
+        return new
 
     def _leave_memory(self, memory: MemorySegment) -> bool:
-        heir = self.supply.make_file(at_least=memory.committed[0])
-        if heir is None:
+        new = self.supply.make_file(at_least=memory.committed[0])
+        if new is None:
             return False
         try:
-            hand_over(memory, heir)
+            hand_over(memory, new)
         except OSError:
             return False
-        self._segment = heir
+        self._segment = new
         missed = self.dropped - self._noted_dropped
         self._noted_dropped = self.dropped
-        self._complain(f"The journal goes on in a file; {missed} records were dropped meanwhile.")
+        self._warn(f"The journal goes on in a file; {missed} records were dropped meanwhile.")
         if missed:
             self.append_event("gap", {"dropped": missed})
         return True
 
-    def _announce(self) -> None:
+    def _report_trouble(self) -> None:
         if self.supply.trouble is not None:
-            self._complain(
+            self._warn(
                 f"The journal cannot be written: {self.supply.trouble}. Training goes on; records "
                 f"are kept in memory up to {self._segment.size >> 20} MiB, then dropped and counted."
             )
@@ -393,7 +393,7 @@ class JournalWriter:
     def _repeat_opening(self) -> None:
         """Says in every file whose it is: older ones are deleted once they are read."""
         sequence = self._segment.next_sequence()
-        said = {**self._opening, "time": self._clock(), layout.PREVIOUS: self.sealed.last_id}
-        payload = layout.to_json(said)
+        opening = {**self._opening, "time": self._clock(), layout.PREVIOUS: self.sealed.last_id}
+        payload = layout.to_json(opening)
         if self._write(self._segment, layout.frame(layout.OPEN, payload, sequence)):
             self._segment.committed[1] = sequence + 1

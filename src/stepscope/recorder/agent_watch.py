@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from stepscope.agent.process.start import agent_trouble, ensure_agent, older_agent, wait_until_read
 from stepscope.agent.process.wake import wake
 from stepscope.journal.folder import journals_of
-from stepscope.journal.private_settings import has_private, leave_private, private_file
+from stepscope.journal.private_settings import has_private, private_file, write_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,7 +44,7 @@ class AgentWatch:
         except OSError as error:
             self._tell_once("start", f"No agent could be started ({error}); records wait in the journal.")
 
-    def leave_private(self, name: JournalName) -> None:
+    def write_private(self, name: JournalName) -> None:
         """Leaves it what may be secret of the settings, again where somebody has deleted that."""
         if not has_private(self._settings):
             return
@@ -52,7 +52,7 @@ class AgentWatch:
         try:
             # What is there at first was left by a program that this process was before.
             if not self._has_left_private or not path.exists():
-                leave_private(path, self._settings)
+                write_private(path, self._settings)
                 self._has_left_private = True
         except OSError as error:
             self._tell_once(

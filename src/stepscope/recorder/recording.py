@@ -116,7 +116,7 @@ class Recording:
         self._keep_out_of_version_control()
         if self._last_words is not None:
             self._last_words.begin_anew()
-        self._agent.leave_private(self._journal_name())
+        self._agent.write_private(self._journal_name())
         self._agent.ensure()
         if self._settings.dashboard.enabled:
             from stepscope.recorder.page_server import forget_server  # lazy: few have it served with a run
@@ -349,20 +349,20 @@ class Recording:
             mapping=recorder.mapping,
         )
         if self._role != "worker":
-            self._agent.leave_private(self._journal_name())  # before the opening, whose reader looks for it
+            self._agent.write_private(self._journal_name())  # before the opening, whose reader looks for it
         opening = opening_of(self._identity, self._settings, self._privacy, self._role, self._command)
         return JournalWriter(
             supply,
             opening,
             max_keys=recorder.max_keys,
-            complain=self._guard.tell,
+            warn=self._guard.tell,
             name_of=self._key_names,
         )
 
     def _look_after_agent(self) -> None:
         if self._last_words is not None:
             self._last_words.reopen_closed()
-        self._agent.leave_private(self._journal_name())
+        self._agent.write_private(self._journal_name())
         self._agent.look_after()
 
     def _journal_name(self) -> JournalName:

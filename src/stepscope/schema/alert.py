@@ -1,4 +1,4 @@
-"""Alerts: what is wrong with a run, and what a person is told of it."""
+"""Alerts: what is wrong with a run, and the notices that report it."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ Kind = Literal["firing", "reminder", "resolved", "test"]
 
 @dataclass(frozen=True)
 class AlertDetail:
-    """One alert, as a notice tells it."""
+    """One alert in a notice."""
 
     rule: str
     severity: Severity
     message: str
-    """What happened, in a sentence, with its numbers."""
+    """What happened, in one sentence with its numbers."""
     since_ns: int
     """When it began."""
     key: str = ""
-    """The metric it is about; empty where it is about none."""
+    """The metric it is about; empty for none."""
     quantity: str = ""
-    """What the value is of, such as `median(loss, 20 points)`; empty for the metric itself."""
+    """The expression that gave the value, such as `median(loss, 20 points)`; empty for the metric itself."""
     value: float | None = None
     threshold: float | None = None
     step: int | None = None
     rank: int | None = None
     device: str = ""
-    """The GPU, disk or worker, as the series of the metric name it."""
+    """The GPU, disk or worker, by the device label of its series."""
     recent: tuple[float, ...] = ()
     """The last points of the metric, up to twenty, oldest first."""
     advice: str = ""
@@ -43,7 +43,7 @@ class AlertDetail:
 
 @dataclass(frozen=True)
 class Notice:
-    """What a person is told at once: the alerts of one run that belong together."""
+    """One message to a person: the alerts of one run that belong together."""
 
     id: str
     """The same for every attempt to deliver it, and for no other notice."""
@@ -62,7 +62,7 @@ class Notice:
 
     @property
     def severity(self) -> Severity:
-        """That of the worst."""
+        """The worst severity of its alerts."""
         return worst(alert.severity for alert in self.alerts)
 
     def to_dict(self) -> dict[str, Any]:
@@ -71,11 +71,11 @@ class Notice:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Notice:
-        """What `to_dict` made, again as a notice."""
-        alerts = tuple(AlertDetail(**{**told, "recent": tuple(told["recent"])}) for told in fields["alerts"])
-        return cls(**{**fields, "alerts": alerts})
+        """Makes a notice from the result of `to_dict`."""
+        details = ({**detail, "recent": tuple(detail["recent"])} for detail in fields["alerts"])
+        return cls(**{**fields, "alerts": tuple(AlertDetail(**detail) for detail in details)})
 
 
 def worst(severities: Iterable[Severity]) -> Severity:
-    """The worst of some; `info` of none."""
+    """The worst of several severities; `info` for none."""
     return min(severities, key=SEVERITIES.index, default="info")

@@ -19,7 +19,7 @@ _TRACE_PARENT = re.compile(
     r"(?P<version>[0-9a-f]{2})-(?P<trace>[0-9a-f]{32})-(?P<span>[0-9a-f]{16})-(?P<flags>[0-9a-f]{2})(?P<more>-.*)?",
     re.ASCII,
 )
-_LONGEST = 512
+_MAX_LENGTH = 512
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,14 @@ class TraceParent:
     @classmethod
     def parse(cls, text: str | None) -> TraceParent | None:
         """Reads a `traceparent`; None for one that the standard calls invalid, as for none at all."""
-        found = None if text is None or len(text) > _LONGEST else _TRACE_PARENT.fullmatch(text.strip())
-        if found is None or found["version"] == "ff":
+        match = None if text is None or len(text) > _MAX_LENGTH else _TRACE_PARENT.fullmatch(text.strip())
+        if match is None or match["version"] == "ff":
             return None
-        if found["more"] is not None and found["version"] == "00":
+        if match["more"] is not None and match["version"] == "00":
             return None
-        if not found["trace"].strip("0") or not found["span"].strip("0"):
+        if not match["trace"].strip("0") or not match["span"].strip("0"):
             return None
-        return cls(found["trace"], found["span"], found["flags"])
+        return cls(match["trace"], match["span"], match["flags"])
 
     def __str__(self) -> str:
         return f"00-{self.trace_id}-{self.span_id}-{self.flags}"
@@ -74,13 +74,13 @@ def correlate(identity: Identity, pid: int, environment: Mapping[str, str]) -> C
     """
     parent = TraceParent.parse(environment.get(TRACE_VARIABLE))
     trace_id = parent.trace_id if parent else _digest(32, "trace", identity.run_id, identity.segment)
-    mine = (trace_id, identity.segment, str(identity.rank), identity.host, str(pid))
+    span_parts = (trace_id, identity.segment, str(identity.rank), identity.host, str(pid))
     return Correlation(
         run_id=identity.run_id,
         segment=identity.segment,
         rank=identity.rank,
         trace_id=trace_id,
-        span_id=_digest(16, "span", *mine),
+        span_id=_digest(16, "span", *span_parts),
         parent=parent,
     )
 
@@ -91,16 +91,16 @@ def hand_over(identity: Identity, correlation: Correlation) -> dict[str, str]:
     A child on this host inherits an outer trace by itself; one started by ssh or a scheduler does not. The
     span handed on stays the outer one: ours is known to log files alone, and nobody else could look it up.
     """
-    handed = {
+    variables = {
         "STEPSCOPE_RUN": identity.name,
         "STEPSCOPE_PROJECT": identity.project,
         "STEPSCOPE_SEGMENT": identity.segment,
     }
     if identity.joined_id:
-        handed["STEPSCOPE_RUN_ID"] = identity.joined_id
+        variables["STEPSCOPE_RUN_ID"] = identity.joined_id
     if correlation.parent is not None:
-        handed[TRACE_VARIABLE] = str(correlation.parent)
-    return handed
+        variables[TRACE_VARIABLE] = str(correlation.parent)
+    return variables
 
 
 def _digest(length: int, *parts: str) -> str:

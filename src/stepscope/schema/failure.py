@@ -46,16 +46,16 @@ def cause_of(processes: Sequence[Process]) -> Process | None:
 
     None where no process failed.
     """
-    failed = [one for one in processes if one.status in ("failed", "crashed")]
+    failed = [process for process in processes if process.status in ("failed", "crashed")]
     return min(failed, key=_order, default=None)
 
 
 def reason_with_rank(cause: Process, processes: Sequence[Process]) -> str:
     """The reason of the process that failed, with its rank where other ranks could have been meant."""
-    ranks = [one for one in processes if one.role == "rank"]
-    several = len({one.rank for one in ranks}) > 1
-    shared = all((one.status, one.reason) == (cause.status, cause.reason) for one in ranks)
-    if cause.role != "rank" or not cause.reason or not several or shared:
+    ranks = [process for process in processes if process.role == "rank"]
+    has_other_ranks = len({process.rank for process in ranks}) > 1
+    is_shared = all((process.status, process.reason) == (cause.status, cause.reason) for process in ranks)
+    if cause.role != "rank" or not cause.reason or not has_other_ranks or is_shared:
         return cause.reason
     return f"rank {cause.rank}: {cause.reason}"
 

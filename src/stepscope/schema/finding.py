@@ -112,7 +112,7 @@ class Finding:
             "last_time": self.last_time,
             "rank": self.rank,
             "device": self.device,
-            "evidence": [asdict(one) for one in self.evidence],
+            "evidence": [asdict(evidence) for evidence in self.evidence],
             "chart": None
             if self.chart is None
             else {
@@ -121,7 +121,7 @@ class Finding:
                 "to": self.chart.last_step,
             },
             "ruled_out": list(self.ruled_out),
-            "remedies": [asdict(one) for one in self.remedies],
+            "remedies": [asdict(remedy) for remedy in self.remedies],
             "tries": list(self.tries),
             "estimate": None if self.estimate is None else asdict(self.estimate),
             "how": self.how,

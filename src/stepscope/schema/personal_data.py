@@ -46,7 +46,7 @@ _NATIONAL = (
     r"0[1-9][0-9]{1,3}[ ][0-9]{3,4}[ ][0-9]{3,4}",
 )
 _AFTER = r"(?![\w%]|[.,:/-][0-9]|-[a-z])"
-_SAID = r"[.]?(?:[ ](?:number|no[.]?|me|us|him|her|them))?[ \t]?(?:is|at|on|under|:|=|#)?[ \t\"']{0,3}"
+_LINK = r"[.]?(?:[ ](?:number|no[.]?|me|us|him|her|them))?[ \t]?(?:is|at|on|under|:|=|#)?[ \t\"']{0,3}"
 
 _COUNTRY_CODES = re.compile(
     "1|7|2[07]|3[0-469]|4[013-9]|5[1-8]|6[0-6]|8[1246]|9[0-58]"
@@ -58,9 +58,9 @@ _MIN_DIGITS_IN_A_ROW = 10
 """As in `+4915112345678`; what is shorter may as well be a difference such as `+1234567`."""
 
 
-def _is_phone_number(found: re.Match[str]) -> bool:
+def _is_phone_number(match: re.Match[str]) -> bool:
     """Whether a number with a country code has as many digits as one has, and a country that exists."""
-    number = found[0]
+    number = match[0]
     if not number.startswith(("+", "00")):
         return True
     digits = "".join(filter(str.isdigit, number))
@@ -70,20 +70,20 @@ def _is_phone_number(found: re.Match[str]) -> bool:
     return len(digits) >= _MIN_DIGITS_IN_A_ROW or not number.lstrip("+ ").isdigit()
 
 
-def _has_right_length(found: re.Match[str]) -> bool:
-    return _MIN_DIGITS_AFTER_WORD <= sum(map(str.isdigit, found["secret"])) <= _MAX_DIGITS
+def _has_right_length(match: re.Match[str]) -> bool:
+    return _MIN_DIGITS_AFTER_WORD <= sum(map(str.isdigit, match["secret"])) <= _MAX_DIGITS
 
 
 PHONE_NUMBERS = (
     Shape(
         "phone",
-        rf"(?i:(?<![a-z0-9])(?:{_WORDS})){_SAID}(?P<secret>\+?\(?[0-9][0-9 ()./-]{{5,22}}[0-9]){_AFTER}",
+        rf"(?i:(?<![a-z0-9])(?:{_WORDS})){_LINK}(?P<secret>\+?\(?[0-9][0-9 ()./-]{{5,22}}[0-9]){_AFTER}",
         tuple(_WORDS.split("|")),
         _has_right_length,
     ),
     Shape(
         "phone",
-        rf"(?i:(?<![a-z0-9])(?:{_WEAK_WORDS})){_SAID}"
+        rf"(?i:(?<![a-z0-9])(?:{_WEAK_WORDS})){_LINK}"
         rf"(?P<secret>\(?[0-9]{{2,5}}\)?[ .-][0-9]{{2,5}}(?:[ .-][0-9]{{2,5}}){{1,3}}){_AFTER}",
         tuple(_WEAK_WORDS.split("|")),
         _has_right_length,
@@ -98,13 +98,13 @@ PHONE_NUMBERS = (
 """What finds phone numbers, the surest first."""
 
 
-_NO_DOMAINS = re.compile(
+_NOT_DOMAINS = re.compile(
     "bias|bin|cfg|csv|data|detach|float|gif|grad|half|jpe?g|json|mt|npy|npz|pkl|png|pt|py|safetensors|service|"
     "shape|slice|socket|svg|tar|th|txt|view|weights?|whl|ya?ml|zip",
     re.I,
 )
 """What follows the last dot in `x@self.weight`, `user@1000.service` and `logo@2x.png`."""
-_NO_PEOPLE = frozenset(["git", "hg", "svn"])
+_NOT_PEOPLE = frozenset(["git", "hg", "svn"])
 
 _VERSION_BEFORE = re.compile(
     r"(?:[=<>~!^]=|(?:\b|_)(?:version|ver|v|release|rev|build|driver|firmware|cuda|cudnn|nccl|python|torch|rocm)"
@@ -116,8 +116,8 @@ _ADDRESS_BEFORE = re.compile(
     r"from|to|at|via|by|ping|connect|connected|listening|bind)[\"']?[ \t]?[:=]?[ \t]?[\"'(\[]?)\Z",
     re.I,
 )
-_LOOKED_BACK = 24
-_OPEN_NETWORKS = tuple(
+_CONTEXT_LENGTH = 24
+_MACHINE_NETWORKS = tuple(
     map(
         ipaddress.ip_network,
         ("2000::/3", "fc00::/7", "fe80::/10", "ff00::/8", "64:ff9b::/96", "::ffff:0:0/96"),
@@ -170,14 +170,14 @@ class _Ibans:
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Where account numbers begin and end."""
-        for found in self._BEGIN.finditer(text):
-            length = _IBAN_LENGTHS.get(found[0][:2].upper())
-            rest = self._REST.match(text, found.end())
+        for match in self._BEGIN.finditer(text):
+            length = _IBAN_LENGTHS.get(match[0][:2].upper())
+            rest = self._REST.match(text, match.end())
             if length is None or rest is None:
                 continue
-            end = _end_after(text, found.start(), length)
-            if end is not None and _has_right_digits(text[found.start() : end]):
-                yield found.start(), end
+            end = _end_after(text, match.start(), length)
+            if end is not None and _has_valid_check_digits(text[match.start() : end]):
+                yield match.start(), end
 
 
 def _end_after(text: str, start: int, count: int) -> int | None:
@@ -193,42 +193,42 @@ def _end_after(text: str, start: int, count: int) -> int | None:
     return None if is_within else at
 
 
-def _has_right_digits(text: str) -> bool:
+def _has_valid_check_digits(text: str) -> bool:
     plain = text.replace(" ", "").replace("-", "").upper()
     return int("".join(str(int(letter, 36)) for letter in plain[4:] + plain[:4])) % 97 == 1
 
 
-def _is_email(found: re.Match[str]) -> bool:
-    local, _, domain = found[0].rpartition("@")
-    if found.string.endswith("://", 0, found.start()):
+def _is_email(match: re.Match[str]) -> bool:
+    local, _, domain = match[0].rpartition("@")
+    if match.string.endswith("://", 0, match.start()):
         return False  # an account on a host, or a container in a storage account
-    return not _NO_DOMAINS.fullmatch(domain.rpartition(".")[2]) and local.lower() not in _NO_PEOPLE
+    return not _NOT_DOMAINS.fullmatch(domain.rpartition(".")[2]) and local.lower() not in _NOT_PEOPLE
 
 
-def _is_ipv6(found: re.Match[str]) -> bool:
+def _is_ipv6(match: re.Match[str]) -> bool:
     try:
-        address = ipaddress.IPv6Address(found[0])
+        address = ipaddress.IPv6Address(match[0])
     except ValueError:
         return False
     mapped = address.ipv4_mapped
     if mapped is not None and (mapped.is_loopback or mapped.is_unspecified):
         return False
-    return any(address in network for network in _OPEN_NETWORKS)
+    return any(address in network for network in _MACHINE_NETWORKS)
 
 
-def _is_ipv4(found: re.Match[str]) -> bool:
+def _is_ipv4(match: re.Match[str]) -> bool:
     """An address, and not a version; `1.2.3.4` is one unless what stands around it says otherwise."""
     try:
-        address = ipaddress.IPv4Address(found[0])
+        address = ipaddress.IPv4Address(match[0])
     except ValueError:
         return False
-    if address.is_loopback or address.is_unspecified or found[0].startswith("255."):
+    if address.is_loopback or address.is_unspecified or match[0].startswith("255."):
         return False
-    before = found.string[max(found.start() - _LOOKED_BACK, 0) : found.start()]
+    before = match.string[max(match.start() - _CONTEXT_LENGTH, 0) : match.start()]
     if _VERSION_BEFORE.search(before):
         return False
-    is_short = len(found[0]) == len("1.2.3.4")
-    has_port = re.match(r":[0-9]{2,5}\b", found.string[found.end() : found.end() + 7]) is not None
+    is_short = len(match[0]) == len("1.2.3.4")
+    has_port = re.match(r":[0-9]{2,5}\b", match.string[match.end() : match.end() + 7]) is not None
     return not is_short or has_port or _ADDRESS_BEFORE.search(before) is not None
 
 

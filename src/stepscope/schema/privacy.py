@@ -55,13 +55,13 @@ class Privacy:
         """Text as it may be written, given the name it stands under."""
         if self.home is not None:
             text = shorten_home(text, self.home)
-        if self.salt is not None and self._mentioned is not None:
-            text = self._mentioned.sub(lambda found: self.name(found[0]), text)
+        if self.salt is not None and self._name_pattern is not None:
+            text = self._name_pattern.sub(lambda match: self.name(match[0]), text)
         return _without_personal_data(text, name) if self.personal_data else text
 
     def nested(self, value: Any, name: str = "") -> Any:
         """Dictionaries and lists of any depth as they may be written; what is no text stays."""
-        if self == _NOTHING_ASKED:
+        if self == _DEFAULT:
             return value
         if isinstance(value, dict):
             pair = value.get("key") if "value" in value else None  # how a text is recorded among metrics
@@ -74,13 +74,13 @@ class Privacy:
         return self.text(value, name) if isinstance(value, str) else value
 
     @cached_property
-    def _mentioned(self) -> re.Pattern[str] | None:
+    def _name_pattern(self) -> re.Pattern[str] | None:
         # Longest first: `node7.cluster` must not become the hash of `node7` and a readable rest.
         names = sorted(filter(None, self.names), key=len, reverse=True)
         return re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, names))})(?![\w-])") if names else None
 
 
-_NOTHING_ASKED = Privacy()
+_DEFAULT = Privacy()
 
 
 def _without_personal_data(text: str, name: str) -> str:

@@ -20,7 +20,7 @@ MAX_SECRET = 4_000
 """Characters of the longest secret, which is a private key."""
 LEFT_OUT = "[...]"
 
-_TAKEN_OUT = re.compile(r"(\[redacted:[a-z0-9_-]+\])")
+_REDACTED = re.compile(r"(\[redacted:[a-z0-9_-]+\])")
 _RULE_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _NAMES = re.compile(r"(?:[^\s=\"'?&:{}()\[\],]+=)+")
 """One name or more before a value, as no address, list or object has them."""
@@ -51,8 +51,8 @@ class _Assignments:
 
 
 _BUILT_IN: tuple[Rule, ...] = (*SHAPES_BEFORE_NAMES, _Assignments(), *SHAPES_AFTER_NAMES)
-_HINTS = tuple((hint, place) for place, rule in enumerate(_BUILT_IN) for hint in rule.hints)
-_added: dict[str, Shape] = {}
+_HINTS = tuple((hint, index) for index, rule in enumerate(_BUILT_IN) for hint in rule.hints)
+_user_rules: dict[str, Shape] = {}
 
 
 def add_rule(name: str, pattern: str) -> None:
@@ -71,12 +71,12 @@ def add_rule(name: str, pattern: str) -> None:
         raise ValueError(
             f"The pattern of the rule {name} matches nothing at all, so it would match everywhere."
         )
-    _added[name] = Shape(name, pattern)
+    _user_rules[name] = Shape(name, pattern)
 
 
 def remove_rule(name: str) -> None:
     """Forgets a rule of your own; nothing if there is none."""
-    _added.pop(name, None)
+    _user_rules.pop(name, None)
 
 
 def redact_text(text: str) -> str:
@@ -105,34 +105,34 @@ def redact_start(text: str, length: int) -> str:
 
 def redact_words(words: Iterable[str]) -> list[str]:
     """A command line without the values of `--password`, `--api-key=…` and the like."""
-    kept: list[str] = []
+    redacted: list[str] = []
     before = ""
     for word in words:
         name, equals, value = _assignment(word)
         if before.startswith("-") and is_secret_name(before) and not word.startswith("-"):
-            kept.append(_under_secret_name(before, word))
+            redacted.append(_redact_named(before, word))
         elif before in _LOGINS and _is_login(word):
-            kept.append("[redacted:user]")
+            redacted.append("[redacted:user]")
         elif equals and is_secret_name(name.rpartition("=")[2]):
-            kept.append(f"{name}={_under_secret_name(name, value)}")
+            redacted.append(f"{name}={_redact_named(name, value)}")
         else:
-            kept.append(redact_text(word))
+            redacted.append(redact_text(word))
         before = "" if equals else word
-    return kept
+    return redacted
 
 
 def _is_login(word: str) -> bool:
     return ":" in word and not word.replace(":", "").isdigit()
 
 
-def _is_given(option: Any, word: Any) -> bool:
+def _is_option_value(option: Any, word: Any) -> bool:
     """Whether a word of a command line is the value of a secret option, or a login, that comes before it."""
     if not (isinstance(option, str) and option.startswith("-") and isinstance(word, str)):
         return False
     return not word.startswith("-") and (option in _LOGINS or ("=" not in option and is_secret_name(option)))
 
 
-def _are_pairs(values: Iterable[Any]) -> bool:
+def _is_list_of_pairs(values: Iterable[Any]) -> bool:
     """Whether a list has nothing but names, each with a value."""
     return isinstance(values, list | tuple) and all(
         isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in values
@@ -144,11 +144,11 @@ def _assignment(word: str) -> tuple[str, str, str]:
 
     The value goes to the end of the word, blanks and further signs included.
     """
-    found = _NAMES.match(word)
-    if found is None:
+    match = _NAMES.match(word)
+    if match is None:
         return word, "", ""
     end = 0
-    for name in found[0][:-1].split("="):
+    for name in match[0][:-1].split("="):
         end += len(name) + 1
         if is_secret_name(name):
             break
@@ -171,12 +171,12 @@ def redact_value(value: Any, name: str = "") -> Any:
 def _redact_once(text: str) -> str:
     folded = text.lower()
     # One flat pass, because most lines hold no hint at all and must cost little.
-    wanted = {place for hint, place in _HINTS if hint in folded}
-    for place, rule in enumerate(_BUILT_IN):
-        if place in wanted or not rule.hints:
+    hinted = {index for hint, index in _HINTS if hint in folded}
+    for index, rule in enumerate(_BUILT_IN):
+        if index in hinted or not rule.hints:
             text = apply_rule(rule, text)
-    for added in tuple(_added.values()):  # another thread may add one meanwhile
-        text = apply_rule(added, text)
+    for rule in tuple(_user_rules.values()):  # another thread may add one meanwhile
+        text = apply_rule(rule, text)
     return text
 
 
@@ -187,21 +187,21 @@ def apply_rule(rule: Rule, text: str) -> str:
     """
     if "[redacted:" not in text or isinstance(rule, _Assignments):
         return _replaced(rule, text)
-    parts = _TAKEN_OUT.split(text)
+    parts = _REDACTED.split(text)
     parts[::2] = [_replaced(rule, part) if part else part for part in parts[::2]]
     return "".join(parts)
 
 
 def _replaced(rule: Rule, text: str) -> str:
-    kept: list[str] = []
+    parts: list[str] = []
     at = 0
     for start, end in rule.spans(text):
-        kept += (text[at:start], f"[redacted:{rule.name}]")
+        parts += (text[at:start], f"[redacted:{rule.name}]")
         at = end
-    return "".join((*kept, text[at:])) if kept else text
+    return "".join((*parts, text[at:])) if parts else text
 
 
-def _under_secret_name(name: str, value: Any) -> Any:
+def _redact_named(name: str, value: Any) -> Any:
     """What is shown of a plain value whose name says that it is a secret."""
     if value is None or isinstance(value, bool):
         return value
@@ -239,16 +239,16 @@ class Redaction:
         if isinstance(value, list | tuple | set | frozenset):
             return self._within(value, lambda: self._list(value, name, hidden=hidden))
         if hidden or is_secret_name(name):
-            return _under_secret_name(name or "secret", value)
+            return _redact_named(name or "secret", value)
         if value is None or isinstance(value, bool | int | float):
             return value
-        return self._text(_text_of(value))
+        return self._text(_to_text(value))
 
     def _list(self, values: Iterable[Any], name: str, *, hidden: bool) -> list[Any]:
         """A list; `--password` and `[name, value]` in a list of such pairs name what follows."""
         copied: list[Any] = []
         before: Any = ""
-        are_pairs = _are_pairs(values)
+        are_pairs = _is_list_of_pairs(values)
         for value in values:
             if are_pairs:
                 pair = [
@@ -256,12 +256,14 @@ class Redaction:
                     self.value(value[1], value[0], hidden=hidden),
                 ]
                 copied.append(pair)
-            elif _is_given(before, value) and before in _LOGINS:
+            elif _is_option_value(before, value) and before in _LOGINS:
                 copied.append(
                     "[redacted:user]" if _is_login(value) else self.value(value, name, hidden=hidden)
                 )
             else:
-                copied.append(self.value(value, before if _is_given(before, value) else name, hidden=hidden))
+                copied.append(
+                    self.value(value, before if _is_option_value(before, value) else name, hidden=hidden)
+                )
             before = value
             if self._parts_left < 0:
                 break
@@ -275,8 +277,8 @@ class Redaction:
         pair = named if isinstance(named, str) and "value" in mapping else None
         copied: dict[str, Any] = {}
         for key, part in mapping.items():
-            name = pair if pair is not None and key == "value" else _text_of(key)
-            copied[self._key(_text_of(key))] = self.value(part, name, hidden=hidden)
+            name = pair if pair is not None and key == "value" else _to_text(key)
+            copied[self._key(_to_text(key))] = self.value(part, name, hidden=hidden)
             if self._parts_left < 0:
                 self.is_cut = True
                 break
@@ -286,8 +288,8 @@ class Redaction:
         # Shorter than any key of any vendor, and assigning nothing: most names are, and each line has many.
         if len(key) >= 15 or not key.isidentifier():
             return self._text(key)
-        for added in tuple(_added.values()):
-            key = apply_rule(added, key)
+        for rule in tuple(_user_rules.values()):
+            key = apply_rule(rule, key)
         return key
 
     def _text(self, text: str) -> str:
@@ -317,7 +319,7 @@ def _is_reference(mapping: Mapping[Any, Any]) -> bool:
     )
 
 
-def _text_of(value: Any) -> str:
+def _to_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, bytes | bytearray):

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 Status = Literal["running", "stalled", "finished", "failed", "crashed"]
 Role = Literal["rank", "worker", "launcher", "machine"]
-"""What a process does in a run; `machine` has one watched and trains nothing."""
+"""What a process does in a run; `machine` only records machine metrics and trains nothing."""
 
 LIVE: frozenset[Status] = frozenset({"running", "stalled"})
 
-# The first of these that any process of a segment shows is the segment's: a dead rank matters most.
+# The status of a segment is the first of these that any of its processes has: a dead rank matters most.
 PRECEDENCE: tuple[Status, ...] = ("crashed", "failed", "running", "stalled", "finished")
 
 
@@ -40,11 +40,11 @@ class Process:
     last_ns: int = 0
     """When it last recorded something."""
     dropped: int = 0
-    """Records the process could not keep: no room on disk, or too many keys."""
+    """Records the process could not write: no room on disk, or too many keys."""
     lost: int = 0
     """Records that were damaged on disk."""
     facts: dict[str, Any] = field(default_factory=dict)
-    """What the process said of itself when it began: command, versions, settings."""
+    """What the process recorded about itself when it began: command, versions, settings."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class SegmentInfo:
 
 @dataclass(frozen=True)
 class RunInfo:
-    """A run as a list shows it; its status is that of its newest segment."""
+    """A run as in the run list; its status is that of its newest segment."""
 
     id: str
     name: str
@@ -71,7 +71,7 @@ class RunInfo:
 
     @property
     def status(self) -> Status:
-        """How the newest segment fares."""
+        """The status of the newest segment."""
         return self.segments[-1].status
 
     @property
@@ -87,7 +87,7 @@ class RunInfo:
     @property
     def last_ns(self) -> int:
         """When anything was last recorded."""
-        return max(process.last_ns for part in self.segments for process in part.processes)
+        return max(process.last_ns for segment in self.segments for process in segment.processes)
 
 
 def segments_of(processes: Iterable[Process]) -> tuple[SegmentInfo, ...]:
@@ -95,63 +95,65 @@ def segments_of(processes: Iterable[Process]) -> tuple[SegmentInfo, ...]:
     groups: dict[str, list[Process]] = {}
     for process in processes:
         groups.setdefault(process.segment, []).append(process)
-    found = [_segment(segment, members) for segment, members in groups.items()]
-    return tuple(sorted(found, key=lambda part: part.started_ns))
+    segments = [_segment(segment, members) for segment, members in groups.items()]
+    return tuple(sorted(segments, key=lambda segment_info: segment_info.started_ns))
 
 
 def deciding_process(processes: Iterable[Process]) -> Process | None:
-    """The process whose settings are those of the run: of its newest start, the lowest rank.
+    """The process whose settings apply to the run: the lowest rank of its newest start.
 
-    A launcher or a machine that is watched decides only where no rank speaks for itself.
+    A launcher or a machine recorder decides only where there is no rank.
     """
-    own = [one for one in processes if one.role != "worker" and one.started_ns]
-    if not own:
+    candidates = [process for process in processes if process.role != "worker" and process.started_ns]
+    if not candidates:
         return None
-    begun: dict[str, int] = {}
-    for one in own:
-        begun[one.segment] = min(begun.get(one.segment, one.started_ns), one.started_ns)
-    newest = max(begun, key=lambda segment: (begun[segment], segment))
-    # Of several that were one rank, as after a restart within a start, the latest.
+    started: dict[str, int] = {}
+    for process in candidates:
+        started[process.segment] = min(started.get(process.segment, process.started_ns), process.started_ns)
+    newest = max(started, key=lambda segment: (started[segment], segment))
+    # If a rank has several processes, as after a restart within a segment, the latest decides.
     return min(
-        (one for one in own if one.segment == newest),
-        key=lambda one: (one.role != "rank", one.rank, -one.started_ns),
+        (process for process in candidates if process.segment == newest),
+        key=lambda process: (process.role != "rank", process.rank, -process.started_ns),
     )
 
 
 def detector_options(processes: Iterable[Process]) -> dict[str, Any]:
-    """The options of detectors that a run was recorded with, by detector."""
+    """The detector options that a run was recorded with, by detector."""
     process = deciding_process(processes)
-    said = None if process is None else process.facts.get("detectors")
-    if not isinstance(said, dict):
+    recorded = None if process is None else process.facts.get("detectors")
+    if not isinstance(recorded, dict):
         return {}
-    return {name: options for name, options in said.items() if isinstance(options, dict)}
+    return {name: options for name, options in recorded.items() if isinstance(options, dict)}
 
 
 def without_end_mark(reason: str) -> str:
-    """A reason as part of a sentence: messages of exceptions end in `.` or `:`, or in nothing."""
+    """A reason without a final `.` or `:`, for use within a sentence."""
     return reason.rstrip(" .:")
 
 
 def _segment(segment: str, members: Sequence[Process]) -> SegmentInfo:
-    # Loader workers come and go and are killed as a matter of course: they decide nothing.
-    deciding = [one for one in members if one.role != "worker"] or list(members)
+    # Loader workers are started and killed routinely: they do not count.
+    deciding = [process for process in members if process.role != "worker"] or list(members)
     status, reason = outcome_of(deciding)
-    ends = [one.ended_ns for one in deciding]
-    live = status in LIVE or any(one.status in LIVE for one in deciding)
+    ends = [process.ended_ns for process in deciding]
+    is_live = status in LIVE or any(process.status in LIVE for process in deciding)
     return SegmentInfo(
         id=segment,
         status=status,
         reason=reason,
-        started_ns=min(one.started_ns for one in members),
-        ended_ns=None if live else max(end or 0 for end in ends),
-        processes=tuple(sorted(members, key=lambda one: (one.rank, one.started_ns))),
+        started_ns=min(process.started_ns for process in members),
+        ended_ns=None if is_live else max(end or 0 for end in ends),
+        processes=tuple(sorted(members, key=lambda process: (process.rank, process.started_ns))),
     )
 
 
 def outcome_of(deciding: Sequence[Process]) -> tuple[Status, str]:
-    """What became of several processes together, and why: the failure that the others followed from."""
+    """Status and reason of several processes together: those of the failure that caused the others."""
     cause = cause_of(deciding)
     if cause is not None:
         return cause.status, reason_with_rank(cause, deciding)
-    status = next(known for known in PRECEDENCE if any(one.status == known for one in deciding))
-    return status, next((one.reason for one in deciding if one.status == status and one.reason), "")
+    statuses = {process.status for process in deciding}
+    status = next(status for status in PRECEDENCE if status in statuses)
+    reasons = (process.reason for process in deciding if process.status == status and process.reason)
+    return status, next(reasons, "")

@@ -15,48 +15,48 @@ _OTHER_WORDS = re.compile("secret(?=ar|ion|e|ory|iv|ly)")
 """Words such as `secretary` and `secretion`, which only begin like a secret."""
 
 
-def _any_of(words: str) -> frozenset[str]:
+def _word_set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-_WORDS = _any_of(
+_WORDS = _word_set(
     "apikey apitoken authkey authtoken accesskey accesstoken privatekey authorization bearer jwt cookie "
     "cookies pwd sshpass salt hmac"
 )
-_KINDS_OF_KEY = _any_of(
+_KINDS_OF_KEY = _word_set(
     "access account admin aes api app application auth client deploy encryption license master private "
     "rsa service session shared signing ssh storage subscription"
 )
-_KINDS_OF_PASS = _any_of("admin db ftp http https mail mysql pg postgres proxy redis root smtp user")
-_KINDS_OF_AUTH = _any_of("basic http proxy redis rediscli")
-_KINDS_OF_TOKENS = _any_of("access api auth refresh bot hub")
-_BEFORE_HARMLESS_TOKEN = _any_of(
+_KINDS_OF_PASS = _word_set("admin db ftp http https mail mysql pg postgres proxy redis root smtp user")
+_KINDS_OF_AUTH = _word_set("basic http proxy redis rediscli")
+_KINDS_OF_TOKENS = _word_set("access api auth refresh bot hub")
+_BEFORE_HARMLESS_TOKEN = _word_set(
     "additional audio begin bos byte cls completion decoder draft each end eos first forced image input "
     "last mask max min next num of output pad padding per prompt reasoning sep separator special speech "
     "start stop target text thinking time total unk video vision"
 )
-_AFTER_HARMLESS_TOKEN = _any_of(
+_AFTER_HARMLESS_TOKEN = _word_set(
     "accuracy budget choice count counts dim drop dropout embed embedding embeddings entropy id ids idx "
     "index latency len length level limit logit logits loss merging mixing per position positions prob "
     "probs rate shift size throughput times type types"
 )
-_HARMLESS_ENDS = _any_of(
+_HARMLESS_ENDS = _word_set(
     "accuracy auc f1 loss perplexity ppl precision recall score "
     "arn count dir directory enabled endpoint env expires expiry field file filename folder hint len "
     "length limit max min mode name path policy required ttl type uri url version"
 )
-_LONGEST = 200
+_MAX_LENGTH = 200
 _FOR_NUMBERS_TOO = ("passw", "passphrase", "secret", "pwd", "sshpass")
 
 
 def is_secret_name(name: str) -> bool:
     """Says whether a key, flag or variable of this name holds a secret."""
-    return _is_secret_name(name[-_LONGEST:])
+    return _is_secret_name(name[-_MAX_LENGTH:])
 
 
 def hides_numbers(name: str) -> bool:
     """Says whether even a plain number under this name is a secret: one may be a password, never a token."""
-    words = " ".join(_OTHER_WORDS.sub("", word) for word in _words(name[-_LONGEST:]))
+    words = " ".join(_OTHER_WORDS.sub("", word) for word in _words(name[-_MAX_LENGTH:]))
     return any(fragment in words for fragment in _FOR_NUMBERS_TOO)
 
 
@@ -65,7 +65,7 @@ def _is_secret_name(name: str) -> bool:
     words = _words(name)
     if not words or words[-1] in _HARMLESS_ENDS:
         return False
-    return any(map(_is_secret_word, words)) or _holds_token(words) or _holds_pair(words)
+    return any(map(_is_secret_word, words)) or _has_token(words) or _has_pair(words)
 
 
 def _words(name: str) -> list[str]:
@@ -78,11 +78,11 @@ def _is_secret_word(word: str) -> bool:
     return word in _WORDS or any(fragment in word for fragment in _FRAGMENTS)
 
 
-def _holds_token(words: list[str]) -> bool:
+def _has_token(words: list[str]) -> bool:
     """Whether one word is a token that opens something, not one a model reads."""
-    for place, word in enumerate(words):
-        before = words[place - 1] if place else ""
-        after = words[place + 1] if place + 1 < len(words) else ""
+    for index, word in enumerate(words):
+        before = words[index - 1] if index else ""
+        after = words[index + 1] if index + 1 < len(words) else ""
         if word == "tokens" and before in _KINDS_OF_TOKENS and after not in _AFTER_HARMLESS_TOKEN:
             return True
         if word == "token" and before not in _BEFORE_HARMLESS_TOKEN and after not in _AFTER_HARMLESS_TOKEN:
@@ -90,7 +90,7 @@ def _holds_token(words: list[str]) -> bool:
     return False
 
 
-def _holds_pair(words: list[str]) -> bool:
+def _has_pair(words: list[str]) -> bool:
     return any(
         (second in {"key", "keys"} and first in _KINDS_OF_KEY)
         or (second == "pass" and first in _KINDS_OF_PASS)

@@ -36,9 +36,9 @@ class Shape:
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Where secrets of this shape begin and end."""
         group = "secret" if "secret" in self.compiled.groupindex else 0
-        for found in self.compiled.finditer(text):
-            start, end = found.span(group)
-            if start < end and (self.accept is None or self.accept(found)):
+        for match in self.compiled.finditer(text):
+            start, end = match.span(group)
+            if start < end and (self.accept is None or self.accept(match)):
                 yield start, end
 
     @cached_property
@@ -47,50 +47,50 @@ class Shape:
         return re.compile(self.pattern)
 
 
-def _is_not_words(found: re.Match[str]) -> bool:
+def _is_not_words(match: re.Match[str]) -> bool:
     """A key, not a name such as `sk-learn-contrib-lightning`."""
-    parts = re.split(r"[-_.]", found["secret"])
+    parts = re.split(r"[-_.]", match["secret"])
     return not all(part.isalpha() and part.islower() and len(part) <= 14 for part in parts if part)
 
 
-def _is_mixed(found: re.Match[str]) -> bool:
+def _is_mixed(match: re.Match[str]) -> bool:
     """Capitals, small letters and digits, as no name of a layer has them."""
-    text = found["secret"]
+    text = match["secret"]
     return text != text.lower() and text != text.upper() and any(map(str.isdigit, text))
 
 
-def _opens_something(found: re.Match[str]) -> bool:
+def _has_credentials(match: re.Match[str]) -> bool:
     """A user and a password, or a user long and odd enough to be a token."""
-    user, colon, _ = found["secret"].partition(":")
+    user, colon, _ = match["secret"].partition(":")
     if colon:
         return True
-    before = found.string[max(found.start() - 16, 0) : found.start()].lower()
+    before = match.string[max(match.start() - 16, 0) : match.start()].lower()
     if before.endswith(("abfs", "abfss", "wasb", "wasbs")):
         return False  # the name of a container stands there
     has_digit = any(map(str.isdigit, user))
     return len(user) >= 20 or (has_digit and len(user) >= 10 and before.endswith(("http", "https")))
 
 
-def _is_pair_in_base64(found: re.Match[str]) -> bool:
+def _is_pair_in_base64(match: re.Match[str]) -> bool:
     """The `user:password` of a Basic header, and not a word after `basic`."""
-    text = found["secret"].rstrip("=")
+    text = match["secret"].rstrip("=")
     try:
         return b":" in binascii.a2b_base64(text + "=" * (-len(text) % 4))
     except binascii.Error:
         return False
 
 
-def _is_no_word(found: re.Match[str]) -> bool:
-    text = found["secret"]
+def _is_not_word(match: re.Match[str]) -> bool:
+    text = match["secret"]
     return any(map(str.isdigit, text)) or text not in {text.lower(), text.capitalize(), text.upper()}
 
 
-def _is_no_pair_of_numbers(found: re.Match[str]) -> bool:
-    return not found["secret"].replace(":", "").isdigit()
+def _is_not_number_pair(match: re.Match[str]) -> bool:
+    return not match["secret"].replace(":", "").isdigit()
 
 
-def _is_drawn_at_random(found: re.Match[str]) -> bool:
-    return is_random(found["secret"])
+def _is_random_text(match: re.Match[str]) -> bool:
+    return is_random(match["secret"])
 
 
 _PEM = (
@@ -120,7 +120,7 @@ _ADDRESSES = (
         (".office", "logic.azure"),
     ),
     Shape("webhook", r"(?i)api\.telegram\.org/bot(?P<secret>[0-9]{6,}:[\w-]+)", ("api.telegram",)),
-    Shape("url", r"://(?P<secret>[^\s/?#\"'<>]+)@", ("://",), _opens_something),
+    Shape("url", r"://(?P<secret>[^\s/?#\"'<>]+)@", ("://",), _has_credentials),
     # A password with a slash in it; a port and a path with an @ are none.
     Shape(
         "url",
@@ -143,7 +143,7 @@ _HEADERS = (
         ("cookie",),
     ),
     Shape(
-        "bearer", r"(?i)(?<![\w-])bearer[ \t]{1,3}(?P<secret>[\w.~+/-]{8,}={0,2})", ("bearer",), _is_no_word
+        "bearer", r"(?i)(?<![\w-])bearer[ \t]{1,3}(?P<secret>[\w.~+/-]{8,}={0,2})", ("bearer",), _is_not_word
     ),
     Shape(
         "basic",
@@ -161,7 +161,7 @@ _HEADERS = (
         r"(?<![\w-])(?:-u|--user|--proxy-user)[\"']?,?(?:[ \t]{1,3}|=)[\"']?"
         r"(?P<secret>[^\s:\"'/=]{1,64}:[^\s\"']+)",
         ("-u", "-user"),
-        _is_no_pair_of_numbers,
+        _is_not_number_pair,
     ),
 )
 
@@ -215,12 +215,12 @@ _PREFIXES: dict[str, dict[str, tuple[str, ...]]] = {
 _EDGE = r"(?<![A-Za-z0-9])"
 
 
-def _with_prefixes() -> tuple[Shape, ...]:
+def _prefix_shapes() -> tuple[Shape, ...]:
     return tuple(
         Shape(
             name,
             f"{_EDGE}(?:{'|'.join(patterns)})",
-            tuple(hint for some in patterns.values() for hint in some),
+            tuple(hint for hints in patterns.values() for hint in hints),
         )
         for name, patterns in _PREFIXES.items()
     )
@@ -231,7 +231,7 @@ _TOKENS = (
     Shape("azure", r"(?<![\w~.-])[\w~.-]{3}[0-9]Q~[\w~.-]{30,}", ("q~",)),
     Shape("discord", r"(?<![\w-])(?P<secret>[MNO][\w-]{22,28}\.[\w-]{6}\.[\w-]{27,})", (".",), _is_mixed),
     Shape("telegram", r"(?<![\w-])[0-9]{8,10}:AA[\w-]{32,}", (":aa",)),
-    *_with_prefixes(),
+    *_prefix_shapes(),
     Shape(
         "vendor",
         rf"{_EDGE}(?P<secret>(?:gsk|pplx|xai|r8|rpa|lin_api|ntn|sbp|sntrys|sntryu|pscale_tkn|fo1)"
@@ -257,6 +257,6 @@ SHAPES_AFTER_NAMES = (
         # The prefix of a checksum says what it is: `sha256-` in lock files, `SHA256:` in fingerprints.
         r"(?<![A-Za-z0-9+/_-])(?:(?i:sha[0-9]{1,3}|md5)[-:=][A-Za-z0-9+/_-]+"
         rf"|(?P<secret>[A-Za-z0-9+/_-]{{{MIN_LENGTH},}}={{0,2}}))",
-        accept=_is_drawn_at_random,
+        accept=_is_random_text,
     ),
 )

@@ -60,7 +60,7 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9][0-9_]{0,8}(?:\.[0-9]{0,20})?(?:[eE][+-]?[0-
 _CALL = re.compile(r"[a-z_][\w.]{0,60}\(")
 """A line of a program, as tracebacks show them; no key looks like one."""
 _PROSE = re.compile(r"[a-z]+(?:'[a-z]+)?[.,:;!?]?")
-_NOTHING = frozenset(
+_NO_SECRETS = frozenset(
     [
         *("", "none", "null", "nil", "true", "false", "yes", "no", "on", "off", "***", "****", "..."),
         *("str", "bytes", "string", "<class"),
@@ -68,33 +68,33 @@ _NOTHING = frozenset(
 )
 _REFERENCE = re.compile(r"%\(|\{\{|\$(?:[A-Za-z_]\w*\Z|\{|\()")
 """A variable, where the value itself stands elsewhere."""
-_TAKEN_OUT = re.compile(r"(?:\[redacted:[a-z0-9_-]+\])+")
+_REDACTED = re.compile(r"(?:\[redacted:[a-z0-9_-]+\])+")
 _SIGNATURES = frozenset(["sig", "signature"])
-_SHORTEST_SIGNATURE = 20
-_LONG = 80
+_MIN_SIGNATURE_LENGTH = 20
+_LONG_LENGTH = 80
 
 
 def spans(text: str) -> Iterator[tuple[int, int]]:
     """Where values of secret names begin and end."""
     at = 0
     reader = _ValueReader(text)
-    while (found := _NAME.search(text, at)) is not None:
-        at = max(found.end("name"), found.start() + 1)
-        if not _gives_something(found):
+    while (match := _NAME.search(text, at)) is not None:
+        at = max(match.end("name"), match.start() + 1)
+        if not _may_assign_secret(match):
             continue
-        start, end = reader.read(found.end())
-        if start < end and _is_secret(found, text, start, end):
+        start, end = reader.read(match.end())
+        if start < end and _is_secret(match, text, start, end):
             yield start, end
             at = end
-        elif end - start > _LONG:
+        elif end - start > _LONG_LENGTH:
             at = end  # looked at once: a value rejected again and again would take quadratic time
 
 
 def is_nothing(value: str) -> bool:
     """Says whether a value under a secret name hides nothing: empty, true, a variable, already taken out."""
-    if len(value) < _LONG and (value.lower() in _NOTHING or _REFERENCE.match(value)):
+    if len(value) < _LONG_LENGTH and (value.lower() in _NO_SECRETS or _REFERENCE.match(value)):
         return True
-    return value.startswith("[redacted:") and _TAKEN_OUT.fullmatch(value) is not None
+    return value.startswith("[redacted:") and _REDACTED.fullmatch(value) is not None
 
 
 def is_working_directory(name: str, value: str) -> bool:
@@ -129,21 +129,21 @@ class _ValueReader:
             return at, self._closing_bracket(constructor.end() - 1)
         if text[at : at + 1] in ("(", "[", "{"):
             return at, self._closing_bracket(at)
-        found = _UNQUOTED.match(text, at)
-        if found is None:
+        match = _UNQUOTED.match(text, at)
+        if match is None:
             return at, at
-        return at, at + len(found[0].rstrip(_AFTER_VALUE))
+        return at, at + len(match[0].rstrip(_AFTER_VALUE))
 
     def _closing_bracket(self, at: int) -> int:
         """Where a bracket is closed, those inside it counted; the end of the line where it is not."""
         depth = 0
-        for found in _BRACKET.finditer(self._text, at):
+        for match in _BRACKET.finditer(self._text, at):
             self._brackets_left -= 1
             if self._brackets_left < 0:
                 break
-            depth += bool(found["opening"]) - bool(found["closing"])
-            if not depth and found["closing"]:
-                return found.end()
+            depth += bool(match["opening"]) - bool(match["closing"])
+            if not depth and match["closing"]:
+                return match.end()
         return _line_end(self._text, at)
 
 
@@ -161,60 +161,60 @@ def _last_part(text: str, opening: re.Match[str]) -> int:
 
 def _closing_quote(text: str, at: int, quote: str) -> int:
     """Where a quoted value ends; without a closing quote, at the end of the line."""
-    place = text.find(quote, at)
+    index = text.find(quote, at)
     # A quote behind an odd number of backslashes belongs to the value.
-    while place >= 0 and not quote.startswith("\\") and _backslashes_before(text, place, at) % 2:
-        place = text.find(quote, place + 1)
-    return place if place >= 0 else _line_end(text, at)
+    while index >= 0 and not quote.startswith("\\") and _backslashes_before(text, index, at) % 2:
+        index = text.find(quote, index + 1)
+    return index if index >= 0 else _line_end(text, at)
 
 
-def _backslashes_before(text: str, place: int, least: int) -> int:
+def _backslashes_before(text: str, index: int, start: int) -> int:
     count = 0
-    while place - count > least and text[place - count - 1] == "\\":
+    while index - count > start and text[index - count - 1] == "\\":
         count += 1
     return count
 
 
 def _line_end(text: str, at: int) -> int:
-    place = text.find("\n", at)
-    return place if place >= 0 else len(text)
+    index = text.find("\n", at)
+    return index if index >= 0 else len(text)
 
 
-def _gives_something(found: re.Match[str]) -> bool:
+def _may_assign_secret(match: re.Match[str]) -> bool:
     """Whether a value may follow, and the name is one of a secret."""
-    if found["sign"] == "= " and _NEXT.match(found.string, found.end()):
+    if match["sign"] == "= " and _NEXT.match(match.string, match.end()):
         return False  # nothing was given: the next assignment follows
-    is_flag = bool(found["gap"] and found["dashes"] and found.string[found.end() : found.end() + 1] != "-")
-    if found["sign"] is None and not is_flag and not _is_first_of_pair(found):
+    is_flag = bool(match["gap"] and match["dashes"] and match.string[match.end() : match.end() + 1] != "-")
+    if match["sign"] is None and not is_flag and not _is_first_of_pair(match):
         return False
-    return is_secret_name(found["name"]) or found["name"].lower() in _SIGNATURES
+    return is_secret_name(match["name"]) or match["name"].lower() in _SIGNATURES
 
 
-def _is_first_of_pair(found: re.Match[str]) -> bool:
+def _is_first_of_pair(match: re.Match[str]) -> bool:
     """Whether the name is the first of a pair in a list of pairs: `[('token', '…'), …]`."""
-    if not found["gap"] or "," not in found["gap"]:
+    if not match["gap"] or "," not in match["gap"]:
         return False
-    before = found.string[max(found.start() - 6, 0) : found.start()]
-    return _BEFORE_PAIR.search(before) is not None and _PAIR.match(found.string, found.end()) is not None
+    before = match.string[max(match.start() - 6, 0) : match.start()]
+    return _BEFORE_PAIR.search(before) is not None and _PAIR.match(match.string, match.end()) is not None
 
 
-def _is_secret(found: re.Match[str], text: str, start: int, end: int) -> bool:
-    name, value = found["name"].lower(), text[start:end]
+def _is_secret(match: re.Match[str], text: str, start: int, end: int) -> bool:
+    name, value = match["name"].lower(), text[start:end]
     if is_nothing(value) or is_working_directory(name, value):
         return False
     if name in _SIGNATURES:
-        return len(value) >= _SHORTEST_SIGNATURE and "(" not in value
-    if hides_numbers(found["name"]):
+        return len(value) >= _MIN_SIGNATURE_LENGTH and "(" not in value
+    if hides_numbers(match["name"]):
         return True
     if _CONSTRUCTOR.match(value):
         return True
-    return not (is_number(value) or _CALL.match(value) or _is_prose(found, text, end))
+    return not (is_number(value) or _CALL.match(value) or _is_prose(match, text, end))
 
 
-def _is_prose(found: re.Match[str], text: str, end: int) -> bool:
+def _is_prose(match: re.Match[str], text: str, end: int) -> bool:
     """Whether a sentence goes on after a colon, as in `invalid token: expected a name`."""
-    sign = found["sign"]
+    sign = match["sign"]
     if not sign or ":" not in sign or not sign.endswith((" ", "\t")):
         return False
-    rest = text[end : end + _LONG].partition("\n")[0].strip(_AFTER_VALUE + ":;!? \t\r")
-    return bool(rest) and _PROSE.fullmatch(text, found.end(), end) is not None
+    rest = text[end : end + _LONG_LENGTH].partition("\n")[0].strip(_AFTER_VALUE + ":;!? \t\r")
+    return bool(rest) and _PROSE.fullmatch(text, match.end(), end) is not None

@@ -71,15 +71,15 @@ class RankWindow:
 
     def where(self, *keys: str, steady: bool = True) -> Flags:
         """The steps at which all of these are finite numbers."""
-        found = self.steady.copy() if steady else self.steady | True
+        selected = self.steady.copy() if steady else self.steady | True
         for key in keys:
-            found &= self.columns[key].finite
-        return found
+            selected &= self.columns[key].finite
+        return selected
 
     def aligned(self, *keys: str, steady: bool = True) -> tuple[Floats, ...]:
         """Values of some keys, at those steps only for which all of them are there."""
-        chosen = self.where(*keys, steady=steady)
-        return tuple(self.columns[key].values[chosen] for key in keys)
+        selected = self.where(*keys, steady=steady)
+        return tuple(self.columns[key].values[selected] for key in keys)
 
 
 @dataclass(frozen=True)
@@ -110,12 +110,12 @@ class Window:
 
     def events_of(self, kind: str, rank: int | None = None) -> list[Event]:
         """Events of a kind, oldest first; of one rank where that is given."""
-        return [one for one in self.events if one.kind == kind and (rank is None or one.rank == rank)]
+        return [event for event in self.events if event.kind == kind and (rank is None or event.rank == rank)]
 
     def figures(self, key: str, host: str, rank: int | None = None) -> list[MachineFigures]:
         """What was read under a key on a host, for a rank where that is given."""
         return [
-            one
-            for one in self.machine
-            if one.key == key and one.host == host and (rank is None or one.rank in (rank, None))
+            figures
+            for figures in self.machine
+            if figures.key == key and figures.host == host and (rank is None or figures.rank in (rank, None))
         ]

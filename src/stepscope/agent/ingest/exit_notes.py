@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.errors import JournalError
 from stepscope.journal.folder import END_MARK, TRACE_BYTES, TRACED_SIGNALS, open_file
-from stepscope.journal.layout import spelled
+from stepscope.journal.layout import json_safe
 from stepscope.journal.records import BadRecordError, check_end, is_int64
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def read_exit_note(path: Path) -> ExitNote:
 
 def _end(line: str) -> dict[str, Any] | None:
     try:
-        fields = spelled(json.loads(line))
+        fields = json_safe(json.loads(line))
         return check_end(fields) if isinstance(fields, dict) and is_int64(fields.get("time")) else None
     except (BadRecordError, ValueError, RecursionError):
         return None
