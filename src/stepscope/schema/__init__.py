@@ -1,1 +1,1 @@
-"""The nouns: run, segment, record, series; standard library only."""
+"""The data types: run, segment, record, series; standard library only."""

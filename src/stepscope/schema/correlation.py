@@ -1,4 +1,4 @@
-"""Ties the log lines of a run together: one id for each process, one trace for all of them."""
+"""Correlates the log lines of a run: one span id for each process, one trace id for all of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from stepscope.schema.identity import Identity
 
 TRACE_VARIABLE = "TRACEPARENT"
-"""The variable in which other tools hand a trace to the processes they start."""
+"""The environment variable in which other tools pass a trace to the processes they start."""
 
 _TRACE_PARENT = re.compile(
     r"(?P<version>[0-9a-f]{2})-(?P<trace>[0-9a-f]{32})-(?P<span>[0-9a-f]{16})-(?P<flags>[0-9a-f]{2})(?P<more>-.*)?",
@@ -24,7 +24,7 @@ _MAX_LENGTH = 512
 
 @dataclass(frozen=True)
 class TraceParent:
-    """A trace that began outside, as a W3C `traceparent` states it."""
+    """A trace that began outside stepscope, from a W3C `traceparent`."""
 
     trace_id: str
     span_id: str
@@ -32,7 +32,7 @@ class TraceParent:
 
     @classmethod
     def parse(cls, text: str | None) -> TraceParent | None:
-        """Reads a `traceparent`; None for one that the standard calls invalid, as for none at all."""
+        """Parses a `traceparent`; None for no text, or one that the standard calls invalid."""
         match = None if text is None or len(text) > _MAX_LENGTH else _TRACE_PARENT.fullmatch(text.strip())
         if match is None or match["version"] == "ff":
             return None
@@ -48,7 +48,7 @@ class TraceParent:
 
 @dataclass(frozen=True)
 class Correlation:
-    """What every log line of one process says about where it belongs."""
+    """The ids in every log line of one process."""
 
     run_id: str
     segment: str
@@ -56,21 +56,21 @@ class Correlation:
     trace_id: str
     """Shared by all processes of a segment, or by all that an outer trace covers."""
     span_id: str
-    """This process's own."""
+    """The id of this process."""
     parent: TraceParent | None = None
-    """The trace that was handed over; None where there was none."""
+    """The outer trace; None where there was none."""
 
     @property
     def id(self) -> str:
-        """Run, segment and rank in one word."""
+        """Run, segment and rank as one text."""
         return f"{self.run_id}/{self.segment}/{self.rank}"
 
 
 def correlate(identity: Identity, pid: int, environment: Mapping[str, str]) -> Correlation:
-    """The correlation of a process, worked out without talking to another one.
+    """Computes the ids of a process without communication.
 
-    A valid `TRACEPARENT` gives the trace. Without one it follows from run and segment, which all ranks on all
-    hosts agree on. The span follows from trace, segment, rank, host and process id.
+    A valid `TRACEPARENT` gives the trace id. Otherwise it is a hash of run and segment, which are the same on
+    all ranks and hosts. The span id is a hash of trace, segment, rank, host and process id.
     """
     parent = TraceParent.parse(environment.get(TRACE_VARIABLE))
     trace_id = parent.trace_id if parent else _digest(32, "trace", identity.run_id, identity.segment)
@@ -86,10 +86,10 @@ def correlate(identity: Identity, pid: int, environment: Mapping[str, str]) -> C
 
 
 def hand_over(identity: Identity, correlation: Correlation) -> dict[str, str]:
-    """The variables by which a process started elsewhere joins run, segment and trace.
+    """The environment variables with which a process started elsewhere joins run, segment and trace.
 
-    A child on this host inherits an outer trace by itself; one started by ssh or a scheduler does not. The
-    span handed on stays the outer one: ours is known to log files alone, and nobody else could look it up.
+    A child on this host inherits the outer trace anyway; one started by ssh or a scheduler does not. The span
+    id stays the outer one: ours is only in log files, where no other tool could find it.
     """
     variables = {
         "STEPSCOPE_RUN": identity.name,

@@ -1,4 +1,4 @@
-"""Tells which process of a run failed by itself, and which ones failed only because another did."""
+"""Finds the process of a run that failed first, and those that failed only because another did."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from stepscope.schema.run import Process
 
-# All that is stored of an exception is its type's name and the first line of its text.
+# Of an exception, only the name of its type and the first line of its text are stored.
 _CONSEQUENCE = re.compile(
     r"^(?:ConnectionResetError|ConnectionAbortedError|ConnectionRefusedError|BrokenPipeError"
     r"|DistBackendError|DistNetworkError|DistStoreError"
@@ -23,13 +23,13 @@ _CONSEQUENCE = re.compile(
     r"|^(?:terminated|killed) by SIGTERM",
     re.IGNORECASE,
 )
-"""A lost connection to another rank, a collective it did not take part in, or the launcher's signal."""
+"""A lost connection to another rank, a collective that a rank left, or the launcher's signal."""
 
 _UNCLEAR = re.compile(
     r"^exit (?:code|with) |^killed by |^interrupted by SIGINT$|^Aborted in process"
     r"|^process \d+ (?:ended|was killed(?! while))"
 )
-"""Says that a process ended and not why: by itself, or by whoever stopped it. NCCL's watchdog aborts."""
+"""Says that a process ended, but not why: it may have been stopped. NCCL's watchdog aborts."""
 
 
 _VANISHED = re.compile(r"^process \d+ (?:was killed \(no error message\)|ended without)")
@@ -37,12 +37,12 @@ _VANISHED = re.compile(r"^process \d+ (?:was killed \(no error message\)|ended w
 
 
 def is_consequence(reason: str) -> bool:
-    """Whether a reason tells of another process's failure rather than of an own one."""
+    """Whether a reason is a consequence of another process's failure."""
     return _CONSEQUENCE.search(reason) is not None
 
 
 def cause_of(processes: Sequence[Process]) -> Process | None:
-    """The process whose failure ended the others: of those that failed by themselves, the first.
+    """The process whose failure ended the others: the first that did not fail as a consequence.
 
     None where no process failed.
     """
@@ -51,7 +51,7 @@ def cause_of(processes: Sequence[Process]) -> Process | None:
 
 
 def reason_with_rank(cause: Process, processes: Sequence[Process]) -> str:
-    """The reason of the process that failed, with its rank where other ranks could have been meant."""
+    """The reason of the process that failed, with its rank where there are several ranks."""
     ranks = [process for process in processes if process.role == "rank"]
     has_other_ranks = len({process.rank for process in ranks}) > 1
     is_shared = all((process.status, process.reason) == (cause.status, cause.reason) for process in ranks)
@@ -66,9 +66,9 @@ def _order(process: Process) -> tuple[int, float, int]:
 
 
 def _distance(process: Process) -> int:
-    """How far a process is from the cause, going by its reason.
+    """How far a process is from the cause, according to its reason.
 
-    Time decides only between equals: a process that is killed has no end but that of its last record.
+    Time decides only between equals: the end of a killed process is the time of its last record.
     """
     is_launcher = process.role == "launcher"
     if not process.reason:
@@ -77,8 +77,8 @@ def _distance(process: Process) -> int:
         return 5 if is_launcher else 4
     if is_launcher:
         if process.reason.startswith("killed by "):
-            return 1  # it knows the signal; of a process that is gone nobody else does
-        # What it read from the console says less than a rank's own exception, more than a lost connection.
+            return 1  # only the launcher knows the signal that killed its process
+        # Its console output says less than a rank's own exception, more than a lost connection.
         return 6 if process.reason.startswith("exit code ") else 3
     if _VANISHED.search(process.reason):
         return 2

@@ -1,4 +1,4 @@
-"""Findings: what slows a run down or endangers it, with evidence, advice and what the advice is worth."""
+"""Findings: what slows a run down or puts it at risk, with evidence, advice and the estimated gain."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "notice", "info")
 """The worst first."""
 
 NOTICE, WARNING = 0.02, 0.05
-"""The shares of recoverable time from which a finding is more than information. Time alone is never critical:
-that is kept for what ends or ruins a run."""
+"""The shares of recoverable time from which a finding is a notice or a warning. Lost time alone is never
+critical: that is reserved for what ends or ruins a run."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """One number that speaks for a finding."""
+    """One number that supports a finding."""
 
     label: str
     value: str
@@ -26,17 +26,17 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Remedy:
-    """One thing to do about it, with the least code that does it."""
+    """One thing to do about it, with the smallest code that does it."""
 
     text: str
     code: str | None = None
     framework: str | None = None
-    """Whose code it is; None where it is everybody's."""
+    """The framework of the code; None for any."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a remedy would give back, as shares from 0 to 1: bounds, and what is likely."""
+    """The estimated gain of a remedy, as shares from 0 to 1: bounds and the likely value."""
 
     low: float
     likely: float
@@ -46,7 +46,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Chart:
-    """The keys to look at, and between which steps."""
+    """The keys to plot, and the range of steps."""
 
     keys: tuple[str, ...]
     first_step: int | None = None
@@ -55,27 +55,27 @@ class Chart:
 
 @dataclass(frozen=True)
 class Finding:
-    """A problem of a run, as of the steps it was last seen in."""
+    """A problem of a run, as of the last diagnosis that found it."""
 
     id: str
-    """Which problem, such as `input.exposed_wait`."""
+    """The id of the problem, such as `input.exposed_wait`."""
     title: str
     headline: str
-    """What is wrong, in a sentence with its most important number."""
+    """What is wrong, in one sentence with its most important number."""
     detail: str
     severity: Severity
     confidence: float
-    """From 0 to 1: how far the evidence agrees, and how much of it there is."""
+    """From 0 to 1: how consistent the evidence is, and how much of it there is."""
     first_time: float
     last_time: float
     subject: str = ""
-    """What of the run it is about, where a problem can be there more than once."""
+    """The part of the run it is about, for problems that can occur more than once."""
     share: float | None = None
-    """The share of time that could be had back; None for a risk."""
+    """The share of time that could be saved; None for a risk."""
     first_step: int | None = None
     last_step: int | None = None
     rank: int | None = None
-    """The rank that has it worst; None where it concerns the whole run."""
+    """The rank that is affected most; None where it concerns the whole run."""
     device: str = ""
     evidence: tuple[Evidence, ...] = ()
     chart: Chart | None = None
@@ -85,16 +85,16 @@ class Finding:
     """What to try, in a few words each."""
     estimate: Estimate | None = None
     how: str = ""
-    """How it was worked out."""
+    """How it was computed."""
     refs: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
-        """Tells it from all others of its run, today and tomorrow."""
+        """Identifies the finding within its run, across diagnoses."""
         return f"{self.id}:{self.subject}" if self.subject else self.id
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as plain values, for JSON; found now, it is open, and nobody has muted it."""
+        """The same as plain values, for JSON; a new finding is open and not muted."""
         return {
             "id": self.id,
             "key": self.key,

@@ -1,4 +1,4 @@
-"""Which run, segment, rank and host a number belongs to."""
+"""The identity of a recording process: run, segment, rank and host."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.]+")
 
 @dataclass(frozen=True)
 class Identity:
-    """The place of one process in a run."""
+    """The position of one process in a run."""
 
     name: str
     project: str
@@ -22,7 +22,7 @@ class Identity:
     joined_id: str = ""
     """The id of a run that a launcher has begun for this process; empty for a run of its own."""
     started_ns: int = 0
-    """When its first step could begin, in ns since the epoch; 0 where that is when its journal is opened."""
+    """When its first step could begin, in ns since the epoch; 0 for the time its journal is opened."""
 
     @property
     def run_id(self) -> str:
@@ -31,7 +31,7 @@ class Identity:
 
 
 def run_id(project: str, name: str) -> str:
-    """A name any file system can hold: readable, and unique by a digest of project and name."""
+    """The id of a run: a readable file name, unique by a digest of project and name."""
     digest = hashlib.sha256(f"{project}\0{name}".encode("utf-8", "surrogatepass")).hexdigest()
     readable = _UNSAFE.sub("-", name).strip("-.")[:40]
     return f"{readable or 'run'}-{digest[:8]}"

@@ -1,6 +1,6 @@
-"""Takes e-mail addresses, phone numbers, IP addresses and bank account numbers out of text.
+"""Removes e-mail addresses, phone numbers, IP addresses and bank account numbers from text.
 
-Patterns take time linear in the text: open-ended parts cannot be entered in their middle, others are bounded.
+Patterns take linear time: a match cannot start in the middle of an unbounded part, other parts are bounded.
 
 A number counts as a phone number when it is written like one: with a country code, with an area code in
 parentheses, in groups that are usual in a country, or after a word such as `phone`. Other digits, in a row or
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _WORDS = "phone|telephone|cellphone|telefon|tel|fax|mobile|whatsapp|hotline"
 _WEAK_WORDS = "call|cell|text|contact|reach|ring"
-"""Used for much else: after them a number has to come in groups."""
+"""Words with other uses: after them a number must be written in groups."""
 
 # +49 170 1234567, +1 (555) 123-4567, +4915112345678, 0049 170 1234567
 _INTERNATIONAL = (
@@ -55,11 +55,11 @@ _COUNTRY_CODES = re.compile(
 _MIN_DIGITS, _MAX_DIGITS = 8, 15
 _MIN_DIGITS_AFTER_WORD = 7
 _MIN_DIGITS_IN_A_ROW = 10
-"""As in `+4915112345678`; what is shorter may as well be a difference such as `+1234567`."""
+"""As in `+4915112345678`; a shorter number may be a difference such as `+1234567`."""
 
 
 def _is_phone_number(match: re.Match[str]) -> bool:
-    """Whether a number with a country code has as many digits as one has, and a country that exists."""
+    """Whether a number with a country code has a plausible length and an existing country code."""
     number = match[0]
     if not number.startswith(("+", "00")):
         return True
@@ -95,7 +95,7 @@ PHONE_NUMBERS = (
         _is_phone_number,
     ),
 )
-"""What finds phone numbers, the surest first."""
+"""The rules for phone numbers, the most certain first."""
 
 
 _NOT_DOMAINS = re.compile(
@@ -123,7 +123,7 @@ _MACHINE_NETWORKS = tuple(
         ("2000::/3", "fc00::/7", "fe80::/10", "ff00::/8", "64:ff9b::/96", "::ffff:0:0/96"),
     )
 )
-"""Where addresses of machines lie; `1::2` is a slice of a list and `::1` this machine."""
+"""The ranges of machine addresses; `1::2` is a slice of a list and `::1` this machine."""
 
 _IBAN_LENGTHS = {
     country: length
@@ -151,7 +151,7 @@ _IBAN_LENGTHS = {
 
 
 def redact_personal_data(text: str) -> str:
-    """Replaces personal data in a text, and says of what kind it was."""
+    """Replaces personal data in a text by its kind."""
     folded = text.lower()
     for rule in _RULES:
         if not rule.hints or any(hint in folded for hint in rule.hints):
@@ -160,7 +160,7 @@ def redact_personal_data(text: str) -> str:
 
 
 class _Ibans:
-    """Account numbers whose length is that of their country and whose check digits are right."""
+    """Account numbers with the length of their country and valid check digits."""
 
     name = "iban"
     hints = ()
@@ -169,7 +169,7 @@ class _Ibans:
     _REST = re.compile(r"(?:[ -]?[A-Za-z0-9]){8,34}")
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where account numbers begin and end."""
+        """The start and end of account numbers."""
         for match in self._BEGIN.finditer(text):
             length = _IBAN_LENGTHS.get(match[0][:2].upper())
             rest = self._REST.match(text, match.end())
@@ -181,7 +181,7 @@ class _Ibans:
 
 
 def _end_after(text: str, start: int, count: int) -> int | None:
-    """The place after so many letters and digits, if a word ends there; blanks and hyphens stand alone."""
+    """The index after `count` letters and digits, if a word ends there; skips single blanks and hyphens."""
     at = start
     for _ in range(count):
         if text[at : at + 1] in (" ", "-"):
@@ -217,7 +217,7 @@ def _is_ipv6(match: re.Match[str]) -> bool:
 
 
 def _is_ipv4(match: re.Match[str]) -> bool:
-    """An address, and not a version; `1.2.3.4` is one unless what stands around it says otherwise."""
+    """Whether it is an address and not a version; for a short one such as `1.2.3.4` the context decides."""
     try:
         address = ipaddress.IPv4Address(match[0])
     except ValueError:

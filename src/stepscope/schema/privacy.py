@@ -1,4 +1,4 @@
-"""Makes names of people and machines unreadable where somebody asks for it."""
+"""Hashes names of people and machines, and removes personal data, where the settings ask for it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _HOMES = re.compile(_BEFORE + r"/(?:home|Users)/[^/\s\"'`<>|:;,()\[\]{}]+")
 
 
 def hash_name(value: str, salt: str) -> str:
-    """A name that is the same for the same value and salt, and tells nothing without the salt.
+    """A name that is the same for the same value and salt, and reveals nothing without the salt.
 
-    Names of hosts and people are few and guessable: whoever knows the salt finds them by trying.
+    Names of hosts and people can be guessed: anyone who knows the salt can find them by trying.
     """
     mark = hmac.new(_bytes(salt), _bytes(value), hashlib.sha256).hexdigest()
     return f"anon-{mark[:12]}"
@@ -32,27 +32,27 @@ def shorten_home(text: str, home: str | None = None) -> str:
 
 @dataclass(frozen=True)
 class Privacy:
-    """What is made unreadable: nothing unless asked for."""
+    """What is hashed or removed: nothing by default."""
 
     salt: str | None = None
-    """Names are hashed with it; None leaves them readable."""
+    """The salt of hashed names; None leaves names readable."""
     names: tuple[str, ...] = ()
-    """Further names to hash wherever text mentions them, such as the user's; hosts are hashed anyway."""
+    """Further names to hash in text, such as the user's; host names are always hashed."""
     home: str | None = None
     """The home directory to write as `~`; None leaves paths as they are."""
     personal_data: bool = False
-    """Whether e-mail addresses, phone numbers, IP addresses and account numbers are taken out."""
+    """Whether e-mail addresses, phone numbers, IP addresses and account numbers are removed."""
 
     def for_names(self) -> Privacy:
-        """What holds for names and texts of a program's own: hosts and people it names stay readable."""
+        """The same for names and texts of the user's program: hosts and people in them stay readable."""
         return Privacy(personal_data=self.personal_data)
 
     def name(self, name: str) -> str:
-        """A host's or a user's name as it may be written."""
+        """A host's or user's name as it may be recorded."""
         return name if self.salt is None else hash_name(name, self.salt)
 
     def text(self, text: str, name: str = "") -> str:
-        """Text as it may be written, given the name it stands under."""
+        """A text as it may be recorded, given the name of its field."""
         if self.home is not None:
             text = shorten_home(text, self.home)
         if self.salt is not None and self._name_pattern is not None:
@@ -60,11 +60,11 @@ class Privacy:
         return _without_personal_data(text, name) if self.personal_data else text
 
     def nested(self, value: Any, name: str = "") -> Any:
-        """Dictionaries and lists of any depth as they may be written; what is no text stays."""
+        """Nested dictionaries and lists as they may be recorded; values that are not text stay."""
         if self == _DEFAULT:
             return value
         if isinstance(value, dict):
-            pair = value.get("key") if "value" in value else None  # how a text is recorded among metrics
+            pair = value.get("key") if "value" in value else None  # the form of a text among metrics
             return {
                 self.text(key): self.nested(part, str(pair) if pair and key == "value" else key)
                 for key, part in value.items()
@@ -84,9 +84,9 @@ _DEFAULT = Privacy()
 
 
 def _without_personal_data(text: str, name: str) -> str:
-    from stepscope.schema.personal_data import redact_personal_data  # lazy: few ask for it
+    from stepscope.schema.personal_data import redact_personal_data  # lazy: rarely used
 
-    # The name says what a number is: `phone` and `version` are read as they would be in a sentence.
+    # The name says what a number is: `phone` and `version` count as words before it.
     begin = f"{name}: " if name else ""
     redacted = redact_personal_data(begin + text)
     return redacted.removeprefix(begin) if redacted.startswith(begin) else redact_personal_data(text)

@@ -1,17 +1,17 @@
-"""Tells text drawn at random from words, names, paths and digests.
+"""Distinguishes random text, such as keys, from words, names, paths and digests.
 
-A run of the characters of base64 counts as random when all of this holds:
+A run of base64 characters counts as random when all of this is true:
 
-- it is at least 24 characters long, 20 of them letters or digits, once digests (six or more characters of
-  base 16 that stand alone) are left out of account;
-- it has capital letters, small letters and digits, a tenth or more of each kind of letter;
-- kinds change often: at least 35 % of neighbours differ in kind (62 % in random text, 30 % in CamelCase);
-- at most half of it lies in words: three small letters or more, with or without a capital before them, five
-  capitals or more, or five digits or more;
-- its Shannon entropy is at least three quarters of what so many characters can have.
+- it is at least 24 characters long, 20 of them letters or digits, not counting digests (six or more separate
+  hexadecimal characters);
+- it has upper-case letters, lower-case letters and digits, at least 10% of each kind of letter;
+- kinds change often: at least 35% of neighbours differ in kind (62% in random text, 30% in CamelCase);
+- at most half of it is in words: three lower-case letters or more, with or without a capital before them,
+  five capitals or more, or five digits or more;
+- its Shannon entropy is at least three quarters of the maximum for its length.
 
-Of random keys this finds 93 % at 24 characters, 96 % at 32, 99 % at 64. Of the 140,000 runs of that length in
-the sources of PyTorch it takes 46 for keys: 34 ids of shared documents, which are keys, and 12 names.
+This finds 93% of random keys of 24 characters, 96% of 32, 99% of 64. Of 140,000 runs of that length in the
+sources of PyTorch it classifies 46 as keys: 34 ids of shared documents, which are keys, and 12 names.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WORD = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{5,}|[0-9]{5,}")
 
 
 def is_random(run: str) -> bool:
-    """Says whether a run of letters, digits and the symbols of base64 was drawn at random."""
+    """Whether a run of letters, digits and base64 symbols is random."""
     if len(run) < MIN_LENGTH:
         return False
     parts = run.split("/") if "/" in run else []
@@ -38,7 +38,7 @@ def is_random(run: str) -> bool:
 
 
 def entropy(text: str) -> float:
-    """Shannon entropy in bits for each character."""
+    """Shannon entropy in bits per character."""
     total = len(text)
     return -sum(count / total * math.log2(count / total) for count in Counter(text).values())
 

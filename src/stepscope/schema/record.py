@@ -8,10 +8,10 @@ from typing import Any
 
 @dataclass
 class TrainingMetrics:
-    """The metrics of one step, for people who like to hand them over as one object."""
+    """The metrics of one step, as one object."""
 
     timestamp: float | None = None
-    """Kept as the metric `timestamp`; the record's own time is when it was logged."""
+    """Recorded as the metric `timestamp`; the time of the record itself is when it was logged."""
     epoch: int | None = None
     step: int | None = None
     loss: float | None = None
@@ -25,17 +25,17 @@ class TrainingMetrics:
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened at a moment of a run."""
+    """Something that happened at a point in time of a run."""
 
     kind: str
     time_ns: int
     step: int | None
     rank: int | None
-    """Whose it is; None for what concerns the whole host."""
+    """The rank it belongs to; None for the whole host."""
     segment: str
     fields: dict[str, Any]
     by_user: bool = False
-    """Whether the training's own code recorded it; False for stepscope's own, and where that is not known."""
+    """Whether the user's code recorded it; False for stepscope's own events, and where that is unknown."""
 
     @property
     def time(self) -> float:

@@ -1,4 +1,4 @@
-"""Takes secrets out of what is about to be recorded; what was taken out is said in its place."""
+"""Removes secrets from what is about to be recorded, and writes `[redacted:kind]` in their place."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ LEFT_OUT = "[...]"
 _REDACTED = re.compile(r"(\[redacted:[a-z0-9_-]+\])")
 _RULE_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _NAMES = re.compile(r"(?:[^\s=\"'?&:{}()\[\],]+=)+")
-"""One name or more before a value, as no address, list or object has them."""
+"""One or more names before a value; URLs, lists and objects do not match."""
 _LOGINS = ("-u", "--user", "--proxy-user")
 
 
 class Rule(Protocol):
-    """Finds one kind of what is to be taken out."""
+    """Finds one kind of secret."""
 
     @property
     def name(self) -> str:
-        """What is put in its place."""
+        """The kind in the replacement."""
 
     @property
     def hints(self) -> tuple[str, ...]:
-        """In small letters; a text without any of them is not searched. None given: every text is."""
+        """Lower-case; a text without any of them is not searched. Empty: every text is searched."""
 
     def spans(self, text: str) -> Iterable[tuple[int, int]]:
-        """Where it begins and ends."""
+        """The start and end of each secret."""
 
 
 class _Assignments:
-    """The rule that goes by names; it looks like a shape to those who apply it."""
+    """The rule for values of secret names, with the interface of a shape."""
 
     name = "name"
     hints = secret_values.HINTS
@@ -56,10 +56,10 @@ _user_rules: dict[str, Shape] = {}
 
 
 def add_rule(name: str, pattern: str) -> None:
-    """Takes out what a pattern of your own matches too, or its group `secret` if it has one.
+    """Adds a rule: what the pattern matches is redacted, or its group `secret` if it has one.
 
-    It holds in this process for everything recorded from now on; a name given before is replaced. The pattern
-    sees every text: one that needs more than linear time is yours to avoid.
+    It applies in this process to everything recorded from now on; an earlier rule of that name is replaced.
+    The pattern is applied to every text, so avoid patterns that need more than linear time.
     """
     if not _RULE_NAME.fullmatch(name):
         raise ValueError(f"A rule is called {name!r}; a name has small letters, digits, - and _ only.")
@@ -75,15 +75,15 @@ def add_rule(name: str, pattern: str) -> None:
 
 
 def remove_rule(name: str) -> None:
-    """Forgets a rule of your own; nothing if there is none."""
+    """Removes a rule that was added; does nothing if there is none."""
     _user_rules.pop(name, None)
 
 
 def redact_text(text: str) -> str:
-    """Replaces what has the shape or the name of a secret.
+    """Replaces everything with the shape or the name of a secret.
 
-    Taking one secret out may uncover another, so it is done until nothing is found. A text in which that
-    never ends is taken out whole.
+    Removing one secret may uncover another, so it is repeated until nothing is found. A text in which that
+    does not end is removed as a whole.
     """
     for _ in range(MAX_ROUNDS):
         redacted = _redact_once(text)
@@ -94,10 +94,10 @@ def redact_text(text: str) -> str:
 
 
 def redact_start(text: str, length: int) -> str:
-    """The first characters of a text without its secrets; it ends in `…` where some are left out."""
+    """The first characters of a text without its secrets; ends in `…` where the text is longer."""
     if len(text) <= length:
         return redact_text(text)
-    # Half a secret would not be recognised: what may be half of one is redacted along, then left out.
+    # A part of a secret is not recognised: text that may complete one is redacted too, then cut off.
     redacted = redact_text(text[: length + MAX_SECRET])
     end = length if len(text) <= length + MAX_SECRET else min(length, len(redacted) - MAX_SECRET)
     return f"{redacted[: max(end - 1, 0)]}…"
@@ -126,23 +126,23 @@ def _is_login(word: str) -> bool:
 
 
 def _is_option_value(option: Any, word: Any) -> bool:
-    """Whether a word of a command line is the value of a secret option, or a login, that comes before it."""
+    """Whether a word of a command line is the value of the secret or login option before it."""
     if not (isinstance(option, str) and option.startswith("-") and isinstance(word, str)):
         return False
     return not word.startswith("-") and (option in _LOGINS or ("=" not in option and is_secret_name(option)))
 
 
 def _is_list_of_pairs(values: Iterable[Any]) -> bool:
-    """Whether a list has nothing but names, each with a value."""
+    """Whether a list has only pairs of a name and a value."""
     return isinstance(values, list | tuple) and all(
         isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in values
     )
 
 
 def _assignment(word: str) -> tuple[str, str, str]:
-    """Name, sign and value of a word; in `--env=HF_TOKEN=…` the last name before a secret counts.
+    """Name, sign and value of a word; in `--env=HF_TOKEN=…` the name ends at the first secret name.
 
-    The value goes to the end of the word, blanks and further signs included.
+    The value extends to the end of the word, including blanks and further signs.
     """
     match = _NAMES.match(word)
     if match is None:
@@ -156,34 +156,34 @@ def _assignment(word: str) -> tuple[str, str, str]:
 
 
 def redact_mapping(mapping: Mapping[Any, Any]) -> dict[str, Any]:
-    """A configuration or an environment without its secrets, however deep they lie; keys become text."""
+    """A configuration or an environment without its secrets, at any depth; keys become text."""
     return Redaction().mapping(mapping)
 
 
 def redact_value(value: Any, name: str = "") -> Any:
-    """A value as it may be written down, given the name it stands under.
+    """A value as it may be recorded, given its name.
 
-    Mappings and sequences are copied; what is neither these nor text, number or None becomes its text.
+    Mappings and sequences are copied; other values than text, numbers and None become text.
     """
     return Redaction().value(value, name)
 
 
 def _redact_once(text: str) -> str:
     folded = text.lower()
-    # One flat pass, because most lines hold no hint at all and must cost little.
+    # One flat pass, because most lines contain no hint and must cost little.
     hinted = {index for hint, index in _HINTS if hint in folded}
     for index, rule in enumerate(_BUILT_IN):
         if index in hinted or not rule.hints:
             text = apply_rule(rule, text)
-    for rule in tuple(_user_rules.values()):  # another thread may add one meanwhile
+    for rule in tuple(_user_rules.values()):  # another thread may add one
         text = apply_rule(rule, text)
     return text
 
 
 def apply_rule(rule: Rule, text: str) -> str:
-    """Applies a rule to what lies between secrets already taken out.
+    """Applies a rule to the text between secrets that are already redacted.
 
-    A value that belongs to a name may hold one of those, so that rule sees the whole text.
+    A value that belongs to a name may contain one of those, so the rule for names gets the whole text.
     """
     if "[redacted:" not in text or isinstance(rule, _Assignments):
         return _replaced(rule, text)
@@ -202,7 +202,7 @@ def _replaced(rule: Rule, text: str) -> str:
 
 
 def _redact_named(name: str, value: Any) -> Any:
-    """What is shown of a plain value whose name says that it is a secret."""
+    """A plain value with a secret name, as it may be recorded."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -216,9 +216,9 @@ def _redact_named(name: str, value: Any) -> Any:
 
 
 class Redaction:
-    """One pass over nested values; it ends whatever they contain, themselves included.
+    """One pass over nested values; it ends also for values that contain themselves.
 
-    Redacting takes time for each character, so whoever is waited for by a training sets a limit.
+    Redaction takes time for each character, so callers in the training thread set a limit.
     """
 
     def __init__(self, max_characters: int | None = None) -> None:
@@ -226,10 +226,10 @@ class Redaction:
         self._characters_left = max_characters
         self._inside: list[int] = []
         self.is_cut = False
-        """Whether something was left out because there was too much of it."""
+        """Whether something was cut because there was too much of it."""
 
     def value(self, value: Any, name: str, *, hidden: bool = False) -> Any:
-        """A value of any kind; hidden if something around it has a secret name."""
+        """Redacts a value of any kind; `hidden` if a container around it has a secret name."""
         self._parts_left -= 1
         if self._parts_left < 0:
             self.is_cut = True
@@ -245,7 +245,7 @@ class Redaction:
         return self._text(_to_text(value))
 
     def _list(self, values: Iterable[Any], name: str, *, hidden: bool) -> list[Any]:
-        """A list; `--password` and `[name, value]` in a list of such pairs name what follows."""
+        """Redacts a list; `--password`, or the name of a `[name, value]` pair, names the value after it."""
         copied: list[Any] = []
         before: Any = ""
         are_pairs = _is_list_of_pairs(values)
@@ -270,7 +270,7 @@ class Redaction:
         return copied
 
     def mapping(self, mapping: Mapping[Any, Any], *, hidden: bool = False) -> dict[str, Any]:
-        """A mapping; `{name: HF_TOKEN, value: …}` is read as the pair it is, `{env: NAME}` as a reference."""
+        """Redacts a mapping; `{name: HF_TOKEN, value: …}` is a pair, `{env: NAME}` a reference."""
         if hidden and _is_reference(mapping):
             return dict(mapping)
         named = mapping.get("name", mapping.get("key"))
@@ -285,7 +285,7 @@ class Redaction:
         return copied
 
     def _key(self, key: str) -> str:
-        # Shorter than any key of any vendor, and assigning nothing: most names are, and each line has many.
+        # Most names are shorter than any vendor's key and assign nothing; each line has many of them.
         if len(key) >= 15 or not key.isidentifier():
             return self._text(key)
         for rule in tuple(_user_rules.values()):
@@ -299,7 +299,7 @@ class Redaction:
         if self._characters_left == 0:
             return LEFT_OUT
         text = redact_start(text, self._characters_left)
-        # Redacting an empty text takes time too.
+        # An empty text takes time too.
         self._characters_left = max(self._characters_left - max(len(text), 16), 0)
         return text
 

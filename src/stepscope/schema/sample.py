@@ -1,4 +1,4 @@
-"""What a sampler reads: figures of a device or a process, facts about it, and what there is to say."""
+"""What a sampler returns: metrics of a device or a process, facts about it, and notices."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Metric:
-    """A figure a sampler may read: its key, with the unit at the end, and what it means."""
+    """A metric a sampler may return: its key, with the unit at the end, and what it means."""
 
     key: str
     sentence: str
@@ -21,7 +21,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Watched:
-    """A recording process of this host: the root of a tree of processes that work for a run."""
+    """A recording process of this host: the root of the process tree of a run."""
 
     run_id: str
     segment: str
@@ -32,18 +32,18 @@ class Watched:
 
 @dataclass(frozen=True)
 class Sample:
-    """Figures read at one moment. What could not be read is left out: never zero, never NaN."""
+    """Values read at one time. What could not be read is left out: it is never zero or NaN."""
 
     values: Mapping[str, float]
     device: str = ""
-    """Whose figures: the UUID of a GPU, the name of a disk, a loader worker; empty for the host itself."""
+    """The device: the UUID of a GPU, the name of a disk, a loader worker; empty for the host itself."""
     owner: Watched | None = None
-    """The process they belong to; None for those of the host, which every run on it shares."""
+    """The process they belong to; None for values of the host, which every run on it shares."""
 
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """What does not change about a device while it is watched: name, index, driver."""
+    """Constant properties of a device: name, index, driver."""
 
     device: str
     fields: Mapping[str, Any]
@@ -51,7 +51,7 @@ class DeviceFacts:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something a person should know about what is, or is not, read; said once for each subject."""
+    """A message about what is, or is not, sampled; recorded once for each subject."""
 
     subject: str
     text: str

@@ -1,4 +1,4 @@
-"""Tells a secret by its name: `HF_TOKEN` is one, `pad_token` and `token_file` are not."""
+"""Recognises a secret by its name: `HF_TOKEN` is one, `pad_token` and `token_file` are not."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _BETWEEN_WORDS = re.compile(r"[^a-z0-9]+")
 
 _FRAGMENTS = ("passw", "passphrase", "secret", "credential")
-"""Inside any word, as in PGPASSWORD."""
+"""Parts of a word, as in PGPASSWORD."""
 _OTHER_WORDS = re.compile("secret(?=ar|ion|e|ory|iv|ly)")
-"""Words such as `secretary` and `secretion`, which only begin like a secret."""
+"""Words such as `secretary` and `secretion`, which only begin with `secret`."""
 
 
 def _word_set(words: str) -> frozenset[str]:
@@ -50,12 +50,12 @@ _FOR_NUMBERS_TOO = ("passw", "passphrase", "secret", "pwd", "sshpass")
 
 
 def is_secret_name(name: str) -> bool:
-    """Says whether a key, flag or variable of this name holds a secret."""
+    """Whether a key, flag or variable of this name holds a secret."""
     return _is_secret_name(name[-_MAX_LENGTH:])
 
 
 def hides_numbers(name: str) -> bool:
-    """Says whether even a plain number under this name is a secret: one may be a password, never a token."""
+    """Whether even a plain number under this name is a secret: a password may be one, a token may not."""
     words = " ".join(_OTHER_WORDS.sub("", word) for word in _words(name[-_MAX_LENGTH:]))
     return any(fragment in words for fragment in _FOR_NUMBERS_TOO)
 
@@ -79,7 +79,7 @@ def _is_secret_word(word: str) -> bool:
 
 
 def _has_token(words: list[str]) -> bool:
-    """Whether one word is a token that opens something, not one a model reads."""
+    """Whether one word is an access token, not a token of a language model."""
     for index, word in enumerate(words):
         before = words[index - 1] if index else ""
         after = words[index + 1] if index + 1 < len(words) else ""

@@ -1,7 +1,7 @@
-"""Secrets that are known by their shape: keys of clouds, hubs and chats, addresses, headers, private keys.
+"""Secrets with a recognisable shape: keys of clouds, hubs and chats, URLs, headers, private keys.
 
-Every pattern takes time linear in the text: what follows an open-ended part is optional or cannot stand
-inside it, or the part is bounded.
+Every pattern takes linear time: what follows an unbounded part is optional or cannot occur inside it, or the
+part is bounded.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ Accept = Callable[["re.Match[str]"], bool]
 
 @dataclass(frozen=True)
 class Shape:
-    """A pattern, and what must be in a text before it is worth a search."""
+    """A pattern, and the hints a text must contain before it is searched."""
 
     name: str
     pattern: str
     """Matches the secret, or has a group `secret` that does."""
     hints: tuple[str, ...] = ()
-    """In small letters; a text without any of them is not searched. None given: every text is."""
+    """Lower-case; a text without any of them is not searched. Empty: every text is searched."""
     accept: Accept | None = None
-    """Has the last word on a match."""
+    """Decides whether a match is a secret; None accepts all."""
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where secrets of this shape begin and end."""
+        """The start and end of secrets of this shape."""
         group = "secret" if "secret" in self.compiled.groupindex else 0
         for match in self.compiled.finditer(text):
             start, end = match.span(group)
@@ -43,36 +43,36 @@ class Shape:
 
     @cached_property
     def compiled(self) -> re.Pattern[str]:
-        """The pattern, compiled when a text first needs it: in most training processes none does."""
+        """The pattern, compiled at first use: most training processes never use it."""
         return re.compile(self.pattern)
 
 
 def _is_not_words(match: re.Match[str]) -> bool:
-    """A key, not a name such as `sk-learn-contrib-lightning`."""
+    """Whether it is a key, not a name such as `sk-learn-contrib-lightning`."""
     parts = re.split(r"[-_.]", match["secret"])
     return not all(part.isalpha() and part.islower() and len(part) <= 14 for part in parts if part)
 
 
 def _is_mixed(match: re.Match[str]) -> bool:
-    """Capitals, small letters and digits, as no name of a layer has them."""
+    """Whether it has capitals, lower-case letters and digits, unlike names of layers."""
     text = match["secret"]
     return text != text.lower() and text != text.upper() and any(map(str.isdigit, text))
 
 
 def _has_credentials(match: re.Match[str]) -> bool:
-    """A user and a password, or a user long and odd enough to be a token."""
+    """Whether it has a user and a password, or a user name long enough to be a token."""
     user, colon, _ = match["secret"].partition(":")
     if colon:
         return True
     before = match.string[max(match.start() - 16, 0) : match.start()].lower()
     if before.endswith(("abfs", "abfss", "wasb", "wasbs")):
-        return False  # the name of a container stands there
+        return False  # it is the name of a container
     has_digit = any(map(str.isdigit, user))
     return len(user) >= 20 or (has_digit and len(user) >= 10 and before.endswith(("http", "https")))
 
 
 def _is_pair_in_base64(match: re.Match[str]) -> bool:
-    """The `user:password` of a Basic header, and not a word after `basic`."""
+    """Whether it is the `user:password` of a Basic header, and not a word after `basic`."""
     text = match["secret"].rstrip("=")
     try:
         return b":" in binascii.a2b_base64(text + "=" * (-len(text) % 4))
@@ -121,7 +121,7 @@ _ADDRESSES = (
     ),
     Shape("webhook", r"(?i)api\.telegram\.org/bot(?P<secret>[0-9]{6,}:[\w-]+)", ("api.telegram",)),
     Shape("url", r"://(?P<secret>[^\s/?#\"'<>]+)@", ("://",), _has_credentials),
-    # A password with a slash in it; a port and a path with an @ are none.
+    # A password with a slash in it; a port and a path with an @ are not one.
     Shape(
         "url",
         r"://(?P<secret>[^\s/:@?#\"'<>]{0,64}:(?![0-9]{1,5}[/?#])[^\s@?#\"'<>]{1,128})@",
@@ -248,7 +248,7 @@ _TOKENS = (
 )
 
 SHAPES_BEFORE_NAMES = (*_PEM, *_ADDRESSES, *_HEADERS)
-"""Those that say more than a name does: what a name would take out alone lies inside them."""
+"""Shapes that cover more than the rule for names would: they contain its match."""
 
 SHAPES_AFTER_NAMES = (
     *_TOKENS,

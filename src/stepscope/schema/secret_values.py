@@ -1,4 +1,4 @@
-"""Finds what text gives to a secret name: `password=…`, `"api_key": "…"`, `--token …`, `AccountKey=…;`."""
+"""Finds values that text assigns to a secret name: `password=…`, `"api_key": "…"`, `--token …`."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ HINTS = (
     "sig",
     "hmac",
 )
-"""In small letters; a text without any of them names no secret."""
+"""Lower-case; a text without any of them contains no secret name."""
 
-# A name is taken from its first character on, so that a long run of letters is looked at once.
+# A name is matched from its first character, so that a long run of letters is scanned once.
 _NAME = re.compile(
     r"(?<![\w.-])(?P<dashes>-{0,2})"
     r"(?P<name>(?:(?i:api|access|secret|private|account|auth) )?\w[\w.-]*)"
     r"(?:(?P<sign>[\"'\\]{0,4}[ \t]{0,40}(?:"
-    # The type in a line of a program: `api_key: str | None = "…"`.
+    # A type annotation in source code: `api_key: str | None = "…"`.
     r":[ \t]?(?:Optional\[)?(?:str|bytes|Any|SecretStr)\]?(?:[ ]?\|[ ]?None)?[ \t]{0,3}=[ \t]{0,3}"
     r"|(?:=>|:=|==?|:(?![:/]))[ \t]{0,40}))"
     r"|(?P<gap>[\"'],[ \t]{0,3}|[ \t]{1,3}))?",
@@ -42,13 +42,13 @@ _OPENING = re.compile(r"[bBrRuUfF]{0,2}(?P<quote>\\{0,7}(?:\"\"\"|'''|[\"']))")
 _UNQUOTED = re.compile(r"(?:[^\s;&,]|[;&,](?!\s|\Z|[\w .-]{1,40}[=:]))+")
 _NEXT = re.compile(r"[\w.-]{1,80}=[^=\s]")
 _BLOCK = re.compile(r"[|>][+-]?[ \t]*\n(?:[ \t]+[^\n]*(?:\n|\Z))+")
-"""A text of several lines in YAML."""
+"""A block of several lines in YAML."""
 _CONTINUED = re.compile(r"[ \t]{0,8}\n[ \t]{0,80}(?=[bBrRuUfF]{0,2}[\"'])")
-"""Between the parts of a long text as `pprint` divides it."""
+"""Between the parts of a long text as `pprint` splits it."""
 _CONSTRUCTOR = re.compile(
     r"(?:[A-Za-z_]\w{0,60}\.){0,6}(?:[A-Z]\w{0,60}|str|bytes|bytearray|namespace|frozenset|deque|array)\("
 )
-"""Begins what an object says of itself; names of functions begin with a small letter."""
+"""The start of an object's repr; names of functions start with a lower-case letter."""
 _BEFORE_PAIR = re.compile(r"(?:[\[{(]|,\s?)\(b?[\"']\Z")
 _PAIR = re.compile(r"[bBrRuUfF]{0,2}(?:\"(?:[^\"\\\n]|\\.){0,4096}\"|'(?:[^'\\\n]|\\.){0,4096}')\)")
 _BRACKET = re.compile(
@@ -58,7 +58,7 @@ _AFTER_VALUE = "\"')]}>,.\\"
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9][0-9_]{0,8}(?:\.[0-9]{0,20})?(?:[eE][+-]?[0-9]{1,3})?|nan|inf)%?", re.I)
 _CALL = re.compile(r"[a-z_][\w.]{0,60}\(")
-"""A line of a program, as tracebacks show them; no key looks like one."""
+"""A line of source code, as in tracebacks; no key looks like one."""
 _PROSE = re.compile(r"[a-z]+(?:'[a-z]+)?[.,:;!?]?")
 _NO_SECRETS = frozenset(
     [
@@ -67,7 +67,7 @@ _NO_SECRETS = frozenset(
     ]
 )
 _REFERENCE = re.compile(r"%\(|\{\{|\$(?:[A-Za-z_]\w*\Z|\{|\()")
-"""A variable, where the value itself stands elsewhere."""
+"""A reference to a variable, whose value is elsewhere."""
 _REDACTED = re.compile(r"(?:\[redacted:[a-z0-9_-]+\])+")
 _SIGNATURES = frozenset(["sig", "signature"])
 _MIN_SIGNATURE_LENGTH = 20
@@ -75,7 +75,7 @@ _LONG_LENGTH = 80
 
 
 def spans(text: str) -> Iterator[tuple[int, int]]:
-    """Where values of secret names begin and end."""
+    """The start and end of values of secret names."""
     at = 0
     reader = _ValueReader(text)
     while (match := _NAME.search(text, at)) is not None:
@@ -87,36 +87,36 @@ def spans(text: str) -> Iterator[tuple[int, int]]:
             yield start, end
             at = end
         elif end - start > _LONG_LENGTH:
-            at = end  # looked at once: a value rejected again and again would take quadratic time
+            at = end  # skipped: a long value that is scanned repeatedly would take quadratic time
 
 
 def is_nothing(value: str) -> bool:
-    """Says whether a value under a secret name hides nothing: empty, true, a variable, already taken out."""
+    """Whether a value under a secret name is no secret: empty, true, a variable, already redacted."""
     if len(value) < _LONG_LENGTH and (value.lower() in _NO_SECRETS or _REFERENCE.match(value)):
         return True
     return value.startswith("[redacted:") and _REDACTED.fullmatch(value) is not None
 
 
 def is_working_directory(name: str, value: str) -> bool:
-    """Says whether a value is a folder under a name that passwords share with it."""
+    """Whether a value is a folder under a name that also means a password (`pwd`)."""
     return name.lower().endswith("pwd") and value.startswith(("/", "~", "."))
 
 
 def is_number(value: str) -> bool:
-    """Says whether a text is a plain number, too short to be a key."""
+    """Whether a text is a plain number, too short to be a key."""
     return _NUMBER.fullmatch(value) is not None
 
 
 class _ValueReader:
-    """Finds where values end, in time linear in the text however often it is asked."""
+    """Finds the ends of values, in linear time over all calls."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._brackets_left = len(text)
-        """Brackets and quoted texts that may still be looked at: one may be met by several searches."""
+        """Brackets and quoted texts that may still be scanned: several searches may scan the same one."""
 
     def read(self, at: int) -> tuple[int, int]:
-        """Begin and end of a value: quoted, in brackets, or up to a blank or the next assignment."""
+        """Start and end of a value: quoted, in brackets, or up to a blank or the next assignment."""
         text = self._text
         opening = _OPENING.match(text, at)
         if opening is not None:
@@ -135,7 +135,7 @@ class _ValueReader:
         return at, at + len(match[0].rstrip(_AFTER_VALUE))
 
     def _closing_bracket(self, at: int) -> int:
-        """Where a bracket is closed, those inside it counted; the end of the line where it is not."""
+        """The end of the matching bracket; the end of the line where there is none."""
         depth = 0
         for match in _BRACKET.finditer(self._text, at):
             self._brackets_left -= 1
@@ -148,7 +148,7 @@ class _ValueReader:
 
 
 def _last_part(text: str, opening: re.Match[str]) -> int:
-    """Where a quoted value ends, with the parts that follow it on lines of their own."""
+    """The end of a quoted value, including parts that continue on further lines."""
     end = _closing_quote(text, opening.end(), opening["quote"])
     while (gap := _CONTINUED.match(text, end + len(opening["quote"]))) is not None:
         further = _OPENING.match(text, gap.end())
@@ -160,9 +160,9 @@ def _last_part(text: str, opening: re.Match[str]) -> int:
 
 
 def _closing_quote(text: str, at: int, quote: str) -> int:
-    """Where a quoted value ends; without a closing quote, at the end of the line."""
+    """The end of a quoted value; the end of the line where there is no closing quote."""
     index = text.find(quote, at)
-    # A quote behind an odd number of backslashes belongs to the value.
+    # A quote after an odd number of backslashes belongs to the value.
     while index >= 0 and not quote.startswith("\\") and _backslashes_before(text, index, at) % 2:
         index = text.find(quote, index + 1)
     return index if index >= 0 else _line_end(text, at)
@@ -181,9 +181,9 @@ def _line_end(text: str, at: int) -> int:
 
 
 def _may_assign_secret(match: re.Match[str]) -> bool:
-    """Whether a value may follow, and the name is one of a secret."""
+    """Whether a value may follow, and the name is that of a secret."""
     if match["sign"] == "= " and _NEXT.match(match.string, match.end()):
-        return False  # nothing was given: the next assignment follows
+        return False  # empty value: the next assignment follows
     is_flag = bool(match["gap"] and match["dashes"] and match.string[match.end() : match.end() + 1] != "-")
     if match["sign"] is None and not is_flag and not _is_first_of_pair(match):
         return False
@@ -212,7 +212,7 @@ def _is_secret(match: re.Match[str], text: str, start: int, end: int) -> bool:
 
 
 def _is_prose(match: re.Match[str], text: str, end: int) -> bool:
-    """Whether a sentence goes on after a colon, as in `invalid token: expected a name`."""
+    """Whether a sentence continues after a colon, as in `invalid token: expected a name`."""
     sign = match["sign"]
     if not sign or ":" not in sign or not sign.endswith((" ", "\t")):
         return False

@@ -1,4 +1,4 @@
-"""Series: whose numbers they are, and the shapes in which they are read."""
+"""Series: their labels, and the forms in which they are read."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ Axis = Literal["step", "seconds"]
 
 @dataclass(frozen=True)
 class Source:
-    """Where numbers come from; labels of a series, never part of its name."""
+    """Where values come from: the labels of a series, never part of its name."""
 
     run_id: str
     segment: str
     rank: int | None
-    """None for what belongs to the host, and so to all ranks on it."""
+    """None for series of the host, which belong to all ranks on it."""
     host: str
     device: str = ""
-    """What on the host: a GPU, a loader worker; empty for the rank, or the host, itself."""
+    """A GPU or a loader worker; empty for the rank, or the host, itself."""
     axis: Axis = "step"
-    """What rollups count in: steps for training, seconds for what a sampler reads."""
+    """The axis of rollups: steps for training, seconds for samplers."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which series are meant; None stands for any."""
+    """Selects series; None matches any."""
 
     run_id: str
     key: str
@@ -58,12 +58,12 @@ class SeriesInfo:
 
 @dataclass(frozen=True)
 class Points:
-    """Every point of a series, bit for bit as logged."""
+    """Every point of a series, exactly as logged."""
 
     steps: NDArray[np.int64]
     values: NDArray[np.float64]
     unpack_times: Callable[[], NDArray[np.int64]]
-    """Times take as long to unpack as the rest, and most readers never look at them."""
+    """Unpacking times takes as long as the rest, and most readers never use them."""
 
     @functools.cached_property
     def times_ns(self) -> NDArray[np.int64]:
@@ -82,14 +82,14 @@ class Points:
 
 @dataclass(frozen=True)
 class Buckets:
-    """A series thinned to buckets whose edges are multiples of a power of two.
+    """A series in buckets whose edges are multiples of a power of two.
 
-    No extreme is hidden: a bucket carries its least and greatest finite value, and how many were not finite.
+    No extreme is lost: a bucket has its minimum and maximum finite value, and the number of non-finite ones.
     """
 
     width: int
     starts: NDArray[np.int64]
-    """The first step (or second) a bucket stands for: a multiple of `width`."""
+    """The first step (or second) of each bucket: a multiple of `width`."""
     count: NDArray[np.int64]
     minimum: NDArray[np.float64]
     maximum: NDArray[np.float64]
