@@ -1,5 +1,5 @@
-/* Makes frames of rows: what `row_frames_in_python` in packing.py does, many times as fast. Steps are written
- * down some hundred at a time, in the training's own thread. Only the stable ABI is used.
+/* Makes frames of rows like `row_frames_in_python` in packing.py, many times as fast: steps are written some
+ * hundred at a time, in the training thread. Uses only the stable ABI.
  */
 
 #define Py_LIMITED_API 0x030a0000
@@ -9,7 +9,7 @@
 
 #define MAX_FIELDS 63
 
-/* crc_table[n] has what a byte does to the checksum when n bytes follow it: eight are looked up at a time. */
+/* crc_table[n] is the effect of a byte on the checksum when n bytes follow it: eight are looked up at a time. */
 static uint32_t crc_table[8][256];
 
 static void

@@ -1,4 +1,4 @@
-"""Knows where journals live: names them, lists them, opens them, tells one process's from another's."""
+"""The folder of journals: names, lists and opens journal files, by process."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 MAX_NUMBER = 2**31
 EXIT_NOTE_SUFFIX = ".words"
-"""Of the file beside a journal in which a process leaves how it ended when the journal cannot take it."""
+"""The suffix of a process's exit note: a file beside its journal with a stack, or an end that did not fit."""
 END_MARK = "stepscope end "
-"""Comes before the end in such a file, which is a line of JSON."""
+"""The prefix of the end record in an exit note, which is a line of JSON."""
 TRACED_SIGNALS = ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGXCPU")
-"""Signals that end a process by default; each has a part of that file for its trace. The end comes last."""
+"""Signals that end a process by default; each has a part of the exit note for its stack, before the end."""
 TRACE_BYTES = 1 << 16
-"""Size of such a part. The place of a signal in the list above never changes: further ones come behind."""
+"""Size of such a part. The order of the signals above never changes: new ones are appended."""
 
 _NAME = re.compile(r"(?P<segment>[0-9a-z]+)-r(?P<rank>\d+)-(?P<pid>\d+)\.(?P<number>\d+)\Z")
 
@@ -43,15 +43,15 @@ class JournalName:
 
     @property
     def stem(self) -> tuple[str, str, int, int]:
-        """What all files of one process share."""
+        """The part that all files of one process share."""
         return self.run_id, self.segment, self.rank, self.pid
 
     def path(self, journals: Path) -> Path:
-        """Where the file lies."""
+        """The path of the file."""
         return journals / self.run_id / f"{self.segment}-r{self.rank}-{self.pid}.{self.number}"
 
     def numbered(self, number: int) -> JournalName:
-        """The same process's file of another number."""
+        """The name of another file of the same process."""
         return JournalName(self.run_id, self.segment, self.rank, self.pid, number)
 
 
@@ -61,9 +61,9 @@ def journals_of(store: Path) -> Path:
 
 
 def make_run_folder(path: Path) -> None:
-    """Makes the folder of a run's journals, and those above it, open to all who may write the store.
+    """Creates the folder of a run's journals, and its parents, writable for all who may write the store.
 
-    Where a link leads to one that was deleted, makes that one again.
+    Where the path is a link to a deleted folder, creates that folder again.
     """
     journals, store = path.parent, path.parent.parent
     missing = [folder for folder in (journals, path) if not folder.exists()]
@@ -76,24 +76,24 @@ def make_run_folder(path: Path) -> None:
 
 
 def parse(path: Path) -> JournalName | None:
-    """Reads a file's name; None when it is not a journal."""
+    """Parses a file's name; None when it is not a journal."""
     match = _NAME.match(path.name)
     if match is None:
         return None
     rank, pid, number = (int(match[part]) for part in ("rank", "pid", "number"))
     if max(rank, pid, number) >= MAX_NUMBER:
-        return None  # no process of ours has such numbers, and no database holds them
+        return None  # no process of ours has such numbers, and the database cannot store them
     return JournalName(path.parent.name, match["segment"], rank, pid, number)
 
 
 @dataclass(frozen=True)
 class Listing:
-    """What the processes of a store have left in its folder of journals."""
+    """The contents of a store's journal folder."""
 
     journals: list[tuple[JournalName, Path]]
-    """Their files, each process's in order."""
+    """Journal files, those of each process in order."""
     exit_notes: list[JournalName]
-    """Those that have a file of last words beside where their journal is, or was."""
+    """Processes that have left an exit note."""
 
 
 def _ignore(_folder: Path, _error: OSError) -> None: ...
@@ -104,9 +104,9 @@ def list_folder(
     on_error: Callable[[Path, OSError], None] = _ignore,
     entries: Callable[..., list[str]] | None = None,
 ) -> Listing:
-    """Lists the folder of journals; a folder in it that cannot be listed is reported and left out.
+    """Lists the journal folder; a subfolder that cannot be listed is reported and left out.
 
-    `entries` lists a folder where it is given.
+    `entries`, if given, is called to list each folder.
     """
     journals, exit_notes = [], []
     list_entries = entries or entries_of
@@ -124,12 +124,12 @@ def list_folder(
 
 
 def list_journals(store: Path) -> Iterator[tuple[JournalName, Path]]:
-    """All journal files of a store, each process's in order."""
+    """All journal files of a store, those of each process in order."""
     yield from list_folder(store).journals
 
 
 def opening_of(path: Path) -> dict[str, Any] | None:
-    """What a process said of itself at the beginning of a journal file; None where that cannot be read."""
+    """The opening record of a journal file; None where it cannot be read."""
     try:
         with path.open("rb") as file:
             file.seek(layout.HEADER_BYTES)
@@ -142,7 +142,7 @@ def opening_of(path: Path) -> dict[str, Any] | None:
 
 
 def entries_of(folder: str | Path, on_error: Callable[[Path, OSError], None] = _ignore) -> list[str]:
-    """What a folder holds; the agent asks several times a second, and a pattern would cost far more."""
+    """The paths in a folder; called several times a second, and `Path.glob` would cost far more."""
     try:
         with os.scandir(folder) as entries:
             return [entry.path for entry in entries]
@@ -154,28 +154,28 @@ def entries_of(folder: str | Path, on_error: Callable[[Path, OSError], None] = _
 
 
 def files_of(store: Path, name: JournalName) -> list[Path]:
-    """One process's files that have not been read to their end."""
+    """The files of one process that are not completely stored."""
     paths = [Path(entry) for entry in entries_of(journals_of(store) / name.run_id)]
     return [path for path in paths if (parsed := parse(path)) is not None and parsed.stem == name.stem]
 
 
 def bytes_on_disk(store: Path, name: JournalName) -> int:
-    """What one process's unread files take."""
+    """The size of one process's unread files."""
     total = 0
     for path in files_of(store, name):
         try:
             total += path.lstat().st_size
-        except FileNotFoundError:  # the agent has read it and let it go
+        except FileNotFoundError:  # the agent has stored and deleted it
             continue
     return total
 
 
 def open_file(path: Path) -> int:
-    """Opens a regular file to read, and never waits; raises JournalError for anything else of that name."""
+    """Opens a regular file for reading without blocking; raises JournalError for any other kind of file."""
     kind = path.lstat().st_mode
     if not stat.S_ISREG(kind):
         raise JournalError(f"{path} is {_KINDS.get(stat.S_IFMT(kind), 'not a file')}, expected a file")
-    # It may have become something else since: a pipe must not be waited for, a link not be followed.
+    # It may have been replaced since: a pipe must not block, a link must not be followed.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)

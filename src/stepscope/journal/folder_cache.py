@@ -1,4 +1,4 @@
-"""Lists folders again and again, and reads only those that have changed."""
+"""Lists folders repeatedly, and reads only those that have changed."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MIN_AGE_NS = 2_000_000_000
-"""A time of change is trusted when it is this old: two changes within one tick of the clock look like one."""
+"""A modification time is trusted from this age: two changes within one tick of the clock look like one."""
 
 MAX_CACHED_S = 5.0
-"""How long it is trusted: some file systems do not keep it up to date."""
+"""How long a listing is reused: some file systems do not update modification times."""
 
 
 class FolderCache:
-    """What some folders hold. One that has not changed costs one call of the system, and opens nothing."""
+    """Listings of folders. An unchanged folder costs one system call, and opens nothing."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class FolderCache:
         self._listed: dict[str, _CachedListing] = {}
 
     def entries(self, folder: str, on_error: Callable[[Path, OSError], None] = lambda *_: None) -> list[str]:
-        """The paths of what a folder holds; none where it is not there, or cannot be read."""
+        """The paths in a folder; none where it does not exist, or cannot be read."""
         try:
             status = os.stat(folder)  # noqa: PTH116 - several times a second for every run
             mark = (status.st_mtime_ns, status.st_ino, status.st_dev)
@@ -54,6 +54,6 @@ class FolderCache:
 
 class _CachedListing(NamedTuple):
     mark: tuple[int, int, int] | None
-    """What changes with the folder; None where the change is too recent to rely on it."""
+    """Modification time, inode and device; None where the modification is too recent to rely on it."""
     read_at: float
     paths: list[str]

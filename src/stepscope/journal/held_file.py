@@ -1,4 +1,4 @@
-"""Holds a journal file open, so that it can still be read after somebody deleted or moved it."""
+"""Keeps a journal file open, so that it can still be read after it was deleted or moved."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ Whereabouts = Literal["in place", "deleted", "moved"]
 
 
 class HeldFile:
-    """A journal file and a descriptor of it, which is opened again if other code has closed it."""
+    """A journal file with an open descriptor, which is reopened if other code has closed it."""
 
     def __init__(self, path: Path, descriptor: HeldDescriptor, flags: int, file_id: int) -> None:
         self.path, self._held, self._flags = path, descriptor, flags
         self.file_id = file_id
-        """The id by which the store knows how far the file was read."""
+        """The id under which the store keeps the offset of the file."""
         self._home = _identity(path.parents[1])
 
     def descriptor(self) -> int | None:
-        """A descriptor of this very file; None where it was closed, and the file is not at its path."""
+        """A descriptor of this file; None where it was closed and another file, or none, is at its path."""
         is_open = self._held.is_own() or self._held.reopen(self.path, self._flags)
         return self._held.number if is_open else None
 
     def whereabouts(self) -> Whereabouts:
-        """Whether the file is still at its path; `in place` where that cannot be told."""
+        """Whether the file is still at its path; `in place` where that is unknown."""
         descriptor = self.descriptor()
         if descriptor is None:
             return "deleted"
@@ -38,16 +38,16 @@ class HeldFile:
                 return "in place"
         except (FileNotFoundError, NotADirectoryError):
             pass
-        except OSError:  # no right to look any more, or a network that is away
+        except OSError:  # no permission, or the network is down
             return "in place"
         return "deleted" if self.moved_to() is None else "moved"
 
     def is_home_in_place(self) -> bool:
-        """Whether the folder of all journals is still the one in which the file was made."""
+        """Whether the journal folder is still the one in which the file was created."""
         return self._home is not None and self._home == _identity(self.path.parents[1])
 
     def moved_to(self) -> Path | None:
-        """Where the file is now; None when it was deleted."""
+        """The current path of the file; None when it was deleted."""
         descriptor = self.descriptor()
         if descriptor is None:
             return None
@@ -56,23 +56,23 @@ class HeldFile:
             same = os.path.samestat(os.fstat(descriptor), path.stat())
         except OSError:
             return None
-        # A network file system renames what is deleted while it is open.
+        # A network file system renames a file that is deleted while it is open.
         return path if same and path.name == self.path.name else None
 
     def is_stored(self) -> bool:
-        """Whether the agent said that the store has every record of the file."""
+        """Whether the agent has marked the file as completely stored."""
         descriptor = self.descriptor()
         return descriptor is not None and os.pread(descriptor, 1, layout.STORED_AT) == b"\x01"
 
     def frames(self) -> bytes:
-        """Every frame written so far; none may be written meanwhile."""
+        """Every frame written so far; no frame may be written during the call."""
         descriptor = self.descriptor()
         if descriptor is None:
             return b""
         return trimmed(os.pread(descriptor, os.fstat(descriptor).st_size, layout.HEADER_BYTES))
 
     def remove_copy(self) -> None:
-        """Deletes a copy of the file that was put in its place: it would be read beside the new file."""
+        """Deletes a copy of the file at its path: it would be read in addition to the new file."""
         descriptor = self.descriptor()
         try:
             with self.path.open("rb") as file:
@@ -97,6 +97,6 @@ def _identity(folder: Path) -> tuple[int, int] | None:
 
 
 def trimmed(frames: bytes) -> bytes:
-    """Frames without the unused zeros behind them; the last eight bytes of a frame are never all zero."""
+    """Frames without the unused zeros after them; the last eight bytes of a frame are never all zero."""
     used = len(frames.rstrip(b"\0"))
     return frames[: used + -used % 8]

@@ -1,4 +1,4 @@
-"""Lays down the bytes of a journal file: header, frames, checksums, version.
+"""The byte layout of a journal file: header, frames, checksums, version.
 
 Header, 64 bytes, little-endian:
 
@@ -10,10 +10,10 @@ offset size    meaning
 16     8       committed count: frames that carry data, before that length; 0: not known
 24     4       version
 28     1       1 once the writer will add nothing more to this file
-29     1       1 once the agent asks the writer to go on in a new file
+29     1       1 once the agent asks the writer to continue in a new file
 30     1       1 once the store has every record of this file; the agent deletes it next
 31     1       0
-32     8       file id, random: offsets are kept by it, names may come again
+32     8       file id, random: the store keeps offsets by it, names may be reused
 40     8       wall clock minus monotonic clock in ns, when the process began
 48     8       numbers below the count that no frame has, not even a ``VOID``: there was no room for one
 56     4       CRC-32 of magic, version, file id and clock; 0: written by a version that had none
@@ -29,18 +29,18 @@ offset size    meaning
 2      2       length of the frame in units of eight bytes
 4      4       kind in the top four bits, key-set id in the rest
 8      ...     payload
--8     4       CRC-32 of all before it, begun with the sequence number
+-8     4       CRC-32 of all before it, started with the sequence number
 -4     4       sequence number of this frame among those that carry data
 ====== ======= ==============================================================
 
 Payloads: ``KEYS`` a JSON list of names; ``ROW`` monotonic time in ns, step, one float64 a key;
 ``EVENT``, ``OPEN`` and ``END`` a JSON object; ``ARRAY`` the length of a JSON object, that object, raw
-bytes; ``PAD`` nothing; ``VOID`` nothing either, in the place of a frame that went to the next file with a
-number of its own there. JSON is padded with blanks.
+bytes; ``PAD`` nothing; ``VOID`` nothing either, in place of a frame that was written to the next file with a
+number of that file. JSON is padded with blanks.
 
-An ``EVENT`` says in the place of the key-set id whose it is: 1 stepscope's own, its fields beside `kind`,
-`step` and `time`; 2 the user's, with the fields in an object of their own, so that no name a user chooses
-can be taken for one of ours; 0 not known, written by a version that did not tell them apart.
+An ``EVENT`` has its origin in place of the key-set id: 1 stepscope's own, with its fields beside `kind`,
+`step` and `time`; 2 the user's, with the fields in a separate object, so that no name a user chooses can be
+mistaken for one of ours; 0 unknown, written by a version that did not distinguish them.
 """
 
 from __future__ import annotations
@@ -79,22 +79,22 @@ KEYS, ROW, EVENT, ARRAY, OPEN, END, PAD, VOID = range(1, 9)
 CARRY_DATA: Final = frozenset({ROW, EVENT, ARRAY, OPEN, END})
 _NUMBERED: Final = CARRY_DATA | {VOID}
 OF_UNKNOWN, OF_STEPSCOPE, OF_USER = range(3)
-"""Whose an event is."""
+"""The origin of an event."""
 NO_SEQUENCE: Final = 0xFFFFFFFF
 
 PAD_BYTES: Final = 64
 MAX_INTEGER_BITS: Final = 4096
-"""Python itself refuses to read much longer ones from text."""
+"""Python itself refuses to parse much longer integers."""
 
 
 CLOCK_BASE: Final = "clock_base_ns"
 """The field of an opening that repeats the clock of the header."""
 PREVIOUS: Final = "previous_file"
-"""The field of an opening with the id of the file before, in the same folder; None in the first."""
+"""The field of an opening with the id of the previous file in the same folder; None in the first."""
 
 
 def header_checksum(fields: tuple[Any, ...]) -> int:
-    """The checksum of what never changes in a header, from its unpacked fields; never 0."""
+    """The checksum of the constant part of a header, from its unpacked fields; never 0."""
     return crc32(struct.pack("<8sIQq", fields[0], fields[3], fields[7], fields[8])) or 1
 
 
@@ -114,7 +114,7 @@ def row_length(keys: int) -> int:
 
 
 def frame(kind: int, payload: bytes, sequence: int = NO_SEQUENCE, set_id: int = 0) -> bytes:
-    """Packs any frame but a row, whose writer packs it in one go."""
+    """Packs any frame except a row, which the writer packs itself."""
     padded = payload + b" " * (-len(payload) % 8)
     length = MIN_FRAME + len(padded)
     if length > MAX_FRAME:
@@ -127,7 +127,7 @@ def frame(kind: int, payload: bytes, sequence: int = NO_SEQUENCE, set_id: int = 
 
 
 def to_json(value: Any) -> bytes:
-    """Packs a value as strict JSON; what JSON does not know, NaN included, becomes text."""
+    """Packs a value as strict JSON; values that JSON does not know, including NaN, become text."""
     try:
         return json.dumps(value, separators=(",", ":"), default=str, allow_nan=False).encode()
     except (TypeError, ValueError):
@@ -135,7 +135,7 @@ def to_json(value: Any) -> bytes:
 
 
 def json_safe(value: Any) -> Any:
-    """The same value with everything spelled out as text that JSON or a database cannot hold."""
+    """The same value, with everything as text that JSON or a database cannot store."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, dict):
@@ -150,7 +150,7 @@ def json_safe(value: Any) -> Any:
 
 
 def numbering(frames: bytes) -> tuple[int, int]:
-    """The sequence number after those of these frames, and how many numbers below it no frame has."""
+    """The next sequence number after these frames, and how many numbers below it no frame has."""
     at = count = 0
     following = 0
     while at + MIN_FRAME <= len(frames):
@@ -166,7 +166,7 @@ def numbering(frames: bytes) -> tuple[int, int]:
 
 
 def clean(text: object) -> str:
-    """Makes any key a text that every file and database can hold; a lone surrogate is spelled out."""
+    """Converts any key to text that every file and database can store; a lone surrogate is escaped."""
     return str(text).encode("utf-8", "backslashreplace").decode("utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Chooses how the values of a row are packed, by what the first row of its key set holds."""
+"""Chooses how the values of a row are packed, by the types in the first row of its key set."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _packers: dict[int, Callable[..., bytes]] = {}
 
 
 def key_set(metrics: Mapping[Any, Any], set_id: int) -> KeySet:
-    """Chooses how rows are packed by the kinds of the first: what was a tensor once will be one again."""
+    """Chooses how rows are packed by the types of the first: a key that was a tensor once stays one."""
     count = len(metrics)
     pack = _packers.get(count)
     if pack is None:
@@ -32,12 +32,12 @@ def key_set(metrics: Mapping[Any, Any], set_id: int) -> KeySet:
 
 
 def unpacked_rows(rows: bytes, keys: int) -> list[tuple[Any, ...]]:
-    """Rows that were packed one after another: of each its moment, its step, and a value for each key."""
+    """Unpacks consecutive rows: the time, the step, and a value for each key of each row."""
     return list(struct.iter_unpack(f"<qq{keys}d", rows))
 
 
 def row_frames_in_python(head: int, rows: bytes, fields: int, sequences: list[int]) -> bytes:
-    """Frames of packed rows of one key set, each with its number, one after another."""
+    """Makes consecutive frames of packed rows of one key set, each with its number."""
     if len(rows) != 8 * fields * len(sequences):
         raise ValueError(f"{len(rows)} bytes are not {len(sequences)} rows of {fields} fields")
     frames, first = [], layout.HEAD_WORD.pack(head)
@@ -59,12 +59,12 @@ else:
 
 
 def _pack_items(pack: Callable[..., bytes], *fields: Any) -> bytes:
-    """Packs arrays and tensors of one element by their item, without the warning a conversion gives."""
+    """Packs arrays and tensors of one element by `item()`, which avoids the warning of a conversion."""
     return pack(*(field.item() if _has_item(field) else field for field in fields))
 
 
 def _pack_unless_on_device(pack: Callable[..., bytes], *fields: Any) -> bytes:
-    """Packs what is at hand; refuses what would have to be waited for, and comes again as plain numbers."""
+    """Packs values in host memory; refuses values on a GPU, which the caller converts and passes again."""
     if any(getattr(field, "is_cuda", False) is True for field in fields):
         raise ValuesOnDevice("these numbers lie on a GPU")
     return _pack_items(pack, *fields)

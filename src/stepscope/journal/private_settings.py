@@ -1,8 +1,9 @@
-"""Leaves what may be secret of a run's settings beside its journal, for its own user's agent alone.
+"""Writes the secret settings of a run beside its journal, readable only for its own user's agent.
 
-Channels and exporters hold tokens and addresses that are passwords. They are in no record, which is kept in
-the store and shown, but in a file that only its owner can read. The agent deletes it when the run has ended
-and all its notices are delivered. Standard library only, because training processes import this.
+Channels and exporters contain tokens, and URLs that work like passwords. They are not recorded, because
+records are stored and shown, but written to a file that only its owner can read. The agent deletes it when
+the run has ended and all its notices are delivered. Standard library only, because training processes import
+this.
 """
 
 from __future__ import annotations
@@ -32,27 +33,27 @@ MAX_FILE_BYTES = 1 << 22
 
 @dataclass(frozen=True)
 class PrivateSettings:
-    """What a process left in private."""
+    """The contents of a private settings file."""
 
     directory: Path | None = None
-    """Its working directory, where relative paths in the options begin."""
+    """The working directory of the process, the base of relative paths in the options."""
     channels: dict[str, Any] = field(default_factory=dict)
     link: str | None = None
     exporters: dict[str, Any] = field(default_factory=dict)
 
 
 def has_private(settings: Settings) -> bool:
-    """Whether a run has settings of this kind at all; most have none, and leave no file."""
+    """Whether a run has private settings; most have none, and write no file."""
     return bool(settings.alerts.channels or settings.alerts.link or settings.exporters)
 
 
 def private_file(store: Path, name: JournalName) -> Path:
-    """Where a process leaves them."""
+    """The path of a process's private settings."""
     return journals_of(store) / name.run_id / f"{name.segment}-r{name.rank}-{name.pid}{SUFFIX}"
 
 
 def write_private(path: Path, settings: Settings, environment: Mapping[str, str] = os.environ) -> None:
-    """Writes the file; raises OSError where it cannot be written, or not be private."""
+    """Writes the file; raises OSError where it cannot be written, or cannot be private."""
     content = {
         "directory": _working_directory(),
         "channels": _resolved(settings.alerts.channels, environment),
@@ -61,12 +62,12 @@ def write_private(path: Path, settings: Settings, environment: Mapping[str, str]
     }
     make_run_folder(path.parent)
     path.unlink(missing_ok=True)
-    # Under its own name from the start: a part of it, left by a process that was killed, is deleted like all.
+    # Written under its final name: an incomplete file of a killed process is then deleted like the others.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     descriptor = open_above_streams(path, flags, 0o600)
     try:
         with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor has no path
-            # Before anything is in it: some file systems give every file the same mode.
+            # Before anything is written: some file systems give every file the same mode.
             _check_private(descriptor, path, "it would hold secrets, and")
             json.dump({**content, "inode": os.fstat(descriptor).st_ino}, file)
     except BaseException:
@@ -75,14 +76,14 @@ def write_private(path: Path, settings: Settings, environment: Mapping[str, str]
 
 
 def read_private(path: Path) -> PrivateSettings:
-    """What a process left; raises OSError where it cannot be read, or another user may have written it."""
+    """Reads the file; raises OSError where it cannot be read, or another user may have written it."""
     descriptor = open_regular(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
-        # Options name files to write and addresses to call: those of somebody else must not be followed.
+        # Options name files to write and URLs to call: those of another user must not be used.
         _check_private(descriptor, path, "it is not used, because")
         content = json.loads(os.pread(descriptor, MAX_FILE_BYTES, 0))
         if content["inode"] != os.fstat(descriptor).st_ino and has_inodes(kind_of(path)):
-            # Else a store that a stranger sent could have files written and addresses called here.
+            # Otherwise a store from somebody else could make this agent write files and call URLs.
             raise OSError(errno.EACCES, "it is not used, because it is a copy from elsewhere", str(path))
         return PrivateSettings(
             directory=None if content["directory"] is None else Path(content["directory"]),
@@ -97,7 +98,7 @@ def read_private(path: Path) -> PrivateSettings:
 
 
 def list_private(store: Path) -> Iterator[tuple[JournalName, Path]]:
-    """All such files of a store, with the process that left each."""
+    """All private settings files of a store, with the process of each."""
     for path in sorted(journals_of(store).glob(f"*/*{SUFFIX}")):
         name = parse(path.with_suffix(".0"))
         if name is not None:
@@ -124,7 +125,7 @@ def _working_directory() -> str | None:
 
 
 def _resolved(value: Any, environment: Mapping[str, str]) -> Any:
-    """The options without references to what only this process has: its variables and its folder."""
+    """The options without references to this process's environment variables and working directory."""
     if is_reference(value):
         [(kind, name)] = value.items()
         if kind == "env":

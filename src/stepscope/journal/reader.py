@@ -1,4 +1,4 @@
-"""Follows a journal file, goes on after damage, and counts what was lost."""
+"""Follows a journal file, continues after damage, and counts what was lost."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 READ_BYTES = 8 << 20
 MAX_EXTRA_NUMBERS = 1024
-"""Numbers beyond those of its frames that a file may have: threads took them when it was full."""
+"""Sequence numbers beyond its frames that a file may have: threads took them when it was full."""
 MAX_REPORTED = 5
-"""Records that could not be stored and are named one by one; further ones are counted."""
+"""Records that could not be stored and are reported one by one; further ones are only counted."""
 
 
 @dataclass(frozen=True)
@@ -41,32 +41,32 @@ class Rows:
 
 @dataclass
 class Batch:
-    """What one reading brought."""
+    """What one call of `read` returned."""
 
     rows: list[Rows] = field(default_factory=list)
     notes: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
-    """Openings, events and ends: the kind of frame and what `records` made of it."""
+    """Openings, events and ends: the kind of frame and its checked fields."""
     arrays: list[tuple[dict[str, Any], bytes]] = field(default_factory=list)
     offset: int = 0
-    """Where the next reading begins."""
+    """Where the next call continues."""
     lost: int = 0
-    """Records of this file that could not be read or stored, all readings together."""
+    """Records of this file that could not be read or stored, in all calls together."""
     refused: list[str] = field(default_factory=list)
-    """What is wrong with the first records that were intact and could not be stored."""
+    """Why the first intact records that could not be stored were refused."""
     last: bool = True
     """Whether everything written so far has been read."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """How far a journal file had been written at some moment."""
+    """How far a journal file was written at some time."""
 
     file_id: int
     end: int
 
 
 def written_so_far(path: Path) -> Written:
-    """Looks at a file without following it; an end of 0 when it is gone, not begun, or not ours to read."""
+    """How far a file is written; an end of 0 when it is gone, has no header, or may not be read."""
     try:
         descriptor = open_file(path)
     except (OSError, JournalError):
@@ -87,7 +87,7 @@ def written_so_far(path: Path) -> Written:
 
 
 class JournalReader:
-    """Reads one journal file, from the start or from an offset an earlier reader had reached."""
+    """Reads one journal file, from the start or from the offset of an earlier reader."""
 
     def __init__(self, path: Path, offset: int = 0) -> None:
         self.path = path
@@ -100,7 +100,7 @@ class JournalReader:
             raise
 
     def _begin(self, offset: int) -> None:
-        """Reads the header, and learns what an earlier reader knew at its offset."""
+        """Reads the header, and restores the state of an earlier reader at its offset."""
         head = os.pread(self._descriptor, layout.HEADER_BYTES, 0)
         is_whole = len(head) == layout.HEADER_BYTES
         head += bytes(layout.HEADER_BYTES - len(head))
@@ -118,10 +118,10 @@ class JournalReader:
             self._recover_header()
         self._sets: dict[int, tuple[str, ...]] = {}
         self._unnamed_rows: dict[tuple[int, int], list[NDArray[np.uint64]]] = {}
-        """Rows whose names have not come yet, by key set and width."""
+        """Rows whose key names are not known yet, by key set and width."""
         self._refused = 0
         self._taken = bytearray()
-        """For each number of a frame, whether that frame was taken: one that comes again is a copy."""
+        """For each sequence number, whether its frame was read: a second one is a copy."""
         self._count = 0
         self._highest = -1
         self._suspect: int | None = None
@@ -129,19 +129,19 @@ class JournalReader:
         self._catch_up(offset)
 
     def _recover_header(self) -> None:
-        """Takes from elsewhere what a damaged header does not say."""
-        # Offsets are kept by this id.
+        """Replaces the fields of a damaged header."""
+        # The store keeps offsets by this id.
         self.file_id = crc32(os.fsencode(self.path.name))
         clock_base_ns = (opening_of(self.path) or {}).get(layout.CLOCK_BASE)
         if records.is_int64(clock_base_ns):
             self._clock_base_ns = clock_base_ns
 
     def close(self) -> None:
-        """Lets go of the file."""
+        """Closes the file."""
         self._held.close()
 
     def is_at(self, path: Path) -> bool:
-        """Whether this very file is the one of that name."""
+        """Whether this file is the one at that path."""
         try:
             status, own = path.lstat(), os.fstat(self._descriptor)
         except FileNotFoundError:
@@ -149,23 +149,23 @@ class JournalReader:
         return (status.st_dev, status.st_ino) == (own.st_dev, own.st_ino)
 
     def closed_by_writer(self) -> bool:
-        """Whether the writer said that nothing more will come."""
+        """Whether the writer has marked the file as complete."""
         return os.pread(self._descriptor, 1, layout.CLOSED_AT) == b"\x01"
 
     def grows_by_size(self) -> bool:
-        """Whether the file is appended to with write(), so that only the next file shows it is done."""
+        """Whether the file grows with write(), so that only the next file shows that it is complete."""
         return os.pread(self._descriptor, 8, layout.COMMITTED.start) == bytes(8)
 
     def sync(self) -> None:
-        """Asks the disk to keep what was written so far; raises OSError when it cannot."""
+        """Syncs what was written so far to disk; raises OSError when that fails."""
         os.fdatasync(self._descriptor)
 
     def request_retirement(self) -> None:
-        """Asks the writer to go on in a new file."""
+        """Asks the writer to continue in a new file."""
         self._mark(layout.RETIRE_AT)
 
     def mark_stored(self) -> None:
-        """Tells the writer, which may still have the file open, that the store has all of it."""
+        """Marks the file as stored for the writer, which may still have it open."""
         with contextlib.suppress(OSError):
             self._mark(layout.STORED_AT)
 
@@ -177,7 +177,7 @@ class JournalReader:
             os.close(descriptor)
 
     def read(self, *, final: bool = False) -> Batch:
-        """What has come since the last reading; `final` when the writer is gone or done with the file."""
+        """Reads what was written since the last call; `final` when the writer has closed the file or ended."""
         end, count = self._written(final=final)
         stop = min(end, self.offset + READ_BYTES)
         data = os.pread(self._descriptor, max(stop - self.offset, 0), self.offset)
@@ -194,12 +194,12 @@ class JournalReader:
         return batch
 
     def _unused_numbers(self, known: int) -> int:
-        """How many numbers below the highest no frame was ever written for."""
+        """How many numbers below the highest have no frame."""
         unused = int.from_bytes(os.pread(self._descriptor, 8, layout.UNUSED_NUMBERS.start), "little")
         return unused if self._intact_header and unused < known else 0
 
     def _written(self, *, final: bool) -> tuple[int, int]:
-        """How far the file goes, and how many records the writer had counted by then."""
+        """How far the file is written, and how many records the writer has counted."""
         size = os.fstat(self._descriptor).st_size
         head = os.pread(self._descriptor, 16, layout.COMMITTED.start)
         committed = int.from_bytes(head[:8], "little")
@@ -211,7 +211,7 @@ class JournalReader:
         return min(committed, size), count
 
     def _catch_up(self, offset: int) -> None:
-        """Learns key sets and numbering of what an earlier reader has already handed on."""
+        """Restores key sets and numbering from what an earlier reader has already read."""
         while self.offset < offset:
             before = self.offset
             stop = min(offset, before + READ_BYTES)
@@ -222,9 +222,9 @@ class JournalReader:
         self.offset = max(self.offset, offset)
 
     def _decode(self, data: bytes, batch: Batch, *, final: bool, complete: bool) -> int:
-        """Decodes frames and skips damage; returns how many bytes are done with.
+        """Decodes frames and skips damage; returns how many bytes are done.
 
-        `complete` says that nothing lies behind these bytes, `final` that nothing ever will.
+        `complete` says that the data reaches the end of what is written, `final` that nothing will follow.
         """
         done = 0
         while True:
@@ -237,7 +237,7 @@ class JournalReader:
             if scan.is_cut_off and not complete:
                 return done
             if not final and self._suspect != self.offset + done:
-                # Another processor may show the length before the bytes: look again before judging.
+                # On some processors the length is visible before the bytes: retry before calling it damage.
                 self._suspect = self.offset + done
                 return done
             skipped = next_frame(data, done + 1)
@@ -249,7 +249,7 @@ class JournalReader:
                 return max(done, len(data) - layout.MAX_FRAME)
 
     def _max_frames(self) -> int:
-        """More frames than this the file cannot hold; a higher number in one is not to be believed."""
+        """The most frames the file can contain; a higher sequence number is damage."""
         return os.fstat(self._descriptor).st_size // layout.MIN_FRAME + MAX_EXTRA_NUMBERS
 
     def _add_scan(self, scan: Scan, batch: Batch) -> None:
@@ -272,7 +272,7 @@ class JournalReader:
                 self._refuse(str(error), batch)
 
     def _add_named_rows(self, batch: Batch) -> None:
-        """Hands over the rows whose names are known."""
+        """Adds the rows whose key names are known to the batch."""
         for set_id, width in [key for key in self._unnamed_rows if key[0] in self._sets]:
             pieces = self._unnamed_rows.pop((set_id, width))
             keys = self._sets[set_id]
@@ -283,13 +283,13 @@ class JournalReader:
                 self._refuse(reason, batch, sum(map(len, pieces)))
 
     def _declare(self, set_id: int, payload: bytes, batch: Batch) -> None:
-        """Learns the names of a key set; rows whose names cannot be read stay nameless, and are counted."""
+        """Adds the names of a key set; rows whose names cannot be read stay unnamed, and are counted."""
         try:
             names = records.read_keys(payload)
         except BadRecordError as error:
             self._refuse(str(error), batch, 0)
             return
-        # Every set is declared twice, in the same words: other words under its number are a mistake.
+        # Every set is declared twice, identically: other names under its number are an error.
         if self._sets.setdefault(set_id, names) != names:
             self._refuse(f"key set {set_id} was declared again with other names", batch, 0)
 

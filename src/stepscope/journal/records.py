@@ -1,7 +1,7 @@
-"""Checks what a journal frame says before anything of it is stored: types, ranges, shapes.
+"""Validates the contents of journal frames before they are stored: types, ranges, shapes.
 
-A checksum proves that bytes are as somebody wrote them, not that they make sense. Everything that reaches
-the store from a journal has passed through here, so what lies behind may trust its types.
+A checksum proves that bytes are unchanged, not that they are valid. Everything that reaches the store from a
+journal passes through here, so later code may trust its types.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROLES: Final = frozenset(get_args(Role))
 
 
 class BadRecordError(ValueError):
-    """A frame whose bytes are intact says something that cannot be stored; the text says what."""
+    """A frame is intact but cannot be stored; the message says why."""
 
 
 def read_keys(payload: bytes) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ def read_keys(payload: bytes) -> tuple[str, ...]:
 
 
 def read_opening(payload: bytes, clock_base_ns: int) -> dict[str, Any]:
-    """What a process says of itself when it begins; facts of a wrong shape are left out."""
+    """The opening record of a process; facts of a wrong type are left out."""
     fields = _read_object(payload, clock_base_ns)
     for name in ("run", "project", "host"):
         _require(fields, name, "a text", lambda value: isinstance(value, str))
@@ -54,12 +54,12 @@ def read_opening(payload: bytes, clock_base_ns: int) -> dict[str, Any]:
 
 
 def read_end(payload: bytes, clock_base_ns: int) -> dict[str, Any]:
-    """How a process ended."""
+    """The end record of a process."""
     return check_end(_read_object(payload, clock_base_ns))
 
 
 def check_end(fields: dict[str, Any]) -> dict[str, Any]:
-    """How a process ended, from wherever it was written down."""
+    """Checks an end record, from the journal or an exit note."""
     _require(fields, "status", f"one of {', '.join(sorted(ENDINGS))}", lambda value: value in ENDINGS)
     _require(fields, "reason", "a text", lambda value: isinstance(value, str))
     _require(fields, "dropped", "a count", lambda value: is_int64(value) and value >= 0)
@@ -69,7 +69,7 @@ def check_end(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_event(payload: bytes, clock_base_ns: int, origin: int) -> dict[str, Any]:
-    """An event as `kind`, `step`, `time`, `fields` and whether it is the `user`'s."""
+    """An event as `kind`, `step`, `time`, `fields` and `user` (whether it is the user's)."""
     event = _read_object(payload, clock_base_ns)
     if "kind" not in event:
         raise BadRecordError("an event has no kind")
@@ -116,7 +116,7 @@ def read_array(payload: bytes, clock_base_ns: int) -> tuple[dict[str, Any], byte
 
 
 def is_int64(value: object) -> bool:
-    """Whether this is an integer that a database can hold."""
+    """Whether this is an integer that a database can store."""
     return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
 
 
@@ -149,7 +149,7 @@ def _read_object(payload: bytes, clock_base_ns: int) -> dict[str, Any]:
 
 
 def _read_json(payload: bytes) -> Any:
-    """A JSON value in which every text and number can be stored and shown."""
+    """Parses JSON into a value in which every text and number can be stored and shown."""
     try:
         value = json.loads(payload)
     except (ValueError, RecursionError) as error:
@@ -160,7 +160,7 @@ def _read_json(payload: bytes) -> Any:
 
 
 def _depth(value: Any) -> int:
-    """How deep a value is nested; found without recursion, which a forged record could exhaust."""
+    """The nesting depth of a value; computed without recursion, which a forged record could exhaust."""
     depth, level = 0, [value]
     while level and depth <= MAX_DEPTH:
         depth += 1
@@ -182,7 +182,7 @@ def _require(fields: Mapping[str, Any], name: str, expected: str, is_valid: Call
 def _is_satisfied(is_valid: Callable[[Any], bool], value: Any) -> bool:
     try:
         return is_valid(value)
-    except TypeError:  # a list is not hashable, and so in no set
+    except TypeError:  # a list is not hashable
         return False
 
 
@@ -230,4 +230,4 @@ FACTS: Final[dict[str, Callable[[Any], bool]]] = {
     "config": lambda value: isinstance(value, dict),
     "total_steps": _is_number,
 }
-"""The facts that are used as more than text, and what each must be like."""
+"""The facts that are used as more than text, and the check of each."""

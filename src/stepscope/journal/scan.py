@@ -1,4 +1,4 @@
-"""Goes over the bytes of a journal and takes its frames: rows of one key set many at a time, each once."""
+"""Scans the bytes of a journal for frames: rows of one key set in batches, each frame once."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ MAX_RUN_ROWS = 4096
 
 
 class Scan:
-    """One pass over bytes that begin with a frame; stops at the end or at the first bad frame."""
+    """One pass over bytes that start with a frame; stops at the end or at the first damaged frame."""
 
     def __init__(self, data: bytes, max_frames: int, taken: bytearray) -> None:
-        """`taken` says for each number whether its frame was taken before, and is kept up to date."""
+        """`taken` says for each sequence number whether its frame was read before, and is updated."""
         self._data, self._max_frames, self._taken = data, max_frames, taken
         self._view = memoryview(data)
         self._words = np.frombuffer(data, "<u8", len(data) // 8)
@@ -33,10 +33,10 @@ class Scan:
         self.notes: list[tuple[int, int, bytes]] = []
         self.arrays: list[bytes] = []
         self._starts: dict[tuple[int, int], list[int]] = {}
-        """Where rows begin, by key set and length."""
+        """The start of each row, by key set and length."""
 
     def run(self) -> None:
-        """Takes frame after frame, rows of one key set many at a time."""
+        """Reads frame after frame, rows of one key set in batches."""
         data, end = self._data, len(self._data)
         while self.at + layout.MIN_FRAME <= end:
             marker, units, kind_and_set = layout.HEAD.unpack_from(data, self.at)
@@ -69,7 +69,7 @@ class Scan:
         return bool(crc32(self._view[start : start + length - 8], sequence) == checksum)
 
     def _add_rows(self, set_id: int, length: int) -> None:
-        """Takes the row at hand, known to be sound, and all of its key set that follow without a break."""
+        """Adds the current row, which is intact, and all rows of its key set that follow directly."""
         starts = self._starts.setdefault((set_id, length), [])
         run = self._run_length(length)
         first = self.at
@@ -118,7 +118,7 @@ class Scan:
 
 
 def next_frame(data: bytes, start: int) -> int | None:
-    """Where the next whole and sound frame begins; None when there is none."""
+    """The start of the next complete and intact frame; None when there is none."""
     view = memoryview(data)
     at = data.find(layout.MARKER_BYTES, start)
     while at >= 0:

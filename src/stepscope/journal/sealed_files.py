@@ -1,4 +1,4 @@
-"""Holds the full files of a journal until the store has them, so that none is lost with a deleted folder."""
+"""Keeps the full files of a journal open until they are stored, so that a deleted folder loses none."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from stepscope.journal.segment import Segment
 
     Replace = Callable[[HeldFile, int, Callable[[Segment], None]], Segment | None]
-    """Makes a new file for an old one, of at least so many bytes, and has it filled; None if it cannot."""
+    """Creates a new file for an old one, of at least that size, and fills it; None if it cannot."""
 
 MAX_HELD = 32
 
 
 class SealedFiles:
-    """Files that nothing more is written to, oldest first, each with its number of records."""
+    """Complete files, oldest first, each with its number of records."""
 
     def __init__(self) -> None:
         self._files: list[tuple[HeldFile, int]] = []
         self.last_id: int | None = None
-        """The id of the newest of them, stored or not; None where there was none in this folder."""
+        """The id of the newest file, stored or not; None where there was none in this folder."""
         self.stored = 0
-        """Records in files that the store has and the agent has deleted."""
+        """Records in files that are stored and deleted."""
 
     def add(self, segment: Segment) -> None:
-        """Takes a segment that was sealed; one in memory has no file."""
+        """Adds a sealed segment; one in memory has no file."""
         if segment.file is not None:
             self._files.append((segment.file, segment.committed[1]))
             self.last_id = segment.file.file_id
@@ -43,12 +43,12 @@ class SealedFiles:
                 self.stored += self._files.pop(0)[1]
 
     def clear(self) -> None:
-        """Lets go of all."""
+        """Closes all files."""
         self._files.clear()
         self.last_id = None
 
     def leave_behind(self, end: Mapping[str, Any]) -> None:
-        """Lets go of files that were moved, and leaves beside them how the run ended there."""
+        """Closes files that were moved, and writes an exit note with the end of the run beside them."""
         moved = next((path for file, _ in self._files if (path := file.moved_to()) is not None), None)
         self.clear()
         if moved is None:
@@ -61,7 +61,7 @@ class SealedFiles:
             os.close(descriptor)
 
     def forget_stored(self) -> None:
-        """Lets go of files that the store has."""
+        """Closes files that are stored."""
         waiting = []
         for file, records in self._files:
             if _whereabouts(file) is None:
@@ -71,16 +71,16 @@ class SealedFiles:
         self._files = waiting
 
     def whereabouts(self) -> Whereabouts:
-        """Whether those that the store may not have are all in place; where the first is that is not."""
+        """The state of the first file that may not be stored and is not in place; else `in place`."""
         states = (_whereabouts(file) or "in place" for file, _ in self._files)
         return next((state for state in states if state != "in place"), "in place")
 
     def deleted_records(self) -> int:
-        """Records of files that were deleted before the store had them."""
+        """Records of files that were deleted before they were stored."""
         return sum(records for file, records in self._files if _whereabouts(file) == "deleted")
 
     def carry_over(self, replace: Replace) -> int | None:
-        """Copies those that are gone; how many records, or None when a file cannot be made."""
+        """Copies files that are gone; returns the number of records, or None when a file cannot be made."""
         carried = 0
         for at, (file, records) in enumerate(self._files):
             if _whereabouts(file) in {None, "in place"}:
@@ -94,11 +94,11 @@ class SealedFiles:
 
 
 def _whereabouts(file: HeldFile) -> Whereabouts | None:
-    """Where a file is; None when the store has it: the agent may be deleting one after another just now."""
+    """The state of a file; None when it is stored: the agent may be deleting files at the moment."""
     state = file.whereabouts()
-    # Asked afterwards: a file is marked before it is deleted. An agent of an earlier version does not mark.
+    # Checked afterwards: a file is marked before it is deleted. Earlier versions of the agent do not mark.
     if file.is_stored() or (state == "deleted" and (file.is_home_in_place() or file.descriptor() is None)):
-        return None  # or it can no longer be had: other code has closed it before it was deleted
+        return None  # or it cannot be recovered: other code had closed it before it was deleted
     return state
 
 

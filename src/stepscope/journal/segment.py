@@ -1,9 +1,9 @@
-"""Holds the bytes of one journal file: mapped, appended with write(), or kept in memory.
+"""The bytes of one journal file: mapped, appended with write(), or in memory.
 
-All take a frame with ``write``, one call into C that the interpreter lock makes indivisible, so threads and
-signal handlers may write at any moment without a lock. When there is no room left, or the segment was
-sealed, ``write`` raises ValueError and the writer goes on in the next one. A sealed segment is not closed
-but forgotten: a thread may still be between its write and its commit.
+All append a frame with ``write``, one call into C that the interpreter lock makes atomic, so threads and
+signal handlers may write at any time without a lock. When there is no room left, or the segment is sealed,
+``write`` raises ValueError and the writer continues in the next one. A sealed segment is not closed but
+dropped: a thread may still be between its write and its commit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Segment(Protocol):
-    """What the writer asks of a journal file."""
+    """The interface of a journal file for the writer."""
 
     file: HeldFile | None
     size: int
@@ -40,26 +40,26 @@ class Segment(Protocol):
     committed: memoryview
 
     def write(self, data: bytes, /) -> object:
-        """Adds bytes at the end, whole, or raises ValueError (no room) or OSError."""
+        """Appends all bytes, or raises ValueError (no room) or OSError."""
 
     def tell(self) -> int:
-        """Where the next frame goes."""
+        """The position of the next frame."""
 
     def seal(self) -> None:
-        """Ends the segment: every later write raises ValueError."""
+        """Seals the segment: every later write raises ValueError."""
 
     def frames(self) -> bytes:
         """Every frame of a sealed segment."""
 
     def count_unused(self, numbers: int = 1) -> None:
-        """Notes that so many numbers were taken for which there is no frame."""
+        """Counts sequence numbers that were taken and have no frame."""
 
     def asked_to_retire(self) -> bool:
-        """Whether the agent could not sync this file and wants a new one."""
+        """Whether the agent could not sync this file and asks for a new one."""
 
 
 def header(clock_base_ns: int, file_id: int, committed: int = layout.HEADER_BYTES) -> bytes:
-    """A fresh header; a committed length of 0 says to go by the file's size."""
+    """A new header; with a committed length of 0 the file's size is used."""
     fields = (layout.MAGIC, committed, 0, layout.VERSION, 0, 0, 0, file_id, clock_base_ns, 0)
     return layout.HEADER.pack(*fields, layout.header_checksum(fields))
 
@@ -69,11 +69,11 @@ def _new_id() -> int:
 
 
 _abandoned: list[mmap.mmap] = []
-"""Mappings that are kept for good: to free one closes its descriptor, which is somebody else's by now."""
+"""Mappings that are never freed: that would close their descriptor, which other code uses by now."""
 
 
 def fill(segment: Segment, frames: bytes) -> None:
-    """Writes the frames of another segment into an empty one, which goes on with their numbering."""
+    """Writes the frames of another segment into an empty one, which continues their numbering."""
     segment.write(frames)
     following, unused = layout.numbering(frames)
     segment.next_sequence = itertools.count(following).__next__
@@ -83,14 +83,14 @@ def fill(segment: Segment, frames: bytes) -> None:
 
 
 def hand_over(old: Segment, new: Segment) -> None:
-    """Moves frames, key sets and numbering to an empty segment; the old one takes no frame any more."""
+    """Moves frames, key sets and numbering to an empty segment, and seals the old one."""
     old.seal()
     fill(new, old.frames())
     new.sets, new.next_set_id = old.sets, old.next_set_id
 
 
 def write_last(segment: Segment, kind: int, payload: bytes) -> None:
-    """Writes a frame that carries data, if there is room for it; the next segment does not begin for it."""
+    """Writes a frame that carries data, if there is room for it; does not start a new segment."""
     sequence = segment.next_sequence()
     with contextlib.suppress(ValueError, OSError):
         segment.write(layout.frame(kind, payload, sequence))
@@ -122,7 +122,7 @@ class MappedSegment:
 
     @classmethod
     def create(cls, path: Path, size: int, clock_base_ns: int, file_id: int | None = None) -> MappedSegment:
-        """Reserves the whole file first, so that a full disk is an error here and never later."""
+        """Allocates the whole file first, so that a full disk is an error here and never later."""
         descriptor = hold(open_above_streams(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
         try:
             os.posix_fallocate(descriptor.number, 0, size)
@@ -135,7 +135,7 @@ class MappedSegment:
         return cls(mapping, clock_base_ns, file, held)
 
     def seal(self) -> None:
-        """Moves the position to the end: from here on nobody can write, in any thread."""
+        """Moves the position to the end: from here on no thread can write."""
         self._map.seek(0, os.SEEK_END)
         self._map[layout.CLOSED_AT] = 1
 
@@ -144,11 +144,11 @@ class MappedSegment:
         return trimmed(self._map[layout.HEADER_BYTES :])
 
     def count_unused(self, numbers: int = 1) -> None:
-        """Notes that so many numbers were taken for which there is no frame."""
+        """Counts sequence numbers that were taken and have no frame."""
         self._unused[0] += numbers
 
     def asked_to_retire(self) -> bool:
-        """Whether the agent could not sync this file and wants a new one."""
+        """Whether the agent could not sync this file and asks for a new one."""
         return self._map[layout.RETIRE_AT] == 1
 
     def __del__(self) -> None:
@@ -157,16 +157,16 @@ class MappedSegment:
 
 
 class MemorySegment(MappedSegment):
-    """Frames that wait for a file; once it has refused one it takes no other, so only newest are lost."""
+    """Frames that wait for a file; after the first refused one it takes no more: only the newest are lost."""
 
     def __init__(self, size: int, clock_base_ns: int) -> None:
         super().__init__(mmap.mmap(-1, size), clock_base_ns)
         self.voided = 0
-        """How many of the frames are there in the place of one that was dropped."""
+        """How many of the frames replace one that was dropped."""
 
 
 SEALED = 1 << 62
-"""A position behind the end of every segment."""
+"""A position after the end of every segment."""
 
 
 class AppendedSegment:
@@ -185,8 +185,8 @@ class AppendedSegment:
         self.committed = memoryview(bytearray(16)).cast("Q")
         self._numbered = 0
         self._highest = -1
-        # Reentrant, for a signal handler may log while its thread writes. What is written when seal()
-        # returns is all there will ever be: a reader deletes a closed file.
+        # Reentrant, because a signal handler may log while its thread writes. Nothing is written after
+        # seal() returns: a reader deletes a closed file.
         self._lock = threading.RLock()
         try:
             self.write(header(clock_base_ns, self._file.file_id, committed=0))
@@ -195,7 +195,7 @@ class AppendedSegment:
             raise
 
     def write(self, data: bytes) -> object:
-        """Writes a frame; one cut short by a full disk is skipped by the reader."""
+        """Writes a frame; the reader skips one that a full disk cut off."""
         with self._lock:
             if self._used + len(data) > self.size:
                 raise ValueError("the segment is full")
@@ -208,26 +208,26 @@ class AppendedSegment:
         return written
 
     def tell(self) -> int:
-        """Where the next frame goes."""
+        """The position of the next frame."""
         return self._used
 
     def seal(self) -> None:
-        """Refuses further writes, and says in the header that nothing more will come."""
+        """Refuses further writes, and marks the file as complete in the header."""
         with self._lock:
             if self._used == SEALED:
                 return
             self._used = SEALED
-        # Numbers that threads have taken and not written by now will have no frame here.
+        # Numbers that threads have taken but not written by now have no frame here.
         count = self._highest + 1
         self._write_header(layout.COUNT_AT, count.to_bytes(8, "little"))
         self._write_header(layout.UNUSED_NUMBERS.start, (count - self._numbered).to_bytes(8, "little"))
         self._write_header(layout.CLOSED_AT, b"\x01")
 
     def count_unused(self, numbers: int = 1) -> None:
-        """Does nothing: seal() knows which numbers were taken in vain."""
+        """Does nothing: seal() counts the numbers without a frame."""
 
     def _count_frames(self, frames: bytes) -> None:
-        """Notes the numbers of frames that were written."""
+        """Counts the sequence numbers of written frames."""
         at = 0
         while frames[at : at + 2] == layout.MARKER_BYTES:
             _, units, _ = layout.HEAD.unpack_from(frames, at)
@@ -238,8 +238,8 @@ class AppendedSegment:
                 self._highest = max(self._highest, sequence)
 
     def _write_header(self, at: int, data: bytes) -> None:
-        """Writes into the header, through a descriptor of its own: the other one only ever appends."""
-        with contextlib.suppress(OSError):  # a header that is not completed costs a reader time, no record
+        """Writes into the header with a second descriptor: the other one can only append."""
+        with contextlib.suppress(OSError):  # an incomplete header costs the reader time, but no record
             held = self._file.descriptor()
             if held is None:
                 return
@@ -254,6 +254,6 @@ class AppendedSegment:
         return self._file.frames()
 
     def asked_to_retire(self) -> bool:
-        """Whether the agent could not sync this file and wants a new one."""
+        """Whether the agent could not sync this file and asks for a new one."""
         descriptor = self._file.descriptor()
         return descriptor is not None and os.pread(descriptor, 1, layout.RETIRE_AT) == b"\x01"

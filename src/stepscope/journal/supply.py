@@ -1,4 +1,4 @@
-"""Supplies the writer with segments: files while the disk lets it, memory while it does not."""
+"""Supplies the writer with segments: files, or memory while no file can be written."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 RETRY_NS = 1_000_000_000
 SMALL_BYTES = 1 << 16
 MAX_ATTEMPTS = 10_000
-"""Names that are tried for a file: there may be old files of processes with the same number."""
+"""How many names are tried for a file: there may be old files of processes with the same number."""
 UNPUBLISHED = ".new"
-"""Behind a file's name while no agent may read it."""
+"""The suffix of a file while no agent may read it."""
 
 
 class SegmentSupply:
-    """Makes the files of one process's journal, in order, under its size limits."""
+    """Creates the files of one process's journal, in order, within its size limits."""
 
-    def __init__(  # noqa: PLR0913 - two clocks and three limits, each set by somebody else
+    def __init__(  # noqa: PLR0913 - two clocks and three limits from different callers
         self,
         store: Path,
         name: JournalName,
@@ -50,25 +50,25 @@ class SegmentSupply:
         """Why no file could be made; None when one could."""
 
     def take(self) -> Segment:
-        """The next segment: a file, or memory when none can be made; `trouble` then says why."""
+        """The next segment: a file, or memory when none can be created; `trouble` then says why."""
         prepared, self._prepared = self._prepared, None
         return prepared or self.make_file() or self._memory()
 
     def prepare(self) -> None:
-        """Makes the next file ahead of need, so that the training thread does not have to."""
-        # Of files that grow by write(), the next one's existence tells readers that the last is done.
+        """Creates the next file in advance, so that the training thread does not have to."""
+        # For files that grow with write(), the next file tells readers that the previous one is complete.
         if self._mapped and self._prepared is None:
             self._prepared = self.make_file()
 
     def make_file(self, at_least: int = 0) -> Segment | None:
-        """A new file that holds so many bytes, at most one attempt a second while it fails."""
+        """Creates a file of at least that size; retries at most once a second while it fails."""
         return self._attempt(lambda: self._make_file_within_cap(at_least))
 
     def replace(self, old: HeldFile, at_least: int, fill: Callable[[Segment], None]) -> Segment | None:
-        """A new file for the records of one that was deleted, and has them filled in, as `make_file`.
+        """Creates a file like `make_file` for the records of a deleted one, and fills it.
 
-        It has the id of the old one: a store that has some of its records takes in only the others. It gets
-        its name when it is filled: a reader would take what comes later for records that it has read.
+        It has the id of the old one: a store that has some of its records then stores only the others. It
+        gets its name after it is filled: a reader would mistake later records for ones it has read.
         """
 
         def make() -> Segment:
@@ -94,17 +94,17 @@ class SegmentSupply:
         return segment
 
     def try_at_once(self) -> None:
-        """Lets the next attempt follow the last failed one without a pause."""
+        """Allows the next attempt without a pause after a failed one."""
         self._retry_at_ns = 0
 
     def give_up_prepared(self) -> None:
-        """Marks a file made ahead of need as one that will stay empty."""
+        """Seals a file that was created in advance and stays empty."""
         prepared, self._prepared = self._prepared, None
         if prepared is not None:
             prepared.seal()
 
     def unread(self) -> list[Path]:
-        """The files of this process that no agent has taken in."""
+        """The files of this process that are not stored yet."""
         return files_of(self._store, self._name)
 
     def _memory(self) -> Segment:
@@ -143,7 +143,7 @@ class SegmentSupply:
 
 
 def _publish(file: HeldFile, fill: Callable[[], None]) -> None:
-    """Gives a file its name when it is filled; deletes it where that fails."""
+    """Fills a file and gives it its name; deletes it where that fails."""
     try:
         fill()
         name = file.path.with_name(file.path.name.removesuffix(UNPUBLISHED))

@@ -32,9 +32,9 @@ _pack_trailer = layout.TRAILER.pack
 class JournalWriter:
     """The journal of one process: a series of files, of which the newest is being written.
 
-    A frame that was appended is safe from the death of this process as soon as the call returns. While no
-    file can be made, frames stay in memory up to the size of a segment; after that the newest are dropped
-    and counted, and the gap is noted in the journal when it goes on.
+    A frame survives the death of this process as soon as the call that appended it returns. While no file can
+    be created, frames stay in memory up to the size of a segment; after that the newest are dropped and
+    counted, and the gap is recorded when the journal continues.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class JournalWriter:
         self._known_keys: set[object] = set()
         self._clock = clock
         self._warn = warn
-        self._lock = threading.RLock()  # a signal handler may log while its thread rolls a file
+        self._lock = threading.RLock()  # a signal handler may log while its thread switches files
         self.dropped = 0
         self._noted_dropped = 0
         self.sealed = SealedFiles()
@@ -64,12 +64,12 @@ class JournalWriter:
         self.append_json(layout.OPEN, self._opening)
 
     def append_row(self, metrics: Mapping[Any, Any], step: int, at_ns: int | None = None) -> None:
-        """Appends the values of a step, of now or of an earlier moment of `time.monotonic_ns`.
+        """Appends the values of a step, at the current or an earlier time of `time.monotonic_ns`.
 
         Raises what converting a value to float raises.
         """
         segment = self._segment
-        values = metrics.values()  # raises for what is no mapping; its names might have no end
+        values = metrics.values()  # raises for what is not a mapping, whose keys might be infinite
         try:
             pack, head = segment.sets[tuple(metrics)]
         except KeyError:
@@ -89,21 +89,21 @@ class JournalWriter:
         committed[1] = sequence + 1
 
     def append_rows(self, keys: tuple[str, ...], rows: bytes) -> None:
-        """Appends packed rows of one key set in one write: each a moment, a step, a float for each key."""
+        """Appends packed rows of one key set in one write: each a time, a step, a float for each key."""
         segment = self._segment
         known, fields = segment.sets.get(keys), 2 + len(keys)
         count = len(rows) // (8 * fields)
         room = segment.size - segment.tell()
-        # A file that grows by write() may take a part of the rows alone, and the rest would come twice.
+        # A file that grows with write() may take only some of the rows, and the rest would be written twice.
         is_mapped = isinstance(segment, MappedSegment)
         if known is None or not is_mapped or count * layout.row_length(len(keys)) > room:
             for at_ns, step, *values in unpacked_rows(rows, len(keys)):
                 self.append_row(dict(zip(keys, values, strict=True)), step, at_ns)
             return
-        sequences = list(islice(iter(segment.next_sequence, None), count))  # faster than asking for each
+        sequences = list(islice(iter(segment.next_sequence, None), count))  # faster than a loop
         try:
             segment.write(row_frames(known[1], rows, fields, sequences))
-        except (ValueError, OSError):  # another thread has taken the room
+        except (ValueError, OSError):  # another thread has used the space
             for sequence in sequences:
                 self._void(segment, sequence)
             if self._advance(segment):
@@ -114,18 +114,18 @@ class JournalWriter:
         committed[1] = sequences[-1] + 1
 
     def append_json(self, kind: int, fields: Mapping[str, Any]) -> None:
-        """Appends the opening or the end."""
+        """Appends the opening or the end record."""
         self._append_numbered(kind, layout.to_json({**fields, "time": self._clock()}))
 
     def append_event(self, kind: str, fields: Mapping[str, Any], step: int | None = None) -> None:
-        """Appends an event of stepscope's own."""
+        """Appends an event of stepscope itself."""
         event = {**fields, "kind": kind, "time": self._clock()}
         if step is not None:
             event["step"] = step
         self._append_numbered(layout.EVENT, layout.to_json(event), layout.OF_STEPSCOPE)
 
     def append_user_event(self, kind: str, fields: Mapping[str, Any], step: int) -> None:
-        """Appends an event of the user's; its fields may have any names."""
+        """Appends a user's event; its fields may have any names."""
         event = {"time": self._clock(), "kind": kind, "step": step, "fields": fields}
         self._append_numbered(layout.EVENT, layout.to_json(event), layout.OF_USER)
 
@@ -135,9 +135,9 @@ class JournalWriter:
         self._append_numbered(layout.ARRAY, layout.array_payload(described, raw))
 
     def close(self, end: Mapping[str, Any] | None) -> dict[str, Any] | None:
-        """Ends the journal, saying how the process ended; None when there is nothing to say.
+        """Ends the journal with an end record, or without one for None.
 
-        Gives back an end that no file took, with the records that are lost for the same reason counted.
+        Returns an end record that no file could take, with the number of records lost for the same reason.
         """
         with self._lock:
             self.supply.try_at_once()
@@ -155,7 +155,7 @@ class JournalWriter:
             return None if end is None else {**end, "dropped": dropped}
 
     def end_soon(self, end: Mapping[str, Any]) -> None:
-        """Ends the journal of a process that is about to go, even while another thread hangs in it."""
+        """Ends the journal of a process that is about to exit, even while another thread hangs in it."""
         if self._lock.acquire(timeout=LOCK_S):
             try:
                 self.close(end)
@@ -166,7 +166,7 @@ class JournalWriter:
 
     @contextlib.contextmanager
     def closed_for(self, end: Mapping[str, Any]) -> Iterator[None]:
-        """Ends the journal, and goes on in a new file if the block raises: an exec that failed."""
+        """Ends the journal, and continues in a new file if the block raises: an exec that failed."""
         is_locked = self._lock.acquire(timeout=LOCK_S)
         self.end_soon(end)
         try:
@@ -180,25 +180,25 @@ class JournalWriter:
                 self._lock.release()
 
     def position(self) -> tuple[int, int]:
-        """Another one after every record."""
+        """A value that changes with every record."""
         return id(self._segment), self._segment.tell()
 
     def _records_in_memory(self) -> int:
-        """How many records are in memory and in no file; the opening, which each segment has, left out."""
+        """How many records are only in memory, without the opening of the segment."""
         segment = self._segment
         if not isinstance(segment, MemorySegment):
             return 0
         return max(segment.committed[1] - segment.voided - 1, 0)
 
     def prepare(self) -> None:
-        """Makes the next file while there is time, so that the training thread need not."""
+        """Creates the next file in advance, so that the training thread does not have to."""
         with self._lock:
             in_file = not isinstance(self._segment, MemorySegment)
             if in_file and self._segment.tell() > self._segment.size // 2:
                 self.supply.prepare()
 
     def recover(self) -> None:
-        """Leaves memory for a file if one can be made by now, and a file that cannot be synced."""
+        """Moves from memory to a file if one can be created, and leaves a file that cannot be synced."""
         with self._lock:
             if isinstance(self._segment, MemorySegment):
                 self._leave_memory(self._segment)
@@ -207,7 +207,7 @@ class JournalWriter:
                 self._advance(self._segment)
 
     def whereabouts(self) -> Whereabouts:
-        """Whether the files that the store may not have yet are where they were made."""
+        """Whether the files that may not be stored yet are where they were created."""
         with self._lock:
             self.sealed.forget_stored()
             state = self.sealed.whereabouts()
@@ -217,12 +217,12 @@ class JournalWriter:
             return "in place" if file is None else file.whereabouts()
 
     def moved_to(self) -> Path | None:
-        """Where the file that is being written has been moved; None when it was not."""
+        """The new path of the current file if it was moved; None if it was not."""
         file = self._segment.file
         return None if file is None else file.moved_to()
 
     def carry_over(self) -> int | None:
-        """Copies deleted files into new ones; how many records, or None while no file can be made."""
+        """Copies deleted files into new ones; returns the number of records, or None while that fails."""
         with self._lock:
             self.supply.give_up_prepared()
             carried = self.sealed.carry_over(self._replace)
@@ -238,7 +238,7 @@ class JournalWriter:
             return carried + new.committed[1]
 
     def leave_behind(self, end: Mapping[str, Any]) -> None:
-        """Ends the files where they were moved to, and goes on in a new one."""
+        """Ends the files that were moved, and continues in a new one."""
         with self._lock:
             if self._is_closed:
                 self.sealed.clear()
@@ -246,7 +246,7 @@ class JournalWriter:
             self.supply.give_up_prepared()
             old = self._segment
             if old.file is not None and old.file.whereabouts() == "in place":
-                self.sealed.leave_behind(end)  # it was begun in the new folder before anybody noticed
+                self.sealed.leave_behind(end)  # it was already created in the new folder
                 return
             end_record = layout.to_json({"time": self._clock(), **end, "dropped": self.dropped})
             write_last(old, layout.END, end_record)  # if it does not fit, the reader sees that the file ended
@@ -256,12 +256,12 @@ class JournalWriter:
 
     @property
     def trouble(self) -> str | None:
-        """Why frames are not reaching a file; None when they are."""
+        """Why frames are not written to a file; None when they are."""
         return self.supply.trouble
 
     @property
     def unsaved(self) -> int:
-        """Records of a closed journal that are in no file, because none could be made."""
+        """Records of a closed journal that are in no file, because none could be created."""
         if self.supply.trouble is None:
             return 0
         deleted = self.sealed.deleted_records()
@@ -269,7 +269,7 @@ class JournalWriter:
         return deleted + in_memory + self.dropped - self._noted_dropped
 
     def _append_first_row(self, metrics: Mapping[Any, Any], step: int, at_ns: int | None) -> None:
-        """Declares a key set twice, so that damage in one place never takes the names of all rows."""
+        """Declares a key set twice, so that damage in one place cannot remove the names of all rows."""
         keys = tuple(metrics)
         self._check_key_limit(keys)
         segment = self._segment
@@ -304,12 +304,12 @@ class JournalWriter:
                 self._append_numbered(kind, payload, origin)
 
     def _void(self, segment: Segment, sequence: int) -> None:
-        """Says that a number was taken in vain: a shorter frame of another thread may still find room."""
+        """Marks a number as unused: a shorter frame of another thread may still fit."""
         try:
             segment.write(layout.frame(layout.VOID, b"", sequence))
         except (ValueError, OSError):
             with self._lock:
-                # Somebody with a higher number has filled or sealed it meanwhile: this one would seem lost.
+                # A thread with a higher number has filled or sealed it: this number would count as lost.
                 if segment.committed[1] > sequence:
                     segment.count_unused()
             return
@@ -333,7 +333,7 @@ class JournalWriter:
         return True
 
     def _advance(self, full: Segment) -> bool:
-        """Goes on in the next segment; False when there is none and the frame is dropped."""
+        """Continues in the next segment; returns False when there is none and the frame is dropped."""
         with self._lock:
             if full is not self._segment:
                 return True  # another thread was here first
@@ -391,7 +391,7 @@ class JournalWriter:
             )
 
     def _repeat_opening(self) -> None:
-        """Says in every file whose it is: older ones are deleted once they are read."""
+        """Writes the opening into every file: older files are deleted once they are stored."""
         sequence = self._segment.next_sequence()
         opening = {**self._opening, "time": self._clock(), layout.PREVIOUS: self.sealed.last_id}
         payload = layout.to_json(opening)
