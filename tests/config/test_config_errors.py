@@ -130,7 +130,7 @@ def message_of(folder, content):
         (
             "run: a\ndirectory: !!python/object/apply:os.getcwd []\n",
             (
-                "train.yaml:2: cannot be read: a value is of a kind that is not supported; "
+                "train.yaml:2: cannot be read: a value has a type that is not supported; "
                 "put it in quotes if it is text."
             ),
         ),
@@ -141,13 +141,13 @@ def message_of(folder, content):
         ("? [a]\n: b\n", "train.yaml:1: cannot be read: a key must be a single word."),
         (
             "\n- a\n- b\n",
-            "train.yaml:2: the file must hold settings as 'key: value' lines.",
+            "train.yaml:2: the file must contain settings as 'key: value' lines.",
         ),
         ("[" * 100_000, "train.yaml:1: cannot be read: it is nested too deeply."),
         (b"run: a\nproject: \xff\n", "train.yaml:2: cannot be read: it is not UTF-8 text."),
         (
             "run: a\nproject: \x00\n",
-            "train.yaml:2: cannot be read: it holds a character that YAML does not allow.",
+            "train.yaml:2: cannot be read: it contains a character that YAML does not allow.",
         ),
         (
             "#" * (MAX_BYTES + 1),

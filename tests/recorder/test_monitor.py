@@ -285,7 +285,7 @@ def test_the_database_may_lie_elsewhere_and_every_reader_finds_it(folder: Path, 
 
 
 def test_an_address_of_another_kind_is_refused_before_training_begins() -> None:
-    with pytest.raises(stepscope.StepscopeError, match=r"store.url .* must be an address such as sqlite:///"):
+    with pytest.raises(stepscope.StepscopeError, match=r"store.url .* must be a URL such as sqlite:///"):
         TrainingMonitor({"store": {"url": "postgres://somewhere"}})
 
 

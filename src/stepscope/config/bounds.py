@@ -1,4 +1,4 @@
-"""States what a number or a text must be like, beside its type."""
+"""Constraints on numbers and texts, in addition to their type."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Range:
-    """The smallest and the largest value allowed; None leaves that side open.
+    """The smallest and the largest value allowed; None for no limit on that side.
 
-    The checker (pydantic) asks for the schema below by its name, so that this module, which
-    training processes import, needs the standard library alone. Numbers are strict: `true` and
-    `"5"` are not numbers, and neither are NaN and infinity.
+    Pydantic finds the schema method below by its name, so this module, which training processes import, needs
+    only the standard library. Numbers are strict: `true`, `"5"`, NaN and infinity are not numbers.
     """
 
     low: float | None = None
@@ -36,7 +35,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Form:
-    """A pattern a text must match, and the words for it."""
+    """A pattern a text must match, and its description."""
 
     pattern: str
     words: str

@@ -1,4 +1,4 @@
-"""Reads one YAML file into plain data, remembering on which line every key stands."""
+"""Reads a YAML file into plain data, with the line number of every key."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TRUE, FALSE = {"yes", "true", "on"}, {"no", "false", "off"}
 PLAIN_VALUES = {
     "bool": r"(?:yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)",
     "int": r"[-+]?(?:0|[1-9][0-9_]*)|0x[0-9a-fA-F_]+|0o[0-7_]+",
-    # With a zero in front, such as 007, it is a name or a code and no number.
+    # With a leading zero, such as 007, it is a name or a code, not a number.
     "float": r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
     r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
     "null": r"~|null|Null|NULL|",
@@ -47,17 +47,17 @@ class Document:
 
 
 def read(path: Path, name: str) -> Document:
-    """Reads a file; raises ConfigError when it is no YAML mapping at all."""
+    """Reads a file; raises ConfigError when it is not a YAML mapping."""
     document = parse(_text(path, name), name)
     if document.data is None:
         document.data = {}
     if not isinstance(document.data, dict):
-        raise ConfigError(f"{document.origin_of(())}: the file must hold settings as 'key: value' lines.")
+        raise ConfigError(f"{document.origin_of(())}: the file must contain settings as 'key: value' lines.")
     return document
 
 
 def parse(text: str, name: str) -> Document:
-    """Parses YAML text of any shape; a key given twice is noted among the problems."""
+    """Parses YAML text of any form; a key that is given twice is added to the problems."""
     document = Document(name)
     failure = None
     loader = None
@@ -68,14 +68,14 @@ def parse(text: str, name: str) -> Document:
             document.lines[()] = _line(node)
             document.data = _Builder(document).value(node, ())
     except yaml.MarkedYAMLError as error:
-        # Only the reason is kept: the rest of the error quotes the line, which may be a secret.
+        # Only the reason is used: the rest of the error quotes the line, which may contain a secret.
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         is_tab = error.problem is not None and "'\\t'" in error.problem
         reason = "a tab is not allowed here, use spaces" if is_tab else _without_quotes(error.problem)
         failure = f"{name}:{line}: cannot be read: {reason}."
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        failure = f"{name}:{line}: cannot be read: it holds a character that YAML does not allow."
+        failure = f"{name}:{line}: cannot be read: it contains a character that YAML does not allow."
     finally:
         if loader is not None:
             loader.dispose()
@@ -85,9 +85,9 @@ def parse(text: str, name: str) -> Document:
 
 
 class _Loader(yaml.SafeLoader):
-    """A safe loader that knows dates, sexagesimals and aliases as nothing but text or errors.
+    """A safe loader that reads dates and sexagesimals as text, and refuses aliases.
 
-    It reads `1e-3` as a number, as YAML 1.2 does and YAML 1.1 does not.
+    It reads `1e-3` as a number, like YAML 1.2 and unlike YAML 1.1.
     """
 
     depth = 0
@@ -112,7 +112,7 @@ for _kind, _pattern in PLAIN_VALUES.items():
 
 
 class _Builder:
-    """Turns nodes into data and writes down their lines."""
+    """Converts nodes into data and records their lines."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
@@ -127,14 +127,14 @@ class _Builder:
             return self._scalar(node)
         raise _refusal(node)
 
-    def _mapping(self, node: yaml.MappingNode, above: Key) -> dict[str, Any]:
+    def _mapping(self, node: yaml.MappingNode, parent: Key) -> dict[str, Any]:
         data: dict[str, Any] = {}
         for name_node, value_node in node.value:
             if not isinstance(name_node, yaml.ScalarNode):
                 reason = "a key must be a single word"
                 raise yaml.constructor.ConstructorError(None, None, reason, name_node.start_mark)
             name = name_node.value
-            key = (*above, name)
+            key = (*parent, name)
             if name in data:
                 text = f"{dotted(key)} is given twice; the first is on line "
                 text += f"{self._document.lines[key]}."
@@ -165,7 +165,7 @@ class _Builder:
 
 
 def _refusal(node: yaml.Node) -> yaml.MarkedYAMLError:
-    reason = "a value is of a kind that is not supported; put it in quotes if it is text"
+    reason = "a value has a type that is not supported; put it in quotes if it is text"
     return yaml.constructor.ConstructorError(None, None, reason, node.start_mark)
 
 
@@ -174,7 +174,7 @@ def _line(node: yaml.Node) -> int:
 
 
 def _without_quotes(reason: str | None) -> str:
-    """The parser's reasons name tokens like '<scalar>', but may also quote what was written."""
+    """Removes quoted text: the parser's reasons name tokens like '<scalar>', but may also quote the file."""
     return re.sub(r"'(?!<)[^']{2,}'", "'...'", reason or "it is not YAML")
 
 

@@ -1,4 +1,4 @@
-"""Maps the keys of older documents into today's tree, so that their files still load."""
+"""Maps the keys of older documents to today's settings, so that their files still load."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TODAY: dict[str, Key] = {
     "log_level": ("logging", "level"),
     "sample_interval": ("samplers", "default", "interval_s"),
 }
-"""Older key to today's key; what lies below an older key follows it."""
+"""Older key to today's key; keys below an older key are moved with it."""
 
 NO_EFFECT = {
     "visualization.enabled": "charts are on the page: stepscope serve",
@@ -55,7 +55,7 @@ NO_EFFECT = {
     "checkpoints": "save checkpoints in the training",
     "recorder.metrics": "what a training logs is always recorded",
 }
-"""Keys of documents and of earlier versions that change nothing, with what to do instead."""
+"""Keys of documents and of earlier versions that have no effect, with what to do instead."""
 
 SWITCHES = {key for key, today in TODAY.items() if today[-1] == "enabled"} | {
     key for key in NO_EFFECT if key.startswith(("monitoring.visualization.", "enable_"))
@@ -66,7 +66,7 @@ PERCENT = {
     "gpu_memory": "gpu_memory_percent",
     "memory_usage": "memory_usage_percent",
 }
-"""Thresholds once written as a share of one, and today's threshold in percent."""
+"""Thresholds that were shares from 0 to 1, and today's threshold in percent."""
 
 SAMPLER_OF = {
     "cpu": "cpu",
@@ -77,79 +77,83 @@ SAMPLER_OF = {
 }
 """First word of an older metric name, and the sampler that reads it."""
 
-_BY_KEY: dict[Key, Key] = {tuple(key.split(".")): today for key, today in TODAY.items()}
-_INERT: dict[Key, str] = {tuple(key.split(".")): instead for key, instead in NO_EFFECT.items()}
-_KNOWN = [*_BY_KEY, *_INERT]
-_OF_TODAY = {"recorder"}
-"""Sections of today that had another key once."""
-ROOTS = frozenset(key[0] for key in _KNOWN) - _OF_TODAY
-_ABOVE = {key[:length] for key in _KNOWN for length in range(1, len(key))}
+_CURRENT_KEYS: dict[Key, Key] = {tuple(key.split(".")): today for key, today in TODAY.items()}
+_WITHOUT_EFFECT: dict[Key, str] = {tuple(key.split(".")): instead for key, instead in NO_EFFECT.items()}
+_OLDER_KEYS = [*_CURRENT_KEYS, *_WITHOUT_EFFECT]
+_CURRENT_SECTIONS = {"recorder"}
+"""Sections of today that contain a key without effect."""
+ROOTS = frozenset(key[0] for key in _OLDER_KEYS) - _CURRENT_SECTIONS
+_PARENTS = {key[:length] for key in _OLDER_KEYS for length in range(1, len(key))}
 
 
 def without_effect(entry: Entry) -> Problem | None:
-    """Says of a setting that changes nothing in this version what to do instead; None of all others."""
+    """A note for a setting that has no effect in this version, with what to do instead; None for others."""
     for length in range(len(entry.written), 0, -1):
         key = entry.written[:length]
-        if key in _INERT:
-            text = f"{dotted(key)} has no effect in this version; {_INERT[key]}."
+        if key in _WITHOUT_EFFECT:
+            text = f"{dotted(key)} has no effect in this version; {_WITHOUT_EFFECT[key]}."
             return Problem(entry.origin_of(key), text)
     return None
 
 
 def is_inert(key: Key) -> bool:
     """Whether a key, or one above it, has no effect."""
-    return any(key[:length] in _INERT for length in range(1, len(key) + 1))
+    return any(key[:length] in _WITHOUT_EFFECT for length in range(1, len(key) + 1))
 
 
-def modernised(entries: Iterable[Entry], problems: list[Problem]) -> Iterator[Entry]:
-    """Yields the same settings under today's keys; each keeps the key it was written under."""
+def to_current_keys(entries: Iterable[Entry], problems: list[Problem]) -> Iterator[Entry]:
+    """Yields the settings under today's keys; each entry keeps the key it was written under."""
     for entry in entries:
         if entry.key[0] not in ROOTS:
             yield entry
             continue
         if is_inert(entry.key):
-            yield from _translated(dotted(entry.key), entry, problems)
+            yield from _convert_value(dotted(entry.key), entry, problems)
             continue
         older = _older_key(entry.key)
         if older is None:
-            _complain(entry, problems)
+            _report_unknown(entry, problems)
             continue
-        moved = replace(entry, key=(*_BY_KEY[older], *entry.key[len(older) :]))
-        yield from _translated(dotted(older), moved, problems)
+        moved = replace(entry, key=(*_CURRENT_KEYS[older], *entry.key[len(older) :]))
+        yield from _convert_value(dotted(older), moved, problems)
 
 
 def _older_key(key: Key) -> Key | None:
     prefixes = (key[:length] for length in range(len(key), 0, -1))
-    return next((prefix for prefix in prefixes if prefix in _BY_KEY), None)
+    return next((prefix for prefix in prefixes if prefix in _CURRENT_KEYS), None)
 
 
-def _complain(entry: Entry, problems: list[Problem]) -> None:
-    if entry.key in _ABOVE:
+def _report_unknown(entry: Entry, problems: list[Problem]) -> None:
+    if entry.key in _PARENTS:
         if entry.value not in (None, {}):
-            names = sorted({key[len(entry.key)] for key in _KNOWN if key[:-1] == entry.key})
+            names = sorted({key[len(entry.key)] for key in _OLDER_KEYS if key[:-1] == entry.key})
             text = f"{dotted(entry.key)} must be a section with settings such as {', '.join(names)}."
             problems.append(Problem(entry.origin, text))
         return
-    length = next(n for n in range(1, len(entry.key) + 1) if entry.key[:n] not in _ABOVE)
+    length = next(n for n in range(1, len(entry.key) + 1) if entry.key[:n] not in _PARENTS)
     unknown = entry.key[:length]
-    meant = nearest(dotted(unknown), [*TODAY, *NO_EFFECT])
-    text = f"there is no setting {dotted(unknown)!r}" + (f"; did you mean {meant!r}?" if meant else ".")
+    suggestion = nearest(dotted(unknown), [*TODAY, *NO_EFFECT])
+    text = f"there is no setting {dotted(unknown)!r}" + (
+        f"; did you mean {suggestion!r}?" if suggestion else "."
+    )
     problems.append(Problem(entry.origin_of(unknown), text))
 
 
-def _translated(older: str, entry: Entry, problems: list[Problem]) -> Iterator[Entry]:
+def _convert_value(older: str, entry: Entry, problems: list[Problem]) -> Iterator[Entry]:
     value = entry.value
     is_value = dotted(entry.written) == older
     if older in SWITCHES and not (is_value and isinstance(value, bool)):
-        name, given = dotted(entry.written), shown(value, entry.written)
-        text = f"{name} is {given}; it must be true or false."
+        name, text_of_value = dotted(entry.written), shown(value, entry.written)
+        text = f"{name} is {text_of_value}; it must be true or false."
         problems.append(Problem(entry.origin, text))
     elif older == METRICS:
         if _is_names(value):
-            yield from _selected(entry)
+            yield from _enable_samplers(entry)
         else:
-            name, given = dotted(entry.written), shown(value, entry.written)
-            problems.append(Problem(entry.origin, f"{name} is {given}; it must be a list, each item text."))
+            name, text_of_value = dotted(entry.written), shown(value, entry.written)
+            problems.append(
+                Problem(entry.origin, f"{name} is {text_of_value}; it must be a list, each item text.")
+            )
     elif older == SHARES and entry.key[-1] in PERCENT:
         yield replace(entry, key=(*entry.key[:-1], PERCENT[entry.key[-1]]), value=_percent(value))
     elif older == "log_level" and isinstance(value, str):
@@ -158,8 +162,8 @@ def _translated(older: str, entry: Entry, problems: list[Problem]) -> Iterator[E
         yield entry
 
 
-def _selected(entry: Entry) -> Iterator[Entry]:
-    """Turns on the samplers that a list of metrics names; what a training logs is recorded anyway."""
+def _enable_samplers(entry: Entry) -> Iterator[Entry]:
+    """Enables the samplers of a list of metrics; what a training logs is always recorded."""
     samplers = [SAMPLER_OF.get(metric.split("_")[0]) for metric in entry.value]
     for sampler in dict.fromkeys(filter(None, samplers)):
         yield replace(entry, key=("samplers", sampler, "enabled"), value=True)

@@ -1,4 +1,4 @@
-"""One setting as somebody gave it, and the tree in which such entries are laid over each other."""
+"""One setting with its origin, and the tree in which the sources of settings are merged."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from stepscope.config.shape import Key, dotted
 MAX_DEPTH = 32
 
 ENVIRONMENT = "environment"
-"""The first word of where an entry stands that was given by an environment variable; its name follows."""
+"""The first word of the origin of an environment variable; its name follows."""
 
 OriginOf: TypeAlias = Callable[[Key], str]
-"""Tells where a written key stands: `train.yaml:7`, `argument`, ..."""
+"""Returns where a key was written: `train.yaml:7`, `argument`, ..."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong, and where."""
+    """One error, and where it is."""
 
     origin: str
     text: str
     is_hyperparameter: bool = False
-    """Whether it looks like a hyper-parameter of the model in the place of a setting."""
+    """Whether it looks like a hyper-parameter of the model instead of a setting."""
 
     @property
     def variable(self) -> str | None:
-        """The environment variable it is about; None for what stands elsewhere."""
+        """The environment variable it is about; None for other origins."""
         kind, _, name = self.origin.partition(" ")
         return name if kind == ENVIRONMENT else None
 
@@ -39,7 +39,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Entry:
-    """A value, the key it belongs to, and the key under which it was written."""
+    """A value, its key, and the key under which it was written."""
 
     key: Key
     value: Any
@@ -52,7 +52,7 @@ class Entry:
         return self.origin_of(self.written)
 
     def written_at(self, key: Key) -> Key:
-        """Returns how a key above or below this entry's own was written."""
+        """Returns how a key above or below this entry's key was written."""
         surplus = len(self.key) - len(key)
         if surplus > 0:
             return self.written[: max(len(self.written) - surplus, 1)]
@@ -62,10 +62,10 @@ class Entry:
 Tree: TypeAlias = dict[str, Union["Tree", Entry]]
 
 
-def flatten(data: Mapping[str, Any], origin_of: OriginOf, above: Key = ()) -> Iterator[Entry]:
-    """Yields every value of nested data that is not itself a filled section."""
+def flatten(data: Mapping[str, Any], origin_of: OriginOf, parent: Key = ()) -> Iterator[Entry]:
+    """Yields every value of nested data that is not itself a non-empty section."""
     for name, value in data.items():
-        key = (*above, name)
+        key = (*parent, name)
         if isinstance(value, dict) and value:
             yield from flatten(value, origin_of, key)
         else:
@@ -73,7 +73,7 @@ def flatten(data: Mapping[str, Any], origin_of: OriginOf, above: Key = ()) -> It
 
 
 def plain(value: Any, origin_of: OriginOf, problems: list[Problem], key: Key = ()) -> Any:
-    """Copies a value into dicts, lists, text and numbers, noting what JSON could not carry."""
+    """Copies a value into dicts, lists, text and numbers; other types are added to the problems."""
     if len(key) > MAX_DEPTH:
         problems.append(Problem(origin_of(key), f"{dotted(key[:3])} is nested too deeply."))
         return None
@@ -96,7 +96,7 @@ def plain(value: Any, origin_of: OriginOf, problems: list[Problem], key: Key = (
     return None
 
 
-def laid_out(entries: Iterable[Entry], problems: list[Problem]) -> Tree:
+def build_tree(entries: Iterable[Entry], problems: list[Problem]) -> Tree:
     """Builds the tree of one source, in which no setting may be given twice."""
     tree: Tree = {}
     for entry in entries:
@@ -111,14 +111,14 @@ def laid_out(entries: Iterable[Entry], problems: list[Problem]) -> Tree:
     return tree
 
 
-def laid_over(below: Tree, above: Tree) -> Tree:
-    """Returns a tree in which the values of the second replace those of the first."""
-    merged = dict(below)
-    for name, node in above.items():
-        under = below.get(name)
-        if isinstance(node, dict) and isinstance(under, dict):
-            merged[name] = laid_over(under, node)
-        elif not (isinstance(under, dict) and isinstance(node, Entry) and node.value == {}):
+def merge_trees(base: Tree, override: Tree) -> Tree:
+    """Merges two trees; values of the second override those of the first."""
+    merged = dict(base)
+    for name, node in override.items():
+        existing = base.get(name)
+        if isinstance(node, dict) and isinstance(existing, dict):
+            merged[name] = merge_trees(existing, node)
+        elif not (isinstance(existing, dict) and isinstance(node, Entry) and node.value == {}):
             merged[name] = node
     return merged
 
@@ -141,7 +141,7 @@ def entry_at(tree: Tree, key: Key) -> Entry:
 
 
 def remove_at(tree: Tree, key: Key) -> bool:
-    """Takes away what is at a key, or the entry above it, and sections left empty; False if nothing was."""
+    """Removes what is at a key, or the entry above it, and empty sections; False if there was nothing."""
     node = tree.get(key[0]) if key else None
     if node is None:
         return False
@@ -156,13 +156,13 @@ def remove_at(tree: Tree, key: Key) -> bool:
 
 def _put(node: Tree, entry: Entry, problems: list[Problem]) -> None:
     name = entry.key[-1]
-    there = node.get(name)
-    if isinstance(there, dict):
+    existing = node.get(name)
+    if isinstance(existing, dict):
         if entry.value != {}:
-            _refuse_second(entry, entry_at(there, ()), problems)
+            _refuse_second(entry, entry_at(existing, ()), problems)
         return
-    if there is not None:
-        _refuse_second(entry, there, problems)
+    if existing is not None:
+        _refuse_second(entry, existing, problems)
     node[name] = entry
 
 
@@ -187,7 +187,7 @@ def _is_name(name: Any, origin_of: OriginOf, problems: list[Problem], key: Key) 
 
 
 def _is_unicode(value: Any) -> bool:
-    """Half a surrogate pair passes for text but can be neither printed nor stored."""
+    """Whether a value is text without lone surrogates, which can be neither printed nor stored."""
     if not isinstance(value, str):
         return False
     try:

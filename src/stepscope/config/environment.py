@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 LONG_NAMES = {PREFIX + key.upper(): name for name, key in SHORT_NAMES.items() if key not in name.lower()}
-"""What somebody might write who does not know the short name."""
+"""Names a user might write who does not know the short name."""
 
 
 def variable_of(key: Key) -> str:
@@ -49,7 +49,7 @@ def entries_of(environment: Mapping[str, str], problems: list[Problem]) -> Itera
 
 
 def switched_off(environment: Mapping[str, str], problems: list[Problem]) -> Iterator[Entry]:
-    """Yields the setting that switches everything off, where STEPSCOPE_DISABLED says so."""
+    """Yields the setting that switches everything off, if STEPSCOPE_DISABLED does."""
     origin = f"{ENVIRONMENT} {DISABLED_VARIABLE}"
     if is_disabled(environment):
         key = ("recorder", "enabled")
@@ -60,11 +60,11 @@ def switched_off(environment: Mapping[str, str], problems: list[Problem]) -> Ite
 
 
 def assignment(name: str, text: str) -> str:
-    """Writes a variable with its value as a message may show it: short, on one line, without secrets."""
-    # Also of a misspelt variable: it may hold a key, or the address of a webhook, whose path is its password.
+    """Formats a variable with its value for a message: short, on one line, without secrets."""
+    # Also for a misspelt variable: it may contain a key, or the URL of a webhook, whose path is its password.
     words = name.removeprefix(PREFIX).lower().split("__")
-    is_delicate = is_secret(name) or any(nearest(word, ("channels", "exporters")) for word in words)
-    safe = HIDDEN if is_delicate else yaml_text(redact_text(redacted(text, CHANNELS)))
+    may_be_secret = is_secret(name) or any(nearest(word, ("channels", "exporters")) for word in words)
+    safe = HIDDEN if may_be_secret else yaml_text(redact_text(redacted(text, CHANNELS)))
     return f"{name}={safe if len(safe) <= MAX_SHOWN else f'{safe[: MAX_SHOWN - 3]}...'}"
 
 
@@ -83,13 +83,13 @@ def _is_sampler_option(key: Key) -> bool:
 
 
 def _no_such_variable(name: str) -> str:
-    meant = LONG_NAMES.get(name)
-    if meant is None:
-        # Without the prefix, which all of them have: with it, any two short names look alike.
+    suggestion = LONG_NAMES.get(name)
+    if suggestion is None:
+        # Without the common prefix: with it, any two short names look similar.
         names = [*map(variable_of, leaves()), FILE_VARIABLE, DISABLED_VARIABLE]
-        close = nearest(name.removeprefix(PREFIX), [known.removeprefix(PREFIX) for known in names])
-        meant = None if close is None else PREFIX + close
-    return "there is no such setting" + (f"; did you mean {meant}?" if meant else ".")
+        closest = nearest(name.removeprefix(PREFIX), [known.removeprefix(PREFIX) for known in names])
+        suggestion = None if closest is None else PREFIX + closest
+    return "there is no such setting" + (f"; did you mean {suggestion}?" if suggestion else ".")
 
 
 def _entries_at(key: Key, text: str, origin: str, problems: list[Problem]) -> Iterator[Entry]:

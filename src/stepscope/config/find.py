@@ -1,6 +1,6 @@
-"""Finds the settings of a process, and loads the checker only when there is something to check.
+"""Finds the settings of a process, and loads the validation only when there is something to validate.
 
-Training processes import this module: it must not load pydantic or yaml by itself.
+Training processes import this module: it must not load pydantic or yaml unless they are needed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SHORT_NAMES = {
 }
 DISABLED_VARIABLE = "STEPSCOPE_DISABLED"
 STARTED_VARIABLE = "_STEPSCOPE_STARTED"
-"""Set for a process that stepscope starts, which takes it away when it has begun its work."""
+"""Set for a process that stepscope starts, which removes it when it begins its work."""
 RESERVED = frozenset({FILE_VARIABLE, DISABLED_VARIABLE, "STEPSCOPE_SEGMENT", "STEPSCOPE_RUN_ID"})
 """Variables that are not settings."""
 
@@ -41,14 +41,14 @@ def settings_for(
     strict: bool | None = None,
     on_note: Callable[[str], None] = lambda _: None,
 ) -> Settings:
-    """Returns the settings that hold here; raises ConfigError when one of them is wrong.
+    """Returns the settings that apply here; raises ConfigError when one of them is not valid.
 
-    Unless `strict`, a wrong environment variable is logged once and ignored; None is what recorder.strict
-    says. `on_note` is told of settings that have no effect.
+    Unless `strict`, an invalid environment variable is logged once and ignored; None uses recorder.strict.
+    `on_note` is called for each setting that has no effect.
     """
     if not needs_loading(source, environment, directory):
         return _with_home(defaults(environment))
-    from stepscope.config.load import load  # lazy: it brings pydantic into the process
+    from stepscope.config.load import load  # lazy: it imports pydantic
 
     loaded = load(source, environment=environment, directory=directory, strict=strict)
     for note in loaded.notes:
@@ -57,8 +57,8 @@ def settings_for(
 
 
 def expanded(path: str) -> str:
-    """A path with the home folder of a user in the place of `~`, as a shell would give it."""
-    return os.path.expanduser(path)  # noqa: PTH111 - that of pathlib raises where there is no such user
+    """Expands a leading `~` to the home folder of a user, like a shell."""
+    return os.path.expanduser(path)  # noqa: PTH111 - pathlib's raises where there is no such user
 
 
 def _with_home(settings: Settings) -> Settings:
@@ -68,17 +68,17 @@ def _with_home(settings: Settings) -> Settings:
 
 
 def is_disabled(environment: Mapping[str, str] = os.environ) -> bool:
-    """Says whether STEPSCOPE_DISABLED switches everything off."""
+    """Whether STEPSCOPE_DISABLED switches everything off."""
     return _switch(environment) in ON
 
 
 def why_disabled(environment: Mapping[str, str] = os.environ) -> str:
-    """Says by what recording is switched off, where it is."""
+    """Why recording is switched off, where it is."""
     return f"{DISABLED_VARIABLE} is set" if is_disabled(environment) else "recorder.enabled is false"
 
 
 def is_switch_malformed(environment: Mapping[str, str]) -> bool:
-    """Says whether STEPSCOPE_DISABLED has a value that means neither on nor off."""
+    """Whether STEPSCOPE_DISABLED has a value that means neither on nor off."""
     return _switch(environment) not in ON | OFF
 
 
@@ -91,7 +91,7 @@ def needs_loading(
     environment: Mapping[str, str] = os.environ,
     directory: Path | None = None,
 ) -> bool:
-    """Says whether anything but defaults, the three short variables and the switch is to be considered."""
+    """Whether there is any source besides the defaults, the three short variables and the switch."""
     if source is not None or settings_file(source, environment, directory) is not None:
         return True
     if is_switch_malformed(environment):
@@ -102,13 +102,13 @@ def needs_loading(
 
 def defaults(environment: Mapping[str, str] = os.environ) -> Settings:
     """Returns the defaults with `STEPSCOPE_DIR`, `STEPSCOPE_PROJECT`, `STEPSCOPE_RUN` and the switch."""
-    given = {key: environment.get(name) for name, key in SHORT_NAMES.items()}
-    settings = Settings(**{key: value for key, value in given.items() if value})  # type: ignore[arg-type]  # three texts
+    values = {key: environment.get(name) for name, key in SHORT_NAMES.items()}
+    settings = Settings(**{key: value for key, value in values.items() if value})  # type: ignore[arg-type]  # three texts
     return replace(settings, recorder=Recorder(enabled=False)) if is_disabled(environment) else settings
 
 
 def settings_file(source: Source, environment: Mapping[str, str], directory: Path | None) -> str | None:
-    """Returns the file to read: the one given, else the variable's, else the one lying here."""
+    """Returns the file to read: the one given, else the variable's, else the one in the directory."""
     if isinstance(source, str | os.PathLike):
         return os.fspath(source)
     if environment.get(FILE_VARIABLE):

@@ -1,8 +1,8 @@
-"""Lays the sources of settings over each other and checks the result.
+"""Merges the sources of settings and validates the result.
 
-The order is defaults, YAML file, environment, dictionary, arguments: the later wins. A mistake in a file, a
-dictionary or an argument is an error. One in the environment, which a cluster may set for everybody, is
-logged once in a process, and the variable is ignored.
+The order is defaults, YAML file, environment, dictionary, arguments: later sources override earlier ones. An
+invalid value in a file, a dictionary or an argument is an error. One in the environment, which a cluster may
+set for everybody, is logged once per process, and the variable is ignored.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from stepscope.config.entry import (
     OriginOf,
     Problem,
     Tree,
+    build_tree,
     entry_at,
     flatten,
-    laid_out,
-    laid_over,
+    merge_trees,
     plain,
     remove_at,
     values_of,
@@ -53,27 +53,27 @@ HYPERPARAMETERS = (
 )
 
 _logged: set[str] = set()
-"""What was logged of the environment by this process."""
+"""Messages about the environment that this process has logged."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """Checked settings, and where each value came from."""
+    """Validated settings, and the origin of each value."""
 
     settings: Settings
     origins: dict[str, str]
     """`default`, `FILE:LINE`, `environment NAME`, `dictionary` or `argument` by dotted key."""
     notes: tuple[Problem, ...]
-    """Settings that are accepted and have no effect, each once."""
+    """Settings that are accepted and have no effect, without duplicates."""
     tree: Tree
 
     def origin_of(self, key: Key) -> str:
-        """Where a setting was written, or the nearest one above it; `default` where nowhere."""
+        """Where a setting, or the nearest one above it, was written; `default` for neither."""
         if not key or key[0] not in self.tree:
             return "default"
         entry = entry_at(self.tree, key)
-        # What a sampler takes from `default` was written there, and not where the sampler was.
-        own = (one for one in _entries_below(self.tree, key) if one.written[: len(key)] == key)
+        # Values that a sampler inherits from `default` were written there, not in the sampler's section.
+        own = (below for below in _entries_below(self.tree, key) if below.written[: len(key)] == key)
         entry = next(own, entry)
         return entry.origin_of(entry.written_at(key))
 
@@ -86,26 +86,26 @@ def load(
     directory: Path | None = None,
     strict: bool | None = True,
 ) -> Loaded:
-    """Returns the settings that hold; raises ConfigError with one line per problem.
+    """Returns the settings that apply; raises ConfigError with one line per problem.
 
     An argument that is None counts as not given. Unless `strict`, problems of the environment are logged and
-    the variables ignored; None is what recorder.strict says.
+    the variables ignored; None uses recorder.strict.
     """
-    given = dict(environment)
+    variables_left = dict(environment)
     ignored: list[Problem] = []
     while True:
         problems: list[Problem] = []
         notes: list[Problem] = []
-        tree = _tree(_sources(source, given, arguments, directory, problems), problems, notes)
-        settings = _checked(tree, problems)
+        tree = _tree(_sources(source, variables_left, arguments, directory, problems), problems, notes)
+        settings = _validate(tree, problems)
         if settings is not None and not problems:
             break
-        wrong = {problem.variable for problem in problems}
-        if strict or not wrong <= given.keys():
+        invalid = {problem.variable for problem in problems}
+        if strict or not invalid <= variables_left.keys():
             raise ConfigError(_lines([*ignored, *problems]))
         ignored += problems
-        # What a wrong variable hid may be wrong too: everything is read again without it.
-        given = {name: text for name, text in given.items() if name not in wrong}
+        # A value that an invalid variable overrode may be invalid too: everything is read again without it.
+        variables_left = {name: text for name, text in variables_left.items() if name not in invalid}
     if ignored and strict is None and settings.recorder.strict:
         raise ConfigError(_lines(ignored))
     _log(ignored, environment)
@@ -113,38 +113,38 @@ def load(
 
 
 def load_valid_part(source: Source) -> tuple[Loaded, list[Problem]]:
-    """The settings without what is wrong in them, and what that is, in the order of the lines.
+    """The valid part of the settings, and the problems in the order of their lines.
 
-    A mistake in one place then hides none in another.
+    So one invalid setting does not hide another.
     """
     problems: list[Problem] = []
     notes: list[Problem] = []
     tree = _tree(_sources(source, os.environ, None, None, problems), problems, notes)
-    while (settings := _checked(tree, problems, leaves_out=True)) is None:
+    while (settings := _validate(tree, problems, removes_invalid=True)) is None:
         pass
     loaded = Loaded(settings, _origins(settings, tree), tuple(dict.fromkeys(notes)), tree)
-    return loaded, sorted(problems, key=_place)
+    return loaded, sorted(problems, key=_line_order)
 
 
 def _tree(sources: Iterator[Iterator[Entry]], problems: list[Problem], notes: list[Problem]) -> Tree:
     tree: Tree = {}
     for entries in sources:
-        tidied = [_tidied(entry, problems) for entry in entries if not _is_inert(entry, notes)]
-        tree = laid_over(tree, laid_out(tidied, problems))
-    _hand_down_sampler_default(tree)
+        normalized = [_normalize(entry, problems) for entry in entries if not _is_inert(entry, notes)]
+        tree = merge_trees(tree, build_tree(normalized, problems))
+    _apply_sampler_default(tree)
     return tree
 
 
 def _is_inert(entry: Entry, notes: list[Problem]) -> bool:
     note = document_keys.without_effect(entry)
-    # A switch that is off asks for nothing.
+    # A switch that is off requests nothing.
     if note is not None and entry.value not in (False, None, {}, []):
         notes.append(note)
     return note is not None
 
 
 def _lines(problems: list[Problem]) -> str:
-    lines = dict.fromkeys(str(problem) for problem in sorted(problems, key=_place))
+    lines = dict.fromkeys(str(problem) for problem in sorted(problems, key=_line_order))
     if any(problem.is_hyperparameter for problem in problems):
         lines[HYPERPARAMETERS] = None
     return "\n".join(lines)
@@ -153,8 +153,8 @@ def _lines(problems: list[Problem]) -> str:
 def _log(ignored: list[Problem], environment: Mapping[str, str]) -> None:
     for problem in ignored:
         name = problem.variable or ""
-        given = variables.assignment(name, environment[name])
-        message = f"stepscope ignores the environment variable {given}: {problem.text}"
+        assignment = variables.assignment(name, environment[name])
+        message = f"stepscope ignores the environment variable {assignment}: {problem.text}"
         if message not in _logged:
             _logged.add(message)
             logging.getLogger("stepscope").warning("%s", message)
@@ -178,8 +178,8 @@ def _sources(
     yield variables.entries_of(environment, problems)
     if isinstance(source, Mapping):
         yield _entries_of(source, lambda _key: DICTIONARY, problems)
-    given = {key: value for key, value in (arguments or {}).items() if value is not None}
-    yield _entries_of(given, lambda _key: "argument", problems)
+    arguments_given = {key: value for key, value in (arguments or {}).items() if value is not None}
+    yield _entries_of(arguments_given, lambda _key: "argument", problems)
     yield variables.switched_off(environment, problems)
 
 
@@ -190,7 +190,7 @@ def _can_be_read(
     directory: Path | None,
     problems: list[Problem],
 ) -> bool:
-    """Says whether there is a file where the variable says so; a file named otherwise must be there."""
+    """Whether the file named by the variable can be read; a file named in code must exist."""
     if isinstance(source, str | os.PathLike) or not environment.get(FILE_VARIABLE):
         return True
     path = (directory or Path()) / name
@@ -202,11 +202,11 @@ def _can_be_read(
 
 
 def _entries_of(data: Mapping[str, Any], origin_of: OriginOf, problems: list[Problem]) -> Iterator[Entry]:
-    return document_keys.modernised(flatten(plain(data, origin_of, problems), origin_of), problems)
+    return document_keys.to_current_keys(flatten(plain(data, origin_of, problems), origin_of), problems)
 
 
-def _tidied(entry: Entry, problems: list[Problem]) -> Entry:
-    """Reads an empty section as one without settings, and files away a sampler's own options."""
+def _normalize(entry: Entry, problems: list[Problem]) -> Entry:
+    """Normalizes an empty section to one without settings, and moves a sampler's own options to `options`."""
     key = entry.key
     if key[0] == "samplers" and len(key) > 2 and key[2] not in names_in(Sampler):
         if nearest(key[2], names_in(Sampler)) is not None:
@@ -219,7 +219,7 @@ def _tidied(entry: Entry, problems: list[Problem]) -> Entry:
     return entry
 
 
-def _hand_down_sampler_default(tree: Tree) -> None:
+def _apply_sampler_default(tree: Tree) -> None:
     """Gives every named sampler the values of `default` that it does not set itself."""
     samplers = tree.get("samplers")
     default = samplers.get("default") if isinstance(samplers, dict) else None
@@ -228,7 +228,7 @@ def _hand_down_sampler_default(tree: Tree) -> None:
     for name, node in samplers.items():
         if isinstance(node, Entry) and node.value != {}:
             continue
-        samplers[name] = laid_over(default, node if isinstance(node, dict) else {})
+        samplers[name] = merge_trees(default, node if isinstance(node, dict) else {})
 
 
 @functools.cache
@@ -236,15 +236,15 @@ def _adapter() -> TypeAdapter[Settings]:
     return TypeAdapter(Settings)
 
 
-def _checked(tree: Tree, problems: list[Problem], *, leaves_out: bool = False) -> Settings | None:
+def _validate(tree: Tree, problems: list[Problem], *, removes_invalid: bool = False) -> Settings | None:
     try:
         return _adapter().validate_python(values_of(tree))
     except ValidationError as error:
-        # The error itself quotes the values, secrets among them: it must not become a cause.
-        wrong = error.errors(include_url=False)
-    problems.extend(_problem(details, tree) for details in wrong)
-    if leaves_out:
-        removed = [remove_at(tree, details["loc"]) for details in wrong]
+        # The error quotes values, which may be secret: it must not become the cause of another error.
+        errors = error.errors(include_url=False)
+    problems.extend(_problem(details, tree) for details in errors)
+    if removes_invalid:
+        removed = [remove_at(tree, details["loc"]) for details in errors]
         if not any(removed):
             raise ConfigError(_lines(problems))
     return None
@@ -268,8 +268,8 @@ def _unknown_key(key: Key, written: Key, origin: str) -> Problem:
     return Problem(origin, no_such_setting(written, *names), is_hyperparameter)
 
 
-def _place(problem: Problem) -> tuple[bool, int]:
-    """Sorts what has a line by its line, and the rest behind it."""
+def _line_order(problem: Problem) -> tuple[bool, int]:
+    """Sort key: problems with a line number by line, then the rest."""
     line = problem.origin.rpartition(":")[2]
     return (False, int(line)) if line.isdecimal() else (True, 0)
 

@@ -1,4 +1,4 @@
-"""Turns settings into plain data and back, to hand them to another process."""
+"""Converts settings to plain data and back, to pass them to another process."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ _RECORDED: dict[str, type] = {
     "disabled": list,
     "quiet_hours": str,
 }
-"""What is recorded of the settings of alerts."""
+"""The alert settings that are recorded, with their types."""
 
 
 def to_dict(settings: Settings) -> dict[str, Any]:
-    """Returns the whole tree as dicts and lists that JSON can carry."""
+    """Returns the whole tree as dicts and lists, for JSON."""
     return dataclasses.asdict(settings)
 
 
 def from_dict(data: Mapping[str, Any]) -> Settings:
-    """Rebuilds what `to_dict` returned, without checking it again."""
+    """Rebuilds what `to_dict` returned, without validation."""
     settings: Settings = _built(Settings, data)
     return settings
 
 
 def recorded_alerts(facts: Mapping[str, Any]) -> Alerts:
-    """The settings of alerts that a run was recorded with, without those that may be secret."""
-    said = facts.get("alerts")
-    if not isinstance(said, dict):
+    """The alert settings that a run was recorded with, without those that may be secret."""
+    recorded = facts.get("alerts")
+    if not isinstance(recorded, dict):
         return Alerts()
-    # A record may be damaged, or written by another version: what has another type is left out.
+    # A record may be damaged, or written by another version: values of another type are left out.
     return Alerts(
-        **{name: said[name] for name, kind in _RECORDED.items() if isinstance(said.get(name), kind)}
+        **{name: recorded[name] for name, kind in _RECORDED.items() if isinstance(recorded.get(name), kind)}
     )
 
 

@@ -1,4 +1,4 @@
-"""Describes every setting from the sentence under it in `sections`, for the sample and the page."""
+"""Describes every setting with the docstring under it in `sections`, for the sample file and the docs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Description:
-    """What a user needs to know about one setting."""
+    """The documentation of one setting."""
 
     key: Key
     allowed: str
@@ -45,21 +45,21 @@ def descriptions() -> Iterator[Description]:
 
 
 def sentence_at(key: Key) -> str:
-    """Returns the sentence under a setting."""
+    """Returns the description of a setting."""
     section = without_none(hint_at(key[:-1]))
     if key == ("samplers", "default"):
-        return "Speaks for every sampler, except where a sampler's own section says otherwise."
+        return "Applies to every sampler, unless its own section sets something else."
     return _sentences()[section.__name__, key[-1]]
 
 
 @functools.cache
 def _sentences() -> dict[tuple[str, str], str]:
-    found = {}
+    sentences = {}
     for section in ast.parse(inspect.getsource(sections)).body:
         if not isinstance(section, ast.ClassDef):
             continue
         for setting, text in itertools.pairwise(section.body):
             match setting, text:
-                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(value=ast.Constant(str(words))):
-                    found[section.name, name] = words
-    return found
+                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(value=ast.Constant(str(sentence))):
+                    sentences[section.name, name] = sentence
+    return sentences

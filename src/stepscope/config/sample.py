@@ -23,14 +23,14 @@ def sample() -> str:
 
 
 def _lines() -> Iterator[str]:
-    above: Key = ()
+    section: Key = ()
     for setting in descriptions():
-        yield from _opened(above, setting.key[:-1])
-        above = setting.key[:-1]
-        yield from _explained(setting)
+        yield from _section_headings(section, setting.key[:-1])
+        section = setting.key[:-1]
+        yield from _setting_lines(setting)
 
 
-def _opened(before: Key, section: Key) -> Iterator[str]:
+def _section_headings(before: Key, section: Key) -> Iterator[str]:
     """Yields the headings of the sections that begin between two settings."""
     for depth in range(1, len(section) + 1):
         if before[:depth] != section[:depth]:
@@ -40,7 +40,7 @@ def _opened(before: Key, section: Key) -> Iterator[str]:
             yield f"{indent}{section[depth - 1]}:"
 
 
-def _explained(setting: Description) -> Iterator[str]:
+def _setting_lines(setting: Description) -> Iterator[str]:
     indent = "  " * (len(setting.key) - 1)
     yield ""
     yield f"{indent}# {setting.sentence}"

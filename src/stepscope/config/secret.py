@@ -1,4 +1,4 @@
-"""Hides secrets from whatever is printed, and fetches them when they are used."""
+"""Hides secrets in what is printed, and resolves references to them when they are used."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ADDRESS = re.compile(
 
 
 def is_secret(name: str) -> bool:
-    """Says whether a key of this name holds a secret; `token_file` names a file and does not."""
+    """Whether a key of this name holds a secret; `token_file` names a file and does not."""
     words = [word for word in re.split(r"[^a-z0-9]+", CAMEL_HUMP.sub("_", name).lower()) if word]
     if words and words[-1] == "file":
         return False
@@ -46,7 +46,7 @@ def is_secret(name: str) -> bool:
 def redacted(value: Any, key: Sequence[str] = ()) -> Any:
     """Returns the value as it may be shown: secrets become `***`, references stay."""
     if is_reference(value):
-        return {place: _redacted_text(at, in_channel=True) for place, at in value.items()}
+        return {kind: _redacted_text(name, in_channel=True) for kind, name in value.items()}
     if key and is_secret(str(key[-1])):
         return value if value is None else HIDDEN
     if isinstance(value, Mapping):
@@ -59,11 +59,11 @@ def redacted(value: Any, key: Sequence[str] = ()) -> Any:
 
 
 def is_reference(value: Any) -> bool:
-    """Says whether a value is `{env: NAME}` or `{file: PATH}`."""
+    """Whether a value is `{env: NAME}` or `{file: PATH}`."""
     return (
         isinstance(value, Mapping)
         and len(value) == 1
-        and all(name in {"env", "file"} and isinstance(at, str) for name, at in value.items())
+        and all(kind in {"env", "file"} and isinstance(name, str) for kind, name in value.items())
     )
 
 
@@ -73,8 +73,8 @@ def resolve_secret(value: str | Mapping[str, str], environment: Mapping[str, str
         return value
     if not is_reference(value):
         raise ConfigError("A secret is text, {env: NAME} or {file: PATH}.")
-    [(place, name)] = value.items()
-    if place == "env":
+    [(kind, name)] = value.items()
+    if kind == "env":
         if name not in environment:
             raise ConfigError(f"A secret is to be read from the variable {name}, which is not set.")
         return environment[name]
@@ -88,7 +88,7 @@ def resolve_secret(value: str | Mapping[str, str], environment: Mapping[str, str
 def _redacted_text(text: str, *, in_channel: bool) -> str:
     def shown(address: re.Match[str]) -> str:
         user = f"{HIDDEN}@" if address["user"] else ""
-        # The path of a webhook's address is its password.
+        # The path of a webhook's URL is its password.
         path = f"/{HIDDEN}" if in_channel and address["path"].strip("/") else address["path"]
         rest = f"?{HIDDEN}" if address["rest"] else ""
         return f"{address['scheme']}{user}{address['host']}{path}{rest}"

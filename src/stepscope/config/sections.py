@@ -1,7 +1,7 @@
-"""The settings tree: every setting with its type, its default and its sentence.
+"""The settings tree: every setting with its type, its default and its description.
 
-Standard library only, because training processes import it. Values are checked where they
-enter, in `load`; a tree built by hand is trusted.
+Standard library only, because training processes import it. `load` validates values from outside; a tree
+built in code is trusted.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Options = dict[str, Any]
 
 
 class Section:
-    """A part of the tree that refuses keys it does not know."""
+    """A section of the tree, which refuses unknown keys."""
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
 
 @dataclass(frozen=True)
 class Retention(Section):
-    """How much of the past a store keeps."""
+    """Limits for keeping old runs."""
 
     max_age_days: Annotated[float, Range(0)] | None = None
     """The run is deleted when it ended longer ago; null keeps it."""
@@ -40,18 +40,18 @@ class Retention(Section):
 
 @dataclass(frozen=True)
 class Store(Section):
-    """Where runs are kept."""
+    """Where runs are stored."""
 
-    url: Annotated[str, Form("^sqlite:///.+", "an address such as sqlite:///data/runs.sqlite")] | None = None
-    """Address of the database, as in `sqlite:///data/runs.sqlite`; null is a file in the store folder."""
+    url: Annotated[str, Form("^sqlite:///.+", "a URL such as sqlite:///data/runs.sqlite")] | None = None
+    """URL of the database, as in `sqlite:///data/runs.sqlite`; null is a file in the store folder."""
 
     retention: Retention = field(default_factory=Retention)
-    """How much of the past the store keeps."""
+    """Limits for keeping old runs."""
 
 
 @dataclass(frozen=True)
 class Recorder(Section):
-    """What happens inside the training process."""
+    """The recorder inside the training process."""
 
     enabled: bool = True
     """Whether anything is recorded; when false every log call returns at once."""
@@ -77,16 +77,16 @@ class Recorder(Section):
 
 @dataclass(frozen=True)
 class Agent(Section):
-    """What moves records from the journals to the store."""
+    """The process that moves records from the journals to the store."""
 
     mode: Literal["process", "thread", "none"] = "process"
-    """Whether the agent is a process of its own, a thread of the training process, or absent."""
+    """Whether the agent is its own process, a thread of the training process, or absent."""
 
     interval_s: Annotated[float, Range(0.01, 60)] = 0.5
     """How often journals are read into the store."""
 
     sync_interval_s: Annotated[float, Range(0.1, 1)] = 1.0
-    """How often what was stored is made safe against a power failure."""
+    """How often stored data is synced to disk, which protects it from a power failure."""
 
     linger_s: Annotated[float, Range(0, 3600)] = 3.0
     """How long the agent stays after the last run has ended."""
@@ -103,15 +103,15 @@ class Sampler(Section):
     """Whether the sampler is polled."""
 
     interval_s: Annotated[float, Range(0.1, 600)] | None = None
-    """How often the sampler is polled; null is its own pace, 1 s for most."""
+    """How often the sampler is polled; null is its own interval, 1 s for most."""
 
     options: Options = field(default_factory=dict)
-    """The sampler's own options; any other key written beside `interval_s` lands here."""
+    """The sampler's own options; any other key beside `interval_s` is one of them."""
 
 
 @dataclass(frozen=True)
 class Alerts(Section):
-    """When to tell a person, and how."""
+    """When and how to notify people."""
 
     enabled: bool = True
     """Whether alert rules are evaluated. Findings of `stepscope diagnose` do not become alerts."""
@@ -120,19 +120,19 @@ class Alerts(Section):
     """Alert rules, each a section with its own keys."""
 
     thresholds: dict[str, Annotated[float, Range()]] = field(default_factory=dict)
-    """Limits by metric name; passing one raises an alert."""
+    """Limits by metric name; exceeding one raises an alert."""
 
     disabled: list[str] = field(default_factory=list)
     """Names of rules that are switched off, such as `input_bound`."""
 
     channels: dict[str, Options] = field(default_factory=dict)
-    """Ways to tell a person, by channel name, such as `webhook: {url: ...}`."""
+    """Where notices are sent, by channel name, such as `webhook: {url: ...}`."""
 
     quiet_hours: str | None = None
-    """Hours in which only what is critical is told, such as `22:00-07:00`; null has none."""
+    """Hours in which only critical alerts are sent, such as `22:00-07:00`; null for none."""
 
     link: str | None = None
-    """Address of the web page, for links in notices; null leaves them out."""
+    """URL of the web page, for links in notices; null omits them."""
 
 
 @dataclass(frozen=True)
@@ -140,16 +140,16 @@ class Dashboard(Section):
     """The web dashboard."""
 
     enabled: bool = False
-    """Whether the dashboard is served while a run is going on."""
+    """Whether the dashboard is served during a run."""
 
     host: str = "127.0.0.1"
-    """Address to listen on; the default is reachable from this host alone."""
+    """Address to listen on; the default is reachable only from this host."""
 
     port: Annotated[int, Range(0, 65535)] = 8787
     """Port to listen on; 0 takes any free one."""
 
     token_file: str | None = None
-    """File that holds the access token; null makes a token at the first start."""
+    """File with the access token; null creates a token at the first start."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class Logging(Section):
     """Log files of a run."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least important message that is logged."""
+    """The lowest level that is logged."""
 
     directory: str | None = None
     """Folder for log files; null writes none."""
@@ -168,45 +168,45 @@ class Logging(Section):
 
 @dataclass(frozen=True)
 class Energy(Section):
-    """What energy costs, in money and in carbon dioxide."""
+    """The cost of energy, in money and in carbon dioxide."""
 
     region: str | None = None
     """Where the power comes from, such as `DE` or `europe-west4`; null leaves carbon dioxide unknown."""
 
     carbon_grams_per_kwh: Annotated[float, Range(0)] | None = None
-    """Carbon dioxide of a kilowatt-hour, in grams; null is the region's."""
+    """Carbon dioxide per kilowatt-hour, in grams; null is the region's value."""
 
     electricity_price_per_kwh: Annotated[float, Range(0)] | None = None
-    """Price of a kilowatt-hour; null leaves the cost of electricity unknown."""
+    """Price per kilowatt-hour; null leaves the cost of electricity unknown."""
 
     currency: str = "USD"
     """Currency of the prices given here."""
 
     pue: Annotated[float, Range(1, 10)] = 1.0
-    """What the building takes for each watt of the machine, cooling included."""
+    """Power usage effectiveness: watts of the building, with cooling, for each watt of the machine."""
 
     gpu_price_per_hour: dict[str, Annotated[float, Range(0)]] = field(default_factory=dict)
-    """Prices of rented GPUs by their name or a pattern of it, such as `NVIDIA H100*`."""
+    """Prices of rented GPUs, by name or pattern, such as `NVIDIA H100*`."""
 
     prices_file: str | None = None
-    """YAML file with prices and carbon figures of your own, laid over those that come along."""
+    """YAML file with your own prices and carbon figures, which override the defaults."""
 
 
 @dataclass(frozen=True)
 class Privacy(Section):
-    """What is made unreadable before it is recorded; secrets are in any case."""
+    """What is hashed or removed before it is recorded; secrets always are."""
 
     salt_file: str | None = None
-    """File with a secret text by which names of hosts and users are hashed; null leaves them readable."""
+    """File with the salt for hashing names of hosts and users; null leaves them readable."""
 
     shorten_home: bool = False
     """Whether home directories are written as `~`."""
 
     personal_data: bool | None = None
-    """Whether e-mail and IP addresses, phone numbers and IBANs are taken out; null: with a salt file."""
+    """Whether e-mail and IP addresses, phone numbers and IBANs are removed; null: only with a salt file."""
 
     rules: dict[str, str] = field(default_factory=dict)
-    """Further secrets to take out: patterns by the name that is put in their place."""
+    """Further secrets to remove: patterns, by the name that replaces them."""
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ class Settings(Section):
     """All settings of stepscope."""
 
     run: str | None = None
-    """Name of the run; null makes one up."""
+    """Name of the run; null generates one."""
 
     project: str = "default"
     """Project the run belongs to."""
@@ -223,19 +223,19 @@ class Settings(Section):
     """Store folder; null is `.stepscope` in the working directory. A leading `~` is your home folder."""
 
     store: Store = field(default_factory=Store)
-    """Where runs are kept."""
+    """Where runs are stored."""
 
     recorder: Recorder = field(default_factory=Recorder)
-    """What happens inside the training process."""
+    """The recorder inside the training process."""
 
     agent: Agent = field(default_factory=Agent)
-    """What moves records from the journals to the store."""
+    """The process that moves records from the journals to the store."""
 
     samplers: dict[str, Sampler] = field(default_factory=dict)
-    """What is polled on the host, by sampler name; `default` speaks for all of them."""
+    """What is polled on the host, by sampler name; `default` applies to all samplers."""
 
     alerts: Alerts = field(default_factory=Alerts)
-    """When to tell a person, and how."""
+    """When and how to notify people."""
 
     detectors: dict[str, Options] = field(default_factory=dict)
     """Options of the detectors, by detector id."""
@@ -244,16 +244,16 @@ class Settings(Section):
     """The web dashboard."""
 
     exporters: dict[str, Options] = field(default_factory=dict)
-    """Other systems to feed, by exporter name, such as `metrics_files: {directory: metrics}`."""
+    """Live exporters, by name, such as `metrics_files: {directory: metrics}`."""
 
     energy: Energy = field(default_factory=Energy)
-    """What energy costs, in money and in carbon dioxide."""
+    """The cost of energy, in money and in carbon dioxide."""
 
     logging: Logging = field(default_factory=Logging)
     """Log files of a run."""
 
     privacy: Privacy = field(default_factory=Privacy)
-    """What is made unreadable before it is recorded; secrets are in any case."""
+    """What is hashed or removed before it is recorded; secrets always are."""
 
     def sampler(self, name: str) -> Sampler:
         """Returns the settings of one sampler: its own, else `default`, else the built-in ones."""

@@ -1,4 +1,4 @@
-"""Answers which settings the tree has, and of which type."""
+"""Looks up which settings the tree has, and their types."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Key: TypeAlias = tuple[typing.Any, ...]
-"""The way to a setting: names, and whole numbers for the places in a list."""
+"""The path of a setting: names, and integers for list items."""
 
 
 def dotted(key: Key) -> str:
-    """Writes a key the way people do: `alerts.rules[2].name`."""
+    """Writes a key as text: `alerts.rules[2].name`."""
     text = ""
     for part in key:
         if isinstance(part, int):
@@ -51,12 +51,12 @@ def without_none(hint: Any) -> Any:
 
 
 def is_section(hint: Any) -> bool:
-    """Says whether keys may follow below a setting of this type."""
+    """Whether a setting of this type contains keys."""
     return dataclasses.is_dataclass(hint) or get_origin(hint) is dict
 
 
 def is_text(hint: Any) -> bool:
-    """Says whether a setting of this type holds words, which must not be read as numbers."""
+    """Whether a setting of this type is text, which must not be parsed as a number."""
     hint = without_none(hint)
     return hint is str or get_origin(hint) is Literal
 

@@ -1,4 +1,4 @@
-"""Puts values, and what is allowed instead of them, into words."""
+"""Describes values, and the allowed values, for messages."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ MAX_SHOWN = 80
 
 
 def shown(value: Any, key: Key) -> str:
-    """Writes a value as a message may show it: short, on one line, without secrets."""
+    """Formats a value for a message: short, on one line, without secrets."""
     names = [part for part in key if isinstance(part, str)]
-    if isinstance(value, str | list | dict) and _is_delicate(names):
+    if isinstance(value, str | list | dict) and _may_be_secret(names):
         return HIDDEN
     safe = redacted(value, names)
     text = HIDDEN if safe == HIDDEN else yaml_text(safe)
@@ -30,37 +30,37 @@ def shown(value: Any, key: Key) -> str:
 
 
 def yaml_text(value: Any) -> str:
-    """Writes a value as it would stand in a YAML file."""
+    """Formats a value as in a YAML file."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def no_such_setting(key: Key, siblings: list[str], older_names: Iterable[str] = ()) -> str:
-    """Says that a key is unknown, and which one was probably meant."""
+    """A message for an unknown key, with the key that was probably meant."""
     nested = (*key[:-1], *str(key[-1]).split("."))
     if nested != key and nested in leaves():
         section = dotted(nested[:-1])
         return f"there is no setting {dotted(key)!r}; write {nested[-1]!r} below {section!r}, as a section."
-    meant = meant_setting(key, siblings, older_names)
-    rest = f"there are {', '.join(siblings)}." if meant is None else f"did you mean {meant!r}?"
+    suggestion = meant_setting(key, siblings, older_names)
+    rest = f"there are {', '.join(siblings)}." if suggestion is None else f"did you mean {suggestion!r}?"
     return f"there is no setting {dotted(key)!r}; {rest}"
 
 
 def meant_setting(key: Key, siblings: list[str], older_names: Iterable[str] = ()) -> str | None:
     """Returns the setting that was probably meant by an unknown key, None when nothing is close."""
-    meant = nearest(key[-1], [*siblings, *older_names])
-    if meant is not None:
-        return dotted((*key[:-1], meant))
+    suggestion = nearest(key[-1], [*siblings, *older_names])
+    if suggestion is not None:
+        return dotted((*key[:-1], suggestion))
     return next((dotted(leaf) for leaf in leaves() if leaf[-1] == key[-1]), None)
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
     """Returns the name that was probably meant, None when nothing is close."""
-    found = difflib.get_close_matches(name[:80], list(names), n=1, cutoff=0.75)
-    return found[0] if found else None
+    matches = difflib.get_close_matches(name[:80], list(names), n=1, cutoff=0.75)
+    return matches[0] if matches else None
 
 
 def allowed(hint: Any) -> str:
-    """Says in words which values a setting of this type takes."""
+    """Describes the values that a setting of this type allows."""
     inner = without_none(hint)
     if inner is not hint:
         return f"{allowed(inner)}, or null"
@@ -90,6 +90,6 @@ def _allowed_number(kind: type, bounds: Range) -> str:
     return f"{words} from {bounds.low:.15g} to {bounds.high:.15g}"
 
 
-def _is_delicate(names: list[str]) -> bool:
-    """What stands in the wrong place of these sections is often a key or a webhook."""
+def _may_be_secret(names: list[str]) -> bool:
+    """Whether a value may be secret: misplaced values of these sections are often keys or webhooks."""
     return tuple(names[:2]) == CHANNELS or names[:1] == ["exporters"]

@@ -177,7 +177,7 @@ class JournalReader:
             os.close(descriptor)
 
     def read(self, *, final: bool = False) -> Batch:
-        """Reads what was written since the last call; `final` when the writer has closed the file or ended."""
+        """Reads what was written since the last call; `final` when the writer has closed it or ended."""
         end, count = self._written(final=final)
         stop = min(end, self.offset + READ_BYTES)
         data = os.pread(self._descriptor, max(stop - self.offset, 0), self.offset)
