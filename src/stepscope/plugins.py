@@ -29,8 +29,8 @@ _PLAIN_TYPES: Mapping[str, tuple[Any, str]] = {
 def names(folder: str) -> list[str]:
     """The members of a folder such as `samplers`, in alphabetical order; none is imported."""
     package = importlib.import_module(f"stepscope.{folder}")
-    own = {found.name for found in pkgutil.iter_modules(package.__path__)} - {"base"}
-    return sorted(own | {point.name for point in _foreign(folder)})
+    own = {module.name for module in pkgutil.iter_modules(package.__path__)} - {"base"}
+    return sorted(own | {point.name for point in _entry_points(folder)})
 
 
 def load(folder: str, name: str, base: type[Member]) -> type[Member]:
@@ -40,14 +40,16 @@ def load(folder: str, name: str, base: type[Member]) -> type[Member]:
     except ModuleNotFoundError as error:
         if error.name != f"stepscope.{folder}.{name}":
             raise
-        return _load_foreign(folder, name, base)
-    found: list[type[Member]]
-    found = [one for one in vars(module).values() if _is_member(one, base, module.__name__)]
-    if len(found) != 1:
+        return _load_entry_point(folder, name, base)
+    members: list[type[Member]]
+    members = [
+        candidate for candidate in vars(module).values() if _is_member(candidate, base, module.__name__)
+    ]
+    if len(members) != 1:
         raise StepscopeError(
-            f"{module.__name__} defines {len(found)} classes of the kind {base.__name__}; a member has one."
+            f"{module.__name__} defines {len(members)} classes of the kind {base.__name__}; a member has one."
         )
-    return found[0]
+    return members[0]
 
 
 def make(
@@ -55,7 +57,7 @@ def make(
     name: str,
     base: type[Member],
     options: Mapping[str, object],
-    told: Mapping[str, object] = MappingProxyType({}),
+    context: Mapping[str, object] = MappingProxyType({}),
 ) -> Member:
     """A member made with options from the settings, and with what it asks for of that which it can be told.
 
@@ -66,7 +68,7 @@ def make(
     parameters = inspect.signature(kind).parameters
     try:
         given = {option: value for option, value in options.items() if value is not None}
-        return kind(**given, **{one: value for one, value in told.items() if one in parameters})
+        return kind(**given, **{name: value for name, value in context.items() if name in parameters})
     except TypeError as error:
         raise StepscopeError(f"{folder}.{name} cannot be made with these options: {error}.") from error
 
@@ -74,7 +76,7 @@ def make(
 def check_options(folder: str, name: str, kind: type, options: Mapping[str, object]) -> None:
     """Raises StepscopeError for an option that a member does not have, or one that it needs and lacks."""
     parameters = inspect.signature(kind).parameters
-    known = {one: about for one, about in parameters.items() if not one.startswith("_")}
+    known = {parameter: about for parameter, about in parameters.items() if not parameter.startswith("_")}
     for option, value in options.items():
         if option not in known:
             raise StepscopeError(
@@ -91,25 +93,25 @@ def check_options(folder: str, name: str, kind: type, options: Mapping[str, obje
             raise StepscopeError(f"{folder}.{name} needs the option {option!r}.")
 
 
-def _is_member(one: object, base: type, module: str) -> bool:
-    return inspect.isclass(one) and issubclass(one, base) and one.__module__ == module
+def _is_member(candidate: object, base: type, module: str) -> bool:
+    return inspect.isclass(candidate) and issubclass(candidate, base) and candidate.__module__ == module
 
 
-def _load_foreign(folder: str, name: str, base: type[Member]) -> type[Member]:
-    for point in _foreign(folder):
+def _load_entry_point(folder: str, name: str, base: type[Member]) -> type[Member]:
+    for point in _entry_points(folder):
         if point.name == name:
-            found: type[Member] = point.load()
-            if inspect.isclass(found) and issubclass(found, base):
-                return found
+            member: type[Member] = point.load()
+            if inspect.isclass(member) and issubclass(member, base):
+                return member
             raise StepscopeError(f"{point.value} is no {base.__name__}; it was installed as {name!r}.")
     raise NotFound(f"There is no {name!r} in {folder}; there are: {', '.join(names(folder))}")
 
 
-def _foreign(folder: str) -> list[EntryPoint]:
-    return [point for point in _installed() if point.group == f"stepscope.{folder}"]
+def _entry_points(folder: str) -> list[EntryPoint]:
+    return [point for point in _installed_entry_points() if point.group == f"stepscope.{folder}"]
 
 
 @functools.cache
-def _installed() -> list[EntryPoint]:
+def _installed_entry_points() -> list[EntryPoint]:
     """What packages add to others. It is looked up once: that reads a file of every package there is."""
-    return [point for one in distributions() for point in one.entry_points]
+    return [point for distribution in distributions() for point in distribution.entry_points]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 PROC = Path("/proc")
 
-_LONGEST_LINE = 4096
+_MAX_LINE = 4096
 """A process is told of in one line of some hundred bytes."""
 
 
@@ -49,7 +49,7 @@ def _fields(pid: int, proc: Path) -> list[bytes] | None:
     except OSError:
         return None
     try:
-        line = os.read(file, _LONGEST_LINE)
+        line = os.read(file, _MAX_LINE)
     except OSError:  # ended in the middle of it
         return None
     finally:
@@ -65,14 +65,14 @@ def boot_id(proc: Path = PROC) -> str | None:
         return None
 
 
-def is_alive(one: ProcessMark, proc: Path = PROC) -> bool | None:
+def is_alive(mark: ProcessMark, proc: Path = PROC) -> bool | None:
     """Whether that very process still runs; None where it cannot be told from here."""
-    boot, namespace = _of_this_process() if proc is PROC else (boot_id(proc), _namespace(proc))
-    if one.boot_id != boot:
+    boot, namespace = _own_boot_and_namespace() if proc is PROC else (boot_id(proc), _namespace(proc))
+    if mark.boot_id != boot:
         return False
-    if one.start_ticks is None or one.namespace != namespace:
+    if mark.start_ticks is None or mark.namespace != namespace:
         return None
-    return start_ticks(one.pid, proc) == one.start_ticks
+    return start_ticks(mark.pid, proc) == mark.start_ticks
 
 
 def out_of_memory_kills(proc: Path = PROC) -> int | None:
@@ -86,7 +86,7 @@ def out_of_memory_kills(proc: Path = PROC) -> int | None:
 
 
 @functools.cache
-def _of_this_process() -> tuple[str | None, str | None]:
+def _own_boot_and_namespace() -> tuple[str | None, str | None]:
     """Boot and namespace, which do not change under a process that asks again and again."""
     return boot_id(PROC), _namespace(PROC)
 

@@ -72,7 +72,7 @@ def test_a_group_that_cannot_be_seen_from_here_counts_as_the_outermost(
 
 def test_a_system_without_control_groups_has_none(tmp_path: Path, proc: Path) -> None:
     assert of_process(proc, "self") is None
-    assert Groups("cpu", proc).shared_out([watched(7)]) == []
+    assert Groups("cpu", proc).by_owner([watched(7)]) == []
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def two_groups(tmp_path: Path, proc: Path) -> Path:
 
 
 def owners(groups: Groups, *pids: int) -> list[tuple[int | None, str]]:
-    shared = groups.shared_out([watched(pid) for pid in pids])
+    shared = groups.by_owner([watched(pid) for pid in pids])
     return [(owner and owner.pid, Path(group.levels[0]).name) for owner, group in shared]
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from stepscope.devices.host.kernel_files import (
-    listed,
+    drop_none,
+    list_names,
     named_numbers,
     number_named,
     read_number,
     read_text,
     read_word,
-    told,
 )
 from tests.devices.written import write
 
@@ -21,7 +21,7 @@ def test_what_is_not_there_or_no_file_reads_as_nothing(tmp_path: Path) -> None:
     assert read_text(tmp_path) is None
     assert read_word(tmp_path / "missing") is None
     assert read_number(tmp_path / "missing") is None
-    assert listed(tmp_path / "missing") == []
+    assert list_names(tmp_path / "missing") == []
 
 
 def test_a_file_longer_than_one_read_comes_whole(tmp_path: Path) -> None:
@@ -47,4 +47,4 @@ def test_numbers_are_found_by_their_whole_name_alone() -> None:
 
 
 def test_fields_without_a_value_are_left_out_and_zero_is_a_value() -> None:
-    assert told({"a": 0, "b": None, "c": 2}) == {"a": 0, "c": 2}
+    assert drop_none({"a": 0, "b": None, "c": 2}) == {"a": 0, "c": 2}

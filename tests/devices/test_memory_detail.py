@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stepscope.devices.process.memory_detail import BUDGET_RATIO, MAX_SAVED_S, MemoryDetail
+from stepscope.devices.process.memory_detail import BUDGET_RATIO, MAX_BUDGET_S, MemoryDetail
 from stepscope.devices.process.processes import ProcessKey
 from tests.devices.written import HandClock, write
 
@@ -41,11 +41,11 @@ def test_each_is_read_at_once_and_then_after_the_time_set(tmp_path: Path) -> Non
 def test_those_that_cannot_be_afforded_wait_and_come_first_then(tmp_path: Path) -> None:
     clock = HandClock()
     written(tmp_path, FIRST, SECOND, THIRD)
-    detail = MemoryDetail(1.0, tmp_path, clock, Costly(1.2 * MAX_SAVED_S))
+    detail = MemoryDetail(1.0, tmp_path, clock, Costly(1.2 * MAX_BUDGET_S))
     seen = []
     for _ in range(4):
         seen.append(list(detail.read_due([FIRST, SECOND, THIRD])))
-        clock.now += 1.5 * MAX_SAVED_S / BUDGET_RATIO
+        clock.now += 1.5 * MAX_BUDGET_S / BUDGET_RATIO
     assert seen == [[FIRST], [SECOND], [THIRD], [FIRST]]
 
 

@@ -79,7 +79,7 @@ def test_a_port_counts_words_of_four_bytes(tmp_path: Path) -> None:
     ports = infiniband.ports(tmp_path)
     assert list(ports) == ["mlx5_0:1"]
     assert infiniband.traffic(ports["mlx5_0:1"]) == {"received_bytes": 1000.0, "sent_bytes": 2000.0}
-    assert infiniband.troubles(ports["mlx5_0:1"]) == {
+    assert infiniband.error_counts(ports["mlx5_0:1"]) == {
         "received_packets": 3.0,
         "link_failures": 1.0,
         "errors": 7.0,
@@ -92,4 +92,4 @@ def test_a_port_counts_words_of_four_bytes(tmp_path: Path) -> None:
 
 def test_a_host_without_infiniband_has_no_ports(tmp_path: Path) -> None:
     assert infiniband.ports(tmp_path) == {}
-    assert infiniband.troubles(str(tmp_path)) == {}
+    assert infiniband.error_counts(str(tmp_path)) == {}

@@ -8,7 +8,7 @@ import pynvml
 import pytest
 
 from stepscope.devices.gpu import THROTTLE_REASONS, GpuLost, GpuProcess
-from stepscope.devices.nvidia.nvidia import NvidiaDriver, Opening
+from stepscope.devices.nvidia.nvidia import NvidiaDriver, OpenOptions
 from tests.devices.nvml_stand_in import (
     GIB,
     LOST,
@@ -32,7 +32,7 @@ class HandClock:
 
 def open_all(*boards: StandInBoard, **options):
     nvml = StandInNvml(*boards, **options)
-    return nvml, NvidiaDriver(Opening(nvml)).gpus
+    return nvml, NvidiaDriver(OpenOptions(nvml)).gpus
 
 
 def test_what_does_not_change_is_known_at_once():
@@ -232,14 +232,14 @@ def test_a_gpu_that_answers_nothing_is_lost_and_forgets_no_figure_for_it():
 def test_a_gpu_that_cannot_be_opened_is_named_and_the_others_are_there():
     broken = an_h200(1)
     broken.answers["nvmlDeviceGetUUID"] = LOST
-    driver = NvidiaDriver(Opening(StandInNvml(an_h200(0), broken, an_h200(2))))
+    driver = NvidiaDriver(OpenOptions(StandInNvml(an_h200(0), broken, an_h200(2))))
     assert [gpu.facts.index for gpu in driver.gpus] == [0, 2]
-    assert driver.closed_gpus == {"GPU 1": "GPU is lost"}
+    assert driver.unavailable_gpus == {"GPU 1": "GPU is lost"}
 
 
 def test_the_driver_is_opened_and_closed_once():
     nvml = StandInNvml(an_h200(0), an_h200(1))
-    driver = NvidiaDriver(Opening(nvml))
+    driver = NvidiaDriver(OpenOptions(nvml))
     for gpu in driver.gpus:
         gpu.read(thorough=True)
     assert nvml.opened == 1
@@ -284,7 +284,7 @@ def test_traffic_over_links_is_the_growth_of_counters():
         ("NVLINK_THROUGHPUT_DATA_TX", 2**32 - 1): 1000,
         ("NVLINK_THROUGHPUT_DATA_RX", 2**32 - 1): 50,
     }
-    driver = NvidiaDriver(Opening(StandInNvml(board), now=clock))
+    driver = NvidiaDriver(OpenOptions(StandInNvml(board), now=clock))
     first = driver.gpus[0].read(thorough=False)
     clock.now += 2
     board.fields["NVLINK_THROUGHPUT_DATA_TX", 2**32 - 1] += 4000
@@ -312,7 +312,7 @@ def test_a_board_without_links_says_nothing_of_them():
 def test_errors_of_links_are_summed_as_each_generation_gives_them(fields):
     clock, board = HandClock(), an_h200()
     board.fields |= {"NVLINK_LINK_COUNT": 2, **fields}
-    gpu = NvidiaDriver(Opening(StandInNvml(board), now=clock)).gpus[0]
+    gpu = NvidiaDriver(OpenOptions(StandInNvml(board), now=clock)).gpus[0]
     found = []
     for _ in range(3):
         found.append(gpu.read(thorough=True).nvlink_errors_total)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
-from stepscope.devices.nvidia.nvidia import NvidiaDriver, Opening
+from stepscope.devices.nvidia.nvidia import NvidiaDriver, OpenOptions
 from tests.devices.nvml_stand_in import NOT_SUPPORTED, TIMEOUT, Refusal, StandInBoard, StandInNvml, an_h200
 from tests.devices.test_nvidia import a_sliced_board
 
@@ -35,7 +35,7 @@ def a_counting_board() -> StandInBoard:
 
 def open_one(board: StandInBoard):
     nvml = StandInNvml(board)
-    return nvml, NvidiaDriver(Opening(nvml)).gpus[0]
+    return nvml, NvidiaDriver(OpenOptions(nvml)).gpus[0]
 
 
 def test_activity_is_known_from_the_second_reading_on():
@@ -126,7 +126,7 @@ def test_an_older_board_is_never_asked_for_samples(answer):
 
 def test_counters_can_be_left_to_another_profiler():
     nvml = StandInNvml(a_counting_board())
-    gpu = NvidiaDriver(Opening(nvml, performance_counters=False)).gpus[0]
+    gpu = NvidiaDriver(OpenOptions(nvml, performance_counters=False)).gpus[0]
     gpu.read(thorough=True)
     assert nvml.calls["nvmlGpmQueryDeviceSupport"] == nvml.calls["nvmlGpmSampleGet"] == 0
 
@@ -136,7 +136,7 @@ def test_a_slice_has_its_utilisation_from_the_counters_of_the_whole():
     board.answers["nvmlGpmQueryDeviceSupport"] = SimpleNamespace(isSupportedDevice=1)
     board.answers["nvmlGpmSampleGet"] = NOT_SUPPORTED
     board.slices[0].gpm = dict(ACTIVITY)
-    driver = NvidiaDriver(Opening(StandInNvml(board)))
+    driver = NvidiaDriver(OpenOptions(StandInNvml(board)))
     part = driver.gpus[1]
     part.read(thorough=True)
     reading = part.read(thorough=True)
@@ -146,7 +146,7 @@ def test_a_slice_has_its_utilisation_from_the_counters_of_the_whole():
 
 def test_samples_are_given_back_when_the_driver_is_closed():
     nvml = StandInNvml(a_counting_board())
-    driver = NvidiaDriver(Opening(nvml))
+    driver = NvidiaDriver(OpenOptions(nvml))
     driver.close()
     driver.close()
     assert nvml.calls["nvmlGpmSampleFree"] == nvml.calls["nvmlGpmSampleAlloc"] == 2

@@ -9,8 +9,8 @@ import pytest
 
 from stepscope.devices.process.process_tree import (
     MAX_SLOTS,
-    Kin,
     LoaderSlots,
+    ProcessRelation,
     ProcessTable,
     ProcessTrees,
     Tree,
@@ -149,10 +149,10 @@ def test_descendants_come_after_their_parents_and_others_are_left_out(tmp_path: 
         child(tmp_path, pid, parent)
     table = ProcessTable(tmp_path, HandClock())
     table.refresh()
-    assert sorted(table.below(10)) == [11, 12, 13]
-    assert table.below(10).index(12) < table.below(10).index(13)
-    assert table.below(10, lambda pid: pid == 12) == [11]
-    assert table.below(99) == []
+    assert sorted(table.descendants(10)) == [11, 12, 13]
+    assert table.descendants(10).index(12) < table.descendants(10).index(13)
+    assert table.descendants(10, lambda pid: pid == 12) == [11]
+    assert table.descendants(99) == []
 
 
 def test_nothing_is_listed_while_no_process_was_started(tmp_path: Path) -> None:
@@ -164,10 +164,10 @@ def test_nothing_is_listed_while_no_process_was_started(tmp_path: Path) -> None:
     child(tmp_path, 11, 10)
     clock.now += 1
     table.refresh()
-    assert table.below(10) == []
+    assert table.descendants(10) == []
     newest(tmp_path, 11)
     table.refresh()
-    assert table.below(10) == [11]
+    assert table.descendants(10) == [11]
 
 
 def test_a_system_that_does_not_tell_of_new_processes_is_looked_through_now_and_then(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_system_that_does_not_tell_of_new_processes_is_looked_through_now_and_
     child(tmp_path, 11, 10)
     clock.now += 11
     table.refresh()
-    assert table.below(10) == [11]
+    assert table.descendants(10) == [11]
 
 
 def test_a_system_that_never_knows_the_newest_is_looked_through_every_time(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_a_system_that_never_knows_the_newest_is_looked_through_every_time(tmp_p
     table.refresh()
     child(tmp_path, 11, 10)
     table.refresh()
-    assert table.below(10) == [11]
+    assert table.descendants(10) == [11]
 
 
 def test_a_child_whose_parent_has_ended_belongs_to_another(tmp_path: Path) -> None:
@@ -197,12 +197,12 @@ def test_a_child_whose_parent_has_ended_belongs_to_another(tmp_path: Path) -> No
         child(tmp_path, pid, parent)
     table = ProcessTable(tmp_path, HandClock())
     table.refresh()
-    assert sorted(table.below(10)) == [11, 12]
+    assert sorted(table.descendants(10)) == [11, 12]
     end(tmp_path, 11)
     child(tmp_path, 12, 1)
     table.refresh()
-    assert table.below(10) == []
-    assert sorted(table.below(1)) == [10, 12]
+    assert table.descendants(10) == []
+    assert sorted(table.descendants(1)) == [10, 12]
 
 
 def test_a_number_that_another_process_has_now_is_asked_about_again(tmp_path: Path) -> None:
@@ -212,10 +212,10 @@ def test_a_number_that_another_process_has_now_is_asked_about_again(tmp_path: Pa
     table = ProcessTable(tmp_path, HandClock())
     table.refresh()
     child(tmp_path, 11, 1)
-    table.forget(11)
-    assert table.below(10) == []
+    table.remove(11)
+    assert table.descendants(10) == []
     table.refresh()
-    assert sorted(table.below(1)) == [10, 11]
+    assert sorted(table.descendants(1)) == [10, 11]
 
 
 TRAIN = "python train.py"
@@ -225,19 +225,19 @@ TRACKER = "python -c from multiprocessing.resource_tracker import main;main(14)"
 
 
 @pytest.mark.parametrize(
-    ("kin", "expected"),
+    ("relation", "expected"),
     [
-        (Kin("pt_data_worker", "python", "renamed by the user", TRAIN, is_child=True), True),
-        (Kin("pt_data_worker", "python", SERVER, SERVER, is_child=False), True),
-        (Kin("pt_data_worker", "pt_data_worker", TRAIN, TRAIN, is_child=False), False),
-        (Kin("python", "python", TRAIN, TRAIN, is_child=True), True),
-        (Kin("python", "python", TRAIN, TRAIN, is_child=False), False),
-        (Kin("python", "python", SPAWN, TRAIN, is_child=True), True),
-        (Kin("python", "python", SERVER, TRAIN, is_child=True), False),
-        (Kin("python", "python", SERVER, SERVER, is_child=False), True),
-        (Kin("python", "python", TRACKER, TRAIN, is_child=True), False),
-        (Kin("nvidia-smi", "python", "nvidia-smi", TRAIN, is_child=True), False),
-        (Kin("kworker", "kthreadd", "", "", is_child=True), False),
+        (ProcessRelation("pt_data_worker", "python", "renamed by the user", TRAIN, is_child=True), True),
+        (ProcessRelation("pt_data_worker", "python", SERVER, SERVER, is_child=False), True),
+        (ProcessRelation("pt_data_worker", "pt_data_worker", TRAIN, TRAIN, is_child=False), False),
+        (ProcessRelation("python", "python", TRAIN, TRAIN, is_child=True), True),
+        (ProcessRelation("python", "python", TRAIN, TRAIN, is_child=False), False),
+        (ProcessRelation("python", "python", SPAWN, TRAIN, is_child=True), True),
+        (ProcessRelation("python", "python", SERVER, TRAIN, is_child=True), False),
+        (ProcessRelation("python", "python", SERVER, SERVER, is_child=False), True),
+        (ProcessRelation("python", "python", TRACKER, TRAIN, is_child=True), False),
+        (ProcessRelation("nvidia-smi", "python", "nvidia-smi", TRAIN, is_child=True), False),
+        (ProcessRelation("kworker", "kthreadd", "", "", is_child=True), False),
     ],
     ids=[
         "named by PyTorch",
@@ -253,8 +253,8 @@ TRACKER = "python -c from multiprocessing.resource_tracker import main;main(14)"
         "no command",
     ],
 )
-def test_a_worker_is_known_by_its_name_or_its_making(kin: Kin, expected: bool) -> None:
-    assert is_loader(kin) is expected
+def test_a_worker_is_known_by_its_name_or_its_making(relation: ProcessRelation, expected: bool) -> None:
+    assert is_loader(relation) is expected
 
 
 def test_the_agent_is_known_by_its_command() -> None:

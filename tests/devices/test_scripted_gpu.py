@@ -39,7 +39,7 @@ def test_a_figure_can_be_lost_and_found():
     assert reading.power_watts is None
     assert reading.utilization_ratio is not None
     assert gpu.absent() == {"power_watts", "fan_ratio"}
-    gpu.give_again("power_watts")
+    gpu.restore("power_watts")
     assert gpu.read(thorough=False).power_watts is not None
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from stepscope.devices.find_gpus import GpusFound
 from stepscope.devices.gpu import FIGURES, GpuProcess, GpuReading
-from stepscope.devices.gpu_metrics import SENTENCES
+from stepscope.devices.gpu_metrics import DESCRIPTIONS
 from stepscope.devices.scripted import ScriptedGpu, h200, scripted_host, working
 from stepscope.samplers.gpu import GpuSampler
 from stepscope.schema.sample import DeviceFacts, Notice, Sample, Watched
@@ -103,7 +103,7 @@ def test_every_key_is_declared_with_a_sentence_and_every_figure_has_a_key():
     declared = {metric.key: metric.sentence for metric in GpuSampler.metrics}
     assert len(declared) == len(GpuSampler.metrics)
     assert all(sentence.endswith(".") for sentence in declared.values())
-    assert set(SENTENCES) == FIGURES - {"throttle_reasons", "processes"}
+    assert set(DESCRIPTIONS) == FIGURES - {"throttle_reasons", "processes"}
     gpus = [ScriptedGpu(h200(index), working(h200(index), pid=10), now=HandClock()) for index in range(2)]
     readings = sampler_of(Host(*gpus)).sample([RANK])
     seen = {key for sample in kinds_in(readings, Sample) for key in sample.values}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepscope.devices.amd.amd import AmdDriver
-from stepscope.devices.nvidia.nvidia import NvidiaDriver, Opening
+from stepscope.devices.nvidia.nvidia import NvidiaDriver, OpenOptions
 from stepscope.schema.sample import Notice
 
 if TYPE_CHECKING:
@@ -44,14 +44,14 @@ def find_gpus(
     kfd: Path = KFD,
 ) -> GpusFound:
     """Opens every GPU of this host; reasons for having none are told only where none is found."""
-    nvidia, why_no_nvidia, notices = _find_nvidia(load, performance_counters=performance_counters)
-    amd, why_no_amd = _find_amd(load, kfd)
+    nvidia, nvidia_reason, notices = _find_nvidia(load, performance_counters=performance_counters)
+    amd, amd_reason = _find_amd(load, kfd)
     drivers = [driver for driver in (nvidia, amd) if driver is not None]
     gpus = [gpu for driver in drivers for gpu in driver.gpus]
-    if why_no_nvidia is not None and not gpus:
-        notices.append(Notice("gpu/nvidia", str(why_no_nvidia)))
-    if why_no_amd is not None:
-        notices.append(Notice("gpu/amd", str(why_no_amd)))
+    if nvidia_reason is not None and not gpus:
+        notices.append(Notice("gpu/nvidia", str(nvidia_reason)))
+    if amd_reason is not None:
+        notices.append(Notice("gpu/amd", str(amd_reason)))
     return GpusFound(gpus, notices, drivers)
 
 
@@ -63,14 +63,14 @@ def _find_nvidia(
     except ImportError:
         return None, NVIDIA_PACKAGE_MISSING, []
     try:
-        driver = NvidiaDriver(Opening(nvml, performance_counters))
+        driver = NvidiaDriver(OpenOptions(nvml, performance_counters))
     except nvml.NVMLError as error:
         return None, reason_of_nvml(nvml, error), []
     notices = [
-        Notice(f"gpu/nvidia/{name}", str(reason_of_one(name, trouble)))
-        for name, trouble in driver.closed_gpus.items()
+        Notice(f"gpu/nvidia/{name}", str(reason_of_gpu(name, trouble)))
+        for name, trouble in driver.unavailable_gpus.items()
     ]
-    return driver, None if driver.gpus or notices else NVIDIA_SHOWS_NONE, notices
+    return driver, None if driver.gpus or notices else NVIDIA_HAS_NO_GPU, notices
 
 
 def _find_amd(load: Callable[[str], ModuleType], kfd: Path) -> tuple[AmdDriver | None, Reason | None]:
@@ -91,25 +91,25 @@ def _find_amd(load: Callable[[str], ModuleType], kfd: Path) -> tuple[AmdDriver |
         driver = AmdDriver(amdsmi)
     except amdsmi.AmdSmiException as error:
         return None, reason_of_amdsmi(error)
-    return driver, None if driver.gpus else AMD_SHOWS_NONE
+    return driver, None if driver.gpus else AMD_HAS_NO_GPU
 
 
 @dataclass(frozen=True)
 class Reason:
     """What keeps GPUs from being watched."""
 
-    found: str
+    problem: str
     remedy: str
 
     def __str__(self) -> str:
-        return f"{self.found} {self.remedy}"
+        return f"{self.problem} {self.remedy}"
 
 
 NVIDIA_PACKAGE_MISSING = Reason(
     "The package nvidia-ml-py is missing, so GPUs cannot be watched.",
     "pip install nvidia-ml-py",
 )
-NVIDIA_SHOWS_NONE = Reason(
+NVIDIA_HAS_NO_GPU = Reason(
     "The NVIDIA driver works and shows no GPU.",
     "In a container or job, ask for one: docker run --gpus all, or sbatch --gres=gpu:1.",
 )
@@ -117,12 +117,12 @@ AMD_PACKAGE_MISSING = Reason(
     "There is an AMD GPU, but the package amdsmi is missing.",
     "pip install amdsmi (of the version of ROCm that is installed here)",
 )
-AMD_SHOWS_NONE = Reason(
+AMD_HAS_NO_GPU = Reason(
     "The AMD driver works and shows no GPU.",
     "In a container, pass them in: docker run --device /dev/kfd --device /dev/dri.",
 )
 
-_OF_NVML = {
+_NVML_REASONS = {
     "LIBRARY_NOT_FOUND": Reason(
         "No NVIDIA driver is installed here (libnvidia-ml.so.1 is missing).",
         "If there is a GPU: install its driver, or run the container with --gpus all.",
@@ -149,7 +149,7 @@ _OF_NVML = {
 def reason_of_nvml(nvml: ModuleType, error: Exception) -> Reason:
     """What an error of NVML at its start means."""
     code = getattr(error, "value", None)
-    for name, reason in _OF_NVML.items():
+    for name, reason in _NVML_REASONS.items():
         if code == getattr(nvml, f"NVML_ERROR_{name}", None):
             return reason
     return Reason(f"The NVIDIA driver does not answer: {error}.", "See whether nvidia-smi works.")
@@ -163,6 +163,6 @@ def reason_of_amdsmi(error: Exception) -> Reason:
     )
 
 
-def reason_of_one(name: str, trouble: str) -> Reason:
+def reason_of_gpu(name: str, trouble: str) -> Reason:
     """What keeps one GPU from being watched while the others are."""
     return Reason(f"{name} cannot be watched: {trouble}.", "See why with: nvidia-smi; dmesg | grep -i nvrm")

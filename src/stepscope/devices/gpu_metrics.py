@@ -10,7 +10,7 @@ from stepscope.schema.sample import Metric
 if TYPE_CHECKING:
     from stepscope.devices.gpu import GpuReading
 
-SENTENCES = {
+DESCRIPTIONS = {
     "utilization_ratio": (
         "Share of the last moments (up to a second) in which at least one kernel ran, as the driver counts. "
         "It says nothing of how much of the GPU that kernel used: one small kernel after another reads as 1."
@@ -57,7 +57,7 @@ SENTENCES = {
 }
 """By the name of the figure in a reading; its key is that name after `gpu/`."""
 
-THROTTLE_SENTENCES = {
+THROTTLE_DESCRIPTIONS = {
     "power_cap": "1 while clocks are held down to stay within the power limit; usual under full load.",
     "hardware_slowdown": "1 while the hardware has halved the clocks, or worse, for heat or want of power.",
     "software_thermal": "1 while the driver holds clocks down because the chip or its memory is hot.",
@@ -67,8 +67,8 @@ THROTTLE_SENTENCES = {
 }
 
 METRICS = (
-    *(Metric(f"gpu/{name}", sentence) for name, sentence in SENTENCES.items()),
-    *(Metric(f"gpu/throttled_{reason}", THROTTLE_SENTENCES[reason]) for reason in THROTTLE_REASONS),
+    *(Metric(f"gpu/{name}", description) for name, description in DESCRIPTIONS.items()),
+    *(Metric(f"gpu/throttled_{reason}", THROTTLE_DESCRIPTIONS[reason]) for reason in THROTTLE_REASONS),
     Metric("gpu/memory_used_ratio", "Share of the device memory that is taken."),
     Metric("gpu/process_count", "Processes that compute on the GPU, of all users."),
     Metric("gpu/process_memory_bytes", "Device memory taken by a recording process and those it started."),
@@ -85,7 +85,7 @@ METRICS = (
 
 def figures_of(reading: GpuReading) -> dict[str, float]:
     """What is known of a reading, by key."""
-    known: dict[str, Any] = {name: getattr(reading, name) for name in SENTENCES}
+    known: dict[str, Any] = {name: getattr(reading, name) for name in DESCRIPTIONS}
     values = {f"gpu/{name}": float(value) for name, value in known.items() if value is not None}
     if reading.throttle_reasons is not None:
         for reason in THROTTLE_REASONS:

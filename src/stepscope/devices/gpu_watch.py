@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from stepscope.devices.find_gpus import GpusFound, find_gpus
 from stepscope.devices.gpu import GpuLost
-from stepscope.devices.pace import Pace
+from stepscope.devices.interval import Interval
 from stepscope.schema.sample import DeviceFacts, Notice
 
 if TYPE_CHECKING:
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     from stepscope.devices.gpu import Gpu, GpuFacts, GpuReading
 
-LOOK_AGAIN_S = 60.0
+RETRY_S = 60.0
 """How often GPUs that are gone are looked for."""
 
 
-SEE_WHY = "sudo dmesg | grep -i -e xid -e nvrm -e amdgpu"
+DIAGNOSE_COMMAND = "sudo dmesg | grep -i -e xid -e nvrm -e amdgpu"
 
 
 class GpuWatch:
@@ -33,41 +33,41 @@ class GpuWatch:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._find = find
-        self._thorough_due = Pace(thorough_every_s, now)
-        self._look_due = Pace(LOOK_AGAIN_S, now)
+        self._thorough_due = Interval(thorough_every_s, now)
+        self._retry_due = Interval(RETRY_S, now)
         self._found = GpusFound((), ())
         self._described: set[str] = set()
-        self._said: set[Notice] = set()
+        self._reported: set[Notice] = set()
         self._lost: set[str] = set()
         self._losses: dict[str, int] = {}
 
     def read(self) -> Iterator[tuple[GpuFacts, GpuReading] | DeviceFacts | Notice]:
         """The reading of each GPU that answers, and what there is to say of them."""
-        gone = [gpu for gpu in self._found.gpus if gpu.facts.uuid in self._lost]
-        try_gone = bool(gone or not self._found.gpus) and self._look_due.is_due()
-        if try_gone and len(gone) == len(self._found.gpus):
+        lost = [gpu for gpu in self._found.gpus if gpu.facts.uuid in self._lost]
+        retries_lost = bool(lost or not self._found.gpus) and self._retry_due.is_due()
+        if retries_lost and len(lost) == len(self._found.gpus):
             # Only a library that lets go of every GPU sees those that have come since.
-            yield from self._look()
+            yield from self._find_all()
         thorough = self._thorough_due.is_due()
         for gpu in self._found.gpus:
-            if try_gone or gpu.facts.uuid not in self._lost:
-                yield from self._read_one(gpu, thorough=thorough)
+            if retries_lost or gpu.facts.uuid not in self._lost:
+                yield from self._read_gpu(gpu, thorough=thorough)
 
     def close(self) -> None:
         """Closes the GPUs."""
         self._found.close()
         self._found = GpusFound((), ())
 
-    def _look(self) -> Iterator[Notice]:
+    def _find_all(self) -> Iterator[Notice]:
         """Finds the GPUs anew, and says once why there are none or why one cannot be watched."""
         self._found.close()
         self._found = self._find()
         for notice in self._found.notices:
-            if notice not in self._said:
-                self._said.add(notice)
+            if notice not in self._reported:
+                self._reported.add(notice)
                 yield notice
 
-    def _read_one(
+    def _read_gpu(
         self, gpu: Gpu, *, thorough: bool
     ) -> Iterator[tuple[GpuFacts, GpuReading] | DeviceFacts | Notice]:
         """A GPU is described when it first answers, since only then it is known what it lacks."""
@@ -93,7 +93,7 @@ class GpuWatch:
         self._losses[facts.uuid] = self._losses.get(facts.uuid, 0) + 1
         return Notice(
             f"gpu/{facts.uuid}/lost/{self._losses[facts.uuid]}",
-            f"{_name(facts)} no longer answers: {reason}. See why with: {SEE_WHY}",
+            f"{_name(facts)} no longer answers: {reason}. See why with: {DIAGNOSE_COMMAND}",
         )
 
 

@@ -43,30 +43,30 @@ class ScriptedGpu(Gpu):
         self._play = play
         self._now, self._began = now, now()
         self._reads = 0
-        self._lacking: set[str] = set()
+        self._missing: set[str] = set()
 
     def lose(self, *figures: str) -> None:
         """Stops giving these figures."""
-        self._lacking.update(figures)
+        self._missing.update(figures)
 
-    def give_again(self, *figures: str) -> None:
+    def restore(self, *figures: str) -> None:
         """Gives these figures again."""
-        self._lacking.difference_update(figures)
+        self._missing.difference_update(figures)
 
     def read(self, *, thorough: bool) -> GpuReading:
         """The reading that is due; it is whole whether thorough or not."""
         del thorough
-        reading = self._due()
+        reading = self._next_reading()
         self._reads += 1
         if reading is None:
             raise GpuLost("GPU is lost")
-        return replace(reading, **dict.fromkeys(self._lacking))
+        return replace(reading, **dict.fromkeys(self._missing))
 
     def absent(self) -> frozenset[str]:
         """The figures it has been told not to give."""
-        return frozenset(self._lacking)
+        return frozenset(self._missing)
 
-    def _due(self) -> GpuReading | None:
+    def _next_reading(self) -> GpuReading | None:
         if callable(self._play):
             return self._play(self._now() - self._began)
         return self._play[min(self._reads, len(self._play) - 1)]
@@ -95,7 +95,7 @@ def working(facts: GpuFacts, pid: int | None = None) -> Play:
         warm = 1 - math.exp(-seconds / 90)
         used = round(0.72 * (facts.memory_total_bytes or 0))
         return replace(
-            _at_rest(facts, seconds),
+            _idle_reading(facts, seconds),
             utilization_ratio=round(busy, 2),
             memory_utilization_ratio=round(busy * 0.6, 2),
             memory_used_bytes=used,
@@ -117,7 +117,7 @@ def working(facts: GpuFacts, pid: int | None = None) -> Play:
 
 def idle(facts: GpuFacts) -> Play:
     """A GPU on which nothing runs."""
-    return lambda seconds: _at_rest(facts, seconds)
+    return lambda seconds: _idle_reading(facts, seconds)
 
 
 def scripted_host(
@@ -128,7 +128,7 @@ def scripted_host(
     return [ScriptedGpu(facts, play(facts), now=now) for facts, play in plays]
 
 
-def _at_rest(facts: GpuFacts, seconds: float) -> GpuReading:
+def _idle_reading(facts: GpuFacts, seconds: float) -> GpuReading:
     return GpuReading(
         utilization_ratio=0.0,
         memory_utilization_ratio=0.0,

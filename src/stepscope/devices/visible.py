@@ -36,24 +36,24 @@ def cuda_devices(environment: Mapping[str, str], gpus: Sequence[GpuFacts]) -> Vi
     boards = [gpu for gpu in of_nvidia if gpu.parent_uuid is None]
     slices = [gpu for gpu in of_nvidia if gpu.parent_uuid is not None]
     order = _cuda_order(environment.get("CUDA_DEVICE_ORDER"), boards)
-    wanted = environment.get("CUDA_VISIBLE_DEVICES")
-    if wanted is None:
+    variable = environment.get("CUDA_VISIBLE_DEVICES")
+    if variable is None:
         return _shown_by_cuda(order, slices)
     kinds: dict[str, Callable[[str], Entry | None]] = {
         "index": lambda entry: _by_index(entry, order),
         "GPU-": lambda entry: _by_uuid(entry, boards),
         "MIG-": lambda entry: _slice_named(entry, boards, slices),
     }
-    entries = wanted.split(",")
+    entries = variable.split(",")
     kind = _kind(entries[0])
     chosen: dict[object, GpuFacts | None] = {}
     for entry in entries:
-        found = kinds[kind](entry) if _kind(entry) == kind else None
-        if found is None:
+        match = kinds[kind](entry) if _kind(entry) == kind else None
+        if match is None:
             break
-        if found[0] in chosen:
+        if match[0] in chosen:
             return ()
-        chosen[found[0]] = found[1]
+        chosen[match[0]] = match[1]
     return _shown_by_cuda(list(chosen.values()), slices)
 
 
@@ -110,8 +110,8 @@ def _by_index(entry: str, order: Sequence[GpuFacts | None]) -> Entry | None:
 def _by_uuid(entry: str, gpus: Iterable[GpuFacts]) -> Entry | None:
     """The one GPU whose UUID begins so; `GPU-` alone is no beginning."""
     beginning = entry.casefold()
-    found = [gpu for gpu in gpus if len(entry) > 4 and gpu.uuid.casefold().startswith(beginning)]
-    return (found[0].uuid, found[0]) if len(found) == 1 else None
+    matches = [gpu for gpu in gpus if len(entry) > 4 and gpu.uuid.casefold().startswith(beginning)]
+    return (matches[0].uuid, matches[0]) if len(matches) == 1 else None
 
 
 def _slice_named(entry: str, boards: Iterable[GpuFacts], slices: Sequence[GpuFacts]) -> Entry | None:
@@ -131,12 +131,12 @@ def _slice_named(entry: str, boards: Iterable[GpuFacts], slices: Sequence[GpuFac
 
 def _hip_order(gpus: Sequence[GpuFacts]) -> list[GpuFacts | None]:
     """The order HIP counts in, where the driver tells it."""
-    places = {gpu.runtime_index: gpu for gpu in gpus}
+    by_index = {gpu.runtime_index: gpu for gpu in gpus}
     if len(gpus) == 1:
         return list(gpus)
-    if None in places or len(places) < len(gpus):
+    if None in by_index or len(by_index) < len(gpus):
         return [None] * len(gpus)
-    return [gpu for _, gpu in sorted(places.items(), key=lambda place: place[0] or 0)]
+    return [gpu for _, gpu in sorted(by_index.items(), key=lambda item: item[0] or 0)]
 
 
 def _listed(
@@ -145,10 +145,10 @@ def _listed(
     """The GPUs of a list for ROCm, each an index or the beginning of a UUID."""
     chosen: dict[object, GpuFacts | None] = {}
     for entry in entries:
-        found = _by_uuid(entry, gpus) if entry.startswith("GPU-") else _at(entry, order)
-        if found is None or (repeats_end and found[0] in chosen):
+        match = _by_uuid(entry, gpus) if entry.startswith("GPU-") else _at(entry, order)
+        if match is None or (repeats_end and match[0] in chosen):
             break
-        chosen.setdefault(*found)
+        chosen.setdefault(*match)
     return list(chosen.values())
 
 

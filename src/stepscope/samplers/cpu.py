@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from stepscope.devices.host.cgroup import Groups
 from stepscope.devices.host.cgroup_cpu import CpuLimit, cpu_counts, cpu_limits
 from stepscope.devices.host.cgroup_memory import memory_limits
-from stepscope.devices.host.kernel_files import PROC, SYS, told
+from stepscope.devices.host.kernel_files import PROC, SYS, drop_none
 from stepscope.devices.host.pressure import Pressure
 from stepscope.devices.host.processor import (
     ProcessorCounts,
@@ -19,7 +19,7 @@ from stepscope.devices.host.processor import (
     shares,
 )
 from stepscope.devices.host.processor_facts import processor_facts
-from stepscope.devices.pace import Pace
+from stepscope.devices.interval import Interval
 from stepscope.devices.rates import HostRates, Rates
 from stepscope.samplers.base import Sampler
 from stepscope.schema.sample import DeviceFacts, Metric, Sample
@@ -82,7 +82,10 @@ class CpuSampler(Sampler):
         self._groups = Groups("cpu", _proc, _now)
         self._memory_groups = Groups("memory", _proc, _now)
         self._group_rates: Rates[str] = Rates(_now)
-        self._clocks_pace, self._facts_pace = Pace(CLOCKS_EVERY_S, _now), Pace(FACTS_EVERY_S, _now)
+        self._clocks_interval, self._facts_interval = (
+            Interval(CLOCKS_EVERY_S, _now),
+            Interval(FACTS_EVERY_S, _now),
+        )
         self._facts: DeviceFacts | None = None
 
     def sample(self, watched: Sequence[Watched]) -> Iterator[Reading]:
@@ -91,10 +94,12 @@ class CpuSampler(Sampler):
         values = {} if counts is None else {**self._usage(counts), **self._queue(counts)}
         if values:
             yield Sample(values)
-        if self._clocks_pace.is_due() and (now := clocks(self._sys, self._proc)) is not None:
-            yield Sample(told({"cpu/frequency_hertz": now.mean_hertz, "cpu/frequency_ratio": now.most_ratio}))
-        yield from self._of_groups(watched)
-        if self._facts_pace.is_due():
+        if self._clocks_interval.is_due() and (now := clocks(self._sys, self._proc)) is not None:
+            yield Sample(
+                drop_none({"cpu/frequency_hertz": now.mean_hertz, "cpu/frequency_ratio": now.most_ratio})
+            )
+        yield from self._group_samples(watched)
+        if self._facts_interval.is_due():
             yield from self._changed_facts()
 
     def _usage(self, counts: ProcessorCounts) -> dict[str, float]:
@@ -104,7 +109,7 @@ class CpuSampler(Sampler):
             return {}
         user = share.get("user", 0.0) + share.get("nice", 0.0)
         system = share.get("system", 0.0) + share.get("irq", 0.0) + share.get("softirq", 0.0)
-        return told(
+        return drop_none(
             {
                 "cpu/utilization_ratio": busy_share(rates),
                 "cpu/user_ratio": user,
@@ -115,10 +120,10 @@ class CpuSampler(Sampler):
         )
 
     def _queue(self, counts: ProcessorCounts) -> dict[str, float]:
-        events = told({"switches": counts.context_switches, "interrupts": counts.interrupts})
+        events = drop_none({"switches": counts.context_switches, "interrupts": counts.interrupts})
         rates = self._events.since_last(events)
         average = load(self._proc)
-        return told(
+        return drop_none(
             {
                 "cpu/load_1m": average and average.one_minute,
                 "cpu/load_5m": average and average.five_minutes,
@@ -132,37 +137,39 @@ class CpuSampler(Sampler):
             }
         )
 
-    def _of_groups(self, watched: Sequence[Watched]) -> Iterator[Sample]:
-        found = [(owner, group, cpu_limits(group)) for owner, group in self._groups.shared_out(watched)]
+    def _group_samples(self, watched: Sequence[Watched]) -> Iterator[Sample]:
+        groups = [(owner, group, cpu_limits(group)) for owner, group in self._groups.by_owner(watched)]
         counts = {
             level: cpu_counts(level, group.version)
-            for _, group, limits in found
-            for level in _accounts(group, limits)
+            for _, group, limits in groups
+            for level in _accounted_levels(group, limits)
         }
         rates = self._group_rates.since_last(counts)
-        for owner, group, limits in found:
-            values = _group_values(limits, [rates.get(level, {}) for level in _accounts(group, limits)])
+        for owner, group, limits in groups:
+            values = _group_values(
+                limits, [rates.get(level, {}) for level in _accounted_levels(group, limits)]
+            )
             if values:
                 yield Sample(values, owner=owner)
 
     def _changed_facts(self) -> Iterator[DeviceFacts]:
-        cores = [limit.cores for _, group in self._groups.shared_out(()) for limit in cpu_limits(group)]
+        cores = [limit.cores for _, group in self._groups.by_owner(()) for limit in cpu_limits(group)]
         memory = [
             limit.limit_bytes
-            for _, group in self._memory_groups.shared_out(())
+            for _, group in self._memory_groups.by_owner(())
             for limit in memory_limits(group)
         ]
         limits = {
             "cgroup_limit_cores": min(cores, default=None),
             "cgroup_limit_bytes": min(memory, default=None),
         }
-        facts = DeviceFacts("cpu", {**processor_facts(self._proc, self._sys), **told(limits)})
+        facts = DeviceFacts("cpu", {**processor_facts(self._proc, self._sys), **drop_none(limits)})
         if facts.fields and facts != self._facts:
             self._facts = facts
             yield facts
 
 
-def _accounts(group: Group, limits: Sequence[CpuLimit]) -> list[str]:
+def _accounted_levels(group: Group, limits: Sequence[CpuLimit]) -> list[str]:
     """The folders to read for a group: where a limit is set, the tightest first; its own where none is."""
     return [limit.level for limit in limits] or [group.levels[0]]
 
@@ -175,7 +182,7 @@ def _group_values(limits: Sequence[CpuLimit], rates: Sequence[Mapping[str, float
         for rate in rates
         if rate.get("periods") and "throttled_periods" in rate
     ]
-    return told(
+    return drop_none(
         {
             "cpu/cgroup_limit_cores": limits[0].cores if limits else None,
             "cpu/cgroup_used_cores": rates[0].get("used_seconds"),

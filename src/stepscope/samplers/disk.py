@@ -7,10 +7,10 @@ import time
 from typing import TYPE_CHECKING
 
 from stepscope.devices.host.disks import disk_counts, disk_facts, whole_disks
-from stepscope.devices.host.kernel_files import PROC, SYS, told
+from stepscope.devices.host.kernel_files import PROC, SYS, drop_none
 from stepscope.devices.host.mounts import mount_point, mounts, space
 from stepscope.devices.host.pressure import Pressure
-from stepscope.devices.pace import Pace
+from stepscope.devices.interval import Interval
 from stepscope.devices.rates import Rates
 from stepscope.errors import ConfigError
 from stepscope.samplers.base import Sampler
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from stepscope.schema.sample import Reading, Watched
 
-ROOM_EVERY_S = 10.0
+SPACE_EVERY_S = 10.0
 DISKS_EVERY_S = 60.0
 
 
@@ -65,7 +65,10 @@ class DiskSampler(Sampler):
         self._proc, self._sys = _proc, _sys
         self._rates: Rates[str] = Rates(_now)
         self._pressure = Pressure("io", _proc, _now)
-        self._room_pace, self._disks_pace = Pace(ROOM_EVERY_S, _now), Pace(DISKS_EVERY_S, _now)
+        self._space_interval, self._disks_interval = (
+            Interval(SPACE_EVERY_S, _now),
+            Interval(DISKS_EVERY_S, _now),
+        )
         self._names: frozenset[str] = frozenset()
         self._disks: list[str] = []
 
@@ -74,42 +77,44 @@ class DiskSampler(Sampler):
         counts = disk_counts(self._proc)
         yield from self._new_disks(frozenset(counts))
         rates = self._rates.since_last({name: counts[name] for name in self._disks})
-        yield from (Sample(_disk_values(one), name) for name, one in rates.items() if one)
-        yield from (Sample(wait, name) for name, one in rates.items() for wait in _waits(one))
-        total = {**_total_values(rates), **self._pressed()}
+        yield from (
+            Sample(_disk_values(disk_rates), name) for name, disk_rates in rates.items() if disk_rates
+        )
+        yield from (Sample(wait, name) for name, disk_rates in rates.items() for wait in _waits(disk_rates))
+        total = {**_total_values(rates), **self._pressure_values()}
         if total:
             yield Sample(total)
-        if self._room_pace.is_due():
-            yield from self._room(watched)
+        if self._space_interval.is_due():
+            yield from self._space_samples(watched)
 
     def _new_disks(self, names: frozenset[str]) -> Iterator[DeviceFacts]:
         """Finds out anew which devices are disks when any comes or goes, and now and then."""
-        if self._disks_pace.is_due() or names != self._names:
+        if self._disks_interval.is_due() or names != self._names:
             before, self._names, self._disks = self._disks, names, whole_disks(names, self._sys)
             for name in self._disks:
                 if name not in before:
                     yield DeviceFacts(name, disk_facts(name, self._sys))
 
-    def _pressed(self) -> dict[str, float]:
+    def _pressure_values(self) -> dict[str, float]:
         stalled = self._pressure.since_last()
-        return told(
+        return drop_none(
             {
                 "disk/pressure_some_ratio": stalled.get("some"),
                 "disk/pressure_full_ratio": stalled.get("full"),
             }
         )
 
-    def _room(self, watched: Sequence[Watched]) -> Iterator[Sample]:
+    def _space_samples(self, watched: Sequence[Watched]) -> Iterator[Sample]:
         mounted = mounts(self._proc)
-        folders = [*self._paths, *(_working_directory(one.pid, self._proc) for one in watched)]
+        folders = [*self._paths, *(_working_directory(process.pid, self._proc) for process in watched)]
         points = {mount_point(folder, mounted) for folder in folders if folder is not None}
         for point in sorted(point for point in points if point is not None):
-            room = space(point)
-            if room is not None:
+            usage = space(point)
+            if usage is not None:
                 values = {
-                    "disk/free_bytes": float(room.free_bytes),
-                    "disk/total_bytes": float(room.total_bytes),
-                    "disk/used_ratio": room.used_ratio,
+                    "disk/free_bytes": float(usage.free_bytes),
+                    "disk/total_bytes": float(usage.total_bytes),
+                    "disk/used_ratio": usage.used_ratio,
                 }
                 yield Sample(values, point)
 
@@ -123,7 +128,7 @@ def _working_directory(pid: int, proc: Path) -> str | None:
 
 def _disk_values(rates: Mapping[str, float]) -> dict[str, float]:
     busy = rates.get("busy_seconds")
-    return told(
+    return drop_none(
         {
             "disk/read_bytes_per_second": rates.get("read_bytes"),
             "disk/write_bytes_per_second": rates.get("write_bytes"),
@@ -146,7 +151,7 @@ def _waits(rates: Mapping[str, float]) -> Iterator[dict[str, float]]:
 def _total_values(rates: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     names = ("read_bytes", "write_bytes", "reads", "writes")
     return {
-        f"disk/{name}_per_second": sum(one.get(name, 0.0) for one in rates.values())
+        f"disk/{name}_per_second": sum(disk_rates.get(name, 0.0) for disk_rates in rates.values())
         for name in names
         if rates
     }

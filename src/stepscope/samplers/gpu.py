@@ -58,20 +58,20 @@ class GpuSampler(Sampler):
         self._watch.close()
 
     def _sample(self, watched: Sequence[Watched]) -> Iterator[Reading]:
-        answered: list[tuple[GpuFacts, GpuReading]] = []
-        for one in self._watch.read():
-            if isinstance(one, tuple):
-                answered.append(one)
+        gpu_readings: list[tuple[GpuFacts, GpuReading]] = []
+        for reading in self._watch.read():
+            if isinstance(reading, tuple):
+                gpu_readings.append(reading)
             else:
-                yield one
+                yield reading
         find_parent = functools.cache(self._parent_of)
-        for facts, reading in answered:
+        for facts, reading in gpu_readings:
             yield Sample(figures_of(reading), device=facts.uuid)
             for owner, processes in _by_owner(reading.processes or (), watched, find_parent):
-                if taken := _taken(processes):
-                    yield Sample(taken, device=facts.uuid, owner=owner)
-        if len(answered) > 1:
-            yield Sample(_together(answered))
+                if values := _process_values(processes):
+                    yield Sample(values, device=facts.uuid, owner=owner)
+        if len(gpu_readings) > 1:
+            yield Sample(_total_values(gpu_readings))
 
 
 def _find_played(path: Path) -> GpusFound:
@@ -93,26 +93,26 @@ def _by_owner(
     return list(owned.items())
 
 
-def _taken(processes: Sequence[GpuProcess]) -> dict[str, float]:
+def _process_values(processes: Sequence[GpuProcess]) -> dict[str, float]:
     """What processes take of a GPU together; a figure that one of them lacks is left out."""
     memory = _sum([process.memory_bytes for process in processes])
     busy = _sum([process.utilization_ratio for process in processes])
-    taken = {}
+    values = {}
     if memory is not None:
-        taken["gpu/process_memory_bytes"] = memory
+        values["gpu/process_memory_bytes"] = memory
     if busy is not None:
-        taken["gpu/process_utilization_ratio"] = min(busy, 1.0)
-    return taken
+        values["gpu/process_utilization_ratio"] = min(busy, 1.0)
+    return values
 
 
-def _together(answered: Sequence[tuple[GpuFacts, GpuReading]]) -> dict[str, float]:
+def _total_values(gpu_readings: Sequence[tuple[GpuFacts, GpuReading]]) -> dict[str, float]:
     """Several GPUs as one. The mean would hide one that is idle, so the least busy stands beside it."""
     # Power and memory of a slice are part of its whole GPU's.
-    whole = [reading for facts, reading in answered if facts.parent_uuid is None]
-    busy = [one.utilization_ratio for _, one in answered if one.utilization_ratio is not None]
+    whole = [reading for facts, reading in gpu_readings if facts.parent_uuid is None]
+    busy = [reading.utilization_ratio for _, reading in gpu_readings if reading.utilization_ratio is not None]
     together = {
-        "gpu/total_power_watts": _sum([one.power_watts for one in whole]),
-        "gpu/total_memory_used_bytes": _sum([one.memory_used_bytes for one in whole]),
+        "gpu/total_power_watts": _sum([reading.power_watts for reading in whole]),
+        "gpu/total_memory_used_bytes": _sum([reading.memory_used_bytes for reading in whole]),
         "gpu/mean_utilization_ratio": sum(busy) / len(busy) if busy else None,
         "gpu/least_utilization_ratio": min(busy, default=None),
     }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from stepscope.devices.host.cgroup import Groups
 from stepscope.devices.host.cgroup_memory import group_memory, memory_events, memory_limits
-from stepscope.devices.host.kernel_files import PROC, told
+from stepscope.devices.host.kernel_files import PROC, drop_none
 from stepscope.devices.host.memory import HostMemory, host_memory, paging_counts
 from stepscope.devices.host.mounts import space
 from stepscope.devices.host.pressure import Pressure
@@ -92,20 +92,20 @@ class MemorySampler(Sampler):
         """Reads the host's memory, and the control group of every watched process."""
         host = host_memory(self._proc)
         used_ratio = None if host is None else host.used_bytes / host.total_bytes
-        nearest = told({_NEAREST: used_ratio})
-        for owner, group in self._groups.shared_out(watched):
+        nearest = drop_none({_NEAREST: used_ratio})
+        for owner, group in self._groups.by_owner(watched):
             values = _group_values(group, used_ratio)
             if owner is None:
                 nearest = {}
             if values:
                 yield Sample(values, owner=owner)
-        values = {**_host_values(host), **nearest, **self._moved(), **self._shared()}
+        values = {**_host_values(host), **nearest, **self._paging_values(), **self._shm_values()}
         if values:
             yield Sample(values)
 
-    def _moved(self) -> dict[str, float]:
+    def _paging_values(self) -> dict[str, float]:
         rates, stalled = self._paging.since_last(paging_counts(self._proc)), self._pressure.since_last()
-        return told(
+        return drop_none(
             {
                 "memory/swap_in_bytes_per_second": rates.get("swapped_in"),
                 "memory/swap_out_bytes_per_second": rates.get("swapped_out"),
@@ -115,14 +115,14 @@ class MemorySampler(Sampler):
             }
         )
 
-    def _shared(self) -> dict[str, float]:
-        room = space(self._shm)
-        if room is None:
+    def _shm_values(self) -> dict[str, float]:
+        usage = space(self._shm)
+        if usage is None:
             return {}
         return {
-            "memory/shm_used_bytes": float(room.total_bytes - room.free_bytes),
-            "memory/shm_total_bytes": float(room.total_bytes),
-            "memory/shm_used_ratio": room.used_ratio,
+            "memory/shm_used_bytes": float(usage.total_bytes - usage.free_bytes),
+            "memory/shm_total_bytes": float(usage.total_bytes),
+            "memory/shm_used_ratio": usage.used_ratio,
         }
 
 
@@ -145,18 +145,19 @@ def _group_values(group: Group, host_used_ratio: float | None) -> dict[str, floa
     """The figures of the group that sets the tightest limit, or of the process's own where none does."""
     limits = memory_limits(group)
     level, limit = limits[0] if limits else (group.levels[0], None)
-    held = {one: group_memory(one, group.version) for one in (level, *(other.level for other in limits))}
+    levels = (level, *(limited.level for limited in limits))
+    memory_by_level = {name: group_memory(name, group.version) for name in levels}
     working = [
-        memory.working_set_bytes / one.limit_bytes
-        for one in limits
-        if (memory := held[one.level]) is not None and memory.working_set_bytes is not None
+        memory.working_set_bytes / limited.limit_bytes
+        for limited in limits
+        if (memory := memory_by_level[limited.level]) is not None and memory.working_set_bytes is not None
     ]
-    tightest = held[level]
+    tightest = memory_by_level[level]
     used = tightest and tightest.used_bytes
     working_set = tightest and tightest.working_set_bytes
     ratios = [*working, *([] if host_used_ratio is None else [host_used_ratio])]
     events = memory_events(level, group.version)
-    return told(
+    return drop_none(
         {
             "memory/cgroup_limit_bytes": limit,
             "memory/cgroup_used_bytes": used,

@@ -13,7 +13,7 @@ from stepscope.devices.host.networks import (
     is_over_infiniband,
     real_interfaces,
 )
-from stepscope.devices.pace import Pace
+from stepscope.devices.interval import Interval
 from stepscope.devices.rates import Rates
 from stepscope.samplers.base import Sampler
 from stepscope.schema.sample import DeviceFacts, Metric, Sample
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stepscope.schema.sample import Reading, Watched
 
 DEVICES_EVERY_S = 60.0
-TROUBLES_EVERY_S = 10.0
+ERRORS_EVERY_S = 10.0
 
 
 class NetworkSampler(Sampler):
@@ -53,8 +53,11 @@ class NetworkSampler(Sampler):
         self._proc, self._sys = _proc, _sys
         self._interface_rates: Rates[str] = Rates(_now)
         self._port_rates: Rates[str] = Rates(_now)
-        self._trouble_rates: Rates[str] = Rates(_now)
-        self._devices_pace, self._troubles_pace = Pace(DEVICES_EVERY_S, _now), Pace(TROUBLES_EVERY_S, _now)
+        self._error_rates: Rates[str] = Rates(_now)
+        self._devices_interval, self._errors_interval = (
+            Interval(DEVICES_EVERY_S, _now),
+            Interval(ERRORS_EVERY_S, _now),
+        )
         self._names: frozenset[str] = frozenset()
         self._interfaces: list[str] = []
         self._counted_by_ports: set[str] = set()
@@ -67,20 +70,27 @@ class NetworkSampler(Sampler):
         rates = self._interface_rates.since_last({name: counts[name] for name in self._interfaces})
         traffic = {name: infiniband.traffic(folder) for name, folder in self._ports.items()}
         ports = self._port_rates.since_last(traffic)
-        for name, one in {**rates, **ports}.items():
-            if one:
-                yield Sample(_values(one), name)
+        for name, device_rates in {**rates, **ports}.items():
+            if device_rates:
+                yield Sample(_values(device_rates), name)
         total = _total(
-            {**{name: one for name, one in rates.items() if name not in self._counted_by_ports}, **ports}
+            {
+                **{
+                    name: device_rates
+                    for name, device_rates in rates.items()
+                    if name not in self._counted_by_ports
+                },
+                **ports,
+            }
         )
         if total:
             yield Sample(total)
-        if self._ports and self._troubles_pace.is_due():
-            yield from self._troubles()
+        if self._ports and self._errors_interval.is_due():
+            yield from self._error_samples()
 
     def _new_devices(self, names: frozenset[str]) -> Iterator[DeviceFacts]:
         """Finds out anew what there is to read when an interface comes or goes, and now and then."""
-        if not (self._devices_pace.is_due() or names != self._names):
+        if not (self._devices_interval.is_due() or names != self._names):
             return
         before = {*self._interfaces, *self._ports}
         self._names, self._ports = names, infiniband.ports(self._sys)
@@ -95,9 +105,9 @@ class NetworkSampler(Sampler):
             if name not in before:
                 yield DeviceFacts(name, infiniband.port_facts(folder))
 
-    def _troubles(self) -> Iterator[Sample]:
-        counts = {name: infiniband.troubles(folder) for name, folder in self._ports.items()}
-        for name, rates in self._trouble_rates.since_last(counts).items():
+    def _error_samples(self) -> Iterator[Sample]:
+        counts = {name: infiniband.error_counts(folder) for name, folder in self._ports.items()}
+        for name, rates in self._error_rates.since_last(counts).items():
             failures = counts[name].get("link_failures")
             values = _values({kind: rate for kind, rate in rates.items() if kind != "link_failures"})
             values |= {} if failures is None else {"network/link_failures_total": failures}
@@ -111,7 +121,7 @@ def _values(rates: Mapping[str, float]) -> dict[str, float]:
 
 def _total(rates: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     total: dict[str, float] = {}
-    for one in rates.values():
-        for name, rate in one.items():
+    for device_rates in rates.values():
+        for name, rate in device_rates.items():
             total[name] = total.get(name, 0.0) + rate
     return _values(total)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from stepscope.devices.host.kernel_files import PROC, told
-from stepscope.devices.pace import Pace
+from stepscope.devices.host.kernel_files import PROC, drop_none
+from stepscope.devices.interval import Interval
 from stepscope.devices.process.memory_detail import MemoryDetail
 from stepscope.devices.process.process_files import ProcessFiles
 from stepscope.devices.process.process_tree import ProcessTrees, Tree
@@ -119,7 +119,7 @@ class ProcessesSampler(Sampler):
         self._trees = ProcessTrees(_proc, _now, self._files)
         self._detail = MemoryDetail(memory_detail_every_s, _proc, _now, _cpu_seconds)
         self._rates: Rates[ProcessKey] = Rates(_now)
-        self._files_pace = Pace(OPEN_FILES_EVERY_S, _now)
+        self._files_interval = Interval(OPEN_FILES_EVERY_S, _now)
 
     def sample(self, watched: Sequence[Watched]) -> Iterator[Sample]:
         """Reads every watched process that is alive, with all that work for it."""
@@ -133,7 +133,7 @@ class ProcessesSampler(Sampler):
             counts[tree.root.key] |= self._root_counts(tree.root.key, usable)
         rates = self._rates.since_last(counts)
         fresh = self._detail.read_due(counts.keys())
-        counts_files = self._files_pace.is_due()
+        counts_files = self._files_interval.is_due()
         for tree in trees:
             yield _root_sample(tree, rates, usable[tree.root.key])
             yield from _loader_samples(tree, rates)
@@ -147,7 +147,7 @@ class ProcessesSampler(Sampler):
 
     def _root_counts(self, key: ProcessKey, usable: dict[ProcessKey, int | None]) -> dict[str, float]:
         switches, usable[key] = main_thread_counts(key.pid, self._files)
-        queued = told({"queued_seconds": queued_seconds(key.pid, self._files)})
+        queued = drop_none({"queued_seconds": queued_seconds(key.pid, self._files)})
         return {**input_output_counts(key.pid, self._files), **switches, **queued}
 
     def _memory_samples(self, tree: Tree, fresh: Mapping[ProcessKey, MemoryShares]) -> Iterator[Sample]:
@@ -175,7 +175,7 @@ def _own_values(state: ProcessState, rates: Mapping[str, float]) -> dict[str, fl
     if rates.get("inherited_faults"):
         # A child has ended, and all it ever read and wrote was added: workers would make a spike each epoch.
         rates = {name: rate for name, rate in rates.items() if name not in _INHERITED}
-    return told(
+    return drop_none(
         {
             "process/cpu_ratio": rates.get("cpu_seconds"),
             "process/rss_bytes": state.rss_bytes,
@@ -203,7 +203,7 @@ def _root_sample(
         "tree/processes": len(tree.members),
         "tree/threads": sum(state.threads for state in tree.members),
     }
-    return Sample({**_own_values(tree.root, own), **told(values)}, owner=tree.owner)
+    return Sample({**_own_values(tree.root, own), **drop_none(values)}, owner=tree.owner)
 
 
 def _loader_samples(tree: Tree, rates: Mapping[ProcessKey, Mapping[str, float]]) -> Iterator[Sample]:

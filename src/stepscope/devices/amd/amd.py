@@ -28,12 +28,12 @@ VIOLATIONS = {
 
 
 @dataclass(frozen=True)
-class Question:
+class Query:
     """A function, what it is given besides the GPU, and the figures in its answer."""
 
     function: str
     arguments: tuple[str | int, ...]
-    meaning: Callable[[Any], Mapping[str, Any]]
+    convert: Callable[[Any], Mapping[str, Any]]
 
 
 def number(value: Any) -> float | None:
@@ -63,11 +63,11 @@ def _memory(answer: Mapping[str, Any]) -> Mapping[str, Any]:
 def _celsius(figure: str) -> Callable[[Any], Mapping[str, Any]]:
     """In degrees; versions before ROCm 6 gave thousandths of one."""
 
-    def mean(answer: Any) -> Mapping[str, Any]:
+    def convert(answer: Any) -> Mapping[str, Any]:
         degrees = number(answer)
         return {figure: degrees / 1000 if degrees is not None and degrees > 1000 else degrees}
 
-    return mean
+    return convert
 
 
 def _power(answer: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -92,8 +92,12 @@ def _energy(answer: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _processes(answer: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
-    listed = ((one["pid"], number(one.get("memory_usage", {}).get("vram_mem"))) for one in answer)
-    return {"processes": tuple(GpuProcess(pid, None if used is None else int(used)) for pid, used in listed)}
+    used_memory = (
+        (process["pid"], number(process.get("memory_usage", {}).get("vram_mem"))) for process in answer
+    )
+    return {
+        "processes": tuple(GpuProcess(pid, None if used is None else int(used)) for pid, used in used_memory)
+    }
 
 
 def _errors(answer: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -121,41 +125,41 @@ def _generation(speed: Any) -> int | None:
 
 
 def _violations(answer: Mapping[str, Any]) -> Mapping[str, Any]:
-    told = [key for key in VIOLATIONS if answer.get(key, "N/A") != "N/A"]
-    holding = frozenset(VIOLATIONS[key] for key in told if answer[key])
-    return {"throttle_reasons": holding if told else None}
+    reported = [key for key in VIOLATIONS if answer.get(key, "N/A") != "N/A"]
+    active = frozenset(VIOLATIONS[key] for key in reported if answer[key])
+    return {"throttle_reasons": active if reported else None}
 
 
 _NOW = "AmdSmiTemperatureMetric.CURRENT"
 
 FAST = (
-    Question("amdsmi_get_gpu_activity", (), _activity),
-    Question("amdsmi_get_gpu_vram_usage", (), _memory),
-    Question("amdsmi_get_power_info", (), _power),
-    Question(
+    Query("amdsmi_get_gpu_activity", (), _activity),
+    Query("amdsmi_get_gpu_vram_usage", (), _memory),
+    Query("amdsmi_get_power_info", (), _power),
+    Query(
         "amdsmi_get_temp_metric", ("AmdSmiTemperatureType.JUNCTION", _NOW), _celsius("temperature_celsius")
     ),
-    Question(
+    Query(
         "amdsmi_get_temp_metric",
         ("AmdSmiTemperatureType.VRAM", _NOW),
         _celsius("memory_temperature_celsius"),
     ),
-    Question("amdsmi_get_clock_info", ("AmdSmiClkType.GFX",), _clock("sm_clock_hertz")),
-    Question("amdsmi_get_energy_count", (), _energy),
-    Question("amdsmi_get_gpu_process_list", (), _processes),
+    Query("amdsmi_get_clock_info", ("AmdSmiClkType.GFX",), _clock("sm_clock_hertz")),
+    Query("amdsmi_get_energy_count", (), _energy),
+    Query("amdsmi_get_gpu_process_list", (), _processes),
 )
 THOROUGH = (
-    Question("amdsmi_get_clock_info", ("AmdSmiClkType.MEM",), _clock("memory_clock_hertz")),
-    Question(
+    Query("amdsmi_get_clock_info", ("AmdSmiClkType.MEM",), _clock("memory_clock_hertz")),
+    Query(
         "amdsmi_get_power_cap_info",
         (),
         lambda answer: {"power_limit_watts": _scaled(answer.get("power_cap"), 1e-6)},
     ),
     # Of 255, the most a fan is told.
-    Question("amdsmi_get_gpu_fan_speed", (0,), lambda answer: {"fan_ratio": _scaled(answer, 1 / 255)}),
-    Question("amdsmi_get_gpu_total_ecc_count", (), _errors),
-    Question("amdsmi_get_pcie_info", (), _pcie),
-    Question("amdsmi_get_violation_status", (), _violations),
+    Query("amdsmi_get_gpu_fan_speed", (0,), lambda answer: {"fan_ratio": _scaled(answer, 1 / 255)}),
+    Query("amdsmi_get_gpu_total_ecc_count", (), _errors),
+    Query("amdsmi_get_pcie_info", (), _pcie),
+    Query("amdsmi_get_violation_status", (), _violations),
 )
 
 
@@ -170,18 +174,18 @@ class AmdGpu(Gpu):
         self.facts = facts
         self._amdsmi, self._handle = amdsmi, handle
         self._refusals, self._losses = _codes(amdsmi, REFUSALS), _codes(amdsmi, LOSSES)
-        self._refused: set[Question] = set()
-        self._given: set[str] = set()
+        self._refused: set[Query] = set()
+        self._available: set[str] = set()
         """Figures that were there once."""
 
     def read(self, *, thorough: bool) -> GpuReading:
         """Asks for everything that it has not refused; raises GpuLost when none of it is answered."""
-        found: dict[str, Any] = {}
-        refused: set[Question] = set()
+        figures: dict[str, Any] = {}
+        refused: set[Query] = set()
         answers, trouble = 0, "it answers nothing"
-        for question in self._open_questions(thorough=thorough):
+        for query in self._usable_queries(thorough=thorough):
             try:
-                found |= self._figures(question)
+                figures |= self._figures(query)
                 answers += 1
             except self._amdsmi.AmdSmiException as error:
                 trouble = str(error)
@@ -189,27 +193,29 @@ class AmdGpu(Gpu):
                 if code in self._losses:
                     raise GpuLost(trouble) from error
                 if code in self._refusals:
-                    refused.add(question)
+                    refused.add(query)
         if not answers:
             raise GpuLost(trouble)
         self._refused |= refused
-        self._given |= found.keys()
-        return GpuReading(**found)
+        self._available |= figures.keys()
+        return GpuReading(**figures)
 
     def absent(self) -> frozenset[str]:
         """The figures that have never been there."""
-        return FIGURES - self._given
+        return FIGURES - self._available
 
-    def _open_questions(self, *, thorough: bool) -> list[Question]:
+    def _usable_queries(self, *, thorough: bool) -> list[Query]:
         """Those not refused, of those that this version of the library has a function for."""
-        asked = (*FAST, *THOROUGH) if thorough else FAST
-        return [one for one in asked if one not in self._refused and hasattr(self._amdsmi, one.function)]
+        queries = (*FAST, *THOROUGH) if thorough else FAST
+        return [
+            query for query in queries if query not in self._refused and hasattr(self._amdsmi, query.function)
+        ]
 
-    def _figures(self, question: Question) -> dict[str, Any]:
+    def _figures(self, query: Query) -> dict[str, Any]:
         """What the answer to a question gives; figures the library marks as not available are left out."""
-        function = getattr(self._amdsmi, question.function)
-        answer = function(self._handle, *(self._constant(name) for name in question.arguments))
-        return {name: value for name, value in question.meaning(answer).items() if value is not None}
+        function = getattr(self._amdsmi, query.function)
+        answer = function(self._handle, *(self._constant(name) for name in query.arguments))
+        return {name: value for name, value in query.convert(answer).items() if value is not None}
 
     def _constant(self, name: str | int) -> Any:
         if isinstance(name, int):
@@ -240,22 +246,22 @@ class AmdDriver:
 
     def _facts(self, handle: Any, index: int) -> GpuFacts:
         asic = self._ask("amdsmi_get_gpu_asic_info", handle) or {}
-        counted = self._ask("amdsmi_get_gpu_enumeration_info", handle) or {}
+        enumeration = self._ask("amdsmi_get_gpu_enumeration_info", handle) or {}
         driver = self._ask("amdsmi_get_gpu_driver_info", handle) or {}
         limit = number((self._ask("amdsmi_get_power_cap_info", handle) or {}).get("power_cap"))
         memory = number((self._ask("amdsmi_get_gpu_vram_usage", handle) or {}).get("vram_total"))
-        place = number(counted.get("hip_id"))
+        runtime_index = number(enumeration.get("hip_id"))
         bus = self._ask("amdsmi_get_gpu_device_bdf", handle)
         return GpuFacts(
-            uuid=_uuid(asic, counted) or str(self._ask("amdsmi_get_gpu_device_uuid", handle) or bus),
+            uuid=_uuid(asic, enumeration) or str(self._ask("amdsmi_get_gpu_device_uuid", handle) or bus),
             index=index,
-            name=_words(asic.get("market_name")) or "AMD GPU",
+            name=_text(asic.get("market_name")) or "AMD GPU",
             vendor="AMD",
-            driver=_words(driver.get("driver_version")),
-            pci_bus_id=_words(bus),
+            driver=_text(driver.get("driver_version")),
+            pci_bus_id=_text(bus),
             memory_total_bytes=None if memory is None else int(memory) << 20,
             power_limit_watts=None if limit is None else limit / 1e6,
-            runtime_index=None if place is None else int(place),
+            runtime_index=None if runtime_index is None else int(runtime_index),
         )
 
     def _ask(self, name: str, *arguments: Any) -> Any | None:
@@ -267,14 +273,14 @@ class AmdDriver:
             return None
 
 
-def _uuid(asic: dict[str, Any], counted: dict[str, Any]) -> str | None:
+def _uuid(asic: dict[str, Any], enumeration: dict[str, Any]) -> str | None:
     """The name that ROCR_VISIBLE_DEVICES and PyTorch know a GPU by."""
-    known = _words(counted.get("hip_uuid"))
-    serial = _words(asic.get("asic_serial"))
+    known = _text(enumeration.get("hip_uuid"))
+    serial = _text(asic.get("asic_serial"))
     return known or (f"GPU-{serial.removeprefix('0x').lower()}" if serial else None)
 
 
-def _words(value: Any) -> str | None:
+def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value not in ("", "N/A") else None
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from stepscope.devices.host.kernel_files import PROC, read_text
 from stepscope.devices.host.mounts import Mount, mounts
-from stepscope.devices.pace import Pace
+from stepscope.devices.interval import Interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Controller = Literal["cpu", "memory"]
 
-LOOK_AGAIN_S = 10.0
+REFRESH_S = 10.0
 """A scheduler may move a process to another group, or change its limits."""
 
 
@@ -36,26 +36,26 @@ class Groups:
         self, controller: Controller, proc: Path = PROC, now: Callable[[], float] = time.monotonic
     ) -> None:
         self._controller, self._proc = controller, proc
-        self._pace = Pace(LOOK_AGAIN_S, now)
+        self._interval = Interval(REFRESH_S, now)
         self._hierarchies: list[Mount] = []
         self._known: dict[str, Group | None] = {}
 
-    def shared_out(self, watched: Sequence[Watched]) -> list[tuple[Watched | None, Group]]:
+    def by_owner(self, watched: Sequence[Watched]) -> list[tuple[Watched | None, Group]]:
         """Each group once, with whose it is: nobody's in particular when it is this process's own too.
 
         A training and its agent usually share one group, and so do all ranks of a host: their figures are
         then those of the host, not told again for every rank.
         """
-        if self._pace.is_due():
+        if self._interval.is_due():
             self._known, self._hierarchies = {}, hierarchies(self._proc)
-        own = self._of("self")
-        found = [(one, self._of(str(one.pid)) or own) for one in watched]
-        others = [(one, group) for one, group in found if group is not None and group != own]
-        if own is None or (found and len(others) == len(found)):
+        own = self._group_of("self")
+        groups = [(process, self._group_of(str(process.pid)) or own) for process in watched]
+        others = [(process, group) for process, group in groups if group is not None and group != own]
+        if own is None or (groups and len(others) == len(groups)):
             return list(others)
         return [(None, own), *others]
 
-    def _of(self, process: str) -> Group | None:
+    def _group_of(self, process: str) -> Group | None:
         if process not in self._known:
             self._known[process] = group_of(process, self._controller, self._hierarchies, self._proc)
         return self._known[process]

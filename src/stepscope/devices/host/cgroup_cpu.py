@@ -19,12 +19,12 @@ class CpuLimit(NamedTuple):
 
 def cpu_limits(group: Group) -> list[CpuLimit]:
     """All bounds that hold for a group, the tightest first; a group is bound by those around it too."""
-    found = []
+    limits = []
     for level in group.levels:
         cores = _limit_of_version_2(level) if group.version == 2 else _limit_of_version_1(level)
         if cores is not None:
-            found.append(CpuLimit(level, cores))
-    return sorted(found, key=lambda limit: limit.cores)
+            limits.append(CpuLimit(level, cores))
+    return sorted(limits, key=lambda limit: limit.cores)
 
 
 def cpu_counts(level: str, version: int) -> dict[str, float]:

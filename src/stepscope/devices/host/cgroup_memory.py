@@ -32,8 +32,8 @@ def memory_limits(group: Group) -> list[MemoryLimit]:
     """All bounds that hold for a group, the tightest first; a group is bound by those around it too."""
     name = "memory.max" if group.version == 2 else "memory.limit_in_bytes"
     limits = [(level, read_number(f"{level}/{name}")) for level in group.levels]
-    found = [MemoryLimit(level, limit) for level, limit in limits if limit and limit < _NO_LIMIT_BYTES]
-    return sorted(found, key=lambda limit: limit.limit_bytes)
+    set_limits = [MemoryLimit(level, limit) for level, limit in limits if limit and limit < _NO_LIMIT_BYTES]
+    return sorted(set_limits, key=lambda limit: limit.limit_bytes)
 
 
 def group_memory(level: str, version: int) -> GroupMemory | None:
@@ -56,9 +56,9 @@ def memory_events(level: str, version: int) -> dict[str, int]:
     It passed `high`, reached `max`, could free nothing there (`oom`), had a process killed (`oom_kill`).
     """
     if version == 2:
-        told = named_numbers(read_text(f"{level}/memory.events"))
+        events = named_numbers(read_text(f"{level}/memory.events"))
     else:
         reached = read_number(f"{level}/memory.failcnt")
-        told = named_numbers(read_text(f"{level}/memory.oom_control"))
-        told |= {} if reached is None else {"max": reached}
-    return {name: told[name] for name in ("high", "max", "oom", "oom_kill") if name in told}
+        events = named_numbers(read_text(f"{level}/memory.oom_control"))
+        events |= {} if reached is None else {"max": reached}
+    return {name: events[name] for name in ("high", "max", "oom", "oom_kill") if name in events}

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stepscope.devices.host.kernel_files import PROC, SYS, listed, read_number, read_text, read_word, told
+from stepscope.devices.host.kernel_files import (
+    PROC,
+    SYS,
+    drop_none,
+    list_names,
+    read_number,
+    read_text,
+    read_word,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -19,7 +27,7 @@ _SECTOR_BYTES = 512
 
 def disk_counts(proc: Path = PROC) -> dict[str, dict[str, float]]:
     """Counters of every block device since boot, in operations, bytes and seconds, by its name."""
-    found = {}
+    counts = {}
     for line in (read_text(f"{proc}/diskstats") or "").splitlines():
         words = line.split()
         if len(words) < 13:
@@ -27,7 +35,7 @@ def disk_counts(proc: Path = PROC) -> dict[str, dict[str, float]]:
         reads, _, sectors_read, read_ms, writes, _, sectors_written, write_ms, _, busy_ms = map(
             float, words[3:13]
         )
-        found[words[2]] = {
+        counts[words[2]] = {
             "reads": reads,
             "read_bytes": sectors_read * _SECTOR_BYTES,
             "read_seconds": read_ms / 1e3,
@@ -36,7 +44,7 @@ def disk_counts(proc: Path = PROC) -> dict[str, dict[str, float]]:
             "write_seconds": write_ms / 1e3,
             "busy_seconds": busy_ms / 1e3,
         }
-    return found
+    return counts
 
 
 def whole_disks(names: Collection[str], sys: Path = SYS) -> list[str]:
@@ -45,7 +53,7 @@ def whole_disks(names: Collection[str], sys: Path = SYS) -> list[str]:
     Partitions are left out, and so are volumes and arrays made of other disks: their bytes are counted
     there. Devices without a size are places for disks that are not attached.
     """
-    known = listed(f"{sys}/block")
+    known = list_names(f"{sys}/block")
     return [name for name in known if name in names and _is_whole(name, f"{sys}/block/{name}")]
 
 
@@ -53,7 +61,7 @@ def disk_facts(name: str, sys: Path = SYS) -> Mapping[str, Any]:
     """What does not change about a disk; fields it does not tell are left out."""
     folder = f"{sys}/block/{name}"
     sectors, rotates = read_number(f"{folder}/size"), read_number(f"{folder}/queue/rotational")
-    return told(
+    return drop_none(
         {
             "model": read_word(f"{folder}/device/model"),
             "size_bytes": None if sectors is None else sectors * _SECTOR_BYTES,
@@ -65,7 +73,7 @@ def disk_facts(name: str, sys: Path = SYS) -> Mapping[str, Any]:
 def _is_whole(name: str, folder: str) -> bool:
     return (
         not name.startswith(_NO_DISKS)
-        and not listed(f"{folder}/slaves")
+        and not list_names(f"{folder}/slaves")
         and read_number(f"{folder}/hidden") != 1  # one of several paths to a disk that is counted itself
         and read_number(f"{folder}/size") != 0
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from stepscope.devices.host.kernel_files import SYS, listed, read_number, read_word, told
+from stepscope.devices.host.kernel_files import SYS, drop_none, list_names, read_number, read_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,8 +22,8 @@ def ports(sys: Path = SYS) -> dict[str, str]:
     top = f"{sys}/class/infiniband"
     return {
         f"{adapter}:{port}": f"{top}/{adapter}/ports/{port}"
-        for adapter in listed(top)
-        for port in listed(f"{top}/{adapter}/ports")
+        for adapter in list_names(top)
+        for port in list_names(f"{top}/{adapter}/ports")
     }
 
 
@@ -35,9 +35,9 @@ def traffic(folder: str) -> dict[str, float]:
     )
 
 
-def troubles(folder: str) -> dict[str, float]:
+def error_counts(folder: str) -> dict[str, float]:
     """Packets a port has carried, those it could not, and how often its link went down."""
-    found = _counts(
+    counts = _counts(
         folder,
         {
             "received_packets": ("port_rcv_packets", 1),
@@ -47,13 +47,13 @@ def troubles(folder: str) -> dict[str, float]:
         },
     )
     errors = _counts(folder, {"received": ("port_rcv_errors", 1), "symbol": ("symbol_error", 1)})
-    return {**found, "errors": sum(errors.values())} if errors else found
+    return {**counts, "errors": sum(errors.values())} if errors else counts
 
 
 def port_facts(folder: str) -> Mapping[str, Any]:
     """What does not change about a port; fields it does not tell are left out."""
     rate = _RATE.match(read_word(f"{folder}/rate") or "")
-    return told(
+    return drop_none(
         {
             "link_bytes_per_second": float(rate[1]) * 1e9 / 8 if rate else None,
             "link_layer": read_word(f"{folder}/link_layer"),
@@ -62,8 +62,8 @@ def port_facts(folder: str) -> Mapping[str, Any]:
     )
 
 
-def _counts(folder: str, wanted: Mapping[str, tuple[str, int]]) -> dict[str, float]:
+def _counts(folder: str, files: Mapping[str, tuple[str, int]]) -> dict[str, float]:
     read: Iterable[tuple[str, int | None, int]] = (
-        (name, read_number(f"{folder}/counters/{file}"), unit) for name, (file, unit) in wanted.items()
+        (name, read_number(f"{folder}/counters/{file}"), unit) for name, (file, unit) in files.items()
     )
     return {name: float(count * unit) for name, count, unit in read if count is not None}

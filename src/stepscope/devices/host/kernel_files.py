@@ -15,7 +15,7 @@ PROC = Path("/proc")
 SYS = Path("/sys")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
-_PIECE = 1 << 16
+_READ_BYTES = 1 << 16
 
 
 def read_text(path: str | os.PathLike[str]) -> str | None:
@@ -28,9 +28,9 @@ def read_text(path: str | os.PathLike[str]) -> str | None:
     except OSError:
         return None
     try:
-        pieces = [piece := os.read(file, _PIECE)]
+        pieces = [piece := os.read(file, _READ_BYTES)]
         while piece:
-            pieces.append(piece := os.read(file, _PIECE))
+            pieces.append(piece := os.read(file, _READ_BYTES))
     except OSError:  # a process that has just ended, a device that was unplugged
         return None
     finally:
@@ -55,12 +55,12 @@ def read_number(path: str | os.PathLike[str]) -> int | None:
 
 def named_numbers(text: str | None) -> dict[str, int]:
     """The numbers of lines such as `pgmajfault 62186` or `MemTotal: 24684100 kB`, by their names."""
-    found = {}
+    numbers = {}
     for line in (text or "").splitlines():
         words = line.split(None, 2)
         if len(words) > 1 and words[1].isdecimal():
-            found[words[0].rstrip(":")] = int(words[1])
-    return found
+            numbers[words[0].rstrip(":")] = int(words[1])
+    return numbers
 
 
 def number_named(text: str, name: str) -> int | None:
@@ -72,7 +72,7 @@ def number_named(text: str, name: str) -> int | None:
     return int(words[1]) if len(words) > 1 and words[1].isdecimal() else None
 
 
-def listed(folder: str | os.PathLike[str]) -> list[str]:
+def list_names(folder: str | os.PathLike[str]) -> list[str]:
     """The names in a folder, in order; none where it cannot be read."""
     try:
         return sorted(os.listdir(folder))  # noqa: PTH208 - names are all that is wanted
@@ -80,6 +80,6 @@ def listed(folder: str | os.PathLike[str]) -> list[str]:
         return []
 
 
-def told(fields: Mapping[str, Value | None]) -> dict[str, Value]:
+def drop_none(fields: Mapping[str, Value | None]) -> dict[str, Value]:
     """Those fields the system has a value for."""
     return {name: value for name, value in fields.items() if value is not None}

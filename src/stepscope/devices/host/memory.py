@@ -55,13 +55,13 @@ def paging_counts(proc: Path = PROC, page_bytes: int = PAGE_BYTES) -> dict[str, 
     A major fault is a page that had to come from a disk before a program could go on.
     """
     text = read_text(f"{proc}/vmstat") or ""
-    found = {
+    counts = {
         "swapped_in": number_named(text, "pswpin"),
         "swapped_out": number_named(text, "pswpout"),
         "major_faults": number_named(text, "pgmajfault"),
     }
     units = {"swapped_in": page_bytes, "swapped_out": page_bytes, "major_faults": 1}
-    return {name: float(count * units[name]) for name, count in found.items() if count is not None}
+    return {name: float(count * units[name]) for name, count in counts.items() if count is not None}
 
 
 def _size(text: str, name: str) -> int | None:

@@ -37,14 +37,14 @@ class Space(NamedTuple):
 
 def mounts(proc: Path = PROC) -> list[Mount]:
     """All mounts this process sees, in the order they were made."""
-    found = []
+    mounted = []
     for line in (read_text(f"{proc}/self/mountinfo") or "").splitlines():
         before, _, after = line.partition(" - ")
         fields, kinds = before.split(" "), after.split(" ")
         if len(fields) > 4 and len(kinds) > 2:
             point, root = _ESCAPE.sub(_unescaped, fields[4]), _ESCAPE.sub(_unescaped, fields[3])
-            found.append(Mount(point, root, kinds[0], tuple(kinds[2].split(","))))
-    return found
+            mounted.append(Mount(point, root, kinds[0], tuple(kinds[2].split(","))))
+    return mounted
 
 
 def mount_point(path: str, among: Iterable[Mount]) -> str | None:
@@ -60,17 +60,17 @@ def mount_point(path: str, among: Iterable[Mount]) -> str | None:
 def space(path: str | os.PathLike[str]) -> Space | None:
     """How full the file system of a path is; None where it does not say, as those without a size."""
     try:
-        told = os.statvfs(path)
+        status = os.statvfs(path)
     except OSError:
         return None
-    if not told.f_blocks:
+    if not status.f_blocks:
         return None
-    used = told.f_blocks - told.f_bfree
+    used = status.f_blocks - status.f_bfree
     # What is kept back for the superuser counts neither as used nor as free, as `df` has it.
     return Space(
-        total_bytes=told.f_blocks * told.f_frsize,
-        free_bytes=told.f_bavail * told.f_frsize,
-        used_ratio=used / max(used + told.f_bavail, 1),
+        total_bytes=status.f_blocks * status.f_frsize,
+        free_bytes=status.f_bavail * status.f_frsize,
+        used_ratio=used / max(used + status.f_bavail, 1),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from stepscope.devices.host.kernel_files import PROC, SYS, read_number, read_text, read_word, told
+from stepscope.devices.host.kernel_files import PROC, SYS, drop_none, read_number, read_text, read_word
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -20,12 +20,12 @@ _OVER_INFINIBAND = 32
 
 def interface_counts(proc: Path = PROC) -> dict[str, dict[str, float]]:
     """Counters of every interface since it came up, by its name."""
-    found = {}
+    interfaces = {}
     for line in (read_text(f"{proc}/net/dev") or "").splitlines():
         name, colon, numbers = line.partition(":")
         counts = [float(word) for word in numbers.split()] if colon else []
         if len(counts) >= 12:
-            found[name.strip()] = {
+            interfaces[name.strip()] = {
                 "received_bytes": counts[0],
                 "received_packets": counts[1],
                 "sent_bytes": counts[8],
@@ -33,7 +33,7 @@ def interface_counts(proc: Path = PROC) -> dict[str, dict[str, float]]:
                 "errors": counts[2] + counts[10],
                 "drops": counts[3] + counts[11],
             }
-    return found
+    return interfaces
 
 
 def real_interfaces(names: Collection[str], sys: Path = SYS) -> list[str]:
@@ -52,7 +52,7 @@ def interface_facts(name: str, sys: Path = SYS) -> Mapping[str, Any]:
     """What does not change about an interface; fields it does not tell are left out."""
     folder = f"{sys}/class/net/{name}"
     megabits = read_number(f"{folder}/speed")
-    return told(
+    return drop_none(
         {
             # A link that is down, or a virtual one, says -1.
             "link_bytes_per_second": megabits * 1e6 / 8 if megabits is not None and megabits > 0 else None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepscope.devices.host.kernel_files import PROC, SYS, listed, number_named, read_number, read_text
+from stepscope.devices.host.kernel_files import PROC, SYS, list_names, number_named, read_number, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,14 +61,14 @@ def processor_counts(proc: Path = PROC) -> ProcessorCounts | None:
 
 def core_times(proc: Path = PROC) -> dict[int, dict[str, float]]:
     """Time spent in each way by each logical processor, by its number, in ticks since boot."""
-    found = {}
+    times = {}
     for line in (read_text(f"{proc}/stat") or "").splitlines():
         if not line.startswith("cpu"):
             break
         number = line[3 : line.index(" ")]
         if number:
-            found[int(number)] = _times(line)
-    return found
+            times[int(number)] = _times(line)
+    return times
 
 
 def shares(rates: Mapping[str, float]) -> dict[str, float]:
@@ -83,8 +83,10 @@ def shares(rates: Mapping[str, float]) -> dict[str, float]:
 
 def busy_share(rates: Mapping[str, float]) -> float | None:
     """The share of time in which a processor had something to do; waiting for a disk is none."""
-    found = shares(rates)
-    return max(1.0 - found.get("idle", 0.0) - found.get("iowait", 0.0), 0.0) if found else None
+    time_shares = shares(rates)
+    return (
+        max(1.0 - time_shares.get("idle", 0.0) - time_shares.get("iowait", 0.0), 0.0) if time_shares else None
+    )
 
 
 def load(proc: Path = PROC) -> Load | None:
@@ -100,13 +102,13 @@ def clocks(sys: Path = SYS, proc: Path = PROC) -> Clocks | None:
     """
     folder = f"{sys}/devices/system/cpu/cpufreq"
     speeds, ratios = [], []
-    for policy in listed(folder):
+    for policy in list_names(folder):
         now = read_number(f"{folder}/{policy}/scaling_cur_freq")
-        most = read_number(f"{folder}/{policy}/cpuinfo_max_freq")
+        maximum = read_number(f"{folder}/{policy}/cpuinfo_max_freq")
         if now is not None:
             speeds.append(now * 1e3)
-            if most:
-                ratios.append(now / most)
+            if maximum:
+                ratios.append(now / maximum)
     if speeds:
         return Clocks(_mean(speeds), _mean(ratios) if len(ratios) == len(speeds) else None)
     return _clocks_measured_by_the_processor(proc)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from stepscope.devices.host.kernel_files import (
     PROC,
     SYS,
+    drop_none,
     named_numbers,
     read_number,
     read_text,
     read_word,
-    told,
 )
 
 if TYPE_CHECKING:
@@ -26,15 +26,15 @@ def processor_facts(proc: Path = PROC, sys: Path = SYS) -> dict[str, Any]:
     """
     text = read_text(f"{proc}/cpuinfo") or ""
     first = f"{sys}/devices/system/cpu/cpu0/cpufreq"
-    most_kilohertz = read_number(f"{first}/cpuinfo_max_freq")
+    max_kilohertz = read_number(f"{first}/cpuinfo_max_freq")
     memory_kibibytes = named_numbers(read_text(f"{proc}/meminfo")).get("MemTotal")
-    return told(
+    return drop_none(
         {
             "model": _value(text, "model name") or _value(text, "Model"),
             "threads": sum(line.startswith("processor") for line in text.splitlines()) or None,
             "cores": _physical_cores(text),
             "usable_threads": usable_threads(read_text(f"{proc}/self/status") or ""),
-            "frequency_max_hertz": most_kilohertz * 1e3 if most_kilohertz else None,
+            "frequency_max_hertz": max_kilohertz * 1e3 if max_kilohertz else None,
             "governor": read_word(f"{first}/scaling_governor"),
             "memory_total_bytes": memory_kibibytes * 1024 if memory_kibibytes else None,
         }
@@ -49,21 +49,21 @@ def usable_threads(status: str) -> int | None:
 
 def _physical_cores(text: str) -> int | None:
     """Two threads of one core tell the same core and the same package."""
-    found = set()
+    cores = set()
     for block in text.split("\n\n"):
         core = _value(block, "core id")
         if core is not None:
-            found.add((_value(block, "physical id"), core))
-    return len(found) or None
+            cores.add((_value(block, "physical id"), core))
+    return len(cores) or None
 
 
 def _value(text: str, name: str) -> str | None:
     """What the first line of this name says, found without taking the whole text apart."""
     start = 0
-    while (found := text.find(name, start)) >= 0:
-        start = found + len(name)
+    while (index := text.find(name, start)) >= 0:
+        start = index + len(name)
         end = text.find("\n", start)
         between, colon, value = text[start : end if end >= 0 else None].partition(":")
-        if (found == 0 or text[found - 1] == "\n") and colon and not between.strip():
+        if (index == 0 or text[index - 1] == "\n") and colon and not between.strip():
             return value.strip() or None
     return None

@@ -51,23 +51,23 @@ class Meter:
     def __init__(self, zone: Zone, clock: Callable[[], float] = time.monotonic) -> None:
         self.zone = zone
         self._clock = clock
-        self._shown, self._looked_at = zone.read_joules(), clock()
+        self._last_joules, self._read_at = zone.read_joules(), clock()
         self._joules = 0.0
 
     def joules(self) -> float:
         """Joules so far; raises OSError when the counter cannot be read at the moment."""
-        shown, now = self.zone.read_joules(), self._clock()
-        used = shown - self._shown
+        counter_joules, now = self.zone.read_joules(), self._clock()
+        used = counter_joules - self._last_joules
         if used < 0:
-            used = self._used_since_zero(shown, now - self._looked_at)
+            used = self._used_since_zero(counter_joules, now - self._read_at)
         self._joules += used
-        self._shown, self._looked_at = shown, now
+        self._last_joules, self._read_at = counter_joules, now
         return self._joules
 
-    def _used_since_zero(self, shown: float, elapsed_s: float) -> float:
+    def _used_since_zero(self, counter_joules: float, elapsed_s: float) -> float:
         """A counter that fell has wrapped; or it was set back, as after the machine slept."""
-        wrapped = self.zone.range_joules - self._shown + shown
-        return wrapped if 0 <= wrapped <= MAX_WATTS * max(elapsed_s, 1.0) else shown
+        wrapped = self.zone.range_joules - self._last_joules + counter_joules
+        return wrapped if 0 <= wrapped <= MAX_WATTS * max(elapsed_s, 1.0) else counter_joules
 
 
 def find_zones(powercap: Path = POWERCAP, proc: Path = PROC) -> list[Zone]:
@@ -76,11 +76,11 @@ def find_zones(powercap: Path = POWERCAP, proc: Path = PROC) -> list[Zone]:
     zones = [zone for folder in folders if (zone := _zone(folder)) is not None]
     if not zones:
         raise RaplUnavailable(_why_absent(proc))
-    troubles = {zone: _trouble(zone) for zone in zones}
-    readable = [zone for zone, trouble in troubles.items() if trouble is None]
+    errors = {zone: _read_error(zone) for zone in zones}
+    readable = [zone for zone, error in errors.items() if error is None]
     # Memory and board add to the packages; without those they would pass for the whole.
     if not any(zone.kind == "package" for zone in readable):
-        raise RaplUnavailable(_why_unread([trouble for trouble in troubles.values() if trouble is not None]))
+        raise RaplUnavailable(_why_unread([error for error in errors.values() if error is not None]))
     return readable
 
 
@@ -109,7 +109,7 @@ def _number(path: Path) -> int:
     return int(path.read_text())
 
 
-def _trouble(zone: Zone) -> Exception | None:
+def _read_error(zone: Zone) -> Exception | None:
     try:
         zone.read_joules()
     except (OSError, ValueError) as error:
@@ -117,13 +117,13 @@ def _trouble(zone: Zone) -> Exception | None:
     return None
 
 
-def _why_unread(troubles: list[Exception]) -> str:
-    if any(isinstance(trouble, PermissionError) for trouble in troubles):
+def _why_unread(errors: list[Exception]) -> str:
+    if any(isinstance(error, PermissionError) for error in errors):
         return (
             "The processor's energy counters may be read by root alone (so since 2020, CVE-2020-8694); "
             f"the processor's energy is not recorded. Until the next boot this helps: {ALLOW_READING}"
         )
-    reason = troubles[0] if troubles else "none of them is a processor's"
+    reason = errors[0] if errors else "none of them is a processor's"
     return f"The energy counters in {POWERCAP} cannot be used ({reason}); no energy is recorded from them."
 
 

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import ModuleType
 
-    from stepscope.devices.nvidia.nvidia_figures import Question
+    from stepscope.devices.nvidia.nvidia_figures import Query
     from stepscope.devices.nvidia.nvidia_gpm import Slice
 
-LIST_WAYS = (("nvmlDeviceGetComputeRunningProcesses_v3",), ("nvmlDeviceGetComputeRunningProcesses_v2",))
+LIST_CALLS = (("nvmlDeviceGetComputeRunningProcesses_v3",), ("nvmlDeviceGetComputeRunningProcesses_v2",))
 """The function without a number raises what is no NVMLError where library and driver differ."""
 
 
@@ -32,11 +32,11 @@ class NvidiaProcesses:
 
     def read(self, *, thorough: bool) -> tuple[GpuProcess, ...] | None:
         """All of them; their share of time, since the last time it was asked, only when thorough."""
-        listed = self._board.call_first(LIST_WAYS)
-        if listed is None:
+        processes = self._board.call_first(LIST_CALLS)
+        if processes is None:
             return None
         memory: dict[int, int | None] = {}
-        for process in listed:
+        for process in processes:
             # A process may stand there once for each of its contexts.
             parts = (memory.get(process.pid), process.usedGpuMemory)
             known = [part for part in parts if part is not None]
@@ -60,7 +60,9 @@ class NvidiaProcesses:
             # The driver now and then hands out entries it has not filled in.
             if sample.smUtil <= 100 and sample.timeStamp >= self._counted_until_us:
                 latest[sample.pid] = sample
-        self._counted_until_us = max([self._counted_until_us, *(one.timeStamp for one in latest.values())])
+        self._counted_until_us = max(
+            [self._counted_until_us, *(sample.timeStamp for sample in latest.values())]
+        )
         return {pid: sample.smUtil / 100 for pid, sample in latest.items()}
 
     def _samples(self) -> list[Any]:
@@ -78,42 +80,44 @@ class NvidiaGpu(Gpu):
     """One GPU, or one slice of a GPU."""
 
     def __init__(
-        self, board: Board, facts: GpuFacts, opening: Opening, *, slice_of: Slice | None = None
+        self, board: Board, facts: GpuFacts, options: OpenOptions, *, slice_of: Slice | None = None
     ) -> None:
         self.facts = facts
         self._board = board
-        self._fields = NvidiaFields(board, opening.now)
+        self._fields = NvidiaFields(board, options.now)
         self._processes = NvidiaProcesses(board)
         self._counters = None
-        if opening.performance_counters:
+        if options.performance_counters:
             self._counters = open_counters(board, slice_of, links=bool(self._fields.links))
-        self._lasting: dict[str, Any] = {}
+        self._constants: dict[str, Any] = {}
 
     def read(self, *, thorough: bool) -> GpuReading:
         """About ten calls into the driver; thirty when thorough."""
         self._board.begin()
-        found: dict[str, Any] = dict(self._counters.read()) if self._counters else {}
-        had = self._counters.given() if self._counters else frozenset()
-        found |= self._fields.read(thorough=thorough, had=had)
-        found |= self._answers(FAST)
+        figures: dict[str, Any] = dict(self._counters.read()) if self._counters else {}
+        known = self._counters.available() if self._counters else frozenset()
+        figures |= self._fields.read(thorough=thorough, known=known)
+        figures |= self._answers(FAST)
         if thorough:
-            self._lasting |= self._answers(one for one in ONCE if one.figures[0] not in self._lasting)
-            had |= self._fields.given()
-            found |= self._answers(THOROUGH) | self._lasting
-            found |= self._answers(one for one in PCIE_TRAFFIC if one.figures[0] not in had)
-        found["processes"] = self._processes.read(thorough=thorough)
+            self._constants |= self._answers(
+                query for query in ONCE if query.figures[0] not in self._constants
+            )
+            known |= self._fields.available()
+            figures |= self._answers(THOROUGH) | self._constants
+            figures |= self._answers(query for query in PCIE_TRAFFIC if query.figures[0] not in known)
+        figures["processes"] = self._processes.read(thorough=thorough)
         self._board.end()
-        return GpuReading(**found)
+        return GpuReading(**figures)
 
     def absent(self) -> frozenset[str]:
         """The figures that no function of NVML gives for this board."""
-        given = self._fields.given() | (self._counters.given() if self._counters else frozenset())
-        for question in FAST + THOROUGH + ONCE + PCIE_TRAFFIC:
-            if not all(self._board.refuses(way) for way in question.ways):
-                given |= frozenset(question.figures)
-        if not all(self._board.refuses(way) for way in LIST_WAYS):
-            given |= {"processes"}
-        return FIGURES - given
+        available = self._fields.available() | (self._counters.available() if self._counters else frozenset())
+        for query in FAST + THOROUGH + ONCE + PCIE_TRAFFIC:
+            if not all(self._board.refuses(call) for call in query.calls):
+                available |= frozenset(query.figures)
+        if not all(self._board.refuses(call) for call in LIST_CALLS):
+            available |= {"processes"}
+        return FIGURES - available
 
     def close(self) -> None:
         """Frees what the performance counters hold."""
@@ -121,17 +125,17 @@ class NvidiaGpu(Gpu):
             self._counters.close()
             self._counters = None
 
-    def _answers(self, questions: Iterable[Question]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for question in questions:
-            answer = self._board.call_first(question.ways)
+    def _answers(self, queries: Iterable[Query]) -> dict[str, Any]:
+        figures: dict[str, Any] = {}
+        for query in queries:
+            answer = self._board.call_first(query.calls)
             if answer is not None:
-                found.update(zip(question.figures, question.meaning(answer), strict=True))
-        return found
+                figures.update(zip(query.figures, query.convert(answer), strict=True))
+        return figures
 
 
 @dataclass(frozen=True)
-class Opening:
+class OpenOptions:
     """How GPUs are opened."""
 
     nvml: ModuleType
@@ -143,11 +147,11 @@ class Opening:
 class NvidiaDriver:
     """NVML, initialised once, and the GPUs it shows; what keeps others from being opened is said."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, options: OpenOptions) -> None:
         """Raises NVMLError when the driver cannot be asked at all."""
-        self._opening, self._nvml = opening, opening.nvml
+        self._options, self._nvml = options, options.nvml
         self.gpus: list[Gpu] = []
-        self.closed_gpus: dict[str, str] = {}
+        self.unavailable_gpus: dict[str, str] = {}
         """What keeps a GPU, or a slice of one, from being opened."""
         self._nvml.nvmlInit()
         self._is_open = True
@@ -172,15 +176,15 @@ class NvidiaDriver:
         try:
             handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
             facts = self._facts(handle, index)
-            self.gpus.append(NvidiaGpu(Board(self._nvml, handle), facts, self._opening))
+            self.gpus.append(NvidiaGpu(Board(self._nvml, handle), facts, self._options))
         except (self._nvml.NVMLError, GpuLost) as reason:
-            self.closed_gpus[f"GPU {index}"] = str(reason)
+            self.unavailable_gpus[f"GPU {index}"] = str(reason)
             return
         for number, slice_handle in self._slices(handle):
             try:
                 self.gpus.append(self._open_slice(slice_handle, handle, facts))
             except (self._nvml.NVMLError, GpuLost) as reason:
-                self.closed_gpus[f"slice {number} of GPU {index}"] = str(reason)
+                self.unavailable_gpus[f"slice {number} of GPU {index}"] = str(reason)
 
     def _open_slice(self, handle: Any, whole: Any, parent: GpuFacts) -> Gpu:
         instance = self._nvml.nvmlDeviceGetGpuInstanceId(handle)
@@ -193,7 +197,7 @@ class NvidiaDriver:
             compute_instance=self._ask(self._nvml.nvmlDeviceGetComputeInstanceId, handle),
         )
         board = Board(self._nvml, handle)
-        return NvidiaGpu(board, facts, self._opening, slice_of=(whole, instance))
+        return NvidiaGpu(board, facts, self._options, slice_of=(whole, instance))
 
     def _facts(self, handle: Any, index: int, **of_a_slice: Any) -> GpuFacts:
         """What does not change. Without a UUID a GPU is not told from others: that alone must be there."""
@@ -217,9 +221,9 @@ class NvidiaDriver:
         if mode is None or mode[0] != self._nvml.NVML_DEVICE_MIG_ENABLE:
             return
         for number in range(self._ask(self._nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
-            found = self._ask(self._nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, number)
-            if found is not None:
-                yield number, found
+            slice_handle = self._ask(self._nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, number)
+            if slice_handle is not None:
+                yield number, slice_handle
 
     def _ask(self, question: Callable[..., Any], *arguments: Any) -> Any | None:
         """An answer that can be done without."""

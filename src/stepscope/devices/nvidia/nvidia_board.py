@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-Way = tuple[object, ...]
+Call = tuple[object, ...]
 """A function of NVML by its name, and what it is given besides the board; a name there is NVML's constant."""
 
 REFUSALS = ("NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "NO_PERMISSION", "INVALID_ARGUMENT",
@@ -75,21 +75,21 @@ class Board:
         if code in self._refusals:
             self._refused_now.add(name)
 
-    def call(self, way: Way) -> Any | None:
+    def call(self, call_spec: Call) -> Any | None:
         """What one function of NVML says of the board; a function this NVML lacks is a refusal."""
-        name, *given = way
-        function = getattr(self.nvml, str(name), None)
+        function_name, *names = call_spec
+        function = getattr(self.nvml, str(function_name), None)
         if function is None:
-            self._refused_now.add(way)
+            self._refused_now.add(call_spec)
             return None
-        arguments = [getattr(self.nvml, one) if isinstance(one, str) else one for one in given]
-        return self.ask(way, lambda: function(self.handle, *arguments))
+        arguments = [getattr(self.nvml, name) if isinstance(name, str) else name for name in names]
+        return self.ask(call_spec, lambda: function(self.handle, *arguments))
 
-    def call_first(self, ways: Iterable[Way]) -> Any | None:
+    def call_first(self, calls: Iterable[Call]) -> Any | None:
         """What the first way that is not refused says; one that fails this once is not gone round."""
-        for way in ways:
-            answer = self.call(way)
-            if not self.refuses(way):
+        for call_spec in calls:
+            answer = self.call(call_spec)
+            if not self.refuses(call_spec):
                 return answer
         return None
 

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from stepscope.devices.pace import Pace
+from stepscope.devices.interval import Interval
 from stepscope.devices.rates import HostRates
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ LINK_ERRORS_EVERY_S = 60.0
 """Three fields for each of up to eighteen links are dear, and links that fail do not recover in a minute."""
 
 # The member of NVML's union that holds a value, by the number of the value's type.
-MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+VALUE_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class FieldFigure:
 
     figure: str
     sums: tuple[tuple[Field, ...], ...]
-    meaning: Callable[[float], Any] = int
+    convert: Callable[[float], Any] = int
 
 
 def _fields(*names: str, scope: int | None = None) -> tuple[Field, ...]:
@@ -107,48 +107,50 @@ class NvidiaFields:
         self.links = range(int(self._values([count]).get(count, 0)))
         """The NVLinks of the board."""
         self._rates = HostRates(now)
-        self._link_errors_due = Pace(LINK_ERRORS_EVERY_S, now)
+        self._link_errors_due = Interval(LINK_ERRORS_EVERY_S, now)
 
-    def read(self, *, thorough: bool, had: frozenset[str]) -> dict[str, Any]:
+    def read(self, *, thorough: bool, known: frozenset[str]) -> dict[str, Any]:
         """The figures that the fields give now, with one call; none of those already had from elsewhere."""
-        asked = [*FAST, *THOROUGH] if thorough else [*FAST]
+        figures_to_read = [*FAST, *THOROUGH] if thorough else [*FAST]
         if thorough and self.links and self._link_errors_due.is_due():
-            asked.append(LINK_ERRORS)
-        counted = [one for one in self._counters() if one.figure not in had]
-        sums = self._sums([*asked, *counted])
-        figures = {one.figure: one.meaning(total) for one, total in sums.items() if total is not None}
-        counts = {one.figure: figures.pop(one.figure) for one in counted if one.figure in figures}
+            figures_to_read.append(LINK_ERRORS)
+        counters = [entry for entry in self._counters() if entry.figure not in known]
+        sums = self._sums([*figures_to_read, *counters])
+        figures = {entry.figure: entry.convert(total) for entry, total in sums.items() if total is not None}
+        counts = {entry.figure: figures.pop(entry.figure) for entry in counters if entry.figure in figures}
         return figures | self._rates.since_last(counts)
 
-    def given(self) -> frozenset[str]:
+    def available(self) -> frozenset[str]:
         """The figures that have not been refused."""
         errors = (LINK_ERRORS,) if self.links else ()
-        known = FAST + THOROUGH + errors + self._counters()
-        return frozenset(one.figure for one in known if self._choose(one))
+        figures = FAST + THOROUGH + errors + self._counters()
+        return frozenset(figure.figure for figure in figures if self._choose(figure))
 
     def _counters(self) -> tuple[FieldFigure, ...]:
         return LINK_COUNTERS if self.links else ()
 
     def _sums(self, figures: Iterable[FieldFigure]) -> dict[FieldFigure, float | None]:
         """The sum behind each figure; where one is refused, the next is asked for at once."""
-        chosen = {one: self._choose(one) for one in figures}
+        chosen = {figure: self._choose(figure) for figure in figures}
         values: dict[Field, float] = {}
         asked: set[Field] = set()
-        while wanted := {field: None for fields in chosen.values() for field in fields if field not in asked}:
-            values |= self._values(wanted)
-            asked |= wanted.keys()
-            chosen = {one: self._choose(one) for one in chosen}
-        return {one: _sum(values, fields) for one, fields in chosen.items()}
+        while missing := {
+            field: None for fields in chosen.values() for field in fields if field not in asked
+        }:
+            values |= self._values(missing)
+            asked |= missing.keys()
+            chosen = {figure: self._choose(figure) for figure in chosen}
+        return {figure: _sum(values, fields) for figure, fields in chosen.items()}
 
-    def _choose(self, one: FieldFigure) -> tuple[Field, ...]:
+    def _choose(self, figure: FieldFigure) -> tuple[Field, ...]:
         """The fields of the first sum of which any is given."""
-        for fields in one.sums:
-            given = tuple(field for field in self._spread(fields) if not self._board.refuses(field))
-            if given:
-                return given
+        for fields in figure.sums:
+            available = tuple(field for field in self._expand_links(fields) if not self._board.refuses(field))
+            if available:
+                return available
         return ()
 
-    def _spread(self, fields: Iterable[Field]) -> Iterable[Field]:
+    def _expand_links(self, fields: Iterable[Field]) -> Iterable[Field]:
         """One field for each link where that is meant."""
         for name, scope in fields:
             if scope == EACH_LINK:
@@ -168,16 +170,16 @@ class NvidiaFields:
         if not known:
             return {}
         # A field without a scope is asked for by its number alone.
-        asked = tuple(number if scope is None else (number, scope) for (_, scope), number in known)
-        way = ("nvmlDeviceGetFieldValues", asked)
-        answers = self._board.call(way)
+        requests = tuple(number if scope is None else (number, scope) for (_, scope), number in known)
+        call_spec = ("nvmlDeviceGetFieldValues", requests)
+        answers = self._board.call(call_spec)
         values = {}
         for (field, _), answer in zip(known, answers or (), strict=False):
             if answer.nvmlReturn == self._board.nvml.NVML_SUCCESS:
-                values[field] = getattr(answer.value, MEMBERS[answer.valueType])
+                values[field] = getattr(answer.value, VALUE_MEMBERS[answer.valueType])
             else:
                 self._board.note(field, answer.nvmlReturn)
-        if self._board.refuses(way):
+        if self._board.refuses(call_spec):
             for field, _ in known:
                 self._board.note(field, self._board.nvml.NVML_ERROR_NOT_SUPPORTED)
         return values
@@ -185,5 +187,5 @@ class NvidiaFields:
 
 def _sum(values: Mapping[Field, float], fields: Iterable[Field]) -> float | None:
     """The sum of fields; None when one of them is missing, since the sum would seem to have fallen."""
-    found = [values.get(field) for field in fields]
-    return None if not found or None in found else sum(value for value in found if value is not None)
+    terms = [values.get(field) for field in fields]
+    return None if not terms or None in terms else sum(value for value in terms if value is not None)

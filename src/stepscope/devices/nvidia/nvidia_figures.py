@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepscope.devices.nvidia.nvidia_board import Way
+    from stepscope.devices.nvidia.nvidia_board import Call
 
 MHZ = 1e6
 
@@ -24,12 +24,12 @@ THROTTLE_BITS = {
 
 
 @dataclass(frozen=True)
-class Question:
+class Query:
     """One thing to ask: the figures it gives, and the ways to ask for it, the better first."""
 
     figures: tuple[str, ...]
-    ways: tuple[Way, ...]
-    meaning: Callable[[Any], tuple[Any, ...]]
+    calls: tuple[Call, ...]
+    convert: Callable[[Any], tuple[Any, ...]]
     """Turns the answer into the figures, in their order and in base units."""
 
 
@@ -46,18 +46,18 @@ def _throttle_reasons(mask: int) -> tuple[Any, ...]:
 
 
 FAST = (
-    Question(
+    Query(
         ("utilization_ratio", "memory_utilization_ratio"),
         (("nvmlDeviceGetUtilizationRates",),),
         lambda rates: (rates.gpu / 100, rates.memory / 100),
     ),
     # The second version leaves out what the driver keeps for itself, and so is what nvidia-smi shows as used.
-    Question(
+    Query(
         ("memory_used_bytes", "memory_total_bytes"),
         (("nvmlDeviceGetMemoryInfo", "nvmlMemory_v2"), ("nvmlDeviceGetMemoryInfo",)),
         lambda memory: (memory.used, memory.total),
     ),
-    Question(
+    Query(
         ("temperature_celsius",),
         (
             ("nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU"),
@@ -65,9 +65,9 @@ FAST = (
         ),
         _as_is,
     ),
-    Question(("power_watts",), (("nvmlDeviceGetPowerUsage",),), lambda milliwatts: (milliwatts / 1000,)),
-    Question(("sm_clock_hertz",), (("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),), _times(MHZ)),
-    Question(
+    Query(("power_watts",), (("nvmlDeviceGetPowerUsage",),), lambda milliwatts: (milliwatts / 1000,)),
+    Query(("sm_clock_hertz",), (("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),), _times(MHZ)),
+    Query(
         ("throttle_reasons",),
         (("nvmlDeviceGetCurrentClocksEventReasons",), ("nvmlDeviceGetCurrentClocksThrottleReasons",)),
         _throttle_reasons,
@@ -76,33 +76,33 @@ FAST = (
 """Asked at every reading. Each costs a call into the driver: what changes slowly belongs below."""
 
 THOROUGH = (
-    Question(("memory_clock_hertz",), (("nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),), _times(MHZ)),
-    Question(
+    Query(("memory_clock_hertz",), (("nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),), _times(MHZ)),
+    Query(
         ("power_limit_watts",),
         (("nvmlDeviceGetEnforcedPowerLimit",),),
         lambda milliwatts: (milliwatts / 1000,),
     ),
-    Question(("fan_ratio",), (("nvmlDeviceGetFanSpeed",),), lambda percent: (percent / 100,)),
-    Question(("pcie_generation",), (("nvmlDeviceGetCurrPcieLinkGeneration",),), _as_is),
-    Question(("pcie_width",), (("nvmlDeviceGetCurrPcieLinkWidth",),), _as_is),
-    Question(("encoder_ratio",), (("nvmlDeviceGetEncoderUtilization",),), lambda answer: (answer[0] / 100,)),
-    Question(("decoder_ratio",), (("nvmlDeviceGetDecoderUtilization",),), lambda answer: (answer[0] / 100,)),
+    Query(("fan_ratio",), (("nvmlDeviceGetFanSpeed",),), lambda percent: (percent / 100,)),
+    Query(("pcie_generation",), (("nvmlDeviceGetCurrPcieLinkGeneration",),), _as_is),
+    Query(("pcie_width",), (("nvmlDeviceGetCurrPcieLinkWidth",),), _as_is),
+    Query(("encoder_ratio",), (("nvmlDeviceGetEncoderUtilization",),), lambda answer: (answer[0] / 100,)),
+    Query(("decoder_ratio",), (("nvmlDeviceGetDecoderUtilization",),), lambda answer: (answer[0] / 100,)),
 )
 """Asked at a thorough reading."""
 
 ONCE = (
-    Question(("pcie_generation_most",), (("nvmlDeviceGetMaxPcieLinkGeneration",),), _as_is),
-    Question(("pcie_width_most",), (("nvmlDeviceGetMaxPcieLinkWidth",),), _as_is),
+    Query(("pcie_generation_most",), (("nvmlDeviceGetMaxPcieLinkGeneration",),), _as_is),
+    Query(("pcie_width_most",), (("nvmlDeviceGetMaxPcieLinkWidth",),), _as_is),
 )
 """Asked at a thorough reading until answered: the answer stays."""
 
 PCIE_TRAFFIC = (
-    Question(
+    Query(
         ("pcie_sent_bytes_per_second",),
         (("nvmlDeviceGetPcieThroughput", "NVML_PCIE_UTIL_TX_BYTES"),),
         _times(1000),
     ),
-    Question(
+    Query(
         ("pcie_received_bytes_per_second",),
         (("nvmlDeviceGetPcieThroughput", "NVML_PCIE_UTIL_RX_BYTES"),),
         _times(1000),

@@ -36,7 +36,9 @@ class PerformanceCounters:
         self._board, self._slice_of = board, slice_of
         metrics = METRICS if slice_of is None else SLICE_METRICS
         # A board without links says that nothing goes over them.
-        self._metrics = {name: one for name, one in metrics.items() if links or not name.startswith("NVLINK")}
+        self._metrics = {
+            name: metric for name, metric in metrics.items() if links or not name.startswith("NVLINK")
+        }
         nvml = board.nvml
         self._samples = [nvml.nvmlGpmSampleAlloc(), nvml.nvmlGpmSampleAlloc()]
         self._request = nvml.c_nvmlGpmMetricsGet_t()
@@ -50,13 +52,13 @@ class PerformanceCounters:
         had_earlier, self._has_earlier = self._has_earlier, taken is not None
         if taken is None:
             return {}
-        found = self._between(earlier, later) if had_earlier else {}
-        if found is None:
+        figures = self._between(earlier, later) if had_earlier else {}
+        if figures is None:
             return {}  # the earlier sample stays, and the next reading reaches back to it
         self._samples = [later, earlier]
-        return found
+        return figures
 
-    def given(self) -> frozenset[str]:
+    def available(self) -> frozenset[str]:
         """The figures that have not been refused."""
         if self._board.refuses("GPM") or self._board.refuses("GPM metrics"):
             return frozenset()
@@ -88,19 +90,19 @@ class PerformanceCounters:
             entry.metricId = getattr(self._board.nvml, f"NVML_GPM_METRIC_{metric}")
         if self._board.ask("GPM metrics", lambda: self._board.nvml.nvmlGpmMetricsGet(request)) is None:
             return {}
-        asked = list(zip(request.metrics, list(self._metrics.items()), strict=False))
+        results = list(zip(request.metrics, list(self._metrics.items()), strict=False))
         if any(
             entry.nvmlReturn == self._board.nvml.NVML_SUCCESS and math.isnan(entry.value)
-            for entry, _ in asked
+            for entry, _ in results
         ):
             return None
-        found = {}
-        for entry, (metric, (figure, unit)) in asked:
+        figures = {}
+        for entry, (metric, (figure, unit)) in results:
             if entry.nvmlReturn == self._board.nvml.NVML_ERROR_NOT_SUPPORTED:
                 del self._metrics[metric]
             elif entry.nvmlReturn == self._board.nvml.NVML_SUCCESS and math.isfinite(entry.value):
-                found[figure] = min(entry.value * unit, 1.0) if unit == PERCENT else entry.value * unit
-        return found
+                figures[figure] = min(entry.value * unit, 1.0) if unit == PERCENT else entry.value * unit
+        return figures
 
 
 def open_counters(board: Board, slice_of: Slice | None, *, links: bool) -> PerformanceCounters | None:

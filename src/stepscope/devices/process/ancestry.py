@@ -29,20 +29,20 @@ def owners_of(
     Asking upwards from the few processes of a GPU costs less than listing the descendants of every rank.
     """
     roots: dict[int, list[Watched]] = {}
-    for one in watched:
-        roots.setdefault(one.pid, []).append(one)
+    for process in watched:
+        roots.setdefault(process.pid, []).append(process)
     nearest: dict[str, Watched] = {}
-    for ancestor in _line(pid, find_parent):
-        for one in roots.get(ancestor, ()):
-            nearest.setdefault(one.run_id, one)
+    for ancestor in _ancestors(pid, find_parent):
+        for process in roots.get(ancestor, ()):
+            nearest.setdefault(process.run_id, process)
     return list(nearest.values())
 
 
-def _line(pid: int, find_parent: Callable[[int], int | None]) -> Iterator[int]:
+def _ancestors(pid: int, find_parent: Callable[[int], int | None]) -> Iterator[int]:
     """A process and all before it; ends where a number comes again, as one that is reused meanwhile may."""
-    seen: set[int] = set()
+    visited: set[int] = set()
     current: int | None = pid
-    while current is not None and current not in seen:
-        seen.add(current)
+    while current is not None and current not in visited:
+        visited.add(current)
         yield current
         current = find_parent(current)

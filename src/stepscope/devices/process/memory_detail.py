@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 BUDGET_RATIO = 0.0005
 """The share of one core this may take, all processes together."""
 
-MAX_SAVED_S = 0.01
+MAX_BUDGET_S = 0.01
 """Processor time saved up for one look: enough for a few processes, too little to disturb a training."""
 
 
@@ -34,35 +34,35 @@ class MemoryDetail:
         self._every_s, self._proc, self._now, self._cpu_seconds = every_s, str(proc), now, cpu_seconds
         self._read_at: dict[ProcessKey, float] = {}
         self._known: dict[ProcessKey, MemoryShares] = {}
-        self._saved_s, self._saved_at = MAX_SAVED_S, now()
+        self._budget_s, self._budget_at = MAX_BUDGET_S, now()
 
     def read_due(self, processes: Collection[ProcessKey]) -> dict[ProcessKey, MemoryShares]:
         """Reads as many of the processes that are due as can be afforded; `processes` are all there are."""
         self._read_at = {key: at for key, at in self._read_at.items() if key in processes}
         self._known = {key: shares for key, shares in self._known.items() if key in processes}
         began = self._now()
-        self._saved_s = min(self._saved_s + BUDGET_RATIO * (began - self._saved_at), MAX_SAVED_S)
-        self._saved_at = began
+        self._budget_s = min(self._budget_s + BUDGET_RATIO * (began - self._budget_at), MAX_BUDGET_S)
+        self._budget_at = began
         due = [key for key in processes if began - self._read_at.get(key, float("-inf")) >= self._every_s]
         due.sort(key=lambda key: self._read_at.get(key, float("-inf")))
-        found = {}
+        shares_read = {}
         for key in due:
-            if self._saved_s <= 0:
+            if self._budget_s <= 0:
                 break
-            shares = self._read_and_pay(key)
+            shares = self._read_within_budget(key)
             self._read_at[key] = began
             if shares is not None:
-                found[key] = shares
-        return found
+                shares_read[key] = shares
+        return shares_read
 
     def known(self, key: ProcessKey) -> MemoryShares | None:
         """What was read last; None of a process that was not, or may not be."""
         return self._known.get(key)
 
-    def _read_and_pay(self, key: ProcessKey) -> MemoryShares | None:
+    def _read_within_budget(self, key: ProcessKey) -> MemoryShares | None:
         began = self._cpu_seconds()
         shares = memory_shares(key.pid, self._proc)
-        self._saved_s -= self._cpu_seconds() - began
+        self._budget_s -= self._cpu_seconds() - began
         if shares is None:
             self._known.pop(key, None)
         else:

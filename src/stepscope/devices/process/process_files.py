@@ -49,8 +49,8 @@ class ProcessFiles:
 
     def keep_only(self, pids: Collection[int]) -> None:
         """Closes the files of all other processes."""
-        for place in [one for one in self._open if one[0] not in pids]:
-            os.close(self._open.pop(place))
+        for file_key in [file_key for file_key in self._open if file_key[0] not in pids]:
+            os.close(self._open.pop(file_key))
 
     def close(self) -> None:
         """Closes all files."""

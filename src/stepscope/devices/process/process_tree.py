@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepscope.devices.host.kernel_files import PROC, listed, read_text
-from stepscope.devices.pace import Pace
+from stepscope.devices.host.kernel_files import PROC, list_names, read_text
+from stepscope.devices.interval import Interval
 from stepscope.devices.process.processes import ProcessKey, ProcessState, command_line, process_state
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SETTLED_AFTER_S = 5.0
 """A child has the command of its parent at first, and its own when it has begun to run its program."""
 
-LOOK_ANYWAY_S = 10.0
+RESCAN_S = 10.0
 """Some systems do not tell that a process was started: then a child is found this late at most."""
 
 MAX_SLOTS = 64
@@ -44,7 +44,7 @@ class Tree(NamedTuple):
     """The names of those members that are workers of a data loader."""
 
 
-class _Known(NamedTuple):
+class _CachedCommand(NamedTuple):
     since: float
     command: str
 
@@ -63,7 +63,7 @@ class ProcessTrees:
         self._table = ProcessTable(proc, now)
         self._roots: dict[Watched, ProcessKey] = {}
         self._slots: dict[Watched, LoaderSlots] = {}
-        self._known: dict[ProcessKey, _Known] = {}
+        self._known: dict[ProcessKey, _CachedCommand] = {}
         self._keys: dict[int, ProcessKey] = {}
         """The process that had a number at the last look."""
         self._states: dict[int, ProcessState] = {}
@@ -72,10 +72,10 @@ class ProcessTrees:
         """The trees of those that are alive."""
         self._table.refresh()
         self._states = {}
-        self._roots = {one: self._roots[one] for one in watched if one in self._roots}
-        self._slots = {one: self._slots.get(one, LoaderSlots()) for one in watched}
-        pids = {one.pid for one in watched}
-        trees = [tree for one in watched if (tree := self._tree(one, pids)) is not None]
+        self._roots = {process: self._roots[process] for process in watched if process in self._roots}
+        self._slots = {process: self._slots.get(process, LoaderSlots()) for process in watched}
+        pids = {process.pid for process in watched}
+        trees = [tree for process in watched if (tree := self._tree(process, pids)) is not None]
         alive = {state.key for state in self._states.values()}
         self._known = {key: known for key, known in self._known.items() if key in alive}
         self._keys = {key.pid: key for key in alive}
@@ -85,32 +85,34 @@ class ProcessTrees:
         root = self._state(owner.pid)
         if root is None or self._roots.setdefault(owner, root.key) != root.key:
             return None  # it has ended; another process may have its number by now
-        below = self._table.below(owner.pid, self._is_left_out)
-        members = {pid: state for pid in (owner.pid, *below) if (state := self._state(pid)) is not None}
+        descendants = self._table.descendants(owner.pid, self._is_excluded)
+        members = {pid: state for pid in (owner.pid, *descendants) if (state := self._state(pid)) is not None}
         loaders = self._slots[owner].names(self._loaders(owner.pid, members, watched))
         return Tree(owner, root, list(members.values()), loaders)
 
     def _loaders(self, root: int, members: dict[int, ProcessState], watched: set[int]) -> list[ProcessKey]:
         """The workers among the members, without those of another watched process in the same tree."""
         foreign = watched - {root}
-        found = []
+        workers = []
         for pid, state in list(members.items())[1:]:
             parent = members.get(state.parent)
             if pid in foreign or state.parent in foreign:
                 foreign = foreign | {pid}
             elif parent is not None and self._is_worker(state, parent, is_child=state.parent == root):
-                found.append(state.key)
-        return found
+                workers.append(state.key)
+        return workers
 
     def _is_worker(self, state: ProcessState, parent: ProcessState, *, is_child: bool) -> bool:
         # Any program that is being started looks like a fork for a moment; PyTorch's name is beyond doubt.
         if state.name != TORCH_NAME and self._keys.get(state.key.pid) != state.key:
             return False
         return is_loader(
-            Kin(state.name, parent.name, self._command(state), self._command(parent), is_child=is_child)
+            ProcessRelation(
+                state.name, parent.name, self._command(state), self._command(parent), is_child=is_child
+            )
         )
 
-    def _is_left_out(self, pid: int) -> bool:
+    def _is_excluded(self, pid: int) -> bool:
         state = self._state(pid)
         return state is None or is_agent(self._command(state))
 
@@ -121,7 +123,7 @@ class ProcessTrees:
             if state is None:
                 return None
             if self._keys.get(pid, state.key) != state.key:
-                self._table.forget(pid)
+                self._table.remove(pid)
             self._states[pid] = state
         return self._states[pid]
 
@@ -129,11 +131,11 @@ class ProcessTrees:
         known = self._known.get(state.key)
         if known is None or self._now() - known.since < SETTLED_AFTER_S:
             since = self._now() if known is None else known.since
-            known = self._known[state.key] = _Known(since, command_line(state.key.pid, self._proc))
+            known = self._known[state.key] = _CachedCommand(since, command_line(state.key.pid, self._proc))
         return known.command
 
 
-class Kin(NamedTuple):
+class ProcessRelation(NamedTuple):
     """What is to be known of a process to say what it is to the one it works for."""
 
     name: str
@@ -149,20 +151,22 @@ def is_agent(command: str) -> bool:
     return _AGENT in command
 
 
-def is_loader(kin: Kin) -> bool:
+def is_loader(relation: ProcessRelation) -> bool:
     """Whether a process is a worker of a data loader, or looks like one.
 
     PyTorch names its workers. Those of older versions and of other loaders are children made by
     `multiprocessing`: forked, so that they have the command of their parent; started anew with a command that
     says so; or forked by a server that was started anew.
     """
-    if kin.parent_name == TORCH_NAME:  # what a worker starts has its name at first
+    if relation.parent_name == TORCH_NAME:  # what a worker starts has its name at first
         return False
-    if kin.name == TORCH_NAME:
+    if relation.name == TORCH_NAME:
         return True
-    if _SERVER in kin.command:
-        return _SERVER in kin.parent_command
-    return kin.is_child and (_SPAWNED in kin.command or (kin.command == kin.parent_command != ""))
+    if _SERVER in relation.command:
+        return _SERVER in relation.parent_command
+    return relation.is_child and (
+        _SPAWNED in relation.command or (relation.command == relation.parent_command != "")
+    )
 
 
 class LoaderSlots:
@@ -190,16 +194,16 @@ class ProcessTable:
         self._parents: dict[int, int] = {}
         self._children: dict[int, list[int]] = {}
         self._newest: str | None = None
-        self._pace = Pace(LOOK_ANYWAY_S, now)
+        self._rescan_interval = Interval(RESCAN_S, now)
 
     def refresh(self) -> None:
         """Takes notice of processes that came and went; costs next to nothing when none was started."""
         newest = (read_text(f"{self._proc}/loadavg") or "").rpartition(" ")[2].strip()
-        is_due = self._pace.is_due()
+        is_due = self._rescan_interval.is_due()
         if newest == self._newest and newest not in ("", "0") and not is_due:
             return
         self._newest = newest
-        present = {int(name) for name in listed(self._proc) if name.isdecimal()}
+        present = {int(name) for name in list_names(self._proc) if name.isdecimal()}
         # A process whose parent has ended belongs to another from then on.
         known = {
             pid: parent
@@ -210,25 +214,25 @@ class ProcessTable:
             state = process_state(pid, self._proc)
             if state is not None:
                 known[pid] = state.parent
-        self._take(known)
+        self._set_parents(known)
 
-    def forget(self, pid: int) -> None:
+    def remove(self, pid: int) -> None:
         """Drops what is known of a number that another process has now."""
         if self._parents.pop(pid, None) is not None:
             self._newest = None
-            self._take(self._parents)
+            self._set_parents(self._parents)
 
-    def below(self, pid: int, is_left_out: Callable[[int], bool] = lambda _: False) -> list[int]:
+    def descendants(self, pid: int, is_excluded: Callable[[int], bool] = lambda _: False) -> list[int]:
         """All descendants of a process, each after its parent, without those left out and theirs."""
-        found: list[int] = []
-        waiting = [pid]
-        while waiting:
-            children = [child for child in self._children.get(waiting.pop(), ()) if not is_left_out(child)]
-            found += children
-            waiting += children
-        return found
+        pids: list[int] = []
+        pending = [pid]
+        while pending:
+            children = [child for child in self._children.get(pending.pop(), ()) if not is_excluded(child)]
+            pids += children
+            pending += children
+        return pids
 
-    def _take(self, parents: dict[int, int]) -> None:
+    def _set_parents(self, parents: dict[int, int]) -> None:
         self._parents, self._children = parents, {}
         for pid, parent in sorted(parents.items()):
             self._children.setdefault(parent, []).append(pid)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.devices.host.cgroup import group_of, hierarchies
 from stepscope.devices.host.cgroup_memory import group_memory, memory_limits
-from stepscope.devices.host.kernel_files import PROC, named_numbers, read_text, told
+from stepscope.devices.host.kernel_files import PROC, drop_none, named_numbers, read_text
 from stepscope.devices.host.memory import host_memory
 from stepscope.steps.evidence.allocator import figures
 
@@ -83,7 +83,7 @@ def host_fields(proc: Path = PROC) -> dict[str, Any]:
         held = group_memory(limits[0].level, group.version)
         found["limit_bytes"] = limits[0].limit_bytes
         found["limited_bytes"] = None if held is None else held.working_set_bytes or held.used_bytes
-    return told(found)
+    return drop_none(found)
 
 
 def allocation_sites(torch: ModuleType) -> dict[str, Any]:

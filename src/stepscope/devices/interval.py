@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Pace:
+class Interval:
     """Due at once, and from then on every so many seconds."""
 
     def __init__(self, every_s: float, now: Callable[[], float] = time.monotonic) -> None:
