@@ -1,7 +1,7 @@
-"""Opens files above the standard streams, and tells whether a descriptor is still the file that was opened.
+"""Opens files above the standard streams, and checks whether a descriptor is still the file that was opened.
 
-A training may close any descriptor: programs that go into the background close all of them. The next file it
-opens then gets the lowest number that is free, and must not be written to or closed by us.
+A training may close any descriptor: daemons close all of them. The next file it opens then gets the lowest
+free number, and we must not write to it or close it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LOWEST = 3
-"""The first descriptor that is no standard stream."""
+"""The first descriptor that is not a standard stream."""
 HELD_FROM = 512
-"""Descriptors that are held for long have high numbers, which few programs come to."""
+"""Long-lived descriptors have high numbers, which few programs reach."""
 MAX_ATTEMPTS = 8
 
 
 def open_above_streams(path: Path | str, flags: int, mode: int = 0o666) -> int:
-    """Opens a file, and never as a standard stream that is closed: it would receive what is printed."""
+    """Opens a file, but never as a closed standard stream: it would receive printed text."""
     descriptor = os.open(path, flags | os.O_CLOEXEC, mode)
     if descriptor >= LOWEST:
         return descriptor
@@ -36,21 +36,21 @@ def open_above_streams(path: Path | str, flags: int, mode: int = 0o666) -> int:
 
 
 class HeldDescriptor:
-    """A descriptor that is open for long: used and closed only while it is the file it was opened for."""
+    """A long-lived descriptor, used and closed only while it is still the file that was opened."""
 
     def __init__(self, descriptor: int) -> None:
         self.number = descriptor
         self._file = os.fstat(descriptor)
 
     def is_own(self) -> bool:
-        """Whether the number is still that of the file."""
+        """Whether the descriptor is still that of the file."""
         try:
             return os.path.samestat(self._file, os.fstat(self.number))
-        except OSError:  # closed by somebody else
+        except OSError:  # closed by other code
             return False
 
     def reopen(self, path: Path, flags: int) -> bool:
-        """Opens the file again where other code has closed it; False when another one is at its path."""
+        """Opens the file again where other code has closed it; False when another file is at its path."""
         with contextlib.suppress(OSError):
             descriptor = open_above_streams(path, flags | os.O_NONBLOCK)
             if os.path.samestat(self._file, os.fstat(descriptor)):
@@ -67,17 +67,17 @@ class HeldDescriptor:
 
 
 def hold(descriptor: int) -> HeldDescriptor:
-    """Gives an open file a high number, to be held for long."""
+    """Moves an open file to a high descriptor, to keep it open for long."""
     return HeldDescriptor(_raised(descriptor))
 
 
 def map_file(descriptor: int, size: int) -> tuple[mmap.mmap, HeldDescriptor | None]:
-    """Maps a file; with it comes the descriptor that the mapping itself holds, and closes, if it has one."""
+    """Maps a file; also returns the descriptor that the mapping itself keeps and closes, if it has one."""
     if sys.version_info >= (3, 13):
         return mmap.mmap(descriptor, size, trackfd=False), None
     for _ in range(MAX_ATTEMPTS):
         with _standard_streams_taken():
-            # The mapping makes a duplicate and does not tell its number: the lowest that is free.
+            # The mapping duplicates the descriptor and does not return its number: the lowest free one.
             number = os.dup(descriptor)
             os.close(number)
             mapping = mmap.mmap(descriptor, size)
@@ -89,10 +89,10 @@ def map_file(descriptor: int, size: int) -> tuple[mmap.mmap, HeldDescriptor | No
 
 @contextlib.contextmanager
 def _standard_streams_taken() -> Iterator[None]:
-    """Keeps what is opened meanwhile off standard streams that are closed."""
+    """Prevents files opened in the block from becoming closed standard streams."""
     taken = []
     try:
-        # The root folder is always there, and takes nothing that is printed.
+        # The root folder always exists, and nothing can be printed to it.
         while (descriptor := os.open("/", os.O_RDONLY | os.O_CLOEXEC)) < LOWEST:
             taken.append(descriptor)
         os.close(descriptor)
@@ -105,7 +105,7 @@ def _standard_streams_taken() -> Iterator[None]:
 def _raised(descriptor: int) -> int:
     try:
         raised = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, HELD_FROM)
-    except OSError:  # this process may not have so many
+    except OSError:  # the limit of this process is lower
         return descriptor
     os.close(descriptor)
     return raised

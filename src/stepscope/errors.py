@@ -1,12 +1,12 @@
-"""The exceptions a user of stepscope may meet.
+"""The exceptions of stepscope.
 
 StepscopeError
 ├── ConfigError      a setting is unknown, or its value is not allowed
 ├── MissingExtra     a feature needs a package that is not installed
-├── RecorderError    a log call could not be taken (raised only with strict=True)
+├── RecorderError    a log call failed (raised only with strict=True)
 ├── JournalError     a journal cannot be written or is not one of ours
 │   └── TooManyKeys  a run has reached its limit of metric names
-└── StoreError       the store cannot be opened, or was made by another version
+└── StoreError       the store cannot be opened, or was written by another version
     ├── StoreLocked  another process is the store's writer
     └── NotFound     there is no such store, run or series
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class StepscopeError(Exception):
-    """Whatever stepscope raises on purpose."""
+    """Base class of the exceptions that stepscope raises on purpose."""
 
 
 class ConfigError(StepscopeError):
@@ -37,7 +37,7 @@ class MissingExtra(StepscopeError):
 
 
 class RecorderError(StepscopeError):
-    """A log call could not be taken; raised only with strict=True."""
+    """A log call failed; raised only with strict=True."""
 
 
 class JournalError(StepscopeError):
@@ -45,7 +45,7 @@ class JournalError(StepscopeError):
 
 
 class ValuesOnDevice(JournalError):
-    """A row has numbers that lie on a GPU; packing them would wait for it."""
+    """A row has values on a GPU; packing them would wait for it."""
 
 
 class TooManyKeys(JournalError):
@@ -60,7 +60,7 @@ class TooManyKeys(JournalError):
 
 
 class StoreError(StepscopeError):
-    """The store cannot be opened, or was made by another version."""
+    """The store cannot be opened, or was written by another version."""
 
 
 class StoreLocked(StoreError):

@@ -1,4 +1,4 @@
-"""Tells what kind of file system a path is on; opens, makes and shares files."""
+"""Finds the type of a path's file system; opens, creates and shares files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 def kind_of(path: Path, mounts: Path = MOUNTS) -> str | None:
-    """Names the file system of a path, existing or not; None where the system does not say."""
+    """The file system type of a path, existing or not; None where it is unknown."""
     target = os.path.realpath(path)
     best, kind = "", None
     try:
@@ -60,27 +60,27 @@ def kind_of(path: Path, mounts: Path = MOUNTS) -> str | None:
 
 
 def _unescaped(escape: re.Match[str]) -> str:
-    """A blank, tab, line break or backslash, which the system writes as its octal number."""
+    """A blank, tab, line break or backslash, which the system writes as an octal number."""
     return chr(int(escape[1], 8))
 
 
 def is_network(kind: str | None) -> bool:
-    """Whether other machines may write to the same files; any FUSE mount is taken to be one."""
+    """Whether other machines may write to the same files; true for any FUSE mount."""
     return kind is not None and (kind in NETWORK or kind.startswith("fuse."))
 
 
 def has_inodes(kind: str | None) -> bool:
-    """Whether a file keeps its number for as long as it is there; FUSE may give it another at any time."""
+    """Whether a file keeps its inode number; FUSE may change it at any time."""
     return kind is None or not kind.startswith("fuse")
 
 
 def keeps_reserved_space(kind: str | None) -> bool:
-    """Whether blocks reserved beforehand stay ours, so that a mapped write can never fail."""
+    """Whether reserved blocks stay reserved, so that a mapped write can never fail."""
     return not (is_network(kind) or kind in COPY_ON_WRITE)
 
 
 def open_regular(path: Path, flags: int, mode: int = 0o666) -> int:
-    """Opens a file without ever waiting; raises OSError where a pipe, a folder or a device has its name."""
+    """Opens a file without blocking; raises OSError for a pipe, a folder or a device."""
     descriptor = open_above_streams(path, flags | os.O_NONBLOCK, mode)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -89,7 +89,7 @@ def open_regular(path: Path, flags: int, mode: int = 0o666) -> int:
 
 
 def read_regular(path: Path, max_bytes: int = 1 << 20) -> bytes:
-    """What a small file holds; raises OSError where it is something else, and never waits."""
+    """Reads a small file without blocking; raises OSError for anything but a regular file."""
     descriptor = open_regular(path, os.O_RDONLY)
     try:
         return os.pread(descriptor, max_bytes, 0)
@@ -98,9 +98,9 @@ def read_regular(path: Path, max_bytes: int = 1 << 20) -> bytes:
 
 
 def share(path: Path, folder: Path) -> None:
-    """Opens a new file or folder to all who may write the store folder it is in, whatever the umask says.
+    """Gives a new file or folder the group and other permissions of its store folder, whatever the umask is.
 
-    A store folder that only its owner may write stays as the umask has it.
+    In a store folder that only its owner may write, the umask applies.
     """
     with contextlib.suppress(OSError):
         mode = stat.S_IMODE(folder.stat().st_mode)
@@ -111,7 +111,7 @@ def share(path: Path, folder: Path) -> None:
 
 
 def write_once(path: Path, content: bytes, mode: int = 0o666) -> bool:
-    """Makes a file that is whole from its first moment on; False where another process was faster."""
+    """Creates a file atomically with its content; False where another process was faster."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     descriptor = open_above_streams(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:

@@ -1,4 +1,4 @@
-"""Contains our own failures: says each once, goes on, and never raises into training unless asked to."""
+"""Contains stepscope's own failures: logs each once, and raises into training only in strict mode."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_SHOWN = 80
-"""Characters of a value that a message shows."""
+"""The most characters of a value in a message."""
 
 MAX_TOPICS = 500
-"""Topics that are warned of; a training that finds more has been told often enough."""
+"""The most topics that are reported."""
 
 
 _SHORT = reprlib.Repr()
@@ -25,20 +25,20 @@ _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = MAX_SHOWN
 
 
 class Guard:
-    """Where failures of the recorder end."""
+    """Handles failures of the recorder."""
 
     def __init__(self, *, strict: bool) -> None:
         self._strict = strict
         self._said: set[str] = set()
 
     def complain(self, topic: str, message: str, error: Exception | None = None) -> None:
-        """Says something once for each topic; with strict, raises it instead."""
+        """Logs a message once for each topic; raises it instead in strict mode."""
         if self._strict:
             raise RecorderError(message) from error
         self.warn_once(topic, message)
 
     def warn_once(self, topic: str, message: str) -> None:
-        """Says something once for each topic, also with strict: for what nobody could catch."""
+        """Logs a message once for each topic, also in strict mode: for failures that nobody could catch."""
         if topic in self._said or len(self._said) > MAX_TOPICS:
             return
         self._said.add(topic)
@@ -47,7 +47,7 @@ class Guard:
         self.tell(message)
 
     def attempt(self, what: str, call: Callable[..., object], *arguments: Any) -> None:
-        """Does something on which nothing else depends; where it fails, complains."""
+        """Calls a function on which nothing else depends; where it fails, complains."""
         try:
             call(*arguments)
         except RecorderError:
@@ -56,22 +56,22 @@ class Guard:
             self.complain(what, f"{what} failed: {shown(error)}", error)
 
     def tell(self, message: str) -> None:
-        """Says something every time: for what happens seldom and is not this process's fault."""
-        # A handler or filter of the user's own may raise anything, and a lost warning stops no training.
+        """Logs a message every time: for rare events that are not this process's fault."""
+        # A handler or filter of the user may raise anything; a lost warning must not stop a training.
         with contextlib.suppress(Exception):
             try:
                 logger = _logger()
-            except ImportError:  # a process that has changed its user or root may no longer read its library
+            except ImportError:  # after a change of user or root, the library may not be readable
                 sys.stderr.write(f"{message}\n")
                 return
             logger.warning(message)
 
 
 def shown(value: object) -> str:
-    """Writes any value as a message may show it: short, on one line, and never raising."""
+    """Formats any value for a message: short, on one line; never raises."""
     try:
         shape = getattr(value, "shape", ())
-        # A tensor is told by its shape: its numbers may lie on a GPU, and would have to be waited for.
+        # A tensor is shown by its shape: its numbers may be on a GPU, and reading them would wait for it.
         is_tensor = isinstance(shape, tuple) and (shape or getattr(value, "is_cuda", False) is True)
         text = f"<{type(value).__name__} of shape {tuple(shape)}>" if is_tensor else _SHORT.repr(value)
     except Exception as error:  # noqa: BLE001 - a value's own text may raise anything
@@ -81,7 +81,7 @@ def shown(value: object) -> str:
 
 
 def hidden_modules() -> str:
-    """Ends a message with the files beside the script that hide modules of the standard library, if any."""
+    """The end of a message: files beside the script that hide modules of the standard library, if any."""
     script = getattr(sys.modules.get("__main__"), "__file__", None)
     if not isinstance(script, str):
         return ""
@@ -97,6 +97,6 @@ def hidden_modules() -> str:
 
 
 def _logger() -> Any:
-    import logging  # lazy: most runs have nothing to say
+    import logging  # lazy: most runs log nothing
 
     return logging.getLogger("stepscope")

@@ -1,4 +1,4 @@
-"""Finds the members of a plug-in folder: one file each, and what other packages add to it."""
+"""Finds the members of a plug-in folder: one file each, and entry points of other packages."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _PLAIN_TYPES: Mapping[str, tuple[Any, str]] = {
     "float": ((int, float), "a number"),
     "bool": (bool, "true or false"),
 }
-"""Types that constructors declare and whose values are checked; members check others themselves."""
+"""Types of constructor arguments that are checked; members check other types themselves."""
 
 
 def names(folder: str) -> list[str]:
-    """The members of a folder such as `samplers`, in alphabetical order; none is imported."""
+    """The names of the members of a folder such as `samplers`, sorted; none is imported."""
     package = importlib.import_module(f"stepscope.{folder}")
     own = {module.name for module in pkgutil.iter_modules(package.__path__)} - {"base"}
     return sorted(own | {point.name for point in _entry_points(folder)})
 
 
 def load(folder: str, name: str, base: type[Member]) -> type[Member]:
-    """The class a member defines; its own file comes before another package's of the same name."""
+    """The class of a member; a file in the folder takes precedence over another package's member."""
     try:
         module = importlib.import_module(f"stepscope.{folder}.{name}")
     except ModuleNotFoundError as error:
@@ -59,9 +59,9 @@ def make(
     options: Mapping[str, object],
     context: Mapping[str, object] = MappingProxyType({}),
 ) -> Member:
-    """A member made with options from the settings, and with what it asks for of that which it can be told.
+    """Creates a member with options from the settings, and with those values of `context` that it accepts.
 
-    Raises StepscopeError where it has no such option.
+    Raises StepscopeError for an unknown option.
     """
     kind = load(folder, name, base)
     check_options(folder, name, kind, options)
@@ -74,7 +74,7 @@ def make(
 
 
 def check_options(folder: str, name: str, kind: type, options: Mapping[str, object]) -> None:
-    """Raises StepscopeError for an option that a member does not have, or one that it needs and lacks."""
+    """Raises StepscopeError for an unknown option, or a missing required one."""
     parameters = inspect.signature(kind).parameters
     known = {parameter: about for parameter, about in parameters.items() if not parameter.startswith("_")}
     for option, value in options.items():
@@ -84,9 +84,9 @@ def check_options(folder: str, name: str, kind: type, options: Mapping[str, obje
             )
         kinds, words = _PLAIN_TYPES.get(str(known[option].annotation), (object, ""))
         if value is None:
-            continue  # as good as not given
+            continue  # counts as not given
         if not isinstance(value, kinds) or (isinstance(value, bool) and kinds not in (bool, object)):
-            # Without the value: what stands in the wrong place may be a secret.
+            # Without the value: a misplaced value may be a secret.
             raise StepscopeError(f"{folder}.{name}.{option} must be {words}.")
     for option, about in known.items():
         if about.default is inspect.Parameter.empty and option not in options:
@@ -103,7 +103,7 @@ def _load_entry_point(folder: str, name: str, base: type[Member]) -> type[Member
             member: type[Member] = point.load()
             if inspect.isclass(member) and issubclass(member, base):
                 return member
-            raise StepscopeError(f"{point.value} is no {base.__name__}; it was installed as {name!r}.")
+            raise StepscopeError(f"{point.value} is not a {base.__name__}; it was installed as {name!r}.")
     raise NotFound(f"There is no {name!r} in {folder}; there are: {', '.join(names(folder))}")
 
 
@@ -113,5 +113,5 @@ def _entry_points(folder: str) -> list[EntryPoint]:
 
 @functools.cache
 def _installed_entry_points() -> list[EntryPoint]:
-    """What packages add to others. It is looked up once: that reads a file of every package there is."""
+    """The entry points of all packages, read once: that opens a file of every installed package."""
     return [point for distribution in distributions() for point in distribution.entry_points]

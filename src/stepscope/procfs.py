@@ -1,4 +1,4 @@
-"""Tells one process from another that later has the same number, by what Linux says of them."""
+"""Identifies processes through `/proc`, also after a process number is reused."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 PROC = Path("/proc")
 
 _MAX_LINE = 4096
-"""A process is told of in one line of some hundred bytes."""
+"""Longer than the line of a process, which has some hundred bytes."""
 
 
 @dataclass(frozen=True)
 class ProcessMark:
-    """What makes a process unmistakable on its host."""
+    """What identifies a process on its host."""
 
     pid: int
     start_ticks: int | None
@@ -24,33 +24,33 @@ class ProcessMark:
 
 
 def mark(pid: int, proc: Path = PROC) -> ProcessMark:
-    """The marks of a living process."""
+    """The mark of a live process."""
     return ProcessMark(pid, start_ticks(pid, proc), boot_id(proc), _namespace(proc))
 
 
 def start_ticks(pid: int, proc: Path = PROC) -> int | None:
-    """When the process began, in clock ticks since boot; None when there is none of that number."""
+    """When a process began, in clock ticks since boot; None when there is no such process."""
     fields = _fields(pid, proc)
-    # A zombie has ended; only its parent has not looked yet.
+    # A zombie has ended; its parent has not waited for it yet.
     return None if fields is None or fields[0] in b"ZX" else int(fields[19])
 
 
 def is_stopped(pid: int, proc: Path = PROC) -> bool:
-    """Whether a process is held by SIGSTOP or a debugger."""
+    """Whether a process is stopped by SIGSTOP or a debugger."""
     fields = _fields(pid, proc)
     return fields is not None and fields[0] in b"Tt"
 
 
 def _fields(pid: int, proc: Path) -> list[bytes] | None:
-    """What the kernel says of a process, from its state on; None when there is none of that number."""
+    """The fields of a process's stat file from its state on; None when there is no such process."""
     try:
-        # A third of what `Path.read_text` costs: an agent asks this of every process twice a second.
+        # A third of the cost of `Path.read_text`: an agent reads this of every process twice a second.
         file = os.open(f"{proc}/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     try:
         line = os.read(file, _MAX_LINE)
-    except OSError:  # ended in the middle of it
+    except OSError:  # it ended during the read
         return None
     finally:
         os.close(file)
@@ -58,7 +58,7 @@ def _fields(pid: int, proc: Path) -> list[bytes] | None:
 
 
 def boot_id(proc: Path = PROC) -> str | None:
-    """Another one after every start of the machine."""
+    """The boot id, which changes with every start of the machine."""
     try:
         return (proc / "sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -66,7 +66,7 @@ def boot_id(proc: Path = PROC) -> str | None:
 
 
 def is_alive(mark: ProcessMark, proc: Path = PROC) -> bool | None:
-    """Whether that very process still runs; None where it cannot be told from here."""
+    """Whether exactly this process still runs; None where that cannot be determined from here."""
     boot, namespace = _own_boot_and_namespace() if proc is PROC else (boot_id(proc), _namespace(proc))
     if mark.boot_id != boot:
         return False
@@ -76,7 +76,7 @@ def is_alive(mark: ProcessMark, proc: Path = PROC) -> bool | None:
 
 
 def out_of_memory_kills(proc: Path = PROC) -> int | None:
-    """How many processes the kernel has killed for want of memory since boot."""
+    """How many processes the kernel has killed since boot because memory ran out."""
     try:
         lines = (proc / "vmstat").read_text().splitlines()
     except OSError:
@@ -87,7 +87,7 @@ def out_of_memory_kills(proc: Path = PROC) -> int | None:
 
 @functools.cache
 def _own_boot_and_namespace() -> tuple[str | None, str | None]:
-    """Boot and namespace, which do not change under a process that asks again and again."""
+    """Boot id and namespace of this process, which do not change."""
     return boot_id(PROC), _namespace(PROC)
 
 

@@ -57,7 +57,7 @@ def test_each_reason_has_its_sentence_and_its_remedy(code, words, remedy):
     assert words in notice.text
     assert remedy in notice.text
     reason = reason_of_nvml(pynvml, pynvml.NVMLError(code))
-    assert notice.text == f"{reason.found} {reason.remedy}"
+    assert notice.text == f"{reason.problem} {reason.remedy}"
 
 
 def test_a_missing_package_is_told_from_a_missing_driver():
@@ -67,7 +67,7 @@ def test_a_missing_package_is_told_from_a_missing_driver():
 
 def test_a_driver_that_shows_no_gpu_is_a_reason_too():
     (notice,) = find_gpus(load=loading(pynvml=StandInNvml()), kfd=NOWHERE).notices
-    assert "shows no GPU" in notice.text
+    assert "finds no GPU" in notice.text
 
 
 def test_one_gpu_that_cannot_be_opened_is_named_beside_the_others():
@@ -77,7 +77,7 @@ def test_one_gpu_that_cannot_be_opened_is_named_beside_the_others():
     assert [gpu.facts.index for gpu in found.gpus] == [0]
     (notice,) = found.notices
     assert notice.subject == "gpu/nvidia/GPU 1"
-    assert notice.text.startswith("GPU 1 cannot be watched: GPU is lost.")
+    assert notice.text.startswith("GPU 1 cannot be monitored: GPU is lost.")
 
 
 def test_gpus_of_two_makers_are_found_together_and_let_go_together(tmp_path):

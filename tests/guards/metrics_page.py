@@ -8,9 +8,10 @@ from stepscope.samplers.base import Sampler
 
 HEAD = """# Metrics
 
-What is read of a machine while a run is live, by sampler. A figure that a machine or a device does not give
-is absent, never zero. The unit stands at the end of the name: ratios are from 0 to 1, bytes are bytes, and
-what ends in `_total` counts up. How to read, export and set them: [Watching the machine](machine.md).
+The metrics that each sampler reads from a machine while a run is live. A metric that a machine or a device
+does not report is absent, never zero. The unit is at the end of the name: ratios are from 0 to 1, bytes are
+bytes, and a name that ends in `_total` is a counter. How to read, export and set them: [Watching the
+machine](machine.md).
 
 Names are added, never changed.
 """
@@ -23,7 +24,7 @@ def drawn() -> str:
         metrics = plugins.load("samplers", name, Sampler).metrics
         parts.append(f"\n## {name}\n\n| metric | meaning |\n|---|---|\n")
         parts += [f"| `{metric.key}` | {metric.sentence} |\n" for metric in metrics]
-    parts.append("\n## What watching costs\n\n| metric | meaning |\n|---|---|\n")
+    parts.append("\n## Overhead of stepscope\n\n| metric | meaning |\n|---|---|\n")
     parts += [f"| `{metric.key}` | {metric.sentence} |\n" for metric in METRICS]
     return "".join(parts)
 

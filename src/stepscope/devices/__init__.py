@@ -1,1 +1,1 @@
-"""Typed access to GPUs and host; also a scripted device for demos and tests."""
+"""Typed access to GPUs and the host; also scripted GPUs for demos and tests."""

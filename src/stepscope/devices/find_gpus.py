@@ -1,4 +1,4 @@
-"""Finds the GPUs of all makers, and says plainly why there are none or why one cannot be watched."""
+"""Finds the GPUs of all vendors, and explains why there are none or why one cannot be read."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from stepscope.devices.gpu import Gpu
 
 KFD = Path("/dev/kfd")
-"""There when a driver for computing on AMD GPUs is loaded."""
+"""Exists when a compute driver for AMD GPUs is loaded."""
 
 
 @dataclass(frozen=True)
 class GpusFound:
-    """The GPUs of this host, opened, and what a person should know about those that are not there."""
+    """The open GPUs of this host, and notices about those that could not be opened."""
 
     gpus: Sequence[Gpu]
     notices: Sequence[Notice]
     drivers: Sequence[NvidiaDriver | AmdDriver] = ()
 
     def close(self) -> None:
-        """Closes the GPUs and lets go of their drivers."""
+        """Closes the GPUs and their drivers."""
         for gpu in self.gpus:
             gpu.close()
         for driver in self.drivers:
@@ -43,7 +43,7 @@ def find_gpus(
     load: Callable[[str], ModuleType] = importlib.import_module,
     kfd: Path = KFD,
 ) -> GpusFound:
-    """Opens every GPU of this host; reasons for having none are told only where none is found."""
+    """Opens every GPU of this host; explains why there is none only where none is found."""
     nvidia, nvidia_reason, notices = _find_nvidia(load, performance_counters=performance_counters)
     amd, amd_reason = _find_amd(load, kfd)
     drivers = [driver for driver in (nvidia, amd) if driver is not None]
@@ -74,7 +74,7 @@ def _find_nvidia(
 
 
 def _find_amd(load: Callable[[str], ModuleType], kfd: Path) -> tuple[AmdDriver | None, Reason | None]:
-    """Without the driver's device there is nothing to ask, and nothing worth saying."""
+    """Opens AMD GPUs; without the driver's device there is nothing to open, and nothing to report."""
     if not kfd.exists():
         return None, None
     try:
@@ -85,7 +85,7 @@ def _find_amd(load: Callable[[str], ModuleType], kfd: Path) -> tuple[AmdDriver |
         OSError,
         AttributeError,
         KeyError,
-    ) as error:  # what it raises where ROCm is missing, or of another version
+    ) as error:  # raised where ROCm is missing, or has another version
         return None, reason_of_amdsmi(error)
     try:
         driver = AmdDriver(amdsmi)
@@ -96,7 +96,7 @@ def _find_amd(load: Callable[[str], ModuleType], kfd: Path) -> tuple[AmdDriver |
 
 @dataclass(frozen=True)
 class Reason:
-    """What keeps GPUs from being watched."""
+    """Why GPUs cannot be read, and what to do."""
 
     problem: str
     remedy: str
@@ -106,20 +106,20 @@ class Reason:
 
 
 NVIDIA_PACKAGE_MISSING = Reason(
-    "The package nvidia-ml-py is missing, so GPUs cannot be watched.",
+    "The package nvidia-ml-py is missing, so GPUs cannot be monitored.",
     "pip install nvidia-ml-py",
 )
 NVIDIA_HAS_NO_GPU = Reason(
-    "The NVIDIA driver works and shows no GPU.",
-    "In a container or job, ask for one: docker run --gpus all, or sbatch --gres=gpu:1.",
+    "The NVIDIA driver works but finds no GPU.",
+    "In a container or job, request one: docker run --gpus all, or sbatch --gres=gpu:1.",
 )
 AMD_PACKAGE_MISSING = Reason(
     "There is an AMD GPU, but the package amdsmi is missing.",
     "pip install amdsmi (of the version of ROCm that is installed here)",
 )
 AMD_HAS_NO_GPU = Reason(
-    "The AMD driver works and shows no GPU.",
-    "In a container, pass them in: docker run --device /dev/kfd --device /dev/dri.",
+    "The AMD driver works but finds no GPU.",
+    "In a container, add the devices: docker run --device /dev/kfd --device /dev/dri.",
 )
 
 _NVML_REASONS = {
@@ -132,7 +132,7 @@ _NVML_REASONS = {
         "Load it with: sudo modprobe nvidia",
     ),
     "NO_PERMISSION": Reason(
-        "This user may not ask the NVIDIA driver.",
+        "This user may not use the NVIDIA driver.",
         "See who may with: ls -l /dev/nvidia*",
     ),
     "GPU_NOT_FOUND": Reason(
@@ -147,7 +147,7 @@ _NVML_REASONS = {
 
 
 def reason_of_nvml(nvml: ModuleType, error: Exception) -> Reason:
-    """What an error of NVML at its start means."""
+    """Explains an error of NVML at its initialisation."""
     code = getattr(error, "value", None)
     for name, reason in _NVML_REASONS.items():
         if code == getattr(nvml, f"NVML_ERROR_{name}", None):
@@ -156,7 +156,7 @@ def reason_of_nvml(nvml: ModuleType, error: Exception) -> Reason:
 
 
 def reason_of_amdsmi(error: Exception) -> Reason:
-    """What an error of amdsmi means, at its import or its start."""
+    """Explains an error of amdsmi at its import or initialisation."""
     return Reason(
         f"The AMD driver does not answer: {error}.",
         "See whether amd-smi works; load the driver with: sudo modprobe amdgpu",
@@ -164,5 +164,5 @@ def reason_of_amdsmi(error: Exception) -> Reason:
 
 
 def reason_of_gpu(name: str, trouble: str) -> Reason:
-    """What keeps one GPU from being watched while the others are."""
-    return Reason(f"{name} cannot be watched: {trouble}.", "See why with: nvidia-smi; dmesg | grep -i nvrm")
+    """Explains why one GPU cannot be read while the others can."""
+    return Reason(f"{name} cannot be monitored: {trouble}.", "See why with: nvidia-smi; dmesg | grep -i nvrm")

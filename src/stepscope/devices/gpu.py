@@ -1,4 +1,4 @@
-"""What a GPU tells of itself, whoever made it; each reading stands alone, None is one it does not give."""
+"""The interface of a GPU of any vendor; a figure that it does not report is None."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True)
 class GpuFacts:
-    """What does not change about a GPU."""
+    """Constant properties of a GPU."""
 
     uuid: str
-    """The one name that holds across processes, containers and orders of counting."""
+    """The only name that is the same in all processes and containers."""
     index: int
-    """Its place in the driver's own order, as `nvidia-smi` counts."""
+    """Its index in the driver's order, as in `nvidia-smi`."""
     name: str
     vendor: str
     driver: str | None = None
@@ -21,12 +21,12 @@ class GpuFacts:
     memory_total_bytes: int | None = None
     power_limit_watts: float | None = None
     runtime_index: int | None = None
-    """Its place in the order programs count in, where the driver tells it (HIP); None: not told."""
+    """Its index in programs, where the driver reports it (HIP); None if unknown."""
     parent_uuid: str | None = None
-    """For a slice of a GPU (MIG): the GPU it is a part of, whose index it shares."""
+    """For a slice of a GPU (MIG): the whole GPU, whose index it shares."""
     gpu_instance: int | None = None
     compute_instance: int | None = None
-    """For a slice: the two numbers its driver calls it by."""
+    """For a slice: the two ids the driver uses."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class GpuProcess:
 
 @dataclass(frozen=True)
 class GpuReading:
-    """One look at a GPU, in base units."""
+    """One reading of a GPU, in base units."""
 
     utilization_ratio: float | None = None
     memory_utilization_ratio: float | None = None
@@ -56,7 +56,7 @@ class GpuReading:
     sm_clock_hertz: float | None = None
     memory_clock_hertz: float | None = None
     throttle_reasons: frozenset[str] | None = None
-    """Why clocks are held down: names of `gpu.THROTTLE_REASONS`; empty when nothing holds them."""
+    """Why clocks are reduced: names of `gpu.THROTTLE_REASONS`; empty when they are not."""
     ecc_corrected_total: int | None = None
     ecc_uncorrected_total: int | None = None
     """Memory errors since the driver was loaded."""
@@ -68,7 +68,7 @@ class GpuReading:
     remap_failed: bool | None = None
     retired_pages_total: int | None = None
     retire_pending: bool | None = None
-    """What boards older than those that remap rows do with bad memory."""
+    """Retired pages: how boards without row remapping handle bad memory."""
     pcie_generation: int | None = None
     pcie_generation_most: int | None = None
     pcie_width: int | None = None
@@ -105,20 +105,20 @@ class GpuLost(Exception):
 
 
 class Gpu(ABC):
-    """One GPU, opened once and read again and again."""
+    """One GPU, opened once and read repeatedly."""
 
     facts: GpuFacts
 
     @abstractmethod
     def read(self, *, thorough: bool) -> GpuReading:
-        """Reads it; what changes slowly (errors, links, limits) only when asked to be thorough.
+        """Reads the GPU; slowly changing figures (errors, links, limits) only when `thorough`.
 
-        Rates between two readings are None in the first one. Raises GpuLost when it no longer answers at all.
+        Rates between two readings are None in the first one. Raises GpuLost when the GPU no longer answers.
         """
 
     def absent(self) -> frozenset[str]:
-        """The figures of a reading that it has refused to give; complete after one thorough reading."""
+        """The figures of a reading that it does not report; complete after one thorough reading."""
         return frozenset()
 
-    def close(self) -> None:  # noqa: B027 - most have nothing to let go of
-        """Lets go of what it holds."""
+    def close(self) -> None:  # noqa: B027 - most have nothing to close
+        """Frees the resources of the GPU."""

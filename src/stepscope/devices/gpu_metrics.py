@@ -1,4 +1,4 @@
-"""What each figure of a GPU means, in a sentence."""
+"""The metrics of a GPU, with a description of each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 DESCRIPTIONS = {
     "utilization_ratio": (
         "Share of the last moments (up to a second) in which at least one kernel ran, as the driver counts. "
-        "It says nothing of how much of the GPU that kernel used: one small kernel after another reads as 1."
+        "It does not say how much of the GPU that kernel used: small kernels one after another read as 1."
     ),
     "memory_utilization_ratio": "Share of the same time in which device memory was being read or written.",
     "memory_used_bytes": "Device memory taken by all processes, without what the driver keeps for itself.",
@@ -23,7 +23,7 @@ DESCRIPTIONS = {
     "power_watts": "Power the board draws; on recent NVIDIA boards the mean of the last second.",
     "power_limit_watts": "Power the board may draw.",
     "energy_joules_total": "Energy used since the driver was loaded.",
-    "fan_ratio": "Speed the fan is told to run at, as a share of its highest; absent without a fan.",
+    "fan_ratio": "Target speed of the fan, as a share of its highest; absent without a fan.",
     "sm_clock_hertz": "Clock of the compute units now.",
     "memory_clock_hertz": "Clock of the device memory now.",
     "ecc_corrected_total": "Memory errors that were corrected since the driver was loaded.",
@@ -49,21 +49,21 @@ DESCRIPTIONS = {
     "decoder_ratio": "Share of time in which the video decoder was busy.",
     "sm_active_ratio": (
         "Share of the compute units that had work, averaged since the last reading: what `utilization_ratio` "
-        "is often taken for."
+        "is often mistaken for."
     ),
     "sm_occupancy_ratio": "Warps that were resident, as a share of the most the compute units can hold.",
     "tensor_active_ratio": "Share of time in which the tensor cores were busy.",
     "dram_active_ratio": "Share of the bandwidth of device memory that was used.",
 }
-"""By the name of the figure in a reading; its key is that name after `gpu/`."""
+"""By the name of the figure in a reading; its key is `gpu/` and that name."""
 
 THROTTLE_DESCRIPTIONS = {
-    "power_cap": "1 while clocks are held down to stay within the power limit; usual under full load.",
-    "hardware_slowdown": "1 while the hardware has halved the clocks, or worse, for heat or want of power.",
-    "software_thermal": "1 while the driver holds clocks down because the chip or its memory is hot.",
-    "hardware_thermal": "1 while the hardware has cut the clocks because the chip is too hot.",
-    "power_brake": "1 while the power supply of the machine tells the board to slow down.",
-    "sync_boost": "1 while clocks are held down to match those of other GPUs.",
+    "power_cap": "1 while clocks are reduced to stay within the power limit; usual under full load.",
+    "hardware_slowdown": "1 while the hardware has halved the clocks, or more, because of heat or low power.",
+    "software_thermal": "1 while the driver reduces clocks because the chip or its memory is hot.",
+    "hardware_thermal": "1 while the hardware reduces clocks because the chip is too hot.",
+    "power_brake": "1 while the machine's power supply makes the board slow down.",
+    "sync_boost": "1 while clocks are reduced to match those of other GPUs.",
 }
 
 METRICS = (
@@ -84,7 +84,7 @@ METRICS = (
 
 
 def figures_of(reading: GpuReading) -> dict[str, float]:
-    """What is known of a reading, by key."""
+    """The known values of a reading, by metric key."""
     known: dict[str, Any] = {name: getattr(reading, name) for name in DESCRIPTIONS}
     values = {f"gpu/{name}": float(value) for name, value in known.items() if value is not None}
     if reading.throttle_reasons is not None:

@@ -1,4 +1,4 @@
-"""Keeps watch over the GPUs of a host: looks for them, reads them, notices which go and which come back."""
+"""Reads the GPUs of a host: finds them, and detects which are lost and which come back."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from stepscope.devices.gpu import Gpu, GpuFacts, GpuReading
 
 RETRY_S = 60.0
-"""How often GPUs that are gone are looked for."""
+"""How often lost GPUs are searched for."""
 
 
 DIAGNOSE_COMMAND = "sudo dmesg | grep -i -e xid -e nvrm -e amdgpu"
 
 
 class GpuWatch:
-    """All GPUs of the host, whatever becomes of them."""
+    """All GPUs of the host, including those that are lost and come back."""
 
     def __init__(
         self,
@@ -42,11 +42,11 @@ class GpuWatch:
         self._losses: dict[str, int] = {}
 
     def read(self) -> Iterator[tuple[GpuFacts, GpuReading] | DeviceFacts | Notice]:
-        """The reading of each GPU that answers, and what there is to say of them."""
+        """The reading of each GPU that answers, and facts and notices about the GPUs."""
         lost = [gpu for gpu in self._found.gpus if gpu.facts.uuid in self._lost]
         retries_lost = bool(lost or not self._found.gpus) and self._retry_due.is_due()
         if retries_lost and len(lost) == len(self._found.gpus):
-            # Only a library that lets go of every GPU sees those that have come since.
+            # The library finds new GPUs only after all GPUs are closed.
             yield from self._find_all()
         thorough = self._thorough_due.is_due()
         for gpu in self._found.gpus:
@@ -59,7 +59,7 @@ class GpuWatch:
         self._found = GpusFound((), ())
 
     def _find_all(self) -> Iterator[Notice]:
-        """Finds the GPUs anew, and says once why there are none or why one cannot be watched."""
+        """Searches for GPUs again, and reports once why there are none or why one cannot be read."""
         self._found.close()
         self._found = self._find()
         for notice in self._found.notices:
@@ -70,7 +70,7 @@ class GpuWatch:
     def _read_gpu(
         self, gpu: Gpu, *, thorough: bool
     ) -> Iterator[tuple[GpuFacts, GpuReading] | DeviceFacts | Notice]:
-        """A GPU is described when it first answers, since only then it is known what it lacks."""
+        """Reads one GPU; yields its facts when it first answers: only then its missing figures are known."""
         facts, is_new = gpu.facts, gpu.facts.uuid not in self._described
         try:
             reading = gpu.read(thorough=thorough or is_new)

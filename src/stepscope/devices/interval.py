@@ -1,4 +1,4 @@
-"""Says when something that is too dear for every look is due again."""
+"""Decides when something that is too expensive for every sample is due again."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 class Interval:
-    """Due at once, and from then on every so many seconds."""
+    """Due at once, and from then on every `every_s` seconds."""
 
     def __init__(self, every_s: float, now: Callable[[], float] = time.monotonic) -> None:
         self._every_s, self._now = every_s, now
         self._due_at = float("-inf")
 
     def is_due(self) -> bool:
-        """Whether it is time; the one who asks is taken to do it."""
+        """Whether it is due; if so, the next interval starts now."""
         now = self._now()
         if now < self._due_at:
             return False

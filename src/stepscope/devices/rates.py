@@ -1,4 +1,4 @@
-"""Turns counters that only grow into rates per second."""
+"""Converts growing counters into rates per second."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Key = TypeVar("Key")
 
 
 class Rates(Generic[Key]):
-    """Remembers the counters of some things (disks, processes) as they were at the last look."""
+    """Rates of the counters of several devices or processes between two calls."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -20,14 +20,14 @@ class Rates(Generic[Key]):
         self._previous: Mapping[Key, Mapping[str, float]] = {}
 
     def since_last(self, counters: Mapping[Key, Mapping[str, float]]) -> dict[Key, dict[str, float]]:
-        """How much each counter has grown in a second since the last look.
+        """The growth per second of each counter since the last call.
 
-        A counter seen for the first time has no rate; nor has one that went back, as happens when it
-        wraps round, or when a device was taken away and another has come in its place.
+        A new counter has no rate; nor has one that decreased, because it has wrapped, or because the device
+        was replaced by another.
         """
         now = self._now()
         elapsed = now - self._previous_at
-        if elapsed <= 0:  # two looks in one tick of the clock: the next one will tell
+        if elapsed <= 0:  # two calls in one tick of the clock
             return {}
         previous, self._previous, self._previous_at = self._previous, counters, now
         return {
@@ -42,11 +42,11 @@ class Rates(Generic[Key]):
 
 
 class HostRates:
-    """The same for the counters of one thing alone."""
+    """Rates of one set of counters."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._rates: Rates[None] = Rates(now)
 
     def since_last(self, counters: Mapping[str, float]) -> dict[str, float]:
-        """How much each counter has grown in a second since the last look."""
+        """The growth per second of each counter since the last call."""
         return self._rates.since_last({None: counters}).get(None, {})

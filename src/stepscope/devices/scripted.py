@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     Play = Callable[[float], GpuReading | None]
-    """What a GPU shows so many seconds after it was made; None while it is off the bus."""
+    """The reading of a GPU some seconds after its creation; None while it is off the bus."""
     from collections.abc import Callable, Iterable
 
 GIB = 1 << 30
 
 
 class ScriptedGpu(Gpu):
-    """Plays one reading after another, the last one for ever; or what a function says of the time.
+    """Returns one reading after another and then repeats the last; or calls a function of the time.
 
-    A None among the readings is a GPU that has fallen off the bus, and comes back with the next reading.
+    None instead of a reading is a GPU that has fallen off the bus; it comes back with the next reading.
     """
 
     def __init__(
@@ -46,15 +46,15 @@ class ScriptedGpu(Gpu):
         self._missing: set[str] = set()
 
     def lose(self, *figures: str) -> None:
-        """Stops giving these figures."""
+        """Stops reporting these figures."""
         self._missing.update(figures)
 
     def restore(self, *figures: str) -> None:
-        """Gives these figures again."""
+        """Reports these figures again."""
         self._missing.difference_update(figures)
 
     def read(self, *, thorough: bool) -> GpuReading:
-        """The reading that is due; it is whole whether thorough or not."""
+        """The next reading; it is complete, thorough or not."""
         del thorough
         reading = self._next_reading()
         self._reads += 1
@@ -63,7 +63,7 @@ class ScriptedGpu(Gpu):
         return replace(reading, **dict.fromkeys(self._missing))
 
     def absent(self) -> frozenset[str]:
-        """The figures it has been told not to give."""
+        """The figures it does not report."""
         return frozenset(self._missing)
 
     def _next_reading(self) -> GpuReading | None:
@@ -73,7 +73,7 @@ class ScriptedGpu(Gpu):
 
 
 def h200(index: int) -> GpuFacts:
-    """A GPU such as those of an HGX H200, the `index`th of its host."""
+    """The facts of a GPU of an HGX H200, with this index."""
     return GpuFacts(
         uuid=f"GPU-{index:08x}-5c0b-e5c0-be00-57e95c09e000",
         index=index,
@@ -87,7 +87,7 @@ def h200(index: int) -> GpuFacts:
 
 
 def working(facts: GpuFacts, pid: int | None = None) -> Play:
-    """A GPU that trains: busy with short dips, warming up over the first minutes."""
+    """A training GPU: busy with short dips, warming up over the first minutes."""
 
     def play(seconds: float) -> GpuReading:
         wave = math.sin(seconds / 7 + facts.index)
@@ -116,14 +116,14 @@ def working(facts: GpuFacts, pid: int | None = None) -> Play:
 
 
 def idle(facts: GpuFacts) -> Play:
-    """A GPU on which nothing runs."""
+    """An idle GPU."""
     return lambda seconds: _idle_reading(facts, seconds)
 
 
 def scripted_host(
     count: int = 8, *, idle_gpus: Collection[int] = (), now: Callable[[], float] = time.monotonic
 ) -> list[ScriptedGpu]:
-    """So many GPUs that train, but for some that do nothing."""
+    """`count` training GPUs, except some idle ones."""
     plays = ((facts, idle if facts.index in idle_gpus else working) for facts in map(h200, range(count)))
     return [ScriptedGpu(facts, play(facts), now=now) for facts, play in plays]
 
@@ -158,13 +158,13 @@ def _idle_reading(facts: GpuFacts, seconds: float) -> GpuReading:
 
 
 def to_line(at_s: float, facts: GpuFacts, reading: GpuReading | None) -> str:
-    """One reading as a line without its end."""
+    """One reading as a line of JSON, without the line break."""
     written = None if reading is None else _known(asdict(reading))
     return json.dumps({"at_s": at_s, "facts": _known(asdict(facts)), "reading": written}, default=sorted)
 
 
 def play_lines(lines: Iterable[str], now: Callable[[], float] = time.monotonic) -> list[ScriptedGpu]:
-    """The GPUs of a recording, each showing what it showed so many seconds after the first line."""
+    """The GPUs of a recording; each replays its readings in time since the first line."""
     recorded: dict[GpuFacts, list[tuple[float, GpuReading | None]]] = {}
     for line in filter(str.strip, lines):
         written = json.loads(line)
@@ -192,6 +192,6 @@ def _reading(written: dict[str, Any] | None) -> GpuReading | None:
 def _player(
     readings: list[tuple[float, GpuReading | None]], began: float
 ) -> Callable[[float], GpuReading | None]:
-    """The last reading at or before a moment; before the first one, the first."""
+    """The last reading at or before a time; before the first one, the first."""
     times = [at_s - began for at_s, _ in readings]
     return lambda seconds: readings[max(0, bisect.bisect_right(times, seconds) - 1)][1]

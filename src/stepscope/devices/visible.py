@@ -1,4 +1,4 @@
-"""Tells which physical GPU a process means by cuda:0, cuda:1 …, from its environment."""
+"""Maps cuda:0, cuda:1 … of a process to physical GPUs, from its environment."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ if TYPE_CHECKING:
     from stepscope.devices.gpu import GpuFacts
 
 Visible = tuple[str | None, ...]
-"""The UUID of each GPU a process sees, in its own order; None where it cannot be told which one it is."""
+"""The UUID of each GPU a process sees, in its own order; None where it is unknown which one it is."""
 
 Entry = tuple[object, "GpuFacts | None"]
-"""What an entry of a list means: a key to know it by when it is repeated, and the GPU, if that is known."""
+"""The meaning of a list entry: a key to detect repetitions, and the GPU, if known."""
 
 _NUMBER = re.compile(r"[+-]?\d+")
 
 
 def visible_gpus(environment: Mapping[str, str], gpus: Sequence[GpuFacts]) -> Visible:
-    """What a process of that environment sees of these GPUs: NVIDIA's, and AMD's where there are none."""
+    """The GPUs a process with that environment sees: NVIDIA's, or AMD's where there are none."""
     if any(gpu.vendor == "NVIDIA" for gpu in gpus):
         return cuda_devices(environment, gpus)
     return hip_devices(environment, gpus)
 
 
 def cuda_devices(environment: Mapping[str, str], gpus: Sequence[GpuFacts]) -> Visible:
-    """What CUDA makes of CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER.
+    """The GPUs that CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER select.
 
-    The list ends at its first entry that means no GPU, or that is not of the kind of the first: index, UUID
-    or slice. A GPU that is named twice leaves none visible.
+    The list ends at its first entry that matches no GPU, or has another kind than the first: index, UUID or
+    slice. A GPU that is listed twice makes none visible.
     """
     of_nvidia = [gpu for gpu in gpus if gpu.vendor == "NVIDIA"]
     boards = [gpu for gpu in of_nvidia if gpu.parent_uuid is None]
@@ -58,10 +58,10 @@ def cuda_devices(environment: Mapping[str, str], gpus: Sequence[GpuFacts]) -> Vi
 
 
 def hip_devices(environment: Mapping[str, str], gpus: Sequence[GpuFacts]) -> Visible:
-    """What ROCm makes of ROCR_VISIBLE_DEVICES, and HIP then of HIP_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES.
+    """The GPUs that ROCR_VISIBLE_DEVICES, and then HIP_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES, select.
 
-    The second list counts what the first has left. Both end at their first entry that means no GPU; the first
-    one also at a GPU named before, which the second passes over.
+    The second list selects from the result of the first. Both end at their first entry that matches no GPU;
+    the first also ends at a repeated GPU, which the second skips.
     """
     of_amd = [gpu for gpu in gpus if gpu.vendor == "AMD"]
     order = _hip_order(of_amd)
@@ -80,7 +80,7 @@ def _kind(entry: str) -> str:
 
 
 def _cuda_order(named: str | None, boards: Sequence[GpuFacts]) -> list[GpuFacts | None]:
-    """The order CUDA counts in: by bus, or the fastest first, which only CUDA knows unless all are alike."""
+    """CUDA's order: by bus, or the fastest first, which only CUDA knows unless all are identical."""
     by_bus = sorted(boards, key=lambda gpu: ((gpu.pci_bus_id or "").casefold(), gpu.index))
     if named == "PCI_BUS_ID" or len({(gpu.name, gpu.memory_total_bytes) for gpu in boards}) == 1:
         return list(by_bus)
@@ -88,7 +88,7 @@ def _cuda_order(named: str | None, boards: Sequence[GpuFacts]) -> list[GpuFacts 
 
 
 def _shown_by_cuda(chosen: Sequence[GpuFacts | None], slices: Sequence[GpuFacts]) -> Visible:
-    """A process sees one slice alone, or whole GPUs alone; which, in a mixture, is not documented."""
+    """A process sees one slice, or only whole GPUs; for a mixture, the result is not documented."""
     if not chosen or not slices:
         return tuple(None if gpu is None else gpu.uuid for gpu in chosen)
     first = chosen[0]
@@ -102,20 +102,20 @@ def _shown_by_cuda(chosen: Sequence[GpuFacts | None], slices: Sequence[GpuFacts]
 
 
 def _by_index(entry: str, order: Sequence[GpuFacts | None]) -> Entry | None:
-    """CUDA reads the number an entry begins with, and what follows it as nothing."""
+    """CUDA reads the leading number of an entry, and ignores the rest."""
     number = _NUMBER.match(entry.strip())
     return _at(str(int(number[0])), order) if number else None
 
 
 def _by_uuid(entry: str, gpus: Iterable[GpuFacts]) -> Entry | None:
-    """The one GPU whose UUID begins so; `GPU-` alone is no beginning."""
+    """The only GPU whose UUID has this prefix; `GPU-` alone is not a prefix."""
     beginning = entry.casefold()
     matches = [gpu for gpu in gpus if len(entry) > 4 and gpu.uuid.casefold().startswith(beginning)]
     return (matches[0].uuid, matches[0]) if len(matches) == 1 else None
 
 
 def _slice_named(entry: str, boards: Iterable[GpuFacts], slices: Sequence[GpuFacts]) -> Entry | None:
-    """`MIG-<uuid>`, or as older drivers have it: `MIG-GPU-<uuid>/<GPU instance>/<compute instance>`."""
+    """`MIG-<uuid>`, or the form of older drivers: `MIG-GPU-<uuid>/<GPU instance>/<compute instance>`."""
     if not entry.startswith("MIG-GPU-"):
         return _by_uuid(entry, slices)
     uuid, *numbers = entry.removeprefix("MIG-").split("/")
@@ -130,7 +130,7 @@ def _slice_named(entry: str, boards: Iterable[GpuFacts], slices: Sequence[GpuFac
 
 
 def _hip_order(gpus: Sequence[GpuFacts]) -> list[GpuFacts | None]:
-    """The order HIP counts in, where the driver tells it."""
+    """HIP's order, where the driver reports it."""
     by_index = {gpu.runtime_index: gpu for gpu in gpus}
     if len(gpus) == 1:
         return list(gpus)
@@ -142,7 +142,7 @@ def _hip_order(gpus: Sequence[GpuFacts]) -> list[GpuFacts | None]:
 def _listed(
     entries: Iterable[str], order: Sequence[GpuFacts | None], gpus: Sequence[GpuFacts], *, repeats_end: bool
 ) -> list[GpuFacts | None]:
-    """The GPUs of a list for ROCm, each an index or the beginning of a UUID."""
+    """The GPUs of a list for ROCm; each entry is an index or the prefix of a UUID."""
     chosen: dict[object, GpuFacts | None] = {}
     for entry in entries:
         match = _by_uuid(entry, gpus) if entry.startswith("GPU-") else _at(entry, order)
@@ -153,7 +153,7 @@ def _listed(
 
 
 def _at(entry: str, order: Sequence[GpuFacts | None]) -> Entry | None:
-    """The GPU of an index, which must be written as numbers are: HIP takes `01` for no number."""
+    """The GPU of an index in canonical form: HIP does not accept `01`."""
     if not entry.isdecimal() or entry != str(int(entry)) or int(entry) >= len(order):
         return None
     gpu = order[int(entry)]

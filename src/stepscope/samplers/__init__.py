@@ -1,1 +1,1 @@
-"""One file per thing we poll (plug-ins)."""
+"""Samplers (plug-ins): one file for each thing that is polled."""

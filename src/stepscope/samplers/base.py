@@ -1,4 +1,4 @@
-"""The interface of everything that is polled."""
+"""The interface of samplers."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
 
 
 class Sampler(ABC):
-    """Polls one thing. It is called by one thread at a time, in a process that is not the training.
+    """Polls one thing. It is called by one thread at a time, outside the training process.
 
-    The name of its file is its name in the settings. Its constructor's arguments are its options there; those
-    that stand in for the world (a clock, a folder, devices) come after a `*` and begin with an underscore.
+    The name of its file is its name in the settings. Its constructor's arguments are its options there;
+    injected ones for tests (a clock, a folder, devices) come after a `*` and start with an underscore.
     """
 
     interval_s: ClassVar[float] = 1.0
-    """How often it is polled unless settings say otherwise."""
+    """How often it is polled by default."""
 
     metrics: ClassVar[tuple[Metric, ...]]
-    """Every figure it may read; the page on metrics is checked against it."""
+    """Every metric it may return; docs/metrics.md is checked against it."""
 
     @abstractmethod
     def sample(self, watched: Sequence[Watched]) -> Iterable[Reading]:
         """Reads everything that can be read now; `watched` are the recording processes of this host."""
 
-    def close(self) -> None:  # noqa: B027 - most hold nothing
-        """Lets go of what it holds."""
+    def close(self) -> None:  # noqa: B027 - most have nothing to close
+        """Frees the resources of the sampler."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class CoresSampler(Sampler):
-    """Each logical processor by itself, as the device `cpu-0`, `cpu-1` and so on."""
+    """Each logical processor separately, as the device `cpu-0`, `cpu-1` and so on."""
 
     interval_s = 5.0  # a host may have hundreds
 

@@ -1,4 +1,4 @@
-"""Polls how the processors of the host are used, and whether a control group holds a training back."""
+"""Polls the usage of the host's processors, and whether a control group throttles a training."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FACTS_EVERY_S = 300.0
 class CpuSampler(Sampler):
     """The processors as a whole.
 
-    What a control group is allowed and refused is told for the host when the agent shares the group, else for
+    Limits and throttling of a control group belong to the host when the agent is in the same group, else to
     the process whose group it is.
     """
 
@@ -54,8 +54,8 @@ class CpuSampler(Sampler):
         Metric("cpu/load_5m", "The same over the last five minutes."),
         Metric("cpu/load_15m", "The same over the last fifteen minutes."),
         Metric("cpu/load_per_core_ratio", "Load of the last minute for each logical processor."),
-        Metric("cpu/runnable_threads", "Threads that ran or could have, at the moment of the look."),
-        Metric("cpu/blocked_threads", "Threads that waited for a disk, at the moment of the look."),
+        Metric("cpu/runnable_threads", "Threads that ran or were ready to run, at the time of the sample."),
+        Metric("cpu/blocked_threads", "Threads that waited for a disk, at the time of the sample."),
         Metric("cpu/context_switches_per_second", "Changes of processors from one thread to another."),
         Metric("cpu/interrupts_per_second", "Interrupts the processors served."),
         Metric("cpu/frequency_hertz", "Clock of the processors, on average over all of them."),
@@ -67,8 +67,8 @@ class CpuSampler(Sampler):
         Metric("cpu/cgroup_used_cores", "Processors kept busy in the control group that sets this limit."),
         Metric(
             "cpu/cgroup_throttled_ratio",
-            "Time the control group was held back for having used up its quota, as a share of the time that "
-            "passed; it adds up over processors and may pass 1.",
+            "Time the control group was throttled because its quota was used up, as a share of the time that "
+            "passed; it adds up over processors and may exceed 1.",
         ),
         Metric("cpu/cgroup_throttled_periods_ratio", "Share of the quota's periods in which it was used up."),
     )
@@ -170,12 +170,12 @@ class CpuSampler(Sampler):
 
 
 def _accounted_levels(group: Group, limits: Sequence[CpuLimit]) -> list[str]:
-    """The folders to read for a group: where a limit is set, the tightest first; its own where none is."""
+    """The folders to read for a group: those that set a limit, the tightest first; else its own."""
     return [limit.level for limit in limits] or [group.levels[0]]
 
 
 def _group_values(limits: Sequence[CpuLimit], rates: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The figures of a group; being held back by any of its limits counts, the worst of them is told."""
+    """The metrics of a group; throttling by any of its limits counts, and the worst is reported."""
     throttled = [rate["throttled_seconds"] for rate in rates if "throttled_seconds" in rate]
     periods = [
         min(rate["throttled_periods"] / rate["periods"], 1.0)

@@ -1,4 +1,4 @@
-"""Polls what the disks do, and how much room is left where a run writes."""
+"""Polls the I/O of the disks, and the free space where a run writes."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ DISKS_EVERY_S = 60.0
 
 
 class DiskSampler(Sampler):
-    """Each disk by itself, and all of them together as the device without a name.
+    """Each disk separately, and all of them together as the device without a name.
 
-    Also the file systems that hold the store, the working directories of the watched processes, and the
-    `paths` of the settings: each is a device with the name of its mount point.
+    Also the file systems of the store, of the working directories of the watched processes, and of the
+    `paths` in the settings: each is a device with the name of its mount point.
     """
 
     metrics = (
@@ -38,15 +38,15 @@ class DiskSampler(Sampler):
         Metric("disk/write_bytes_per_second", "Bytes written to a disk, or to all of them."),
         Metric("disk/reads_per_second", "Read operations a disk, or all of them, completed."),
         Metric("disk/writes_per_second", "Write operations a disk, or all of them, completed."),
-        Metric("disk/busy_ratio", "Share of time in which a disk had anything to do."),
-        Metric("disk/wait_seconds", "Time an operation took on average, waiting for its turn included."),
+        Metric("disk/busy_ratio", "Share of time in which a disk was busy."),
+        Metric("disk/wait_seconds", "Mean time of an operation, including the time in the queue."),
         Metric("disk/read_wait_seconds", "The same for reads alone."),
         Metric("disk/write_wait_seconds", "The same for writes alone."),
         Metric("disk/pressure_some_ratio", "Share of time in which some thread waited for a disk."),
         Metric("disk/pressure_full_ratio", "Share of time in which all threads waited for a disk."),
-        Metric("disk/free_bytes", "Room that is left in a file system for ordinary users."),
+        Metric("disk/free_bytes", "Free space of a file system for ordinary users."),
         Metric("disk/total_bytes", "Size of a file system."),
-        Metric("disk/used_ratio", "How full a file system is for ordinary users, as `df` tells it."),
+        Metric("disk/used_ratio", "How full a file system is for ordinary users, as in `df`."),
     )
 
     def __init__(
@@ -73,7 +73,7 @@ class DiskSampler(Sampler):
         self._disks: list[str] = []
 
     def sample(self, watched: Sequence[Watched]) -> Iterator[Reading]:
-        """Reads all disks, and now and then the room on the file systems in use."""
+        """Reads all disks, and at intervals the free space of the file systems in use."""
         counts = disk_counts(self._proc)
         yield from self._new_disks(frozenset(counts))
         rates = self._rates.since_last({name: counts[name] for name in self._disks})
@@ -88,7 +88,7 @@ class DiskSampler(Sampler):
             yield from self._space_samples(watched)
 
     def _new_disks(self, names: frozenset[str]) -> Iterator[DeviceFacts]:
-        """Finds out anew which devices are disks when any comes or goes, and now and then."""
+        """Lists the disks again when a device was added or removed, and at intervals."""
         if self._disks_interval.is_due() or names != self._names:
             before, self._names, self._disks = self._disks, names, whole_disks(names, self._sys)
             for name in self._disks:
@@ -140,7 +140,7 @@ def _disk_values(rates: Mapping[str, float]) -> dict[str, float]:
 
 
 def _waits(rates: Mapping[str, float]) -> Iterator[dict[str, float]]:
-    """What an operation took; each kind by itself, since a disk may do none of it for a while."""
+    """The mean time of an operation; each kind separately, since a disk may do none of it for a while."""
     kinds = {"disk/read_wait_seconds": ("read",), "disk/write_wait_seconds": ("write",)}
     for key, names in {"disk/wait_seconds": ("read", "write"), **kinds}.items():
         done = sum(rates.get(f"{name}s", 0.0) for name in names)

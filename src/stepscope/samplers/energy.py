@@ -1,4 +1,4 @@
-"""Reads what processors and memory of the host use, from their energy counters (RAPL)."""
+"""Reads the energy of the host's processors and memory from their energy counters (RAPL)."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ HOST = ""
 
 
 class EnergySampler(Sampler):
-    """Counts joules from the moment it begins: of the host, and of each package as a device of its own."""
+    """Counts joules since its start: of the host, and of each package as a separate device."""
 
     metrics: ClassVar[tuple[Metric, ...]] = (
-        Metric(KEYS["package"], "What all processor packages have used since the agent began."),
-        Metric(KEYS["dram"], "What the memory of all packages has used since the agent began."),
-        Metric(KEYS["psys"], "What the whole board has used since the agent began, packages included."),
+        Metric(KEYS["package"], "Energy of all processor packages since the agent began."),
+        Metric(KEYS["dram"], "Energy of the memory of all packages since the agent began."),
+        Metric(KEYS["psys"], "Energy of the whole board since the agent began, packages included."),
     )
 
     def __init__(
@@ -43,20 +43,20 @@ class EnergySampler(Sampler):
         self._meters: list[Meter] = []
 
     def sample(self, watched: Sequence[Watched]) -> Iterable[Reading]:
-        """Reads every counter; says why when there is none, and looks again the next time."""
-        del watched  # the counters are the host's, whoever runs on it
+        """Reads every counter; returns a notice when there is none, and tries again the next time."""
+        del watched  # the counters belong to the host
         if not self._meters:
             try:
                 zones = find_zones(self._powercap, self._proc)
                 self._meters = [Meter(zone, self._clock) for zone in zones]
             except RaplUnavailable as reason:
                 return [Notice("energy", str(reason))]
-            except (OSError, ValueError):  # forbidden again between two looks
+            except (OSError, ValueError):  # permission was removed between two samples
                 return []
         return list(self._read())
 
     def _read(self) -> Iterator[Reading]:
-        """Sums for the host and for each package; one that lacks a part is left out."""
+        """Sums for the host and for each package; an incomplete sum is left out."""
         sums: dict[str, dict[str, float]] = {HOST: {}}
         incomplete: set[tuple[str, str]] = set()
         for meter in self._meters:

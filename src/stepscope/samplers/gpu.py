@@ -1,4 +1,4 @@
-"""Reads every GPU of the host: how busy, how full, how hot, how fast, and for whom it works."""
+"""Reads every GPU of the host: utilisation, memory, temperature, clocks, and the processes on it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class GpuSampler(Sampler):
-    """Samples each GPU under its UUID; what a recording process takes of it goes to that process as well."""
+    """Samples each GPU under its UUID; the usage of a recording process belongs to that process as well."""
 
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
@@ -40,8 +40,8 @@ class GpuSampler(Sampler):
         """Reads errors, links and limits, which change slowly, every `thorough_every_s`.
 
         Without `performance_counters` (SM, tensor and memory activity, on Hopper and newer) those counters
-        are left to another profiler of the host. `played` names a file of recorded readings to show in place
-        of the GPUs that are there.
+        stay free for another profiler of the host. `played` is a file of recorded readings to replay instead
+        of reading GPUs.
         """
         find = functools.partial(_find, performance_counters=performance_counters)
         if played is not None:
@@ -50,7 +50,7 @@ class GpuSampler(Sampler):
         self._parent_of = _parent_of
 
     def sample(self, watched: Sequence[Watched]) -> Iterable[Reading]:
-        """Reads all GPUs; one that does not answer costs no other."""
+        """Reads all GPUs; one that does not answer does not affect the others."""
         return list(self._sample(watched))
 
     def close(self) -> None:
@@ -59,11 +59,11 @@ class GpuSampler(Sampler):
 
     def _sample(self, watched: Sequence[Watched]) -> Iterator[Reading]:
         gpu_readings: list[tuple[GpuFacts, GpuReading]] = []
-        for reading in self._watch.read():
-            if isinstance(reading, tuple):
-                gpu_readings.append(reading)
+        for update in self._watch.read():
+            if isinstance(update, tuple):
+                gpu_readings.append(update)
             else:
-                yield reading
+                yield update
         find_parent = functools.cache(self._parent_of)
         for facts, reading in gpu_readings:
             yield Sample(figures_of(reading), device=facts.uuid)
@@ -85,7 +85,7 @@ def _find_played(path: Path) -> GpusFound:
 def _by_owner(
     processes: Iterable[GpuProcess], watched: Sequence[Watched], find_parent: Callable[[int], int | None]
 ) -> list[tuple[Watched, list[GpuProcess]]]:
-    """The processes of a GPU that work for each recording process."""
+    """The processes on a GPU that belong to each recording process."""
     owned: dict[Watched, list[GpuProcess]] = {}
     for process in processes if watched else ():
         for owner in owners_of(process.pid, watched, find_parent):
@@ -94,7 +94,7 @@ def _by_owner(
 
 
 def _process_values(processes: Sequence[GpuProcess]) -> dict[str, float]:
-    """What processes take of a GPU together; a figure that one of them lacks is left out."""
+    """The usage of a GPU by several processes together; a figure that one of them lacks is left out."""
     memory = _sum([process.memory_bytes for process in processes])
     busy = _sum([process.utilization_ratio for process in processes])
     values = {}
@@ -106,8 +106,8 @@ def _process_values(processes: Sequence[GpuProcess]) -> dict[str, float]:
 
 
 def _total_values(gpu_readings: Sequence[tuple[GpuFacts, GpuReading]]) -> dict[str, float]:
-    """Several GPUs as one. The mean would hide one that is idle, so the least busy stands beside it."""
-    # Power and memory of a slice are part of its whole GPU's.
+    """Totals of several GPUs. The mean hides an idle GPU, so the minimum is reported too."""
+    # Power and memory of a slice are included in its whole GPU's.
     whole = [reading for facts, reading in gpu_readings if facts.parent_uuid is None]
     busy = [reading.utilization_ratio for _, reading in gpu_readings if reading.utilization_ratio is not None]
     together = {

@@ -1,4 +1,4 @@
-"""Polls how much memory the host and the control group of a training have left."""
+"""Polls the memory of the host and of the control group of a training."""
 
 from __future__ import annotations
 
@@ -30,45 +30,54 @@ _NEAREST = "memory/nearest_limit_used_ratio"
 class MemorySampler(Sampler):
     """Memory of the host.
 
-    What a control group holds and may hold is told for the host when the agent shares the group, else for
-    the process whose group it is.
+    Usage and limits of a control group belong to the host when the agent is in the same group, else to the
+    process whose group it is.
     """
 
     metrics = (
         Metric("memory/total_bytes", "Memory the host has."),
-        Metric("memory/available_bytes", "Memory a program could still get without anything being swapped."),
-        Metric("memory/used_bytes", "Memory a program could not get: the total without what is available."),
+        Metric("memory/available_bytes", "Memory a program can still allocate without swapping."),
+        Metric("memory/used_bytes", "Memory a program cannot allocate: the total without what is available."),
         Metric("memory/used_ratio", "Used memory as a share of the total."),
-        Metric("memory/page_cache_bytes", "Files kept in memory; they make room when it is needed."),
+        Metric("memory/page_cache_bytes", "Files cached in memory; they are dropped when memory is needed."),
         Metric("memory/shared_bytes", "Memory that processes share, such as batches of loader workers."),
-        Metric("memory/unwritten_bytes", "What was written to files and has not reached the disk."),
+        Metric("memory/unwritten_bytes", "Data written to files that has not reached the disk."),
         Metric("memory/swap_used_bytes", "Memory that was moved to a disk."),
-        Metric("memory/swap_in_bytes_per_second", "Memory read back from where it was swapped to."),
+        Metric("memory/swap_in_bytes_per_second", "Memory read back from swap."),
         Metric("memory/swap_out_bytes_per_second", "Memory being swapped out."),
         Metric(
-            "memory/major_faults_per_second", "Pages that programs waited for until a disk had read them."
+            "memory/major_faults_per_second",
+            "Pages that programs waited for until they were read from a disk.",
         ),
         Metric("memory/pressure_some_ratio", "Share of time in which some thread waited for memory."),
         Metric("memory/pressure_full_ratio", "Share of time in which all threads waited for memory."),
-        Metric("memory/shm_used_bytes", "What /dev/shm holds: loader workers hand over batches through it."),
-        Metric("memory/shm_total_bytes", "What /dev/shm can hold; a container often allows 64 MiB."),
+        Metric("memory/shm_used_bytes", "Used space of /dev/shm: loader workers pass batches through it."),
+        Metric("memory/shm_total_bytes", "Size of /dev/shm; a container often allows 64 MiB."),
         Metric("memory/shm_used_ratio", "How full /dev/shm is; at 1 loader workers die of a bus error."),
         Metric("memory/cgroup_limit_bytes", "Memory the control group may use; the tightest limit on it."),
         Metric(
-            "memory/cgroup_used_bytes", "Memory of the group that sets this limit, with the files it keeps."
+            "memory/cgroup_used_bytes", "Memory of the group that sets this limit, including cached files."
         ),
         Metric(
             "memory/cgroup_used_ratio",
-            "That memory as a share of the limit; files alone may bring it near 1.",
+            "That memory as a share of the limit; cached files alone may bring it near 1.",
         ),
-        Metric("memory/cgroup_working_set_bytes", "That memory without the files it can let go."),
+        Metric("memory/cgroup_working_set_bytes", "That memory without cached files that can be dropped."),
         Metric(
             "memory/cgroup_working_set_ratio", "That part as a share of the limit; at 1 a process is killed."
         ),
-        Metric("memory/cgroup_high_events_total", "Times the group was slowed for passing its soft limit."),
-        Metric("memory/cgroup_max_events_total", "Times the group reached its limit and had to make room."),
-        Metric("memory/cgroup_oom_events_total", "Times the group reached its limit and could make no room."),
-        Metric("memory/cgroup_oom_kills_total", "Processes of the group killed for want of memory."),
+        Metric(
+            "memory/cgroup_high_events_total",
+            "Times the group was slowed because it exceeded its soft limit.",
+        ),
+        Metric("memory/cgroup_max_events_total", "Times the group reached its limit and had to free memory."),
+        Metric(
+            "memory/cgroup_oom_events_total", "Times the group reached its limit and could not free memory."
+        ),
+        Metric(
+            "memory/cgroup_oom_kills_total",
+            "Processes of the group that were killed because it ran out of memory.",
+        ),
         Metric(
             _NEAREST,
             "How near memory is to running out: the highest of the used ratio of the host and the working "
@@ -142,7 +151,7 @@ def _host_values(host: HostMemory | None) -> dict[str, float]:
 
 
 def _group_values(group: Group, host_used_ratio: float | None) -> dict[str, float]:
-    """The figures of the group that sets the tightest limit, or of the process's own where none does."""
+    """The metrics of the group that sets the tightest limit, or of the process's own group without one."""
     limits = memory_limits(group)
     level, limit = limits[0] if limits else (group.levels[0], None)
     levels = (level, *(limited.level for limited in limits))

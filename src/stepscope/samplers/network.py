@@ -1,4 +1,4 @@
-"""Polls what the network interfaces and InfiniBand ports carry."""
+"""Polls the traffic of network interfaces and InfiniBand ports."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class NetworkSampler(Sampler):
             "Packets an interface or port, or all interfaces, received.",
         ),
         Metric("network/sent_packets_per_second", "Packets an interface or port, or all interfaces, sent."),
-        Metric("network/errors_per_second", "Packets that were damaged on their way, in or out."),
-        Metric("network/drops_per_second", "Packets that were thrown away for want of room, in or out."),
+        Metric("network/errors_per_second", "Packets with errors, in or out."),
+        Metric("network/drops_per_second", "Packets that were dropped because buffers were full, in or out."),
         Metric("network/link_failures_total", "Times the link of an InfiniBand port went down."),
     )
 
@@ -89,7 +89,7 @@ class NetworkSampler(Sampler):
             yield from self._error_samples()
 
     def _new_devices(self, names: frozenset[str]) -> Iterator[DeviceFacts]:
-        """Finds out anew what there is to read when an interface comes or goes, and now and then."""
+        """Lists interfaces and ports again when an interface was added or removed, and at intervals."""
         if not (self._devices_interval.is_due() or names != self._names):
             return
         before = {*self._interfaces, *self._ports}

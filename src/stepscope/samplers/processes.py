@@ -1,4 +1,4 @@
-"""Polls the watched processes, the workers of their data loaders, and all that works for them."""
+"""Polls the watched processes, their data loader workers, and all their descendants."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _INHERITED = ("read_bytes", "write_bytes", "reads", "writes", "disk_read_bytes",
 class ProcessesSampler(Sampler):
     """Each watched process as the device without a name, its loader workers as `loader-0`, `loader-1`, ...
 
-    A worker's name goes to the next one when it ends, as at the end of an epoch.
+    When a worker ends, as at the end of an epoch, its name goes to the next one.
     """
 
     metrics = (
@@ -59,46 +59,38 @@ class ProcessesSampler(Sampler):
         ),
         Metric("process/cpu_user_seconds_total", "Processor time used in the program since it began."),
         Metric("process/cpu_system_seconds_total", "Processor time used in the kernel since it began."),
-        Metric("process/rss_bytes", "Memory in use, what is shared with other processes included in full."),
-        Metric(
-            "process/uss_bytes", "Memory in use that no other process shares: what would be free if it ended."
-        ),
-        Metric("process/pss_bytes", "Memory in use, what is shared with other processes divided among them."),
+        Metric("process/rss_bytes", "Memory in use, including all memory shared with other processes."),
+        Metric("process/uss_bytes", "Memory that no other process shares: what would be free if it ended."),
+        Metric("process/pss_bytes", "Memory in use, with shared memory divided among the processes."),
         Metric("process/threads", "Threads it has."),
         Metric("process/usable_cores", "Logical processors its first thread may run on."),
         Metric("process/open_files", "Open files, sockets and pipes."),
         Metric(
             "process/queued_ratio",
-            "Share of time in which its first thread could run and waited for a processor.",
+            "Share of time in which its first thread was ready and waited for a processor.",
         ),
         Metric(
             "process/voluntary_switches_per_second", "Times its first thread stopped to wait for something."
         ),
         Metric(
             "process/involuntary_switches_per_second",
-            "Times its first thread was stopped for another to run.",
+            "Times its first thread was preempted by another.",
         ),
-        Metric("process/major_faults_per_second", "Pages it waited for until a disk had read them."),
-        Metric(
-            "process/read_bytes_per_second", "Bytes it read, from files in memory, disks and pipes alike."
-        ),
-        Metric(
-            "process/write_bytes_per_second", "Bytes it wrote, to files in memory, disks and pipes alike."
-        ),
+        Metric("process/major_faults_per_second", "Pages it waited for until they were read from a disk."),
+        Metric("process/read_bytes_per_second", "Bytes it read, from cached files, disks and pipes."),
+        Metric("process/write_bytes_per_second", "Bytes it wrote, to cached files, disks and pipes."),
         Metric("process/reads_per_second", "Calls to read."),
         Metric("process/writes_per_second", "Calls to write."),
-        Metric("process/disk_read_bytes_per_second", "Bytes that had to come from a disk for it."),
-        Metric("process/disk_write_bytes_per_second", "Bytes it wrote that are to go to a disk."),
-        Metric("tree/cpu_ratio", "Processor time of the process and all below it; 1 is one whole core."),
+        Metric("process/disk_read_bytes_per_second", "Bytes that were read from a disk for it."),
+        Metric("process/disk_write_bytes_per_second", "Bytes it wrote that go to a disk."),
+        Metric("tree/cpu_ratio", "Processor time of the process and its descendants; 1 is one whole core."),
         Metric(
             "tree/rss_bytes",
-            "Memory in use of the process and all below it; what they share counts many times.",
+            "Memory of the process and its descendants; shared memory counts several times.",
         ),
-        Metric(
-            "tree/pss_bytes", "Memory in use of the process and all below it; what they share counts once."
-        ),
-        Metric("tree/processes", "The process and all below it."),
-        Metric("tree/threads", "Threads of the process and all below it."),
+        Metric("tree/pss_bytes", "Memory of the process and its descendants; shared memory counts once."),
+        Metric("tree/processes", "The process and its descendants."),
+        Metric("tree/threads", "Threads of the process and its descendants."),
     )
 
     def __init__(
@@ -122,7 +114,7 @@ class ProcessesSampler(Sampler):
         self._files_interval = Interval(OPEN_FILES_EVERY_S, _now)
 
     def sample(self, watched: Sequence[Watched]) -> Iterator[Sample]:
-        """Reads every watched process that is alive, with all that work for it."""
+        """Reads every watched process that is alive, with its descendants."""
         trees = self._trees.read(watched)
         self._files.keep_only({state.key.pid for tree in trees for state in tree.members})
         usable: dict[ProcessKey, int | None] = {}
@@ -151,7 +143,7 @@ class ProcessesSampler(Sampler):
         return {**input_output_counts(key.pid, self._files), **switches, **queued}
 
     def _memory_samples(self, tree: Tree, fresh: Mapping[ProcessKey, MemoryShares]) -> Iterator[Sample]:
-        """What was read of the tree at this look; the sum only when every member has been read before."""
+        """Memory of the tree that was read in this sample; the sum only when every member has been read."""
         for key, device in {tree.root.key: "", **tree.loaders}.items():
             if key in fresh:
                 shares = fresh[key]
@@ -173,7 +165,7 @@ def _time_counts(state: ProcessState) -> dict[str, float]:
 
 def _own_values(state: ProcessState, rates: Mapping[str, float]) -> dict[str, float]:
     if rates.get("inherited_faults"):
-        # A child has ended, and all it ever read and wrote was added: workers would make a spike each epoch.
+        # A child has ended, and its lifetime counters were added: workers would cause a spike each epoch.
         rates = {name: rate for name, rate in rates.items() if name not in _INHERITED}
     return drop_none(
         {

@@ -204,10 +204,8 @@ def _series(row: tuple[Any, ...], key_sets: list[tuple[KeySetRow, int]]) -> Seri
     counts = [key_set.rows for key_set, _ in key_sets if key_set.rows is not None]
     if key_sets and len(counts) == len(key_sets):
         points = sum(counts)
-    candidates = [
-        newest for key_set, position in key_sets if (newest := key_set.newest(position)) is not None
-    ]
-    newest: Newest = max(candidates, key=lambda newest: newest[2]) if candidates else tuple(counters)
+    candidates = [point for key_set, position in key_sets if (point := key_set.newest(position)) is not None]
+    newest: Newest = max(candidates, key=lambda point: point[2]) if candidates else tuple(counters)
     return SeriesRow(number, key, Source(run_id, segment, rank, host, device, axis), points, newest, key_sets)
 
 

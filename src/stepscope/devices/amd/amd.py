@@ -1,4 +1,4 @@
-"""AMD GPUs through the package amdsmi of ROCm: each figure read on its own."""
+"""AMD GPUs through ROCm's package amdsmi: each figure is queried separately."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ VIOLATIONS = {
     "active_vr_thrm": "hardware_thermal",
     "active_hbm_thrm": "hardware_thermal",
 }
-"""What holds the clocks down, by what the library says of each limit."""
+"""Throttle reasons, by the library's name of each limit."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """A function, what it is given besides the GPU, and the figures in its answer."""
+    """A function of amdsmi, its arguments besides the GPU, and the conversion of its result to figures."""
 
     function: str
     arguments: tuple[str | int, ...]
@@ -37,7 +37,7 @@ class Query:
 
 
 def number(value: Any) -> float | None:
-    """A value of the library; it writes `N/A` for what a GPU does not report."""
+    """A number of the library, or None: it returns `N/A` for what a GPU does not report."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
@@ -61,7 +61,7 @@ def _memory(answer: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _celsius(figure: str) -> Callable[[Any], Mapping[str, Any]]:
-    """In degrees; versions before ROCm 6 gave thousandths of one."""
+    """In degrees; versions before ROCm 6 returned thousandths of a degree."""
 
     def convert(answer: Any) -> Mapping[str, Any]:
         degrees = number(answer)
@@ -71,7 +71,7 @@ def _celsius(figure: str) -> Callable[[Any], Mapping[str, Any]]:
 
 
 def _power(answer: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Which of the three a GPU fills in depends on its generation."""
+    """A GPU reports one of three values, depending on its generation."""
     known = (number(answer.get(f"{which}socket_power")) for which in ("", "current_", "average_"))
     return {"power_watts": next((watts for watts in known if watts is not None), None)}
 
@@ -119,7 +119,7 @@ def _pcie(answer: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _generation(speed: Any) -> int | None:
-    """From 10⁹ transfers a second, or 10⁶ in some versions."""
+    """The PCIe generation, from 10⁹ transfers per second, or 10⁶ in some versions."""
     known = number(speed)
     return None if known is None else PCIE_SPEEDS.get(known / 1000 if known > 1000 else known)
 
@@ -155,7 +155,7 @@ THOROUGH = (
         (),
         lambda answer: {"power_limit_watts": _scaled(answer.get("power_cap"), 1e-6)},
     ),
-    # Of 255, the most a fan is told.
+    # The maximum is 255.
     Query("amdsmi_get_gpu_fan_speed", (0,), lambda answer: {"fan_ratio": _scaled(answer, 1 / 255)}),
     Query("amdsmi_get_gpu_total_ecc_count", (), _errors),
     Query("amdsmi_get_pcie_info", (), _pcie),
@@ -176,10 +176,10 @@ class AmdGpu(Gpu):
         self._refusals, self._losses = _codes(amdsmi, REFUSALS), _codes(amdsmi, LOSSES)
         self._refused: set[Query] = set()
         self._available: set[str] = set()
-        """Figures that were there once."""
+        """Figures that were reported at least once."""
 
     def read(self, *, thorough: bool) -> GpuReading:
-        """Asks for everything that it has not refused; raises GpuLost when none of it is answered."""
+        """Runs all queries that the GPU has not refused; raises GpuLost when none is answered."""
         figures: dict[str, Any] = {}
         refused: set[Query] = set()
         answers, trouble = 0, "it answers nothing"
@@ -201,18 +201,18 @@ class AmdGpu(Gpu):
         return GpuReading(**figures)
 
     def absent(self) -> frozenset[str]:
-        """The figures that have never been there."""
+        """The figures that were never reported."""
         return FIGURES - self._available
 
     def _usable_queries(self, *, thorough: bool) -> list[Query]:
-        """Those not refused, of those that this version of the library has a function for."""
+        """The queries that were not refused and whose function this version of the library has."""
         queries = (*FAST, *THOROUGH) if thorough else FAST
         return [
             query for query in queries if query not in self._refused and hasattr(self._amdsmi, query.function)
         ]
 
     def _figures(self, query: Query) -> dict[str, Any]:
-        """What the answer to a question gives; figures the library marks as not available are left out."""
+        """The figures of one query, without those that are not available."""
         function = getattr(self._amdsmi, query.function)
         answer = function(self._handle, *(self._constant(name) for name in query.arguments))
         return {name: value for name, value in query.convert(answer).items() if value is not None}
@@ -225,10 +225,10 @@ class AmdGpu(Gpu):
 
 
 class AmdDriver:
-    """The library, initialised once, and the GPUs it shows."""
+    """The library, initialised once, and the GPUs it finds."""
 
     def __init__(self, amdsmi: ModuleType) -> None:
-        """Raises AmdSmiException when the driver cannot be asked at all."""
+        """Raises AmdSmiException when the driver cannot be used."""
         self._amdsmi = amdsmi
         self.gpus: list[Gpu] = []
         amdsmi.amdsmi_init()
@@ -240,7 +240,7 @@ class AmdDriver:
             raise
 
     def close(self) -> None:
-        """Lets go of the driver."""
+        """Shuts the library down."""
         self.gpus.clear()
         self._ask("amdsmi_shut_down")
 
@@ -265,7 +265,7 @@ class AmdDriver:
         )
 
     def _ask(self, name: str, *arguments: Any) -> Any | None:
-        """An answer that can be done without."""
+        """The result of an optional query; None where it fails."""
         function = getattr(self._amdsmi, name, None)
         try:
             return None if function is None else function(*arguments)
@@ -274,7 +274,7 @@ class AmdDriver:
 
 
 def _uuid(asic: dict[str, Any], enumeration: dict[str, Any]) -> str | None:
-    """The name that ROCR_VISIBLE_DEVICES and PyTorch know a GPU by."""
+    """The UUID of a GPU in ROCR_VISIBLE_DEVICES and PyTorch."""
     known = _text(enumeration.get("hip_uuid"))
     serial = _text(asic.get("asic_serial"))
     return known or (f"GPU-{serial.removeprefix('0x').lower()}" if serial else None)
@@ -285,7 +285,7 @@ def _text(value: Any) -> str | None:
 
 
 def _codes(amdsmi: ModuleType, names: tuple[str, ...]) -> frozenset[int]:
-    """The numbers of errors; versions of the library differ in which they have."""
+    """The numbers of error codes; not every version of the library has all of them."""
     return frozenset(
         int(getattr(amdsmi.AmdSmiRetCode, name)) for name in names if hasattr(amdsmi.AmdSmiRetCode, name)
     )

@@ -1,4 +1,4 @@
-"""Finds the control group a process belongs to, and everything above it that may limit it."""
+"""Finds the control group of a process, and its parents, which may limit it too."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 Controller = Literal["cpu", "memory"]
 
 REFRESH_S = 10.0
-"""A scheduler may move a process to another group, or change its limits."""
+"""How often groups are looked up again: a scheduler may move a process, or change its limits."""
 
 
 class Group(NamedTuple):
-    """A control group: its folder, and those it lies in, up to the outermost that can be seen."""
+    """A control group: its folder and its parents, up to the outermost visible one."""
 
     version: int
     levels: tuple[str, ...]
@@ -30,7 +30,7 @@ class Group(NamedTuple):
 
 
 class Groups:
-    """The groups of the watched processes and of this one, looked up now and then."""
+    """The groups of the watched processes and of this process, refreshed at intervals."""
 
     def __init__(
         self, controller: Controller, proc: Path = PROC, now: Callable[[], float] = time.monotonic
@@ -41,10 +41,10 @@ class Groups:
         self._known: dict[str, Group | None] = {}
 
     def by_owner(self, watched: Sequence[Watched]) -> list[tuple[Watched | None, Group]]:
-        """Each group once, with whose it is: nobody's in particular when it is this process's own too.
+        """Each group once with its owner; None for the group of this process.
 
-        A training and its agent usually share one group, and so do all ranks of a host: their figures are
-        then those of the host, not told again for every rank.
+        A training and its agent usually share one group, and so do all ranks of a host: the group's metrics
+        are then those of the host, not repeated for every rank.
         """
         if self._interval.is_due():
             self._known, self._hierarchies = {}, hierarchies(self._proc)
@@ -69,10 +69,10 @@ def hierarchies(proc: Path = PROC) -> list[Mount]:
 def group_of(
     process: str, controller: Controller, mounted: Sequence[Mount], proc: Path = PROC
 ) -> Group | None:
-    """The group of a process (its number, or `self`); None where it is in none that can be seen."""
+    """The group of a process (its number, or `self`); None where no visible group has it."""
     lines = (read_text(f"{proc}/{process}/cgroup") or "").splitlines()
     memberships = [line.split(":", 2) for line in lines if line.count(":") >= 2]
-    # A system on its way from version 1 to 2 mounts both; the controller is where version 1 names it.
+    # A system may mount versions 1 and 2; the controller is in version 1 if that names it.
     for _, controllers, path in memberships:
         mount = _mounted(controller, mounted) if controller in controllers.split(",") else None
         if mount is not None:
@@ -90,10 +90,10 @@ def _mounted(controller: Controller, mounted: Sequence[Mount]) -> Mount | None:
 
 
 def _levels(path: str, mount: Mount) -> tuple[str, ...]:
-    """The folders of a group and of all around it.
+    """The folders of a group and of its parents.
 
-    A container sees its own group as the outermost one. Where it is told the path the host would use, that
-    path begins with the folder that is mounted here, or does not exist here at all.
+    A container sees its own group as the outermost one. Where it gets the path on the host, that path starts
+    with the mounted folder, or does not exist in the container.
     """
     top = Path(mount.point)
     root = mount.root.rstrip("/")

@@ -1,4 +1,4 @@
-"""Reads how much processor time a control group may use, and how often it was made to wait for more."""
+"""Reads the processor time limit of a control group, and how often it was throttled."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 class CpuLimit(NamedTuple):
-    """A bound on processor time, and the folder of the group that sets it."""
+    """A limit on processor time, and the folder of the group that sets it."""
 
     level: str
     cores: float
 
 
 def cpu_limits(group: Group) -> list[CpuLimit]:
-    """All bounds that hold for a group, the tightest first; a group is bound by those around it too."""
+    """All limits that apply to a group, the tightest first, including those of its parents."""
     limits = []
     for level in group.levels:
         cores = _limit_of_version_2(level) if group.version == 2 else _limit_of_version_1(level)
@@ -28,10 +28,10 @@ def cpu_limits(group: Group) -> list[CpuLimit]:
 
 
 def cpu_counts(level: str, version: int) -> dict[str, float]:
-    """What the group of a folder has used and been refused since it was made.
+    """The usage and throttling of a group since it was created.
 
-    `throttled_periods` are those of its `periods` in which it used up its quota and had to wait for the next.
-    `throttled_seconds` add up over all processors it was held back on; so do its `used_seconds`.
+    `throttled_periods` are the `periods` in which it used up its quota and had to wait for the next.
+    `throttled_seconds` and `used_seconds` are sums over all processors.
     """
     counts = named_numbers(read_text(f"{level}/cpu.stat"))
     names = {"nr_periods": ("periods", 1.0), "nr_throttled": ("throttled_periods", 1.0)}

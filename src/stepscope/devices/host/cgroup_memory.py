@@ -1,4 +1,4 @@
-"""Reads how much memory a control group may use, how much it does, and how often it ran into its limit."""
+"""Reads the memory limit and usage of a control group, and how often it reached its limit."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ if TYPE_CHECKING:
     from stepscope.devices.host.cgroup import Group
 
 _NO_LIMIT_BYTES = 1 << 60
-"""Version 1 writes the largest number it has where there is no limit."""
+"""Version 1 writes its largest number where there is no limit."""
 
 
 class MemoryLimit(NamedTuple):
-    """A bound on memory, and the folder of the group that sets it."""
+    """A limit on memory, and the folder of the group that sets it."""
 
     level: str
     limit_bytes: int
 
 
 class GroupMemory(NamedTuple):
-    """What a group holds."""
+    """The memory usage of a group."""
 
     used_bytes: int
     working_set_bytes: int | None
-    """Without the file pages nobody has asked for lately, which go when room is needed."""
+    """Without inactive file pages, which are freed when memory is needed."""
 
 
 def memory_limits(group: Group) -> list[MemoryLimit]:
-    """All bounds that hold for a group, the tightest first; a group is bound by those around it too."""
+    """All limits that apply to a group, the tightest first, including those of its parents."""
     name = "memory.max" if group.version == 2 else "memory.limit_in_bytes"
     limits = [(level, read_number(f"{level}/{name}")) for level in group.levels]
     set_limits = [MemoryLimit(level, limit) for level, limit in limits if limit and limit < _NO_LIMIT_BYTES]
@@ -37,7 +37,7 @@ def memory_limits(group: Group) -> list[MemoryLimit]:
 
 
 def group_memory(level: str, version: int) -> GroupMemory | None:
-    """What the group of a folder holds; None for the outermost, which keeps no account."""
+    """The memory usage of a group; None for the outermost, which has no accounting."""
     usage, inactive = (
         ("memory.current", "inactive_file")
         if version == 2
@@ -51,9 +51,9 @@ def group_memory(level: str, version: int) -> GroupMemory | None:
 
 
 def memory_events(level: str, version: int) -> dict[str, int]:
-    """How often a group came near its limit since it was made.
+    """How often a group came near its limit since it was created.
 
-    It passed `high`, reached `max`, could free nothing there (`oom`), had a process killed (`oom_kill`).
+    It exceeded `high`, reached `max`, could free nothing (`oom`), had a process killed (`oom_kill`).
     """
     if version == 2:
         events = named_numbers(read_text(f"{level}/memory.events"))

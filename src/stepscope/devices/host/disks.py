@@ -1,4 +1,4 @@
-"""Reads what the disks of the host have done, leaving out what would count the same bytes twice."""
+"""Reads the I/O counters of the host's disks, without devices that would count the same bytes twice."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _NO_DISKS = ("loop", "ram", "zram", "sr", "fd")
-"""Files, memory, and drives for media that are not left in them."""
+"""Loop devices, memory disks, and drives for removable media."""
 
 _SECTOR_BYTES = 512
-"""The unit of these counters, whatever sectors the disk has."""
+"""The unit of these counters, whatever the sector size of the disk is."""
 
 
 def disk_counts(proc: Path = PROC) -> dict[str, dict[str, float]]:
-    """Counters of every block device since boot, in operations, bytes and seconds, by its name."""
+    """Counters of every block device since boot, in operations, bytes and seconds, by name."""
     counts = {}
     for line in (read_text(f"{proc}/diskstats") or "").splitlines():
         words = line.split()
@@ -48,17 +48,17 @@ def disk_counts(proc: Path = PROC) -> dict[str, dict[str, float]]:
 
 
 def whole_disks(names: Collection[str], sys: Path = SYS) -> list[str]:
-    """Those of the block devices that are disks, local or on a network.
+    """The block devices that are disks, local or on a network.
 
-    Partitions are left out, and so are volumes and arrays made of other disks: their bytes are counted
-    there. Devices without a size are places for disks that are not attached.
+    Partitions, and volumes and arrays made of other disks, are excluded: their bytes are counted on those
+    disks. Devices without a size are slots without a disk.
     """
     known = list_names(f"{sys}/block")
     return [name for name in known if name in names and _is_whole(name, f"{sys}/block/{name}")]
 
 
 def disk_facts(name: str, sys: Path = SYS) -> Mapping[str, Any]:
-    """What does not change about a disk; fields it does not tell are left out."""
+    """Constant properties of a disk; unknown ones are left out."""
     folder = f"{sys}/block/{name}"
     sectors, rotates = read_number(f"{folder}/size"), read_number(f"{folder}/queue/rotational")
     return drop_none(
@@ -74,6 +74,6 @@ def _is_whole(name: str, folder: str) -> bool:
     return (
         not name.startswith(_NO_DISKS)
         and not list_names(f"{folder}/slaves")
-        and read_number(f"{folder}/hidden") != 1  # one of several paths to a disk that is counted itself
+        and read_number(f"{folder}/hidden") != 1  # one of several paths to a disk that is counted separately
         and read_number(f"{folder}/size") != 0
     )

@@ -1,4 +1,4 @@
-"""Reads what the InfiniBand and RoCE ports of the host have carried."""
+"""Reads the counters of the host's InfiniBand and RoCE ports."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ports(sys: Path = SYS) -> dict[str, str]:
 
 
 def traffic(folder: str) -> dict[str, float]:
-    """Bytes a port has carried. Each counter is a question to the adapter, so no more is asked every time."""
+    """Bytes a port has sent and received. Each counter queries the adapter, so only these are read often."""
     return _counts(
         folder,
         {"received_bytes": ("port_rcv_data", _WORD_BYTES), "sent_bytes": ("port_xmit_data", _WORD_BYTES)},
@@ -36,7 +36,7 @@ def traffic(folder: str) -> dict[str, float]:
 
 
 def error_counts(folder: str) -> dict[str, float]:
-    """Packets a port has carried, those it could not, and how often its link went down."""
+    """Packets, drops and errors of a port, and how often its link went down."""
     counts = _counts(
         folder,
         {
@@ -51,7 +51,7 @@ def error_counts(folder: str) -> dict[str, float]:
 
 
 def port_facts(folder: str) -> Mapping[str, Any]:
-    """What does not change about a port; fields it does not tell are left out."""
+    """Constant properties of a port; unknown ones are left out."""
     rate = _RATE.match(read_word(f"{folder}/rate") or "")
     return drop_none(
         {

@@ -1,4 +1,4 @@
-"""Reads the small text files in which Linux tells about itself; one that is not there reads as None."""
+"""Reads the small text files of `/proc` and `/sys`; a missing file reads as None."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _READ_BYTES = 1 << 16
 
 
 def read_text(path: str | os.PathLike[str]) -> str | None:
-    """All of a file; None where it is missing, forbidden, or gone in the middle of it.
+    """Reads a file; None where it is missing, forbidden, or removed during the read.
 
-    A third of what `Path.read_text` costs, which counts: dozens of files are read every second.
+    Costs a third of `Path.read_text`, which matters: dozens of files are read every second.
     """
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -31,7 +31,7 @@ def read_text(path: str | os.PathLike[str]) -> str | None:
         pieces = [piece := os.read(file, _READ_BYTES)]
         while piece:
             pieces.append(piece := os.read(file, _READ_BYTES))
-    except OSError:  # a process that has just ended, a device that was unplugged
+    except OSError:  # the process has just ended, or the device was unplugged
         return None
     finally:
         os.close(file)
@@ -39,13 +39,13 @@ def read_text(path: str | os.PathLike[str]) -> str | None:
 
 
 def read_word(path: str | os.PathLike[str]) -> str | None:
-    """What a file of one line says; None where it says nothing."""
+    """The stripped text of a file; None where it is empty."""
     text = read_text(path)
     return (text.strip() or None) if text is not None else None
 
 
 def read_number(path: str | os.PathLike[str]) -> int | None:
-    """The whole number a file holds; None where it holds something else, such as `max`."""
+    """The integer in a file; None for other contents, such as `max`."""
     text = read_text(path)
     try:
         return None if text is None else int(text)
@@ -54,7 +54,7 @@ def read_number(path: str | os.PathLike[str]) -> int | None:
 
 
 def named_numbers(text: str | None) -> dict[str, int]:
-    """The numbers of lines such as `pgmajfault 62186` or `MemTotal: 24684100 kB`, by their names."""
+    """The numbers of lines such as `pgmajfault 62186` or `MemTotal: 24684100 kB`, by name."""
     numbers = {}
     for line in (text or "").splitlines():
         words = line.split(None, 2)
@@ -64,7 +64,7 @@ def named_numbers(text: str | None) -> dict[str, int]:
 
 
 def number_named(text: str, name: str) -> int | None:
-    """One number of such a text, without taking the whole of it apart."""
+    """One number of such a text, without parsing all of it."""
     start = f"\n{text}".find(f"\n{name} ")
     if start < 0:
         return None
@@ -73,13 +73,13 @@ def number_named(text: str, name: str) -> int | None:
 
 
 def list_names(folder: str | os.PathLike[str]) -> list[str]:
-    """The names in a folder, in order; none where it cannot be read."""
+    """The sorted names in a folder; empty where it cannot be read."""
     try:
-        return sorted(os.listdir(folder))  # noqa: PTH208 - names are all that is wanted
+        return sorted(os.listdir(folder))  # noqa: PTH208 - only names are needed
     except OSError:
         return []
 
 
 def drop_none(fields: Mapping[str, Value | None]) -> dict[str, Value]:
-    """Those fields the system has a value for."""
+    """The fields without those that are None."""
     return {name: value for name, value in fields.items() if value is not None}

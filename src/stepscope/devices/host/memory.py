@@ -1,4 +1,4 @@
-"""Reads how much memory the host has, what it is used for, and whether it is being swapped."""
+"""Reads the size, usage and swapping of the host's memory."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ if TYPE_CHECKING:
 
 
 class HostMemory(NamedTuple):
-    """The memory of the host at this moment."""
+    """The current memory of the host."""
 
     total_bytes: int
     available_bytes: int
-    """What a program could still get without swapping: free, or held by files that can be read again."""
+    """What a program can still allocate without swapping: free, or used by clean file pages."""
     page_cache_bytes: int
-    """Files kept in memory."""
+    """Files cached in memory."""
     shared_bytes: int
-    """Memory that processes share as files, as those of /dev/shm."""
+    """Memory that processes share as files, such as those of /dev/shm."""
     unwritten_bytes: int
-    """What was written to files and has not reached the disk."""
+    """Data written to files that has not reached the disk."""
     swap_total_bytes: int
     swap_used_bytes: int
 
     @property
     def used_bytes(self) -> int:
-        """What a program could not get."""
+        """What a program cannot allocate."""
         return self.total_bytes - self.available_bytes
 
 
 def host_memory(proc: Path = PROC) -> HostMemory | None:
-    """The memory of the host; None where the system does not tell."""
+    """The memory of the host; None where the system does not report it."""
     text = read_text(f"{proc}/meminfo") or ""
     total, available = _size(text, "MemTotal"), _size(text, "MemAvailable")
     if not total or available is None:
@@ -50,9 +50,9 @@ def host_memory(proc: Path = PROC) -> HostMemory | None:
 
 
 def paging_counts(proc: Path = PROC, page_bytes: int = PAGE_BYTES) -> dict[str, float]:
-    """What was moved since boot: bytes `swapped_in` and `swapped_out`, and `major_faults`.
+    """Counters since boot: bytes `swapped_in` and `swapped_out`, and `major_faults`.
 
-    A major fault is a page that had to come from a disk before a program could go on.
+    A major fault is a page that had to be read from a disk before a program could continue.
     """
     text = read_text(f"{proc}/vmstat") or ""
     counts = {

@@ -1,4 +1,4 @@
-"""Lists what is mounted where, without touching the file systems themselves: one of them may hang."""
+"""Lists mounted file systems, without accessing the file systems themselves: one of them may hang."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 class Mount(NamedTuple):
-    """A file system, or a folder of one, and where it is to be found."""
+    """A file system, or a folder of one, and where it is mounted."""
 
     point: str
     root: str
-    """The folder of the file system that is shown there; `/` for all of it."""
+    """The mounted folder of the file system; `/` for all of it."""
     kind: str
     options: tuple[str, ...]
-    """Of the file system itself; a control group hierarchy names its controllers here."""
+    """Options of the file system; a control group hierarchy lists its controllers here."""
 
 
 class Space(NamedTuple):
@@ -31,12 +31,12 @@ class Space(NamedTuple):
 
     total_bytes: int
     free_bytes: int
-    """What an ordinary user may still write."""
+    """What an unprivileged user can still write."""
     used_ratio: float
 
 
 def mounts(proc: Path = PROC) -> list[Mount]:
-    """All mounts this process sees, in the order they were made."""
+    """All mounts this process sees, in mount order."""
     mounted = []
     for line in (read_text(f"{proc}/self/mountinfo") or "").splitlines():
         before, _, after = line.partition(" - ")
@@ -48,7 +48,7 @@ def mounts(proc: Path = PROC) -> list[Mount]:
 
 
 def mount_point(path: str, among: Iterable[Mount]) -> str | None:
-    """Where the file system that holds an absolute path is mounted."""
+    """The mount point of the file system that contains an absolute path."""
     best: str | None = None
     for mount in among:
         inside = path == mount.point or path.startswith(mount.point.rstrip("/") + "/")
@@ -58,7 +58,7 @@ def mount_point(path: str, among: Iterable[Mount]) -> str | None:
 
 
 def space(path: str | os.PathLike[str]) -> Space | None:
-    """How full the file system of a path is; None where it does not say, as those without a size."""
+    """How full the file system of a path is; None for file systems without a size."""
     try:
         status = os.statvfs(path)
     except OSError:
@@ -66,7 +66,7 @@ def space(path: str | os.PathLike[str]) -> Space | None:
     if not status.f_blocks:
         return None
     used = status.f_blocks - status.f_bfree
-    # What is kept back for the superuser counts neither as used nor as free, as `df` has it.
+    # Space reserved for root counts neither as used nor as free, as in `df`.
     return Space(
         total_bytes=status.f_blocks * status.f_frsize,
         free_bytes=status.f_bavail * status.f_frsize,
@@ -75,5 +75,5 @@ def space(path: str | os.PathLike[str]) -> Space | None:
 
 
 def _unescaped(escape: re.Match[str]) -> str:
-    """A blank, tab, line break or backslash, which the system writes as its octal number."""
+    """A blank, tab, line break or backslash, which the system writes as an octal number."""
     return chr(int(escape[1], 8))

@@ -1,4 +1,4 @@
-"""Reads what the network interfaces of the host have carried."""
+"""Reads the counters of the host's network interfaces."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _VIRTUAL = ("br-", "cali", "cni", "docker", "dummy", "flannel", "ifb", "lxc", "tunl", "veth", "virbr", "vnet")
-"""Beginnings of names that container engines and bridges give; their bytes pass a real interface too."""
+"""Prefixes of virtual interfaces of container engines and bridges; their bytes also pass a real interface."""
 
 _OVER_INFINIBAND = 32
-"""The type of an interface whose bytes an InfiniBand port counts as well."""
+"""The type of an interface whose bytes an InfiniBand port counts too."""
 
 
 def interface_counts(proc: Path = PROC) -> dict[str, dict[str, float]]:
-    """Counters of every interface since it came up, by its name."""
+    """Counters of every interface since it came up, by name."""
     interfaces = {}
     for line in (read_text(f"{proc}/net/dev") or "").splitlines():
         name, colon, numbers = line.partition(":")
@@ -37,7 +37,7 @@ def interface_counts(proc: Path = PROC) -> dict[str, dict[str, float]]:
 
 
 def real_interfaces(names: Collection[str], sys: Path = SYS) -> list[str]:
-    """Those of the interfaces that stand for hardware; in a container, which has none, those used instead."""
+    """The hardware interfaces; in a container, which has none, the others."""
     outside = sorted(name for name in names if name != "lo")
     hardware = [name for name in outside if os.path.lexists(f"{sys}/class/net/{name}/device")]
     return hardware or [name for name in outside if not name.startswith(_VIRTUAL)] or outside
@@ -49,12 +49,12 @@ def is_over_infiniband(name: str, sys: Path = SYS) -> bool:
 
 
 def interface_facts(name: str, sys: Path = SYS) -> Mapping[str, Any]:
-    """What does not change about an interface; fields it does not tell are left out."""
+    """Constant properties of an interface; unknown ones are left out."""
     folder = f"{sys}/class/net/{name}"
     megabits = read_number(f"{folder}/speed")
     return drop_none(
         {
-            # A link that is down, or a virtual one, says -1.
+            # A link that is down, or a virtual one, reports -1.
             "link_bytes_per_second": megabits * 1e6 / 8 if megabits is not None and megabits > 0 else None,
             "mtu_bytes": read_number(f"{folder}/mtu"),
             "state": read_word(f"{folder}/operstate"),

@@ -1,4 +1,4 @@
-"""Reads how long tasks stood still for want of processor, memory or disk, as Linux accounts for it."""
+"""Reads how long tasks waited for processor, memory or disk (Linux pressure stall information)."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Pressure:
         self._rates = HostRates(now)
 
     def since_last(self) -> dict[str, float]:
-        """The shares of time since the last look in which `some` tasks, or the `full` lot, stood still.
+        """The shares of time since the last call in which `some` tasks, or all (`full`), waited.
 
-        Taken from the running totals: the averages beside them lag by ten seconds. Empty at the first look,
-        and on a kernel that keeps no account.
+        Computed from the running totals: the averages beside them lag by ten seconds. Empty at the first
+        call, and on a kernel without pressure information.
         """
         counts = {kind: int(total) / 1e6 for kind, total in _TOTAL.findall(read_text(self._file) or "")}
         return {kind: min(share, 1.0) for kind, share in self._rates.since_last(counts).items()}

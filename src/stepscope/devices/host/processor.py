@@ -1,4 +1,4 @@
-"""Reads how the processors of the host are used: their time, their queue, their clocks."""
+"""Reads the usage of the host's processors: time, run queue, clocks."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
-"""Guest time comes after these, and is a part of user and nice already."""
+"""Guest time follows these, and is included in user and nice."""
 
 
 class ProcessorCounts(NamedTuple):
-    """What /proc/stat tells of the host."""
+    """The counters of /proc/stat."""
 
     times: Mapping[str, float]
-    """Time spent in each way since boot, in ticks, of all logical processors together."""
+    """Time in each mode since boot, in ticks, of all logical processors together."""
     context_switches: int | None
     interrupts: int | None
     runnable: int | None
-    """Threads that run or could, at this moment."""
+    """Threads that run or are ready to run now."""
     blocked: int | None
-    """Threads that wait for a disk and cannot be interrupted, at this moment."""
+    """Threads in uninterruptible wait for a disk now."""
     logical: int
 
 
 class Load(NamedTuple):
-    """The usual number of threads that run or wait for a processor or a disk, over three spans of time."""
+    """The load averages: threads that run or wait for a processor or a disk."""
 
     one_minute: float
     five_minutes: float
@@ -37,15 +37,15 @@ class Load(NamedTuple):
 
 
 class Clocks(NamedTuple):
-    """How fast the processors run."""
+    """The clock frequency of the processors."""
 
     mean_hertz: float
     most_ratio: float | None
-    """Of the fastest they could run; None where that is not told."""
+    """The share of their maximum frequency; None where that is unknown."""
 
 
 def processor_counts(proc: Path = PROC) -> ProcessorCounts | None:
-    """What the processors have done since boot; None where the system does not tell."""
+    """The counters of the processors since boot; None where the system does not report them."""
     text = read_text(f"{proc}/stat")
     if text is None or not text.startswith("cpu "):
         return None
@@ -60,7 +60,7 @@ def processor_counts(proc: Path = PROC) -> ProcessorCounts | None:
 
 
 def core_times(proc: Path = PROC) -> dict[int, dict[str, float]]:
-    """Time spent in each way by each logical processor, by its number, in ticks since boot."""
+    """Time in each mode of each logical processor, by number, in ticks since boot."""
     times = {}
     for line in (read_text(f"{proc}/stat") or "").splitlines():
         if not line.startswith("cpu"):
@@ -72,17 +72,16 @@ def core_times(proc: Path = PROC) -> dict[int, dict[str, float]]:
 
 
 def shares(rates: Mapping[str, float]) -> dict[str, float]:
-    """The share of time spent in each way, from how fast each kind of time has grown.
+    """The share of time in each mode, from the growth rates of the counters.
 
-    A kind that went back (time spent waiting for a disk does, by a tick) has no share, and the others
-    are the shares of the rest.
+    A counter that decreased (iowait may, by a tick) has no share, and the others are the shares of the rest.
     """
     total = sum(rates.values())
     return {name: rate / total for name, rate in rates.items()} if total > 0 else {}
 
 
 def busy_share(rates: Mapping[str, float]) -> float | None:
-    """The share of time in which a processor had something to do; waiting for a disk is none."""
+    """The share of time in which a processor was busy; waiting for a disk does not count."""
     time_shares = shares(rates)
     return (
         max(1.0 - time_shares.get("idle", 0.0) - time_shares.get("iowait", 0.0), 0.0) if time_shares else None
@@ -96,9 +95,9 @@ def load(proc: Path = PROC) -> Load | None:
 
 
 def clocks(sys: Path = SYS, proc: Path = PROC) -> Clocks | None:
-    """How fast the processors run, on average over all of them; None where it is not told.
+    """The mean clock frequency of all processors; None where it is unknown.
 
-    A virtual machine usually does not know. Costs some microseconds for each processor.
+    A virtual machine usually does not report it. Costs some microseconds for each processor.
     """
     folder = f"{sys}/devices/system/cpu/cpufreq"
     speeds, ratios = [], []
@@ -116,7 +115,7 @@ def clocks(sys: Path = SYS, proc: Path = PROC) -> Clocks | None:
 
 def _clocks_measured_by_the_processor(proc: Path) -> Clocks | None:
     text = read_text(f"{proc}/cpuinfo") or ""
-    if " aperfmperf" not in text:  # without it, what is told is the nominal speed, whatever the real one
+    if " aperfmperf" not in text:  # without it, the file has the nominal frequency
         return None
     speeds = [float(line.partition(":")[2]) * 1e6 for line in text.splitlines() if line.startswith("cpu MHz")]
     return Clocks(_mean(speeds), None) if speeds else None

@@ -1,4 +1,4 @@
-"""Tells what does not change about the processors of the host: model, number, governor."""
+"""Reads constant properties of the host's processors: model, number, governor."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def processor_facts(proc: Path = PROC, sys: Path = SYS) -> dict[str, Any]:
-    """What the host has; fields it does not tell are left out.
+    """The processors of the host; unknown fields are left out.
 
     `threads` are the logical processors, `cores` the physical ones, `usable_threads` those this process may
-    run on, `governor` the rule by which clocks are chosen.
+    run on, `governor` the frequency governor.
     """
     text = read_text(f"{proc}/cpuinfo") or ""
     first = f"{sys}/devices/system/cpu/cpu0/cpufreq"
@@ -48,7 +48,7 @@ def usable_threads(status: str) -> int | None:
 
 
 def _physical_cores(text: str) -> int | None:
-    """Two threads of one core tell the same core and the same package."""
+    """Counts cores: two threads of one core have the same core id and the same package."""
     cores = set()
     for block in text.split("\n\n"):
         core = _value(block, "core id")
@@ -58,7 +58,7 @@ def _physical_cores(text: str) -> int | None:
 
 
 def _value(text: str, name: str) -> str | None:
-    """What the first line of this name says, found without taking the whole text apart."""
+    """The value of the first line of this name, without parsing the whole text."""
     start = 0
     while (index := text.find(name, start)) >= 0:
         start = index + len(name)

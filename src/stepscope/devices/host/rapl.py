@@ -1,4 +1,4 @@
-"""Energy counters of processors and memory (RAPL), which Intel and AMD both show under powercap."""
+"""Energy counters of processors and memory (RAPL), which Intel and AMD both expose under powercap."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 POWERCAP = Path("/sys/class/powercap")
 
-# The same counters appear once more as intel-rapl-mmio:*; counting those too would double everything.
+# The same counters also appear as intel-rapl-mmio:*; counting those too would double everything.
 ZONES = "intel-rapl:*"
 
 MAX_WATTS = 4_000.0
-"""More than any one package or its memory draws; a counter that seems to say so has begun again."""
+"""More than any package or its memory draws; a counter that implies more was reset."""
 
 ALLOW_READING = f"sudo chmod a+r {POWERCAP}/{ZONES}/energy_uj"
 
@@ -26,7 +26,7 @@ Kind = Literal["package", "dram", "psys"]
 
 
 class RaplUnavailable(Exception):
-    """No energy counter of this host can be read; the message says why, and what helps."""
+    """No energy counter of this host can be read; the message says why, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -38,15 +38,15 @@ class Zone:
     """The package it belongs to, such as `package-0`; `psys` for the whole board."""
     folder: Path
     range_joules: float
-    """Where the counter begins again at zero."""
+    """The value at which the counter wraps to zero."""
 
     def read_joules(self) -> float:
-        """What the counter shows; raises OSError where it may not be read."""
+        """The value of the counter; raises OSError where it may not be read."""
         return _number(self.folder / "energy_uj") / 1e6
 
 
 class Meter:
-    """What a zone has used since this object was made, however often its counter wrapped."""
+    """The energy a zone has used since this object was created, across wraps of its counter."""
 
     def __init__(self, zone: Zone, clock: Callable[[], float] = time.monotonic) -> None:
         self.zone = zone
@@ -55,7 +55,7 @@ class Meter:
         self._joules = 0.0
 
     def joules(self) -> float:
-        """Joules so far; raises OSError when the counter cannot be read at the moment."""
+        """Joules so far; raises OSError when the counter cannot be read."""
         counter_joules, now = self.zone.read_joules(), self._clock()
         used = counter_joules - self._last_joules
         if used < 0:
@@ -65,7 +65,7 @@ class Meter:
         return self._joules
 
     def _used_since_zero(self, counter_joules: float, elapsed_s: float) -> float:
-        """A counter that fell has wrapped; or it was set back, as after the machine slept."""
+        """The energy after a counter decreased: it has wrapped, or was reset, as after the machine slept."""
         wrapped = self.zone.range_joules - self._last_joules + counter_joules
         return wrapped if 0 <= wrapped <= MAX_WATTS * max(elapsed_s, 1.0) else counter_joules
 
@@ -78,14 +78,14 @@ def find_zones(powercap: Path = POWERCAP, proc: Path = PROC) -> list[Zone]:
         raise RaplUnavailable(_why_absent(proc))
     errors = {zone: _read_error(zone) for zone in zones}
     readable = [zone for zone, error in errors.items() if error is None]
-    # Memory and board add to the packages; without those they would pass for the whole.
+    # Memory and board are in addition to the packages; alone they would look like the whole.
     if not any(zone.kind == "package" for zone in readable):
         raise RaplUnavailable(_why_unread([error for error in errors.values() if error is not None]))
     return readable
 
 
 def _zone(folder: Path) -> Zone | None:
-    """A zone that is counted; cores and graphics are part of their package already."""
+    """The zone of a folder; None for cores and graphics, which are part of their package."""
     try:
         name = (folder / "name").read_text().strip()
         range_joules = _number(folder / "max_energy_range_uj") / 1e6
@@ -101,7 +101,7 @@ def _zone(folder: Path) -> Zone | None:
 
 
 def _parent(folder: Path) -> Path:
-    """The zone around: that of `intel-rapl:0:1` is `intel-rapl:0`."""
+    """The parent zone: that of `intel-rapl:0:1` is `intel-rapl:0`."""
     return folder.with_name(folder.name.rpartition(":")[0])
 
 

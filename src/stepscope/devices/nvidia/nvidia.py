@@ -1,4 +1,4 @@
-"""NVIDIA GPUs through NVML: opened once, each figure read on its own, slices (MIG) as GPUs of their own."""
+"""NVIDIA GPUs through NVML: each figure is queried separately, slices (MIG) are separate GPUs."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
     from stepscope.devices.nvidia.nvidia_gpm import Slice
 
 LIST_CALLS = (("nvmlDeviceGetComputeRunningProcesses_v3",), ("nvmlDeviceGetComputeRunningProcesses_v2",))
-"""The function without a number raises what is no NVMLError where library and driver differ."""
+"""The function without a version raises another error than NVMLError where library and driver differ."""
 
 
 class NvidiaProcesses:
-    """The processes of one board; remembers until when their time has been counted."""
+    """The processes on one board, with their memory and their share of its time."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
         self._counted_until_us = 0
 
     def read(self, *, thorough: bool) -> tuple[GpuProcess, ...] | None:
-        """All of them; their share of time, since the last time it was asked, only when thorough."""
+        """All processes; their share of time since the last thorough call only when `thorough`."""
         processes = self._board.call_first(LIST_CALLS)
         if processes is None:
             return None
         memory: dict[int, int | None] = {}
         for process in processes:
-            # A process may stand there once for each of its contexts.
+            # A process may be listed once for each of its contexts.
             parts = (memory.get(process.pid), process.usedGpuMemory)
             known = [part for part in parts if part is not None]
             memory[process.pid] = sum(known) if known else None
@@ -48,16 +48,16 @@ class NvidiaProcesses:
         )
 
     def _busy(self) -> dict[int, float] | None:
-        """The share of time in which each process had a kernel running; one that had none is left out.
+        """The share of time in which each process had a kernel running; idle processes are left out.
 
-        None when the driver has counted nothing since: no process may have been busy, or none looked at yet.
+        None when the driver has no new sample: no process was busy, or it has not sampled yet.
         """
         samples = self._board.ask("process utilization", self._samples)
         if not samples:
             return None
         latest: dict[int, Any] = {}
         for sample in samples:
-            # The driver now and then hands out entries it has not filled in.
+            # The driver sometimes returns uninitialised entries.
             if sample.smUtil <= 100 and sample.timeStamp >= self._counted_until_us:
                 latest[sample.pid] = sample
         self._counted_until_us = max(
@@ -70,7 +70,7 @@ class NvidiaProcesses:
         try:
             return list(nvml.nvmlDeviceGetProcessUtilization(self._board.handle, self._counted_until_us))
         except nvml.NVMLError as error:
-            # Both say that no process was busy; the first is how the library reports an empty answer.
+            # Both mean that no process was busy; the first is how the library reports an empty list.
             if error.value in (nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_FOUND):
                 return []
             raise
@@ -92,7 +92,7 @@ class NvidiaGpu(Gpu):
         self._constants: dict[str, Any] = {}
 
     def read(self, *, thorough: bool) -> GpuReading:
-        """About ten calls into the driver; thirty when thorough."""
+        """Reads the GPU with about ten calls into the driver; thirty when thorough."""
         self._board.begin()
         figures: dict[str, Any] = dict(self._counters.read()) if self._counters else {}
         known = self._counters.available() if self._counters else frozenset()
@@ -110,7 +110,7 @@ class NvidiaGpu(Gpu):
         return GpuReading(**figures)
 
     def absent(self) -> frozenset[str]:
-        """The figures that no function of NVML gives for this board."""
+        """The figures that no function of NVML returns for this board."""
         available = self._fields.available() | (self._counters.available() if self._counters else frozenset())
         for query in FAST + THOROUGH + ONCE + PCIE_TRAFFIC:
             if not all(self._board.refuses(call) for call in query.calls):
@@ -136,23 +136,23 @@ class NvidiaGpu(Gpu):
 
 @dataclass(frozen=True)
 class OpenOptions:
-    """How GPUs are opened."""
+    """Options for opening GPUs."""
 
     nvml: ModuleType
     performance_counters: bool = True
-    """Whether to read the counters that other profilers of the host (DCGM) may want for themselves."""
+    """Whether to read the performance counters, which another profiler of the host (DCGM) may need."""
     now: Callable[[], float] = time.monotonic
 
 
 class NvidiaDriver:
-    """NVML, initialised once, and the GPUs it shows; what keeps others from being opened is said."""
+    """NVML, initialised once, the GPUs it finds, and why others could not be opened."""
 
     def __init__(self, options: OpenOptions) -> None:
-        """Raises NVMLError when the driver cannot be asked at all."""
+        """Raises NVMLError when the driver cannot be used."""
         self._options, self._nvml = options, options.nvml
         self.gpus: list[Gpu] = []
         self.unavailable_gpus: dict[str, str] = {}
-        """What keeps a GPU, or a slice of one, from being opened."""
+        """Why a GPU, or a slice of one, could not be opened."""
         self._nvml.nvmlInit()
         self._is_open = True
         try:
@@ -164,7 +164,7 @@ class NvidiaDriver:
             raise
 
     def close(self) -> None:
-        """Closes the GPUs and NVML; once, since NVML counts who has opened it in this process."""
+        """Closes the GPUs and NVML; only once, since NVML counts how often this process has opened it."""
         for gpu in self.gpus:
             gpu.close()
         self.gpus.clear()
@@ -200,7 +200,7 @@ class NvidiaDriver:
         return NvidiaGpu(board, facts, self._options, slice_of=(whole, instance))
 
     def _facts(self, handle: Any, index: int, **of_a_slice: Any) -> GpuFacts:
-        """What does not change. Without a UUID a GPU is not told from others: that alone must be there."""
+        """The constant properties. Only the UUID is required: it distinguishes GPUs."""
         nvml = self._nvml
         uuid = str(nvml.nvmlDeviceGetUUID(handle))
         memory = self._ask(nvml.nvmlDeviceGetMemoryInfo, handle)
@@ -216,7 +216,7 @@ class NvidiaDriver:
         return GpuFacts(uuid=uuid, index=index, vendor="NVIDIA", **(facts | of_a_slice))
 
     def _slices(self, handle: Any) -> Iterator[tuple[int, Any]]:
-        """The handles of a GPU's slices; there are gaps in their numbers."""
+        """The handles of a GPU's slices; their numbers have gaps."""
         mode = self._ask(self._nvml.nvmlDeviceGetMigMode, handle)
         if mode is None or mode[0] != self._nvml.NVML_DEVICE_MIG_ENABLE:
             return
@@ -226,7 +226,7 @@ class NvidiaDriver:
                 yield number, slice_handle
 
     def _ask(self, question: Callable[..., Any], *arguments: Any) -> Any | None:
-        """An answer that can be done without."""
+        """The result of an optional query; None where it fails."""
         try:
             return question(*arguments)
         except self._nvml.NVMLError:

@@ -1,4 +1,4 @@
-"""Asks one NVIDIA board question by question: what it refuses costs no other figure, and is asked once."""
+"""Queries one NVIDIA board: a refused query affects no other figure, and is not repeated."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 Call = tuple[object, ...]
-"""A function of NVML by its name, and what it is given besides the board; a name there is NVML's constant."""
+"""The name of an NVML function, and its arguments besides the board; a text is the name of a constant."""
 
 REFUSALS = ("NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "NO_PERMISSION", "INVALID_ARGUMENT",
             "ARGUMENT_VERSION_MISMATCH", "DEPRECATED")  # fmt: skip
-"""Errors after which the same question will have the same answer."""
+"""Errors after which the same query will always fail."""
 
 LOSSES = ("GPU_IS_LOST", "RESET_REQUIRED", "UNINITIALIZED", "DRIVER_NOT_LOADED", "GPU_NOT_FOUND",
           "LIB_RM_VERSION_MISMATCH")  # fmt: skip
-"""Errors after which no question has an answer."""
+"""Errors after which every query fails."""
 
 
 class Board:
-    """A handle of NVML, and what it has refused so far."""
+    """An NVML handle, and the queries it has refused so far."""
 
     def __init__(self, nvml: ModuleType, handle: Any) -> None:
         self.nvml, self.handle = nvml, handle
@@ -41,21 +41,21 @@ class Board:
         self._refused_now.clear()
 
     def end(self) -> None:
-        """Remembers what was refused; raises GpuLost when the whole reading had no answer.
+        """Ends a reading: remembers refused queries; raises GpuLost when no query was answered.
 
-        A board that fell off the bus may refuse everything in words that mean `not supported` on a sound
-        one, so refusals count only beside an answer.
+        A board that fell off the bus may refuse everything as `not supported`, so refusals count only if
+        another query was answered.
         """
         if not self._answers:
             raise GpuLost(self._trouble)
         self._refused |= self._refused_now
 
     def refuses(self, name: Hashable) -> bool:
-        """Whether that question has been refused, earlier or just now."""
+        """Whether that query has been refused, earlier or in this reading."""
         return name in self._refused or name in self._refused_now
 
     def ask(self, name: Hashable, question: Callable[[], Answer]) -> Answer | None:
-        """The answer; None when there is none, this time or ever. Raises GpuLost when the board is gone."""
+        """The answer; None when there is none, now or ever. Raises GpuLost when the board is gone."""
         if self.refuses(name):
             return None
         try:
@@ -67,7 +67,7 @@ class Board:
         return answer
 
     def note(self, name: Hashable, code: int) -> None:
-        """Takes an error in: gone, refused for good, or failed this once."""
+        """Handles an error: the board is lost, the query is refused for good, or it failed once."""
         trouble = str(self.nvml.NVMLError(code))
         if code in self._losses:
             raise GpuLost(trouble)
@@ -76,7 +76,7 @@ class Board:
             self._refused_now.add(name)
 
     def call(self, call_spec: Call) -> Any | None:
-        """What one function of NVML says of the board; a function this NVML lacks is a refusal."""
+        """The result of one NVML function; a function that this NVML lacks counts as refused."""
         function_name, *names = call_spec
         function = getattr(self.nvml, str(function_name), None)
         if function is None:
@@ -86,7 +86,7 @@ class Board:
         return self.ask(call_spec, lambda: function(self.handle, *arguments))
 
     def call_first(self, calls: Iterable[Call]) -> Any | None:
-        """What the first way that is not refused says; one that fails this once is not gone round."""
+        """The result of the first call that is not refused; a call that only fails once is not replaced."""
         for call_spec in calls:
             answer = self.call(call_spec)
             if not self.refuses(call_spec):
@@ -95,6 +95,6 @@ class Board:
 
 
 def _codes(nvml: ModuleType, names: Iterable[str]) -> frozenset[int]:
-    """The numbers of errors; older versions of the library lack some."""
+    """The numbers of error codes; older versions of the library lack some."""
     known = (f"NVML_ERROR_{name}" for name in names)
     return frozenset(getattr(nvml, name) for name in known if hasattr(nvml, name))

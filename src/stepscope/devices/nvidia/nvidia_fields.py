@@ -1,4 +1,4 @@
-"""Reads the figures that NVML gives many at a time, as numbered fields, with one call."""
+"""Reads the figures that NVML returns as numbered fields, many with one call."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from stepscope.devices.nvidia.nvidia_board import Board
 
 Field = tuple[str, int | None]
-"""A field by the end of its name, and its scope: which NVLink, or None where it has none."""
+"""The end of a field's name, and its scope: the number of an NVLink, or None."""
 
 ALL_LINKS = 2**32 - 1
 EACH_LINK = -1
 LINK_ERRORS_EVERY_S = 60.0
-"""Three fields for each of up to eighteen links are dear, and links that fail do not recover in a minute."""
+"""Three fields for each of up to eighteen links are expensive, and a failed link does not recover quickly."""
 
 # The member of NVML's union that holds a value, by the number of the value's type.
 VALUE_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
@@ -28,7 +28,7 @@ VALUE_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 
 @dataclass(frozen=True)
 class FieldFigure:
-    """A figure that is a sum of fields; of several such sums, the first that the board gives."""
+    """A figure that is a sum of fields; of several sums, the first that the board supports."""
 
     figure: str
     sums: tuple[tuple[Field, ...], ...]
@@ -48,12 +48,12 @@ def _from_kibibytes(number: float) -> float:
 
 
 FAST = (
-    # Boards without that sensor say 0.
+    # Boards without that sensor return 0.
     FieldFigure("memory_temperature_celsius", (_fields("MEMORY_TEMP"),), lambda celsius: celsius or None),
 )
 
 THOROUGH = (
-    # On an H200 this one takes 4.4 ms, a thousand times as long as most; a counter misses nothing meanwhile.
+    # On an H200 this one takes 4.4 ms, a thousand times as long as most; a counter can be read less often.
     FieldFigure("energy_joules_total", (_fields("TOTAL_ENERGY_CONSUMPTION"),), _thousandth),
     FieldFigure("ecc_corrected_total", (_fields("ECC_SBE_VOL_TOTAL"),)),
     FieldFigure("ecc_uncorrected_total", (_fields("ECC_DBE_VOL_TOTAL"),)),
@@ -71,7 +71,7 @@ LINK_ERRORS = FieldFigure(
     "nvlink_errors_total",
     (
         _fields("NVLINK_ERROR_DL_REPLAY", "NVLINK_ERROR_DL_RECOVERY", "NVLINK_ERROR_DL_CRC", scope=EACH_LINK),
-        # Blackwell has these in their place, and boards before Hopper the last.
+        # Blackwell has these instead, and boards before Hopper the last ones.
         _fields("NVLINK_COUNT_RCV_ERRORS", "NVLINK_COUNT_LINK_RECOVERY_EVENTS", scope=EACH_LINK),
         _fields(
             "NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL",
@@ -82,8 +82,8 @@ LINK_ERRORS = FieldFigure(
     ),
 )
 
-# Their growth in a second is the figure. The like of PCIe (PCIE_COUNT_TX_BYTES) is left out: it has 32 bits,
-# and turns over several times a second on a busy link.
+# The figure is their rate. The PCIe counter (PCIE_COUNT_TX_BYTES) is not used: it has 32 bits and wraps
+# several times a second on a busy link.
 LINK_COUNTERS = (
     FieldFigure(
         "nvlink_sent_bytes_per_second",
@@ -110,7 +110,7 @@ class NvidiaFields:
         self._link_errors_due = Interval(LINK_ERRORS_EVERY_S, now)
 
     def read(self, *, thorough: bool, known: frozenset[str]) -> dict[str, Any]:
-        """The figures that the fields give now, with one call; none of those already had from elsewhere."""
+        """Reads the fields with one call; skips counters of figures that are already known."""
         figures_to_read = [*FAST, *THOROUGH] if thorough else [*FAST]
         if thorough and self.links and self._link_errors_due.is_due():
             figures_to_read.append(LINK_ERRORS)
@@ -130,7 +130,7 @@ class NvidiaFields:
         return LINK_COUNTERS if self.links else ()
 
     def _sums(self, figures: Iterable[FieldFigure]) -> dict[FieldFigure, float | None]:
-        """The sum behind each figure; where one is refused, the next is asked for at once."""
+        """The sum of each figure; where one is refused, the next is read at once."""
         chosen = {figure: self._choose(figure) for figure in figures}
         values: dict[Field, float] = {}
         asked: set[Field] = set()
@@ -143,7 +143,7 @@ class NvidiaFields:
         return {figure: _sum(values, fields) for figure, fields in chosen.items()}
 
     def _choose(self, figure: FieldFigure) -> tuple[Field, ...]:
-        """The fields of the first sum of which any is given."""
+        """The available fields of the first sum that has any."""
         for fields in figure.sums:
             available = tuple(field for field in self._expand_links(fields) if not self._board.refuses(field))
             if available:
@@ -151,7 +151,7 @@ class NvidiaFields:
         return ()
 
     def _expand_links(self, fields: Iterable[Field]) -> Iterable[Field]:
-        """One field for each link where that is meant."""
+        """Replaces a field of each link by one field per link."""
         for name, scope in fields:
             if scope == EACH_LINK:
                 yield from ((name, link) for link in self.links)
@@ -159,7 +159,7 @@ class NvidiaFields:
                 yield name, scope
 
     def _values(self, fields: Iterable[Field]) -> dict[Field, float]:
-        """What each field holds; those that hold nothing are left out, and noted where that is for good."""
+        """The values of fields; fields without a value are left out, and remembered if they are refused."""
         known = []
         for field in fields:
             number = getattr(self._board.nvml, f"NVML_FI_DEV_{field[0]}", None)
@@ -169,7 +169,7 @@ class NvidiaFields:
                 known.append((field, number))
         if not known:
             return {}
-        # A field without a scope is asked for by its number alone.
+        # A field without a scope is requested by its number alone.
         requests = tuple(number if scope is None else (number, scope) for (_, scope), number in known)
         call_spec = ("nvmlDeviceGetFieldValues", requests)
         answers = self._board.call(call_spec)
@@ -186,6 +186,6 @@ class NvidiaFields:
 
 
 def _sum(values: Mapping[Field, float], fields: Iterable[Field]) -> float | None:
-    """The sum of fields; None when one of them is missing, since the sum would seem to have fallen."""
+    """The sum of fields; None when one of them is missing, since the sum would seem to decrease."""
     terms = [values.get(field) for field in fields]
     return None if not terms or None in terms else sum(value for value in terms if value is not None)

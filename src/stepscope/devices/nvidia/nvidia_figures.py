@@ -1,4 +1,4 @@
-"""Which function of NVML gives which figure of a reading, in which unit, and how often it is worth asking."""
+"""The NVML function of each figure of a reading, its unit, and how often it is queried."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 MHZ = 1e6
 
-# The bits of the clock event reasons that hold clocks down. Left out: idle, clocks set by a person, display.
+# The bits of the clock event reasons that reduce clocks. Excluded: idle, application clocks, display.
 THROTTLE_BITS = {
     0x04: "power_cap",
     0x08: "hardware_slowdown",
@@ -25,12 +25,12 @@ THROTTLE_BITS = {
 
 @dataclass(frozen=True)
 class Query:
-    """One thing to ask: the figures it gives, and the ways to ask for it, the better first."""
+    """One query: the figures it returns, and the calls that can answer it, the best first."""
 
     figures: tuple[str, ...]
     calls: tuple[Call, ...]
     convert: Callable[[Any], tuple[Any, ...]]
-    """Turns the answer into the figures, in their order and in base units."""
+    """Converts the answer to the figures, in their order and in base units."""
 
 
 def _times(factor: float) -> Callable[[Any], tuple[Any, ...]]:
@@ -51,7 +51,7 @@ FAST = (
         (("nvmlDeviceGetUtilizationRates",),),
         lambda rates: (rates.gpu / 100, rates.memory / 100),
     ),
-    # The second version leaves out what the driver keeps for itself, and so is what nvidia-smi shows as used.
+    # Version 2 excludes memory reserved by the driver, and so matches the used memory in nvidia-smi.
     Query(
         ("memory_used_bytes", "memory_total_bytes"),
         (("nvmlDeviceGetMemoryInfo", "nvmlMemory_v2"), ("nvmlDeviceGetMemoryInfo",)),
@@ -73,7 +73,7 @@ FAST = (
         _throttle_reasons,
     ),
 )
-"""Asked at every reading. Each costs a call into the driver: what changes slowly belongs below."""
+"""Queried at every reading. Each costs a call into the driver: slowly changing figures belong below."""
 
 THOROUGH = (
     Query(("memory_clock_hertz",), (("nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),), _times(MHZ)),
@@ -88,13 +88,13 @@ THOROUGH = (
     Query(("encoder_ratio",), (("nvmlDeviceGetEncoderUtilization",),), lambda answer: (answer[0] / 100,)),
     Query(("decoder_ratio",), (("nvmlDeviceGetDecoderUtilization",),), lambda answer: (answer[0] / 100,)),
 )
-"""Asked at a thorough reading."""
+"""Queried at a thorough reading."""
 
 ONCE = (
     Query(("pcie_generation_most",), (("nvmlDeviceGetMaxPcieLinkGeneration",),), _as_is),
     Query(("pcie_width_most",), (("nvmlDeviceGetMaxPcieLinkWidth",),), _as_is),
 )
-"""Asked at a thorough reading until answered: the answer stays."""
+"""Queried at a thorough reading until answered: constants."""
 
 PCIE_TRAFFIC = (
     Query(
@@ -108,4 +108,4 @@ PCIE_TRAFFIC = (
         _times(1000),
     ),
 )
-"""Each takes 20 ms, while the driver counts bytes: asked at a thorough reading, for want of better."""
+"""Each takes 20 ms, while the driver counts bytes: queried at a thorough reading, without a better source."""

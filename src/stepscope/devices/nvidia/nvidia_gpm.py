@@ -1,4 +1,4 @@
-"""Reads how busy the parts of an NVIDIA GPU are, from its performance counters (GPM; Hopper and newer)."""
+"""Reads the utilisation of parts of an NVIDIA GPU from its performance counters (GPM; Hopper and newer)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from stepscope.devices.nvidia.nvidia_board import Board
 
 Slice = tuple[Any, int]
-"""A part of a board (MIG): the handle of the whole, and the number of the part."""
+"""A slice of a board (MIG): the handle of the whole board, and the id of the slice."""
 
 MIB = 1 << 20
 PERCENT = 0.01
@@ -26,16 +26,16 @@ METRICS = {
     "NVLINK_TOTAL_RX_PER_SEC": ("nvlink_received_bytes_per_second", MIB),
 }
 SLICE_METRICS = {"GRAPHICS_UTIL": ("utilization_ratio", PERCENT), **METRICS}
-"""A slice has no utilisation of the ordinary kind; this one means the same."""
+"""A slice has no ordinary utilisation; this metric has the same meaning."""
 
 
 class PerformanceCounters:
-    """Two samples of a board's counters: each figure is what happened between them."""
+    """Two samples of a board's counters; figures are computed between them."""
 
     def __init__(self, board: Board, slice_of: Slice | None, *, links: bool) -> None:
         self._board, self._slice_of = board, slice_of
         metrics = METRICS if slice_of is None else SLICE_METRICS
-        # A board without links says that nothing goes over them.
+        # A board without links reports zero traffic.
         self._metrics = {
             name: metric for name, metric in metrics.items() if links or not name.startswith("NVLINK")
         }
@@ -46,7 +46,7 @@ class PerformanceCounters:
         self._has_earlier = False
 
     def read(self) -> dict[str, float]:
-        """The figures since the last time; none the first time, and none too soon after it."""
+        """The figures since the last call; empty at the first call, and when called again too soon."""
         earlier, later = self._samples
         taken = self._board.ask("GPM", lambda: self._take(later))
         had_earlier, self._has_earlier = self._has_earlier, taken is not None
@@ -54,7 +54,7 @@ class PerformanceCounters:
             return {}
         figures = self._between(earlier, later) if had_earlier else {}
         if figures is None:
-            return {}  # the earlier sample stays, and the next reading reaches back to it
+            return {}  # the earlier sample is kept for the next reading
         self._samples = [later, earlier]
         return figures
 
@@ -66,7 +66,7 @@ class PerformanceCounters:
 
     def close(self) -> None:
         """Frees both samples."""
-        with contextlib.suppress(self._board.nvml.NVMLError):  # of a GPU that is gone
+        with contextlib.suppress(self._board.nvml.NVMLError):  # the GPU is lost
             for sample in self._samples:
                 self._board.nvml.nvmlGpmSampleFree(sample)
         self._samples = []
@@ -78,10 +78,10 @@ class PerformanceCounters:
         return self._board.nvml.nvmlGpmMigSampleGet(whole, instance, sample)
 
     def _between(self, earlier: Any, later: Any) -> dict[str, float] | None:
-        """Computed by the library, without a call into the driver; None when nothing was counted in between.
+        """Computes the figures in the library, without a call into the driver; None when nothing was counted.
 
-        The board counts some thirty times a second. Within such a turn shares come out as 0 / 0, and those
-        that the library does not divide as a plain zero, which would be a lie.
+        The board updates its counters about thirty times a second. Between two updates, ratios are 0 / 0, and
+        figures that the library does not divide are zero, which would be wrong.
         """
         request = self._request
         request.sample1, request.sample2 = earlier, later
@@ -106,12 +106,12 @@ class PerformanceCounters:
 
 
 def open_counters(board: Board, slice_of: Slice | None, *, links: bool) -> PerformanceCounters | None:
-    """The counters of a board, or of a slice of it; None where it has none or does not let them be read."""
+    """The counters of a board, or of a slice of it; None where it has none or they cannot be read."""
     nvml = board.nvml
     handle = board.handle if slice_of is None else slice_of[0]
     try:
         if not nvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice:
             return None
         return PerformanceCounters(board, slice_of, links=links)
-    except nvml.NVMLError:  # a driver from before these counters, or one that may not be asked
+    except nvml.NVMLError:  # an old driver, or no permission
         return None

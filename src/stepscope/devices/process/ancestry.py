@@ -1,4 +1,4 @@
-"""Tells for which recording process another process works: the one that started it, near or far."""
+"""Finds the recording process that another process belongs to: its nearest recording ancestor."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def parent_of(pid: int, proc: Path = PROC) -> int | None:
-    """The process that started another; None when that one is gone, or was started by the kernel."""
+    """The parent of a process; None when the process is gone, or was started by the kernel."""
     text = read_text(f"{proc}/{pid}/stat")
-    # The name of the process stands in brackets and may hold anything, brackets too.
+    # The name of the process is in brackets and may contain anything, including brackets.
     parent = int(text.rpartition(")")[2].split()[1]) if text else 0
     return parent or None
 
@@ -24,9 +24,9 @@ def parent_of(pid: int, proc: Path = PROC) -> int | None:
 def owners_of(
     pid: int, watched: Iterable[Watched], find_parent: Callable[[int], int | None] = parent_of
 ) -> list[Watched]:
-    """The recording processes a process works for: of each run, the nearest of those that started it.
+    """The recording processes a process belongs to: its nearest recording ancestor of each run.
 
-    Asking upwards from the few processes of a GPU costs less than listing the descendants of every rank.
+    Walking up from the few processes on a GPU costs less than listing the descendants of every rank.
     """
     roots: dict[int, list[Watched]] = {}
     for process in watched:
@@ -39,7 +39,7 @@ def owners_of(
 
 
 def _ancestors(pid: int, find_parent: Callable[[int], int | None]) -> Iterator[int]:
-    """A process and all before it; ends where a number comes again, as one that is reused meanwhile may."""
+    """A process and its ancestors; stops at a number that repeats, as after a number was reused."""
     visited: set[int] = set()
     current: int | None = pid
     while current is not None and current not in visited:

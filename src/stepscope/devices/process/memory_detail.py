@@ -1,4 +1,4 @@
-"""Reads how the memory of processes is made up, no more often than its cost allows."""
+"""Reads the unique and proportional memory of processes, as often as its cost allows."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from stepscope.devices.process.processes import ProcessKey
 
 BUDGET_RATIO = 0.0005
-"""The share of one core this may take, all processes together."""
+"""The share of one core this may take, for all processes together."""
 
 MAX_BUDGET_S = 0.01
-"""Processor time saved up for one look: enough for a few processes, too little to disturb a training."""
+"""The most processor time for one sample: enough for a few processes, too little to disturb a training."""
 
 
 class MemoryDetail:
-    """Goes round the processes, those first that were read longest ago."""
+    """Reads processes in turn, the least recently read first."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class MemoryDetail:
         self._budget_s, self._budget_at = MAX_BUDGET_S, now()
 
     def read_due(self, processes: Collection[ProcessKey]) -> dict[ProcessKey, MemoryShares]:
-        """Reads as many of the processes that are due as can be afforded; `processes` are all there are."""
+        """Reads as many due processes as the budget allows; `processes` are all current ones."""
         self._read_at = {key: at for key, at in self._read_at.items() if key in processes}
         self._known = {key: shares for key, shares in self._known.items() if key in processes}
         began = self._now()
@@ -56,7 +56,7 @@ class MemoryDetail:
         return shares_read
 
     def known(self, key: ProcessKey) -> MemoryShares | None:
-        """What was read last; None of a process that was not, or may not be."""
+        """The last reading of a process; None where there is none, or it is forbidden."""
         return self._known.get(key)
 
     def _read_within_budget(self, key: ProcessKey) -> MemoryShares | None:

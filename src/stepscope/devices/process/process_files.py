@@ -1,4 +1,4 @@
-"""Reads the small files in which Linux tells of processes, and keeps open what is read again and again."""
+"""Reads the small files of processes in `/proc`, and keeps files open that are read repeatedly."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 MAX_OPEN = 256
-"""Further files are opened and closed at each reading: a process may often have no more than 1,024."""
+"""Further files are opened and closed at each reading: the limit of a process is often 1,024."""
 
 _MAX_BYTES = 1 << 16
 
 
 class ProcessFiles:
-    """The files of some processes. To read one that is open takes a third of what opening it takes.
+    """The files of some processes. Reading an open file takes a third of the time of opening it.
 
-    An open file belongs to its process for good: when that has ended it cannot be read, and never tells of
-    another process that has the same number by then.
+    An open file always belongs to its process: after that has ended it cannot be read, and never shows
+    another process with the same number.
     """
 
     def __init__(self, proc: str | Path = PROC, max_open: int = MAX_OPEN) -> None:
         self._proc = str(proc)
-        # A file of any other folder outlives its process: only the kernel's own end with it.
+        # A file of any other folder outlives its process: only the kernel's own files end with it.
         self._max_open = max_open if Path(proc) == PROC else 0
         self._open: dict[tuple[int, str], int] = {}
 
     def read(self, pid: int, name: str) -> str | None:
-        """All of a file; None where it is missing or forbidden, or its process has ended."""
+        """Reads a file; None where it is missing or forbidden, or its process has ended."""
         file = self._open.get((pid, name))
         if file is None:
             if len(self._open) >= self._max_open:

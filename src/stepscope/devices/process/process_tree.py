@@ -1,4 +1,4 @@
-"""Follows the tree of processes that work for each watched one, and names its loader workers."""
+"""Follows the process tree of each watched process, and names its data loader workers."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from stepscope.schema.sample import Watched
 
 SETTLED_AFTER_S = 5.0
-"""A child has the command of its parent at first, and its own when it has begun to run its program."""
+"""How long a command is read again: a new child has its parent's command until it runs its own program."""
 
 RESCAN_S = 10.0
-"""Some systems do not tell that a process was started: then a child is found this late at most."""
+"""How often processes are listed anyway: some systems do not report that a process was started."""
 
 MAX_SLOTS = 64
-"""Workers beyond it have no name of their own, so that the number of series stays bounded."""
+"""Workers beyond this number have no name, so that the number of series stays bounded."""
 
 TORCH_NAME = "pt_data_worker"
-"""The name PyTorch gives to the first thread of a worker."""
+"""The name of the first thread of a PyTorch worker."""
 
 _AGENT = "stepscope.agent.process.attend"
 _SPAWNED = "multiprocessing.spawn"
@@ -34,14 +34,14 @@ _SERVER = "multiprocessing.forkserver"
 
 
 class Tree(NamedTuple):
-    """A watched process and all that work for it, at this moment."""
+    """A watched process and all its descendants, at one time."""
 
     owner: Watched
     root: ProcessState
     members: Sequence[ProcessState]
-    """The root, its children, theirs, and so on."""
+    """The root and all its descendants."""
     loaders: dict[ProcessKey, str]
-    """The names of those members that are workers of a data loader."""
+    """The names of the members that are data loader workers."""
 
 
 class _CachedCommand(NamedTuple):
@@ -50,7 +50,7 @@ class _CachedCommand(NamedTuple):
 
 
 class ProcessTrees:
-    """The trees of all watched processes; stepscope's own agent is never a part of one."""
+    """The trees of all watched processes; stepscope's own agent is never part of one."""
 
     def __init__(
         self,
@@ -65,11 +65,11 @@ class ProcessTrees:
         self._slots: dict[Watched, LoaderSlots] = {}
         self._known: dict[ProcessKey, _CachedCommand] = {}
         self._keys: dict[int, ProcessKey] = {}
-        """The process that had a number at the last look."""
+        """The process that had each number at the last reading."""
         self._states: dict[int, ProcessState] = {}
 
     def read(self, watched: Sequence[Watched]) -> list[Tree]:
-        """The trees of those that are alive."""
+        """The trees of the watched processes that are alive."""
         self._table.refresh()
         self._states = {}
         self._roots = {process: self._roots[process] for process in watched if process in self._roots}
@@ -84,14 +84,14 @@ class ProcessTrees:
     def _tree(self, owner: Watched, watched: set[int]) -> Tree | None:
         root = self._state(owner.pid)
         if root is None or self._roots.setdefault(owner, root.key) != root.key:
-            return None  # it has ended; another process may have its number by now
+            return None  # it has ended; another process may have its number
         descendants = self._table.descendants(owner.pid, self._is_excluded)
         members = {pid: state for pid in (owner.pid, *descendants) if (state := self._state(pid)) is not None}
         loaders = self._slots[owner].names(self._loaders(owner.pid, members, watched))
         return Tree(owner, root, list(members.values()), loaders)
 
     def _loaders(self, root: int, members: dict[int, ProcessState], watched: set[int]) -> list[ProcessKey]:
-        """The workers among the members, without those of another watched process in the same tree."""
+        """The loader workers among the members, without those of another watched process in the same tree."""
         foreign = watched - {root}
         workers = []
         for pid, state in list(members.items())[1:]:
@@ -103,7 +103,7 @@ class ProcessTrees:
         return workers
 
     def _is_worker(self, state: ProcessState, parent: ProcessState, *, is_child: bool) -> bool:
-        # Any program that is being started looks like a fork for a moment; PyTorch's name is beyond doubt.
+        # Any starting program looks like a fork for a moment; PyTorch's thread name is certain.
         if state.name != TORCH_NAME and self._keys.get(state.key.pid) != state.key:
             return False
         return is_loader(
@@ -117,7 +117,7 @@ class ProcessTrees:
         return state is None or is_agent(self._command(state))
 
     def _state(self, pid: int) -> ProcessState | None:
-        """A process, read once at each look."""
+        """The state of a process, read once per reading."""
         if pid not in self._states:
             state = process_state(pid, self._files)
             if state is None:
@@ -136,29 +136,28 @@ class ProcessTrees:
 
 
 class ProcessRelation(NamedTuple):
-    """What is to be known of a process to say what it is to the one it works for."""
+    """The properties of a process and its parent that show whether it is a loader worker."""
 
     name: str
     parent_name: str
     command: str
     parent_command: str
     is_child: bool
-    """Of the process it works for, and no child of its children."""
+    """Whether it is a direct child of the watched process."""
 
 
 def is_agent(command: str) -> bool:
-    """Whether a process is stepscope's own, which a training may have started."""
+    """Whether a process is stepscope's agent, which a training may have started."""
     return _AGENT in command
 
 
 def is_loader(relation: ProcessRelation) -> bool:
-    """Whether a process is a worker of a data loader, or looks like one.
+    """Whether a process is a data loader worker, or looks like one.
 
-    PyTorch names its workers. Those of older versions and of other loaders are children made by
-    `multiprocessing`: forked, so that they have the command of their parent; started anew with a command that
-    says so; or forked by a server that was started anew.
+    PyTorch names its workers. Those of older versions and of other loaders are children of `multiprocessing`:
+    forked, with the command of their parent; spawned, with a command that says so; or forked by a server.
     """
-    if relation.parent_name == TORCH_NAME:  # what a worker starts has its name at first
+    if relation.parent_name == TORCH_NAME:  # a child of a worker, which initially has its name
         return False
     if relation.name == TORCH_NAME:
         return True
@@ -170,13 +169,13 @@ def is_loader(relation: ProcessRelation) -> bool:
 
 
 class LoaderSlots:
-    """Gives each worker of one process a name, and that of one which has ended to the next."""
+    """Names the workers of one process; the name of an ended worker goes to the next one."""
 
     def __init__(self) -> None:
         self._taken: dict[ProcessKey, int] = {}
 
     def names(self, workers: Iterable[ProcessKey]) -> dict[ProcessKey, str]:
-        """The names of the workers that are alive, new ones in the order of their start."""
+        """The names of the live workers; new ones are named in the order of their start."""
         living = sorted(workers, key=lambda key: (key.start_ticks, key.pid))
         self._taken = {key: self._taken[key] for key in living if key in self._taken}
         free = sorted(set(range(MAX_SLOTS)) - set(self._taken.values()), reverse=True)
@@ -187,7 +186,7 @@ class LoaderSlots:
 
 
 class ProcessTable:
-    """The processes of the host by their parents."""
+    """The processes of the host by parent; reads only processes that are new."""
 
     def __init__(self, proc: Path = PROC, now: Callable[[], float] = time.monotonic) -> None:
         self._proc = str(proc)
@@ -197,14 +196,14 @@ class ProcessTable:
         self._rescan_interval = Interval(RESCAN_S, now)
 
     def refresh(self) -> None:
-        """Takes notice of processes that came and went; costs next to nothing when none was started."""
+        """Updates the list of processes; cheap when none was started."""
         newest = (read_text(f"{self._proc}/loadavg") or "").rpartition(" ")[2].strip()
         is_due = self._rescan_interval.is_due()
         if newest == self._newest and newest not in ("", "0") and not is_due:
             return
         self._newest = newest
         present = {int(name) for name in list_names(self._proc) if name.isdecimal()}
-        # A process whose parent has ended belongs to another from then on.
+        # A process whose parent has ended has a new parent.
         known = {
             pid: parent
             for pid, parent in self._parents.items()
@@ -217,13 +216,13 @@ class ProcessTable:
         self._set_parents(known)
 
     def remove(self, pid: int) -> None:
-        """Drops what is known of a number that another process has now."""
+        """Removes a number that another process has now."""
         if self._parents.pop(pid, None) is not None:
             self._newest = None
             self._set_parents(self._parents)
 
     def descendants(self, pid: int, is_excluded: Callable[[int], bool] = lambda _: False) -> list[int]:
-        """All descendants of a process, each after its parent, without those left out and theirs."""
+        """All descendants of a process, each after its parent; skips excluded ones and their descendants."""
         pids: list[int] = []
         pending = [pid]
         while pending:

@@ -1,4 +1,4 @@
-"""Reads what Linux tells of one process."""
+"""Reads the state and counters of one process from `/proc`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     Files = ProcessFiles | Path | str
-    """Where to read: files that are kept open, or the folder they are in."""
+    """Where to read: open files, or the folder of `/proc`."""
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -32,14 +32,14 @@ _SWITCHES = {
 
 
 class ProcessKey(NamedTuple):
-    """What tells a process from another that has its number later."""
+    """Identifies a process, also after its number is reused."""
 
     pid: int
     start_ticks: int
 
 
 class ProcessState(NamedTuple):
-    """A process at this moment, all its threads together."""
+    """The current state of a process, all its threads together."""
 
     key: ProcessKey
     name: str
@@ -49,26 +49,26 @@ class ProcessState(NamedTuple):
     system_seconds: float
     major_faults: int
     inherited_faults: int
-    """Minor faults of children that have ended: it grows whenever one of them is taken notice of."""
+    """Minor faults of ended children: it grows whenever the process waits for one of them."""
     threads: int
     rss_bytes: int
 
 
 class MemoryShares(NamedTuple):
-    """How the memory of a process is made up."""
+    """The unique and proportional memory of a process."""
 
     uss_bytes: int
-    """What it alone holds, and would be free if it ended."""
+    """Memory that only this process uses, which would be free if it ended."""
     pss_bytes: int
-    """That, and its part of what it shares with others."""
+    """The same plus its part of memory shared with others."""
 
 
 def process_state(pid: int, files: Files = PROC) -> ProcessState | None:
-    """A process as it is now; None when it has ended, even if nobody has taken notice yet."""
+    """The state of a process; None when it has ended, including zombies."""
     text = _text(pid, "stat", files)
     if text is None:
         return None
-    before, _, after = text.rpartition(")")  # a name may hold blanks and brackets
+    before, _, after = text.rpartition(")")  # a name may contain blanks and brackets
     fields = after.split()
     if len(fields) < 22 or fields[0] in "ZX":
         return None
@@ -90,29 +90,28 @@ def _text(pid: int, name: str, files: Files) -> str | None:
 
 
 def command_line(pid: int, proc: str | Path = PROC) -> str:
-    """The command a process was started with, its words parted by blanks; empty when it does not tell."""
+    """The command line of a process, separated by blanks; empty when unknown."""
     return (read_text(f"{proc}/{pid}/cmdline") or "").replace("\0", " ").strip()
 
 
 def input_output_counts(pid: int, files: Files = PROC) -> dict[str, float]:
-    """What a process has read and written; nothing where this may not be known of it.
+    """The I/O counters of a process; empty without permission.
 
-    `read_bytes` are all that its calls gave it, wherever they came from; `disk_read_bytes` those that had to
-    come from a disk, also where it reads a file as if it were memory. What a child has read and written is
-    added to its parent's when it has ended.
+    `read_bytes` are all bytes that its system calls returned; `disk_read_bytes` those that came from a disk,
+    including mapped files. The counters of a child are added to its parent's when it has ended.
     """
     counts = named_numbers(_text(pid, "io", files))
     return {ours: float(counts[theirs]) for theirs, ours in _INPUT_OUTPUT.items() if theirs in counts}
 
 
 def queued_seconds(pid: int, files: Files = PROC) -> float | None:
-    """How long the first thread of a process has waited for a processor while it could have run."""
+    """How long the first thread of a process was ready and waited for a processor."""
     words = (_text(pid, "schedstat", files) or "").split()
     return int(words[1]) / 1e9 if len(words) >= 2 else None
 
 
 def main_thread_counts(pid: int, files: Files = PROC) -> tuple[dict[str, float], int | None]:
-    """How often the first thread let go of its processor, or was made to, and how many it may use."""
+    """Voluntary and involuntary context switches of the first thread, and how many processors it may use."""
     text = _text(pid, "status", files) or ""
     counts = named_numbers(text[text.find("voluntary_ctxt_switches") :])
     switches = {ours: float(counts[theirs]) for theirs, ours in _SWITCHES.items() if theirs in counts}
@@ -120,17 +119,17 @@ def main_thread_counts(pid: int, files: Files = PROC) -> tuple[dict[str, float],
 
 
 def open_files(pid: int, proc: str | Path = PROC) -> int | None:
-    """How many files, sockets and pipes a process has open; None where this may not be known of it."""
+    """The number of files, sockets and pipes a process has open; None without permission."""
     try:
-        return len(os.listdir(f"{proc}/{pid}/fd"))  # noqa: PTH208 - only their number is wanted
+        return len(os.listdir(f"{proc}/{pid}/fd"))  # noqa: PTH208 - only their number is needed
     except OSError:
         return None
 
 
 def memory_shares(pid: int, proc: str | Path = PROC) -> MemoryShares | None:
-    """How the memory of a process is made up; None where this may not be known of it.
+    """The unique and proportional memory of a process; None without permission.
 
-    Takes milliseconds for a gigabyte, during which the process may have to wait for memory it asks for.
+    Takes milliseconds per gigabyte, during which memory allocations of the process may wait.
     """
     sizes = named_numbers(read_text(f"{proc}/{pid}/smaps_rollup"))
     if "Pss" not in sizes:
