@@ -43,7 +43,7 @@ class Shape:
 
     @cached_property
     def compiled(self) -> re.Pattern[str]:
-        """The pattern, compiled at first use: most training processes never use it."""
+        """The pattern, compiled when it is first used: most training processes never use it."""
         return re.compile(self.pattern)
 
 

@@ -47,7 +47,7 @@ def process_from_opening(name: JournalName, before: Process, opening: Mapping[st
         project=opening["project"],
         segment=name.segment,
         rank=name.rank,
-        # A process that was unknown at first is already in the store under these two.
+        # A process that was unknown before its opening came is already in the store under these two.
         host=before.host if before.started_ns else opening["host"],
         pid=name.pid,
         role=opening["role"],
