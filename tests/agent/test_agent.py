@@ -243,7 +243,7 @@ def test_a_process_is_watched_once_the_store_knows_it(folder: Path, store: Sqlit
     assert [process.pid for process in ingest.processes_here()] == [os.getpid()]
 
 
-def test_figures_that_cannot_be_kept_at_the_end_are_told_and_everything_is_let_go(
+def test_readings_that_cannot_be_stored_at_the_end_are_reported_and_everything_is_closed(
     folder: Path, store: SqliteStore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = writer_for(folder, JournalName("a-run", "seg", 0, os.getpid()))
@@ -274,7 +274,7 @@ def test_an_agent_applies_retention_when_it_begins(folder: Path, store: SqliteSt
     assert len(store.runs()) == 1
 
 
-def test_an_agent_started_by_hand_ends_by_itself_and_frees_the_store(folder: Path) -> None:
+def test_an_agent_started_by_hand_ends_when_idle_and_frees_the_store(folder: Path) -> None:
     writer_for(folder).close({"status": "finished", "reason": ""})
     settings = Settings(agent=AgentSettings(linger_s=0))
     result = subprocess.run(

@@ -62,7 +62,7 @@ TROUBLES = {
 
 
 @pytest.mark.parametrize("prepare", TROUBLES, ids=lambda one: one.__name__)
-def test_training_says_once_why_the_agent_cannot_work_and_does_not_wait(
+def test_training_reports_once_why_the_agent_cannot_work_and_does_not_wait(
     prepare, folder: Path, run_script
 ) -> None:
     folder.mkdir()
@@ -108,7 +108,7 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
     assert len(stepscope.open_store(folder).run("run").series("loss")) == 20
 
 
-def test_an_exception_in_a_running_agent_is_told_while_training_goes_on(
+def test_an_exception_in_a_running_agent_is_reported_while_training_goes_on(
     folder: Path, tmp_path: Path, run_script
 ) -> None:
     (tmp_path / "broken").mkdir()
@@ -191,7 +191,7 @@ def test_a_reader_does_not_wait_for_a_journal_of_a_newer_version(folder: Path) -
     writer.close(None)
 
 
-def test_an_agent_says_its_version_to_whoever_finds_it(folder: Path) -> None:
+def test_an_agent_reports_its_version(folder: Path) -> None:
     with AgentLock(folder):
         report = read_report(folder)
         assert (report.pid, report.version) == (os.getpid(), stepscope.__version__)
@@ -217,7 +217,7 @@ def test_an_agent_of_an_older_version_is_named_with_what_to_restart(report: str,
         assert checks.check_agent(folder, Settings()).remedy == said
 
 
-def test_training_says_that_its_agent_cannot_read_its_journals(start, folder: Path, run_script) -> None:
+def test_training_reports_that_its_agent_cannot_read_its_journals(start, folder: Path, run_script) -> None:
     holder = start(
         """
         import dataclasses, sys, time
@@ -242,7 +242,7 @@ def test_training_says_that_its_agent_cannot_read_its_journals(start, folder: Pa
     assert len(stepscope.open_store(folder).run("run").series("loss")) == 20
 
 
-def test_a_report_that_is_damaged_or_of_another_agent_says_nothing(folder: Path) -> None:
+def test_a_report_that_is_damaged_or_of_another_agent_is_ignored(folder: Path) -> None:
     folder.mkdir()
     assert read_report(folder) is None
     for text in ("", "[]", "{}", "null", '{"pid": 1'):

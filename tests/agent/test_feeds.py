@@ -38,7 +38,7 @@ def rows(key: str) -> Table:
     return Table(Source("run", "s", 0, "h"), [key], one, one, np.zeros((1, 1)))
 
 
-def test_rows_are_passed_on_when_they_are_safe_and_forgotten_rows_never() -> None:
+def test_rows_are_passed_on_when_they_are_stored_and_cleared_rows_never() -> None:
     listening = Listening()
     feeds = Feeds(lambda _: {"one": listening})
     feeds.add_rows(rows("lost"))
@@ -50,7 +50,7 @@ def test_rows_are_passed_on_when_they_are_safe_and_forgotten_rows_never() -> Non
     assert listening.heard == ["kept"]
 
 
-def test_the_end_of_a_rank_is_told_after_its_rows_and_that_of_a_worker_never() -> None:
+def test_the_end_of_a_rank_is_passed_on_after_its_rows_and_that_of_a_worker_never() -> None:
     listening = Listening()
     feeds = Feeds(lambda _: {"one": listening})
     process = Process("run", "name", "project", "s", 3, "h", 7, "rank", started_ns=1)
@@ -63,7 +63,7 @@ def test_the_end_of_a_rank_is_told_after_its_rows_and_that_of_a_worker_never() -
     assert listening.heard == ["last", "end of run s 3"]
 
 
-def test_one_that_fails_rests_for_a_minute_and_takes_nothing_from_the_others(
+def test_an_exporter_that_fails_is_paused_for_a_minute_and_does_not_affect_the_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = 0.0
@@ -84,7 +84,7 @@ def test_one_that_fails_rests_for_a_minute_and_takes_nothing_from_the_others(
     assert sound.closed
 
 
-def test_an_exporter_that_is_not_there_or_wrongly_set_is_named_and_left_out(
+def test_an_unknown_exporter_or_one_with_invalid_options_is_reported_and_left_out(
     caplog: pytest.LogCaptureFixture, tmp_path
 ) -> None:
     settings = RunSettings(

@@ -188,7 +188,7 @@ def test_the_store_is_written_only_when_something_has_changed(bench, monkeypatch
     assert kept["share"] == pytest.approx(2 / 3, abs=0.01)
 
 
-def test_an_agent_that_is_started_anew_knows_what_is_open(bench) -> None:
+def test_a_new_agent_knows_which_findings_are_open(bench) -> None:
     one = bench()
     one.log(0.01)
     one.log(0.01)

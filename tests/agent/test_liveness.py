@@ -99,7 +99,7 @@ def test_work_from_before_a_record_does_not_count_for_the_silence_after_it(train
     assert stalled.index(True) <= 62
 
 
-def test_a_stall_is_told_by_the_moment_of_the_last_record_which_stays_true() -> None:
+def test_a_stall_is_reported_with_the_time_of_the_last_record() -> None:
     stalled = Process("r", "r", "", "1", 0, "host", PID, "rank", started_ns=10**18)
     assert stall_reason(stalled) == "no record since 2001-09-09 01:46:40 UTC"
     stalled.last_ns = 10**18 + 90 * 10**9

@@ -87,7 +87,7 @@ def test_figures_of_the_host_are_kept_with_every_run_and_a_process_has_its_own(
     assert own == {0: 7.0, 1: 8.0}
 
 
-def test_facts_and_notices_are_told_once_to_each_run_also_to_one_that_comes_later(
+def test_facts_and_notices_are_stored_once_for_each_run_also_for_a_later_one(
     machine: MachineMonitor, store: SqliteStore, until
 ) -> None:
     first = process(store, "one")
@@ -102,7 +102,7 @@ def test_facts_and_notices_are_told_once_to_each_run_also_to_one_that_comes_late
         assert told["notice"] == (None, {"host": "node1", "text": "gpu-a has no fan."})
 
 
-def test_a_run_that_has_ended_gets_no_more_and_sampling_rests(
+def test_a_run_that_has_ended_gets_no_more_and_sampling_is_paused(
     machine: MachineMonitor, store: SqliteStore, until
 ) -> None:
     machine.update_processes([process(store, "one")])
@@ -113,7 +113,7 @@ def test_a_run_that_has_ended_gets_no_more_and_sampling_rests(
     assert store.keys("one", "seconds")[0] == info
 
 
-def test_each_run_says_how_often_it_wants_to_be_sampled_and_the_most_eager_wins(
+def test_the_shortest_interval_that_a_run_requests_applies(
     store: SqliteStore, until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configured: list[dict[str, float]] = []
@@ -175,7 +175,7 @@ def test_an_option_the_sampler_does_not_have_is_named_and_the_others_go_on(
     assert any(text.startswith("samplers.cpu has no option 'colour'; it has: ") for text in texts)
 
 
-def test_wrong_options_of_one_run_take_no_sampler_from_another_and_are_told_to_that_run_alone(
+def test_invalid_options_of_one_run_do_not_affect_another_and_are_reported_only_to_that_run(
     store: SqliteStore, until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine_monitor, "STORE_EVERY_S", 0.0)

@@ -128,7 +128,7 @@ def test_a_journal_is_found_in_the_next_round_whatever_the_folders_looked_like_b
     ingest.close()
 
 
-def test_a_journal_is_synced_once_and_then_seldom_while_the_store_has_all_of_it(
+def test_a_journal_is_synced_once_and_then_rarely_while_the_store_has_all_of_it(
     folder: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[int] = []
@@ -360,7 +360,7 @@ def pauses_of(
         (0.2, {"interval_s": 5.0}, 5.0),
     ],
 )
-def test_rounds_that_are_dear_come_less_often_but_no_later_than_the_next_sync(
+def test_expensive_rounds_come_less_often_but_no_later_than_the_next_sync(
     folder: Path,
     store: SqliteStore,
     monkeypatch: pytest.MonkeyPatch,

@@ -215,9 +215,7 @@ def test_a_file_is_kept_until_the_store_has_committed_it(
     ingest.close()
 
 
-def test_a_journal_the_store_refuses_takes_nothing_from_those_told_with_it(
-    folder: Path, store: SqliteStore
-) -> None:
+def test_a_journal_the_store_refuses_does_not_affect_the_others(folder: Path, store: SqliteStore) -> None:
     # A folder whose name is no text cannot be a run's id.
     odd = JournalName(os.fsdecode(b"run-\xff"), "seg9", 0, 77)
     for name in (odd, NAME):

@@ -95,7 +95,7 @@ def test_every_sampler_is_polled_and_what_it_reads_has_its_time(poll, until) -> 
     assert times == sorted(times)
 
 
-def test_a_driver_call_that_hangs_is_told_and_holds_up_no_other(
+def test_a_driver_call_that_hangs_is_reported_and_blocks_no_other(
     poll, until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sampling, "HANGING_AFTER_S", 0.2)
@@ -110,7 +110,7 @@ def test_a_driver_call_that_hangs_is_told_and_holds_up_no_other(
     assert len([text for text in notices(taken) if "has not come back" in text]) == 1
 
 
-def test_a_sampler_that_fails_says_so_and_is_polled_again(poll, until) -> None:
+def test_a_sampler_that_fails_is_reported_and_polled_again(poll, until) -> None:
     all_of = poll(odd=Failing())
     taken: list[SamplerReadings] = []
     until(lambda: len(gather(all_of, taken)) > 2)
@@ -118,7 +118,7 @@ def test_a_sampler_that_fails_says_so_and_is_polled_again(poll, until) -> None:
     assert any(isinstance(one, Sample) for each in taken for one in each.readings)
 
 
-def test_a_sampler_that_costs_too_much_slows_itself_and_says_so(poll, until) -> None:
+def test_a_sampler_that_costs_too_much_is_polled_less_often_and_reported(poll, until) -> None:
     all_of = poll(heavy=Costly())
     taken: list[SamplerReadings] = []
     until(lambda: notices(gather(all_of, taken)))
@@ -128,7 +128,7 @@ def test_a_sampler_that_costs_too_much_slows_itself_and_says_so(poll, until) -> 
     assert cost.cpu_seconds >= cost.polls * 0.02
 
 
-def test_samplers_rest_while_no_run_wants_them_and_go_on_with_the_next(poll, until) -> None:
+def test_samplers_are_paused_while_no_run_needs_them_and_resume_with_the_next(poll, until) -> None:
     sampler = Counting()
     all_of = poll(only=sampler)
     until(lambda: sampler.polls > 2)

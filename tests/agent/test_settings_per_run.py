@@ -299,9 +299,7 @@ def test_what_the_lowest_rank_left_stays_while_any_process_of_the_run_goes_on(
     assert list(list_private(folder)) == []
 
 
-def test_settings_that_could_not_be_read_at_first_are_read_when_they_are_there(
-    folder: Path, store: SqliteStore
-) -> None:
+def test_settings_that_could_not_be_read_are_read_when_they_exist(folder: Path, store: SqliteStore) -> None:
     process = put(store, folder, "http://page")
     path = private_file(folder, JournalName("r", "a", 0, 7))
     path.unlink()
@@ -370,7 +368,7 @@ def test_what_a_process_left_that_never_recorded_anything_is_deleted_after_an_ho
     assert not path.parent.exists()
 
 
-def test_a_run_that_cannot_leave_its_settings_says_so_and_trains_on(
+def test_a_run_that_cannot_write_its_private_settings_warns_and_goes_on(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     # A file system that gives every file the same mode, as FAT does.

@@ -148,7 +148,7 @@ def test_what_a_run_was_set_up_with_may_be_called_anything(folder: Path) -> None
     assert setup_of(run).nested == {"kind": "resnet", "step": "cosine", "time": 3, "host": "h", "self": 1}
 
 
-def test_a_rule_of_the_users_own_is_still_told_as_ours(folder: Path) -> None:
+def test_an_alert_rule_added_in_code_is_recorded_as_an_event_of_stepscope(folder: Path) -> None:
     monitor = stepscope.TrainingMonitor({"agent": {"mode": "none"}}, run="mine", directory=folder)
     monitor.alert_system.add_alert_rule("high", "loss > 2")
     monitor.log({"loss": 1.0})

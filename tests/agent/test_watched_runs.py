@@ -88,7 +88,7 @@ def test_figures_of_the_machine_are_read_against_training_steps(train: Train) ->
     assert run.buckets("gpu/power_watts", 4).starts[0] > 1e9
 
 
-def test_a_gpu_that_falls_off_the_bus_is_told_and_everything_else_goes_on(
+def test_a_gpu_that_falls_off_the_bus_is_reported_and_everything_else_goes_on(
     train: Train, tmp_path: Path
 ) -> None:
     sound, doomed = h200(0), h200(1)

@@ -21,7 +21,7 @@ def _in_an_empty_folder(tmp_path, monkeypatch):
     monkeypatch.delenv("STEPSCOPE_CONFIG", raising=False)
 
 
-def test_show_tells_value_and_origin_of_each_setting(capsys, monkeypatch):
+def test_show_prints_value_and_origin_of_each_setting(capsys, monkeypatch):
     Path("a.yaml").write_text("run: r\ndashboard:\n  port: 9\n")
     monkeypatch.setenv("STEPSCOPE_AGENT__MODE", "thread")
     assert main(["config", "show", "--origin", "a.yaml"]) == 0

@@ -119,7 +119,7 @@ def test_a_reference_to_nothing_says_so(reference, message):
     assert CANARY not in str(caught.value)
 
 
-def test_the_origin_of_a_hidden_secret_is_still_told(tmp_path, capsys):
+def test_the_origin_of_a_hidden_secret_is_still_shown(tmp_path, capsys):
     (tmp_path / "s.yaml").write_text(f"exporters:\n  x:\n    secret: {{deep: {CANARY}}}\n")
     main(["config", "show", "--origin", str(tmp_path / "s.yaml")])
     [line] = [line for line in capsys.readouterr().out.splitlines() if "***" in line]

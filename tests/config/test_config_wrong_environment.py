@@ -193,7 +193,7 @@ HINT = "params={...}"
 @pytest.mark.parametrize(
     "given", [{"lr": 0.1}, {"batch_size": 32, "lr": 0.1}, {"optimizer": {"lr": 0.1}}, {"run": "a", "seed": 1}]
 )
-def test_hyperparameters_in_the_place_of_settings_are_told_where_they_go(given):
+def test_an_error_for_hyperparameters_among_settings_says_where_they_belong(given):
     with pytest.raises(ConfigError) as caught:
         load(given, environment={})
     message = str(caught.value)
@@ -217,7 +217,7 @@ def test_an_unknown_key_of_a_file_is_not_taken_for_a_hyperparameter(tmp_path):
     assert HINT not in str(caught.value)
 
 
-def test_a_namespace_in_the_place_of_settings_is_told_where_it_goes():
+def test_an_error_for_a_namespace_instead_of_settings_says_where_it_belongs():
     import argparse
 
     with pytest.raises(ConfigError, match=r"not Namespace\..*params=\{\.\.\.\}"):

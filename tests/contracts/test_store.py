@@ -74,7 +74,7 @@ def reopen(kind, store: Store, tmp_path: Path):
 
 
 class TestProcesses:
-    def test_a_process_comes_back_as_it_was_told(self, store):
+    def test_a_process_is_read_back_as_it_was_stored(self, store):
         told = process(
             segment="b2",
             rank=3,
@@ -203,7 +203,7 @@ class TestPoints:
         assert points(store, "a").values.tolist() == [1, 10]
         assert points(store, "b").values.tolist() == [2, 20]
 
-    def test_ranks_hosts_devices_and_segments_are_told_apart(self, store):
+    def test_ranks_hosts_devices_and_segments_are_distinguished(self, store):
         places = [
             source(),
             source(rank=1),
@@ -351,7 +351,7 @@ class TestEvents:
         assert store.events(RUN, "epoch") == [later]
         assert store.events(RUN, "none") == []
 
-    def test_events_of_one_moment_stay_in_the_order_told(self, store):
+    def test_events_of_the_same_time_stay_in_the_order_stored(self, store):
         told = [Event("mark", BEGUN_NS, None, 0, "a1", {"at": at}) for at in range(5)]
         with store.transaction():
             for event in told:
@@ -408,14 +408,14 @@ class TestTransactions:
         assert points(store).values.tolist() == [1, 2]
         assert store.progress(1) == (0, 0)
 
-    def test_what_was_told_can_be_read_within_the_same_transaction(self, store):
+    def test_writes_can_be_read_within_the_same_transaction(self, store):
         with store.transaction():
             store.append(source(), ["loss"], np.arange(2), times(2), np.ones((2, 1)))
             store.set_progress(1, 99, 0)
             assert points(store).values.tolist() == [1, 1]
             assert store.progress(1) == (99, 0)
 
-    def test_what_is_told_after_a_failed_transaction_follows_what_was_kept(self, store):
+    def test_writes_after_a_failed_transaction_follow_the_committed_ones(self, store):
         append(store, {"loss": [1, 2]}, [0, 1])
         with pytest.raises(RuntimeError), store.transaction():  # noqa: PT012 - all of it is undone
             store.append(source(), ["loss"], np.arange(9), times(9), np.zeros((9, 1)))

@@ -50,7 +50,7 @@ def test_a_controller_of_version_1_is_found_beside_an_empty_version_2(tmp_path: 
     assert of_process(proc, "7") == Group(1, (f"{tmp_path}/cpu/user", f"{tmp_path}/cpu"))
 
 
-def test_a_container_that_is_told_the_hosts_path_sees_its_own_group_as_the_outermost(
+def test_a_container_that_gets_the_path_of_the_host_sees_its_own_group_as_the_outermost(
     tmp_path: Path, proc: Path
 ) -> None:
     mount(tmp_path, ("/docker/abc", "memory", "cgroup", "rw,memory"))
@@ -89,7 +89,7 @@ def owners(groups: Groups, *pids: int) -> list[tuple[int | None, str]]:
     return [(owner and owner.pid, Path(group.levels[0]).name) for owner, group in shared]
 
 
-def test_a_group_shared_with_the_agent_is_told_once_for_the_host(two_groups: Path) -> None:
+def test_a_group_shared_with_the_agent_is_reported_once_for_the_host(two_groups: Path) -> None:
     write(two_groups, {"9/cgroup": "0::/a\n"})
     assert owners(Groups("cpu", two_groups), 7, 9, 8) == [(None, "a"), (8, "b")]
 

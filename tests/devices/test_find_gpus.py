@@ -60,7 +60,7 @@ def test_each_reason_has_its_sentence_and_its_remedy(code, words, remedy):
     assert notice.text == f"{reason.problem} {reason.remedy}"
 
 
-def test_a_missing_package_is_told_from_a_missing_driver():
+def test_a_missing_package_is_distinguished_from_a_missing_driver():
     (notice,) = find_gpus(load=loading(), kfd=NOWHERE).notices
     assert "pip install nvidia-ml-py" in notice.text
 

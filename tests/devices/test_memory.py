@@ -22,7 +22,7 @@ Shmem:            70 kB
 """
 
 
-def test_used_is_what_a_program_could_not_get_and_files_are_told_from_shared_memory(tmp_path: Path) -> None:
+def test_used_memory_excludes_what_is_available_and_files_are_not_shared_memory(tmp_path: Path) -> None:
     write(tmp_path, {"meminfo": MEMINFO})
     memory = host_memory(tmp_path)
     assert memory is not None

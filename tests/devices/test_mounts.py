@@ -29,13 +29,13 @@ def test_a_path_belongs_to_the_innermost_mount_around_it(tmp_path: Path) -> None
     assert mount_point("/anything", []) is None
 
 
-def test_a_mount_tells_its_kind_its_root_and_its_options(tmp_path: Path) -> None:
+def test_a_mount_has_its_kind_its_root_and_its_options(tmp_path: Path) -> None:
     write(tmp_path, {"self/mountinfo": MOUNTINFO})
     mount = mounts(tmp_path)[3]
     assert (mount.kind, mount.root, mount.options) == ("cgroup", "/docker/abc", ("rw", "cpu", "cpuacct"))
 
 
-def test_room_is_what_the_file_system_says(tmp_path: Path) -> None:
+def test_free_space_is_that_of_the_file_system(tmp_path: Path) -> None:
     told = os.statvfs(tmp_path)
     room = space(tmp_path)
     assert room is not None

@@ -19,7 +19,7 @@ Inter-|   Receive                            |  Transmit
 """
 
 
-def test_counters_of_both_directions_are_told_apart(tmp_path: Path) -> None:
+def test_counters_of_both_directions_are_separate(tmp_path: Path) -> None:
     write(tmp_path, {"net/dev": HEADING + "  eth0: 1000 10 1 2 0 0 0 0 3000 30 4 8 0 0 0 0\n"})
     assert interface_counts(tmp_path) == {
         "eth0": {
@@ -48,7 +48,7 @@ def test_a_bridge_is_better_than_nothing(tmp_path: Path) -> None:
     assert real_interfaces(["lo"], tmp_path) == []
 
 
-def test_a_link_that_does_not_know_its_speed_tells_none(tmp_path: Path) -> None:
+def test_a_link_with_an_unknown_speed_reports_none(tmp_path: Path) -> None:
     write(tmp_path, {"class/net/eth0/speed": "-1\n", "class/net/eth0/mtu": "1500\n"})
     write(tmp_path, {"class/net/eth1/speed": "10000\n", "class/net/eth1/operstate": "up\n"})
     assert interface_facts("eth0", tmp_path) == {"mtu_bytes": 1500}

@@ -66,7 +66,7 @@ def test_used_memory_leaves_out_what_the_driver_keeps_as_nvidia_smi_does():
     assert (reading.memory_used_bytes, reading.memory_total_bytes) == (60 * GIB, 140 * GIB)
 
 
-def test_a_driver_without_the_newer_call_still_tells_its_memory():
+def test_a_driver_without_the_newer_call_still_reports_its_memory():
     board = an_h200()
     board.answers["nvmlDeviceGetMemoryInfo", pynvml.nvmlMemory_v2] = Refusal(
         pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
@@ -192,7 +192,7 @@ def test_a_fast_reading_takes_about_ten_calls_and_leaves_slow_things_out():
     assert None not in (reading.utilization_ratio, reading.power_watts, reading.memory_temperature_celsius)
 
 
-def test_what_cannot_change_is_asked_once_and_always_told():
+def test_constants_are_queried_once_and_always_reported():
     nvml, (gpu,) = open_all(an_h200())
     for _ in range(3):
         assert gpu.read(thorough=True).pcie_width_most == 16
@@ -269,7 +269,7 @@ def test_while_the_driver_has_counted_nothing_a_share_is_not_known(code):
     assert gpu.read(thorough=True).processes == (GpuProcess(7, 5, None),)
 
 
-def test_a_board_that_cannot_tell_the_shares_says_nothing_of_them():
+def test_a_board_without_process_shares_reports_none():
     board = an_h200()
     board.answers["nvmlDeviceGetComputeRunningProcesses_v3"] = [process(7, 5)]
     board.answers["nvmlDeviceGetProcessUtilization"] = NOT_SUPPORTED
@@ -293,7 +293,7 @@ def test_traffic_over_links_is_the_growth_of_counters():
     assert (second.nvlink_sent_bytes_per_second, second.nvlink_received_bytes_per_second) == (2000 * 1024, 0)
 
 
-def test_a_board_without_links_says_nothing_of_them():
+def test_a_board_without_links_reports_none():
     _, (gpu,) = open_all(an_h200())
     reading = gpu.read(thorough=True)
     assert reading.nvlink_errors_total is None

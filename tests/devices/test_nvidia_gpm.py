@@ -58,7 +58,7 @@ def test_ordinary_utilisation_stays_what_the_driver_counts():
     assert gpu.read(thorough=False).utilization_ratio == 0.97
 
 
-def test_traffic_over_links_is_told_only_of_boards_that_have_them():
+def test_link_traffic_is_reported_only_for_boards_with_links():
     without = a_counting_board()
     having = a_counting_board()
     having.fields["NVLINK_LINK_COUNT"] = 18

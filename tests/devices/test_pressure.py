@@ -33,6 +33,6 @@ def test_a_share_is_never_more_than_all_of_the_time(tmp_path: Path) -> None:
     assert pressure.since_last()["some"] == 1.0
 
 
-def test_a_kernel_that_keeps_no_account_tells_nothing(tmp_path: Path) -> None:
+def test_a_kernel_without_pressure_information_reports_nothing(tmp_path: Path) -> None:
     pressure = Pressure("memory", tmp_path, HandClock())
     assert pressure.since_last() == pressure.since_last() == {}

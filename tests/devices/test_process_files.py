@@ -27,7 +27,7 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
     process.communicate()
 
 
-def test_a_file_that_is_read_again_is_opened_once_and_tells_what_is_so_now(child) -> None:
+def test_a_file_that_is_read_again_is_opened_once_and_has_current_contents(child) -> None:
     files = ProcessFiles()
     before = open_files()
     first = files.read(child.pid, "stat")

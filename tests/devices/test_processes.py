@@ -54,7 +54,7 @@ def test_what_may_not_be_known_of_a_process_is_left_out(tmp_path: Path) -> None:
     assert memory_shares(7, tmp_path) is None
 
 
-def test_what_it_alone_holds_is_told_from_its_part_of_what_is_shared(tmp_path: Path) -> None:
+def test_unique_and_proportional_memory_are_distinguished(tmp_path: Path) -> None:
     rollup = (
         "00400000-7fff [rollup]\nRss: 900 kB\nPss: 500 kB\nPrivate_Clean: 100 kB\nPrivate_Dirty: 200 kB\n"
     )
@@ -62,7 +62,7 @@ def test_what_it_alone_holds_is_told_from_its_part_of_what_is_shared(tmp_path: P
     assert memory_shares(7, tmp_path) == MemoryShares(uss_bytes=300 * 1024, pss_bytes=500 * 1024)
 
 
-def test_this_very_process_tells_what_is_so() -> None:
+def test_the_state_of_this_process_is_correct() -> None:
     pid = os.getpid()
     state = process_state(pid)
     assert state is not None

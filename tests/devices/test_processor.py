@@ -55,7 +55,7 @@ def test_cores_keep_their_numbers_where_some_are_offline(tmp_path: Path) -> None
     assert times[7]["user"] == 40
 
 
-def test_a_host_without_proc_tells_nothing(tmp_path: Path) -> None:
+def test_a_host_without_proc_reports_nothing(tmp_path: Path) -> None:
     assert processor_counts(tmp_path) is None
     assert core_times(tmp_path) == {}
     assert load(tmp_path) is None
@@ -83,7 +83,7 @@ def test_the_clock_is_the_mean_of_all_policies_and_a_share_of_each_ones_best(tmp
     assert (found.mean_hertz, found.most_ratio) == (2.5e9, 0.75)
 
 
-def test_a_virtual_machine_that_knows_only_the_nominal_clock_tells_none(tmp_path: Path) -> None:
+def test_a_virtual_machine_with_only_the_nominal_clock_reports_none(tmp_path: Path) -> None:
     block = {"number": 0, "megahertz": "2596.1", "package": 0, "core": 0}
     write(tmp_path, {"cpuinfo": CPUINFO.format(flag="", **block)})
     assert clocks(tmp_path, tmp_path) is None

@@ -111,7 +111,7 @@ def test_a_counter_set_back_while_the_machine_slept_is_not_taken_for_a_wrap(powe
     assert meter.joules() == 3.0
 
 
-def test_counters_only_root_may_read_are_told_with_the_command_that_helps(
+def test_counters_only_root_may_read_are_reported_with_the_command_that_helps(
     open_folder: Path, request: pytest.FixtureRequest
 ) -> None:
     folder = add_zone(open_folder, "0", "package-0")
@@ -136,13 +136,15 @@ def test_memory_that_can_be_read_does_not_stand_in_for_a_package_that_cannot(pow
         find_zones(powercap)
 
 
-def test_a_virtual_machine_without_counters_is_told_apart(powercap: Path, tmp_path: Path) -> None:
+def test_a_virtual_machine_without_counters_gets_its_own_message(powercap: Path, tmp_path: Path) -> None:
     (tmp_path / "cpuinfo").write_text("flags\t\t: fpu vme hypervisor lahf_lm\n")
     with pytest.raises(RaplUnavailable, match="virtual machine whose host does not pass"):
         find_zones(powercap, tmp_path)
 
 
-def test_a_machine_without_counters_is_told_what_may_help(powercap: Path, tmp_path: Path) -> None:
+def test_the_message_for_a_machine_without_counters_says_what_may_help(
+    powercap: Path, tmp_path: Path
+) -> None:
     (tmp_path / "cpuinfo").write_text("flags\t\t: fpu vme\n")
     with pytest.raises(RaplUnavailable, match="sudo modprobe intel_rapl_msr"):
         find_zones(powercap, tmp_path)

@@ -24,7 +24,7 @@ def test_a_counter_that_went_back_has_no_rate_and_the_next_look_starts_from_it()
     assert seen == [{}, {"steady": 0.0}, {"bytes": 10.0, "steady": 0.0}]
 
 
-def test_a_thing_that_was_away_starts_anew() -> None:
+def test_a_device_that_was_away_starts_without_a_rate() -> None:
     clock = HandClock()
     rates: Rates[str] = Rates(clock)
     for counts in ({"sda": {"reads": 1}}, {}, {"sda": {"reads": 500}}):

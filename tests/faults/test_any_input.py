@@ -1,4 +1,4 @@
-"""Any key, any value, any clock."""
+"""Any key, any value and any clock can be recorded."""
 
 from __future__ import annotations
 

@@ -36,7 +36,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-def test_a_full_disk_never_stops_training_and_logging_resumes_by_itself(small_disk: Path, run_script) -> None:
+def test_a_full_disk_never_stops_training_and_logging_resumes_when_there_is_space(
+    small_disk: Path, run_script
+) -> None:
     result = run_script(
         """
         import os, sys, time, stepscope

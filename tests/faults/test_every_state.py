@@ -1,4 +1,4 @@
-"""Every bad state is tried, one after the other, instead of being met by chance."""
+"""Bad states are enumerated instead of waiting for them to happen by chance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forks never hang, and what a child logs is the child's."""
+"""Forks never hang, and what a child logs belongs to the child."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kill costs: nothing. And a kill is reported as a kill."""
+"""A kill loses no record, and the run says that it was killed."""
 
 from __future__ import annotations
 

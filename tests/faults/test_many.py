@@ -1,4 +1,4 @@
-"""Many writers, many keys."""
+"""Many writers and many keys in one run."""
 
 from __future__ import annotations
 

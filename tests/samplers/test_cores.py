@@ -13,7 +13,7 @@ def stat(cores: dict[int, tuple[int, int]]) -> dict[str, str]:
     return {"stat": "cpu  0 0 0 0 0 0 0 0 0 0\n" + "".join(lines) + "ctxt 5\n"}
 
 
-def test_a_core_is_told_from_the_second_look_on_and_a_new_one_later(tmp_path: Path) -> None:
+def test_a_core_is_reported_from_the_second_sample_on(tmp_path: Path) -> None:
     clock = HandClock()
     cores = CoresSampler(_proc=tmp_path, _now=clock)
     write(tmp_path, stat({0: (0, 0), 1: (0, 0)}))

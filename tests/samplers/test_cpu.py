@@ -72,12 +72,12 @@ def test_iowait_that_went_back_by_a_tick_costs_its_own_figure_alone(tmp_path: Pa
     assert values["cpu/utilization_ratio"] == pytest.approx(0.25)
 
 
-def test_a_machine_that_tells_nothing_yields_nothing(tmp_path: Path) -> None:
+def test_a_machine_without_readable_files_yields_nothing(tmp_path: Path) -> None:
     cpu = CpuSampler(_proc=tmp_path / "proc", _sys=tmp_path, _now=HandClock())
     assert list(cpu.sample([watched(7)])) == []
 
 
-def test_throttling_is_told_as_a_share_of_time_and_of_periods(tmp_path: Path, proc: Path) -> None:
+def test_throttling_is_reported_as_a_share_of_time_and_of_periods(tmp_path: Path, proc: Path) -> None:
     clock = HandClock()
     cpu = CpuSampler(_proc=proc, _sys=tmp_path, _now=clock)
     grouped(tmp_path, {"self": "/pod/container", "7": "/pod/container"})
@@ -118,7 +118,7 @@ def test_a_training_in_a_group_of_its_own_owns_the_figures_of_it(tmp_path: Path,
     assert values_of(samples) == {}
 
 
-def test_facts_are_told_at_first_and_again_only_when_they_change(tmp_path: Path, proc: Path) -> None:
+def test_facts_are_reported_once_and_again_only_when_they_change(tmp_path: Path, proc: Path) -> None:
     clock = HandClock()
     cpu = CpuSampler(_proc=proc, _sys=tmp_path, _now=clock)
     write(proc, {"cpuinfo": "processor : 0\nmodel name : Some Processor\n\n"})

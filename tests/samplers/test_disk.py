@@ -82,7 +82,7 @@ def test_a_disk_that_is_plugged_in_later_is_found_and_introduced(proc: Path) -> 
     assert introduced == [["sda"], ["sdb"], []]
 
 
-def test_pressure_is_told_for_the_host(proc: Path) -> None:
+def test_pressure_is_reported_for_the_host(proc: Path) -> None:
     clock = HandClock()
     sampler = disk(proc, clock)
     for total in (0, 250_000):
@@ -92,7 +92,7 @@ def test_pressure_is_told_for_the_host(proc: Path) -> None:
     assert values == {"disk/pressure_some_ratio": 0.25, "disk/pressure_full_ratio": 0.0}
 
 
-def test_room_is_told_for_the_store_the_working_directories_and_further_paths(proc: Path) -> None:
+def test_free_space_is_reported_for_the_store_the_working_directories_and_further_paths(proc: Path) -> None:
     root = proc.parent
     for name in ("store", "work", "checkpoints"):
         (root / name / "inner").mkdir(parents=True)
@@ -128,6 +128,6 @@ def test_one_path_in_place_of_a_list_is_refused_with_what_to_write() -> None:
         DiskSampler(paths="/data")
 
 
-def test_a_machine_that_tells_nothing_yields_nothing(tmp_path: Path) -> None:
+def test_a_machine_without_readable_files_yields_nothing(tmp_path: Path) -> None:
     sampler = DiskSampler(_proc=tmp_path / "proc", _sys=tmp_path / "sys", _now=HandClock(), _folder=tmp_path)
     assert list(sampler.sample([watched(7)])) == []

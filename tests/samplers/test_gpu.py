@@ -270,7 +270,7 @@ def test_a_gpu_that_falls_twice_is_named_twice_under_two_subjects():
     assert len({notice.subject for notice in said}) == len(said) == 4
 
 
-def test_when_all_are_gone_the_driver_is_let_go_and_asked_anew_every_minute():
+def test_when_all_gpus_are_lost_the_driver_is_closed_and_opened_again_every_minute():
     clock = HandClock()
     host = Host(ScriptedGpu(h200(0), [GpuReading(power_watts=1.0), None]))
     sampler = sampler_of(host, clock)

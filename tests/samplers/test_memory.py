@@ -46,7 +46,7 @@ def limited(tmp_path: Path, group: str, limit: str, used: int, spare: int) -> No
     )
 
 
-def test_the_tightest_limit_is_told_and_the_fullest_decides_how_near_the_end_is(
+def test_the_tightest_limit_is_reported_and_the_fullest_decides_how_near_the_limit_is(
     tmp_path: Path, proc: Path
 ) -> None:
     write(proc, {"self/cgroup": "0::/pod/container\n"})
@@ -64,7 +64,7 @@ def test_the_tightest_limit_is_told_and_the_fullest_decides_how_near_the_end_is(
     assert values["memory/cgroup_oom_kills_total"] == 4
 
 
-def test_a_group_without_a_limit_still_tells_what_it_holds(tmp_path: Path, proc: Path) -> None:
+def test_a_group_without_a_limit_still_reports_its_usage(tmp_path: Path, proc: Path) -> None:
     write(proc, {"self/cgroup": "0::/job\n"})
     limited(tmp_path, "job", "max", 3000, 1000)
     values = values_of(memory(proc).sample([]))
@@ -111,5 +111,5 @@ def test_shared_memory_is_that_of_its_file_system(proc: Path, tmp_path: Path) ->
     assert 0 <= values["memory/shm_used_ratio"] <= 1
 
 
-def test_a_machine_that_tells_nothing_yields_nothing(tmp_path: Path) -> None:
+def test_a_machine_without_readable_files_yields_nothing(tmp_path: Path) -> None:
     assert list(memory(tmp_path / "nowhere").sample([watched(7)])) == []

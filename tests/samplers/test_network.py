@@ -55,7 +55,7 @@ def test_rates_of_each_interface_and_of_all_come_with_the_second_look(tmp_path: 
     assert values_of(samples, "lo") == {}
 
 
-def test_an_interface_that_counts_anew_gives_no_negative_rate(tmp_path: Path, proc: Path) -> None:
+def test_an_interface_whose_counters_restart_has_no_negative_rate(tmp_path: Path, proc: Path) -> None:
     clock = HandClock()
     network = NetworkSampler(_proc=proc, _sys=tmp_path, _now=clock)
     for count in (4_000_000_000, 100):
@@ -105,6 +105,6 @@ def test_devices_are_introduced_once(tmp_path: Path, proc: Path) -> None:
     assert introduced[0][0].fields == {"link_bytes_per_second": 1.25e8}
 
 
-def test_a_machine_that_tells_nothing_yields_nothing(tmp_path: Path, proc: Path) -> None:
+def test_a_machine_without_readable_files_yields_nothing(tmp_path: Path, proc: Path) -> None:
     network = NetworkSampler(_proc=proc, _sys=tmp_path, _now=HandClock())
     assert list(network.sample([watched(7)])) == []

@@ -137,7 +137,7 @@ def test_a_number_given_to_another_process_gives_no_rate_across_the_two(tmp_path
     assert values["tree/cpu_ratio"] == 0.0
 
 
-def test_the_memory_of_the_tree_is_told_when_all_of_it_is_known(tmp_path: Path) -> None:
+def test_the_memory_of_the_tree_is_reported_when_all_of_it_is_known(tmp_path: Path) -> None:
     clock = HandClock()
     processes = sampler(tmp_path, clock)
     process(tmp_path, 10)
@@ -226,7 +226,7 @@ def test_two_real_workers_are_seen_at_work_in_each_epoch(
     assert list(processes.sample([one])) == []
 
 
-def test_a_real_training_is_told_without_the_agent_it_started(start: Script) -> None:
+def test_a_real_training_is_sampled_without_the_agent_it_started(start: Script) -> None:
     training = start(
         """
         import sys, stepscope

@@ -26,7 +26,7 @@ def test_the_step_in_progress_is_the_next_to_be_logged_or_the_last(moment: int, 
     assert logged.steps_at(numbers(moment)).tolist() == [step]
 
 
-def test_steps_that_go_back_are_told_in_the_order_of_time() -> None:
+def test_steps_that_go_back_are_joined_in_the_order_of_time() -> None:
     logged = Timeline(numbers(100, 200, 300), numbers(5, 3, 4))
     assert logged.steps_at(numbers(50, 150, 250)).tolist() == [5, 3, 4]
 
