@@ -358,7 +358,7 @@ def test_alerts_that_fail_keep_no_record_from_the_store(
     assert store.points(Selection(NAME.run_id, "loss")).values.tolist() == [1.0]
     assert store.runs()[0].status == "finished"
     assert not list(list_journals(folder))
-    parts = [record.getMessage().split("their ")[1].split(".")[0] for record in caplog.records]
+    parts = [record.getMessage().split("(")[1].split(")")[0] for record in caplog.records]
     assert sorted(parts) == ["events", "processes", "rows", "rules"]
 
 
