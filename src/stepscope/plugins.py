@@ -67,8 +67,8 @@ def make(
     check_options(folder, name, kind, options)
     parameters = inspect.signature(kind).parameters
     try:
-        given = {option: value for option, value in options.items() if value is not None}
-        return kind(**given, **{name: value for name, value in context.items() if name in parameters})
+        set_options = {option: value for option, value in options.items() if value is not None}
+        return kind(**set_options, **{name: value for name, value in context.items() if name in parameters})
     except TypeError as error:
         raise StepscopeError(f"{folder}.{name} cannot be made with these options: {error}.") from error
 

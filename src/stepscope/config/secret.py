@@ -76,13 +76,13 @@ def resolve_secret(value: str | Mapping[str, str], environment: Mapping[str, str
     [(kind, name)] = value.items()
     if kind == "env":
         if name not in environment:
-            raise ConfigError(f"A secret is to be read from the variable {name}, which is not set.")
+            raise ConfigError(f"A secret refers to the variable {name}, which is not set.")
         return environment[name]
     try:
         return Path(name).read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigError(f"A secret is to be read from the file {name}: {reason}.") from None
+        raise ConfigError(f"A secret refers to the file {name}, which cannot be read: {reason}.") from None
 
 
 def _redacted_text(text: str, *, in_channel: bool) -> str:

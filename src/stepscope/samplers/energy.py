@@ -61,17 +61,17 @@ class EnergySampler(Sampler):
         incomplete: set[tuple[str, str]] = set()
         for meter in self._meters:
             key = KEYS[meter.zone.kind]
-            places = {HOST, HOST if meter.zone.kind == "psys" else meter.zone.device}
+            devices = {HOST, HOST if meter.zone.kind == "psys" else meter.zone.device}
             try:
                 joules = meter.joules()
             except (OSError, ValueError) as error:
-                incomplete.update((place, key) for place in places)
+                incomplete.update((device, key) for device in devices)
                 yield Notice(f"energy: {meter.zone.folder.name}", f"{meter.zone.folder} is not read: {error}")
                 continue
-            for place in places:
-                values = sums.setdefault(place, {})
+            for device in devices:
+                values = sums.setdefault(device, {})
                 values[key] = values.get(key, 0.0) + joules
-        for place, values in sums.items():
-            complete = {key: joules for key, joules in values.items() if (place, key) not in incomplete}
+        for device, values in sums.items():
+            complete = {key: joules for key, joules in values.items() if (device, key) not in incomplete}
             if complete:
-                yield Sample(complete, device=place)
+                yield Sample(complete, device=device)

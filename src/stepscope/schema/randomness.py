@@ -52,7 +52,7 @@ def _is_random(run: str) -> bool:
     count = Counter(kinds)
     if min(count["small"], count["capital"]) < length / 10 or not count["digit"]:
         return False
-    changes = sum(one != other for one, other in itertools.pairwise(kinds))
+    changes = sum(kind != following for kind, following in itertools.pairwise(kinds))
     in_words = sum(len(word) for word in _WORD.findall(letters))
     return (
         changes >= 0.35 * (length - 1)

@@ -150,8 +150,8 @@ class SqliteAlertBook(AlertBook):
             " WHERE sent_ns IS NULL AND given_up_ns IS NULL ORDER BY id"
         )
         return [
-            Posted(number, channel, Notice.from_dict(json.loads(told)), due_ns, attempts)
-            for number, channel, due_ns, attempts, told in rows
+            Posted(number, channel, Notice.from_dict(json.loads(content)), due_ns, attempts)
+            for number, channel, due_ns, attempts, content in rows
         ]
 
     def delivered(self, posted_id: int, at_ns: int) -> None:

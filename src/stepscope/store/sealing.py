@@ -102,7 +102,7 @@ class Sealer:
         key_set.total += len(rows)
         key_set.last = rows[-1].tobytes()
         if key_set.rows >= BLOCK_ROWS:
-            self._seal_blocks(key_set, least=BLOCK_ROWS)
+            self._seal_blocks(key_set, min_rows=BLOCK_ROWS)
         else:
             self._put_tail(key_set, rows)
         self._write_key_set(key_set)
@@ -121,7 +121,7 @@ class Sealer:
         for axis, keys in key_sets:
             key_set = self._key_set(Source(*labels, axis), tuple(json.loads(keys)))
             if key_set.rows >= MIN_ROWS:
-                self._seal_blocks(key_set, least=1)
+                self._seal_blocks(key_set, min_rows=1)
                 self._write_key_set(key_set)
             else:
                 self._join_tail(key_set)
@@ -225,14 +225,14 @@ class Sealer:
             key_set.pieces = 0
             self._put_tail(key_set, rows)
 
-    def _seal_blocks(self, key_set: KeySet, least: int) -> None:
+    def _seal_blocks(self, key_set: KeySet, min_rows: int) -> None:
         rows = np.concatenate(key_set.tail)
         if key_set.pieces:
             self._connection.execute("DELETE FROM tail WHERE key_set_id = ?", (key_set.id,))
         key_set.set_tail([])
         key_set.pieces = 0
         at = 0
-        while len(rows) - at >= least:
+        while len(rows) - at >= min_rows:
             self._seal_block(key_set, rows[at : at + BLOCK_ROWS])
             at += BLOCK_ROWS
         if at < len(rows):

@@ -121,7 +121,7 @@ class Feeds:
             return
         try:
             work()
-        except Exception as error:  # noqa: BLE001 - an exporter may be written by anybody
+        except Exception as error:  # noqa: BLE001 - an exporter may come from another package
             reason = str(error) or repr(error)
             log.warning("The exporter %s failed, and is paused for a minute: %s", name, reason)
             self._paused_until[feed] = self._now() + RETRY_S
@@ -235,7 +235,7 @@ class Exporters:
             try:
                 feed = make_feed(name, options, settings.directory) if feed is None else feed
                 feeds[name] = self._feeds[options_key] = feed
-            except Exception as error:  # noqa: BLE001 - an exporter may be written by anybody
+            except Exception as error:  # noqa: BLE001 - an exporter may come from another package
                 self._warn_once(f"The exporter {name} of {run_id} is left out: {error}")
         return feeds
 

@@ -287,8 +287,8 @@ class Follower:
             self.process.last_ns = max(self.process.last_ns, int(rows.times[-1]))
         for fields, raw in batch.arrays:
             self._ensure_process(fields["time"])
-            place = self._place()
-            self._store.put_array(place[0], place[1], place[2], fields, raw)
+            labels = self._labels()
+            self._store.put_array(labels[0], labels[1], labels[2], fields, raw)
         return records
 
     def _count_missing_files(self) -> None:
@@ -333,7 +333,7 @@ class Follower:
     def _put_event(
         self, kind: str, time_ns: int, step: int | None, fields: dict[str, Any], *, by_user: bool = False
     ) -> None:
-        run_id, segment, rank, _ = self._place()
+        run_id, segment, rank, _ = self._labels()
         event = Event(kind, time_ns, step, rank, segment, fields, by_user)
         self._store.put_event(run_id, event)
         self._feeds.add_event(run_id, event)
@@ -387,9 +387,9 @@ class Follower:
 
     def _source(self) -> Source:
         is_worker = self.process.role == "worker"
-        return Source(*self._place(), device=f"worker-{self.process.pid}" if is_worker else "")
+        return Source(*self._labels(), device=f"worker-{self.process.pid}" if is_worker else "")
 
-    def _place(self) -> tuple[str, str, int, str]:
+    def _labels(self) -> tuple[str, str, int, str]:
         process = self.process
         return process.run_id, process.segment, process.rank, process.host
 

@@ -81,8 +81,8 @@ class Ingest:
 
     def processes_here(self) -> list[Process]:
         """The processes of this host that may still write and that the store knows."""
-        here = [follower.process for follower in self._followers.values() if follower.is_here]
-        return [process for process in here if process.started_ns]
+        local = [follower.process for follower in self._followers.values() if follower.is_here]
+        return [process for process in local if process.started_ns]
 
     def sync(self) -> None:
         """Syncs all journals to disk."""

@@ -133,12 +133,12 @@ class NvidiaFields:
         """The sum of each figure; where one is refused, the next is read at once."""
         chosen = {figure: self._choose(figure) for figure in figures}
         values: dict[Field, float] = {}
-        asked: set[Field] = set()
+        read_fields: set[Field] = set()
         while missing := {
-            field: None for fields in chosen.values() for field in fields if field not in asked
+            field: None for fields in chosen.values() for field in fields if field not in read_fields
         }:
             values |= self._values(missing)
-            asked |= missing.keys()
+            read_fields |= missing.keys()
             chosen = {figure: self._choose(figure) for figure in chosen}
         return {figure: _sum(values, fields) for figure, fields in chosen.items()}
 
