@@ -71,7 +71,7 @@ class Bench:
     @property
     def open(self) -> list[str]:
         """The findings that are open."""
-        return [one["key"] for one in self.store.findings("r") if one["open"]]
+        return [finding["key"] for finding in self.store.findings("r") if finding["open"]]
 
 
 @pytest.fixture
@@ -83,8 +83,8 @@ def bench(tmp_path: Path) -> Iterator:
         return made[-1]
 
     yield make
-    for one in made:
-        one.store.close()
+    for bench in made:
+        bench.store.close()
 
 
 WAIT = ["input.exposed_wait"]

@@ -34,8 +34,8 @@ class Machine(Sampler):
         yield Notice("no fan", "gpu-a has no fan.")
         yield Sample({"power_watts": 250.0}, "gpu-a")
         yield Sample({})
-        for one in watched:
-            yield Sample({"resident_bytes": float(one.pid)}, owner=one)
+        for process in watched:
+            yield Sample({"resident_bytes": float(process.pid)}, owner=process)
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def test_a_launcher_is_watched_only_until_its_rank_speaks_for_itself(
 ) -> None:
     watched: list[list[int]] = []
     monkeypatch.setattr(
-        SamplerPool, "configure", lambda _, __, found: watched.append([one.pid for one in found])
+        SamplerPool, "configure", lambda _, __, found: watched.append([process.pid for process in found])
     )
     machine = MachineMonitor(store, SamplerPool([]))
     launcher = process(store, "one", pid=10, role="launcher")
@@ -189,7 +189,9 @@ def test_invalid_options_of_one_run_do_not_affect_another_and_are_reported_only_
     machine.update_processes([process(store, "wrong", facts=facts), process(store, "right", pid=7)])
     watch_until(machine, until, lambda: keys(store, "right") and store.events("wrong", "notice"))
     machine.close()
-    told = {run: [one.fields["text"] for one in store.events(run, "notice")] for run in ("wrong", "right")}
+    told = {
+        run: [event.fields["text"] for event in store.events(run, "notice")] for run in ("wrong", "right")
+    }
     assert any("has no option 'colour'" in text for text in told["wrong"])
     assert not any("colour" in text for text in told["right"])
 

@@ -107,7 +107,7 @@ def test_a_round_in_which_no_run_has_anything_new_opens_no_file_and_writes_nothi
         ingest.tick()
     finally:
         calls.is_on = False
-    assert [one for one in calls.seen if not one.startswith("open /proc/")] == []
+    assert [call for call in calls.seen if not call.startswith("open /proc/")] == []
     assert transactions == []
     ingest.close()
 
@@ -182,7 +182,7 @@ class ScriptedSampling:
 
     def collect(self) -> list[SamplerReadings]:
         self.looks += 1
-        own = [Sample({"resident_bytes": float(one.pid)}, owner=one) for one in self.watched]
+        own = [Sample({"resident_bytes": float(process.pid)}, owner=process) for process in self.watched]
         return [
             SamplerReadings("machine", self.looks * 10**9, [Sample({"temperature": float(self.looks)}), *own])
         ]
@@ -224,8 +224,8 @@ class Machine:
             for number in range(runs)
         ]
         with store.transaction():
-            for one in self.processes:
-                store.put_process(one)
+            for process in self.processes:
+                store.put_process(process)
         feeds = Feeds(listener=self.listening)
         self.monitor = MachineMonitor(store, ScriptedSampling(), feeds, lambda: self.now)
         self.monitor.update_processes(self.processes)
@@ -246,8 +246,8 @@ def test_figures_of_the_machine_are_written_less_often_with_many_runs_and_none_i
     machine.go_on(60)
     assert 3 <= len(transactions) <= 5
     machine.monitor.close()
-    for one in ("run0", f"run{RUNS - 1}"):
-        points = {key.key: key.points for key in store.keys(one, "seconds")}
+    for run in ("run0", f"run{RUNS - 1}"):
+        points = {key.key: key.points for key in store.keys(run, "seconds")}
         assert points["temperature"] == points["resident_bytes"] >= 60
 
 
@@ -266,7 +266,7 @@ def test_whoever_waits_for_the_store_finds_the_figures_of_the_last_second_with_m
     machine = Machine(store, RUNS)
     machine.go_on(4)
     machine.go_on(0.5, has_waiting_reader=True)
-    (key,) = [one for one in store.keys("run7", "seconds") if one.key == "temperature"]
+    (key,) = [info for info in store.keys("run7", "seconds") if info.key == "temperature"]
     assert key.points >= 4
     machine.monitor.close()
 
@@ -276,9 +276,9 @@ def test_alert_rules_get_figures_every_second_with_many_runs_and_only_those_they
 ) -> None:
     machine = Machine(store, RUNS, {"temperature"})
     machine.go_on(10)
-    tables = [one for one in machine.listening.tables if one.source.run_id == "run3"]
+    tables = [table for table in machine.listening.tables if table.source.run_id == "run3"]
     assert len(tables) == 10
-    assert {one.keys for one in machine.listening.tables} == {("temperature",)}
+    assert {table.keys for table in machine.listening.tables} == {("temperature",)}
     machine.monitor.close()
 
 
@@ -290,7 +290,7 @@ def test_a_run_that_begins_gets_no_figures_from_before(store: SqliteStore) -> No
     machine.monitor.update_processes([*machine.processes, later])
     machine.go_on(2)
     machine.monitor.close()
-    before, after = (store.keys(one, "seconds")[-1].points for one in ("run0", later.run_id))
+    before, after = (store.keys(run, "seconds")[-1].points for run in ("run0", later.run_id))
     assert before - after >= 4
 
 
@@ -309,17 +309,17 @@ def test_looking_for_problems_in_many_runs_keeps_to_one_budget_and_comes_round_t
     monkeypatch.setattr(Diagnostician, "diagnose", diagnose)
     diagnosis = LiveDiagnosis(store, lambda _: {}, lambda: now, clock=lambda: spent)
     runs = [Process(f"run{n}", "r", "p", "0", 0, "h", n, "rank", 1) for n in range(RUNS)]
-    for one in runs:
-        diagnosis.on_process(one)
+    for process in runs:
+        diagnosis.on_process(process)
     for _ in range(1200):
         now += 0.5
-        for one in runs:
-            diagnosis.on_rows(Table(Source(one.run_id, "0", 0, "h"), (), (), (), ()))
+        for process in runs:
+            diagnosis.on_rows(Table(Source(process.run_id, "0", 0, "h"), (), (), (), ()))
         before = len(looks)
         diagnosis.tick()
         assert len(looks) - before <= 1
     assert spent <= 0.002 * now + 0.05 + 0.01
-    assert {looks.count(one.run_id) for one in runs} <= {2, 3, 4}
+    assert {looks.count(process.run_id) for process in runs} <= {2, 3, 4}
 
 
 def pauses_of(

@@ -327,7 +327,7 @@ def test_a_journal_of_another_user_that_cannot_be_read_stops_nobody(what: str, s
         opened = stepscope.open_store(shared)
         found = {
             "runs": [run.id for run in opened.runs()],
-            "set aside": [(one.path, one.reason, one.advice) for one in opened.set_aside()],
+            "set aside": [(journal.path, journal.reason, journal.advice) for journal in opened.set_aside()],
         }
         opened.close()
         return found
@@ -408,5 +408,5 @@ def test_a_copy_of_a_file_is_stored_once(folder: Path, store: SqliteStore) -> No
     ingest = Ingest(folder, store, is_alive=lambda _: False)
     settled(ingest)
     assert store.points(Selection(NAME.run_id, "loss")).steps.tolist() == list(range(2000))
-    assert ["is a copy of" in one.reason for one in store.set_aside()] == [True]
+    assert ["is a copy of" in journal.reason for journal in store.set_aside()] == [True]
     ingest.close()

@@ -82,15 +82,15 @@ def gather(all_of: SamplerPool, taken: list[SamplerReadings]) -> list[SamplerRea
 
 
 def notices(taken: list[SamplerReadings]) -> list[str]:
-    return [one.text for each in taken for one in each.readings if isinstance(one, Notice)]
+    return [reading.text for each in taken for reading in each.readings if isinstance(reading, Notice)]
 
 
 def test_every_sampler_is_polled_and_what_it_reads_has_its_time(poll, until) -> None:
     before = time.time_ns()
     all_of = poll(first=Counting(), second=Counting())
     taken: list[SamplerReadings] = []
-    until(lambda: {one.sampler for one in gather(all_of, taken)} == {"first", "second"} and len(taken) > 6)
-    times = [one.time_ns for one in taken if one.sampler == "first"]
+    until(lambda: {poll.sampler for poll in gather(all_of, taken)} == {"first", "second"} and len(taken) > 6)
+    times = [poll.time_ns for poll in taken if poll.sampler == "first"]
     assert before < times[0] < times[-1] < time.time_ns()
     assert times == sorted(times)
 
@@ -115,7 +115,7 @@ def test_a_sampler_that_fails_is_reported_and_polled_again(poll, until) -> None:
     taken: list[SamplerReadings] = []
     until(lambda: len(gather(all_of, taken)) > 2)
     assert notices(taken) == ["The sampler odd failed: RuntimeError('the bus is on fire')"]
-    assert any(isinstance(one, Sample) for each in taken for one in each.readings)
+    assert any(isinstance(reading, Sample) for each in taken for reading in each.readings)
 
 
 def test_a_sampler_that_costs_too_much_is_polled_less_often_and_reported(poll, until) -> None:

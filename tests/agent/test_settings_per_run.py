@@ -90,7 +90,9 @@ class Training:
         """The rules of which the file in its folder tells."""
         path = self.home / "alerts.jsonl"
         notices = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-        return [alert["rule"] for one in notices if one["kind"] == "firing" for alert in one["alerts"]]
+        return [
+            alert["rule"] for notice in notices if notice["kind"] == "firing" for alert in notice["alerts"]
+        ]
 
 
 def rules_fired(folder: Path, run: str) -> set[str]:
@@ -98,7 +100,7 @@ def rules_fired(folder: Path, run: str) -> set[str]:
 
 
 def open_findings(folder: Path, run: str) -> set[str]:
-    return {one["id"] for one in stepscope.open_store(folder).run(run).findings() if one["open"]}
+    return {finding["id"] for finding in stepscope.open_store(folder).run(run).findings() if finding["open"]}
 
 
 def test_two_runs_of_one_agent_have_each_their_own_rules_channels_exporters_and_detectors(
@@ -171,7 +173,7 @@ def test_a_notice_of_a_run_that_has_ended_is_delivered_by_the_agent_of_a_later_o
     receiver.status = 503
     ended = Training(start, tmp_path / "ended", SECOND, HOOK=receiver.url)
     ended.log(1.0, 2.0)
-    until(lambda: any(one["attempts"] for one in stepscope.open_store(folder).run("ended").notices()))
+    until(lambda: any(notice["attempts"] for notice in stepscope.open_store(folder).run("ended").notices()))
     ended.end()
     os.kill(agent_pid(folder), signal.SIGKILL)
     until(lambda: agent_pid(folder) is None)
@@ -262,7 +264,7 @@ def test_quiet_hours_links_and_switches_are_those_of_each_run(folder: Path, stor
         "loud": ["high"],
         "off": [],
     }
-    assert [(one["run"], one["link"]) for one in store.notices()] == [
+    assert [(notice["run"], notice["link"]) for notice in store.notices()] == [
         ("loud", "http://page/run/loud/metrics?q=loss")
     ]
 

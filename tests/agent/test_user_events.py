@@ -133,7 +133,7 @@ def test_a_kind_of_ours_used_by_the_training_is_shown_and_misleads_nobody(
     assert not console_of(run).captured
     assert setup_of(run).nested == {}
     assert not {"Data loader", "Model and PyTorch", "Notices"} & {
-        one.title for one in config_of(run).sections
+        section.title for section in config_of(run).sections
     }
     assert main(["show", "mine", "--events", "--store", str(folder)]) == 0
     shown = capsys.readouterr().out

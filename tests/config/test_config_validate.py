@@ -161,7 +161,7 @@ def test_settings_without_effect_are_named_and_the_file_is_fine(capsys):
 
 @pytest.mark.parametrize("value", ["[]", "{}", "{x: {y: 1}}", "[[1]]", "-1", "'?'", "null"])
 def test_a_wrong_value_anywhere_is_named_and_validation_ends(capsys, value):
-    names = [one.name for one in dataclasses.fields(Settings)]
+    names = [field.name for field in dataclasses.fields(Settings)]
     for line in [f"{name}: {value}" for name in names] + [f"{name}: {{zzz: {value}}}" for name in names]:
         Path("a.yaml").write_text(f"{line}\nagent: {{mode: fork}}\n" if "agent" not in line else f"{line}\n")
         main(["config", "validate", "a.yaml"])

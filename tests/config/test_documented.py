@@ -43,8 +43,8 @@ def test_the_page_says_of_every_setting_to_what_it_applies():
         setting.name
         for setting in SETTINGS
         if setting.name != "directory"
-        and not any(fnmatch(setting.name, one) for one in patterns)
-        and not any(fnmatch(f"{setting.name}.x", one) for one in patterns)
+        and not any(fnmatch(setting.name, pattern) for pattern in patterns)
+        and not any(fnmatch(f"{setting.name}.x", pattern) for pattern in patterns)
     ]
     assert not unsaid
 

@@ -69,8 +69,8 @@ def reopen(kind, store: Store, tmp_path: Path):
         return opened[-1]
 
     yield open_again
-    for one in opened:
-        one.close()
+    for reopened in opened:
+        reopened.close()
 
 
 class TestProcesses:
@@ -215,9 +215,9 @@ class TestPoints:
             append(store, {"loss": [value]}, of=place)
         found = [
             points(
-                store, segment=one.segment, rank=one.rank, host=one.host, device=one.device
+                store, segment=place.segment, rank=place.rank, host=place.host, device=place.device
             ).values.tolist()
-            for one in places
+            for place in places
         ]
         assert found == [[0], [1], [2], [3], [4]]
         assert sorted(points(store).values.tolist()) == [0, 1, 2, 3, 4]
@@ -560,7 +560,7 @@ class TestReadingWhileWriting:
                     wrong.append(key)
             reader.close()
 
-        threads = [threading.Thread(target=read, args=one) for one in [("a", 0), ("b", 1)] * 2]
+        threads = [threading.Thread(target=read, args=arguments) for arguments in [("a", 0), ("b", 1)] * 2]
         before = sys.getswitchinterval()
         sys.setswitchinterval(1e-5)
         try:

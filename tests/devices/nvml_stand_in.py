@@ -180,7 +180,7 @@ class StandInNvml:
 
     def nvmlGpmMigSampleGet(self, handle: StandInBoard, instance: int, sample: Any) -> Any:
         self.calls["nvmlGpmMigSampleGet"] += 1
-        (part,) = (one for one in handle.slices if one.answers["nvmlDeviceGetGpuInstanceId"] == instance)
+        (part,) = (part for part in handle.slices if part.answers["nvmlDeviceGetGpuInstanceId"] == instance)
         return self._take(sample, part)
 
     def _take(self, sample: Any, board: StandInBoard) -> Any:
@@ -191,7 +191,8 @@ class StandInNvml:
     def nvmlGpmMetricsGet(self, request: Any) -> Any:
         """Figures between two samples; they must be the one taken last and an earlier one."""
         first, second = (
-            self.gpm_samples[ctypes.addressof(one.contents)] for one in (request.sample1, request.sample2)
+            self.gpm_samples[ctypes.addressof(sample.contents)]
+            for sample in (request.sample1, request.sample2)
         )
         assert second > first
         assert request.version == 1

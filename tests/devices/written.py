@@ -53,8 +53,8 @@ def process(proc: Path, pid: int, command: str = "python train.py", **fields: ob
 
 def values_of(samples: object, device: str = "", owner: Watched | None = None) -> dict[str, float]:
     """All figures of a device and owner together."""
-    found: dict[str, float] = {}
-    for one in samples:  # type: ignore[attr-defined]
-        if isinstance(one, Sample) and (one.device, one.owner) == (device, owner):
-            found |= one.values
-    return found
+    values: dict[str, float] = {}
+    for reading in samples:  # type: ignore[attr-defined]
+        if isinstance(reading, Sample) and (reading.device, reading.owner) == (device, owner):
+            values |= reading.values
+    return values

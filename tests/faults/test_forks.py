@@ -49,7 +49,7 @@ def test_loader_workers_log_into_their_own_journals(method: str, tmp_path, start
     assert run.status == "finished"
     assert len(run.series("loss")) == 32
     assert sorted(run.series("drawn").steps.tolist()) == sorted([*range(64)] * 2)
-    roles = [one.role for one in run.segments[0].processes]
+    roles = [process.role for process in run.segments[0].processes]
     assert roles.count("rank") == 1
     assert roles.count("worker") == 8
 
@@ -164,7 +164,7 @@ def test_workers_that_import_the_script_again_begin_no_run_of_their_own(
     (run,) = stepscope.open_store(folder).runs()
     assert run.status == "finished"
     (segment,) = run.segments
-    assert [one.role for one in segment.processes].count("rank") == 1
+    assert [process.role for process in segment.processes].count("rank") == 1
     assert len(run.series("loss")) == 4
     if "logging" in words:
         assert sorted(run.series("drawn").steps.tolist()) == list(range(16))

@@ -39,9 +39,9 @@ Start = Callable[..., "subprocess.Popen[str]"]
 @pytest.fixture
 def shared(folder: Path, tmp_path: Path) -> Path:
     """A folder that everybody may write."""
-    for one in (tmp_path, *tmp_path.parents):  # pytest's own, which are its user's alone
-        if Path(tempfile.gettempdir()) in one.parents:
-            one.chmod(0o755)
+    for path in (tmp_path, *tmp_path.parents):  # pytest's own, which are its user's alone
+        if Path(tempfile.gettempdir()) in path.parents:
+            path.chmod(0o755)
     (folder / "journal").mkdir(parents=True)
     folder.chmod(0o777)
     (folder / "journal").chmod(0o777)

@@ -359,9 +359,9 @@ def test_two_runs_at_once_both_go_on_in_the_new_folder(start, until, folder: Pat
 def test_a_folder_that_is_made_read_only_costs_no_row(tmp_path: Path) -> None:
     place = tmp_path / "home"
     place.mkdir()
-    for one in (tmp_path, *tmp_path.parents):  # pytest's own, which are its user's alone
-        if Path(tempfile.gettempdir()) in one.parents:
-            one.chmod(0o755)
+    for path in (tmp_path, *tmp_path.parents):  # pytest's own, which are its user's alone
+        if Path(tempfile.gettempdir()) in path.parents:
+            path.chmod(0o755)
     os.chown(place, 1000, 1000)
     code = """
         import os, sys, time, stepscope

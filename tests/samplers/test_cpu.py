@@ -127,7 +127,7 @@ def test_facts_are_reported_once_and_again_only_when_they_change(tmp_path: Path,
     facts = []
     for limit in ("3 1\n", "3 1\n", "2 1\n"):
         write(tmp_path / "cgroup", {"job/cpu.max": limit})
-        facts.append([one.fields for one in cpu.sample([]) if isinstance(one, DeviceFacts)])
+        facts.append([reading.fields for reading in cpu.sample([]) if isinstance(reading, DeviceFacts)])
         clock.now += 301
     fields = {"model": "Some Processor", "threads": 1, "cgroup_limit_bytes": 4096}
     assert facts == [[{**fields, "cgroup_limit_cores": 3.0}], [], [{**fields, "cgroup_limit_cores": 2.0}]]

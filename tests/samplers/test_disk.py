@@ -78,7 +78,9 @@ def test_a_disk_that_is_plugged_in_later_is_found_and_introduced(proc: Path) -> 
     for text in (line("sda", 1, 2, 0), line("sda", 1, 2, 0) + line("sdb", 9, 9, 0), line("sdb", 9, 9, 0)):
         write(proc, {"diskstats": text})
         clock.now += 1
-        introduced.append([one.device for one in sampler.sample([]) if isinstance(one, DeviceFacts)])
+        introduced.append(
+            [reading.device for reading in sampler.sample([]) if isinstance(reading, DeviceFacts)]
+        )
     assert introduced == [["sda"], ["sdb"], []]
 
 
@@ -105,7 +107,7 @@ def test_free_space_is_reported_for_the_store_the_working_directories_and_furthe
     sampler = disk(proc, HandClock(), _folder=root / "store/inner", paths=[str(root / "checkpoints")])
     samples = list(sampler.sample([watched(7), watched(8, 1), watched(99, 2)]))
     told = os.statvfs(root)
-    assert sorted(one.device for one in samples) == sorted(map(str, points))
+    assert sorted(sample.device for sample in samples) == sorted(map(str, points))
     values = values_of(samples, str(root / "work"))
     assert values["disk/total_bytes"] == told.f_blocks * told.f_frsize
     assert values["disk/free_bytes"] == pytest.approx(told.f_bavail * told.f_frsize, rel=0.05)

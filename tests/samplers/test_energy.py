@@ -25,7 +25,9 @@ def use(folder: Path, joules: float) -> None:
 
 
 def values_by_device(sampler: EnergySampler) -> dict[str, dict[str, float]]:
-    return {one.device: dict(one.values) for one in sampler.sample([]) if isinstance(one, Sample)}
+    return {
+        reading.device: dict(reading.values) for reading in sampler.sample([]) if isinstance(reading, Sample)
+    }
 
 
 def test_packages_have_figures_of_their_own_and_the_host_their_sum(
@@ -59,10 +61,12 @@ def test_a_counter_that_fails_for_a_moment_leaves_its_sum_out_and_loses_nothing(
     use(first, 4)
     (second / "energy_uj").write_text("")
     readings = sampler.sample([])
-    assert {one.device: one.values for one in readings if isinstance(one, Sample)} == {
+    assert {reading.device: reading.values for reading in readings if isinstance(reading, Sample)} == {
         "package-0": {CPU: 4.0}
     }
-    assert [one.subject for one in readings if isinstance(one, Notice)] == ["energy: intel-rapl:1"]
+    assert [reading.subject for reading in readings if isinstance(reading, Notice)] == [
+        "energy: intel-rapl:1"
+    ]
     (second / "energy_uj").write_text("7000000")
     assert values_by_device(sampler)[""] == {CPU: 11.0}
 

@@ -56,16 +56,16 @@ def sampler_of(host, clock=None, parents=None, **options):
 
 def samples_in(readings, device=None, owner=None):
     return [
-        one
-        for one in readings
-        if isinstance(one, Sample)
-        and one.device == device
-        and (one.owner is owner if owner else not one.owner)
+        reading
+        for reading in readings
+        if isinstance(reading, Sample)
+        and reading.device == device
+        and (reading.owner is owner if owner else not reading.owner)
     ]
 
 
 def kinds_in(readings, kind):
-    return [one for one in readings if isinstance(one, kind)]
+    return [reading for reading in readings if isinstance(reading, kind)]
 
 
 RANK = Watched("run", "seg", 0, 10, "rank")
@@ -108,11 +108,13 @@ def test_every_key_is_declared_with_a_sentence_and_every_figure_has_a_key():
     readings = sampler_of(Host(*gpus)).sample([RANK])
     seen = {key for sample in kinds_in(readings, Sample) for key in sample.values}
     assert seen <= declared.keys()
-    assert all(math.isfinite(value) for one in kinds_in(readings, Sample) for value in one.values.values())
+    assert all(
+        math.isfinite(value) for sample in kinds_in(readings, Sample) for value in sample.values.values()
+    )
 
 
 def test_what_utilisation_means_is_said():
-    (sentence,) = (one.sentence for one in GpuSampler.metrics if one.key == "gpu/utilization_ratio")
+    (sentence,) = (metric.sentence for metric in GpuSampler.metrics if metric.key == "gpu/utilization_ratio")
     assert "at least one kernel ran" in sentence
     assert "nothing of how much of the GPU" in sentence
 
@@ -208,9 +210,9 @@ def test_a_gpu_is_read_thoroughly_the_first_time_it_answers():
     clock, late = HandClock(), Noting(h200(0), [None, GpuReading(power_watts=1.0)])
     sampler = sampler_of(Host(late, ScriptedGpu(h200(1), [GpuReading()])), clock, thorough_every_s=1000.0)
     readings = sampler.sample([])
-    assert [one.device for one in kinds_in(readings, DeviceFacts)] == [h200(1).uuid]
+    assert [facts.device for facts in kinds_in(readings, DeviceFacts)] == [h200(1).uuid]
     clock.now += 61
-    assert [one.device for one in kinds_in(sampler.sample([]), DeviceFacts)] == [h200(0).uuid]
+    assert [facts.device for facts in kinds_in(sampler.sample([]), DeviceFacts)] == [h200(0).uuid]
     sampler.sample([])
     assert late.thorough == [True, True, False]
 

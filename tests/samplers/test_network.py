@@ -100,8 +100,12 @@ def test_devices_are_introduced_once(tmp_path: Path, proc: Path) -> None:
     for interfaces in (dev(eth0=0), dev(eth0=0), dev(eth0=0, eth1=0)):
         write(proc, interfaces)
         clock.now += 1
-        introduced.append([one for one in network.sample([]) if isinstance(one, DeviceFacts)])
-    assert [[one.device for one in facts] for facts in introduced] == [["eth0", "mlx5_0:1"], [], ["eth1"]]
+        introduced.append([reading for reading in network.sample([]) if isinstance(reading, DeviceFacts)])
+    assert [[device.device for device in devices] for devices in introduced] == [
+        ["eth0", "mlx5_0:1"],
+        [],
+        ["eth1"],
+    ]
     assert introduced[0][0].fields == {"link_bytes_per_second": 1.25e8}
 
 

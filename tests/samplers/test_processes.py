@@ -81,7 +81,7 @@ def test_workers_are_devices_and_other_children_are_in_the_tree_alone(tmp_path: 
         counters(tmp_path, 12, 100 + ticks)
         clock.now += 1
         samples = list(processes.sample([watched(10)]))
-    assert {one.device for one in samples} == {"", "loader-0", "loader-1"}
+    assert {sample.device for sample in samples} == {"", "loader-0", "loader-1"}
     assert values_of(samples, "loader-1", watched(10)) == {
         "process/cpu_ratio": 1.0,
         "process/rss_bytes": 4 * PAGE_BYTES,

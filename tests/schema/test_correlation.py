@@ -24,9 +24,9 @@ def test_an_id_says_run_segment_and_rank() -> None:
 
 def test_ranks_on_all_hosts_share_a_trace_and_each_process_has_its_span() -> None:
     others = [replace(ME, rank=rank, host=host) for rank in range(4) for host in ("node1", "node2")]
-    found = [correlate(one, pid, {}) for one in others for pid in (1, 2)]
-    assert len({one.trace_id for one in found}) == 1
-    assert len({one.span_id for one in found}) == len(found)
+    found = [correlate(identity, pid, {}) for identity in others for pid in (1, 2)]
+    assert len({correlation.trace_id for correlation in found}) == 1
+    assert len({correlation.span_id for correlation in found}) == len(found)
 
 
 def test_another_segment_is_another_trace() -> None:

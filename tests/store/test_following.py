@@ -77,7 +77,10 @@ def test_a_series_without_points_and_one_that_is_not_there_have_nothing_new(stor
 def test_counters_say_how_far_each_series_has_come(store) -> None:
     append(store, {"loss": [1.0, 2.0], "accuracy": [0.1, 0.2]}, [7, 8])
     append(store, {"loss": [3.0]}, [9], times(1, 50), of=source(rank=1))
-    found = {(one.key, one.source.rank): (one.points, one.last_step) for one in store.counters(RUN)}
+    found = {
+        (counter.key, counter.source.rank): (counter.points, counter.last_step)
+        for counter in store.counters(RUN)
+    }
     assert found == {("loss", 0): (2, 8), ("accuracy", 0): (2, 8), ("loss", 1): (1, 9)}
 
 
@@ -102,7 +105,7 @@ def test_a_moment_holds_while_somebody_else_writes(store) -> None:
     with reader.moment():
         assert len(reader.points(Selection(RUN, "loss"))) == 1
         append(store, {"loss": [2.0]}, [1], times(1, 5))
-        assert [one.points for one in reader.counters(RUN)] == [1]
+        assert [counter.points for counter in reader.counters(RUN)] == [1]
         assert len(reader.points_since(Selection(RUN, "loss"), 0)) == 1
     assert len(reader.points_since(Selection(RUN, "loss"), 0)) == 2
     reader.close()

@@ -43,8 +43,8 @@ def tidy(store, **limits):
 
 def limit(store, run_id, **limits):
     with store.transaction():
-        for one in store.processes(run_id):
-            store.put_process(replace(one, facts={"retention": limits}))
+        for process in store.processes(run_id):
+            store.put_process(replace(process, facts={"retention": limits}))
 
 
 def left(store):

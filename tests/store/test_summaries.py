@@ -42,22 +42,22 @@ def test_a_summary_says_what_the_points_say_wherever_they_are_kept(
     append(store, {"loss": values[:, 0], "odd": values[:, 1]})
     if sealed:
         seal(store)
-    for one in store.summaries(RUN):
-        points = store.points(Selection(RUN, one.key))
+    for summary in store.summaries(RUN):
+        points = store.points(Selection(RUN, summary.key))
         finite = points.values[np.isfinite(points.values)]
-        assert (one.points, one.nonfinite) == (count, count - len(finite))
-        assert (one.last_step, one.last_ns) == (count - 1, points.times_ns[-1])
-        np.testing.assert_equal(float("nan") if one.last is None else one.last, points.values[-1])
+        assert (summary.points, summary.nonfinite) == (count, count - len(finite))
+        assert (summary.last_step, summary.last_ns) == (count - 1, points.times_ns[-1])
+        np.testing.assert_equal(float("nan") if summary.last is None else summary.last, points.values[-1])
         if len(finite):
-            assert (one.minimum, one.maximum) == (finite.min(), finite.max())
-            assert one.total == pytest.approx(finite.sum(), abs=1e-9)
-            assert one.mean == pytest.approx(finite.mean(), abs=1e-9)
+            assert (summary.minimum, summary.maximum) == (finite.min(), finite.max())
+            assert summary.total == pytest.approx(finite.sum(), abs=1e-9)
+            assert summary.mean == pytest.approx(finite.mean(), abs=1e-9)
 
 
 def test_a_series_without_a_finite_value_has_no_extremes_and_no_mean(store: SqliteStore) -> None:
     append(store, {"loss": [np.nan, np.inf, -np.inf]})
     (one,) = store.summaries(RUN)
-    assert (one.minimum, one.maximum, one.mean, one.finite, one.nonfinite) == (None, None, None, 0, 3)
+    assert (summary.minimum, summary.maximum, summary.mean, summary.finite, summary.nonfinite) == (None, None, None, 0, 3)
 
 
 def test_a_key_of_several_key_sets_is_summed_up_over_all_of_them(store: SqliteStore) -> None:
@@ -73,13 +73,19 @@ def test_ranks_segments_and_devices_are_summed_up_apart(store: SqliteStore) -> N
         store.put_process(process(rank=1))
     for place in (source(), source(rank=1), source(segment="b2"), source(device="loader-0")):
         append(store, {"loss": [1.0]}, of=place)
-    found = [(one.source.rank, one.source.segment, one.source.device) for one in store.summaries(RUN)]
+    found = [
+        (summary.source.rank, summary.source.segment, summary.source.device)
+        for summary in store.summaries(RUN)
+    ]
     assert found == [(0, "a1", ""), (1, "a1", ""), (0, "b2", ""), (0, "a1", "loader-0")]
 
 
 def test_only_the_keys_that_are_asked_for_are_answered(store: SqliteStore) -> None:
     append(store, {"a": [1.0], "b' OR 1=1 --": [2.0], "c": [3.0]})
-    assert [one.key for one in store.summaries(RUN, ["c", "b' OR 1=1 --", "none"])] == ["b' OR 1=1 --", "c"]
+    assert [summary.key for summary in store.summaries(RUN, ["c", "b' OR 1=1 --", "none"])] == [
+        "b' OR 1=1 --",
+        "c",
+    ]
     assert store.summaries(RUN, []) == store.summaries("nobody") == []
 
 
@@ -101,8 +107,8 @@ def test_events_of_several_kinds_are_asked_for_at_once(store: SqliteStore) -> No
     with store.transaction():
         for number, kind in enumerate(("b", "a", "c", "a")):
             store.put_event(RUN, Event(kind, number, None, 0, "a1", {}))
-    assert [one.kind for one in store.events(RUN, ("a", "b"))] == ["b", "a", "a"]
-    assert [one.kind for one in store.events(RUN, "c")] == ["c"]
+    assert [event.kind for event in store.events(RUN, ("a", "b"))] == ["b", "a", "a"]
+    assert [event.kind for event in store.events(RUN, "c")] == ["c"]
     assert store.events(RUN, ()) == []
     assert len(store.events(RUN)) == 4
 
@@ -120,9 +126,9 @@ def test_counters_are_exact_at_any_time_and_in_the_table_when_the_source_has_end
     assert in_table() == [("loss", 2, 2.0, 1), ("lr", 2, 0.25, 1)]
     append(store, {"loss": [1.0]}, [2], times(1, after=5))
     append(store, {"loss": [7.0], "lr": [0.125]}, [3], times(1, after=9))
-    known = [(one.key, one.points, one.last, one.last_step) for one in store.keys(RUN)]
+    known = [(info.key, info.points, info.last, info.last_step) for info in store.keys(RUN)]
     assert known == [("loss", 4, 7.0, 3), ("lr", 3, 0.125, 3)]
-    assert [(one.key, one.points, one.last_step) for one in store.counters(RUN)] == [
+    assert [(counter.key, counter.points, counter.last_step) for counter in store.counters(RUN)] == [
         (key, points, step) for key, points, _, step in known
     ]
     seal(store)
@@ -139,5 +145,7 @@ def test_summaries_of_an_older_store_are_the_same_once_it_is_up_to_date(tmp_path
     reader = SqliteReader(path)
     newer = reader.summaries(make.RUN)
     reader.close()
-    assert [replace(one, total=0.0) for one in newer] == [replace(one, total=0.0) for one in older]
-    assert [one.total for one in newer] == pytest.approx([one.total for one in older])
+    assert [replace(summary, total=0.0) for summary in newer] == [
+        replace(summary, total=0.0) for summary in older
+    ]
+    assert [summary.total for summary in newer] == pytest.approx([summary.total for summary in older])
