@@ -1,4 +1,4 @@
-"""Draws numbers as a line of bars."""
+"""Draws numbers as a line of bars (a sparkline)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ LEVELS = "▁▂▃▄▅▆▇█"
 CROSS = "×"
 
 ROUNDING = 1e-12
-"""Numbers that differ by a smaller share are drawn alike."""
+"""Numbers that differ by a smaller share are drawn as equal."""
 
 
 def sparkline(heights: Sequence[float | None], levels: str = LEVELS, cross: str = CROSS) -> str:
-    """A bar for each number; None leaves a gap, what is not finite is a cross, what stays is flat."""
+    """A bar for each number; None is a gap, a non-finite value a cross, constant values are flat."""
     known = [height for height in heights if height is not None and math.isfinite(height)]
     low, high = (min(known), max(known)) if known else (0.0, 0.0)
-    # Halved first: the distance between the two largest floats is itself no float.
+    # Halved first: the distance between the two largest floats overflows.
     span = high / 2 - low / 2
     varies = span > ROUNDING * max(abs(low), abs(high))
 
