@@ -116,7 +116,7 @@ def test_every_key_is_declared_with_a_sentence_and_every_figure_has_a_key():
 def test_what_utilisation_means_is_said():
     (sentence,) = (metric.sentence for metric in GpuSampler.metrics if metric.key == "gpu/utilization_ratio")
     assert "at least one kernel ran" in sentence
-    assert "nothing of how much of the GPU" in sentence
+    assert "not say how much of the GPU" in sentence
 
 
 def test_each_gpu_is_described_once_with_what_it_does_not_give():

@@ -15,12 +15,18 @@ from stepscope.errors import StoreError
 from stepscope.schema.run import RunInfo, segments_of
 from stepscope.schema.series import Selection
 from stepscope.store import history, tables
-from stepscope.store.alert_book import SqliteAlertBook, read_alerts, read_notices
+from stepscope.store.alert_rows import (
+    SqliteAlertBook,
+    clear_finding,
+    put_finding,
+    read_alerts,
+    read_findings,
+    read_notices,
+)
 from stepscope.store.base import Reader, SetAside, Store
 from stepscope.store.checksums import DamagedRowError, check, checksum
 from stepscope.store.connecting import IN_MEMORY, connect_to_read, connect_to_write
 from stepscope.store.event_rows import read_arrays, read_events, write_array, write_event
-from stepscope.store.finding_book import clear_finding, put_finding, read_findings
 from stepscope.store.following import ChangeReader
 from stepscope.store.log_check import CommitCount
 from stepscope.store.newest import read_newest

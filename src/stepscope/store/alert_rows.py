@@ -1,4 +1,4 @@
-"""The alerts of a SQLite store, and the outbox of notices."""
+"""Reads and writes the alerts, the outbox of notices, and the findings of a SQLite store."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from stepscope.store.checksums import (
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Mapping
 
 NOTICES_VERSION = 2
 """A file of an earlier version that has not been written since has no table of notices."""
@@ -56,13 +57,13 @@ def _notice(*columns: Any) -> dict[str, Any]:
     return {**json.loads(named["told"]), **{name: named[name] for name in shown}}
 
 
-_COLUMNS = "id, run_id, rule, severity, message, fired_ns, resolved_ns, fields"
+_ALERT_COLUMNS = "id, run_id, rule, severity, message, fired_ns, resolved_ns, fields"
 
 
 def read_alerts(connection: sqlite3.Connection, run_id: str) -> list[dict[str, Any]]:
     """The alerts of a run, oldest first."""
     rows = connection.execute(
-        f"SELECT {_COLUMNS}, {checksum_columns(connection, 'alert')} FROM alert"  # noqa: S608 - no part of it comes from outside
+        f"SELECT {_ALERT_COLUMNS}, {checksum_columns(connection, 'alert')} FROM alert"  # noqa: S608 - no part of it comes from outside
         " WHERE run_id = ? ORDER BY fired_ns, id",
         (run_id,),
     ).fetchall()
@@ -70,7 +71,7 @@ def read_alerts(connection: sqlite3.Connection, run_id: str) -> list[dict[str, A
     documents = []
     for *row, expected in rows:
         check("alert", expected, *row)
-        document = dict(zip(_COLUMNS.split(", "), row, strict=True))
+        document = dict(zip(_ALERT_COLUMNS.split(", "), row, strict=True))
         del document["run_id"]
         document.update(json.loads(document.pop("fields")))
         documents.append(document)
@@ -98,20 +99,20 @@ class SqliteAlertBook(AlertBook):
             ),
         )
         number = int(cursor.lastrowid or 0)
-        put_checksum(self._connection, "alert", _COLUMNS, number)
+        put_checksum(self._connection, "alert", _ALERT_COLUMNS, number)
         return number
 
     def resolve(self, alert_id: int, at_ns: int) -> None:
         """Marks an alert as resolved."""
         self._connection.execute("UPDATE alert SET resolved_ns = ? WHERE id = ?", (at_ns, alert_id))
-        put_checksum(self._connection, "alert", _COLUMNS, alert_id)
+        put_checksum(self._connection, "alert", _ALERT_COLUMNS, alert_id)
 
     def add_fields(self, alert_id: int, fields: dict[str, Any]) -> None:
         """Adds fields to an alert."""
         self._connection.execute(
             "UPDATE alert SET fields = json_patch(fields, ?) WHERE id = ?", (json.dumps(fields), alert_id)
         )
-        put_checksum(self._connection, "alert", _COLUMNS, alert_id)
+        put_checksum(self._connection, "alert", _ALERT_COLUMNS, alert_id)
 
     def open_alerts(self) -> list[OpenAlert]:
         """The alerts that are not resolved."""
@@ -182,3 +183,70 @@ class SqliteAlertBook(AlertBook):
 
     def _check_notice(self, number: int | None) -> None:
         put_checksum(self._connection, "notice", _NOTICE_COLUMNS, number)
+
+
+_FINDING_COLUMNS = "id, run_id, problem, severity, opened_ns, closed_ns, fields"
+
+
+def read_findings(connection: sqlite3.Connection, run_id: str) -> list[dict[str, Any]]:
+    """The findings of a run, oldest first, as they were stored.
+
+    Rows without a key, which other programs wrote, are returned with their columns.
+    """
+    rows = connection.execute(
+        f"SELECT {_FINDING_COLUMNS}, {checksum_columns(connection, 'finding')} FROM finding"  # noqa: S608 - no part of it comes from outside
+        " WHERE run_id = ? ORDER BY opened_ns, id",
+        (run_id,),
+    ).fetchall()
+    check_count("finding", len(rows), row_count(connection, run_id, "finding"))
+    findings = []
+    for *row, expected in rows:
+        check("finding", expected, *row)
+        _, _, problem, severity, opened_ns, closed_ns, text = row
+        fields = json.loads(text)
+        if "key" in fields:
+            findings.append({**fields, "open": closed_ns is None})
+        else:
+            columns = {
+                "problem": problem,
+                "severity": severity,
+                "opened_ns": opened_ns,
+                "closed_ns": closed_ns,
+            }
+            findings.append({**columns, **fields})
+    return findings
+
+
+def put_finding(connection: sqlite3.Connection, run_id: str, finding: Mapping[str, Any], at_ns: int) -> None:
+    """Stores or updates a finding and opens it again if it was closed. Its first time and step stay."""
+    existing = connection.execute(
+        "SELECT id, json_extract(fields, '$.first_time'), json_extract(fields, '$.first_step') FROM finding"
+        " WHERE run_id = ? AND problem = ? AND json_extract(fields, '$.key') = ?",
+        (run_id, finding["id"], finding["key"]),
+    ).fetchone()
+    if existing is None:
+        cursor = connection.execute(
+            "INSERT INTO finding (run_id, problem, severity, opened_ns, closed_ns, fields)"
+            " VALUES (?, ?, ?, ?, NULL, ?)",
+            (run_id, finding["id"], finding["severity"], at_ns, json.dumps(dict(finding), allow_nan=False)),
+        )
+        put_checksum(connection, "finding", _FINDING_COLUMNS, cursor.lastrowid)
+        return
+    number, first_time, first_step = existing
+    fields = {**finding, "first_time": first_time, "first_step": first_step}
+    connection.execute(
+        "UPDATE finding SET severity = ?, closed_ns = NULL, fields = ? WHERE id = ?",
+        (finding["severity"], json.dumps(fields, allow_nan=False), number),
+    )
+    put_checksum(connection, "finding", _FINDING_COLUMNS, number)
+
+
+def clear_finding(connection: sqlite3.Connection, run_id: str, key: str, at_ns: int) -> None:
+    """Closes a finding."""
+    numbers = connection.execute(
+        "SELECT id FROM finding WHERE run_id = ? AND closed_ns IS NULL AND json_extract(fields, '$.key') = ?",
+        (run_id, key),
+    ).fetchall()
+    for (number,) in numbers:
+        connection.execute("UPDATE finding SET closed_ns = ? WHERE id = ?", (at_ns, number))
+        put_checksum(connection, "finding", _FINDING_COLUMNS, number)
