@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from stepscope.profiling.window.bottleneck import bottleneck_of
 from stepscope.profiling.window.breakdown import Breakdown, breakdown_of, is_collective
 from stepscope.profiling.window.coverage import Stretch, covered_ns
 from stepscope.profiling.window.events import DeviceSpan, Span, Timeline
 from stepscope.profiling.window.nesting import own_parts
 from stepscope.profiling.window.operations import Operation
+from stepscope.profiling.window.window_profile import bottleneck_of
 
 MAIN, OTHER = 1, 2
 WINDOW = Stretch(MAIN, 0, 1000)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import builtins
+import importlib.abc
+import importlib.machinery
+import importlib.util
 import json
+import os
 import sys
+import types
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepscope.profiling import main_module
 from stepscope.profiling.window.seconds_window import SecondsWindow, Wanted
 from stepscope.profiling.window.session import Detail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
     from types import TracebackType
-
-_OWN_FILES = (__file__, main_module.__file__)
+NO_SUCH_FILE = 2
+"""The exit code of an interpreter that cannot open its script."""
 
 
 def main(words: Sequence[str]) -> None:
@@ -23,7 +29,7 @@ def main(words: Sequence[str]) -> None:
     window = SecondsWindow(wanted_from(words[0]))
     window.begin()
     try:
-        main_module.run_as_main(words[1:])
+        run_as_main(words[1:])
     except BaseException:
         _hide_own_frames()
         raise
@@ -70,7 +76,87 @@ def _first_of_program(trace: TracebackType | None) -> TracebackType | None:
 
 
 def _is_ours(path: str) -> bool:
-    return path in _OWN_FILES or "runpy" in path
+    return path == __file__ or "runpy" in path
+
+
+def run_as_main(words: Sequence[str]) -> None:
+    """Runs `script argument ...`, `-m module argument ...` or `-c code argument ...`.
+
+    What the program raises is raised here, and its module stays the main one afterwards, for threads and
+    whatever it left to be done at exit.
+    """
+    if words[0] == "-c":
+        _run_code(words[1], ["-c", *words[2:]])
+    elif words[0] == "-m":
+        _run_module(words[1], list(words[2:]))
+    else:
+        _run_script(words[0], list(words))
+
+
+def _run_code(code: str, arguments: list[str]) -> None:
+    module = _main_module()
+    sys.argv = arguments
+    _search_first("")
+    exec(compile(code, "<string>", "exec", dont_inherit=True), vars(module))  # noqa: S102 - as python -c does
+
+
+def _run_script(path: str, arguments: list[str]) -> None:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - the path stays as it was typed
+            source = file.read()
+    except OSError as error:
+        whole = os.path.abspath(path)  # noqa: PTH100 - links stay, as in the interpreter's own message
+        sys.stderr.write(
+            f"{sys.executable}: can't open file {whole!r}: [Errno {error.errno}] {error.strerror}\n"
+        )
+        sys.exit(NO_SUCH_FILE)
+    module = _main_module()
+    module.__file__ = os.path.abspath(path)  # noqa: PTH100 - links stay, as in a module Python loads itself
+    module.__loader__ = importlib.machinery.SourceFileLoader("__main__", path)
+    vars(module)["__cached__"] = None
+    sys.argv = arguments
+    _search_first(os.path.dirname(os.path.realpath(path)))  # noqa: PTH120 - the text Python itself puts there
+    exec(compile(source, module.__file__, "exec", dont_inherit=True), vars(module))  # noqa: S102 - it is what was asked for
+
+
+def _run_module(name: str, arguments: list[str]) -> None:
+    spec = _spec_of(name)
+    if spec is not None and spec.submodule_search_locations is not None:
+        name = f"{name}.__main__"
+        spec = _spec_of(name)
+    loader = None if spec is None else spec.loader
+    code = loader.get_code(name) if isinstance(loader, importlib.abc.InspectLoader) else None
+    if spec is None or code is None:
+        sys.exit(f"{sys.executable}: No module named {name}")
+    module = _main_module()
+    module.__spec__, module.__loader__ = spec, loader
+    module.__file__, module.__package__ = spec.origin, spec.parent
+    vars(module)["__cached__"] = spec.cached
+    sys.argv = [spec.origin or name, *arguments]
+    exec(code, vars(module))  # noqa: S102 - as python -m does
+
+
+def _spec_of(name: str) -> ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(name)
+    except (ImportError, AttributeError, ValueError) as error:
+        sys.exit(
+            f"{sys.executable}: Error while finding module specification for {name!r} "
+            f"({type(error).__name__}: {error})"
+        )
+
+
+def _main_module() -> types.ModuleType:
+    module = types.ModuleType("__main__")
+    vars(module)["__builtins__"] = builtins
+    sys.modules["__main__"] = module
+    return module
+
+
+def _search_first(folder: str) -> None:
+    """Puts a program's folder where the interpreter put ours, unless it was told to put none there."""
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path[0] = folder
 
 
 if __name__ == "__main__":
