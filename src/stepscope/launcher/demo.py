@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 import time
 from contextlib import suppress
+from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-
-from stepscope.launcher.demo_numpy import NumpyModel
-from stepscope.launcher.demo_torch import TorchModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,8 +20,8 @@ if TYPE_CHECKING:
 
     Progress = Callable[[int, float], None]
     """Told after each step: steps done, loss."""
-
     _Batch = tuple[NDArray[np.float32], NDArray[np.int64]]
+    Floats = NDArray[np.float32]
 
 FEATURES, HIDDEN, CLASSES = 128, 1024, 10
 BATCH_SIZE = 256
@@ -140,3 +138,93 @@ def _batches(
         y = rng.integers(CLASSES, size=BATCH_SIZE)
         begin = rng.integers(len(noise) - BATCH_SIZE)
         yield centres[y] + noise[begin : begin + BATCH_SIZE], y
+
+
+class NumpyModel:
+    """A classifier with one hidden layer."""
+
+    library = "numpy"
+
+    def __init__(self, sizes: tuple[int, int, int], seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        self._weights = [
+            rng.normal(0, (2 / inputs) ** 0.5, (inputs, outputs)).astype(np.float32)
+            for inputs, outputs in pairwise(sizes)
+        ]
+        self._biases = [np.zeros(outputs, np.float32) for outputs in sizes[1:]]
+        self._gradients: list[Floats] = []
+
+    def forward(self, x: Floats, y: NDArray[np.int64]) -> tuple[float, float]:
+        """Computes loss and accuracy of a batch."""
+        hidden = np.maximum(x @ self._weights[0] + self._biases[0], 0)
+        scores = hidden @ self._weights[1] + self._biases[1]
+        odds = np.exp(scores - scores.max(axis=1, keepdims=True))
+        self._shares = odds / odds.sum(axis=1, keepdims=True)
+        self._x, self._hidden, self._y = x, hidden, y
+        of_truth = self._shares[np.arange(len(y)), y]
+        return float(-np.log(of_truth + 1e-12).mean()), float((scores.argmax(axis=1) == y).mean())
+
+    def backward(self) -> None:
+        """Computes the gradients."""
+        at_scores = self._shares.copy()
+        at_scores[np.arange(len(self._y)), self._y] -= 1
+        at_scores /= len(self._y)
+        at_hidden = (at_scores @ self._weights[1].T) * (self._hidden > 0)
+        self._gradients = [
+            self._x.T @ at_hidden,
+            self._hidden.T @ at_scores,
+            at_hidden.sum(axis=0),
+            at_scores.sum(axis=0),
+        ]
+
+    def update(self, learning_rate: float) -> None:
+        """Takes a step of gradient descent."""
+        for values, gradient in zip(self._weights + self._biases, self._gradients, strict=True):
+            np.subtract(values, np.float32(learning_rate) * gradient, out=values)
+
+    def save(self, path: Path) -> None:
+        """Writes a checkpoint."""
+        with path.open("wb") as file:
+            np.savez(file, *self._weights, *self._biases)
+
+
+class TorchModel:
+    """A classifier with one hidden layer; making one raises ImportError where torch is missing."""
+
+    library = "torch"
+
+    def __init__(self, sizes: tuple[int, int, int], seed: int) -> None:
+        import torch  # lazy: it takes seconds to load, and may be missing
+
+        torch.manual_seed(seed)
+        self._torch = torch
+        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self._model = torch.nn.Sequential(
+            torch.nn.Linear(sizes[0], sizes[1]),
+            torch.nn.ReLU(),
+            torch.nn.Linear(sizes[1], sizes[2]),
+        ).to(self._device)
+        self._optimizer = torch.optim.SGD(self._model.parameters(), lr=0.0)
+
+    def forward(self, x: NDArray[np.float32], y: NDArray[np.int64]) -> tuple[float, float]:
+        """Computes loss and accuracy of a batch."""
+        targets = self._torch.from_numpy(y).to(self._device)
+        scores = self._model(self._torch.from_numpy(x).to(self._device))
+        self._loss = self._torch.nn.functional.cross_entropy(scores, targets)
+        accuracy = (scores.argmax(dim=1) == targets).float().mean()
+        return self._loss.item(), accuracy.item()
+
+    def backward(self) -> None:
+        """Computes the gradients."""
+        self._optimizer.zero_grad()
+        self._torch.autograd.backward(self._loss)
+
+    def update(self, learning_rate: float) -> None:
+        """Takes a step of gradient descent."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = learning_rate
+        self._optimizer.step()
+
+    def save(self, path: Path) -> None:
+        """Writes a checkpoint."""
+        self._torch.save(self._model.state_dict(), path)
