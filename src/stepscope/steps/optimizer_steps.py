@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
+from threading import get_ident
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     Listener = Callable[[Any], None]
     Closure = Callable[..., Any]
     Call = tuple[tuple[Any, ...], dict[str, Any]]
-
+    from collections.abc import Callable
 
 MIN_STEPS = 2
 """Optimizers of one loop that take turns have all stepped by then."""
@@ -242,3 +243,24 @@ class _Handle:
 def _remove(handles: list[Any]) -> None:
     while handles:
         handles.pop().remove()
+
+
+class TrainingThread:
+    """The thread that has called `watch`, until an optimizer steps in another one."""
+
+    def __init__(self, optimizers: OptimizerSteps, timer: StepTimer, move: Callable[[], None]) -> None:
+        self._timer, self._move = timer, move
+        self._thread = get_ident()
+        self._first_step = optimizers.after_step(self._follow)
+
+    def is_this(self) -> bool:
+        """Whether the caller trains."""
+        return get_ident() == self._thread
+
+    def _follow(self, optimizer: Any) -> None:
+        if self._timer.last_optimizer not in (None, optimizer):
+            return
+        self._first_step.remove()
+        if not self.is_this():
+            self._thread = get_ident()
+            self._move()

@@ -19,7 +19,7 @@ from stepscope.steps.evidence.step_extras import StepExtras
 from stepscope.steps.memory import oom_snapshot
 from stepscope.steps.memory.out_of_memory import Witness
 from stepscope.steps.model_calls import ModelCalls
-from stepscope.steps.optimizer_steps import OptimizerSteps
+from stepscope.steps.optimizer_steps import OptimizerSteps, TrainingThread
 from stepscope.steps.pass_boundaries import PassBoundaries
 from stepscope.steps.pass_purpose import PassPurpose
 from stepscope.steps.phase_sampling import PhaseSampling
@@ -27,7 +27,6 @@ from stepscope.steps.phase_timer import BACKWARD, CHECKPOINT, DATA, OTHER, Phase
 from stepscope.steps.ranks.sharded import rank_waits
 from stepscope.steps.step_timer import FOREVER
 from stepscope.steps.step_writer import EndedStep, StepWriter
-from stepscope.steps.training_thread import TrainingThread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
