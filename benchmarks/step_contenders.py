@@ -81,10 +81,10 @@ class Contender:
                 stopped = Took.now()
                 yield stopped - began
                 done = 0
-                self.go_on(Took.now() - stopped)
+                self.resume(Took.now() - stopped)
                 began = Took.now()
 
-    def go_on(self, pause: Took) -> None:
+    def resume(self, pause: Took) -> None:
         """The next block begins, after one of the others."""
 
     def end(self) -> None:
@@ -119,10 +119,10 @@ class Stepscope(Contender):
         """Times the wait for each."""
         return self._monitor.batches(data)
 
-    def go_on(self, pause: Took) -> None:
+    def resume(self, pause: Took) -> None:
         """Our clocks stood still while others trained: a pause must not pay for looks, nor write rows."""
         pause_ns = round(pause.wall_s * 1e9)
-        self._monitor.overhead.leave_out(time.monotonic_ns() - pause_ns)
+        self._monitor.overhead.exclude(time.monotonic_ns() - pause_ns)
         self._monitor.timer.began_ns += pause_ns
         self._monitor.timer.due_ns += pause_ns
 

@@ -32,7 +32,7 @@ INTERNAL = {
     "Histograms": {"due"},
     "StructuredLogs": {"begin_in_child"},
     "TrainingMonitor": {"began_ns", "begin_epoch", "begin_pass", "continue_in_child", "open_recording"}
-    | {"overhead", "own_event", "record_late", "record_many", "record_now", "step_in_hand", "timer"},
+    | {"overhead", "own_event", "record_late", "record_many", "record_now", "current_step", "timer"},
 }
 """Members that only stepscope itself uses: no page and no example mentions them."""
 NOT_FOLLOWED = {"Settings"}

@@ -9,7 +9,7 @@ import pytest
 from stepscope.steps.evidence.allocator import AllocatorFigures, cuda_counters
 from stepscope.steps.evidence.training_setup import TrainingSetup
 from stepscope.steps.memory import oom_snapshot
-from stepscope.steps.memory.out_of_memory import Witness, describe_out_of_memory
+from stepscope.steps.memory.out_of_memory import WatchedObjects, describe_out_of_memory
 
 torch = pytest.importorskip("torch")
 
@@ -31,7 +31,7 @@ def test_figures_agree_with_pytorchs_own_and_the_peak_is_left_alone() -> None:
     peak = torch.zeros(256 * MIB, dtype=torch.uint8, device="cuda")
     del peak
     before = torch.cuda.max_memory_allocated()
-    found = looking().look(1)
+    found = looking().read(1)
     assert found["memory/allocated_bytes"] == torch.cuda.memory_allocated() >= kept.nbytes
     assert found["memory/reserved_bytes"] == torch.cuda.memory_reserved()
     assert found["memory/peak_bytes"] == before == torch.cuda.max_memory_allocated()
@@ -45,10 +45,10 @@ def test_a_refusal_is_described_as_it_was_when_it_happened() -> None:
     optimizer = torch.optim.AdamW(model.parameters())
     model(torch.ones(8, 2000, device="cuda")).sum().backward()
     optimizer.step()
-    witness = Witness()
-    witness.know(model, [optimizer])
-    witness.batch.held = torch.zeros(8, 2000)
-    oom_snapshot.attend(torch)
+    watched_objects = WatchedObjects()
+    watched_objects.add_model(model, [optimizer])
+    watched_objects.batch.held = torch.zeros(8, 2000)
+    oom_snapshot.observe_failures(torch)
 
     def train() -> None:
         activations = torch.zeros(512 * MIB, dtype=torch.uint8, device="cuda")
@@ -57,7 +57,7 @@ def test_a_refusal_is_described_as_it_was_when_it_happened() -> None:
 
     with pytest.raises(torch.cuda.OutOfMemoryError) as caught:
         train()
-    found = describe_out_of_memory(caught.value, witness)
+    found = describe_out_of_memory(caught.value, watched_objects)
     assert found is not None
     assert "not_told" not in found
     assert found["where"] == "cuda:0"
@@ -69,7 +69,7 @@ def test_a_refusal_is_described_as_it_was_when_it_happened() -> None:
     assert found["largest_tensors"][0]["held_bytes"] == 512 * MIB
     assert found["largest_parameters"][0]["name"] == "weight"
     assert found["batch"][0]["shape"] == (8, 2000)
-    assert looking().look(1)["memory/ooms_total"] >= 1
+    assert looking().read(1)["memory/ooms_total"] >= 1
     assert len(json.dumps(found)) < 16_000
 
 
@@ -90,9 +90,9 @@ def test_with_a_history_the_lines_that_allocated_are_named() -> None:
 def test_the_census_names_the_gpu() -> None:
     told: list[dict] = []
     model = torch.nn.Linear(2, 2, device="cuda")
-    witness = Witness()
-    witness.know(model)
-    TrainingSetup(torch, witness, lambda _, **fields: told.append(fields), {}).look(1)
+    watched_objects = WatchedObjects()
+    watched_objects.add_model(model)
+    TrainingSetup(torch, watched_objects, lambda _, **fields: told.append(fields), {}).read(1)
     assert told[0]["parameter_devices"] == {"cuda:0": 6}
     assert told[0]["devices"][0]["total_bytes"] == torch.cuda.get_device_properties(0).total_memory
     assert told[0]["sync_debug_mode"] == 0

@@ -19,7 +19,7 @@ class Taken:
             ),
             record_array=lambda key, values: self.arrays.append((key, values.tolist())),
             event=lambda kind, **fields: self.events.append({"kind": kind, **fields}),
-            step_in_hand=lambda: self.step,
+            current_step=lambda: self.step,
         )
 
     def of(self, key: str) -> list[float]:

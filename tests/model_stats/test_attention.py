@@ -212,7 +212,7 @@ def test_a_failure_of_ours_never_reaches_the_loop(caplog: pytest.LogCaptureFixtu
             layer(torch.ones(1))
             end_step(watch, step)
     said = [record.message for record in caplog.records if record.name == "stepscope"]
-    assert said == ["Watching attention rests: ValueError('no')"]
+    assert said == ["Watching attention is switched off: ValueError('no')"]
     assert not layer._forward_hooks
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from stepscope.errors import RecorderError
 from stepscope.guard import Guard
-from stepscope.model_stats.chance import Chance
 from stepscope.model_stats.gradient_monitor import GradientMonitor
 from stepscope.model_stats.metric_sink import MetricSink
+from stepscope.model_stats.random_sampling import RandomSampling
 from tests.model_stats.outlet_stand_in import Taken, always, never
 from tests.model_stats.small_models import loss_of, norm_of, small_model, watched
 
@@ -58,7 +58,7 @@ def test_a_failure_of_ours_is_said_once_and_never_reaches_the_loop(caplog: pytes
             loss_of(model).backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
-    assert [record.message for record in caplog.records] == ["The gradient monitor rests: ValueError('ours')"]
+    assert [record.message for record in caplog.records] == ["The gradient monitor is switched off: ValueError('ours')"]
     gradients.close()
 
 
@@ -101,14 +101,14 @@ def test_training_is_the_same_with_and_without(taken: Taken) -> None:
 
 
 def test_a_costly_look_is_taken_so_seldom_that_it_keeps_to_its_share() -> None:
-    chance = Chance(share=0.001)
+    chance = RandomSampling(share=0.001)
     assert chance.rate(5e6) == 1.0
     for cost in (1e9, 1e6, 1e6):  # the first one pays for what is done once
         chance.spent(cost)
     assert chance.rate(5e6) == pytest.approx(0.0045), "half a millisecond pays for timing the step"
     chance.spent(1e12)  # the process was stopped for a while
     assert chance.rate(5e6) > 0.002
-    assert Chance(share=1.0, every=50).rate(5e6) == 0.02
+    assert RandomSampling(share=1.0, every=50).rate(5e6) == 0.02
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit")

@@ -95,7 +95,7 @@ def test_no_public_method_raises_whatever_it_is_given(
     shared.unwatch()
     shared.timer.step = 0
     shared.log({"after": 1.0}, step=1)  # and it still records
-    assert shared.step_in_hand() in (1, 2)
+    assert shared.current_step() in (1, 2)
 
 
 def test_each_odd_value_passes_through_every_call(monitor: TrainingMonitor, read: Read) -> None:
@@ -244,7 +244,7 @@ def test_a_step_given_as_a_tensor_is_a_plain_number_from_then_on(
 ) -> None:
     monitor.log({"loss": 1.0}, step=torch.tensor(7))
     monitor.event("mark")
-    assert type(monitor.step_in_hand()) is int
+    assert type(monitor.current_step()) is int
     monitor.stop_monitoring()
     assert read("a").events("mark")[0].step == 7
 

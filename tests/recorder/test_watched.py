@@ -187,7 +187,7 @@ def test_a_child_does_not_write_what_its_parent_has_yet_to_write(folder: Path) -
             model(x).square().mean().backward()
             optimizer.step()
             if step == 3 and not (child := os.fork()):
-                monitor._watched.anatomy.close()
+                monitor._watched.step_phases.close()
                 os._exit(0)
         os.waitpid(child, 0)
     assert len(stepscope.open_store(folder).run("forked").series("step_seconds")) == 6

@@ -36,7 +36,7 @@ def counters(**fields: Any) -> dict[str, Any]:
 
 
 def test_figures_are_the_allocators_own() -> None:
-    assert AllocatorFigures(counters).look(1) == {
+    assert AllocatorFigures(counters).read(1) == {
         "memory/allocated_bytes": 2.0 * GIB,
         "memory/peak_bytes": 5.0 * GIB,
         "memory/reserved_bytes": 6.0 * GIB,
@@ -59,12 +59,12 @@ def test_a_counter_that_a_version_of_pytorch_lacks_is_left_out() -> None:
 
 
 def test_before_a_gpu_is_used_there_are_no_figures() -> None:
-    assert AllocatorFigures(lambda: None).look(1) == {}
+    assert AllocatorFigures(lambda: None).read(1) == {}
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="for machines without a GPU")
 def test_without_a_gpu_there_are_no_figures_and_nothing_is_initialised() -> None:
     observer = AllocatorFigures(cuda_counters(torch))
-    assert observer.look(1) == {}
+    assert observer.read(1) == {}
     assert not torch.cuda.is_initialized()
     observer.close()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from stepscope.steps.evidence.batch_contents import BatchInHand, Contained, count_samples, describe_batch
+from stepscope.steps.evidence.batch_contents import BatchTensor, CurrentBatch, count_samples, describe_batch
 
 IMAGES, LABELS = torch.zeros(32, 3, 8, 8), torch.zeros(32, dtype=torch.long)
 IDS = torch.zeros(8, 128, dtype=torch.long)
@@ -70,8 +70,8 @@ def test_a_batch_is_counted(batch: Any, expected: tuple[int | None, int | None])
 
 def test_tensors_are_described_wherever_they_lie() -> None:
     assert describe_batch({"image": IMAGES, "more": [LABELS, "text"]}) == [
-        Contained("image", (32, 3, 8, 8), "float32", "cpu"),
-        Contained("more.0", (32,), "int64", "cpu"),
+        BatchTensor("image", (32, 3, 8, 8), "float32", "cpu"),
+        BatchTensor("more.0", (32,), "int64", "cpu"),
     ]
 
 
@@ -94,7 +94,7 @@ def test_a_batch_that_holds_itself_comes_to_an_end() -> None:
 
 
 def test_the_batch_in_hand_is_described_and_then_let_go() -> None:
-    hand = BatchInHand()
+    hand = CurrentBatch()
     batch = torch.zeros(4, 4)
     hand.held = batch
     assert hand.described()[0].shape == (4, 4)
@@ -106,11 +106,11 @@ def test_the_batch_in_hand_is_described_and_then_let_go() -> None:
 
 
 def test_of_a_batch_left_in_the_middle_only_the_description_stays() -> None:
-    hand = BatchInHand()
+    hand = CurrentBatch()
     batch = torch.zeros(4, 4)
     hand.held = batch
     hand.leave()
     kept = weakref.ref(batch)
     del batch
     assert kept() is None
-    assert hand.described() == [Contained("", (4, 4), "float32", "cpu")]
+    assert hand.described() == [BatchTensor("", (4, 4), "float32", "cpu")]

@@ -15,10 +15,10 @@ from torch._dynamo.utils import counters
 from stepscope.steps.evidence.compile_counts import CompileCounts
 
 
-class AlertDetail:
+class RecordedEvents:
     def __init__(self) -> None:
         self.events: list[tuple[str, dict[str, Any]]] = []
-        self.news: list[Any] = []
+        self.changed: list[Any] = []
 
     def __call__(self, kind: str, **fields: Any) -> None:
         self.events.append((kind, fields))
@@ -28,35 +28,35 @@ class AlertDetail:
 
 
 @pytest.fixture
-def told() -> AlertDetail:
+def recorded() -> RecordedEvents:
     torch._dynamo.reset()
-    return AlertDetail()
+    return RecordedEvents()
 
 
-def test_a_compilation_is_told_once_and_only_in_its_step(told: AlertDetail) -> None:
-    counts = CompileCounts(told, told.news.append)
-    assert counts.look(1) == {}
+def test_a_compilation_is_told_once_and_only_in_its_step(recorded: RecordedEvents) -> None:
+    counts = CompileCounts(recorded, recorded.changed.append)
+    assert counts.read(1) == {}
     frames_before = counters["frames"]["ok"]
     double = torch.compile(lambda x: x * 2, backend="eager")
     double(torch.ones(3))
-    figures = counts.look(1)
+    figures = counts.read(1)
     assert 0 < figures["compile/seconds"] < 60
     # Not always one: a finalizer of something else that happens to run in the compiled region counts too.
     assert figures["compile/frames"] == counters["frames"]["ok"] - frames_before >= 1
     assert figures["compile/graph_breaks"] == 0.0
     assert (figures["compile/recompiles"], figures["compile/limit_hits"]) == (0.0, 0.0)
     double(torch.ones(3))
-    assert counts.look(1) == {}
+    assert counts.read(1) == {}
 
 
-def test_what_was_compiled_before_the_watching_is_not_told(told: AlertDetail) -> None:
+def test_what_was_compiled_before_the_watching_is_not_told(recorded: RecordedEvents) -> None:
     torch.compile(lambda x: x * 3, backend="eager")(torch.ones(3))
-    counts = CompileCounts(told, told.news.append)
-    assert counts.look(1) == {}
+    counts = CompileCounts(recorded, recorded.changed.append)
+    assert counts.read(1) == {}
 
 
-def test_a_graph_break_is_told_with_its_reason_and_line(told: AlertDetail) -> None:
-    counts = CompileCounts(told, told.news.append)
+def test_a_graph_break_is_told_with_its_reason_and_line(recorded: RecordedEvents) -> None:
+    counts = CompileCounts(recorded, recorded.changed.append)
 
     def noisy(x: torch.Tensor) -> torch.Tensor:
         y = x * 2
@@ -64,32 +64,32 @@ def test_a_graph_break_is_told_with_its_reason_and_line(told: AlertDetail) -> No
         return y + 1
 
     torch.compile(noisy, backend="eager")(torch.ones(3))
-    assert counts.look(1)["compile/graph_breaks"] >= 1
-    [event] = told.of("graph_break")
+    assert counts.read(1)["compile/graph_breaks"] >= 1
+    [event] = recorded.of("graph_break")
     assert event["place"].startswith("test_compile_counts.py:")
     assert event["place"].endswith(" in noisy")
     assert "graph_break" in event["reason"] or "graph break" in event["reason"].lower()
 
 
-def test_a_recompilation_is_told_with_its_reason(told: AlertDetail) -> None:
-    counts = CompileCounts(told, told.news.append)
+def test_a_recompilation_is_told_with_its_reason(recorded: RecordedEvents) -> None:
+    counts = CompileCounts(recorded, recorded.changed.append)
 
     @torch.compile(backend="eager", dynamic=False)
     def scaled(x: torch.Tensor) -> torch.Tensor:
         return x * 2
 
     scaled(torch.ones(3))
-    assert counts.look(1)["compile/recompiles"] == 0
+    assert counts.read(1)["compile/recompiles"] == 0
     scaled(torch.ones(4))
-    assert counts.look(1)["compile/recompiles"] == 1
-    [event] = told.of("recompile")
+    assert counts.read(1)["compile/recompiles"] == 1
+    [event] = recorded.of("recompile")
     assert "size mismatch" in event["reason"]
     assert event["function"] == "scaled"
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_giving_up_for_too_many_recompilations_is_told(told: AlertDetail) -> None:
-    counts = CompileCounts(told, told.news.append)
+def test_giving_up_for_too_many_recompilations_is_told(recorded: RecordedEvents) -> None:
+    counts = CompileCounts(recorded, recorded.changed.append)
 
     @torch.compile(backend="eager", dynamic=False)
     def scaled(x: torch.Tensor) -> torch.Tensor:
@@ -98,36 +98,36 @@ def test_giving_up_for_too_many_recompilations_is_told(told: AlertDetail) -> Non
     with torch._dynamo.config.patch(recompile_limit=2):
         for size in range(2, 7):
             scaled(torch.ones(size))
-    assert counts.look(1)["compile/limit_hits"] == 1
-    assert len(told.of("compile_limit")) == 1
+    assert counts.read(1)["compile/limit_hits"] == 1
+    assert len(recorded.of("compile_limit")) == 1
 
 
-def test_a_compilation_is_news_of_its_step_until_nobody_listens(told: AlertDetail) -> None:
+def test_a_compilation_is_news_of_its_step_until_nobody_listens(recorded: RecordedEvents) -> None:
     handler = torch._dynamo.callback.callback_handler
     before = len(handler.end_callbacks)
-    counts = CompileCounts(told, told.news.append)
-    counts.look(1)
+    counts = CompileCounts(recorded, recorded.changed.append)
+    counts.read(1)
     torch.compile(lambda x: x * 5, backend="eager")(torch.ones(3))
-    assert told.news[0] is counts
+    assert recorded.changed[0] is counts
     counts.close()
     counts.close()
     assert len(handler.end_callbacks) == before
-    told.news.clear()
+    recorded.changed.clear()
     torch.compile(lambda x: x * 7, backend="eager")(torch.ones(3))
-    assert told.news == []
+    assert recorded.changed == []
 
 
-def test_where_the_compiler_is_not_loaded_it_is_not_loaded_for_this(told: AlertDetail) -> None:
+def test_where_the_compiler_is_not_loaded_it_is_not_loaded_for_this(recorded: RecordedEvents) -> None:
     loaded: dict[str, Any] = {}
-    counts = CompileCounts(told, told.news.append, loaded)
-    assert counts.look(1) == {}
+    counts = CompileCounts(recorded, recorded.changed.append, loaded)
+    assert counts.read(1) == {}
     assert loaded == {}
 
 
-def test_looking_makes_no_entry_in_the_compilers_counters(told: AlertDetail) -> None:
+def test_looking_makes_no_entry_in_the_compilers_counters(recorded: RecordedEvents) -> None:
     before = set(torch._dynamo.utils.counters)
-    counts = CompileCounts(told, told.news.append)
-    counts.look(1)
+    counts = CompileCounts(recorded, recorded.changed.append)
+    counts.read(1)
     counts.close()
     assert set(torch._dynamo.utils.counters) == before
 
@@ -158,51 +158,51 @@ def compiler(kept: int = 64) -> Compiler:
     )
 
 
-def test_ever_new_reasons_are_counted_and_no_longer_told(told: AlertDetail) -> None:
+def test_ever_new_reasons_are_counted_and_no_longer_told(recorded: RecordedEvents) -> None:
     dynamo = compiler()
-    counts = CompileCounts(told, told.news.append, {"torch._dynamo.utils": dynamo})
+    counts = CompileCounts(recorded, recorded.changed.append, {"torch._dynamo.utils": dynamo})
     counted = 0.0
     for step in range(50):
         dynamo.compile(reason=f"size {step}")
-        counted += counts.look(1)["compile/recompiles"]
+        counted += counts.read(1)["compile/recompiles"]
     assert counted == 50
-    assert len(told.of("recompile")) == 20
+    assert len(recorded.of("recompile")) == 20
 
 
-def test_a_step_with_more_compilations_than_are_kept_has_its_whole_time(told: AlertDetail) -> None:
+def test_a_step_with_more_compilations_than_are_kept_has_its_whole_time(recorded: RecordedEvents) -> None:
     dynamo = compiler(kept=4)
-    counts = CompileCounts(told, told.news.append, {"torch._dynamo.utils": dynamo})
+    counts = CompileCounts(recorded, recorded.changed.append, {"torch._dynamo.utils": dynamo})
     for _ in range(10):
         dynamo.compile()
-    found = counts.look(1)
+    found = counts.read(1)
     assert found["compile/frames"] == 10
     assert found["compile/seconds"] == pytest.approx(0.01)
 
 
-def test_counters_that_were_cleared_start_from_nothing(told: AlertDetail) -> None:
+def test_counters_that_were_cleared_start_from_nothing(recorded: RecordedEvents) -> None:
     dynamo = compiler()
     for _ in range(5):
         dynamo.compile()
-    counts = CompileCounts(told, told.news.append, {"torch._dynamo.utils": dynamo})
+    counts = CompileCounts(recorded, recorded.changed.append, {"torch._dynamo.utils": dynamo})
     dynamo.counters.clear()
     dynamo.cumulative_time_spent_ns["entire_frame_compile"] = 0
     dynamo.compile()
-    found = counts.look(1)
+    found = counts.read(1)
     assert (found["compile/frames"], found["compile/seconds"]) == (1.0, pytest.approx(0.001))
 
 
-def test_paths_are_told_without_their_folders(told: AlertDetail) -> None:
+def test_paths_are_told_without_their_folders(recorded: RecordedEvents) -> None:
     dynamo = compiler()
-    counts = CompileCounts(told, told.news.append, {"torch._dynamo.utils": dynamo})
+    counts = CompileCounts(recorded, recorded.changed.append, {"torch._dynamo.utils": dynamo})
     dynamo.compile(reason="size")
-    counts.look(1)
-    assert told.of("recompile")[0]["place"] == "train.py:3"
+    counts.read(1)
+    assert recorded.of("recompile")[0]["place"] == "train.py:3"
 
 
-def test_a_compiled_training_step_is_told_forward_and_backward(told: AlertDetail) -> None:
-    counts = CompileCounts(told, told.news.append)
+def test_a_compiled_training_step_is_told_forward_and_backward(recorded: RecordedEvents) -> None:
+    counts = CompileCounts(recorded, recorded.changed.append)
     model = torch.compile(torch.nn.Linear(4, 2), backend="aot_eager")
     model(torch.ones(3, 4)).sum().backward()
-    assert counts.look(1)["compile/frames"] >= 1
+    assert counts.read(1)["compile/frames"] >= 1
     model(torch.ones(3, 4)).sum().backward()
-    assert counts.look(1) == {}
+    assert counts.read(1) == {}

@@ -29,12 +29,12 @@ def test_pauses_are_added_up_from_look_to_look() -> None:
     collector = Collector()
     collector.collect(0, 1_000)
     collector.collect(2, 30_000_000)
-    found = collector.listening.look(1)
+    found = collector.listening.read(1)
     assert found["gc/pause_seconds"] == pytest.approx(0.030001)
     assert found["gc/longest_pause_seconds"] == pytest.approx(0.03)
     assert (found["gc/collections"], found["gc/full_collections"]) == (2.0, 1.0)
     collector.collect(1, 5_000)
-    found = collector.listening.look(1)
+    found = collector.listening.read(1)
     assert (found["gc/collections"], found["gc/full_collections"]) == (1.0, 0.0)
 
 
@@ -49,15 +49,15 @@ def test_a_long_pause_is_news_and_a_short_one_is_not() -> None:
 def test_the_real_collector_is_heard_and_then_no_longer() -> None:
     before = len(gc.callbacks)
     listening = GarbagePauses(lambda _: None)
-    listening.look(1)
+    listening.read(1)
     gc.collect()
-    found = listening.look(1)
+    found = listening.read(1)
     assert found["gc/full_collections"] >= 1
     assert 0 < found["gc/pause_seconds"] < 60
     listening.close()
     assert len(gc.callbacks) == before
     gc.collect()
-    assert listening.look(1)["gc/collections"] == 0
+    assert listening.read(1)["gc/collections"] == 0
 
 
 def test_closing_twice_leaves_the_callbacks_of_others_alone() -> None:

@@ -16,7 +16,7 @@ from stepscope.steps.evidence.loader_queue import LoaderQueue
 DATA = TensorDataset(torch.zeros(64, 4))
 
 
-class AlertDetail:
+class RecordedEvents:
     def __init__(self) -> None:
         self.events: list[tuple[str, dict[str, Any]]] = []
 
@@ -30,16 +30,16 @@ class Numbers(IterableDataset):
 
 
 def test_ready_batches_are_counted_when_workers_have_them(until: Callable[..., None]) -> None:
-    told = AlertDetail()
-    queue = LoaderQueue(told)
+    recorded = RecordedEvents()
+    queue = LoaderQueue(recorded)
     iterator = iter(DataLoader(DATA, batch_size=4, num_workers=2, prefetch_factor=3))
     next(iterator)
 
-    queue.meet(iterator)
-    until(lambda: queue.look(1) == {"loader/ready_batches": 6.0})
+    queue.follow(iterator)
+    until(lambda: queue.read(1) == {"loader/ready_batches": 6.0})
     for _ in range(15):
         next(iterator)
-    assert queue.look(1) == {"loader/ready_batches": 0.0}
+    assert queue.read(1) == {"loader/ready_batches": 0.0}
 
 
 def test_a_batch_that_came_before_its_turn_is_ready_too() -> None:
@@ -52,22 +52,22 @@ def test_a_batch_that_came_before_its_turn_is_ready_too() -> None:
         _task_info: dict = dict.fromkeys(range(6))
         _data_queue = Waiting()
 
-    queue = LoaderQueue(AlertDetail())
+    queue = LoaderQueue(RecordedEvents())
     iterator = Iterator()
-    queue.meet(iterator)
-    assert queue.look(1) == {"loader/ready_batches": 5.0}
+    queue.follow(iterator)
+    assert queue.read(1) == {"loader/ready_batches": 5.0}
 
 
 def test_the_settings_of_a_loader_are_told_once_for_all_its_epochs() -> None:
-    told = AlertDetail()
-    queue = LoaderQueue(told)
+    recorded = RecordedEvents()
+    queue = LoaderQueue(recorded)
     loader = DataLoader(DATA, batch_size=16, num_workers=1, shuffle=True, drop_last=True)
     for _ in range(2):
         iterator = iter(loader)
-        queue.meet(iterator)
+        queue.follow(iterator)
         del iterator
-    assert len(told.events) == 1
-    kind, fields = told.events[0]
+    assert len(recorded.events) == 1
+    kind, fields = recorded.events[0]
     assert kind == "loader"
     assert fields["num_workers"] == 1
     assert (fields["prefetch_factor"], fields["batch_size"], fields["drop_last"]) == (2, 16, True)
@@ -77,49 +77,49 @@ def test_the_settings_of_a_loader_are_told_once_for_all_its_epochs() -> None:
 
 
 def test_a_second_loader_is_told_too() -> None:
-    told = AlertDetail()
-    queue = LoaderQueue(told)
-    queue.meet(iter(DataLoader(DATA, batch_size=16)))
-    queue.meet(iter(DataLoader(DATA, batch_size=32)))
-    assert [fields["batch_size"] for _, fields in told.events] == [16, 32]
+    recorded = RecordedEvents()
+    queue = LoaderQueue(recorded)
+    queue.follow(iter(DataLoader(DATA, batch_size=16)))
+    queue.follow(iter(DataLoader(DATA, batch_size=32)))
+    assert [fields["batch_size"] for _, fields in recorded.events] == [16, 32]
 
 
 def test_a_loader_without_workers_is_described_and_has_no_queue() -> None:
-    told = AlertDetail()
-    queue = LoaderQueue(told)
-    queue.meet(iter(DataLoader(DATA, batch_size=16)))
-    assert told.events[0][1]["num_workers"] == 0
-    assert told.events[0][1]["start_method"] is None
-    assert queue.look(1) == {}
+    recorded = RecordedEvents()
+    queue = LoaderQueue(recorded)
+    queue.follow(iter(DataLoader(DATA, batch_size=16)))
+    assert recorded.events[0][1]["num_workers"] == 0
+    assert recorded.events[0][1]["start_method"] is None
+    assert queue.read(1) == {}
 
 
 def test_an_iterable_dataset_is_described_without_asking_its_length() -> None:
-    told = AlertDetail()
-    queue = LoaderQueue(told)
+    recorded = RecordedEvents()
+    queue = LoaderQueue(recorded)
     iterator = iter(DataLoader(Numbers(), batch_size=3, num_workers=1))
-    queue.meet(iterator)
-    assert told.events[0][1]["dataset"] == "Numbers"
+    queue.follow(iterator)
+    assert recorded.events[0][1]["dataset"] == "Numbers"
     assert len(list(iterator)) == 4
-    assert queue.look(1)["loader/ready_batches"] >= 0
+    assert queue.read(1)["loader/ready_batches"] >= 0
 
 
 @pytest.mark.parametrize(
     "source", [[1, 2], (n for n in range(3)), {"a": 1}], ids=["list", "generator", "dict"]
 )
 def test_other_sources_of_batches_have_nothing_to_tell(source: Any) -> None:
-    told = AlertDetail()
-    queue = LoaderQueue(told)
+    recorded = RecordedEvents()
+    queue = LoaderQueue(recorded)
     iterator = iter(source)
-    queue.meet(iterator)
-    queue.meet(iterator)
-    assert queue.look(1) == {}
-    assert told.events == []
+    queue.follow(iterator)
+    queue.follow(iterator)
+    assert queue.read(1) == {}
+    assert recorded.events == []
 
 
 def test_an_iterator_is_not_kept_alive() -> None:
-    queue = LoaderQueue(AlertDetail())
+    queue = LoaderQueue(RecordedEvents())
     iterator = iter(DataLoader(DATA, batch_size=16, num_workers=1))
-    queue.meet(iterator)
+    queue.follow(iterator)
     kept = weakref.ref(iterator)
     del iterator
     gc.collect()

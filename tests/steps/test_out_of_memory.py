@@ -14,7 +14,7 @@ from torch import nn
 
 from stepscope.schema.redact import redact_mapping
 from stepscope.steps.memory.oom_snapshot import host_fields, largest_sites
-from stepscope.steps.memory.out_of_memory import Witness, describe_out_of_memory
+from stepscope.steps.memory.out_of_memory import WatchedObjects, describe_out_of_memory
 from stepscope.steps.memory.tensor_bytes import largest_tensors, training_bytes
 from tests.steps.test_allocator import counters
 
@@ -83,10 +83,10 @@ def test_errors_that_cause_each_other_in_a_ring_come_to_an_end() -> None:
 class TestTheTraining:
     def test_the_batch_in_hand_and_the_largest_parameters_are_named(self) -> None:
         model, optimizer = trained()
-        witness = Witness()
-        witness.know(model, [optimizer])
-        witness.batch.held = (torch.zeros(4, 100), torch.zeros(4, dtype=torch.long))
-        found = describe_out_of_memory(MemoryError(), witness)
+        watched_objects = WatchedObjects()
+        watched_objects.add_model(model, [optimizer])
+        watched_objects.batch.held = (torch.zeros(4, 100), torch.zeros(4, dtype=torch.long))
+        found = describe_out_of_memory(MemoryError(), watched_objects)
         assert found is not None
         assert [one["shape"] for one in found["batch"]] == [(4, 100), (4,)]
         assert found["parameters_bytes"] == found["gradients_bytes"] == 5152 * 4
@@ -96,23 +96,23 @@ class TestTheTraining:
         assert largest["gradient_bytes"] == 50 * 100 * 4
 
     def test_nothing_is_kept_alive_for_it(self) -> None:
-        witness = Witness()
+        watched_objects = WatchedObjects()
         model, optimizer = trained()
-        witness.know(model, [optimizer])
+        watched_objects.add_model(model, [optimizer])
         del model, optimizer
         gc.collect()
-        assert (witness.models, witness.optimizers) == ([], [])
-        assert "parameters_bytes" not in (describe_out_of_memory(MemoryError(), witness) or {})
+        assert (watched_objects.models, watched_objects.optimizers) == ([], [])
+        assert "parameters_bytes" not in (describe_out_of_memory(MemoryError(), watched_objects) or {})
 
     def test_a_part_that_cannot_be_told_costs_no_other(self) -> None:
         class Broken(nn.Module):
             def named_parameters(self, *_: Any, **__: Any) -> Any:
                 raise RuntimeError("gone")
 
-        witness = Witness()
+        watched_objects = WatchedObjects()
         model = Broken()
-        witness.know(model)
-        found = describe_out_of_memory(MemoryError(), witness)
+        watched_objects.add_model(model)
+        found = describe_out_of_memory(MemoryError(), watched_objects)
         assert found is not None
         assert found["not_told"] == {"training": "RuntimeError"}
         assert found["resident_bytes"] > 0
@@ -138,10 +138,12 @@ class TestTheTraining:
 
     def test_all_of_it_is_a_few_kilobytes_of_json(self) -> None:
         model = nn.Sequential(*[nn.Linear(4, 4) for _ in range(200)])
-        witness = Witness()
-        witness.know(model)
-        witness.batch.held = {f"a_rather_long_name_of_an_input_{n}": torch.zeros(2, 2) for n in range(300)}
-        found = describe_out_of_memory(host_error(), witness)
+        watched_objects = WatchedObjects()
+        watched_objects.add_model(model)
+        watched_objects.batch.held = {
+            f"a_rather_long_name_of_an_input_{n}": torch.zeros(2, 2) for n in range(300)
+        }
+        found = describe_out_of_memory(host_error(), watched_objects)
         assert found is not None
         assert len(json.dumps(redact_mapping(found))) < 16_000
 

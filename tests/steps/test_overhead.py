@@ -73,7 +73,7 @@ def test_a_pause_that_is_left_out_never_sets_the_clock_back() -> None:
     now = 150 * MS
     chosen = overhead.now_ns()
     now = 250 * MS
-    overhead.leave_out(0)  # since the process began, long before anybody asked
+    overhead.exclude(0)  # since the process began, long before anybody asked
     assert overhead.now_ns() == chosen
     now = 260 * MS
     assert overhead.now_ns() == chosen + 10 * MS

@@ -12,7 +12,7 @@ import pytest
 
 import stepscope
 from stepscope.steps.phase_timer import PhaseTimer
-from stepscope.steps.ranks.sharded import EXCHANGES, PLACES, Exchanges, is_sharded
+from stepscope.steps.ranks.sharded import EXCHANGES, FSDP_MODULES, Exchanges, is_sharded
 from stepscope.views.steps.ranks import lateness, phase_medians
 
 torch = pytest.importorskip("torch")
@@ -24,7 +24,7 @@ import json, os, sys, time, torch, stepscope
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
-from stepscope.steps.ranks.sharded import PLACES
+from stepscope.steps.ranks.sharded import FSDP_MODULES
 meeting, kind, told, *phases = sys.argv[1:]
 rank = int(os.environ["RANK"])
 dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
@@ -77,7 +77,7 @@ def batches():
 for late_in in phases:
     model = sharded(torch.nn.Sequential(Layer(), Layer(), torch.nn.Linear(4, 1)))
     optimizer = Optimizer(model.parameters(), lr=0.01)
-    seen = [sys.modules[place].dist for place in PLACES if place in sys.modules]
+    seen = [sys.modules[place].dist for place in FSDP_MODULES if place in sys.modules]
     hooks = [dict(model._forward_hooks), dict(model._forward_pre_hooks)]
     steps = []
     with stepscope.TrainingMonitor(run=f"late in {late_in}") as monitor:
@@ -98,9 +98,8 @@ for late_in in phases:
             worked.clear()
     with open(f"{told} {late_in} {rank}", "w") as file:
         json.dump(steps, file)
-    dist.barrier()
-    assert seen == [sys.modules[place].dist for place in PLACES if place in sys.modules] == [dist] * len(seen)
-    assert hooks == [dict(model._forward_hooks), dict(model._forward_pre_hooks)]
+    dist.barrier() assert seen == [sys.modules[place].dist for place in FSDP_MODULES if place in sys.modules]
+    == [dist] * len(seen) assert hooks == [dict(model._forward_hooks), dict(model._forward_pre_hooks)]
 os._exit(0)  # now and then the threads of gloo abort when an interpreter ends around them
 """
 
@@ -166,7 +165,7 @@ def test_a_model_with_a_sharded_part_is_sharded_and_any_other_is_not(alone: None
 
 
 def places() -> list[object]:
-    return [sys.modules[place].dist for place in PLACES if place in sys.modules]
+    return [sys.modules[place].dist for place in FSDP_MODULES if place in sys.modules]
 
 
 def test_the_last_watch_to_close_leaves_torch_as_it_was() -> None:
@@ -186,10 +185,10 @@ def test_the_last_watch_to_close_leaves_torch_as_it_was() -> None:
 
 
 def test_what_an_evaluation_waits_is_no_part_of_the_next_step() -> None:
-    chain = PhaseTimer()
-    exchanges = Exchanges(chain)
+    phase_timer = PhaseTimer()
+    exchanges = Exchanges(phase_timer)
     exchanges.add(5)
-    chain.cut()
+    phase_timer.end_step()
     exchanges.add(7)
     assert exchanges.after_step() == {
         "ranks/other_wait_seconds": pytest.approx(7e-9),

@@ -48,17 +48,17 @@ def thread_of(host: Host, proc: Path) -> ThreadTime:
 
 def test_the_first_look_has_nothing_to_count_from(host: Host, tmp_path: Path) -> None:
     thread = thread_of(host, tmp_path)
-    assert thread.look(1) == {}
+    assert thread.read(1) == {}
     thread.close()
 
 
 def test_the_share_of_time_at_work_is_that_since_the_last_look(host: Host, tmp_path: Path) -> None:
     thread = thread_of(host, tmp_path)
-    thread.look(1)
+    thread.read(1)
     host.pass_time(10, busy_ms=4)
-    assert thread.look(1)["host/cpu_ratio"] == pytest.approx(0.4)
+    assert thread.read(1)["host/cpu_ratio"] == pytest.approx(0.4)
     host.pass_time(5, busy_ms=5)
-    assert thread.look(1)["host/cpu_ratio"] == pytest.approx(1.0)
+    assert thread.read(1)["host/cpu_ratio"] == pytest.approx(1.0)
     thread.close()
 
 
@@ -66,21 +66,21 @@ def test_waiting_for_a_core_is_shared_out_over_the_steps_since_the_last_look(
     host: Host, tmp_path: Path
 ) -> None:
     thread = thread_of(host, tmp_path)
-    thread.look(1)
+    thread.read(1)
     host.pass_time(40, busy_ms=32)
     host.tell(queued_ns=8 * MS)
-    assert thread.look(4)["host/queued_seconds"] == pytest.approx(0.002)
+    assert thread.read(4)["host/queued_seconds"] == pytest.approx(0.002)
     host.pass_time(10, busy_ms=10)
-    assert thread.look(1)["host/queued_seconds"] == 0
+    assert thread.read(1)["host/queued_seconds"] == 0
     thread.close()
 
 
 def test_switches_and_faults_are_counted_up(host: Host, tmp_path: Path) -> None:
     thread = thread_of(host, tmp_path)
-    thread.look(1)
+    thread.read(1)
     host.pass_time(10, busy_ms=8)
     host.switches += 4
-    found = thread.look(1)
+    found = thread.read(1)
     assert (found["host/involuntary_switches_total"], found["host/major_faults_total"]) == (14.0, 3.0)
     thread.close()
 
@@ -94,9 +94,9 @@ def test_a_kernel_that_keeps_no_accounts_costs_one_figure_alone(
     else:
         host.schedstat.write_text(kept)
     thread = thread_of(host, tmp_path)
-    thread.look(1)
+    thread.read(1)
     host.pass_time(10, busy_ms=8)
-    found = thread.look(1)
+    found = thread.read(1)
     assert "host/queued_seconds" not in found
     assert found["host/cpu_ratio"] == pytest.approx(0.8)
     assert "host/major_faults_total" in found
@@ -105,12 +105,12 @@ def test_a_kernel_that_keeps_no_accounts_costs_one_figure_alone(
 
 def test_a_training_that_moves_to_another_thread_is_counted_anew() -> None:
     thread = ThreadTime()
-    thread.look(1)
+    thread.read(1)
     rows: list = []
 
     def train() -> None:
-        rows.append(thread.look(1))
-        rows.append(thread.look(1))
+        rows.append(thread.read(1))
+        rows.append(thread.read(1))
 
     other = threading.Thread(target=train)
     other.start()
@@ -122,13 +122,13 @@ def test_a_training_that_moves_to_another_thread_is_counted_anew() -> None:
 
 def test_a_busy_thread_and_a_sleeping_one_are_told_apart_by_the_real_kernel() -> None:
     thread = ThreadTime()
-    thread.look(1)
+    thread.read(1)
     until = time.thread_time() + 0.05
     while time.thread_time() < until:
         pass
-    busy = thread.look(1)
+    busy = thread.read(1)
     threading.Event().wait(0.05)
-    waiting = thread.look(1)
+    waiting = thread.read(1)
     assert busy["host/cpu_ratio"] > 5 * waiting["host/cpu_ratio"]
     assert busy["host/queued_seconds"] >= 0
     thread.close()

@@ -8,10 +8,16 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from stepscope.model_stats import clipping
-from stepscope.model_stats.chance import AROUND_NS, FAR, Chance, Usual, own_draw
 from stepscope.model_stats.gradient_health import WEIGHT_NORM
 from stepscope.model_stats.gradient_look import GradientLook, Subjects
 from stepscope.model_stats.hooking import Hooks
+from stepscope.model_stats.random_sampling import (
+    EXTRA_COST_NS,
+    NEVER,
+    RandomSampling,
+    TypicalTime,
+    own_random,
+)
 from stepscope.model_stats.weight_updates import WeightSample
 from stepscope.schema.keys import GRADIENT_NORM
 
@@ -51,7 +57,7 @@ class Pace:
     budget_ratio: float = 0.001
     """The share of the training's time that looking may take."""
 
-    draw: Callable[[], float] = field(default_factory=own_draw)
+    draw: Callable[[], float] = field(default_factory=own_random)
 
 
 class GradientWatch:
@@ -77,12 +83,12 @@ class GradientWatch:
         self._outlets, self._verdicts, self._with_layers = outlets, verdicts, with_layers
         self._hooks = Hooks(torch, "The gradient monitor", outlets.guard, outlets.optimizer_steps)
         self._draw = pace.draw
-        self._looks = Chance(LOOKS * pace.budget_ratio, pace.every, self._draw)
-        self._totals = Chance(TOTALS * pace.budget_ratio, pace.every, self._draw)
-        self._comparisons = Chance(
+        self._looks = RandomSampling(LOOKS * pace.budget_ratio, pace.every, self._draw)
+        self._totals = RandomSampling(TOTALS * pace.budget_ratio, pace.every, self._draw)
+        self._comparisons = RandomSampling(
             UPDATES * pace.budget_ratio, max(pace.every, UPDATES_EVERY), self._draw, COMPARISON_NS
         )
-        self._step_time = Usual()
+        self._step_time = TypicalTime()
         self._last_step_ns = self._spent_ns = self._sampling_ns = 0
         self._is_attending = self._has_begun = self._has_looked = self._compares = False
         self._has_clipped = False
@@ -117,7 +123,7 @@ class GradientWatch:
         """Takes the hooks away until the next step to look at: the others should cost nothing."""
         if self.rests:
             self._ignore()
-            self._pause = FAR
+            self._pause = NEVER
             return
         chances = (self._looks, self._comparisons, *([self._totals] if self._has_clipped else []))
         self._pause = min(one.quiet_steps(self._step_time.ns) for one in chances)
@@ -222,7 +228,7 @@ class GradientWatch:
                 self._record(look)
             self._spent_ns += perf_counter_ns() - began
             if self._look is None:
-                self._looks.spent(self._spent_ns + self._device_ns + AROUND_NS)
+                self._looks.spent(self._spent_ns + self._device_ns + EXTRA_COST_NS)
 
     def _record(self, look: GradientLook) -> None:
         found = look.figures()
@@ -263,7 +269,7 @@ class GradientWatch:
 
     def _judge(self, keys: list[str], values: Any, *, thorough: bool) -> None:
         arrived = functools.partial(
-            self._verdicts.arrived, keys, step=self._outlets.step_in_hand(), thorough=thorough
+            self._verdicts.arrived, keys, step=self._outlets.current_step(), thorough=thorough
         )
         self._outlets.read(values, arrived)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from stepscope.model_stats.chance import FAR, Chance
 from stepscope.model_stats.gradient_look import Subjects
 from stepscope.model_stats.gradients import plain, to_device, widest
 from stepscope.model_stats.histogram_format import BUCKETS, Histogram
 from stepscope.model_stats.hooking import Hooks, as_list
 from stepscope.model_stats.layers import Layers
 from stepscope.model_stats.metric_sink import MetricSink
+from stepscope.model_stats.random_sampling import NEVER, RandomSampling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,7 +42,7 @@ class Histograms:
         self._torch, self._model = torch, model
         self._outlets = outlets or MetricSink()
         self._hooks = Hooks(torch, "The histograms", self._outlets.guard, self._outlets.optimizer_steps)
-        self._chance = Chance(1.0, every_steps, _draw)
+        self._chance = RandomSampling(1.0, every_steps, _draw)
         self._optimizers = as_list(optimizer)
         self.due = 1
         """After so many further steps it is to be asked by `after_step`."""
@@ -74,7 +74,7 @@ class Histograms:
 
     def _attend_or_pause(self) -> None:
         self._hooks.remove()
-        quiet = FAR if self._hooks.rests else self._chance.quiet_steps(None)
+        quiet = NEVER if self._hooks.rests else self._chance.quiet_steps(None)
         self.due = max(quiet, 1)
         if quiet:
             self._chance.skip(quiet)

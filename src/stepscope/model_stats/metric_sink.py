@@ -53,7 +53,7 @@ class MetricSink:
     optimizer_steps: OptimizerSteps | None = None
     """Who tells when an optimizer steps; else it is given hooks of its own."""
 
-    step_in_hand: Callable[[], int] = _no_step
+    current_step: Callable[[], int] = _no_step
     now_ns: Callable[[], int] = perf_counter_ns
     """The clock by which steps are as long as they are."""
     guard: Guard = field(default_factory=lambda: Guard(strict=False))

@@ -6,11 +6,11 @@ import sys
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from stepscope.model_stats.chance import FAR, Chance, own_draw
 from stepscope.model_stats.gradients import to_device
 from stepscope.model_stats.hooking import Hooks
 from stepscope.model_stats.layers import plain_paths
 from stepscope.model_stats.metric_sink import MetricSink
+from stepscope.model_stats.random_sampling import NEVER, RandomSampling, own_random
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,8 +43,8 @@ class SampledHooks(ABC):
 
         self._torch, self._model = torch, model
         self._outlets = outlets or MetricSink()
-        self._draw = _draw or own_draw()
-        self._chance = Chance(1.0, every_steps, self._draw)
+        self._draw = _draw or own_random()
+        self._chance = RandomSampling(1.0, every_steps, self._draw)
         self._hooks = Hooks(torch, self.name, self._outlets.guard)
         self.due = WARM_UP
         """After so many further steps it is to be asked by `after_step`."""
@@ -59,7 +59,7 @@ class SampledHooks(ABC):
             self._hooks.run(self._record)
             self._close()
             return {}
-        quiet = FAR if self._hooks.rests else self._chance.quiet_steps(None)
+        quiet = NEVER if self._hooks.rests else self._chance.quiet_steps(None)
         self.due = max(quiet, 1)
         if quiet:
             self._chance.skip(quiet)

@@ -253,10 +253,10 @@ class TrainingMonitor(OnDemand):
         if self._watched is None:
             self.begin_epoch()
             return self._batch_times.batches(source)
-        anatomy = self._watched.anatomy
-        if anatomy.begins_epoch():
+        step_phases = self._watched.step_phases
+        if step_phases.begins_epoch():
             self.begin_epoch()
-        return anatomy.batches(source)
+        return step_phases.batches(source)
 
     def watch(
         self,
@@ -279,7 +279,7 @@ class TrainingMonitor(OnDemand):
 
             looks = Looks(bool(gradients), histograms, activations, attention)
             self._watched = watched = watch(model, optimizer, looks, self._watched, self, self._guard)
-            self._ends_by_log = None if watched is None else watched.anatomy.purpose.ends_step
+            self._ends_by_log = None if watched is None else watched.step_phases.purpose.ends_step
             self._first_keys = set() if watched is not None and self.timer.stride else self._first_keys
         except RecorderError:
             raise
@@ -363,7 +363,7 @@ class TrainingMonitor(OnDemand):
         self._append = self._append_in_child
         self._batch_times.forget()
         if self._watched is not None:
-            self._watched.anatomy.forget()
+            self._watched.step_phases.forget()
 
     def _append_in_child(self, metrics: Mapping[Any, Any], step: int, at_ns: int | None = None) -> None:
         if self._recording is not None:

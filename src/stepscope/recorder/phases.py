@@ -6,7 +6,7 @@ from time import monotonic_ns, perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
 from stepscope.schema.keys import PHASES, phase_key
-from stepscope.steps.phase_timer import Cut
+from stepscope.steps.phase_timer import StepTimes
 from stepscope.steps.step_writer import EndedStep, StepWriter
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class BatchTimes:
         timer.in_batches = timer.every_batch = True
         now_ns = monotonic_ns()
         if not self._is_first_pass and self._passes == 1:
-            between = Cut(now_ns, now_ns - timer.began_ns, [0] * len(PHASES))
+            between = StepTimes(now_ns, now_ns - timer.began_ns, [0] * len(PHASES))
             self._writer.add(EndedStep(timer.step, between, gap="epoch"))
         self._is_first_pass = False
         timer.began_ns, timer.waited_ns, timer.due_ns = now_ns, 0, 0

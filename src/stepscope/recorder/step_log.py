@@ -71,7 +71,7 @@ class StepLog(ABC):
         try:
             timer = self.timer
             if step is None:
-                step = timer.step if self._first_keys is None else self._current_step(metrics)
+                step = timer.step if self._first_keys is None else self._step_of_metrics(metrics)
             elif type(step) is not int:
                 step = self._whole(step)
             self._append(metrics, step)
@@ -128,7 +128,7 @@ class StepLog(ABC):
                 self._add_until_it_raises(metrics, custom_metrics, error)
         if is_late and self.open_recording() is not None:
             self._follows_late_losses = True
-            self._log_with_care(metrics, self._current_step(metrics) if step is None else step, _ON_DEVICE)
+            self._log_with_care(metrics, self._step_of_metrics(metrics) if step is None else step, _ON_DEVICE)
         else:
             self.log(metrics, step)
         if self._ends_by_log is None and self.timer.stride and STEP_SECONDS not in metrics:
@@ -170,7 +170,7 @@ class StepLog(ABC):
         """Current, average, least and greatest loss, steps and seconds, of the steps logged so far."""
         return self._stats.as_dict()
 
-    def _current_step(self, metrics: Mapping[str, Any]) -> int:
+    def _step_of_metrics(self, metrics: Mapping[str, Any]) -> int:
         """The step that metrics belong to which are logged while an optimizer or batches count steps.
 
         A loop may log before its optimizer steps, after it, or both. What it logged before the very first
@@ -194,7 +194,7 @@ class StepLog(ABC):
         """Between two calls of log(), the step that has just been logged."""
         return max(self.timer.step - self.timer.stride, 0)
 
-    def step_in_hand(self) -> int:
+    def current_step(self) -> int:
         """The number of the step that is being done, of which an optimizer or a batch will be the end."""
         return self.timer.step + self.timer.is_over
 

@@ -128,49 +128,49 @@ class Watched:
 
     def __init__(self, recorder: Recorder, guard: Guard) -> None:
         self._recorder, self._guard = recorder, guard
-        self.anatomy = StepPhases(recorder, guard)
+        self.step_phases = StepPhases(recorder, guard)
         self.loader_passes = LoaderPasses(
-            sys.modules["torch"], self.anatomy.looks_like_training, self._begin_loader_pass
+            sys.modules["torch"], self.step_phases.looks_like_training, self._begin_loader_pass
         )
         self._outlets = MetricSink(
             record_tensor=self._record_tensor,
             record_array=self._record_array,
             event=recorder.own_event,
             read_later=self._read_later,
-            optimizer_steps=self.anatomy.optimizers,
-            step_in_hand=recorder.step_in_hand,
+            optimizer_steps=self.step_phases.optimizers,
+            current_step=recorder.current_step,
             now_ns=recorder.overhead.now_ns,
             guard=guard,
         )
 
     def _begin_loader_pass(self, number: int) -> None:
-        self.anatomy.begin_loader_pass()
+        self.step_phases.begin_loader_pass()
         self._recorder.begin_pass(number)
 
     def add(self, model: Any, optimizer: Any, looks: Looks) -> None:
         """Watches a model, and an optimizer or several; without one, whichever steps."""
-        self.anatomy.watch(model, optimizer)
+        self.step_phases.watch(model, optimizer)
         for observer in self._inside(model, optimizer, looks):
-            self.anatomy.observe(observer)
+            self.step_phases.observe(observer)
 
     def close(self) -> None:
         """Takes everything away: model, optimizer and PyTorch are as they were."""
         self.loader_passes.close()
-        self.anatomy.close()
+        self.step_phases.close()
 
     def describe_failure(self, error: BaseException) -> dict[str, Any] | None:
         """What is to be told of an error that ends the training, if it is one of memory."""
-        return describe_out_of_memory(error, self.anatomy.witness)
+        return describe_out_of_memory(error, self.step_phases.watched_objects)
 
     def _record_tensor(self, keys: Sequence[str], values: Any) -> None:
         recording = self._recorder.open_recording()
         if recording is not None:
-            recording.record_tensor(keys, values, self._recorder.step_in_hand())
+            recording.record_tensor(keys, values, self._recorder.current_step())
 
     def _record_array(self, key: str, values: Any) -> None:
         recording = self._recorder.open_recording()
         if recording is not None:
-            recording.record_array(key, values, self._recorder.step_in_hand())
+            recording.record_array(key, values, self._recorder.current_step())
 
     def _read_later(self, values: Any, then: Callable[[list[float]], None]) -> None:
         recording = self._recorder.open_recording()

@@ -1,1 +1,1 @@
-"""Takes a training step apart: phases on two clocks, memory, and evidence that costs next to nothing."""
+"""Measures training steps: phases on the host and GPU clocks, memory, and values that are cheap to read."""

@@ -1,4 +1,4 @@
-"""Moves the chain of phases on when a model is called and when an optimizer steps."""
+"""Switches phases when a model is called and when an optimizer steps."""
 
 from __future__ import annotations
 
@@ -18,29 +18,32 @@ if TYPE_CHECKING:
 
 
 class CallPhases:
-    """Forward and evaluation, told apart by how the model is called, and the optimizer's phase."""
+    """Enters the forward or evaluation phase at model calls, and the optimizer phase at optimizer steps."""
 
     purpose: PassPurpose
-    """Is told of calls."""
-    census: TrainingSetup
-    """Counts tensors within the forward pass when it is due."""
+    """Receives each model call."""
+    training_setup: TrainingSetup
+    """Reads the autocast mode in a forward pass when it is due."""
 
-    def __init__(self, chain: PhaseTimer, is_grad_enabled: Callable[[], bool]) -> None:
-        self._chain, self._is_grad_enabled = chain, is_grad_enabled
+    def __init__(self, phase_timer: PhaseTimer, is_grad_enabled: Callable[[], bool]) -> None:
+        self._phase_timer, self._is_grad_enabled = phase_timer, is_grad_enabled
         self._thread = get_ident()
         self._before_optimizer = OTHER
         self.is_timed = False
         """Whether the current step is timed phase by phase."""
 
     def begin(self) -> None:
-        """From now on phases of this thread are timed."""
+        """Starts timing the phases of the calling thread."""
         self.is_timed = True
         self._thread = get_ident()
 
     @never_compiled
     def call_begins(self, model: Any) -> int:
-        """A model that is watched is called; its inner modules are left alone."""
-        before, purpose = self._chain.phase, self.purpose
+        """Enters the phase of a watched model's call, and returns the phase before it.
+
+        Returns -1 for calls of modules inside a call, and in other threads: these change no phase.
+        """
+        before, purpose = self._phase_timer.phase, self.purpose
         if before in (FORWARD, EVAL) or get_ident() != self._thread:
             return -1
         is_training = (
@@ -48,35 +51,35 @@ class CallPhases:
         )
         trains = is_training and self._is_grad_enabled()
         purpose.follow_call(model, trains=trains)
-        if trains and self.census.wants_forward:
-            self.census.in_forward()
-        return self._chain.enter(FORWARD if trains else EVAL)
+        if trains and self.training_setup.needs_forward:
+            self.training_setup.read_autocast()
+        return self._phase_timer.enter(FORWARD if trains else EVAL)
 
     @never_compiled
     def call_ends(self, before: int) -> None:
-        """The call is over; what came before it goes on."""
+        """Returns to the phase before the call."""
         if before >= 0:
-            self._chain.enter(before)
+            self._phase_timer.enter(before)
 
     def optimizer_begins(self, closure: Closure | None) -> Closure | None:
-        """An optimizer is about to step; what its closure does is no part of its own phase."""
+        """Enters the optimizer phase; returns a closure to use instead, whose time is not part of it."""
         if not self.is_timed:
             return None
-        self._before_optimizer = self._chain.enter(OPTIMIZER)
-        return None if closure is None else self._apart(closure)
+        self._before_optimizer = self._phase_timer.enter(OPTIMIZER)
+        return None if closure is None else self._outside_optimizer(closure)
 
-    def _apart(self, closure: Closure) -> Closure:
+    def _outside_optimizer(self, closure: Closure) -> Closure:
         @passes_through
         def call(*arguments: Any, **options: Any) -> Any:
-            before = self._chain.enter(OTHER)
+            before = self._phase_timer.enter(OTHER)
             try:
                 return closure(*arguments, **options)
             finally:
-                self._chain.enter(before)
+                self._phase_timer.enter(before)
 
         return call
 
     def optimizer_ends(self) -> None:
-        """It has stepped; what came before that goes on."""
-        if self.is_timed and self._chain.phase == OPTIMIZER:
-            self._chain.enter(self._before_optimizer)
+        """Returns to the phase before the optimizer step."""
+        if self.is_timed and self._phase_timer.phase == OPTIMIZER:
+            self._phase_timer.enter(self._before_optimizer)

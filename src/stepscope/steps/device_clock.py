@@ -1,4 +1,4 @@
-"""Times phases on a GPU: an event at each boundary, read steps later, never waited for."""
+"""Times phases on a GPU: records a CUDA event at each boundary, and reads it steps later without waiting."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
-from stepscope.model_stats.chance import own_draw, steps_until
+from stepscope.model_stats.random_sampling import own_random, steps_until
 from stepscope.schema.keys import PHASES, device_key
 from stepscope.steps.phase_timer import BACKWARD
 from stepscope.steps.ranks.gradients_ready import WAIT_SECONDS
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from stepscope.steps.overhead import Overhead
 
 SHARE = 0.2
-"""The part of the allowed overhead that timing on the device may take in the training thread."""
+"""Share of the allowed overhead that timing on the device may use in the training thread."""
 
-DEPTH = 64
-"""Steps that may be unread at once; a further one is not timed."""
+MAX_UNREAD = 64
+"""Maximum number of timed steps whose events are not read yet; further steps are not timed."""
 
 MAX_BOUNDARIES = 48
-"""A step with more, as with many small batches to one optimizer step, is timed on the host alone."""
+"""A step with more phase boundaries, such as one of many micro-batches, is timed on the host only."""
 
 REBASE_S = 10.0
-"""Times are counted from an event no older than this: they come as float32, exact to a microsecond so far."""
+"""Maximum age of the base event: CUDA returns float32 milliseconds, exact to a microsecond for this long."""
 
 DRIFT = 50e-6
-"""How far two clocks may run apart, as a share of the time that passes."""
+"""Maximum drift between the host's and the GPU's clock, as a share of elapsed time."""
 
 _KEYS = tuple(device_key(name) for name in PHASES)
 _LAGS = tuple(f"lag/{name}_seconds" for name in PHASES)
@@ -40,21 +40,21 @@ _LAGS = tuple(f"lag/{name}_seconds" for name in PHASES)
 
 @dataclass
 class _Step:
-    """The boundaries of one step: what begins there, when the host got there, and the event it left."""
+    """The boundaries of one step: the phase that starts, the host time, and the CUDA event."""
 
     number: int = 0
     phases: list[int] = field(default_factory=list)
     host_ns: list[int] = field(default_factory=list)
     events: list[Any] = field(default_factory=list)
     ready: Any = None
-    """An event where the last gradient had been computed; None where nobody asks for that."""
+    """The event after the last gradient was computed; None if that is not measured."""
 
 
 class DeviceClock:
-    """Chosen steps get events; what they say is recorded when the GPU has passed them.
+    """Records CUDA events in sampled steps, and their times once the GPU has passed them.
 
-    Steps are chosen by chance, so often that the budget holds: a fixed stride would fall in step with what a
-    loop does every so many steps. How often is recorded with the figures.
+    Steps are sampled at random, at a rate that keeps to the overhead budget: a fixed stride could coincide
+    with what a loop does every N steps. The sampling rate is recorded with the values.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class DeviceClock:
         record: Callable[[dict[str, float], int], None],
         guard: Guard,
         overhead: Overhead,
-        chance: Callable[[], float] | None = None,
+        random: Callable[[], float] | None = None,
     ) -> None:
         self._torch, self._record, self._guard = torch, record, guard
         self._overhead = overhead
-        self._chance = chance or own_draw()
+        self._random = random or own_random()
         self._free: list[Any] = []
         self._unread: deque[_Step] = deque()
         self._step: _Step | None = None
@@ -79,20 +79,19 @@ class DeviceClock:
         self._spent_ns = 0
         self._usual_cost_ns = 400_000.0
         self._rate = 1.0
-        self._rests = False
+        self._is_off = False
         self.phase_rate = 1.0
-        """How likely a step is to be timed phase by phase, which comes before being timed here."""
+        """Probability that a step is timed phase by phase, which timing on the device requires."""
         self.step_ns: float | None = None
-        """How long a step usually takes; None while that is not known, and each may be timed."""
+        """Typical duration of a step; None while unknown, when each step may be timed."""
         self.left = 1
-        """Steps until the next one to be timed here, 1 for the very next; whoever begins those that are timed
-        phase by phase counts it down."""
+        """Phase-timed steps until the next one timed here (1: the next one); the caller counts it down."""
 
     def begin_step(self, phase: int, host_ns: int) -> bool:
-        """Whether the step that begins, whose turn it is, can be timed; chooses the next one."""
+        """Starts timing the step that begins, and samples the next one; returns whether it can be timed."""
         self.abandon()
         self._choose()
-        if self._rests or len(self._unread) >= DEPTH:
+        if self._is_off or len(self._unread) >= MAX_UNREAD:
             return False
         try:
             if self._torch.cuda.is_current_stream_capturing():
@@ -101,7 +100,7 @@ class DeviceClock:
             self._step = _Step()
             self.stamp(phase, host_ns)
         except RuntimeError as error:
-            self._rest(error)
+            self._switch_off(error)
         return self._step is not None
 
     def _choose(self) -> None:
@@ -109,10 +108,10 @@ class DeviceClock:
         if self.step_ns is not None:
             affordable = SHARE * self._overhead.max_ratio * self.step_ns / self._usual_cost_ns
             self._rate = min(1.0, affordable / self.phase_rate)
-        self.left = steps_until(self._rate, self._chance())
+        self.left = steps_until(self._rate, self._random())
 
     def stamp(self, phase: int, host_ns: int) -> None:
-        """A phase begins: leaves an event in the stream."""
+        """Records an event for the start of a phase."""
         step = self._step
         if step is None:
             return
@@ -123,7 +122,7 @@ class DeviceClock:
             event = self._event()
             event.record(self._stream)
         except RuntimeError as error:
-            self._rest(error)
+            self._switch_off(error)
             return
         step.phases.append(phase)
         step.host_ns.append(host_ns)
@@ -131,7 +130,7 @@ class DeviceClock:
         self._spent_ns += monotonic_ns() - host_ns
 
     def mark_ready(self) -> None:
-        """The last gradient of this rank, so far, has been computed; may be called in autograd's thread."""
+        """Marks the last gradient of this rank so far as computed; may be called in autograd's thread."""
         step = self._step
         if step is None:
             return
@@ -140,13 +139,13 @@ class DeviceClock:
                 step.ready = self._event()
             step.ready.record(self._stream)
         except RuntimeError as error:
-            self._rest(error)
+            self._switch_off(error)
 
     def _event(self) -> Any:
         return self._free.pop() if self._free else self._torch.cuda.Event(enable_timing=True)
 
     def end_step(self, number: int, host_ns: int) -> None:
-        """The step in hand, which was timed, is over."""
+        """Ends the current step, which was timed."""
         step = self._step
         if step is not None:
             self.stamp(-1, host_ns)
@@ -156,46 +155,46 @@ class DeviceClock:
         self._step = None
 
     def abandon(self) -> None:
-        """Forgets the step in hand: something came between that is no part of it."""
+        """Discards the current step: it was interrupted by something that is not part of it."""
         if self._step is not None:
             self._drop(self._step)
 
     def read(self) -> None:
-        """Records those steps whose last boundary the GPU has passed."""
-        told = 0
+        """Records the steps whose last boundary the GPU has passed; never waits."""
+        steps_read = 0
         began = monotonic_ns()
         try:
-            while self._unread and not self._rests and self._unread[0].events[-1].query():
-                self._tell(self._unread.popleft(), monotonic_ns())
-                told += 1
+            while self._unread and not self._is_off and self._unread[0].events[-1].query():
+                self._record_step(self._unread.popleft(), monotonic_ns())
+                steps_read += 1
         except RuntimeError as error:
-            self._rest(error)
+            self._switch_off(error)
         self._spent_ns += monotonic_ns() - began
-        if told:
+        if steps_read:
             self._overhead.spend(self._spent_ns)
-            self._usual_cost_ns += 0.1 * (self._spent_ns / told - self._usual_cost_ns)
+            self._usual_cost_ns += 0.1 * (self._spent_ns / steps_read - self._usual_cost_ns)
             self._spent_ns = 0
 
     def flush(self) -> None:
-        """Waits for what is unread and records it: the end of a run."""
+        """Waits for the unread steps and records them; called at the end of a run."""
         try:
-            while self._unread and not self._rests:
+            while self._unread and not self._is_off:
                 step = self._unread.popleft()
                 step.events[-1].synchronize()
-                self._tell(step, monotonic_ns())
+                self._record_step(step, monotonic_ns())
         except RuntimeError as error:
-            self._rest(error)
+            self._switch_off(error)
 
-    def _tell(self, step: _Step, now_ns: int) -> None:
+    def _record_step(self, step: _Step, now_ns: int) -> None:
         spent: dict[int, float] = {}
         lags: dict[int, float] = {}
         at_ms = self._at_ms(step, now_ns)
-        for place, phase in enumerate(step.phases[:-1]):
-            spent[phase] = spent.get(phase, 0.0) + (at_ms[place + 1] - at_ms[place])
+        for index, phase in enumerate(step.phases[:-1]):
+            spent[phase] = spent.get(phase, 0.0) + (at_ms[index + 1] - at_ms[index])
         self._offset.learn(step.host_ns, at_ms, now_ns)
-        for place, phase in enumerate(step.phases[:-1]):
-            # The lag at the end of a phase: the last one counts where a phase comes again.
-            lags[phase] = self._offset.lag(step.host_ns[place + 1], at_ms[place + 1])
+        for index, phase in enumerate(step.phases[:-1]):
+            # The lag at the end of a phase; for a phase that occurs twice, the last one.
+            lags[phase] = self._offset.lag(step.host_ns[index + 1], at_ms[index + 1])
         row = {_KEYS[phase]: took * 1e-3 for phase, took in spent.items()}
         row.update({_LAGS[phase]: lag * 1e-9 for phase, lag in lags.items()})
         if step.ready is not None and BACKWARD in step.phases:
@@ -216,9 +215,9 @@ class DeviceClock:
                 self._free.append(self._base)
             self._base, self._base_ns = base, now_ns
             step.events[0] = base
-            chain = [0.0, *(base.elapsed_time(event) for event in step.events[1:])]
+            offsets_ms = [0.0, *(base.elapsed_time(event) for event in step.events[1:])]
             step.events = step.events[1:]  # the base is kept
-            return [self._base_at_ms + one for one in chain]
+            return [self._base_at_ms + offset_ms for offset_ms in offsets_ms]
         return [self._base_at_ms + self._base.elapsed_time(event) for event in step.events]
 
     def _drop(self, step: _Step) -> None:
@@ -230,17 +229,17 @@ class DeviceClock:
         if step.ready is not None:
             self._free.append(step.ready)
 
-    def _rest(self, error: Exception) -> None:
-        self._rests, self._step = True, None
+    def _switch_off(self, error: Exception) -> None:
+        self._is_off, self._step = True, None
         self._unread.clear()
         self._guard.complain("device clock", f"Phases are no longer timed on the GPU: {error!r}", error)
 
 
 class _Offset:
-    """Where the host's clock stands when the GPU's stands at zero, learnt from what cannot be otherwise.
+    """The host time at which the GPU's clock is zero, estimated from bounds.
 
-    The GPU passes a boundary after the host has left it there, and before somebody sees that it has. Of many
-    such bounds the tightest are near the truth; they widen slowly, because no two clocks run alike.
+    The GPU passes a boundary after the host has recorded it, and before the host reads it as passed. The
+    tightest of many such bounds are close to the true offset; they widen slowly, because clocks drift.
     """
 
     def __init__(self) -> None:
@@ -248,17 +247,17 @@ class _Offset:
         self._high = float("inf")
         self._at_ns = 0
 
-    def learn(self, host_ns: list[int], at_ms: list[float], seen_ns: int) -> None:
-        """Takes the boundaries of a step into account."""
+    def learn(self, host_ns: list[int], at_ms: list[float], read_ns: int) -> None:
+        """Tightens the bounds with the boundaries of a step."""
         low = max(host - at * 1e6 for host, at in zip(host_ns, at_ms, strict=True))
-        high = seen_ns - at_ms[-1] * 1e6
+        high = read_ns - at_ms[-1] * 1e6
         if self._low is None:
             self._low, self._high = low, high
         else:
-            widening = DRIFT * (seen_ns - self._at_ns)
+            widening = DRIFT * (read_ns - self._at_ns)
             self._low = max(low, self._low - widening)
             self._high = min(high, self._high + widening)
-        self._at_ns = seen_ns
+        self._at_ns = read_ns
 
     def lag(self, host_ns: int, at_ms: float) -> float:
         """How many nanoseconds after the host the GPU passed a boundary."""

@@ -1,8 +1,8 @@
-"""Takes the time in which a model is in evaluation mode out of the current step.
+"""Excludes the time in which a model is in evaluation mode from the current step.
 
-A loop evaluates between two steps as it likes; what nearly all have in common are `model.eval()` before it
-and `model.train()` after it. So the `train` method of the model's class, which both call, is replaced while
-the model is watched; for all other instances of the class a call passes through.
+Loops evaluate between two steps in different ways, but nearly all call `model.eval()` before and
+`model.train()` after it. Both call the `train` method of the model's class, which is replaced while the model
+is watched; calls of other instances of the class pass through.
 """
 
 from __future__ import annotations
@@ -14,25 +14,28 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from stepscope.steps.compiled_code import never_compiled, passes_through
-from stepscope.steps.patches import Installed, install, put_all_back
+from stepscope.steps.patches import Installed, install, remove_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepscope.steps.phase_timer import Cut, Pause, PhaseTimer
+    from stepscope.steps.phase_timer import Pause, PhaseTimer, StepTimes
 
 
-SHORTEST_NS = 1_000_000
-"""Who changes the mode for less has evaluated nothing: that is about to begin, or was called off."""
+MIN_EVALUATION_NS = 1_000_000
+"""A shorter time in evaluation mode contains no evaluation: the loop only switched the mode."""
 
 
 class EvaluationMode:
-    """Whether the watched models evaluate at the moment, as they were told to."""
+    """Follows `model.eval()` and `model.train()` of the watched models, and reports each evaluation."""
 
     def __init__(
-        self, chain: PhaseTimer, tell: Callable[[Cut], None], is_training_thread: Callable[[], bool]
+        self,
+        phase_timer: PhaseTimer,
+        report: Callable[[StepTimes], None],
+        is_training_thread: Callable[[], bool],
     ) -> None:
-        self._chain, self._tell, self._is_training_thread = chain, tell, is_training_thread
+        self._phase_timer, self._report, self._is_training_thread = phase_timer, report, is_training_thread
         self._models: weakref.WeakSet[Any] = weakref.WeakSet()
         self._installed: Installed = []
         self._pause: Pause | None = None
@@ -48,40 +51,42 @@ class EvaluationMode:
             install(self._installed, kind, "train", lambda original: self._followed(kind, original))
 
     def end(self) -> None:
-        """Tells of an evaluation that is under way: something else begins."""
+        """Ends and reports the evaluation in progress, if there is one."""
         pause, self._pause = self._pause, None
-        if pause is None or monotonic_ns() - pause.began < SHORTEST_NS:
+        if pause is None or monotonic_ns() - pause.began < MIN_EVALUATION_NS:
             return
-        # Who trains in evaluation mode, as with frozen statistics, does not evaluate.
-        if self._chain.timer.steps_made == self._steps_made:
-            self._tell(self._chain.go_on(pause))
+        # A loop that steps in evaluation mode, as with frozen statistics, is training.
+        if self._phase_timer.timer.steps_made == self._steps_made:
+            self._report(self._phase_timer.resume(pause))
 
     def end_if_training(self) -> None:
-        """The same, where the models are in training mode again though nobody called `train`."""
+        """Ends the evaluation if the models are in training mode again, although `train` was not called."""
         if self._pause is not None and self._is_training():
             self.end()
 
     def end_within_step(self, ended_ns: int, usual_ns: float | None) -> None:
-        """Tells of an evaluation within the step that ends, whose own end nobody has said.
+        """Reports an evaluation within the step that ends, if the end of the evaluation was not seen.
 
-        Lightning sets `training` of every module by itself. Then the step is taken to have lasted as long as
-        a step usually does, and the rest of its time for the evaluation.
+        Lightning sets `training` of every module directly. Then the step is assumed to have taken as long as
+        a typical step, and the rest of its time is the evaluation.
         """
         if self._pause is None or usual_ns is None or not self._is_training():
             return
-        took = min(round(ended_ns - self._chain.timer.began_ns - usual_ns), ended_ns - self._pause.began)
+        took = min(
+            round(ended_ns - self._phase_timer.timer.began_ns - usual_ns), ended_ns - self._pause.began
+        )
         self._pause = None
-        if took >= SHORTEST_NS:
-            self._tell(self._chain.leave_out(ended_ns, took))
+        if took >= MIN_EVALUATION_NS:
+            self._report(self._phase_timer.exclude(ended_ns, took))
 
     def forget(self) -> None:
-        """What is under way is told of by somebody else."""
+        """Discards the evaluation in progress: the caller reports it."""
         self._pause = None
 
     def close(self) -> None:
-        """Leaves the classes of the models as they were."""
+        """Restores the classes of the models."""
         self.end()
-        put_all_back(self._installed)
+        remove_all(self._installed)
 
     @never_compiled
     def _follow(self, model: Any) -> None:
@@ -96,13 +101,15 @@ class EvaluationMode:
 
     def _begin(self) -> None:
         if self._pause is None:
-            self._chain.timer.is_special = True  # so that the end of the step is told
-            self._pause, self._steps_made = self._chain.pause(), self._chain.timer.steps_made
-            if self._chain.device is not None:
-                self._chain.device.abandon()
+            self._phase_timer.timer.is_special = (
+                True  # the timer then calls `on_step` at the end of this step
+            )
+            self._pause, self._steps_made = self._phase_timer.pause(), self._phase_timer.timer.steps_made
+            if self._phase_timer.device is not None:
+                self._phase_timer.device.abandon()
 
     def _followed(self, kind: Any, original: Callable[..., Any]) -> Callable[..., Any]:
-        # What is inherited is looked up at every call: somebody may replace it meanwhile.
+        # An inherited method is looked up at every call: it may be replaced in the meantime.
         @passes_through
         def inherited(model: Any, *arguments: Any, **options: Any) -> Any:
             return super(kind, model).train(*arguments, **options)  # type: ignore[misc]  # it has one
@@ -113,7 +120,7 @@ class EvaluationMode:
         @functools.wraps(original)
         def train(model: Any, *arguments: Any, **options: Any) -> Any:
             result = method(model, *arguments, **options)
-            with contextlib.suppress(Exception):  # a failure of ours must not end the training
+            with contextlib.suppress(Exception):  # a failure of stepscope must not stop the training
                 self._follow(model)
             return result
 

@@ -1,4 +1,4 @@
-"""Counts the passes over a data loader in a loop that does not hand it to `batches`."""
+"""Counts the passes over a data loader in loops that do not use `batches`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from stepscope.steps.compiled_code import never_compiled, passes_through
-from stepscope.steps.patches import Installed, install, put_all_back
+from stepscope.steps.patches import Installed, install, remove_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,37 +16,38 @@ if TYPE_CHECKING:
 
 
 class LoaderPasses:
-    """Tells the number of each pass that is begun over a loader of PyTorch, to train with it.
+    """Reports the number of each training pass over a PyTorch data loader.
 
-    Each loader is counted by itself: who evaluates after every epoch begins as many passes over the other.
+    Each loader has its own count: a loop that evaluates after every epoch makes as many passes over another
+    one.
     """
 
     def __init__(
-        self, torch: ModuleType, is_training: Callable[[], bool], tell: Callable[[int], None]
+        self, torch: ModuleType, is_training: Callable[[], bool], report: Callable[[int], None]
     ) -> None:
-        self._is_training, self._tell = is_training, tell
+        self._is_training, self._report = is_training, report
         self._passes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._installed: Installed = []
         self.before = 0
-        """Passes that had begun before anybody counted."""
+        """Passes that had begun before counting started."""
         install(self._installed, torch.utils.data.DataLoader, "__iter__", self._counted)
 
     def close(self) -> None:
-        """Leaves the class of the loaders as it was."""
-        put_all_back(self._installed)
+        """Restores the `DataLoader` class."""
+        remove_all(self._installed)
 
     @never_compiled
     def _count(self, loader: Any) -> None:
         if self._is_training():
             number = self._passes.get(loader, self.before)
             self._passes[loader] = number + 1
-            self._tell(number)
+            self._report(number)
 
     def _counted(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @passes_through
         @functools.wraps(original)
-        def __iter__(loader: Any) -> Any:  # noqa: N807 - it stands for that method
-            with contextlib.suppress(Exception):  # a failure of ours must not end the training
+        def __iter__(loader: Any) -> Any:  # noqa: N807 - it replaces that method
+            with contextlib.suppress(Exception):  # a failure of stepscope must not stop the training
                 self._count(loader)
             return original(loader)
 

@@ -1,8 +1,8 @@
-"""Sees when a model is called, without putting anything into the model.
+"""Observes calls of a model without adding hooks to it.
 
-A hook inside a model would travel with it: into copies, pickles and averaged models, and into
-`torch.jit.script`, which compiles hooks. So the `__call__` of the model's class is replaced instead, only
-while calls are to be seen, and for all other instances of the class a call passes through.
+A hook would be copied with the model, into pickles and averaged models, and `torch.jit.script` would compile
+it. Instead, the `__call__` of the model's class is replaced while calls are observed; calls of other
+instances of the class pass through.
 """
 
 from __future__ import annotations
@@ -20,90 +20,90 @@ if TYPE_CHECKING:
 
 
 class CallObserver(Protocol):
-    """Who wants to know of the calls of a model."""
+    """Receives the calls of a model."""
 
     def call_begins(self, model: Any) -> int:
-        """A model is called; what is returned is handed to `call_ends`."""
+        """Called before the model runs; the result is passed to `call_ends`."""
 
     def call_ends(self, before: int) -> None:
-        """The call is over, whether it returned or raised."""
+        """Called after the model has returned or raised."""
 
 
 _observers: dict[int, CallObserver] = {}
-"""By the id of the model, of those models whose calls are seen now."""
+"""The observer of each model whose calls are observed now, by the id of the model."""
 
 _replaced: dict[type, tuple[Any, Any, int]] = {}
-"""Classes with our `__call__`: their own (None where it is inherited), ours, and how often it is wanted."""
+"""Classes with a replaced `__call__`: the original (None if inherited), the replacement, and its users."""
 
 _compiled: set[type] = set()
-"""Classes whose calls were compiled with our `__call__`: it stays, or they would be compiled again."""
+"""Classes whose calls were compiled with the replacement: removing it would recompile them, so it stays."""
 
 _lock = threading.Lock()
 
 
 class ModelCalls:
-    """The models of one observer; between `attach` and `detach` it is told of their calls."""
+    """The models of one observer, which receives their calls between `attach` and `detach`."""
 
     def __init__(self, observer: CallObserver, is_compiling: Callable[[], bool]) -> None:
         self._observer, self._is_compiling = observer, is_compiling
         self._models: list[weakref.ref[Any]] = []
-        self._looks_inside = False
-        self._seen: list[tuple[type, int]] = []
+        self._includes_parts = False
+        self._patched: list[tuple[type, int]] = []
         self.attached = False
 
     def add(self, model: Any) -> None:
-        """Takes in a model; one that is gone is forgotten."""
+        """Adds a model; only a weak reference is kept."""
         if not callable(model):
             raise TypeError(f"{model!r} cannot be called, so it is not a model.")
         was_attached = self.attached
         self.detach()
-        self._looks_inside |= hasattr(model, "training_step")  # what Lightning calls instead
-        identity = id(model)  # another model may get the same once this one is gone
+        self._includes_parts |= hasattr(model, "training_step")  # Lightning calls this instead of the model
+        identity = id(model)  # another model may get the same id once this one is deleted
         self._models.append(weakref.ref(model, lambda _: self._forget(identity)))
         if was_attached:
             self.attach()
 
     @property
     def models(self) -> list[Any]:
-        """Those that are still there."""
-        return [model for known in self._models if (model := known()) is not None]
+        """The models that still exist."""
+        return [model for reference in self._models if (model := reference()) is not None]
 
     def parameters(self) -> set[int]:
-        """The ids of their parameters."""
+        """The ids of all parameters of the models."""
         with contextlib.suppress(Exception):  # a model of the user's own may raise anything
             return {id(parameter) for model in self.models for parameter in model.parameters()}
         return set()
 
-    def look_inside(self) -> None:
-        """Calls of a model's parts are to be seen as well, as nobody calls the model itself."""
-        if not self._looks_inside:
-            self._looks_inside = True
+    def include_parts(self) -> None:
+        """Observes calls of a model's submodules, too: the loop does not call the model itself."""
+        if not self._includes_parts:
+            self._includes_parts = True
             if self.attached:
                 self.detach()
                 self.attach()
 
     def attach(self) -> None:
-        """From now on calls are seen."""
+        """Starts observing calls."""
         if self.attached:
             return
         self.attached = True
         models = self.models
-        if self._looks_inside:
+        if self._includes_parts:
             models += [part for model in self.models for part in _parts(model)]
         with _lock:
             for model in models:
                 _observers[id(model)] = self._observer
                 _replace(type(model), self._is_compiling)
-                self._seen.append((type(model), id(model)))
+                self._patched.append((type(model), id(model)))
 
     def detach(self) -> None:
-        """Calls are no longer seen; a class that nobody watches is as it was."""
+        """Stops observing calls, and restores classes that no other observer uses."""
         self.attached = False
         with _lock:
-            for kind, identity in self._seen:
+            for kind, identity in self._patched:
                 self._forget(identity)
                 _put_back(kind)
-            self._seen.clear()
+            self._patched.clear()
 
     def _forget(self, identity: int) -> None:
         if _observers.get(identity) is self._observer:
@@ -111,7 +111,7 @@ class ModelCalls:
 
 
 def _parts(model: Any) -> list[Any]:
-    """What a model consists of that can be called; of a compiled one nothing, as changes compile it again."""
+    """The callable submodules of a model; none for a compiled one, which a change would recompile."""
     if hasattr(model, "_orig_mod") or not hasattr(model, "children"):
         return []
     return [
@@ -129,7 +129,7 @@ def _replace(kind: Any, is_compiling: Callable[[], bool]) -> None:
         before, ours, uses = _replaced[kind]
         _replaced[kind] = before, ours, uses + 1
         return
-    ours = _seen_call(kind, own, is_compiling)
+    ours = _observed_call(kind, own, is_compiling)
     kind.__call__ = ours
     _replaced[kind] = own, ours, 1
 
@@ -141,15 +141,15 @@ def _put_back(kind: Any) -> None:
         return
     _replaced.pop(kind, None)
     if ours is None or vars(kind).get("__call__") is not ours:
-        return  # somebody has put their own in front of ours, which passes calls through
+        return  # other code has wrapped the replacement, which stays and passes calls through
     if own is None:
         del kind.__call__
     else:
         kind.__call__ = own
 
 
-def _seen_call(kind: type, own: Any, is_compiling: Callable[[], bool]) -> Any:
-    # What is inherited is looked up at every call: tracers replace it for a while.
+def _observed_call(kind: type, own: Any, is_compiling: Callable[[], bool]) -> Any:
+    # An inherited method is looked up at every call: tracers replace it temporarily.
     def inherited(self: Any, *arguments: Any, **options: Any) -> Any:
         return super(kind, self).__call__(*arguments, **options)  # type: ignore[arg-type]  # it is a class
 
@@ -160,7 +160,7 @@ def _seen_call(kind: type, own: Any, is_compiling: Callable[[], bool]) -> Any:
         _compiled.add(kind)
 
     @functools.wraps(own or kind.__call__)
-    def __call__(self: Any, *arguments: Any, **options: Any) -> Any:  # noqa: N807 - it stands for that method
+    def __call__(self: Any, *arguments: Any, **options: Any) -> Any:  # noqa: N807 - it replaces that method
         if is_compiling():
             note_compiled()
             return original(self, *arguments, **options)

@@ -1,4 +1,4 @@
-"""Hears when optimizers step."""
+"""Detects optimizer steps, and the thread they happen in."""
 
 from __future__ import annotations
 
@@ -23,25 +23,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MIN_STEPS = 2
-"""Optimizers of one loop that take turns have all stepped by then."""
+"""After this many steps, all optimizers that alternate in a loop have stepped."""
 
 
 class OptimizerObserver(Protocol):
-    """Who wants to know when optimizers step."""
+    """Receives the start and end of each optimizer step."""
 
     def optimizer_begins(self, closure: Closure | None) -> Closure | None:
-        """An optimizer is about to step, with a closure or without; gives the one to call in its place."""
+        """Called before an optimizer steps; returns a closure to use instead, or None for no change."""
 
     def optimizer_ends(self) -> None:
-        """It has stepped."""
+        """Called after it has stepped."""
 
 
 class OptimizerSteps:
-    """Hooks on optimizers: after each step always, before it only while somebody wants to know.
+    """Registers hooks on optimizers: a permanent post-step hook, and a pre-step hook only while it is needed.
 
-    An optimizer must not get or lose hooks of a kind while it calls those, and a training step may end in the
-    hook after the optimizer step. So that one, which is the step timer's, stays, and the one before comes and
-    goes.
+    Hooks of one kind must not be added or removed while an optimizer runs them, and a training step may end
+    in the post-step hook. So the post-step hook, which belongs to the step timer, stays registered.
     """
 
     def __init__(
@@ -60,25 +59,25 @@ class OptimizerSteps:
         self._before: list[Any] = []
         self._after: list[Any] = []
         self._depth = 0
-        self._is_nested = self._is_wanted = False
+        self._is_nested = self._follows_starts = False
 
     def add(self, optimizers: Sequence[Any]) -> None:
-        """Hears of these, the last of which ends a step of the training, and of one that takes their place.
+        """Follows these optimizers, and any that replaces them; the last one ends a training step.
 
-        Without any, it hears of whichever changes a watched model.
+        Without any, it follows each optimizer that changes a watched model.
         """
         if optimizers:
-            self._others.name(optimizers)
+            self._others.add_named(optimizers)
             self._timer.last_optimizer = optimizers[-1]
         for optimizer in optimizers:
             if not isinstance(optimizer, sys.modules["torch.optim"].Optimizer):
                 self._add_hooks(optimizer.register_step_post_hook, optimizer.register_step_pre_hook)
-        self._hear()
+        self._hook_all_optimizers()
 
-    def _hear(self) -> None:
+    def _hook_all_optimizers(self) -> None:
         if self._timer.on_other is not None:
             return
-        # Hooks on all optimizers: one that is made later may take the place of one that is watched.
+        # Hooks on all optimizers: one created later may replace a watched one.
         self._timer.on_other = self._others.kind
         hooks = sys.modules["torch.optim.optimizer"]
         self._add_hooks(hooks.register_optimizer_step_post_hook, hooks.register_optimizer_step_pre_hook)
@@ -87,27 +86,27 @@ class OptimizerSteps:
         self._after.append(after(self._timer.optimizer_stepped))
         self._register_before.append(before)
         _remove(self._before)
-        self._hear_as_needed()
+        self._update_hooks()
 
     def before_step(self, listener: Listener) -> _Handle:
-        """Calls with each optimizer that is about to step."""
+        """Calls the listener with each optimizer before it steps."""
         self._before_steps.append(listener)
-        self._hear_as_needed()
-        return _Handle(self._before_steps, listener, self._hear_as_needed)
+        self._update_hooks()
+        return _Handle(self._before_steps, listener, self._update_hooks)
 
     def after_step(self, listener: Listener) -> _Handle:
-        """The same after it has stepped."""
+        """Calls the listener with each optimizer after it has stepped."""
         self._after_steps.append(listener)
-        self._hear_as_needed()
-        return _Handle(self._after_steps, listener, self._hear_as_needed)
+        self._update_hooks()
+        return _Handle(self._after_steps, listener, self._update_hooks)
 
-    def hear_beginnings(self, *, wanted: bool) -> None:
-        """Whether the observer has to hear when an optimizer begins to step."""
-        self._is_wanted = wanted
-        self._hear_as_needed()
+    def follow_step_starts(self, *, enabled: bool) -> None:
+        """Sets whether the observer receives the start of each optimizer step."""
+        self._follows_starts = enabled
+        self._update_hooks()
 
-    def _hear_as_needed(self) -> None:
-        is_needed = self._is_wanted or self._is_nested or bool(self._before_steps)
+    def _update_hooks(self) -> None:
+        is_needed = self._follows_starts or self._is_nested or bool(self._before_steps)
         if is_needed and not self._before:
             self._before = [register(self._step_begins) for register in self._register_before]
         elif not is_needed and self._before:
@@ -115,20 +114,20 @@ class OptimizerSteps:
         self._timer.on_optimizer = self._step_ends if is_needed or self._after_steps else None
 
     def ends_steps(self, optimizer: Any) -> bool:
-        """Whether it is the one whose steps end those of the training."""
+        """Whether the steps of this optimizer end the training's steps."""
         return self._timer.last_optimizer is optimizer
 
     def is_watching(self) -> bool:
-        """Whether there are hooks."""
+        """Whether hooks are registered."""
         return bool(self._after)
 
     def forget_depth(self) -> None:
-        """A step that raised never said that it ended."""
+        """Resets the nesting depth: the post-step hook is not called for a step that raised."""
         self._depth = 0
 
     def close(self) -> None:
-        """Takes all hooks away."""
-        self._is_nested = self._is_wanted = False
+        """Removes all hooks."""
+        self._is_nested = self._follows_starts = False
         self._register_before.clear()
         _remove(self._before)
         _remove(self._after)
@@ -138,8 +137,8 @@ class OptimizerSteps:
     def _step_begins(
         self, optimizer: Any, arguments: tuple[Any, ...], options: dict[str, Any]
     ) -> Call | None:
-        # One that is derived from another has its hooks called again by the step of that one. It is then
-        # followed from beginning to end for good, or each of its steps would be counted twice.
+        # An optimizer derived from another one calls its hooks again in the inner step. Then both hooks stay
+        # registered from now on, or each of its steps would be counted twice.
         self._depth += 1
         if self._depth > 1:
             self._is_nested = True
@@ -178,7 +177,7 @@ class OptimizerSteps:
 
 
 class OtherOptimizers:
-    """Tells what the step of an optimizer is that is not the one which ended the last step."""
+    """Decides whether an optimizer other than the last one ends training steps."""
 
     def __init__(
         self, timer: StepTimer, watched_parameters: Callable[[], set[int]], purpose: PassPurpose
@@ -187,16 +186,16 @@ class OtherOptimizers:
         self._named: weakref.WeakSet[Any] = weakref.WeakSet()
         self._trains: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
         """Whether an optimizer changes parameters of a watched model."""
-        self._late: weakref.WeakSet[Any] = weakref.WeakSet()
-        """Those that first stepped when others had made steps already."""
+        self._new_optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
+        """Optimizers that first stepped after others had already made steps."""
 
-    def name(self, optimizers: Sequence[Any]) -> None:
-        """Somebody has said that these train the watched models."""
+    def add_named(self, optimizers: Sequence[Any]) -> None:
+        """Adds optimizers that the user has passed with the watched models."""
         self._named.update(optimizers)
 
     @never_compiled
     def kind(self, optimizer: Any) -> int:
-        """0: it ends no steps, 1: it does from now on, 2: once the last one has not stepped for a while."""
+        """0: it ends no steps; 1: it does from now on; 2: it does once the last one has stopped stepping."""
         try:
             return self._kind(optimizer)
         except Exception:  # noqa: BLE001 - an optimizer of the user's own may raise anything
@@ -212,14 +211,16 @@ class OtherOptimizers:
             watched = self._watched_parameters()
             trains = self._trains[optimizer] = not watched.isdisjoint(_parameters(optimizer))
             if self._timer.steps_made >= MIN_STEPS:
-                self._late.add(optimizer)
+                self._new_optimizers.add(optimizer)
         if last is None:
-            # One whose parameters are copies that somebody writes back trains a model too.
+            # An optimizer of parameter copies that are written back trains the model, too.
             return int(trains or (not any(self._trains.values()) and self._purpose.has_changed()))
         if not trains:
             return 0
-        # One that is made later for the same parameters takes the place of the one before it.
-        is_next = optimizer in self._late and not _parameters(last).isdisjoint(_parameters(optimizer))
+        # An optimizer created later for the same parameters replaces the one before it.
+        is_next = optimizer in self._new_optimizers and not _parameters(last).isdisjoint(
+            _parameters(optimizer)
+        )
         return 1 if is_next or not self._trains.get(last, True) else 2
 
 
@@ -228,13 +229,13 @@ def _parameters(optimizer: Any) -> set[int]:
 
 
 class _Handle:
-    """Takes a listener away from a list that may just be gone through."""
+    """Removes a listener; safe while the list is being iterated."""
 
     def __init__(self, listeners: list[Listener], listener: Listener, then: Callable[[], None]) -> None:
         self._listeners, self._listener, self._then = listeners, listener, then
 
     def remove(self) -> None:
-        """Takes it away."""
+        """Removes the listener."""
         if self._listener in self._listeners:
             self._listeners.remove(self._listener)
             self._then()
@@ -246,21 +247,21 @@ def _remove(handles: list[Any]) -> None:
 
 
 class TrainingThread:
-    """The thread that has called `watch`, until an optimizer steps in another one."""
+    """The thread that trains: the one that called `watch`, until an optimizer steps in another one."""
 
-    def __init__(self, optimizers: OptimizerSteps, timer: StepTimer, move: Callable[[], None]) -> None:
-        self._timer, self._move = timer, move
+    def __init__(self, optimizers: OptimizerSteps, timer: StepTimer, on_move: Callable[[], None]) -> None:
+        self._timer, self._on_move = timer, on_move
         self._thread = get_ident()
         self._first_step = optimizers.after_step(self._follow)
 
-    def is_this(self) -> bool:
-        """Whether the caller trains."""
+    def is_current(self) -> bool:
+        """Whether the calling thread is the training thread."""
         return get_ident() == self._thread
 
     def _follow(self, optimizer: Any) -> None:
         if self._timer.last_optimizer not in (None, optimizer):
             return
         self._first_step.remove()
-        if not self.is_this():
+        if not self.is_current():
             self._thread = get_ident()
-            self._move()
+            self._on_move()

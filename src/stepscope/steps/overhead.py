@@ -1,4 +1,4 @@
-"""Keeps what watching costs a training below a share of its time, and says how much that is."""
+"""Limits the overhead of watching to a share of the training's time, and measures it."""
 
 from __future__ import annotations
 
@@ -11,74 +11,75 @@ from stepscope.steps.step_timer import is_compiled
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-AIM = 0.8
-"""The part of the allowed share that is aimed at: estimates are off now and then."""
+TARGET_SHARE = 0.8
+"""Share of the allowed overhead to aim for: cost estimates can be too low."""
 
 MIN_RATE = 0.02
-"""Even where nothing can be afforded, this share of steps shows its phases, if that costs little enough."""
+"""Minimum share of steps whose phases are timed, as long as that costs less than `MIN_SHARE`."""
 
 MIN_SHARE = 0.1
-"""The part of the allowed overhead that those steps may take at most."""
+"""Share of the allowed overhead that this minimum may use."""
 
 SETTLE_NS = 5e9
-"""Time over which spending too much or too little is made up for."""
+"""Time over which overspending and underspending are balanced."""
 
 REPORT_NS = 1_000_000_000
-"""How often the share is recorded."""
+"""How often the overhead is recorded."""
 
-COLD = 15.0
-"""How many times longer a call takes when a step's own data has pushed our code out of the caches.
+COLD_CACHE_FACTOR = 15.0
+"""Slowdown of a hook call when the training's data has evicted its code from the CPU caches.
 
-Measured with `python -m benchmarks.step_overhead`: what phases add to a step, divided by their number.
+Measured with `python -m benchmarks.step_overhead`: the time that phases add to a step, divided by their
+number.
 """
 
 PLAIN_CALLS = 0.8 if is_compiled else 4.0
-"""What a step costs whose phases are not timed, in calls of a hook; measured in the same way."""
+"""Cost of a step whose phases are not timed, in hook calls; measured in the same way."""
 
 
 class Overhead:
-    """The account of one training thread: time that passes earns a share of it, our own work spends it.
+    """The overhead budget of one training thread: elapsed time adds to it, stepscope's own work subtracts.
 
-    Work that takes some microseconds is timed where it is done. A single call of one of our hooks is too
-    short for that; such calls are counted, at a price that is measured when the account is opened.
+    Work of several microseconds is timed where it is done. A single hook call is too short for that: calls
+    are counted, at a cost per call that is measured once at the start.
     """
 
     def __init__(
         self, max_ratio: float, now_ns: Callable[[], int] = monotonic_ns, call_ns: float | None = None
     ) -> None:
         self.max_ratio = max_ratio
-        self.call_ns = _price_of_a_call() if call_ns is None else call_ns
-        """What one call of a hook costs the training."""
+        self.call_ns = _measured_call_ns() if call_ns is None else call_ns
+        """Cost of one hook call."""
         self.plain_step_ns = PLAIN_CALLS * self.call_ns
-        """What a step costs of which only the whole is timed."""
+        """Cost of a step of which only the total time is measured."""
         self._now_ns = now_ns
         self._idle_ns = 0
-        self._at_ns = self._reported_ns = self._asked_ns = now_ns()
+        self._at_ns = self._reported_ns = self._read_ns = now_ns()
         self._balance_ns = 0.0
         self._unreported_ns = 0.0
         self.has_begun = False
-        """Whether steps have been timed on this account already."""
+        """Whether steps have already been timed with this budget."""
 
     def now_ns(self) -> int:
-        """A clock that stands still between passes over the data: such pauses say nothing about steps."""
-        self._asked_ns = self._now_ns()
-        return self._asked_ns - self._idle_ns
+        """A clock that stops between passes over the data: such pauses are not part of steps."""
+        self._read_ns = self._now_ns()
+        return self._read_ns - self._idle_ns
 
-    def leave_out(self, since_ns: int) -> None:
-        """Stops that clock for a pause that is over now, from when it was last asked at the earliest."""
-        self._idle_ns += self._now_ns() - max(since_ns, self._asked_ns)
+    def exclude(self, since_ns: int) -> None:
+        """Excludes a pause that ends now from that clock, but no time before the clock's last reading."""
+        self._idle_ns += self._now_ns() - max(since_ns, self._read_ns)
 
     def spend(self, ns: float) -> None:
-        """Takes the cost of something into account."""
+        """Subtracts a cost from the budget."""
         self._balance_ns -= ns
         self._unreported_ns += ns
 
     def rate(self, now_ns: int, step_ns: float, cost_ns: float) -> float:
-        """The share of steps of `step_ns` that can have their phases timed, which costs `cost_ns`."""
-        allowed = AIM * self.max_ratio
+        """The share of steps whose phases can be timed, given the times of a step and of timing one."""
+        allowed = TARGET_SHARE * self.max_ratio
         self._balance_ns += allowed * (now_ns - self._at_ns)
         self._at_ns = now_ns
-        # A long pause of the training must not pay for a hurry afterwards.
+        # A long pause of the training must not pay for many timed steps afterwards.
         self._balance_ns = min(self._balance_ns, 4 * cost_ns)
         income = allowed * step_ns - self.plain_step_ns + self._balance_ns * step_ns / SETTLE_NS
         rate = income / max(cost_ns, 1.0)
@@ -87,7 +88,7 @@ class Overhead:
         return max(rate, min(MIN_RATE, MIN_SHARE * self.max_ratio * step_ns / max(cost_ns, 1.0)))
 
     def report(self, now_ns: int) -> float | None:
-        """The share since the last report, when it is time for one."""
+        """The overhead since the last report; None until the next report is due."""
         elapsed = now_ns - self._reported_ns
         if elapsed < REPORT_NS:
             return None
@@ -95,13 +96,13 @@ class Overhead:
         return spent / elapsed
 
 
-def _price_of_a_call() -> float:
-    chain = PhaseTimer()
+def _measured_call_ns() -> float:
+    phase_timer = PhaseTimer()
     best = float("inf")
     for _ in range(5):
         began = perf_counter_ns()
         for _ in range(10):
-            chain.enter(FORWARD)
-            chain.enter(OTHER)
+            phase_timer.enter(FORWARD)
+            phase_timer.enter(OTHER)
         best = min(best, perf_counter_ns() - began)
-    return COLD * best / 20
+    return COLD_CACHE_FACTOR * best / 20

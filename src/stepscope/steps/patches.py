@@ -1,7 +1,7 @@
-"""Puts itself before the few functions of PyTorch that begin or end a phase, and takes itself away again.
+"""Patches the few functions of PyTorch that start or end a phase, and restores them.
 
-Only while something is watched, and only for the thread that trains: for all others a call passes through.
-What is called rarely is followed all the time; what every step calls, only in steps whose phases are timed.
+Functions are patched only while something is watched, and take effect in the training thread only. Functions
+that are called rarely stay patched; functions that every step calls are patched only in phase-timed steps.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-_chains: dict[int, PhaseTimer] = {}
-"""The chain of each thread that trains under watch."""
+_phase_timers: dict[int, PhaseTimer] = {}
+"""The phase timer of each watched training thread."""
 
 _timed: set[int] = set()
-"""Those of these threads whose present step is timed phase by phase."""
+"""The threads whose current step is timed phase by phase."""
 
 Installed = list[tuple[Any, str, Any, Any]]
-"""What was put in place: its owner, its name there, the original (None where it was inherited), and ours."""
+"""Installed patches: the owner, the attribute name, the original (None if inherited), and the replacement."""
 
 _rare: Installed = []
 _frequent: Installed = []
@@ -32,41 +32,41 @@ _frequent: Installed = []
 _lock = threading.Lock()
 
 
-def follow(chain: PhaseTimer, torch: ModuleType) -> None:
-    """From now on what this thread does in PyTorch rarely, such as saving, moves its chain on."""
+def follow(phase_timer: PhaseTimer, torch: ModuleType) -> None:
+    """Switches phases of this thread at rare calls into PyTorch, such as saving."""
     with _lock:
-        _chains[threading.get_ident()] = chain
+        _phase_timers[threading.get_ident()] = phase_timer
         if not _rare:
             install(_rare, torch, "save", lambda original: _phased(original, CHECKPOINT))
             install(_rare, torch.amp.grad_scaler.GradScaler, "step", _scaled)
 
 
-def follow_phases(chain: PhaseTimer, torch: ModuleType) -> None:
-    """The same for what happens in every step; for as long as `unfollow_phases` is not called."""
+def follow_phases(phase_timer: PhaseTimer, torch: ModuleType) -> None:
+    """Switches phases of this thread at calls that every step makes, until `unfollow_phases`."""
     with _lock:
         thread = threading.get_ident()
-        _chains[thread] = chain
+        _phase_timers[thread] = phase_timer
         _timed.add(thread)
         if not _frequent:
             _install_phases(torch)
 
 
-def unfollow_phases(chain: PhaseTimer) -> None:
-    """Leaves what happens in every step alone again."""
+def unfollow_phases(phase_timer: PhaseTimer) -> None:
+    """Stops following the calls that every step makes."""
     with _lock:
-        _timed.difference_update([thread for thread, known in _chains.items() if known is chain])
+        _timed.difference_update([thread for thread, known in _phase_timers.items() if known is phase_timer])
         if not _timed:
-            put_all_back(_frequent)
+            remove_all(_frequent)
 
 
-def unfollow(chain: PhaseTimer) -> None:
-    """Undoes `follow`; the last one to leave puts everything back as it was."""
-    unfollow_phases(chain)
+def unfollow(phase_timer: PhaseTimer) -> None:
+    """Undoes `follow`; the last caller restores PyTorch."""
+    unfollow_phases(phase_timer)
     with _lock:
-        for thread in [thread for thread, known in _chains.items() if known is chain]:
-            del _chains[thread]
-        if not _chains:
-            put_all_back(_rare)
+        for thread in [thread for thread, known in _phase_timers.items() if known is phase_timer]:
+            del _phase_timers[thread]
+        if not _phase_timers:
+            remove_all(_rare)
 
 
 def _install_phases(torch: ModuleType) -> None:
@@ -79,24 +79,24 @@ def _install_phases(torch: ModuleType) -> None:
         install(_frequent, torch.Tensor, "cuda", lambda original: _moving(original, lambda *_, **__: True))
 
 
-def install(place: Installed, owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
-    """Puts a function around one of an owner's, and notes that in `place`."""
+def install(patches: Installed, owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
+    """Wraps a function of `owner`, and adds the patch to `patches`."""
     original = getattr(owner, name)
     ours = wrap(original)
     own = vars(owner).get(name)
     setattr(owner, name, ours)
-    place.append((owner, name, own, ours))
+    patches.append((owner, name, own, ours))
 
 
-def put_all_back(place: Installed) -> None:
-    """Takes away what was put in place."""
-    while place:
-        _put_back(*place.pop())
+def remove_all(patches: Installed) -> None:
+    """Removes all patches in `patches`."""
+    while patches:
+        _remove(*patches.pop())
 
 
-def _put_back(owner: Any, name: str, own: Any, ours: Any) -> None:
+def _remove(owner: Any, name: str, own: Any, ours: Any) -> None:
     if vars(owner).get(name) is not ours:
-        return  # somebody has put themselves in front of us: ours stays behind them, and passes calls through
+        return  # other code has wrapped the patch, which stays and passes calls through
     if own is None:
         delattr(owner, name)
     else:
@@ -104,65 +104,65 @@ def _put_back(owner: Any, name: str, own: Any, ours: Any) -> None:
 
 
 def _phased(original: Callable[..., Any], phase: int) -> Callable[..., Any]:
-    """A function that is a phase, unless it is called within that phase already."""
+    """Wraps a function so that it runs in a phase, unless that phase is already the current one."""
 
     @passes_through
     @functools.wraps(original)
     def call(*arguments: Any, **options: Any) -> Any:
-        chain = _chains.get(threading.get_ident())
-        if chain is None or chain.phase == phase:
+        phase_timer = _phase_timers.get(threading.get_ident())
+        if phase_timer is None or phase_timer.phase == phase:
             return original(*arguments, **options)
-        before = chain.enter(phase)
+        before = phase_timer.enter(phase)
         try:
             return original(*arguments, **options)
         finally:
-            chain.enter(before)
+            phase_timer.enter(before)
 
     return call
 
 
 def _scaled(original: Callable[..., Any]) -> Callable[..., Any]:
-    """The step of a loss scaler, which leaves out that of the optimizer when gradients have overflown."""
+    """Wraps the step of a loss scaler, which skips the optimizer step when gradients have overflowed."""
     phased = _phased(original, OPTIMIZER)
 
     @passes_through
     @functools.wraps(original)
     def step(self: Any, optimizer: Any, *arguments: Any, **options: Any) -> Any:
         thread = threading.get_ident()
-        chain = _chains.get(thread)
-        if chain is None:
+        phase_timer = _phase_timers.get(thread)
+        if phase_timer is None:
             return original(self, optimizer, *arguments, **options)
-        made = chain.timer.steps_made
+        made = phase_timer.timer.steps_made
         result = (phased if thread in _timed else original)(self, optimizer, *arguments, **options)
-        if chain.timer.steps_made == made:
-            chain.on_skipped_step(optimizer)
+        if phase_timer.timer.steps_made == made:
+            phase_timer.on_skipped_step(optimizer)
         return result
 
     return step
 
 
-def _moving(original: Callable[..., Any], leads_to_gpu: Callable[..., bool]) -> Callable[..., Any]:
-    """A method of tensors that is a transfer when it leads from the host to a GPU outside of the model."""
+def _moving(original: Callable[..., Any], targets_gpu: Callable[..., bool]) -> Callable[..., Any]:
+    """Wraps a tensor method so that a copy from the host to a GPU outside the model is a transfer phase."""
 
     @passes_through
     @functools.wraps(original)
     def move(self: Any, *arguments: Any, **options: Any) -> Any:
-        chain = _chains.get(threading.get_ident())
-        if chain is None or chain.phase not in (OTHER, DATA) or self.is_cuda:
+        phase_timer = _phase_timers.get(threading.get_ident())
+        if phase_timer is None or phase_timer.phase not in (OTHER, DATA) or self.is_cuda:
             return original(self, *arguments, **options)
-        if not leads_to_gpu(*arguments, **options):
+        if not targets_gpu(*arguments, **options):
             return original(self, *arguments, **options)
-        before = chain.enter(TRANSFER)
+        before = phase_timer.enter(TRANSFER)
         try:
             return original(self, *arguments, **options)
         finally:
-            chain.enter(before)
+            phase_timer.enter(before)
 
     return move
 
 
 def _is_cuda(device_type: type, target: Any = None, *_: Any, device: Any = None, **__: Any) -> bool:
-    """Whether the arguments of `Tensor.to` name a GPU."""
+    """Whether the arguments of `Tensor.to` specify a GPU."""
     target = device if target is None else target
     if isinstance(target, str):
         return target.startswith("cuda")

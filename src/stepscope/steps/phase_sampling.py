@@ -1,10 +1,10 @@
-"""Chooses the steps that are timed phase by phase: by chance, as many as the allowed overhead pays for."""
+"""Samples the steps that are timed phase by phase: at random, as many as the overhead budget allows."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepscope.model_stats.chance import Usual, own_draw, steps_until
+from stepscope.model_stats.random_sampling import TypicalTime, own_random, steps_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -12,44 +12,44 @@ if TYPE_CHECKING:
     from stepscope.steps.overhead import Overhead
 
 FIRST_STEPS = 10
-"""So many steps are timed whatever it costs: a short run should show its phases too."""
+"""The first steps are always timed, so that a short run shows its phases, too."""
 
 REVIEW_STEPS = 8
-"""Where every step can be timed, that is decided again after so many steps."""
+"""If every step can be timed, the decision is reviewed after this many steps."""
 
 MAX_PAUSE = 1000
-"""At most so many steps pass before a decision is made again: steps may have become longer."""
+"""Maximum number of steps until the next decision: steps may have become longer."""
 
 TIMED_CALLS = 20
-"""Calls in a step whose phases are timed, until they have been counted."""
+"""Assumed number of hook calls in a phase-timed step, until they have been counted."""
 
 
 class PhaseSampling:
-    """Which steps are timed phase by phase.
+    """Decides which steps are timed phase by phase.
 
-    A fixed stride would fall in step with what a loop does every so many steps, so each step is chosen by
-    chance; how likely that was is recorded with it.
+    Steps are sampled at random, because a fixed stride could coincide with what a loop does every N steps.
+    The probability is recorded with each sampled step.
     """
 
     def __init__(self, overhead: Overhead, now_ns: int, draw: Callable[[], float] | None = None) -> None:
-        self._overhead, self._draw = overhead, draw or own_draw()
-        self._cost = Usual(TIMED_CALLS * overhead.call_ns)
-        self._step_time = Usual()
+        self._overhead, self._draw = overhead, draw or own_random()
+        self._cost = TypicalTime(TIMED_CALLS * overhead.call_ns)
+        self._step_time = TypicalTime()
         self._chosen_ns = now_ns
         self._steps = self.left = 1 if overhead.has_begun else FIRST_STEPS
-        """Steps until the next decision; whoever ends steps counts it down."""
+        """Steps until the next decision; the caller counts it down."""
         overhead.has_begun = True
         self._timed_next = False
         self.rate = 1.0
-        """How likely a step was to be chosen when that was last decided."""
+        """Sampling probability at the last decision."""
 
     @property
     def step_ns(self) -> float | None:
-        """How long a step usually takes; None until that is known."""
+        """Typical duration of a step; None until known."""
         return self._step_time.ns
 
     def choose(self, now_ns: int) -> bool:
-        """Whether the step that begins now is timed; holds for the next `left` steps."""
+        """Whether the step that begins now is timed; the answer applies to the next `left` steps."""
         if self._timed_next:
             self._timed_next = False
             self._steps += 1
@@ -68,6 +68,6 @@ class PhaseSampling:
         return wait == 1
 
     def spent(self, ns: float) -> None:
-        """Takes in what timing the phases of one step has cost."""
+        """Adds the cost of timing the phases of one step."""
         self._cost.add(ns)
         self._overhead.spend(ns)

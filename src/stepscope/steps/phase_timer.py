@@ -1,4 +1,4 @@
-"""Cuts the time of a training thread into phases, one boundary after another: parts add up to the whole."""
+"""Divides the time of a training thread into phases without gaps: the phases of a step add up to its time."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ _NS = 1e-9
 
 
 class Stamps(Protocol):
-    """A second clock that is told of every boundary."""
+    """A second clock, which receives every phase boundary."""
 
     def stamp(self, phase: int, host_ns: int) -> None:
-        """A phase begins."""
+        """Records the start of a phase."""
 
     def mark_ready(self) -> None:
-        """The last gradient of this rank, so far, has been computed."""
+        """Marks the last gradient of this rank so far as computed."""
 
     def abandon(self) -> None:
-        """Forgets the current step: something came between that is no part of it."""
+        """Discards the current step: it was interrupted by something that is not part of it."""
 
 
-class Cut(NamedTuple):
-    """A step that is over, in nanoseconds."""
+class StepTimes(NamedTuple):
+    """The times of a step that has ended, in nanoseconds."""
 
     ended: int
     took: int
     spent: list[int]
-    """By phase."""
+    """Time in each phase."""
 
     def row(self) -> dict[str, float]:
-        """Its seconds by phase and together, by the keys they are recorded under."""
+        """The seconds of each phase and of the step, by metric key."""
         row = dict(zip(_KEYS, [took * _NS for took in self.spent], strict=True))
         row[STEP_SECONDS] = self.took * _NS
         return row
 
 
 class Pause(NamedTuple):
-    """A step as it was when something else began that is no part of it."""
+    """The state of a step when it was interrupted by something that is not part of it."""
 
     began: int
     step_began: int
@@ -59,10 +59,10 @@ class Pause(NamedTuple):
 
 
 class PhaseTimer:
-    """The phase in hand, and how long each has taken in this step.
+    """The current phase, and the time spent in each phase of this step.
 
-    Entering a phase ends the one before; whoever enters gets that one back, to return to it. There is no
-    pair of start and end that could be missed or counted twice.
+    Entering a phase ends the previous one, which is returned so that the caller can return to it. So there
+    are no pairs of start and end that could be missed or counted twice.
     """
 
     def __init__(self, now_ns: Callable[[], int] = monotonic_ns, timer: StepTimer | None = None) -> None:
@@ -70,24 +70,24 @@ class PhaseTimer:
         self._spent = [0] * len(PHASES)
         self._left = [0] * len(PHASES)
         self.phase = OTHER
-        """The phase in hand; to be read only."""
+        """The current phase; read-only for others."""
         self.timer = timer or StepTimer()
-        """Knows when the step in hand began, and ends those in which no phase begins."""
+        """Holds the start of the current step, and ends steps in which no phase is entered."""
         self._since = self.timer.began_ns = now_ns()
         self.boundaries = 0
-        """How many phases have begun in this step."""
+        """Number of phases entered in this step."""
         self.device: Stamps | None = None
-        """The clock of a device, while this step is timed on it too."""
+        """The GPU's clock, if this step is also timed on the GPU."""
         self.on_skipped_step: Callable[[Any], None] = lambda _: None
-        """Called with the optimizer that a loss scaler has not stepped, because of an overflow."""
+        """Called with an optimizer whose step a loss scaler has skipped because of an overflow."""
 
     def left_ns(self, phase: int) -> int:
-        """When a phase was last left; 0 if never."""
+        """When a phase last ended; 0 if never."""
         return self._left[phase]
 
     @never_compiled
     def enter(self, phase: int) -> int:
-        """Begins a phase; returns the one it ends."""
+        """Enters a phase; returns the previous one."""
         now = self._now_ns()
         if not self.boundaries:
             self._since = self.timer.began_ns  # steps may have passed in which no phase began
@@ -101,19 +101,19 @@ class PhaseTimer:
             self.device.stamp(phase, now)
         return before
 
-    def restart(self, unfinished: Pause | None = None) -> Cut:
-        """A step begins here, or one that is unfinished goes on; gives the time that is no part of either."""
-        return self.cut() if unfinished is None else self.go_on(unfinished)
+    def restart(self, unfinished: Pause | None = None) -> StepTimes:
+        """Starts a step, or resumes an unfinished one; returns the time that belongs to neither."""
+        return self.end_step() if unfinished is None else self.resume(unfinished)
 
     def pause(self) -> Pause:
-        """What follows is no part of the step, until `go_on`."""
+        """Interrupts the step until `resume`."""
         timer = self.timer
         began, since = timer.began_ns, self._since if self.boundaries else timer.began_ns
         spent = list(self._spent)
         return Pause(self._now_ns(), began, since, self.phase, spent, self.boundaries, timer.waited_ns)
 
-    def go_on(self, pause: Pause) -> Cut:
-        """The step goes on as it was; gives the time that is no part of it."""
+    def resume(self, pause: Pause) -> StepTimes:
+        """Continues an interrupted step; returns the times of the interruption."""
         now = self._now_ns()
         took = now - pause.began
         spent = self._spent_until(now)
@@ -122,10 +122,10 @@ class PhaseTimer:
         self._since, self.phase, self._spent = pause.since + took, pause.phase, pause.spent
         self.boundaries, self.timer.waited_ns = pause.boundaries, pause.waited
         self.timer.began_ns = pause.step_began + took
-        return Cut(now, took, spent)
+        return StepTimes(now, took, spent)
 
-    def leave_out(self, ended: int, took: int) -> Cut:
-        """Takes a part out of the current step, wherever in it that was: first of what was no training."""
+    def exclude(self, ended: int, took: int) -> StepTimes:
+        """Excludes time from the current step: from evaluation and other time first, then from the rest."""
         left = took
         self.timer.began_ns += took
         for phase in (EVAL, OTHER, *range(len(PHASES))):
@@ -133,20 +133,20 @@ class PhaseTimer:
             self._spent[phase] -= taken
             left -= taken
         self._since += left
-        return Cut(ended, took, [0] * len(PHASES))
+        return StepTimes(ended, took, [0] * len(PHASES))
 
-    def cut(self, now: int | None = None) -> Cut:
-        """Ends the step; the next begins at the same moment."""
+    def end_step(self, now: int | None = None) -> StepTimes:
+        """Ends the step, and starts the next one at the same time."""
         if now is None:
             now = self._now_ns()
         timer = self.timer
         spent, self._spent = self._spent_until(now), [0] * len(PHASES)
         spent[self.phase] -= timer.waited_ns
         spent[DATA] += timer.waited_ns
-        cut = Cut(now, now - timer.began_ns, spent)
+        times = StepTimes(now, now - timer.began_ns, spent)
         timer.began_ns = now
         timer.waited_ns = self.boundaries = 0
-        return cut
+        return times
 
     def _spent_until(self, now: int) -> list[int]:
         spent = list(self._spent)

@@ -1,4 +1,4 @@
-"""Takes a step apart: where its time goes, phase by phase, without slowing it."""
+"""Measures where the time of each step goes, phase by phase, within the overhead budget."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from functools import partial
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from stepscope.model_stats.hooking import as_list
 from stepscope.steps import patches
 from stepscope.steps.call_phases import CallPhases
-from stepscope.steps.compiled_code import leave_us_alone, never_compiled
+from stepscope.steps.compiled_code import exclude_from_compilation, never_compiled
 from stepscope.steps.device_clock import DeviceClock
 from stepscope.steps.evaluation_mode import EvaluationMode
-from stepscope.steps.evidence.batch_contents import BatchInHand
-from stepscope.steps.evidence.free_evidence import gather
+from stepscope.steps.evidence.batch_contents import CurrentBatch
 from stepscope.steps.evidence.observers import Observers
+from stepscope.steps.evidence.sampled_probes import training_probes
 from stepscope.steps.evidence.step_extras import StepExtras
 from stepscope.steps.memory import oom_snapshot
-from stepscope.steps.memory.out_of_memory import Witness
+from stepscope.steps.memory.out_of_memory import WatchedObjects
 from stepscope.steps.model_calls import ModelCalls
 from stepscope.steps.optimizer_steps import OptimizerSteps, TrainingThread
 from stepscope.steps.pass_boundaries import PassBoundaries
@@ -33,120 +34,118 @@ if TYPE_CHECKING:
 
     from stepscope.guard import Guard
     from stepscope.steps.evidence.observers import Observer
-    from stepscope.steps.phase_timer import Cut, Pause
+    from stepscope.steps.phase_timer import Pause, StepTimes
     from stepscope.steps.ranks.gradients_ready import RankWait
     from stepscope.steps.step_writer import StepRecorder
 
 Batch = TypeVar("Batch")
 
-ATTACHED = 5
-"""What timing the phases of one step alone costs, in times of what attaching to PyTorch for it takes.
+ATTACH_COST_FACTOR = 5
+"""Cost of timing the phases of a single step, as a multiple of the time that attaching to PyTorch takes.
 
-Detaching takes about as long, and the training is slower until Python has cached the changed classes again:
-measured as the time of such a step and of the next one, against others.
+Detaching takes about as long, and the training is slower until Python has cached the changed classes again.
+Measured as the extra time of such a step and of the next one.
 """
 
 
 class StepPhases:
-    """What `TrainingMonitor.watch` sets up: it times steps, and of some of them every phase.
+    """Times steps, and every phase of sampled steps; `TrainingMonitor.watch` creates it.
 
     In a step that is timed phase by phase, calls of the model, of the optimizer and of a few functions of
-    PyTorch move a chain of phases on. In the others nothing of ours is there but for the hook that tells
-    when an optimizer has stepped.
+    PyTorch switch phases. In all other steps, only the post-step hook of the optimizers is installed.
     """
 
     def __init__(self, recorder: StepRecorder, guard: Guard) -> None:
         self._torch = torch = sys.modules["torch"]
-        record, note, overhead = recorder.record_late, recorder.own_event, recorder.overhead
+        record, record_event, overhead = recorder.record_late, recorder.own_event, recorder.overhead
         self._timer, self._overhead = recorder.timer, overhead
-        self.chain = PhaseTimer(timer=recorder.timer)
-        self.chain.on_skipped_step = self._step_is_skipped
-        self._phases = CallPhases(self.chain, torch.is_grad_enabled)
+        self.phase_timer = PhaseTimer(timer=recorder.timer)
+        self.phase_timer.on_skipped_step = self._on_skipped_step
+        self._phases = CallPhases(self.phase_timer, torch.is_grad_enabled)
         self._calls = ModelCalls(self._phases, torch.compiler.is_compiling)
         self.purpose = self._phases.purpose = PassPurpose(recorder.timer, self._calls, torch.is_grad_enabled)
-        """What the present pass over data is for."""
+        """What the current pass over data is for."""
         self.optimizers = OptimizerSteps(
             self._phases, recorder.timer, overhead, self._calls.parameters, self.purpose
         )
-        """Calls whoever wants to know when an optimizer steps."""
+        """Calls listeners before and after optimizer steps."""
         self._sampling = PhaseSampling(overhead, overhead.now_ns())
         self._writer = StepWriter(recorder)
         self._thread = TrainingThread(self.optimizers, recorder.timer, self._move_to_this_thread)
-        self._mode = EvaluationMode(self.chain, self._evaluated, self._thread.is_this)
+        self._mode = EvaluationMode(self.phase_timer, self._add_evaluation, self._thread.is_current)
         self._observers = Observers(guard)
         self._rank_waits: list[RankWait] = []
         self._passes = 0
-        self._boundaries = PassBoundaries(self.chain, self._writer)
+        self._boundaries = PassBoundaries(self.phase_timer, self._writer)
         self._is_timed_later = False
         self._attaching_ns = 0
         self._device: DeviceClock | None = None
         if torch.cuda.is_available():
             self._device = DeviceClock(torch, record, guard, overhead)
             self._writer.after_writing = self._device.read
-        self.witness = Witness(BatchInHand(recorder.timer))
-        """What a post-mortem asks for."""
-        self._extras = StepExtras(self._observers, self.witness, overhead)
-        self._evidence, self._loader, self._phases.census = gather(
-            torch, self.witness, note, guard, self._hurry, overhead.now_ns
+        self.watched_objects = WatchedObjects(CurrentBatch(recorder.timer))
+        """For the description of a failure."""
+        self._extras = StepExtras(self._observers, self.watched_objects, overhead)
+        self._probes, self._loader_queue, self._phases.training_setup = training_probes(
+            torch, self.watched_objects, record_event, guard, self._on_change, overhead.now_ns
         )
         timer = self._timer
         timer.on_step, timer.on_due, timer.due_ns, timer.steps_made = self._end_step, self._write, 0, 0
         timer.first_step = timer.step
         self._planned = timer.left
-        self.observe(self._evidence)
-        patches.follow(self.chain, torch)
+        self.observe(self._probes)
+        patches.follow(self.phase_timer, torch)
 
     def watch(self, model: Any, optimizer: Any) -> None:
-        """Times a model, and an optimizer or several; without one, whichever steps."""
-        several = optimizer if isinstance(optimizer, list | tuple) else [optimizer]
-        known = [] if optimizer is None else list(several)
-        waits = rank_waits(model, self.chain)
-        self.witness.know(model, known)
+        """Times a model with one or several optimizers; without one, with any optimizer that steps."""
+        optimizers = as_list(optimizer)
+        waits = rank_waits(model, self.phase_timer)
+        self.watched_objects.add_model(model, optimizers)
         self._calls.add(model)
         self._mode.add(model)
         if not self._passes:
             self.purpose.begin()
-        self.optimizers.add(known)
+        self.optimizers.add(optimizers)
         self._rank_waits += waits
         if not self._phases.is_timed:
             self._time_phases()
 
     def looks_like_training(self) -> bool:
-        """Whether what this thread is about to begin trains, by what can be told beforehand."""
-        return self._thread.is_this() and not self.purpose.looks_like_evaluation()
+        """Whether the pass that this thread is about to start likely trains."""
+        return self._thread.is_current() and not self.purpose.looks_like_evaluation()
 
     def _move_to_this_thread(self) -> None:
-        patches.unfollow(self.chain)
-        patches.follow(self.chain, self._torch)
+        patches.unfollow(self.phase_timer)
+        patches.follow(self.phase_timer, self._torch)
         if self._phases.is_timed:
             self._leave_phases()
             self._time_phases()
 
     def begin_loader_pass(self) -> None:
-        """A loader is gone through from the beginning, to train with it."""
+        """Called when a training pass over a loader starts."""
         self._mode.end_if_training()
 
     def observe(self, observer: Observer) -> None:
-        """Adds the figures of an observer to the steps it asks for."""
+        """Adds an observer, whose values are recorded with the steps it is due at."""
         self._count_steps()
         self._observers.add(observer)
         self._plan()
 
     def close(self) -> None:
-        """Takes everything away: model, optimizer and PyTorch are as they were."""
+        """Removes all hooks and patches, and writes what is left."""
         timer = self._timer
         if timer.in_batches and timer.is_made:
-            timer.end_batch()  # a loop that asks for its batches by `next` has not said that it is done
+            timer.end_batch()  # a loop that takes batches by `next` does not mark the end of its last one
         if self.purpose.trains is False:
-            self._cut_evaluation()
+            self._end_evaluation()
         self._mode.close()
         self._leave_phases()
         self._calls.detach()
         self.optimizers.close()
-        patches.unfollow(self.chain)
+        patches.unfollow(self.phase_timer)
         timer.on_step = timer.on_due = timer.on_batch = None
         timer.left, timer.is_special = FOREVER, False
-        last = self.chain.cut()
+        last = self.phase_timer.end_step()
         if last.spent[CHECKPOINT]:
             self._writer.add(EndedStep(timer.step, last, gap="end"))
         self._writer.write(monotonic_ns())
@@ -155,13 +154,13 @@ class StepPhases:
         self._observers.close()
 
     def forget(self) -> None:
-        """Leaves what is not yet written to the process this one was forked from."""
+        """Discards unwritten steps in a forked process: the parent writes them."""
         self._writer.forget()
         self._timer.is_made = False
 
     def batches(self, source: Iterator[Batch]) -> Iterator[Batch]:
-        """The batches of a pass over the data; one or several of them make a step."""
-        if not self._thread.is_this():
+        """Yields the batches of a pass over the data; a step has one or several of them."""
+        if not self._thread.is_current():
             return self._batches_elsewhere(source)
         self._mode.end()
         unfinished = self._boundaries.unfinished_step()
@@ -170,8 +169,8 @@ class StepPhases:
         return self._begin_pass(source, unfinished)
 
     def begins_epoch(self) -> bool:
-        """Whether a pass that begins now is a further one over the data that is trained with."""
-        if self._passes or self._boundaries.has_one_batch_in_hand():
+        """Whether a pass that begins now is a new epoch of the training data."""
+        if self._passes or self._boundaries.took_only_first_batch():
             return False
         return not self.purpose.looks_like_evaluation()
 
@@ -182,18 +181,18 @@ class StepPhases:
         timer.is_over, timer.in_batches, self._writer.knows_wait = False, True, True
         self.purpose.begin()
         timer.on_batch, timer.on_due, timer.every_batch = self._ends_without_optimizer, self._write, False
-        self._loader.meet(source)
-        oom_snapshot.attend(self._torch)
+        self._loader_queue.follow(source)
+        oom_snapshot.observe_failures(self._torch)
         if self._passes == 1:
-            self._overhead.leave_out(timer.began_ns)
+            self._overhead.exclude(timer.began_ns)
         self._boundaries.begin(unfinished)
         if self._device is not None and self._phases.is_timed:
             self._begin_on_device(self._device)
         return timer.batches_of(source, self._finish_pass)
 
     def _batches_within(self, source: Iterator[Batch]) -> Iterator[Batch]:
-        """Batches while a step is under way, which goes on as if without them unless an optimizer steps."""
-        pause, made = self.chain.pause(), self._timer.steps_made
+        """Yields batches within a step; their time is an evaluation unless an optimizer steps."""
+        pause, made = self.phase_timer.pause(), self._timer.steps_made
         if self._device is not None:
             self._device.abandon()
         try:
@@ -203,51 +202,51 @@ class StepPhases:
                     break
         finally:
             if self._timer.steps_made == made and self.optimizers.is_watching():
-                self._evaluated(self.chain.go_on(pause))
+                self._add_evaluation(self.phase_timer.resume(pause))
         if self._timer.steps_made > made:
             self._timer.end_batch()
             yield from self._begin_pass(source)
 
     def _batches_elsewhere(self, source: Iterator[Batch]) -> Iterator[Batch]:
-        """Batches for another thread: it fetches them for the one that trains, or it trains itself."""
+        """Yields batches in another thread, which prefetches for the training thread or trains itself."""
         for batch in source:
             yield batch
-            if self._thread.is_this():
+            if self._thread.is_current():
                 yield from self._begin_pass(source)
 
     def _finish_pass(self, is_left: bool) -> None:  # noqa: FBT001 - the timer calls it so
-        """The pass is over; until the next one, the optimizer alone tells where steps end.
+        """Ends a pass; until the next one, only optimizer steps end steps.
 
-        A loop that counts its batches leaves after the last, and never says that it is done with that one.
+        A loop that counts its batches leaves the pass early, so the end of its last batch is not seen.
         """
         timer = self._timer
-        if self.optimizers.is_watching():  # the watch may have ended within the pass
+        if self.optimizers.is_watching():  # `unwatch` may have been called within the pass
             if is_left and timer.is_made:
                 timer.end_batch()
             if self.purpose.trains is False:
-                self._cut_evaluation()
+                self._end_evaluation()
             if self._is_timed_later:
                 self._is_timed_later = False
                 self._time_phases()
-            if self.chain.phase != OTHER:
-                self.chain.enter(OTHER)
+            if self.phase_timer.phase != OTHER:
+                self.phase_timer.enter(OTHER)
         self._passes -= 1
         timer.in_batches = self._passes > 0
         if not self._passes:
             self._boundaries.end(self.purpose, is_left=is_left)
-        self.witness.batch.leave()
+        self.watched_objects.batch.leave()
 
     @never_compiled
     def _write(self) -> None:
         if self.purpose.trains is False:
-            self._cut_evaluation()
+            self._end_evaluation()
         self._writer.write(monotonic_ns())
 
     @never_compiled
     def _ends_without_optimizer(self) -> bool:
-        """Whether a batch after which no optimizer has stepped ends a step all the same.
+        """Whether a batch after which no optimizer has stepped ends a step.
 
-        It may have been evaluated, or be one of several that make a step; or there is no optimizer.
+        It may be part of an evaluation, or a micro-batch of a step; or there is no optimizer.
         """
         self.optimizers.forget_depth()
         if self.purpose.follow_batch():
@@ -256,13 +255,13 @@ class StepPhases:
         if self.purpose.trains is False:
             self._begin_evaluation()
             return False
-        if self.purpose.ends_step():  # and so do those that follow
+        if self.purpose.ends_step():  # then all later batches do, too
             self._timer.every_batch, self._timer.on_batch = True, None
             return True
         return False
 
     def _begin_evaluation(self) -> None:
-        """Until the end of this pass only its time is taken, unless an optimizer steps after all."""
+        """Stops timing phases until the end of this pass, unless an optimizer steps."""
         self._timer.on_batch = None
         self._timer.is_special = True
         if self._phases.is_timed:
@@ -280,24 +279,24 @@ class StepPhases:
 
     @never_compiled
     def _end_step(self, ended_ns: int) -> None:
-        """Ends a step of which more is known than the whole, or after which something is to be decided."""
+        """Ends a step that is timed phase by phase, has further values, or is followed by a decision."""
         self._count_steps()
         self._mode.end_within_step(ended_ns, self._sampling.step_ns)
-        timer, calls = self._timer, self.chain.boundaries
+        timer, calls = self._timer, self.phase_timer.boundaries
         self.purpose.trains = timer.in_batches or None
         if timer.steps_made:
             timer.on_batch = None
         micro_steps, timer.batches = timer.batches, 0
-        step, cut, rate, others = timer.step, self.chain.cut(ended_ns), 0.0, None
+        step, times, rate, others = timer.step, self.phase_timer.end_step(ended_ns), 0.0, None
         if self._phases.is_timed:
             rate = self._sampling.rate
             others = self._end_timed_step(step, ended_ns, calls)
-        extras = self._extras.of_step(step, micro_steps, self._evidence)
+        extras = self._extras.of_step(step, micro_steps, self._probes)
         others = {**(others or {}), **extras} if extras else others
-        if cut.spent[BACKWARD] and self.purpose.calls_another_method():
-            self._calls.look_inside()
+        if times.spent[BACKWARD] and self.purpose.calls_another_method():
+            self._calls.include_parts()
         self.purpose.forget_calls()
-        self._writer.add(EndedStep(step, cut, rate, others))
+        self._writer.add(EndedStep(step, times, rate, others))
         if self._sampling.left <= 0:
             self._choose()
         elif self._phases.is_timed and self._device is not None:
@@ -307,19 +306,18 @@ class StepPhases:
         self._plan()
 
     def _count_steps(self) -> None:
-        """Takes in how many steps have ended since it was planned."""
+        """Counts the steps that have ended since the last plan."""
         passed = self._planned - self._timer.left
         self._planned = self._timer.left
         self._sampling.left -= passed
         self._observers.left -= passed
 
     def _plan(self) -> None:
-        """Has the timer end steps by itself until there is something else to do than to note their time."""
+        """Sets how many steps the timer ends itself, keeping only their times, until `_end_step`."""
         self._planned = self._timer.left = min(self._sampling.left, self._observers.left)
-        self._timer.is_special = self._phases.is_timed or self._extras.has_news
+        self._timer.is_special = self._phases.is_timed or self._extras.has_changes
 
     def _choose(self) -> None:
-        """Has the step that begins timed phase by phase, or not."""
         if self._sampling.choose(self._overhead.now_ns()):
             if not self._phases.is_timed:
                 self._time_phases()
@@ -329,15 +327,18 @@ class StepPhases:
             self._leave_phases()
 
     def _time_phases(self) -> None:
-        """From now on every phase is timed."""
+        """Starts timing every phase."""
         began_ns = monotonic_ns()
-        leave_us_alone(self._torch)
+        exclude_from_compilation(self._torch)
         self._phases.begin()
-        patches.follow_phases(self.chain, self._torch)
+        patches.follow_phases(self.phase_timer, self._torch)
         self._calls.attach()
-        self.optimizers.hear_beginnings(wanted=True)
+        self.optimizers.follow_step_starts(enabled=True)
         timer = self._timer
-        timer.on_asked, timer.on_got = partial(self.chain.enter, DATA), partial(self.chain.enter, OTHER)
+        timer.on_asked, timer.on_got = (
+            partial(self.phase_timer.enter, DATA),
+            partial(self.phase_timer.enter, OTHER),
+        )
         timer.is_special = True
         for wait in self._rank_waits:
             wait.attach()
@@ -346,54 +347,54 @@ class StepPhases:
         self._attaching_ns = monotonic_ns() - began_ns
 
     def _leave_phases(self) -> None:
-        """From now on only the end of each step is known."""
+        """Stops timing phases: only the end of each step is measured."""
         began_ns = monotonic_ns()
         self._phases.is_timed = False
-        self.chain.device = None
+        self.phase_timer.device = None
         self._timer.on_asked = self._timer.on_got = None
-        patches.unfollow_phases(self.chain)
+        patches.unfollow_phases(self.phase_timer)
         self._attach_calls()
         for wait in self._rank_waits:
             wait.detach()
-        self.optimizers.hear_beginnings(wanted=False)
+        self.optimizers.follow_step_starts(enabled=False)
         self._overhead.spend(monotonic_ns() - began_ns)
 
     def _end_timed_step(self, step: int, ended_ns: int, calls: int) -> dict[str, Any]:
-        """What is known only of a step whose phases were timed; accounts for what that has cost."""
+        """Returns values measured only in phase-timed steps, and adds the cost of timing to the overhead."""
         row: dict[str, Any] = {}
         for wait in self._rank_waits:
             row.update(wait.after_step())
         device = self._device
-        if device is not None and self.chain.device is not None:
+        if device is not None and self.phase_timer.device is not None:
             device.end_step(step, ended_ns)
-        self._sampling.spent(calls * self._overhead.call_ns + ATTACHED * self._attaching_ns)
+        self._sampling.spent(calls * self._overhead.call_ns + ATTACH_COST_FACTOR * self._attaching_ns)
         self._attaching_ns = 0
         return row
 
     def _begin_on_device(self, device: DeviceClock) -> None:
         device.left -= 1
         device.phase_rate, device.step_ns = self._sampling.rate, self._sampling.step_ns
-        due = device.left <= 0 and device.begin_step(self.chain.phase, self._timer.began_ns)
-        self.chain.device = device if due else None
+        due = device.left <= 0 and device.begin_step(self.phase_timer.phase, self._timer.began_ns)
+        self.phase_timer.device = device if due else None
 
-    def _hurry(self) -> None:
-        self._extras.has_news = self._timer.is_special = True
+    def _on_change(self) -> None:
+        self._extras.has_changes = self._timer.is_special = True
 
-    def _cut_evaluation(self) -> None:
-        """Keeps the time of an evaluation by itself: it is no part of a training step."""
+    def _end_evaluation(self) -> None:
+        """Records the time of an evaluation separately: it is not part of a training step."""
         if not self._timer.batches:
             return
         self._timer.batches = 0
         self._mode.forget()
-        self._evaluated(self.chain.cut())
+        self._add_evaluation(self.phase_timer.end_step())
 
-    def _evaluated(self, cut: Cut) -> None:
-        self._writer.add(EndedStep(self._timer.step, cut, gap="evaluation"))
+    def _add_evaluation(self, times: StepTimes) -> None:
+        self._writer.add(EndedStep(self._timer.step, times, gap="evaluation"))
         self.purpose.evaluated = False
 
     @never_compiled
-    def _step_is_skipped(self, optimizer: Any) -> None:
-        """A loss scaler has not stepped an optimizer, because of an overflow."""
+    def _on_skipped_step(self, optimizer: Any) -> None:
+        """Ends a step whose optimizer step a loss scaler has skipped because of an overflow."""
         if self._timer.ends_step(optimizer):
             self._extras.was_skipped = self._timer.is_special = True
             self._timer.make_step()

@@ -1,8 +1,7 @@
 """Times whole training steps and their waits for data.
 
-This is what runs in every step, whether or not anything else is looked at, so there is as little of it as
-can be. `_step_timer.c` does the same and costs a training a fifth of it; where that has been compiled, it is
-the `StepTimer`.
+This code runs in every step, so it is as short as possible. `_step_timer.c` does the same at a fifth of the
+cost, and is the `StepTimer` wherever it has been compiled.
 """
 
 from __future__ import annotations
@@ -18,85 +17,85 @@ Batch = TypeVar("Batch")
 
 FOREVER = 2**63 - 1
 MAX_ROWS = 1024
-"""Steps that are kept at most until somebody takes them."""
+"""Maximum number of ended steps to keep until `take` is called."""
 TAKEOVER = 8
-"""After so many steps of others, an optimizer no longer ends steps of the training: another one does."""
+"""After this many steps of other optimizers, another optimizer ends the training's steps."""
 
 
 class PythonStepTimer:
-    """The current step, and those that have ended since they were last taken.
+    """The current step, and the steps that have ended since the last `take`.
 
-    A step ends when an optimizer has stepped: at once, or where `batches_of` is used when the loop is done
-    with the batch. Most steps are plain, of which only the time is noted here. For one that is special, or
-    when enough plain ones have passed, somebody is called who ends it instead.
+    A step ends when an optimizer has stepped: immediately, or, if `batches_of` is used, when the loop is done
+    with the batch. Most steps are plain: only their times are kept here. A special step, and a step after a
+    set number of plain ones, is ended by the callback `on_step`.
     """
 
     def __init__(self) -> None:  # noqa: PLR0915 - each field has its sentence
         self.step = 0
-        """The number of the current step. Where batches end steps, it is counted here."""
+        """The number of the current step; counted here if batches end steps."""
         self.began_ns = monotonic_ns()
         """When the current step began."""
         self.waited_ns = 0
-        """How long it has waited for data, where nobody asks for that to be told by `on_got`."""
+        """How long it has waited for data, if there is no `on_got`."""
         self.batches = 0
-        """Its batches that the loop is done with."""
+        """Number of its batches that the loop is done with."""
         self.is_made = False
         """Whether an optimizer has stepped in it."""
         self.is_over = False
-        """Whether an optimizer has ended it already: the next one begins with the next optimizer step, or
-        with a call of `log` that comes before it."""
+        """Whether an optimizer has already ended it: the next step begins with the next optimizer step, or
+        with a call of `log` before that."""
         self.stride = 1
-        """By how much a call of `log` moves the number on; 0 as soon as batches or an optimizer do that."""
+        """By how much a call of `log` increases the number; 0 once batches or an optimizer count steps."""
         self.first_step = 0
-        """The number of the step at which an optimizer began to be heard of."""
+        """The number of the step at which optimizers were first followed."""
         self.steps_made = 0
         """How often an optimizer has ended a step."""
         self.in_batches = False
-        """Whether a step ends with a batch, and not as soon as an optimizer has stepped."""
+        """Whether a step ends with its batch, and not immediately when an optimizer has stepped."""
         self.every_batch = False
-        """Whether every batch ends a step, optimizer or not."""
+        """Whether every batch ends a step, with or without an optimizer."""
         self.is_special = False
-        """Whether the current step is to be ended by `on_step`."""
+        """Whether `on_step` ends the current step."""
         self.left = FOREVER
-        """Steps until one is to be ended by `on_step`."""
+        """Steps until `on_step` ends one."""
         self.due_ns = FOREVER
         """When `on_due` is to be called."""
         self.most_batches = 0
-        """The most batches of any step that has not been taken yet."""
+        """The maximum number of batches of a step that has not been taken yet."""
         self.last_optimizer: Any = None
-        """The optimizer whose step ends a step of the training; None while it is not known."""
+        """The optimizer whose steps end the training's steps; None while unknown."""
         self.on_other: Callable[[Any], int] | None = None
-        """Judges another optimizer that steps: 0 it ends no steps of the training, 1 it does from now on,
-        2 it does once the last optimizer has not stepped for a while."""
+        """Called with another optimizer that steps. Returns 0 if it ends no training steps, 1 if it does from
+        now on, 2 if it does once the last optimizer has stopped stepping."""
         self.held: Any = None
         """The current batch."""
         self.on_step: Callable[[int], Any] | None = None
-        """Ends a step that is not plain, at the moment it is given."""
+        """Ends a step that is not plain; called with the end time."""
         self.on_due: Callable[[], Any] | None = None
-        """Called after a step or batch when it is due."""
+        """Called after a step or batch once `due_ns` has passed."""
         self.on_batch: Callable[[], Any] | None = None
-        """Tells whether a batch ends a step although no optimizer has stepped; None: it does not."""
+        """Returns whether a batch ends a step although no optimizer has stepped; None: it does not."""
         self.on_optimizer: Callable[[Any], Any] | None = None
-        """Called when an optimizer has stepped; calls `make_step` if that ends a step. None: it does."""
+        """Called when an optimizer has stepped; calls `make_step` if that ends a step. None: it ends one."""
         self.on_asked: Callable[[], Any] | None = None
-        """Called before a batch is fetched, where there is an `on_got`."""
+        """Called before a batch is fetched, if there is an `on_got`."""
         self.on_got: Callable[[], Any] | None = None
         """Called after a batch was fetched."""
         self._rows: list[tuple[Any, ...]] = []
         self._last_logged: int | None = None
-        """The last step that was ended by the call that logs it."""
+        """The last step that a log call has ended."""
         self._others = 0
-        """How often another optimizer than the last one has stepped since that one did."""
+        """Number of steps by other optimizers since the last step of `last_optimizer`."""
 
     def optimizer_stepped(self, optimizer: Any, *_: Any) -> None:
-        """The hook for optimizers."""
+        """The post-step hook of optimizers."""
         if self.on_optimizer is not None:
             self.on_optimizer(optimizer)
         elif self.ends_step(optimizer):
             self.make_step()
 
     def ends_step(self, optimizer: Any) -> bool:
-        """Whether the step of this optimizer ends one of the training."""
+        """Whether a step of this optimizer ends a training step."""
         if self.last_optimizer is not optimizer:
             kind = 0 if self.on_other is None else self.on_other(optimizer)
             if kind == 0:
@@ -109,7 +108,7 @@ class PythonStepTimer:
         return True
 
     def make_step(self) -> None:
-        """An optimizer has ended a step, or will have when the loop is done with its batch."""
+        """Ends a step after an optimizer step, or marks it to end with its batch."""
         self.steps_made += 1
         self.is_made = True
         if self.in_batches:
@@ -123,7 +122,7 @@ class PythonStepTimer:
         self.is_over = True  # what is logged from now on belongs to this step until the next one begins
 
     def end_logged(self) -> None:
-        """The call that logs a step is its end, where nothing else is; it has moved the number on already."""
+        """Ends a step at its log call, if nothing else ends it; the call has already increased the number."""
         if self.step - 1 == self._last_logged:
             return
         self.step -= 1
@@ -132,7 +131,7 @@ class PythonStepTimer:
         self.step += 1
 
     def end_batch(self) -> None:
-        """The loop is done with a batch; `batches_of` tells by itself."""
+        """Ends a batch; `batches_of` calls it after each one."""
         ended_ns = monotonic_ns()
         self.batches += 1
         if self.is_made or self.every_batch or (self.on_batch is not None and self.on_batch()):
@@ -142,16 +141,16 @@ class PythonStepTimer:
             self.on_due()
 
     def take(self, columns: int) -> bytes:
-        """The plain steps that have ended, packed as `Writer.append_rows` takes them, in so many columns.
+        """Removes and returns the ended plain steps, packed as `Writer.append_rows` expects them.
 
-        These are: when it ended, its number, its seconds, its wait for data, its batches.
+        The columns are: end time, step number, seconds, wait for data, batches; only the first `columns`.
         """
         rows, self._rows, self.most_batches = self._rows, [], 0
         pack = Struct(f"<qq{columns - 2}d").pack
         return b"".join(pack(*row[:columns]) for row in rows)
 
     def batches_of(self, source: Iterator[Batch], finish: Callable[[bool], Any]) -> Iterator[Batch]:
-        """Batches of one pass; `finish` is called after the last, with True if the loop left early."""
+        """Yields the batches of one pass; then calls `finish`, with True if the loop left early."""
         try:
             while True:
                 on_got, asked_ns = self.on_got, monotonic_ns()
@@ -170,7 +169,7 @@ class PythonStepTimer:
                 self.end_batch()
                 self.held = None
         except GeneratorExit:
-            finish(True)  # noqa: FBT003 - it is called from C too, where arguments have no names
+            finish(True)  # noqa: FBT003 - also called from C, by position
             raise
         except BaseException:
             finish(False)  # noqa: FBT003
@@ -182,7 +181,7 @@ class PythonStepTimer:
         if len(self._rows) == MAX_ROWS and self.on_due is not None:
             self.on_due()
         if len(self._rows) == MAX_ROWS:
-            self._rows.clear()  # nobody takes them
+            self._rows.clear()  # nothing takes them
         if self.is_special or self.left <= 0:
             if self.on_step is not None:
                 self.on_step(ended_ns)

@@ -1,1 +1,1 @@
-"""Cheap figures at the end of sampled steps: allocator, batches, compiler, garbage collector, loader."""
+"""Values that are cheap to read at the end of a step: allocator, batches, compiler, GC, data loader."""

@@ -1,4 +1,4 @@
-"""Reads what PyTorch's allocator holds of a GPU."""
+"""Reads the statistics of PyTorch's CUDA allocator."""
 
 from __future__ import annotations
 
@@ -27,41 +27,41 @@ Counters = dict[str, Any]
 
 
 class AllocatorFigures:
-    """Looks at the allocator of one GPU; before that is used it has nothing to say.
+    """Reads the allocator of the current GPU; without values until the training uses a GPU.
 
-    Nothing is reset: `memory/peak_bytes` is the allocator's running peak, of the whole run unless the
-    training resets it itself.
+    Nothing is reset: `memory/peak_bytes` is the allocator's peak of the whole run, unless the training resets
+    it.
     """
 
     def __init__(self, read: Callable[[], Counters | None]) -> None:
         self._read = read
 
-    def look(self, steps: int) -> Mapping[str, float]:
-        """The figures now."""
+    def read(self, steps: int) -> Mapping[str, float]:
+        """The current values."""
         counters = self._read()
         return {} if counters is None else figures(counters)
 
     def close(self) -> None:
-        """Nothing was done to be able to look."""
+        """Does nothing: reading needs no setup."""
 
 
 def figures(counters: Counters) -> dict[str, float]:
-    """What is recorded of the allocator's counters; those a version of PyTorch does not have are left out."""
-    found = {}
+    """The recorded values of the allocator's counters; without those that this PyTorch version lacks."""
+    values = {}
     for key, statistic, part in _FIGURES:
         pools = counters.get(statistic)
         if pools is not None:
-            found[key] = float(pools["all"][part])
+            values[key] = float(pools["all"][part])
     for key, name in _COUNTS:
         if name in counters:
-            found[key] = float(counters[name])
-    return found
+            values[key] = float(counters[name])
+    return values
 
 
 def cuda_counters(torch: ModuleType) -> Callable[[], Counters | None]:
-    """Reads the raw counters of the GPU in use; gives None until the training has begun to use one.
+    """A function that reads the raw counters of the current GPU; None until the training uses a GPU.
 
-    `torch.cuda.memory_stats` gives the same, six times as slowly: it flattens and sorts them.
+    `torch.cuda.memory_stats` returns the same values but takes six times as long: it flattens and sorts them.
     """
     read = getattr(torch._C, "_cuda_memoryStats", None)  # noqa: SLF001 - there is no public name for it
     if read is None:
@@ -69,8 +69,8 @@ def cuda_counters(torch: ModuleType) -> Callable[[], Counters | None]:
 
     def counters() -> Counters | None:
         if not torch.cuda.is_initialized():
-            return None  # asking would initialise the GPU: that is the training's to do
-        found: Counters = read(torch.cuda.current_device())
-        return found
+            return None  # reading would initialise CUDA, which is up to the training
+        raw: Counters = read(torch.cuda.current_device())
+        return raw
 
     return counters

@@ -1,4 +1,4 @@
-"""Looks into a batch of any make: how many samples and tokens it has, and which tensors it consists of."""
+"""Reads a batch of any type: the number of its samples and tokens, and its tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stepscope.steps.step_timer import StepTimer
 SAMPLES, TOKENS = "batch/samples", "batch/tokens"
 
 INPUT_IDS = "input_ids"
-"""The name under which text models are given their tokens."""
+"""The usual name of a text model's token tensor."""
 
 MAX_TENSORS = 16
 MAX_DEPTH = 4
@@ -21,8 +21,8 @@ _SEQUENCES = (list, tuple)
 
 
 @dataclass(frozen=True)
-class Contained:
-    """One tensor or array of a batch: where it lies in it, and what it is."""
+class BatchTensor:
+    """One tensor or array of a batch: its path in the batch, shape, type and device."""
 
     place: str
     shape: tuple[int, ...]
@@ -30,22 +30,22 @@ class Contained:
     device: str
 
 
-class BatchInHand:
-    """The batch the loop is working on, for those who ask what it was when something goes wrong.
+class CurrentBatch:
+    """The batch that the loop is working on, for the description of a failure.
 
-    It is held only while the loop's own iterator holds it too; of one that was left in the middle, by `break`
-    or an exception, a description stays and the memory goes.
+    It is kept alive only while the loop's own iterator holds it. If the loop leaves in the middle of a batch,
+    by `break` or an exception, only a description is kept.
     """
 
     def __init__(self, timer: StepTimer | None = None) -> None:
         self._timer = timer or StepTimer()
         self.micro_steps = 1
-        """How many such batches make the step in hand."""
-        self._left: list[Contained] = []
+        """Number of batches in the current step."""
+        self._left: list[BatchTensor] = []
 
     @property
     def held(self) -> Any:
-        """The batch, from when the loop gets it until it is done with it."""
+        """The batch, from when the loop receives it until it is done with it."""
         return self._timer.held
 
     @held.setter
@@ -53,39 +53,40 @@ class BatchInHand:
         self._timer.held = batch
 
     def leave(self) -> None:
-        """The pass over the data is over, perhaps in the middle of a batch."""
+        """Releases the batch at the end of a pass, and keeps a description if the loop left in the middle."""
         held = self.held
         self._left = [] if held is None else describe_batch(held)
         self.held = None
 
-    def described(self) -> list[Contained]:
-        """Its tensors; empty when there is none."""
+    def described(self) -> list[BatchTensor]:
+        """The tensors of the batch; empty if there is no batch."""
         return describe_batch(self.held) if self.held is not None else self._left
 
 
 class BatchSize:
-    """How many samples and tokens the step that has just ended had, by the size of its last batch."""
+    """The samples and tokens of the step that has just ended, from the size of its last batch."""
 
-    def __init__(self, batch: BatchInHand) -> None:
+    def __init__(self, batch: CurrentBatch) -> None:
         self._batch = batch
 
-    def look(self, steps: int) -> Mapping[str, float]:
-        """Those of the last step, whatever the number of steps; nothing where they cannot be told."""
+    def read(self, steps: int) -> Mapping[str, float]:
+        """The samples and tokens of the last step; empty if they cannot be determined."""
         del steps
         samples, tokens = count_samples(self._batch.held)
-        found = {SAMPLES: samples, TOKENS: tokens}
-        return {key: float(one * self._batch.micro_steps) for key, one in found.items() if one is not None}
+        counts = {SAMPLES: samples, TOKENS: tokens}
+        micro_steps = self._batch.micro_steps
+        return {key: float(count * micro_steps) for key, count in counts.items() if count is not None}
 
     def close(self) -> None:
-        """Nothing was done to be able to look."""
+        """Does nothing: reading needs no setup."""
 
 
 def count_samples(batch: Any, depth: int = MAX_DEPTH) -> tuple[int | None, int | None]:
-    """Samples and tokens of a batch; None for what cannot be told.
+    """Samples and tokens of a batch; None for a number that cannot be determined.
 
-    Samples are the first dimension of the first tensor. Tokens are the elements of `input_ids`, padding
-    included, or of two whole-number tensors of one shape in two dimensions, as language models are given
-    inputs and targets.
+    Samples are the first dimension of the first tensor. Tokens are the elements of `input_ids`, including
+    padding, or of the first of two integer tensors of the same two-dimensional shape, as the inputs and
+    targets of language models have.
     """
     if isinstance(batch, _SEQUENCES):
         return _count_in_sequence(batch, depth)
@@ -99,15 +100,16 @@ def count_samples(batch: Any, depth: int = MAX_DEPTH) -> tuple[int | None, int |
     return _count_in_object(batch, depth)
 
 
-def describe_batch(batch: Any) -> list[Contained]:
-    """The first tensors of a batch, wherever they lie in it."""
-    found: list[Contained] = []
+def describe_batch(batch: Any) -> list[BatchTensor]:
+    """The first tensors of a batch, at any depth."""
+    tensors: list[BatchTensor] = []
     for place, tensor in _tensors(batch, "", MAX_DEPTH):
         shape = tuple(int(size) for size in tensor.shape)
-        found.append(Contained(place, shape, _short(tensor.dtype), str(getattr(tensor, "device", "cpu"))))
-        if len(found) == MAX_TENSORS:
+        device = str(getattr(tensor, "device", "cpu"))
+        tensors.append(BatchTensor(place, shape, _short(tensor.dtype), device))
+        if len(tensors) == MAX_TENSORS:
             break
-    return found
+    return tensors
 
 
 def _count_in_sequence(batch: Sequence[Any], depth: int) -> tuple[int | None, int | None]:
@@ -120,23 +122,23 @@ def _count_in_sequence(batch: Sequence[Any], depth: int) -> tuple[int | None, in
             return len(first), None
         return count_samples(first, depth - 1)
     if not len(shape):
-        return len(batch), None  # numbers that nobody has stacked
+        return len(batch), None  # scalars that were not stacked
     tokens = None
-    if len(shape) == 2 and len(batch) > 1 and _is_whole(first.dtype):
+    if len(shape) == 2 and len(batch) > 1 and _is_integer(first.dtype):
         targets = batch[1]
-        if getattr(targets, "shape", None) == shape and _is_whole(targets.dtype):
+        if getattr(targets, "shape", None) == shape and _is_integer(targets.dtype):
             tokens = int(shape[0]) * int(shape[1])
     return int(shape[0]), tokens
 
 
 def _is_list_of_samples(batch: Sequence[Any]) -> bool:
-    """Whether a batch is lists side by side, such as images of different sizes and their boxes."""
+    """Whether a batch consists of parallel lists, such as images of different sizes and their boxes."""
     lengths = {len(part) if isinstance(part, list | tuple) else None for part in batch}
     return len(batch) > 1 and len(lengths) == 1 and None not in lengths
 
 
 @functools.lru_cache(maxsize=64)
-def _is_whole(dtype: Any) -> bool:
+def _is_integer(dtype: Any) -> bool:
     return _short(dtype) in ("int64", "int32", "uint16")
 
 

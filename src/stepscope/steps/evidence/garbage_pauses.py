@@ -1,4 +1,4 @@
-"""Counts the pauses that Python's garbage collector makes."""
+"""Measures the pauses of Python's garbage collector."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 OLDEST = 2
-"""The generation whose collection looks at every object there is."""
+"""The generation whose collection visits all objects."""
 
 LONG_NS = 500_000
-"""A pause worth knowing the very step of."""
+"""A longer pause is recorded with its own step."""
 
 
 class GarbagePauses:
-    """Listens to the collector by the callbacks it offers; a pause stops all threads, whoever caused it.
+    """Counts collections through `gc.callbacks`; a pause stops all threads, whichever caused it.
 
-    Figures are of the time since they were last given: those of a long pause are given with its own step.
+    Values cover the time since the last reading; those of a long pause are recorded with its own step.
     """
 
     def __init__(
         self,
-        notice: Callable[[GarbagePauses], None],
+        mark_changed: Callable[[GarbagePauses], None],
         now_ns: Callable[[], int] = perf_counter_ns,
         callbacks: list[Any] = gc.callbacks,
     ) -> None:
-        self._notice, self._now_ns, self._callbacks = notice, now_ns, callbacks
+        self._mark_changed, self._now_ns, self._callbacks = mark_changed, now_ns, callbacks
         self._began_ns = self._paused_ns = self._longest_ns = 0
         self._collections = self._full = 0
         callbacks.append(self._on_collection)
 
-    def look(self, steps: int) -> Mapping[str, float]:
-        """Pauses since the last look."""
-        # Taken before anything is made: making the result may start a collection.
+    def read(self, steps: int) -> Mapping[str, float]:
+        """Pauses since the last reading."""
+        # Copied before anything is allocated: building the result may start a collection.
         paused, longest = self._paused_ns, self._longest_ns
         collections, full = self._collections, self._full
         self._paused_ns = self._longest_ns = self._collections = self._full = 0
@@ -47,7 +47,7 @@ class GarbagePauses:
         }
 
     def close(self) -> None:
-        """Stops listening."""
+        """Removes the callback."""
         if self._on_collection in self._callbacks:
             self._callbacks.remove(self._on_collection)
 
@@ -62,4 +62,4 @@ class GarbagePauses:
         if info["generation"] == OLDEST:
             self._full += 1
         if took >= LONG_NS:
-            self._notice(self)
+            self._mark_changed(self)

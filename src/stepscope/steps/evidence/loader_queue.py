@@ -1,4 +1,4 @@
-"""Reads how many batches lie ready when a step has ended, and how the data loader is set up."""
+"""Reads how many batches are ready when a step has ended, and how the data loader is set up."""
 
 from __future__ import annotations
 
@@ -10,55 +10,55 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 MAX_LOADERS = 20
-"""Loaders that are described: a loop that makes ever new ones is not told of for ever."""
+"""Maximum number of loaders to describe, for loops that keep creating new ones."""
 
 
 class LoaderQueue:
-    """Looks at the iterator of a PyTorch data loader that has workers; others have no queue."""
+    """Reads the queue of a PyTorch data loader with workers; other loaders have no queue."""
 
-    def __init__(self, note: Callable[..., None]) -> None:
-        self._note = note
-        self._told: list[dict[str, Any]] = []
-        self._met: Callable[[], Any] = _nobody
+    def __init__(self, record_event: Callable[..., None]) -> None:
+        self._record_event = record_event
+        self._recorded: list[dict[str, Any]] = []
+        self._iterator: Callable[[], Any] = _no_iterator
         self._has_queue = False
 
-    def meet(self, iterator: Any) -> None:
-        """Batches come from this iterator from now on; telling it again costs little."""
-        if self._met() is not iterator:
-            self._meet(iterator)
+    def follow(self, iterator: Any) -> None:
+        """Sets the iterator that batches come from; cheap if it is the same one."""
+        if self._iterator() is not iterator:
+            self._describe(iterator)
 
-    def look(self, steps: int) -> Mapping[str, float]:
-        """Batches that lie ready."""
-        iterator = self._met() if self._has_queue else None
+    def read(self, steps: int) -> Mapping[str, float]:
+        """The number of batches that are ready."""
+        iterator = self._iterator() if self._has_queue else None
         if iterator is None:
             return {}
-        # What workers have put there, and what came before its turn and lies in this process.
+        # Batches in the workers' queue, and batches that arrived out of order and wait in this process.
         early = len(iterator._task_info) - iterator._tasks_outstanding  # noqa: SLF001 - it has no public name
-        return {"loader/ready_batches": float(max(iterator._data_queue.qsize() + early, 0))}  # noqa: SLF001 - nor has this
+        return {"loader/ready_batches": float(max(iterator._data_queue.qsize() + early, 0))}  # noqa: SLF001 - nor does this
 
     def close(self) -> None:
-        """Forgets the iterator."""
-        self._met, self._has_queue = _nobody, False
+        """Drops the iterator."""
+        self._iterator, self._has_queue = _no_iterator, False
 
-    def _meet(self, iterator: Any) -> None:
-        """Looks at an iterator for the first time. It is not kept alive: its workers live as long as it."""
+    def _describe(self, iterator: Any) -> None:
+        """Describes a new iterator. Only a weak reference is kept: its workers live as long as it does."""
         self._has_queue = False
         try:
-            self._met = weakref.ref(iterator)
+            self._iterator = weakref.ref(iterator)
         except TypeError:  # such as that of a list
-            self._met = _nobody
+            self._iterator = _no_iterator
             return
-        described = describe_loader(iterator)
-        if described is None:
+        setup = describe_loader(iterator)
+        if setup is None:
             return
         self._has_queue = _can_be_counted(iterator)
-        if described not in self._told and len(self._told) < MAX_LOADERS:
-            self._told.append(described)
-            self._note("loader", **described)
+        if setup not in self._recorded and len(self._recorded) < MAX_LOADERS:
+            self._recorded.append(setup)
+            self._record_event("loader", **setup)
 
 
 def describe_loader(iterator: Any) -> dict[str, Any] | None:
-    """How the loader of an iterator is set up; None for one that is not PyTorch's."""
+    """The setup of an iterator's data loader; None if it is not PyTorch's."""
     workers = getattr(iterator, "_num_workers", None)
     if workers is None or not hasattr(iterator, "_index_sampler"):
         return None
@@ -88,10 +88,10 @@ def _start_method(iterator: Any) -> str | None:
 def _can_be_counted(iterator: Any) -> bool:
     try:
         iterator._data_queue.qsize()  # noqa: SLF001 - it has no public name
-    except (AttributeError, NotImplementedError):  # no workers; a system whose semaphores tell no number
+    except (AttributeError, NotImplementedError):  # no workers, or a system whose semaphores have no value
         return False
     return hasattr(iterator, "_task_info") and hasattr(iterator, "_tasks_outstanding")
 
 
-def _nobody() -> None:
-    """Stands for the iterator that has not been met."""
+def _no_iterator() -> None:
+    """Stands for a weak reference when there is no iterator."""

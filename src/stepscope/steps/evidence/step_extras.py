@@ -1,4 +1,4 @@
-"""Gathers what is recorded of a step beside its times."""
+"""Collects the values that are recorded with a step in addition to its times."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING, Any
 from stepscope.steps.step_writer import MICRO_STEPS
 
 if TYPE_CHECKING:
-    from stepscope.steps.evidence.free_evidence import FreeEvidence
     from stepscope.steps.evidence.observers import Observers
-    from stepscope.steps.memory.out_of_memory import Witness
+    from stepscope.steps.evidence.sampled_probes import SampledProbes
+    from stepscope.steps.memory.out_of_memory import WatchedObjects
     from stepscope.steps.overhead import Overhead
 
 
 class StepExtras:
-    """Updates that a loss scaler skipped, batches of a step, and what observers and evidence have to tell."""
+    """Skipped updates of a loss scaler, micro-batches of a step, and the values of observers and probes."""
 
-    def __init__(self, observers: Observers, witness: Witness, overhead: Overhead) -> None:
-        self._observers, self._witness, self._overhead = observers, witness, overhead
-        self.has_news = False
-        """Whether the evidence has something to tell at once."""
+    def __init__(self, observers: Observers, watched_objects: WatchedObjects, overhead: Overhead) -> None:
+        self._observers, self._watched_objects, self._overhead = observers, watched_objects, overhead
+        self.has_changes = False
+        """Whether a probe has values to record with this step."""
         self.was_skipped = False
-        """Whether a loss scaler has not stepped the optimizer of this step."""
+        """Whether a loss scaler has skipped the optimizer step of this step."""
 
-    def of_step(self, step: int, micro_steps: int, evidence: FreeEvidence) -> dict[str, Any] | None:
-        """What there is to say of a step that has ended; None for nothing."""
+    def of_step(self, step: int, micro_steps: int, probes: SampledProbes) -> dict[str, Any] | None:
+        """Further values of a step that has ended; None if there are none."""
         is_due = self._observers.left <= 0
-        if not (is_due or self.has_news or micro_steps > 1 or self.was_skipped):
+        if not (is_due or self.has_changes or micro_steps > 1 or self.was_skipped):
             return None
         began_ns = monotonic_ns()
         row: dict[str, Any] = {}
@@ -37,11 +37,11 @@ class StepExtras:
             self.was_skipped = False
             row["optimizer_skipped"] = 1
         if is_due:
-            self._witness.batch.micro_steps = max(micro_steps, 1)
+            self._watched_objects.batch.micro_steps = max(micro_steps, 1)
             row.update(self._observers.ask(step))
-        if self.has_news:
-            # After the look at everything, which tells what is new as well and leaves nothing to tell again.
-            self.has_news = False
-            row.update(evidence.news())
+        if self.has_changes:
+            # After the reading of all probes, which includes these and leaves nothing to read twice.
+            self.has_changes = False
+            row.update(probes.read_changed())
         self._overhead.spend(monotonic_ns() - began_ns)
         return row

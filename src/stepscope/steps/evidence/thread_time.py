@@ -1,4 +1,4 @@
-"""Tells how the training thread spends its time: at work, waiting for a core, waiting for a disk."""
+"""Measures how the training thread spends its time: running, waiting for a core, waiting for a disk."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class ThreadTime:
-    """Looks at the thread that calls it; what it tells is of all the time since the last look.
+    """Reads the CPU time of the calling thread since the last reading.
 
-    Time in the queue for a processor is told as the mean of the steps; switches and faults are counted up.
+    Time in the run queue is a mean per step; context switches and page faults are running totals.
     """
 
     def __init__(
@@ -38,42 +38,42 @@ class ThreadTime:
         self._at_ns = self._was_busy_ns = 0
         self._was_queued_ns: int | None = None
 
-    def look(self, steps: int) -> Mapping[str, float]:
-        """How the time of these steps was spent; nothing where they were in another thread."""
+    def read(self, steps: int) -> Mapping[str, float]:
+        """How the time of these steps was spent; empty if they ran in another thread."""
         if threading.get_ident() != self._thread:
-            self._meet_thread()
+            self._start_thread()
             return {}
         now, busy, queued = self._now_ns(), self._busy_ns(), self._queued_ns()
         switches, faults = self._usage()
-        found = {
+        values = {
             "host/cpu_ratio": (busy - self._was_busy_ns) / (now - self._at_ns),
             "host/involuntary_switches_total": float(switches),
             "host/major_faults_total": float(faults),
         }
         if queued is not None and self._was_queued_ns is not None:
-            found["host/queued_seconds"] = (queued - self._was_queued_ns) * 1e-9 / steps
+            values["host/queued_seconds"] = (queued - self._was_queued_ns) * 1e-9 / steps
         self._at_ns, self._was_busy_ns, self._was_queued_ns = now, busy, queued
-        return found
+        return values
 
     def close(self) -> None:
-        """Lets go of the kernel's file."""
+        """Closes the kernel's file."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
-    def _meet_thread(self) -> None:
+    def _start_thread(self) -> None:
         self.close()
         self._thread = threading.get_ident()
         try:
             path = self._proc / f"self/task/{threading.get_native_id()}/schedstat"
             self._file = hold(open_above_streams(path, os.O_RDONLY))
-        except OSError:  # not every kernel keeps these accounts
+        except OSError:  # not every kernel has these statistics
             self._file = None
         self._at_ns, self._was_busy_ns = self._now_ns(), self._busy_ns()
         self._was_queued_ns = self._queued_ns()
 
     def _queued_ns(self) -> int | None:
-        """Nanoseconds the thread could run and did not, since it began; None where nobody counts them."""
+        """Nanoseconds the thread was runnable but not running since it started; None if not available."""
         if self._file is None or not self._file.is_own():
             return None
         busy, queued, turns = os.pread(self._file.number, 96, 0).split()
@@ -81,6 +81,6 @@ class ThreadTime:
 
 
 def _switches_and_faults() -> tuple[int, int]:
-    """How often this thread was stopped for another to run, and pages it waited for a disk to read."""
+    """Involuntary context switches and major page faults of this thread."""
     used = resource.getrusage(resource.RUSAGE_THREAD)
     return used.ru_nivcsw, used.ru_majflt

@@ -1,4 +1,4 @@
-"""Takes stock of how a training is set up: number formats, wrappers, and switches that cost or save time."""
+"""Records how a training is set up: number formats, wrappers, and switches that affect its speed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from types import ModuleType
 
-    from stepscope.steps.memory.out_of_memory import Witness
+    from stepscope.steps.memory.out_of_memory import WatchedObjects
 
-EVERY_S = 60.0
-"""How often it is looked whether something has changed."""
+INTERVAL_S = 60.0
+"""How often the setup is checked for changes."""
 
 SWITCHES = (
     "CUDA_LAUNCH_BLOCKING",
@@ -42,67 +42,67 @@ _REPLICA_OPTIONS = ("find_unused_parameters", "static_graph", "gradient_as_bucke
 
 
 class TrainingSetup:
-    """Has no figures of steps: it tells an event after the first one, and again when something changed."""
+    """Records the setup as an event after the first step, and again after each change."""
 
     def __init__(
         self,
         torch: ModuleType,
-        witness: Witness,
-        note: Callable[..., None],
+        watched_objects: WatchedObjects,
+        record_event: Callable[..., None],
         environment: Mapping[str, str] = os.environ,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._torch, self._witness, self._note = torch, witness, note
+        self._torch, self._watched_objects, self._record_event = torch, watched_objects, record_event
         self._environment, self._now = environment, now
         self._due_at = float("-inf")
         self._known: dict[str, Any] | None = None
         self._autocast: str | None = None
-        self.wants_forward = True
-        """Whether the next forward pass should be told: what it computes in can be seen only there."""
+        self.needs_forward = True
+        """Whether the next forward pass should call `read_autocast`: autocast is visible only there."""
 
-    def in_forward(self) -> None:
-        """A training forward pass has begun; sees whether it computes in a smaller number format."""
-        self.wants_forward = False
+    def read_autocast(self) -> None:
+        """Reads the autocast mode within a training forward pass."""
+        self.needs_forward = False
         self._autocast = _autocast(self._torch)
 
-    def look(self, steps: int) -> Mapping[str, float]:
-        """Sees whether something has changed, if it is time to."""
+    def read(self, steps: int) -> Mapping[str, float]:
+        """Records the setup if it has changed, at most every `INTERVAL_S`."""
         now = self._now()
         if now < self._due_at:
             return {}
-        self._due_at = now + EVERY_S
-        found = self._taken()
+        self._due_at = now + INTERVAL_S
+        setup = self._current_setup()
         if self._known is None:
-            self._note("census", **found)
+            self._record_event("census", **setup)
         else:
             changed = sorted(
-                name for name in {*found, *self._known} if found.get(name) != self._known.get(name)
+                name for name in {*setup, *self._known} if setup.get(name) != self._known.get(name)
             )
             if changed:
-                self._note("census", changed=changed, **found)
-        self._known = found
-        self.wants_forward = True
+                self._record_event("census", changed=changed, **setup)
+        self._known = setup
+        self.needs_forward = True
         return {}
 
     def close(self) -> None:
-        """Nothing was done to be able to look."""
+        """Does nothing: reading needs no setup."""
 
-    def _taken(self) -> dict[str, Any]:
-        found = {
-            **parameters(self._witness.models),
+    def _current_setup(self) -> dict[str, Any]:
+        setup = {
+            **parameters(self._watched_objects.models),
             **switches(self._torch),
-            "optimizers": [_optimizer(one) for one in self._witness.optimizers],
+            "optimizers": [_optimizer(optimizer) for optimizer in self._watched_objects.optimizers],
             "environment": {name: self._environment[name] for name in SWITCHES if name in self._environment},
             "collector": {"enabled": gc.isenabled(), "thresholds": list(gc.get_threshold())},
             "devices": _devices(self._torch),
         }
         if self._autocast is not None:
-            found["autocast"] = self._autocast
-        return found
+            setup["autocast"] = self._autocast
+        return setup
 
 
 def parameters(models: Iterable[Any]) -> dict[str, Any]:
-    """Number formats and places of the parameters, by how many elements; and what is around the models."""
+    """Element counts of the parameters by number format and device, and the wrappers of the models."""
     dtypes: dict[Any, int] = {}
     places: dict[Any, int] = {}
     trainable = 0
@@ -128,7 +128,7 @@ def parameters(models: Iterable[Any]) -> dict[str, Any]:
 
 
 def switches(torch: ModuleType) -> dict[str, Any]:
-    """What is set in PyTorch itself; a switch that a version does not have is left out."""
+    """Settings of PyTorch itself; without those that this version lacks."""
     backends = torch.backends
     reads: dict[str, Callable[[], Any]] = {
         "default_dtype": lambda: str(torch.get_default_dtype()).removeprefix("torch."),
@@ -147,19 +147,19 @@ def switches(torch: ModuleType) -> dict[str, Any]:
         "interop_threads": torch.get_num_interop_threads,
         "sync_debug_mode": lambda: _sync_debug_mode(torch),
     }
-    found = {}
+    values = {}
     for name, read in reads.items():
         try:
             value = read()
         except (AttributeError, RuntimeError):  # PyTorch refuses where its old and new names were both used
             continue
         if value is not None:
-            found[name] = value
-    return found
+            values[name] = value
+    return values
 
 
 def is_compiled(model: Any) -> bool:
-    """Whether a model, or a part of it, was given to the compiler."""
+    """Whether a model, or a part of it, is compiled."""
     if hasattr(model, "_orig_mod"):
         return True
     return any(
@@ -169,15 +169,15 @@ def is_compiled(model: Any) -> bool:
 
 
 def _wrappers(model: Any) -> list[str]:
-    """The wrappers among the classes of a model and of its direct parts, by name: none is imported for it."""
-    found = []
+    """The wrapper classes of a model and its direct children, compared by name to avoid imports."""
+    wrappers = []
     for part in (model, *model.children()):
         names = {kind.__name__ for kind in type(part).__mro__}
         for wrapper in WRAPPERS:
             if wrapper in names:
                 options = [name for name in _REPLICA_OPTIONS if getattr(part, name, None) is True]
-                found.append(f"{wrapper}({', '.join(options)})" if options else wrapper)
-    return found
+                wrappers.append(f"{wrapper}({', '.join(options)})" if options else wrapper)
+    return wrappers
 
 
 def _optimizer(optimizer: Any) -> dict[str, Any]:
@@ -191,7 +191,7 @@ def _optimizer(optimizer: Any) -> dict[str, Any]:
 
 
 def _tf32(torch: ModuleType) -> bool:
-    """Whether float32 products on the GPU may be computed in TF32, under either name PyTorch has for it."""
+    """Whether float32 products on the GPU may use TF32, under either of PyTorch's names for the setting."""
     matmul = torch.backends.cuda.matmul
     try:
         return bool(matmul.allow_tf32)
@@ -210,7 +210,7 @@ def _autocast(torch: ModuleType) -> str:
 
 
 def _devices(torch: ModuleType) -> list[dict[str, Any]]:
-    """The GPU in use; none before the training has begun to use one."""
+    """The current GPU; empty until the training uses one."""
     if not torch.cuda.is_initialized():
         return []
     index = torch.cuda.current_device()

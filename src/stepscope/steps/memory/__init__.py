@@ -1,1 +1,1 @@
-"""What held the memory when a training ran out of it."""
+"""What used the memory when a training ran out of memory."""

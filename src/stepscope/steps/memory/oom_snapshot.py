@@ -1,4 +1,4 @@
-"""Reads what the allocator, the host and the stack have to say when memory has run out."""
+"""Reads the state of the allocator, the host and the stack after an out-of-memory error."""
 
 from __future__ import annotations
 
@@ -25,81 +25,81 @@ _LIBRARIES = ("/torch/", "/site-packages/", "/dist-packages/", "<")
 
 @dataclass(frozen=True)
 class Refusal:
-    """What the allocator said at the moment it had no room, before anything was given back."""
+    """The state of the allocator when an allocation failed, before any memory was freed."""
 
     device: int
     fields: Mapping[str, Any]
 
 
-_refusals: list[Refusal] = []
-"""The last one, if there was any. PyTorch keeps its observers for good, so what they tell is kept here."""
+_failures: list[Refusal] = []
+"""The last failure, if any. PyTorch cannot remove its observers, so the result is kept at module level."""
 
-_attending: list[ModuleType] = []
+_observed: list[ModuleType] = []
 
 
-def attend(torch: ModuleType) -> None:
-    """Has the allocator tell of every refusal from now on; a second call changes nothing.
+def observe_failures(torch: ModuleType) -> None:
+    """Registers an observer for failed allocations; a second call does nothing.
 
-    Nothing happens before the training has begun to use a GPU: asking would initialise it.
+    It does nothing until the training uses a GPU: registering would initialise CUDA.
     """
     attach = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)  # noqa: SLF001 - it has no other name
-    if attach is None or _attending or not torch.cuda.is_initialized():
+    if attach is None or _observed or not torch.cuda.is_initialized():
         return
-    _attending.append(torch)
-    attach(_on_refusal)
+    _observed.append(torch)
+    attach(_on_failure)
 
 
-def last_refusal() -> Refusal | None:
-    """The last time a GPU had no room; None where that was not told."""
-    return _refusals[0] if _refusals else None
+def last_failure() -> Refusal | None:
+    """The last failed allocation on a GPU; None if none was observed."""
+    return _failures[0] if _failures else None
 
 
 def current_device(torch: ModuleType) -> int:
-    """The number of the GPU in use."""
+    """The index of the current GPU."""
     return int(torch.cuda.current_device()) if torch.cuda.is_initialized() else 0
 
 
 def device_fields(torch: ModuleType, device: int) -> dict[str, Any]:
-    """What the allocator holds of a GPU now."""
+    """The memory of a GPU now, as the allocator sees it."""
     free, total = torch.cuda.mem_get_info(device)
     return {**_allocator_fields(torch, device), "free_bytes": free, "total_bytes": total}
 
 
 def host_fields(proc: Path = PROC) -> dict[str, Any]:
-    """What the process takes and what the host, and the limits on it, would give."""
+    """The memory that the process uses, and what the host and its limits allow."""
     status = named_numbers(read_text(f"{proc}/self/status"))
     memory = host_memory(proc)
-    found = {
+    fields = {
         "resident_bytes": _kilobytes(status, "VmRSS"),
         "peak_resident_bytes": _kilobytes(status, "VmHWM"),
         "address_space_bytes": _kilobytes(status, "VmSize"),
         "address_space_limit_bytes": _address_space_limit(),
     }
     if memory is not None:
-        found["total_bytes"], found["available_bytes"] = memory.total_bytes, memory.available_bytes
+        fields["total_bytes"], fields["available_bytes"] = memory.total_bytes, memory.available_bytes
     group = group_of("self", "memory", hierarchies(proc), proc)
     limits = memory_limits(group) if group is not None else []
     if group is not None and limits:
         held = group_memory(limits[0].level, group.version)
-        found["limit_bytes"] = limits[0].limit_bytes
-        found["limited_bytes"] = None if held is None else held.working_set_bytes or held.used_bytes
-    return drop_none(found)
+        fields["limit_bytes"] = limits[0].limit_bytes
+        fields["limited_bytes"] = None if held is None else held.working_set_bytes or held.used_bytes
+    return drop_none(fields)
 
 
 def allocation_sites(torch: ModuleType) -> dict[str, Any]:
-    """The lines of code whose allocations are alive and take most; nothing unless PyTorch kept a history."""
+    """The lines of code with the largest live allocations; empty unless PyTorch records a memory history."""
     keeps_history = getattr(torch._C, "_cuda_isHistoryEnabled", None)  # noqa: SLF001 - it has no public name
     if keeps_history is None or not keeps_history():
         return {}
     try:
         snapshot = torch.cuda.memory_snapshot(include_traces=False)
-    except TypeError:  # older versions always give the whole history along
+    except TypeError:  # older versions always include the whole history
         snapshot = torch.cuda.memory_snapshot()
     return {"allocation_sites": largest_sites(snapshot)}
 
 
 def largest_sites(segments: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Where the live blocks of a snapshot were asked for, the largest sums first."""
+    """Where the live blocks of a snapshot were allocated, the largest totals first."""
     sums: dict[str, list[int]] = {}
     for segment in segments:
         for block in segment["blocks"]:
@@ -107,12 +107,12 @@ def largest_sites(segments: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]
                 counted = sums.setdefault(_site(_frames(block)), [0, 0])
                 counted[0] += block["size"]
                 counted[1] += 1
-    largest = heapq.nlargest(MAX_SITES, sums.items(), key=lambda one: one[1][0])
+    largest = heapq.nlargest(MAX_SITES, sums.items(), key=lambda site: site[1][0])
     return [{"site": site, "held_bytes": held, "blocks": blocks} for site, (held, blocks) in largest]
 
 
 def raised_at(trace: TracebackType | None) -> str | None:
-    """The innermost line of the user's own code that an error passed through."""
+    """The innermost line of the user's own code in a traceback."""
     place = None
     while trace is not None:
         code = trace.tb_frame.f_code
@@ -122,14 +122,14 @@ def raised_at(trace: TracebackType | None) -> str | None:
     return place
 
 
-def _on_refusal(device: int, asked: int, total: int, free: int) -> None:
-    """Called by the allocator in whichever thread asked; an error here would stand in for the real one."""
+def _on_failure(device: int, asked: int, total: int, free: int) -> None:
+    """Called by the allocator in the thread that allocates; an exception here would replace the real one."""
     fields: dict[str, Any] = {"asked_bytes": asked, "total_bytes": total, "free_bytes": free}
     try:
-        fields.update(_allocator_fields(_attending[0], device))
-    except Exception as error:  # noqa: BLE001 - the refusal itself must reach the training
+        fields.update(_allocator_fields(_observed[0], device))
+    except Exception as error:  # noqa: BLE001 - the training must get the original error
         fields["not_told"] = {"allocator": type(error).__name__}
-    _refusals[:] = [Refusal(device, fields)]
+    _failures[:] = [Refusal(device, fields)]
 
 
 def _allocator_fields(torch: ModuleType, device: int) -> dict[str, Any]:
@@ -145,13 +145,13 @@ def _allocator_fields(torch: ModuleType, device: int) -> dict[str, Any]:
 
 def _frames(block: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
     if "frames" in block:
-        return block["frames"]  # type: ignore[no-any-return]  # PyTorch's own shape
+        return block["frames"]  # type: ignore[no-any-return]  # untyped in PyTorch
     history = block.get("history") or [{}]
-    return history[0].get("frames", ())  # type: ignore[no-any-return]  # the shape of older versions
+    return history[0].get("frames", ())  # type: ignore[no-any-return]  # as older versions have it
 
 
 def _site(frames: Iterable[Mapping[str, Any]]) -> str:
-    """The user's own line among the frames of an allocation; they come innermost first."""
+    """The user's own line among the frames of an allocation, which are ordered innermost first."""
     for frame in frames:
         if frame["filename"].endswith(".py") and not _is_library(frame["filename"]):
             return _place(frame["filename"], frame["line"], frame["name"])
@@ -163,7 +163,7 @@ def _is_library(filename: str) -> bool:
 
 
 def _place(filename: str, line: int, function: str) -> str:
-    """A line of code without the folders above it, which may name a person."""
+    """A line of code without its folders, which may contain a person's name."""
     return f"{Path(filename).name}:{line} in {function}"[:200]
 
 

@@ -1,4 +1,4 @@
-"""Adds up what tensors take: parameters with their gradients and optimizer state, and the largest alive."""
+"""Adds up the memory of parameters, gradients and optimizer state, and finds the largest live tensors."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import ModuleType
 
-NAMED = 10
-"""How many of the largest are named."""
+MAX_NAMED = 10
+"""How many of the largest tensors are listed."""
 
-LONGEST_NAME = 160
+MAX_NAME_LENGTH = 160
 
 
 @dataclass
 class ParameterBytes:
-    """What one parameter takes, with what belongs to it."""
+    """The memory of one parameter, its gradient and its optimizer state."""
 
     name: str
     shape: tuple[int, ...]
@@ -32,13 +32,13 @@ class ParameterBytes:
 
     @property
     def total_bytes(self) -> int:
-        """All of it together."""
+        """The total of all three."""
         return self.parameter_bytes + self.gradient_bytes + self.optimizer_bytes
 
 
 @dataclass(frozen=True)
 class TrainingBytes:
-    """What models and optimizers take, and the parameters that take most."""
+    """The memory of models and optimizers, and the largest parameters."""
 
     parameters_bytes: int = 0
     gradients_bytes: int = 0
@@ -48,7 +48,7 @@ class TrainingBytes:
 
 @dataclass(frozen=True)
 class LiveTensor:
-    """A tensor that Python holds."""
+    """A tensor that a Python object refers to."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -57,50 +57,52 @@ class LiveTensor:
 
 
 def training_bytes(models: Iterable[Any], optimizers: Iterable[Any]) -> TrainingBytes:
-    """What models and optimizers take; of a sharded tensor, the shard that lies here."""
-    found: dict[int, ParameterBytes] = {}
+    """The memory of models and optimizers; of a sharded tensor, that of the local shard."""
+    by_id: dict[int, ParameterBytes] = {}
     for model in models:
         for name, parameter in model.named_parameters():
-            if id(parameter) not in found:
-                found[id(parameter)] = _of_parameter(name, parameter)
+            if id(parameter) not in by_id:
+                by_id[id(parameter)] = _of_parameter(name, parameter)
     for optimizer in optimizers:
         for parameter, state in optimizer.state.items():
-            known = found.get(id(parameter))
-            if known is None:
-                known = found[id(parameter)] = _of_parameter("", parameter)
-            known.optimizer_bytes += sum(map(size_bytes, _tensors_of(state)))
-    every = list(found.values())
+            sizes = by_id.get(id(parameter))
+            if sizes is None:
+                sizes = by_id[id(parameter)] = _of_parameter("", parameter)
+            sizes.optimizer_bytes += sum(map(size_bytes, _tensors_of(state)))
+    parameters = list(by_id.values())
     return TrainingBytes(
-        parameters_bytes=sum(one.parameter_bytes for one in every),
-        gradients_bytes=sum(one.gradient_bytes for one in every),
-        optimizer_bytes=sum(one.optimizer_bytes for one in every),
-        largest=tuple(heapq.nlargest(NAMED, every, key=lambda one: one.total_bytes)),
+        parameters_bytes=sum(parameter.parameter_bytes for parameter in parameters),
+        gradients_bytes=sum(parameter.gradient_bytes for parameter in parameters),
+        optimizer_bytes=sum(parameter.optimizer_bytes for parameter in parameters),
+        largest=tuple(heapq.nlargest(MAX_NAMED, parameters, key=lambda parameter: parameter.total_bytes)),
     )
 
 
 def largest_tensors(torch: ModuleType, device: str) -> list[LiveTensor]:
-    """The largest tensors on a kind of device (`cuda`, `cpu`) that Python holds; of views of one memory, one.
+    """The largest live tensors on a type of device (`cuda`, `cpu`); one of all views of the same storage.
 
-    What autograd has saved for the backward pass is held by no Python object and is not among them.
+    Tensors that autograd has saved for the backward pass have no Python object and are not included.
     """
     storages: dict[int, LiveTensor] = {}
-    for thing in gc.get_objects():
-        kind = type(thing)
-        # Nothing but the type is looked at: asking an object of unknown make anything can set it in motion.
+    for candidate in gc.get_objects():
+        kind = type(candidate)
+        # Only the type is checked first: accessing an attribute of an unknown object may run its code.
         if kind is not torch.Tensor and kind is not torch.nn.Parameter:
             continue
-        if thing.device.type != device or thing.layout is not torch.strided:
+        if candidate.device.type != device or candidate.layout is not torch.strided:
             continue
-        storage = thing.untyped_storage()
+        storage = candidate.untyped_storage()
         address, known = storage.data_ptr(), storages.get(storage.data_ptr())
-        if address and (known is None or prod(known.shape) < thing.numel()):
-            shape = tuple(int(size) for size in thing.shape)
-            storages[address] = LiveTensor(shape, _short(thing.dtype), str(thing.device), storage.nbytes())
-    return heapq.nlargest(NAMED, storages.values(), key=lambda one: one.held_bytes)
+        if address and (known is None or prod(known.shape) < candidate.numel()):
+            shape = tuple(int(size) for size in candidate.shape)
+            storages[address] = LiveTensor(
+                shape, _short(candidate.dtype), str(candidate.device), storage.nbytes()
+            )
+    return heapq.nlargest(MAX_NAMED, storages.values(), key=lambda tensor: tensor.held_bytes)
 
 
 def size_bytes(tensor: Any) -> int:
-    """The bytes of a tensor's elements, or of those that lie here where it is spread over ranks."""
+    """The bytes of a tensor's elements; of a sharded tensor, those of the local shard."""
     local = getattr(tensor, "_local_tensor", tensor)
     return int(local.numel() * local.element_size())
 
@@ -108,7 +110,7 @@ def size_bytes(tensor: Any) -> int:
 def _of_parameter(name: str, parameter: Any) -> ParameterBytes:
     gradient = parameter.grad if parameter.is_leaf else None
     return ParameterBytes(
-        name=name[:LONGEST_NAME],
+        name=name[:MAX_NAME_LENGTH],
         shape=tuple(int(size) for size in parameter.shape),
         dtype=_short(parameter.dtype),
         device=str(parameter.device),

@@ -1,1 +1,1 @@
-"""Waiting for other ranks: gradients that are ready, exchanges of sharded models."""
+"""Time spent waiting for other ranks: in gradient reduction, and in the exchanges of sharded models."""

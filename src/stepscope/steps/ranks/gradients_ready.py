@@ -1,4 +1,4 @@
-"""Notes when the last gradient of a rank is ready, to tell its own work from waiting for other ranks."""
+"""Measures when the last gradient of a rank is ready, to separate its work from waiting for other ranks."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from stepscope.steps.phase_timer import PhaseTimer
 
 WAIT_SECONDS = "ranks/wait_seconds"
-"""What is left of the backward pass after a rank's own last gradient: it waits for the others' to arrive.
+"""Time of the backward pass after a rank's own last gradient, when it waits for the gradients of the others.
 
-Ranks leave that wait together, so the one that comes last waits least. No clocks need to agree for that.
+All ranks end that wait together, so the slowest rank waits least. This needs no synchronised clocks.
 """
 
 
@@ -23,10 +23,10 @@ class RankWait(Protocol):
     """Measures how long a rank waits for others, in the steps that are timed phase by phase."""
 
     def attach(self) -> None:
-        """Such a step begins."""
+        """Starts measuring in a phase-timed step."""
 
     def detach(self) -> None:
-        """Leaves the training alone until the next one."""
+        """Stops measuring until the next phase-timed step."""
 
     def after_step(self) -> Mapping[str, float]:
         """The waits of the step that has just ended."""
@@ -35,40 +35,42 @@ class RankWait(Protocol):
 class GradientsReady:
     """Watches the first parameters of a model, whose gradients are the last to be computed.
 
-    A GPU computes them after the host has gone on, and waits for other ranks where the host does not. So it
-    is the clock of the GPU that tells, in the steps that are timed by it.
+    A GPU computes them asynchronously, and waits for other ranks while the host continues. So the wait is
+    measured by the GPU's clock, in the steps that are timed on the GPU.
     """
 
-    def __init__(self, model: Any, chain: PhaseTimer) -> None:
-        self._chain = chain
+    def __init__(self, model: Any, phase_timer: PhaseTimer) -> None:
+        self._phase_timer = phase_timer
         self._ready_ns = 0
         inner = getattr(model, "module", model)
-        self._first = [one for one in inner.parameters() if one.requires_grad][:2]
+        trainable = [parameter for parameter in inner.parameters() if parameter.requires_grad]
+        self._first_parameters = trainable[:2]
         self._handles: list[Any] = []
 
     def attach(self) -> None:
-        """Puts hooks on the parameters."""
+        """Registers hooks on the parameters."""
         if not self._handles:
-            note = self._mark if any(one.is_cuda for one in self._first) else self._note
-            self._handles = [one.register_hook(note) for one in self._first]
+            on_gpu = any(parameter.is_cuda for parameter in self._first_parameters)
+            hook = self._mark_on_device if on_gpu else self._mark_on_host
+            self._handles = [parameter.register_hook(hook) for parameter in self._first_parameters]
 
     def detach(self) -> None:
-        """Takes the hooks away."""
+        """Removes the hooks."""
         while self._handles:
             self._handles.pop().remove()
 
     def after_step(self) -> Mapping[str, float]:
-        """How long the backward pass went on after the last gradient was ready."""
-        ended_ns, ready_ns, self._ready_ns = self._chain.left_ns(BACKWARD), self._ready_ns, 0
+        """How long the backward pass continued after the last gradient was ready."""
+        ended_ns, ready_ns, self._ready_ns = self._phase_timer.left_ns(BACKWARD), self._ready_ns, 0
         if not ready_ns or ended_ns < ready_ns:
             return {}
         return {WAIT_SECONDS: (ended_ns - ready_ns) * 1e-9}
 
-    def _note(self, _: Any) -> None:
+    def _mark_on_host(self, _: Any) -> None:
         self._ready_ns = monotonic_ns()
 
-    def _mark(self, _: Any) -> None:
-        device = self._chain.device
+    def _mark_on_device(self, _: Any) -> None:
+        device = self._phase_timer.device
         if device is not None:
             device.mark_ready()
 

@@ -1,4 +1,4 @@
-"""Times the exchanges of a sharded model, to tell a rank's own work from waiting for other ranks."""
+"""Times the collectives of a sharded model, to separate a rank's work from waiting for other ranks."""
 
 from __future__ import annotations
 
@@ -26,131 +26,131 @@ EXCHANGES = (
     "reduce_scatter_single",
     "reduce_scatter_tensor",
 )
-"""What FSDP, old and new, calls to gather parameters and to reduce gradients; names differ by version."""
+"""The collectives FSDP1 and FSDP2 call to gather parameters and reduce gradients, in all versions."""
 
-PLACES = (
+FSDP_MODULES = (
     "torch.distributed.fsdp._flat_param",
     "torch.distributed.fsdp._runtime_utils",
     "torch.distributed.fsdp.fully_sharded_data_parallel",
     "torch.distributed.fsdp._fully_shard._fsdp_collectives",
     "torch.distributed._composable.fsdp._fsdp_collectives",
 )
-"""Where it calls them from; the last is the place of FSDP2 in older versions."""
+"""The modules it calls them from; the last one is that of FSDP2 in older versions."""
 
-_watching: dict[int, Exchanges] = {}
-"""Who wants to know of the exchanges of each thread that trains."""
+_exchanges_by_thread: dict[int, Exchanges] = {}
+"""Receives the collectives of each training thread."""
 
-_overheard: list[Any] = []
-"""The places in which we listen."""
+_patched_modules: list[Any] = []
+"""The modules whose `dist` is replaced."""
 
 _lock = Lock()
 
 
 def wait_key(phase: str) -> str:
-    """The key under which the wait within a phase is recorded."""
+    """The metric key of the wait within a phase."""
     return f"ranks/{phase}_wait_seconds"
 
 
 class Exchanges:
-    """Adds up how long a rank is in exchanges, by the phase in which they take place.
+    """Adds up the time a rank spends in collectives, by phase.
 
-    No gradient tells when a rank arrives: hooks of sharded parameters run after the reduction, or never. But
-    each exchange begins when this rank comes to it and ends when all have come, so the late rank has the
-    shortest ones.
+    Gradient hooks cannot tell when a rank arrives: hooks of sharded parameters run after the reduction, or
+    never. But each collective begins when this rank calls it and ends when all ranks have, so the slowest
+    rank has the shortest ones.
     """
 
-    def __init__(self, chain: PhaseTimer) -> None:
-        self._chain = chain
-        self._began_ns = chain.timer.began_ns
+    def __init__(self, phase_timer: PhaseTimer) -> None:
+        self._phase_timer = phase_timer
+        self._began_ns = phase_timer.timer.began_ns
         self._waited_ns = [0] * len(PHASES)
 
     def attach(self) -> None:
-        """Listens to the exchanges of this thread."""
+        """Starts timing the collectives of this thread."""
         with _lock:
-            _watching[get_ident()] = self
-            if not _overheard:
-                _listen()
+            _exchanges_by_thread[get_ident()] = self
+            if not _patched_modules:
+                _patch_modules()
 
     def after_step(self) -> Mapping[str, float]:
-        """How long the rank was in exchanges, together and by phase."""
+        """How long the rank was in collectives, in total and by phase."""
         waited_ns, self._waited_ns = self._waited_ns, [0] * len(PHASES)
         row = {wait_key(PHASES[phase]): took * 1e-9 for phase, took in enumerate(waited_ns) if took}
         return {**row, WAIT_SECONDS: sum(row.values())} if row else {}
 
     def detach(self) -> None:
-        """Stops listening; the last to do so leaves FSDP as it was."""
+        """Stops timing; the last one to do so restores FSDP."""
         with _lock:
-            for thread in [thread for thread, one in _watching.items() if one is self]:
-                del _watching[thread]
-            while _overheard and not _watching:
-                place = _overheard.pop()
-                place.dist = getattr(place.dist, "overheard", place.dist)
+            for thread in [thread for thread, exchanges in _exchanges_by_thread.items() if exchanges is self]:
+                del _exchanges_by_thread[thread]
+            while _patched_modules and not _exchanges_by_thread:
+                module = _patched_modules.pop()
+                module.dist = getattr(module.dist, "original_module", module.dist)
 
     def add(self, took_ns: int) -> None:
-        """An exchange is over."""
-        if self._began_ns != self._chain.timer.began_ns:
-            # What came before is no part of this step: it was told, or it belonged to an evaluation.
-            self._began_ns = self._chain.timer.began_ns
+        """Adds the time of one collective."""
+        if self._began_ns != self._phase_timer.timer.began_ns:
+            # Earlier time is not part of this step: it was recorded, or belonged to an evaluation.
+            self._began_ns = self._phase_timer.timer.began_ns
             self._waited_ns = [0] * len(PHASES)
-        self._waited_ns[self._chain.phase] += took_ns
+        self._waited_ns[self._phase_timer.phase] += took_ns
 
 
-class _Overheard:
-    """`torch.distributed` as FSDP alone sees it: all that it is, with a clock beside its exchanges.
+class _TimedDistributed:
+    """`torch.distributed` with timed collectives, for FSDP only.
 
-    The functions themselves stay as they are: the compiler knows them by identity.
+    The functions of the module itself are not replaced: the compiler recognises them by identity.
     """
 
-    def __init__(self, overheard: ModuleType) -> None:
-        self.overheard = overheard
+    def __init__(self, original_module: ModuleType) -> None:
+        self.original_module = original_module
         for name in EXCHANGES:
-            if hasattr(overheard, name):
-                setattr(self, name, _timed(getattr(overheard, name)))
+            if hasattr(original_module, name):
+                setattr(self, name, _timed(getattr(original_module, name)))
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.overheard, name)
+        return getattr(self.original_module, name)
 
 
 def _timed(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def exchange(*arguments: Any, **options: Any) -> Any:
-        watching = _watching.get(get_ident())
-        if watching is None:
+        exchanges = _exchanges_by_thread.get(get_ident())
+        if exchanges is None:
             return original(*arguments, **options)
         began_ns = monotonic_ns()
         try:
             return original(*arguments, **options)
         finally:
-            watching.add(monotonic_ns() - began_ns)
+            exchanges.add(monotonic_ns() - began_ns)
 
     return exchange
 
 
-def _listen() -> None:
-    for place in filter(None, map(sys.modules.get, PLACES)):
-        known: Any = place
-        if hasattr(known, "dist"):
-            known.dist = _Overheard(known.dist)
-            _overheard.append(known)
+def _patch_modules() -> None:
+    for loaded in filter(None, map(sys.modules.get, FSDP_MODULES)):
+        module: Any = loaded
+        if hasattr(module, "dist"):
+            module.dist = _TimedDistributed(module.dist)
+            _patched_modules.append(module)
 
 
-def rank_waits(model: Any, chain: PhaseTimer) -> list[RankWait]:
-    """What measures how long this rank waits for others, if the model is spread over several."""
+def rank_waits(model: Any, phase_timer: PhaseTimer) -> list[RankWait]:
+    """Measures how long this rank waits for others; empty if the model is on one rank only."""
     if is_distributed(model):
-        return [GradientsReady(model, chain)]
-    return [Exchanges(chain)] if is_sharded(model) else []
+        return [GradientsReady(model, phase_timer)]
+    return [Exchanges(phase_timer)] if is_sharded(model) else []
 
 
 def is_sharded(model: Any) -> bool:
-    """Whether a model is spread over ranks and exchanges its parts on the host.
+    """Whether a model is sharded over ranks and its collectives run on the host.
 
-    On a GPU exchanges are only queued there: how long a call takes on the host says nothing of who is late.
+    On a GPU the host only queues collectives: the time of a call does not show which rank is slow.
     """
     for module in model.modules():
         kinds = {kind.__name__ for kind in type(module).__mro__}
         if "FullyShardedDataParallel" in kinds:
             return getattr(getattr(module, "compute_device", None), "type", None) == "cpu"
         if "FSDPModule" in kinds:
-            meshes = (getattr(one, "device_mesh", None) for one in module.parameters())
+            meshes = (getattr(parameter, "device_mesh", None) for parameter in module.parameters())
             return any(mesh is not None and mesh.device_type == "cpu" for mesh in meshes)
     return False

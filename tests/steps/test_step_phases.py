@@ -249,7 +249,7 @@ def test_what_fails_in_an_observer_never_reaches_the_loop(folder: Path, caplog) 
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     with stepscope.TrainingMonitor(run="broken", directory=folder) as monitor:
         monitor.watch(model, optimizer)
-        monitor._watched.anatomy.observe(Broken())
+        monitor._watched.step_phases.observe(Broken())
         for x in monitor.batches([torch.randn(2, 4)] * 3):
             model(x).mean().backward()
             optimizer.step()
@@ -323,11 +323,11 @@ class HandClock:
 
 
 def test_a_chain_is_cut_without_a_gap_and_phases_come_back_to_what_was_before() -> None:
-    chain = PhaseTimer(HandClock())
-    assert chain.enter(DATA) == OTHER
-    assert chain.enter(FORWARD) == DATA
-    assert chain.enter(BACKWARD) == FORWARD
-    row = chain.cut().row()
+    phase_timer = PhaseTimer(HandClock())
+    assert phase_timer.enter(DATA) == OTHER
+    assert phase_timer.enter(FORWARD) == DATA
+    assert phase_timer.enter(BACKWARD) == FORWARD
+    row = phase_timer.end_step().row()
     assert {key: round(value * 1e9) for key, value in row.items() if value} == {
         "phase/other_seconds": 10,
         "phase/data_seconds": 10,
@@ -335,7 +335,7 @@ def test_a_chain_is_cut_without_a_gap_and_phases_come_back_to_what_was_before() 
         "phase/backward_seconds": 10,
         "step_seconds": 40,
     }
-    assert sum(chain.cut().row().values()) == pytest.approx(2 * 10e-9)
+    assert sum(phase_timer.end_step().row().values()) == pytest.approx(2 * 10e-9)
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 from stepscope.steps.evidence.training_setup import TrainingSetup, is_compiled, parameters, switches
-from stepscope.steps.memory.out_of_memory import Witness
+from stepscope.steps.memory.out_of_memory import WatchedObjects
 
 
-class AlertDetail:
+class RecordedEvents:
     def __init__(self) -> None:
         self.events: list[tuple[str, dict[str, Any]]] = []
 
@@ -22,23 +22,25 @@ class AlertDetail:
 
 
 @pytest.fixture
-def told() -> AlertDetail:
-    return AlertDetail()
+def recorded() -> RecordedEvents:
+    return RecordedEvents()
 
 
-def census_of(told: AlertDetail, model: nn.Module, *optimizers: Any, **environment: str) -> TrainingSetup:
-    witness = Witness()
-    witness.know(model, optimizers)
-    return TrainingSetup(torch, witness, told, environment, now=itertools.count(0, 3600).__next__)
+def setup_of(
+    recorded: RecordedEvents, model: nn.Module, *optimizers: Any, **environment: str
+) -> TrainingSetup:
+    watched_objects = WatchedObjects()
+    watched_objects.add_model(model, optimizers)
+    return TrainingSetup(torch, watched_objects, recorded, environment, now=itertools.count(0, 3600).__next__)
 
 
-def test_the_first_step_is_followed_by_a_census(told: AlertDetail) -> None:
+def test_the_first_step_is_followed_by_a_census(recorded: RecordedEvents) -> None:
     model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 2).to(torch.bfloat16))
     model[0].requires_grad_(requires_grad=False)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, foreach=True)
-    census = census_of(told, model, optimizer, CUDA_LAUNCH_BLOCKING="1", HF_TOKEN="hf_not_told")
-    assert census.look(1) == {}
-    [(kind, fields)] = told.events
+    training_setup = setup_of(recorded, model, optimizer, CUDA_LAUNCH_BLOCKING="1", HF_TOKEN="hf_not_told")
+    assert training_setup.read(1) == {}
+    [(kind, fields)] = recorded.events
     assert kind == "census"
     assert fields["parameter_dtypes"] == {"float32": 40, "bfloat16": 18}
     assert fields["parameter_devices"] == {"cpu": 58}
@@ -52,44 +54,44 @@ def test_the_first_step_is_followed_by_a_census(told: AlertDetail) -> None:
     assert fields["default_dtype"] == "float32"
 
 
-def test_what_has_not_changed_is_not_told_again(told: AlertDetail) -> None:
-    census = census_of(told, nn.Linear(2, 2))
-    census.look(1)
-    census.look(1)
-    assert len(told.events) == 1
+def test_what_has_not_changed_is_not_told_again(recorded: RecordedEvents) -> None:
+    training_setup = setup_of(recorded, nn.Linear(2, 2))
+    training_setup.read(1)
+    training_setup.read(1)
+    assert len(recorded.events) == 1
 
 
-def test_a_switch_that_is_thrown_is_told_with_its_name(told: AlertDetail) -> None:
-    census = census_of(told, nn.Linear(2, 2))
-    census.look(1)
+def test_a_switch_that_is_thrown_is_told_with_its_name(recorded: RecordedEvents) -> None:
+    training_setup = setup_of(recorded, nn.Linear(2, 2))
+    training_setup.read(1)
     with torch.autograd.set_detect_anomaly(mode=True):
-        census.look(1)
-    assert told.events[1][1]["changed"] == ["detect_anomaly"]
-    assert told.events[1][1]["detect_anomaly"] is True
-    census.look(1)
-    assert told.events[2][1]["detect_anomaly"] is False
+        training_setup.read(1)
+    assert recorded.events[1][1]["changed"] == ["detect_anomaly"]
+    assert recorded.events[1][1]["detect_anomaly"] is True
+    training_setup.read(1)
+    assert recorded.events[2][1]["detect_anomaly"] is False
 
 
-def test_a_model_that_changes_its_number_format_is_told(told: AlertDetail) -> None:
+def test_a_model_that_changes_its_number_format_is_told(recorded: RecordedEvents) -> None:
     model = nn.Linear(2, 2)
-    census = census_of(told, model)
-    census.look(1)
+    training_setup = setup_of(recorded, model)
+    training_setup.read(1)
     model.to(torch.bfloat16)
-    census.look(1)
-    assert "parameter_dtypes" in told.events[1][1]["changed"]
+    training_setup.read(1)
+    assert "parameter_dtypes" in recorded.events[1][1]["changed"]
 
 
-def test_autocast_is_seen_in_the_forward_pass_alone(told: AlertDetail) -> None:
+def test_autocast_is_seen_in_the_forward_pass_alone(recorded: RecordedEvents) -> None:
     model = nn.Linear(2, 2)
-    census = census_of(told, model)
-    census.look(1)
-    assert "autocast" not in told.events[0][1]
-    assert census.wants_forward
+    training_setup = setup_of(recorded, model)
+    training_setup.read(1)
+    assert "autocast" not in recorded.events[0][1]
+    assert training_setup.needs_forward
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        census.in_forward()
-    assert not census.wants_forward
-    census.look(1)
-    assert told.events[1][1]["autocast"] == "cpu bfloat16"
+        training_setup.read_autocast()
+    assert not training_setup.needs_forward
+    training_setup.read(1)
+    assert recorded.events[1][1]["autocast"] == "cpu bfloat16"
 
 
 def test_a_compiled_model_is_known_by_either_way_of_compiling() -> None:
@@ -129,21 +131,21 @@ def test_a_switch_set_by_its_newer_name_is_read_all_the_same() -> None:
 
 
 def test_without_models_the_switches_are_told() -> None:
-    told = AlertDetail()
-    TrainingSetup(torch, Witness(), told, {}).look(1)
-    assert told.events[0][1]["parameters"] == 0
-    assert told.events[0][1]["deterministic_algorithms"] is False
+    recorded = RecordedEvents()
+    TrainingSetup(torch, WatchedObjects(), recorded, {}).read(1)
+    assert recorded.events[0][1]["parameters"] == 0
+    assert recorded.events[0][1]["deterministic_algorithms"] is False
 
 
-def test_it_is_looked_for_changes_seldom(told: AlertDetail) -> None:
+def test_it_is_looked_for_changes_seldom(recorded: RecordedEvents) -> None:
     now = [1.0]
-    witness = Witness()
-    census = TrainingSetup(torch, witness, told, {}, now=lambda: now[0])
-    census.look(1)
+    watched_objects = WatchedObjects()
+    training_setup = TrainingSetup(torch, watched_objects, recorded, {}, now=lambda: now[0])
+    training_setup.read(1)
     model = nn.Linear(2, 2)
-    witness.know(model)
-    census.look(1)
-    assert len(told.events) == 1
+    watched_objects.add_model(model)
+    training_setup.read(1)
+    assert len(recorded.events) == 1
     now[0] += 100
-    census.look(1)
-    assert told.events[1][1]["parameters"] == 6
+    training_setup.read(1)
+    assert recorded.events[1][1]["parameters"] == 6

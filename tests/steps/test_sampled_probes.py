@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from stepscope.guard import Guard
-from stepscope.steps.evidence.free_evidence import SHARE, FreeEvidence, gather
-from stepscope.steps.memory.out_of_memory import Witness
+from stepscope.steps.evidence.sampled_probes import SHARE, SampledProbes, training_probes
+from stepscope.steps.memory.out_of_memory import WatchedObjects
 
 MS = 1_000_000
 
@@ -25,7 +25,7 @@ class Clock:
     def __call__(self) -> int:
         return self.ns
 
-    def hurry(self) -> None:
+    def on_change(self) -> None:
         self.hurried = True
 
 
@@ -37,7 +37,7 @@ class Costly:
         self.steps: list[int] = []
         self.closed = False
 
-    def look(self, steps: int) -> Mapping[str, float]:
+    def read(self, steps: int) -> Mapping[str, float]:
         self.clock.ns += self.cost_ns
         self.steps.append(steps)
         return {self.key: 1.0}
@@ -47,7 +47,7 @@ class Costly:
 
 
 class Broken:
-    def look(self, steps: int) -> Mapping[str, float]:
+    def read(self, steps: int) -> Mapping[str, float]:
         raise RuntimeError("no figures today")
 
     def close(self) -> None:
@@ -60,11 +60,11 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def evidence(clock: Clock) -> FreeEvidence:
-    return FreeEvidence(Guard(strict=False), clock, clock.hurry)
+def evidence(clock: Clock) -> SampledProbes:
+    return SampledProbes(Guard(strict=False), clock, clock.on_change)
 
 
-def train(evidence: FreeEvidence, clock: Clock, steps: int, step_ns: int) -> list[Mapping[str, float]]:
+def train(evidence: SampledProbes, clock: Clock, steps: int, step_ns: int) -> list[Mapping[str, float]]:
     """Asks it as the anatomy of steps does: when it is due, or when something in it has news."""
     rows: list[Mapping[str, float]] = []
     for step in range(steps):
@@ -73,7 +73,7 @@ def train(evidence: FreeEvidence, clock: Clock, steps: int, step_ns: int) -> lis
         if evidence.due <= 0:
             rows.append(evidence.after_step(step))
         else:
-            rows.append(evidence.news() if clock.hurried else {})
+            rows.append(evidence.read_changed() if clock.hurried else {})
         clock.hurried = False
     return rows
 
@@ -81,7 +81,7 @@ def train(evidence: FreeEvidence, clock: Clock, steps: int, step_ns: int) -> lis
 @pytest.mark.parametrize("step_ns", [100_000, MS, 5 * MS])
 @pytest.mark.parametrize("cost_ns", [2_000, 50_000, 400_000])
 def test_looking_takes_its_share_of_the_time_and_no_more(
-    evidence: FreeEvidence, clock: Clock, step_ns: int, cost_ns: int
+    evidence: SampledProbes, clock: Clock, step_ns: int, cost_ns: int
 ) -> None:
     costly = Costly(clock, cost_ns)
     evidence.add(costly)
@@ -93,19 +93,19 @@ def test_looking_takes_its_share_of_the_time_and_no_more(
     assert len(costly.steps) > looks
 
 
-def test_long_steps_are_each_looked_at(evidence: FreeEvidence, clock: Clock) -> None:
+def test_long_steps_are_each_looked_at(evidence: SampledProbes, clock: Clock) -> None:
     evidence.add(Costly(clock, 20_000))
     assert all(train(evidence, clock, 50, 2000 * MS))
 
 
 def test_the_first_two_steps_are_looked_at_because_one_has_nothing_to_compare_with(
-    evidence: FreeEvidence, clock: Clock
+    evidence: SampledProbes, clock: Clock
 ) -> None:
     evidence.add(Costly(clock, 50_000))
     assert [bool(row) for row in train(evidence, clock, 4, MS)] == [True, True, False, False]
 
 
-def test_a_look_knows_how_many_steps_it_stands_for(evidence: FreeEvidence, clock: Clock) -> None:
+def test_a_look_knows_how_many_steps_it_stands_for(evidence: SampledProbes, clock: Clock) -> None:
     costly = Costly(clock, 50_000)
     evidence.add(costly)
     rows = train(evidence, clock, 5000, MS)
@@ -113,14 +113,14 @@ def test_a_look_knows_how_many_steps_it_stands_for(evidence: FreeEvidence, clock
     assert sum(costly.steps) == last + 1
 
 
-def test_pauses_are_not_even(evidence: FreeEvidence, clock: Clock) -> None:
+def test_pauses_are_not_even(evidence: SampledProbes, clock: Clock) -> None:
     costly = Costly(clock, 50_000)
     evidence.add(costly)
     train(evidence, clock, 20_000, MS)
     assert len(set(costly.steps[3:])) > 10
 
 
-def test_a_single_slow_look_does_not_end_the_looking(evidence: FreeEvidence, clock: Clock) -> None:
+def test_a_single_slow_look_does_not_end_the_looking(evidence: SampledProbes, clock: Clock) -> None:
     costly = Costly(clock, 50_000)
     evidence.add(costly)
     train(evidence, clock, 2000, MS)
@@ -134,7 +134,7 @@ def test_a_single_slow_look_does_not_end_the_looking(evidence: FreeEvidence, clo
 
 
 def test_the_training_draws_the_same_random_numbers_as_without_it(
-    evidence: FreeEvidence, clock: Clock
+    evidence: SampledProbes, clock: Clock
 ) -> None:
     random.seed(7)
     expected = random.random()
@@ -144,26 +144,26 @@ def test_the_training_draws_the_same_random_numbers_as_without_it(
     assert random.random() == expected
 
 
-def test_news_are_told_with_the_step_they_came_in(evidence: FreeEvidence, clock: Clock) -> None:
+def test_news_are_told_with_the_step_they_came_in(evidence: SampledProbes, clock: Clock) -> None:
     quiet, noisy = Costly(clock, 50_000, "quiet"), Costly(clock, 50_000, "noisy")
     evidence.add(quiet)
     evidence.add(noisy)
     train(evidence, clock, 10, MS)
-    evidence.notice(noisy)
-    evidence.notice(noisy)
+    evidence.mark_changed(noisy)
+    evidence.mark_changed(noisy)
     assert train(evidence, clock, 2, MS) == [{"noisy": 1.0}, {}]
 
 
 def test_one_that_fails_rests_and_the_others_go_on(
-    evidence: FreeEvidence, clock: Clock, caplog: pytest.LogCaptureFixture
+    evidence: SampledProbes, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     evidence.add(Broken())
     evidence.add(Costly(clock, 10))
     assert train(evidence, clock, 2, MS) == [{"seen": 1.0}, {"seen": 1.0}]
-    assert [record.message for record in caplog.records] == ["Broken rests: RuntimeError('no figures today')"]
+    assert [record.message for record in caplog.records] == ["Broken is switched off: RuntimeError('no figures today')"]
 
 
-def test_closing_closes_all(evidence: FreeEvidence, clock: Clock) -> None:
+def test_closing_closes_all(evidence: SampledProbes, clock: Clock) -> None:
     costly = Costly(clock, 10)
     evidence.add(costly)
     evidence.close()
@@ -175,19 +175,19 @@ def test_a_real_training_has_its_figures_and_events() -> None:
     events: list[tuple[str, dict[str, Any]]] = []
     model = nn.Linear(8, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    witness = Witness()
-    witness.know(model, [optimizer])
-    gathered = gather(
-        torch, witness, lambda kind, **fields: events.append((kind, fields)), Guard(strict=True)
+    watched_objects = WatchedObjects()
+    watched_objects.add_model(model, [optimizer])
+    probes = training_probes(
+        torch, watched_objects, lambda kind, **fields: events.append((kind, fields)), Guard(strict=True)
     )
     rows = []
     for step in range(3):
-        if gathered.census.wants_forward:
-            gathered.census.in_forward()
+        if probes.training_setup.needs_forward:
+            probes.training_setup.read_autocast()
         model(torch.ones(4, 8)).sum().backward()
         optimizer.step()
-        rows.append(gathered.observer.after_step(step))
-    gathered.observer.close()
+        rows.append(probes.probes.after_step(step))
+    probes.probes.close()
     assert rows[1].keys() >= {"host/cpu_ratio", "gc/pause_seconds", "gc/collections", "gc/full_collections"}
     [(kind, fields)] = events
     assert (kind, fields["autocast"], fields["parameters"]) == ("census", "off", 18)

@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-OUTLIER = 4.0
+MAX_OUTLIER_FACTOR = 4.0
 """A time counts as at most so many times the usual one: a pause of the process says nothing about us."""
 
 RESERVED_NS = 500_000
 """So much of a step's time pays for timing the step itself: short ones have little left for looks."""
 
-AROUND_NS = 150_000
+EXTRA_COST_NS = 150_000
 """What a look costs beside what is timed of it: hooks come and go, and more is done when the step ends."""
 
-FAR = 1 << 30
+NEVER = 1 << 30
 """So many steps are not counted to the end."""
 
 
-def own_draw() -> Callable[[], float]:
+def own_random() -> Callable[[], float]:
     """A source of chance that leaves the one of the training alone: runs stay reproducible."""
     return random.Random().random  # noqa: S311 - nothing here is a secret
 
 
-class Usual:
+class TypicalTime:
     """A time as it usually is; the first one, which pays for what is done once, does not count."""
 
     def __init__(self, guess_ns: float | None = None) -> None:
@@ -41,10 +41,10 @@ class Usual:
         elif self.ns is None:
             self.ns = ns
         else:
-            self.ns += 0.2 * (min(ns, OUTLIER * self.ns) - self.ns)
+            self.ns += 0.2 * (min(ns, MAX_OUTLIER_FACTOR * self.ns) - self.ns)
 
 
-class Chance:
+class RandomSampling:
     """How likely a step is to be looked at, and which one is next.
 
     A fixed stride would fall in step with what a loop does every so many steps, and show that alone. What is
@@ -60,8 +60,8 @@ class Chance:
     ) -> None:
         """Until two looks have told their cost the guess holds; without one, as many as there may be."""
         self._share, self._every = share, every
-        self._draw = draw or own_draw()
-        self._cost = Usual(guess_ns)
+        self._draw = draw or own_random()
+        self._cost = TypicalTime(guess_ns)
         self._left = 0
 
     def rate(self, step_ns: float | None) -> float:
@@ -96,7 +96,7 @@ class Chance:
 def steps_until(rate: float, draw: float) -> int:
     """How many steps on the first one is that comes about with this probability; 1 for the very next."""
     if draw >= 1.0 or rate <= 0.0:
-        return FAR
+        return NEVER
     if rate >= 1.0:
         return 1
-    return min(1 + int(math.log(1.0 - draw) / math.log(1.0 - rate)), FAR)
+    return min(1 + int(math.log(1.0 - draw) / math.log(1.0 - rate)), NEVER)
