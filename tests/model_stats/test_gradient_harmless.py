@@ -67,7 +67,7 @@ def test_a_strict_monitor_raises_it() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     gradients = GradientMonitor(model, optimizer, outlets=failing(strict=True))
     loss_of(model).backward()
-    with pytest.raises(RecorderError, match="The gradient monitor rests"):
+    with pytest.raises(RecorderError, match="The gradient monitor is switched off"):
         optimizer.step()
     gradients.close()
 

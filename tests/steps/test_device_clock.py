@@ -83,7 +83,7 @@ def clock(gpu: ScriptedGpu, rows: list, monkeypatch: pytest.MonkeyPatch) -> Devi
         lambda row, step: rows.append((step, row)),
         Guard(strict=False),
         Overhead(0.005, now_ns=lambda: gpu.host_ns),
-        chance=lambda: 0.0,
+        random=lambda: 0.0,
     )
 
 
