@@ -160,7 +160,7 @@ def test_a_graph_that_is_captured_gets_no_events(gpu, clock) -> None:
 
 
 def test_no_more_steps_are_unread_than_there_are_places(gpu, clock) -> None:
-    for number in range(device_clock.DEPTH):
+    for number in range(device_clock.MAX_UNREAD):
         step(gpu, clock, number, work_ms=1000.0)
     assert not clock.begin_step(DATA, gpu.host_ns)
 
@@ -187,7 +187,7 @@ def test_events_are_used_again_and_times_hold_when_counted_from_a_new_one(gpu, c
 def test_steps_are_chosen_so_that_the_budget_holds(gpu, clock) -> None:
     gpu.event_ms = 0.1
     clock.step_ns = 2 * MS
-    clock._chance = iter(numpy.random.default_rng(1).random(10_000).tolist()).__next__
+    clock._random = iter(numpy.random.default_rng(1).random(10_000).tolist()).__next__
     timed = 0
     for number in range(4000):
         clock.left -= 1

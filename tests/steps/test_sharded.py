@@ -98,8 +98,10 @@ for late_in in phases:
             worked.clear()
     with open(f"{told} {late_in} {rank}", "w") as file:
         json.dump(steps, file)
-    dist.barrier() assert seen == [sys.modules[place].dist for place in FSDP_MODULES if place in sys.modules]
-    == [dist] * len(seen) assert hooks == [dict(model._forward_hooks), dict(model._forward_pre_hooks)]
+    dist.barrier()
+    patched = [sys.modules[name].dist for name in FSDP_MODULES if name in sys.modules]
+    assert seen == patched == [dist] * len(seen)
+    assert hooks == [dict(model._forward_hooks), dict(model._forward_pre_hooks)]
 os._exit(0)  # now and then the threads of gloo abort when an interpreter ends around them
 """
 

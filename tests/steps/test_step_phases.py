@@ -15,7 +15,7 @@ import pytest
 import stepscope
 from stepscope.schema.keys import PHASES, phase_key
 from stepscope.steps import patches
-from stepscope.steps.pass_purpose import PATIENCE
+from stepscope.steps.pass_purpose import MAX_BATCHES_WITHOUT_STEP
 from stepscope.steps.phase_timer import BACKWARD, DATA, FORWARD, OTHER, PhaseTimer
 from stepscope.views.steps.ranks import lateness, phase_medians
 
@@ -212,7 +212,7 @@ def test_batches_without_any_optimizer_are_steps_after_a_while(folder: Path) -> 
         for x in monitor.batches([torch.randn(2, 4)] * 200):
             model(x).mean().backward()
     steps = stepscope.open_store(folder).run("bare").series("step_seconds").steps
-    assert steps.tolist() == list(range(1 + 200 - PATIENCE))
+    assert steps.tolist() == list(range(1 + 200 - MAX_BATCHES_WITHOUT_STEP))
 
 
 def test_the_compiler_makes_as_many_graphs_with_a_watch_as_without(folder: Path) -> None:
