@@ -28,7 +28,7 @@ PROTOCOL_METHODS = frozenset(
 INTERNAL = {
     "Activations": {"due", "is_open"},
     "AlertSystem": {"begin_anew", "judge", "take"},
-    "GradientMonitor": {"due", "rests"},
+    "GradientMonitor": {"due", "is_off"},
     "Histograms": {"due"},
     "StructuredLogs": {"begin_in_child"},
     "TrainingMonitor": {"began_ns", "begin_epoch", "begin_pass", "continue_in_child", "open_recording"}

@@ -32,17 +32,17 @@ class Later:
         self.tensors: list = []
         self.arrays: dict = {}
         self.events: list[dict] = []
-        self._asked: list = []
+        self._requests: list = []
         self.outlets = MetricSink(
             record_tensor=lambda keys, values: self.tensors.append((keys, values.clone())),
             record_array=lambda key, values: self.arrays.update({key: values.clone()}),
             event=lambda kind, **fields: self.events.append({"kind": kind, **fields}),
-            read_later=lambda values, then: self._asked.append((values.clone(), then)),
+            read_later=lambda values, then: self._requests.append((values.clone(), then)),
         )
 
     def arrive(self) -> None:
         """Everything has come from the GPU."""
-        for values, then in self._asked:
+        for values, then in self._requests:
             then(values.tolist())
 
     @property
@@ -100,8 +100,8 @@ def test_gradients_and_histograms_of_any_kind_are_right_without_waiting() -> Non
         norms = [one.grad.to_dense().double().norm() for one in model.parameters() if one.grad is not None]
         expected.append(math.hypot(*(norm.item() for norm in norms)))
         optimizer.step()
-    assert not gradients.rests
-    assert not histograms._hooks.rests
+    assert not gradients.is_off
+    assert not histograms._hooks.is_off
     found = [row["gradient_norm"] for row in later.rows if "gradient_norm" in row]
     assert found == pytest.approx(expected, rel=1e-3)
     assert Histogram.read(later.arrays["histogram/parameter/middle"].tolist()).elements == 64 * 64 + 64
@@ -154,7 +154,7 @@ def test_an_optimizer_that_unscales_by_itself_is_read_unscaled_without_waiting()
     expected = math.hypot(*(one.grad.norm().item() for one in model.parameters())) / 1024
     scaler.step(optimizer)
     gradients.close()
-    assert not gradients.rests
+    assert not gradients.is_off
     assert later.rows[0]["gradient_norm"] == pytest.approx(expected, rel=1e-5)
     assert later.rows[0]["gradient_step_skipped"] == 0
 
@@ -178,7 +178,7 @@ def test_bursts_under_autocast_do_not_wait() -> None:
         for watch in watches:
             watch.after_step(step)
         torch.cuda.set_sync_debug_mode("default")
-    assert not any(watch._hooks.rests for watch in watches)
+    assert not any(watch._hooks.is_off for watch in watches)
     row = {key: value for one in later.rows for key, value in one.items()}
     assert 0 < row["activation_std/layers.0.linear1"] < 10
     assert 1 < row["attention_effective_keys/layers.1.self_attn"] < 100

@@ -6,7 +6,7 @@ import pytest
 
 from stepscope.model_stats.gradient_monitor import GradientMonitor
 from stepscope.model_stats.gradient_watch import Pace
-from tests.model_stats.outlet_stand_in import Taken, always
+from tests.model_stats.recording_sink import RecordedMetrics, always
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -25,6 +25,6 @@ def norm_of(parameters) -> float:
     return torch.cat([one.grad.reshape(-1) for one in parameters]).norm().item()
 
 
-def watched(taken: Taken, model, optimizer=None, draw=always, **options) -> GradientMonitor:
+def watched(taken: RecordedMetrics, model, optimizer=None, draw=always, **options) -> GradientMonitor:
     pace = Pace(budget_ratio=1e9, draw=draw)
     return GradientMonitor(model, optimizer, pace=pace, outlets=taken.outlets, **options)

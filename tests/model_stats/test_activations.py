@@ -13,7 +13,7 @@ import pytest
 from stepscope.model_stats import activations as module
 from stepscope.model_stats.activations import Activations
 from stepscope.model_stats.sampled_hooks import WARM_UP
-from tests.model_stats.outlet_stand_in import Taken, always, end_step, never
+from tests.model_stats.recording_sink import RecordedMetrics, always, end_step, never
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -121,7 +121,7 @@ def test_a_large_output_is_thinned_and_its_greatest_still_found() -> None:
 
 
 def test_a_burst_is_one_step_and_leaves_no_hook_behind() -> None:
-    taken = Taken()
+    taken = RecordedMetrics()
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
     watch = Activations(model, outlets=taken.outlets, _draw=always)
     before = hooks_of(model)
@@ -139,7 +139,7 @@ def test_a_burst_is_one_step_and_leaves_no_hook_behind() -> None:
 
 def test_closing_within_a_burst_leaves_no_hook_behind() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
-    watch = Activations(model, outlets=Taken().outlets, _draw=always)
+    watch = Activations(model, outlets=RecordedMetrics().outlets, _draw=always)
     before = hooks_of(model)
     for step in range(WARM_UP):
         end_step(watch, step)
@@ -150,21 +150,21 @@ def test_closing_within_a_burst_leaves_no_hook_behind() -> None:
 
 def test_steps_that_are_not_chosen_have_no_hooks() -> None:
     model = nn.Linear(4, 4)
-    watch = Activations(model, outlets=Taken().outlets, _draw=never)
+    watch = Activations(model, outlets=RecordedMetrics().outlets, _draw=never)
     for step in range(100):
         end_step(watch, step)
         assert not watch.is_open
 
 
 def test_evaluation_in_a_burst_is_left_alone() -> None:
-    taken = Taken()
+    taken = RecordedMetrics()
     model = nn.Sequential(nn.Linear(4, 4)).eval()
     burst(Activations(model, outlets=taken.outlets, _draw=always), model, torch.randn(2, 4))
     assert taken.rows == []
 
 
 def test_a_model_with_many_layers_is_gone_through_burst_by_burst() -> None:
-    taken = Taken()
+    taken = RecordedMetrics()
     model = nn.Sequential(*(nn.Linear(2, 2) for _ in range(100)))
     burst(Activations(model, outlets=taken.outlets, _draw=always), model, torch.randn(2, 2), WARM_UP + 4)
     first, second = ({key.rsplit("/")[-1] for key in row} for row in taken.rows[:2])
@@ -182,7 +182,7 @@ def test_a_failure_of_ours_never_reaches_the_loop(caplog: pytest.LogCaptureFixtu
         def layout(self):
             raise ValueError("no layout")
 
-    taken = Taken()
+    taken = RecordedMetrics()
     model = nn.Sequential(Hostile())
     watch = Activations(model, outlets=taken.outlets, _draw=always)
     before = hooks_of(model)
@@ -193,7 +193,7 @@ def test_a_failure_of_ours_never_reaches_the_loop(caplog: pytest.LogCaptureFixtu
 
 
 def test_a_model_saved_or_copied_in_a_burst_does_not_take_us_along() -> None:
-    taken = Taken()
+    taken = RecordedMetrics()
     model = nn.Sequential(nn.Linear(4, 4))
     watch = Activations(model, outlets=taken.outlets, _draw=always)
     for step in range(WARM_UP):
@@ -214,7 +214,7 @@ def test_gradients_flow_as_without() -> None:
     for draw in (always, never):
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True), nn.Dropout(0.5), nn.Linear(4, 1))
-        watch = Activations(model, outlets=Taken().outlets, _draw=draw)
+        watch = Activations(model, outlets=RecordedMetrics().outlets, _draw=draw)
         for step in range(WARM_UP + 2):
             model(torch.randn(2, 4)).sum().backward()
             end_step(watch, step)
@@ -226,7 +226,7 @@ def test_gradients_flow_as_without() -> None:
 def test_recomputed_layers_count_once() -> None:
     from torch.utils.checkpoint import checkpoint
 
-    taken = Taken()
+    taken = RecordedMetrics()
     layer = nn.Sequential(nn.Linear(4, 4))
     watch = Activations(layer, outlets=taken.outlets, _draw=always)
     for step in range(WARM_UP + 1):
@@ -257,7 +257,7 @@ def test_a_compiled_model_has_as_many_graphs_as_without(make, hides: bool) -> No
     counter = CompileCounter()
     model = make()
     compiled = torch.compile(model, backend=counter)
-    taken = Taken()
+    taken = RecordedMetrics()
     # Whether the monitor is shown the compiled model or the one inside, which does not tell.
     watch = Activations(model if hides else compiled, outlets=taken.outlets, _draw=always)
     for step in range(2 * WARM_UP):

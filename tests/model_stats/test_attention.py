@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from stepscope.model_stats.attention import Attention
-from stepscope.model_stats.attention_weights import Question, head_figures
+from stepscope.model_stats.attention_weights import AttentionCall, head_figures
 from stepscope.model_stats.sampled_hooks import WARM_UP
-from tests.model_stats.outlet_stand_in import Taken, always, end_step
+from tests.model_stats.recording_sink import RecordedMetrics, always, end_step
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -70,13 +70,13 @@ def test_a_multihead_attention_is_worked_out_as_it_would_give_it(batch_first: bo
     shape = (3, 7) if batch_first else (7, 3)
     widths = (8, sizes.get("kdim", 8), sizes.get("vdim", 8))
     query, key, value = (torch.randn(*shape, width) for width in widths)
-    given = {"need_weights": False}
-    given["key_padding_mask"] = torch.zeros(3, 7, dtype=torch.bool)
-    given["key_padding_mask"][:, 5:] = True
+    passed = {"need_weights": False}
+    passed["key_padding_mask"] = torch.zeros(3, 7, dtype=torch.bool)
+    passed["key_padding_mask"][:, 5:] = True
     mask = torch.ones(7, 7, dtype=torch.bool).triu(1)
-    found = Attention(layer).heads(lambda: layer(query, key, value, attn_mask=mask, **given))
+    found = Attention(layer).heads(lambda: layer(query, key, value, attn_mask=mask, **passed))
     _, weights = layer(
-        query, key, value, attn_mask=mask, average_attn_weights=False, **{**given, "need_weights": True}
+        query, key, value, attn_mask=mask, average_attn_weights=False, **{**passed, "need_weights": True}
     )
     (rows,) = found.values()
     expected = head_figures(torch, weights).tolist()
@@ -97,7 +97,7 @@ def test_a_mask_for_each_head_and_a_single_sequence_are_followed() -> None:
 
 
 def test_a_transformer_is_measured_layer_by_layer() -> None:
-    taken = Taken()
+    taken = RecordedMetrics()
     block = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
     model = nn.TransformerEncoder(block, 2)
     watch = Attention(model, outlets=taken.outlets, _draw=always)
@@ -187,7 +187,7 @@ def test_a_fused_call_outside_of_any_attention_layer_is_numbered() -> None:
 
 def test_functions_are_put_back_after_a_burst() -> None:
     original = functional.scaled_dot_product_attention
-    watch = Attention(nn.Linear(1, 1), recompute=True, outlets=Taken().outlets, _draw=always)
+    watch = Attention(nn.Linear(1, 1), recompute=True, outlets=RecordedMetrics().outlets, _draw=always)
     for step in range(WARM_UP):
         assert functional.scaled_dot_product_attention is original
         end_step(watch, step)
@@ -206,7 +206,7 @@ def test_a_failure_of_ours_never_reaches_the_loop(caplog: pytest.LogCaptureFixtu
             raise ValueError("no")
 
     layer = OddAttention()
-    watch = Attention(layer, outlets=Taken().outlets, _draw=always)
+    watch = Attention(layer, outlets=RecordedMetrics().outlets, _draw=always)
     with caplog.at_level(logging.WARNING, logger="stepscope"):
         for step in range(WARM_UP + 4):
             layer(torch.ones(1))
@@ -218,7 +218,7 @@ def test_a_failure_of_ours_never_reaches_the_loop(caplog: pytest.LogCaptureFixtu
 
 def test_many_long_sequences_are_thinned() -> None:
     x = torch.randn(64, 2, 1000, 4)
-    assert Question(x, x, is_causal=True).weights(torch).shape == (4, 2, 63, 1000)
+    assert AttentionCall(x, x, is_causal=True).weights(torch).shape == (4, 2, 63, 1000)
 
 
 def test_chances_of_the_training_stay_its_own() -> None:

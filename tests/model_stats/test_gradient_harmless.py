@@ -12,7 +12,7 @@ from stepscope.guard import Guard
 from stepscope.model_stats.gradient_monitor import GradientMonitor
 from stepscope.model_stats.metric_sink import MetricSink
 from stepscope.model_stats.random_sampling import RandomSampling
-from tests.model_stats.outlet_stand_in import Taken, always, never
+from tests.model_stats.recording_sink import RecordedMetrics, always, never
 from tests.model_stats.small_models import loss_of, norm_of, small_model, watched
 
 torch = pytest.importorskip("torch")
@@ -20,18 +20,18 @@ nn = torch.nn
 
 
 @pytest.fixture
-def taken() -> Taken:
-    return Taken()
+def taken() -> RecordedMetrics:
+    return RecordedMetrics()
 
 
-def test_closing_leaves_everything_as_it_was(taken: Taken) -> None:
+def test_closing_leaves_everything_as_it_was(taken: RecordedMetrics) -> None:
     from torch.optim import optimizer as hooks
 
     model = small_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     clip = nn.utils.clip_grad._clip_grads_with_norm_
-    for given in (optimizer, None):
-        gradients = watched(taken, model, given)
+    for passed in (optimizer, None):
+        gradients = watched(taken, model, passed)
         assert nn.utils.clip_grad._clip_grads_with_norm_ is not clip
         gradients.close()
         gradients.close()
@@ -58,7 +58,9 @@ def test_a_failure_of_ours_is_said_once_and_never_reaches_the_loop(caplog: pytes
             loss_of(model).backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
-    assert [record.message for record in caplog.records] == ["The gradient monitor is switched off: ValueError('ours')"]
+    assert [record.message for record in caplog.records] == [
+        "The gradient monitor is switched off: ValueError('ours')"
+    ]
     gradients.close()
 
 
@@ -72,7 +74,7 @@ def test_a_strict_monitor_raises_it() -> None:
     gradients.close()
 
 
-def test_the_chances_of_the_training_stay_its_own(taken: Taken) -> None:
+def test_the_chances_of_the_training_stay_its_own(taken: RecordedMetrics) -> None:
     model = small_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     gradients = GradientMonitor(model, optimizer, outlets=taken.outlets)
@@ -84,7 +86,7 @@ def test_the_chances_of_the_training_stay_its_own(taken: Taken) -> None:
     gradients.close()
 
 
-def test_training_is_the_same_with_and_without(taken: Taken) -> None:
+def test_training_is_the_same_with_and_without(taken: RecordedMetrics) -> None:
     results = []
     for draw in (always, never):
         model = small_model()
@@ -113,7 +115,9 @@ def test_a_costly_look_is_taken_so_seldom_that_it_keeps_to_its_share() -> None:
 
 @pytest.mark.filterwarnings("ignore:`torch.jit")
 @pytest.mark.parametrize("watches", [False, True])
-def test_a_compiled_training_step_has_as_many_graphs_as_without(watches: bool, taken: Taken) -> None:
+def test_a_compiled_training_step_has_as_many_graphs_as_without(
+    watches: bool, taken: RecordedMetrics
+) -> None:
     from torch._dynamo.testing import CompileCounter
 
     torch._dynamo.reset()
@@ -135,7 +139,7 @@ def test_a_compiled_training_step_has_as_many_graphs_as_without(watches: bool, t
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit")
-def test_gradients_of_a_compiled_model_are_read(taken: Taken) -> None:
+def test_gradients_of_a_compiled_model_are_read(taken: RecordedMetrics) -> None:
     torch._dynamo.reset()
     model = torch.compile(small_model(), backend="eager")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -148,7 +152,7 @@ def test_gradients_of_a_compiled_model_are_read(taken: Taken) -> None:
     assert "gradient_norm/0" in taken.rows[0]
 
 
-def test_a_model_under_ddp_is_read_by_its_own_names(taken: Taken) -> None:
+def test_a_model_under_ddp_is_read_by_its_own_names(taken: RecordedMetrics) -> None:
     from torch import distributed
 
     distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)

@@ -34,7 +34,7 @@ def test_the_first_layer_in_order_of_registration_is_named() -> None:
 
 def test_when_no_layer_is_finite_the_loss_is_to_blame() -> None:
     (finding,) = judge(figures(a=math.nan, b=math.nan), GradientHistory())
-    assert "the loss itself" in finding.sentence
+    assert "Check the loss first." in finding.sentence
 
 
 def test_a_whole_that_is_not_finite_needs_no_layers() -> None:
@@ -90,10 +90,10 @@ def test_what_is_small_depends_on_the_weights() -> None:
     assert judge(small, GradientHistory(), now) == []
 
 
-def test_when_no_layer_gets_a_gradient_that_is_said() -> None:
+def test_vanished_gradients_of_all_layers_are_reported_as_such() -> None:
     (finding,) = judge(figures(a=0.0, b=0.0), GradientHistory(), Thresholds(persistence=1))
     assert (finding.kind, finding.layers) == ("vanishing", ("a", "b"))
-    assert finding.sentence.startswith("No layer gets a gradient")
+    assert finding.sentence.startswith("The gradients of all layers have vanished")
 
 
 def test_a_step_left_out_by_a_loss_scaler_is_not_judged() -> None:

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from tests.model_stats.outlet_stand_in import Taken
+from tests.model_stats.recording_sink import RecordedMetrics
 from tests.model_stats.small_models import loss_of, norm_of, small_model, watched
 
 torch = pytest.importorskip("torch")
@@ -15,11 +15,11 @@ nn = torch.nn
 
 
 @pytest.fixture
-def taken() -> Taken:
-    return Taken()
+def taken() -> RecordedMetrics:
+    return RecordedMetrics()
 
 
-def test_the_norm_of_every_step_looked_at_is_recorded(taken: Taken) -> None:
+def test_the_norm_of_every_step_looked_at_is_recorded(taken: RecordedMetrics) -> None:
     model = small_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     gradients = watched(taken, model, optimizer)
@@ -35,7 +35,7 @@ def test_the_norm_of_every_step_looked_at_is_recorded(taken: Taken) -> None:
     gradients.close()
 
 
-def test_layers_are_recorded_more_seldom_than_the_whole(taken: Taken) -> None:
+def test_layers_are_recorded_more_seldom_than_the_whole(taken: RecordedMetrics) -> None:
     model = small_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     gradients = watched(taken, model, optimizer, draw=random.Random(0).random)
@@ -47,7 +47,7 @@ def test_layers_are_recorded_more_seldom_than_the_whole(taken: Taken) -> None:
     assert 5 < len(taken.of("gradient_norm/0")) < 45
 
 
-def test_without_layers_only_the_whole_is_recorded(taken: Taken) -> None:
+def test_without_layers_only_the_whole_is_recorded(taken: RecordedMetrics) -> None:
     model = small_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     gradients = watched(taken, model, optimizer, layers=False)
@@ -62,7 +62,7 @@ def test_without_layers_only_the_whole_is_recorded(taken: Taken) -> None:
     }
 
 
-def test_clipping_does_not_hide_the_norm(taken: Taken) -> None:
+def test_clipping_does_not_hide_the_norm(taken: RecordedMetrics) -> None:
     from torch.nn.utils import clip_grad_norm_  # by this name, before anything is watched
 
     model = small_model()
@@ -78,7 +78,7 @@ def test_clipping_does_not_hide_the_norm(taken: Taken) -> None:
     gradients.close()
 
 
-def test_the_norm_that_clipping_works_out_is_recorded_between_looks(taken: Taken) -> None:
+def test_the_norm_that_clipping_works_out_is_recorded_between_looks(taken: RecordedMetrics) -> None:
     model = small_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     draws = iter([1.0, 1.0, 0.0])  # no look, no comparison, but the norm that is there already
@@ -90,7 +90,7 @@ def test_the_norm_that_clipping_works_out_is_recorded_between_looks(taken: Taken
     assert taken.rows == [{"gradient_norm": expected}]
 
 
-def test_parameters_clipped_apart_are_looked_at_once_each(taken: Taken) -> None:
+def test_parameters_clipped_apart_are_looked_at_once_each(taken: RecordedMetrics) -> None:
     model = small_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     gradients = watched(taken, model, optimizer)
@@ -102,7 +102,9 @@ def test_parameters_clipped_apart_are_looked_at_once_each(taken: Taken) -> None:
     assert taken.of("gradient_norm") == [pytest.approx(expected, rel=1e-6)]
 
 
-def test_a_planted_nan_is_told_with_its_layer_and_step_even_when_clipping_spreads_it(taken: Taken) -> None:
+def test_a_planted_nan_is_told_with_its_layer_and_step_even_when_clipping_spreads_it(
+    taken: RecordedMetrics,
+) -> None:
     model = small_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     gradients = watched(taken, model, optimizer)
@@ -117,7 +119,7 @@ def test_a_planted_nan_is_told_with_its_layer_and_step_even_when_clipping_spread
     gradients.close()
 
 
-def test_trouble_that_stays_is_told_once(taken: Taken) -> None:
+def test_trouble_that_stays_is_told_once(taken: RecordedMetrics) -> None:
     model = small_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     gradients = watched(taken, model, optimizer)
@@ -129,7 +131,7 @@ def test_trouble_that_stays_is_told_once(taken: Taken) -> None:
     assert [event["kind"] for event in taken.events] == ["gradient_not_finite"]
 
 
-def test_an_optimizer_that_unscales_by_itself_is_read_unscaled(taken: Taken) -> None:
+def test_an_optimizer_that_unscales_by_itself_is_read_unscaled(taken: RecordedMetrics) -> None:
     model = small_model()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
     scaler = torch.amp.GradScaler("cpu", init_scale=4096.0)
@@ -145,7 +147,7 @@ def test_an_optimizer_that_unscales_by_itself_is_read_unscaled(taken: Taken) -> 
     assert taken.of("gradient_step_skipped") == [0]
 
 
-def test_a_step_that_the_loss_scaler_skips_is_no_trouble(taken: Taken) -> None:
+def test_a_step_that_the_loss_scaler_skips_is_no_trouble(taken: RecordedMetrics) -> None:
     model = small_model()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
     scaler = torch.amp.GradScaler("cpu")
@@ -157,7 +159,9 @@ def test_a_step_that_the_loss_scaler_skips_is_no_trouble(taken: Taken) -> None:
     assert taken.events == []
 
 
-def test_gradients_of_a_step_that_never_came_are_not_taken_for_those_of_the_next(taken: Taken) -> None:
+def test_gradients_of_a_step_that_never_came_are_not_taken_for_those_of_the_next(
+    taken: RecordedMetrics,
+) -> None:
     model = small_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
@@ -175,7 +179,7 @@ def test_gradients_of_a_step_that_never_came_are_not_taken_for_those_of_the_next
     assert taken.events == []
 
 
-def test_micro_batches_are_one_look(taken: Taken) -> None:
+def test_micro_batches_are_one_look(taken: RecordedMetrics) -> None:
     model = small_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     gradients = watched(taken, model, optimizer)
@@ -187,7 +191,7 @@ def test_micro_batches_are_one_look(taken: Taken) -> None:
     assert taken.of("gradient_norm") == [pytest.approx(expected, rel=1e-6)]
 
 
-def test_several_optimizers_make_one_look(taken: Taken) -> None:
+def test_several_optimizers_make_one_look(taken: RecordedMetrics) -> None:
     model = small_model()
     optimizers = [
         torch.optim.SGD(model[0].parameters(), lr=0.1),
@@ -206,7 +210,7 @@ def test_several_optimizers_make_one_look(taken: Taken) -> None:
     assert taken.of("update_ratio/2")[0] > 0
 
 
-def test_without_an_optimizer_whichever_steps_these_parameters_is_followed(taken: Taken) -> None:
+def test_without_an_optimizer_whichever_steps_these_parameters_is_followed(taken: RecordedMetrics) -> None:
     model, other = small_model(), small_model()
     gradients = watched(taken, model)
     for one in (other, model):
@@ -216,7 +220,7 @@ def test_without_an_optimizer_whichever_steps_these_parameters_is_followed(taken
     assert len(taken.of("gradient_norm")) == 1
 
 
-def test_the_update_ratio_is_that_of_the_step(taken: Taken) -> None:
+def test_the_update_ratio_is_that_of_the_step(taken: RecordedMetrics) -> None:
     model = small_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     gradients = watched(taken, model, optimizer)
@@ -230,7 +234,7 @@ def test_the_update_ratio_is_that_of_the_step(taken: Taken) -> None:
     assert taken.of("weight_norm") == [pytest.approx(after.norm().item(), rel=1e-5)]
 
 
-def test_a_large_layer_is_sampled_and_its_ratio_near_the_truth(taken: Taken) -> None:
+def test_a_large_layer_is_sampled_and_its_ratio_near_the_truth(taken: RecordedMetrics) -> None:
     torch.manual_seed(0)
     model = nn.Conv2d(64, 64, 5, bias=False).to(memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
@@ -244,7 +248,7 @@ def test_a_large_layer_is_sampled_and_its_ratio_near_the_truth(taken: Taken) -> 
     assert taken.of("weight_norm") == [pytest.approx(norm, rel=0.05)]
 
 
-def test_a_change_in_every_other_column_is_not_missed(taken: Taken) -> None:
+def test_a_change_in_every_other_column_is_not_missed(taken: RecordedMetrics) -> None:
     model = nn.Linear(1024, 64, bias=False)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     gradients = watched(taken, model, optimizer)
@@ -256,7 +260,7 @@ def test_a_change_in_every_other_column_is_not_missed(taken: Taken) -> None:
     assert taken.of("update_ratio") == [pytest.approx(expected, rel=0.1)]
 
 
-def test_a_layer_that_starts_at_zero_has_a_ratio_that_is_a_number(taken: Taken) -> None:
+def test_a_layer_that_starts_at_zero_has_a_ratio_that_is_a_number(taken: RecordedMetrics) -> None:
     model = nn.Linear(4, 4)
     nn.init.zeros_(model.weight)
     nn.init.zeros_(model.bias)

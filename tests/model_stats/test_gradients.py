@@ -171,13 +171,13 @@ def test_a_deep_model_is_told_apart_by_its_blocks() -> None:
     block = lambda: nn.ModuleDict({"attention": nn.Linear(2, 2), "mlp": nn.Linear(2, 2)})
     model = nn.ModuleDict({"embed": nn.Linear(2, 2), "blocks": nn.ModuleList(block() for _ in range(5))})
     assert len(Layers.of(model).names) == 11
-    assert Layers.of(model, most=6).names == ("embed", *(f"blocks.{at}" for at in range(5)))
-    assert Layers.of(model, most=2).names == ("embed", "blocks")
+    assert Layers.of(model, max_layers=6).names == ("embed", *(f"blocks.{at}" for at in range(5)))
+    assert Layers.of(model, max_layers=2).names == ("embed", "blocks")
 
 
 def test_what_cannot_be_told_apart_is_put_together() -> None:
     model = nn.Sequential(*(nn.Linear(1, 1) for _ in range(9)))
-    layers = Layers.of(model, most=4)
+    layers = Layers.of(model, max_layers=4)
     assert layers.names == ("0", "1", "2", REST)
     assert layers.layer_of.count(3) == 12
 

@@ -12,7 +12,7 @@ from stepscope.errors import RecorderError
 from stepscope.model_stats import histograms
 from stepscope.model_stats.histogram_format import BUCKETS, LENGTH, Histogram
 from stepscope.model_stats.histograms import Histograms, counted_by_sorting, histogram
-from tests.model_stats.outlet_stand_in import Taken, always, never
+from tests.model_stats.recording_sink import RecordedMetrics, always, never
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -112,7 +112,7 @@ def test_an_array_of_another_length_is_refused() -> None:
         Histogram.read([1.0, 2.0, 3.0])
 
 
-def trained(draw, taken: Taken, **options):
+def trained(draw, taken: RecordedMetrics, **options):
     model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 2))
     model[0].bias.requires_grad_(False)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -125,7 +125,7 @@ def trained(draw, taken: Taken, **options):
 
 
 def test_each_layer_has_one_of_its_parameters_and_one_of_their_gradients() -> None:
-    taken = Taken()
+    taken = RecordedMetrics()
     _, optimizer = trained(always, taken)
     assert {key for key, _ in taken.arrays} == {
         f"histogram/{kind}/{layer}" for kind in ("parameter", "gradient") for layer in "01"
@@ -139,13 +139,13 @@ def test_each_layer_has_one_of_its_parameters_and_one_of_their_gradients() -> No
 
 
 def test_a_step_that_is_not_chosen_costs_a_draw_alone() -> None:
-    taken = Taken()
+    taken = RecordedMetrics()
     trained(never, taken)
     assert taken.arrays == []
 
 
 def test_scaled_gradients_are_recorded_unscaled() -> None:
-    taken = Taken()
+    taken = RecordedMetrics()
     model = nn.Linear(2, 1, bias=False)
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
     watch = Histograms(model, optimizer, outlets=taken.outlets, _draw=always)

@@ -160,7 +160,9 @@ def test_one_that_fails_rests_and_the_others_go_on(
     evidence.add(Broken())
     evidence.add(Costly(clock, 10))
     assert train(evidence, clock, 2, MS) == [{"seen": 1.0}, {"seen": 1.0}]
-    assert [record.message for record in caplog.records] == ["Broken is switched off: RuntimeError('no figures today')"]
+    assert [record.message for record in caplog.records] == [
+        "Broken is switched off: RuntimeError('no figures today')"
+    ]
 
 
 def test_closing_closes_all(evidence: SampledProbes, clock: Clock) -> None:

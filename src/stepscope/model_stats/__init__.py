@@ -1,4 +1,4 @@
-"""What goes on inside a model: gradients, weights, activations, attention."""
+"""Statistics of a model: gradients, weights, activations, attention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Works out where attention goes: weights of some queries, from what an attention layer got or gave."""
+"""Computes attention weights of sampled queries, from the arguments or outputs of an attention layer."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
 
 MAX_QUERIES = 64
 MAX_SEQUENCES = 4
-"""Weights are worked out for so many queries of so many sequences, evenly spaced, over all of their keys."""
+"""Weights are computed for this many evenly spaced queries of this many sequences, over all keys."""
 
 FIGURES = ("entropy", "top_ratio", "effective_keys")
 
 
 def head_figures(torch: ModuleType, weights: Any) -> Any:
-    """One row for each head: entropy in nats, greatest weight, effective number of keys; means over queries.
+    """One row for each head: entropy in nats, maximum weight, effective number of keys; means over queries.
 
-    `weights` has the dimensions sequence, head, query, key. The effective number of keys is that of keys with
-    equal weights which have the same entropy: from 1, all on one key, to their number, all alike. Weights
-    after dropout do not add up to 1, and are scaled to do so. A query that may attend to nothing is left out.
+    `weights` has the dimensions sequence, head, query, key. The effective number of keys is the number of
+    equally weighted keys with the same entropy: from 1 (all weight on one key) to the number of keys (uniform
+    weights). Weights after dropout are scaled to sum to 1. A query whose keys are all masked is left out.
     """
     shares = weights.detach().to(torch.float32)
     shares = shares / shares.sum(-1, keepdim=True)
@@ -32,15 +32,15 @@ def head_figures(torch: ModuleType, weights: Any) -> Any:
 
 
 def thinned(weights: Any) -> Any:
-    """Some queries of some sequences, of weights with the dimensions sequence, head, query, key."""
+    """Sampled queries of sampled sequences, of weights with the dimensions sequence, head, query, key."""
     return weights[
         :: _spacing(weights.shape[0], MAX_SEQUENCES), :, :: _spacing(weights.shape[2], MAX_QUERIES)
     ]
 
 
 @dataclass(frozen=True)
-class Question:
-    """What `scaled_dot_product_attention` is asked."""
+class AttentionCall:
+    """The arguments of a `scaled_dot_product_attention` call."""
 
     query: Any
     key: Any
@@ -49,26 +49,26 @@ class Question:
     scale: float | None = None
 
     def weights(self, torch: ModuleType) -> Any:
-        """The weights of some queries, as the function would use them, without dropout."""
-        query, key = (_four(one.detach()) for one in (self.query, self.key))
+        """The weights of sampled queries, as the function would compute them, without dropout."""
+        query, key = _four_dimensions(self.query.detach()), _four_dimensions(self.key.detach())
         sequences = slice(None, None, _spacing(query.shape[0], MAX_SEQUENCES))
         rows = slice(None, None, _spacing(query.shape[2], MAX_QUERIES))
         scale = 1 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
-        asked, keys = query[sequences, :, rows].float(), key[sequences].float()
-        if keys.shape[1] != asked.shape[1]:
-            # Heads in groups share their keys.
-            keys = keys.repeat_interleave(asked.shape[1] // keys.shape[1], dim=1)
+        queries, keys = query[sequences, :, rows].float(), key[sequences].float()
+        if keys.shape[1] != queries.shape[1]:
+            # In grouped-query attention, several heads share their keys.
+            keys = keys.repeat_interleave(queries.shape[1] // keys.shape[1], dim=1)
         with torch.autocast(query.device.type, enabled=False):
-            scores = asked @ keys.transpose(-2, -1) * scale
+            scores = queries @ keys.transpose(-2, -1) * scale
         allowed = self._allowed(torch, query, key)
         if allowed is not None:
             allowed = allowed[sequences, :, rows]
-            is_switch = allowed.dtype == torch.bool
-            scores = scores.masked_fill(~allowed, -torch.inf) if is_switch else scores + allowed
+            is_boolean = allowed.dtype == torch.bool
+            scores = scores.masked_fill(~allowed, -torch.inf) if is_boolean else scores + allowed
         return scores.softmax(-1)
 
     def _allowed(self, torch: ModuleType, query: Any, key: Any) -> Any:
-        """The mask for all sequences, heads, queries and keys, as a view; None when there is none."""
+        """The mask for all sequences, heads, queries and keys, as a view; None if there is no mask."""
         queries, keys = query.shape[2], key.shape[2]
         mask = None if self.mask is None else self.mask.detach()
         if self.is_causal:
@@ -79,17 +79,17 @@ class Question:
 def multihead_weights(
     torch: ModuleType, module: Any, arguments: tuple[Any, ...], named: dict[str, Any]
 ) -> Any:
-    """The weights of some queries of a `torch.nn.MultiheadAttention`, from what it was called with."""
-    given = {**dict(zip(_MULTIHEAD_ARGUMENTS, arguments, strict=False)), **named}
-    query, key, value = (given[name].detach() for name in ("query", "key", "value"))
+    """The weights of sampled queries of a `torch.nn.MultiheadAttention`, from the arguments of a call."""
+    passed = {**dict(zip(_MULTIHEAD_ARGUMENTS, arguments, strict=False)), **named}
+    query, key, value = (passed[name].detach() for name in ("query", "key", "value"))
     if query.dim() == 2:
-        query, key, value = (one.unsqueeze(1) for one in (query, key, value))
+        query, key, value = query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1)
     elif module.batch_first:
-        query, key, value = (one.transpose(0, 1) for one in (query, key, value))
+        query, key, value = query.transpose(0, 1), key.transpose(0, 1), value.transpose(0, 1)
     count = query.shape[1]
     sequences = slice(None, None, _spacing(count, MAX_SEQUENCES))
     rows = slice(None, None, _spacing(query.shape[0], MAX_QUERIES))
-    padding, mask = given.get("key_padding_mask"), given.get("attn_mask")
+    padding, mask = passed.get("key_padding_mask"), passed.get("attn_mask")
     if padding is not None:
         padding = padding.reshape(count, -1)[sequences]
     if mask is not None:
@@ -109,9 +109,9 @@ def multihead_weights(
 
 
 def _settings_of(module: Any) -> dict[str, Any]:
-    """What a multi-head attention itself brings to its function, but for dropout."""
-    is_separate = not module._qkv_same_embed_dim  # noqa: SLF001 - so the module tells its two kinds apart
-    separate = {f"{one}_proj_weight": getattr(module, f"{one}_proj_weight") for one in "qkv"}
+    """The arguments that a multi-head attention module passes to its function, without dropout."""
+    is_separate = not module._qkv_same_embed_dim  # noqa: SLF001 - there is no public name for it
+    separate = {f"{part}_proj_weight": getattr(module, f"{part}_proj_weight") for part in "qkv"}
     return {
         "embed_dim_to_check": module.embed_dim,
         "num_heads": module.num_heads,
@@ -131,8 +131,8 @@ def _settings_of(module: Any) -> dict[str, Any]:
 _MULTIHEAD_ARGUMENTS = ("query", "key", "value", "key_padding_mask", "need_weights", "attn_mask")
 
 
-def given_weights(torch: ModuleType, output: Any) -> Any:
-    """Weights among what an attention layer gave beside its output: the first with four dimensions."""
+def returned_weights(torch: ModuleType, output: Any) -> Any:
+    """The attention weights among a layer's further outputs: the first tensor with four dimensions."""
     parts = tuple(output.values()) if isinstance(output, dict) else output
     if not isinstance(parts, list | tuple):
         return None
@@ -143,17 +143,17 @@ def given_weights(torch: ModuleType, output: Any) -> Any:
 
 
 def _each_head(mask: Any, count: int, sequences: slice, rows: slice) -> Any:
-    """A mask that differs from head to head, for some sequences and queries."""
+    """A mask per head, for the sampled sequences and queries."""
     heads = mask.shape[0] // count
     return mask.reshape(count, heads, *mask.shape[1:])[sequences, :, rows].flatten(0, 1)
 
 
-def _four(tensor: Any) -> Any:
-    """With the dimensions sequence, head, place, feature, whichever were left out in front."""
+def _four_dimensions(tensor: Any) -> Any:
+    """Adds missing leading dimensions, so that a tensor has: sequence, head, position, feature."""
     while tensor.dim() < 4:
         tensor = tensor.unsqueeze(0)
     return tensor if tensor.dim() == 4 else tensor.flatten(0, tensor.dim() - 4)
 
 
-def _spacing(size: int, most: int) -> int:
-    return max(math.ceil(size / most), 1)
+def _spacing(size: int, limit: int) -> int:
+    return max(math.ceil(size / limit), 1)

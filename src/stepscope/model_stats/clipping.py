@@ -1,8 +1,8 @@
-"""Hears of gradient clipping before it happens, when the gradients are still what the loss made them.
+"""Observes gradient clipping before gradients are changed.
 
-`torch.nn.utils.clip_grad_norm_` works out the norm of all gradients; whoever clips has it for nothing. Our
-function stands before the inner one that then scales them, so that it does not matter under which name a
-script has imported the outer one. It is there only while somebody listens.
+`torch.nn.utils.clip_grad_norm_` computes the norm of all gradients, so reading it costs nothing. The inner
+function that then scales the gradients is replaced, so that it does not matter under which name a script has
+imported the outer one. It is replaced only while there is a listener.
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     Listener = Callable[[Any, Any], None]
-    """Gets the parameters that are clipped and the norm of their gradients, a tensor."""
+    """Called with the parameters to clip and the norm of their gradients, a tensor."""
 
 _NAME = "_clip_grads_with_norm_"
 
 _listeners: list[Listener] = []
 _replaced: list[tuple[Any, Any, Any]] = []
-"""The module that holds the function, the original and ours, while ours is there."""
+"""The module of the function, the original and the replacement, while it is replaced."""
 
 
-def listen(torch: ModuleType, listener: Listener) -> None:
-    """From now on the listener hears of every clipping in this process."""
+def add_listener(torch: ModuleType, listener: Listener) -> None:
+    """Calls the listener at every gradient clipping in this process."""
     _listeners.append(listener)
-    home = torch.nn.utils.clip_grad
-    if not _replaced and hasattr(home, _NAME):  # without it, torch before 2.6: nothing is heard
-        original = getattr(home, _NAME)
-        ours = _heard(torch, original)
-        setattr(home, _NAME, ours)
-        _replaced.append((home, original, ours))
+    module = torch.nn.utils.clip_grad
+    if not _replaced and hasattr(module, _NAME):  # torch before 2.6 does not have it
+        original = getattr(module, _NAME)
+        replacement = _observed(torch, original)
+        setattr(module, _NAME, replacement)
+        _replaced.append((module, original, replacement))
 
 
-def unlisten(listener: Listener) -> None:
-    """Undoes `listen`; with the last listener our function goes too."""
+def remove_listener(listener: Listener) -> None:
+    """Undoes `add_listener`; the last call restores the original function."""
     if listener in _listeners:
         _listeners.remove(listener)
     if not _listeners and _replaced:
-        home, original, ours = _replaced.pop()
-        if getattr(home, _NAME) is ours:  # else somebody stands before us, and calls pass through
-            setattr(home, _NAME, original)
+        module, original, replacement = _replaced.pop()
+        if getattr(module, _NAME) is replacement:  # else other code has wrapped it, and calls pass through
+            setattr(module, _NAME, original)
 
 
-def _heard(torch: ModuleType, original: Callable[..., None]) -> Callable[..., None]:
+def _observed(torch: ModuleType, original: Callable[..., None]) -> Callable[..., None]:
     is_compiling = torch.compiler.is_compiling
 
     @functools.wraps(original)

@@ -1,12 +1,12 @@
-"""Judges recorded gradient norms: not finite, exploding or vanishing, and in which layers.
+"""Checks recorded gradient norms: whether they are non-finite, exploding or vanishing, and in which layers.
 
 - not_finite: a norm is NaN or infinite.
-- exploding: more than 100 times the median of the last 100 norms of the same layer, or of the whole; while
-  there are fewer than ten to compare with, more than 1e4.
-- vanishing: less than 1e-7 times the norm of the layer's weights, three times running; less than 1e-7 where
+- exploding: more than 100 times the median of the last 100 norms of the same layer or model; above 1e4 while
+  there are fewer than ten norms to compare with.
+- vanishing: less than 1e-7 times the norm of the layer's weights, three times in a row; less than 1e-7 if
   that norm is not known.
 
-Plain numbers in, plain findings out: this runs wherever the numbers are at hand.
+It needs only numbers, so it can also be applied to recorded runs.
 """
 
 from __future__ import annotations
@@ -30,47 +30,47 @@ _LAYER = f"{GRADIENT_NORM}/"
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Where the normal ends."""
+    """The limits of normal gradients."""
 
     explode_factor: float = 100.0
-    """Exploding: so many times the median of what the layer had before."""
+    """Exploding: above this multiple of the median of the layer's earlier norms."""
 
     explode_norm: float = 1e4
-    """Exploding while there is too little to compare with: above this norm."""
+    """Exploding while the history is too short: above this norm."""
 
     least_history: int = 10
-    """So many earlier norms are enough to compare with."""
+    """Minimum number of earlier norms to compare with."""
 
     vanish_ratio: float = 1e-7
     """Vanishing: below this share of the norm of the layer's weights."""
 
     persistence: int = 3
-    """Vanishing: so many times running. Layers that start at zero have no gradient at first."""
+    """Vanishing: this many times in a row. Layers initialised to zero have no gradient in the first steps."""
 
 
 @dataclass(frozen=True)
 class GradientFinding:
-    """One thing that is wrong with the gradients."""
+    """One problem with the gradients."""
 
     kind: Literal["not_finite", "exploding", "vanishing"]
     layer: str | None
-    """The layer to look at first; None when only the model as a whole is concerned.
+    """The layer to check first; None if only the model as a whole is affected.
 
-    Of those not finite the first in the order of registration, else the one that is furthest off.
+    For non-finite norms it is the first in registration order, else the one furthest beyond its limit.
     """
 
     layers: tuple[str, ...]
-    """All layers concerned, in the order of registration."""
+    """All affected layers, in registration order."""
 
     norm: float
     limit: float | None
-    """The bound that `norm` is beyond; None where there is none, as for what is not finite."""
+    """The limit that `norm` exceeds or falls below; None for non-finite norms."""
 
     sentence: str
 
 
 class GradientHistory:
-    """The norms seen so far, the newest hundred of each layer; those that are not finite are left out."""
+    """The newest hundred norms of each layer, without non-finite ones."""
 
     def __init__(self, length: int = 100) -> None:
         self._length = length
@@ -78,13 +78,13 @@ class GradientHistory:
         self._by_size: dict[str, list[float]] = {}
 
     def add(self, figures: Mapping[str, float]) -> None:
-        """Takes the norms among these figures."""
+        """Adds the norms among these values."""
         for key, norm in figures.items():
             if (key == GRADIENT_NORM or key.startswith(_LAYER)) and math.isfinite(norm):
                 self._add(key, norm)
 
     def median(self, key: str, least: int) -> float | None:
-        """The median of the norms under a key; None when there are fewer than `least`."""
+        """The median of the norms of a key; None if there are fewer than `least`."""
         sizes = self._by_size.get(key, ())
         return sizes[len(sizes) // 2] if len(sizes) >= max(least, 1) else None
 
@@ -108,18 +108,18 @@ def judge(
     history: GradientHistory,
     thresholds: Thresholds | None = None,
 ) -> list[GradientFinding]:
-    """Says what is wrong with the gradients of one step, given those before it.
+    """Finds the problems with the gradients of one step, given the earlier ones.
 
-    `figures` are named as they are recorded: `gradient_norm`, `gradient_norm/<layer>`, and, where known,
-    `weight_norm/<layer>`. A step that a loss scaler left out (`gradient_step_skipped`) has nothing wrong: an
-    overflow is how the scaler finds its scale. `history` is left as it is; add the figures to it afterwards.
+    `figures` uses the recorded keys: `gradient_norm`, `gradient_norm/<layer>` and, if known,
+    `weight_norm/<layer>`. A step that a loss scaler skipped (`gradient_step_skipped`) has no problems:
+    overflows are how the scaler finds its scale. `history` is not changed; add the values to it afterwards.
     """
     if figures.get(SKIPPED, 0.0) > 0:
         return []
     limits = thresholds or Thresholds()
-    found = _not_finite(figures) or _exploding(figures, history, limits)
+    too_large = _not_finite(figures) or _exploding(figures, history, limits)
     vanishing = _vanishing(figures, history, limits)
-    return [one for one in (found, vanishing) if one is not None]
+    return [finding for finding in (too_large, vanishing) if finding is not None]
 
 
 def _layers(figures: Mapping[str, float]) -> dict[str, float]:
@@ -135,16 +135,16 @@ def _not_finite(figures: Mapping[str, float]) -> GradientFinding | None:
     if not bad:
         return GradientFinding("not_finite", None, (), total, None, f"The gradient norm is {total}.")
     if len(bad) == 1:
-        said = f"The gradient of {bad[0]} is not finite."
+        sentence = f"The gradient of {bad[0]} is not finite."
     elif len(bad) == len(norms):
-        said = "The gradients of all layers are not finite: the loss itself is the first to look at."
+        sentence = "The gradients of all layers are not finite. Check the loss first."
     else:
-        # Backward passes come from the end: what goes wrong there spreads towards the first layer.
-        said = (
+        # Backward passes start at the last layer: errors there spread towards the first layer.
+        sentence = (
             f"The gradients of {len(bad)} of {len(norms)} layers are not finite, from {bad[0]} to {bad[-1]}; "
             f"a backward pass reaches {bad[-1]} first."
         )
-    return GradientFinding("not_finite", bad[0], bad, norms[bad[0]], None, said)
+    return GradientFinding("not_finite", bad[0], bad, norms[bad[0]], None, sentence)
 
 
 def _exploding(
@@ -155,7 +155,7 @@ def _exploding(
         if key == GRADIENT_NORM or key.startswith(_LAYER):
             median = history.median(key, limits.least_history)
             limit = limits.explode_norm if median is None else limits.explode_factor * median
-            # A layer that had no gradient at all begins to learn: from nothing, any factor is passed.
+            # A layer without gradients so far starts to learn: any norm is a large multiple of zero.
             if norm > limit > 0:
                 beyond[key] = (norm, limit)
     if not beyond:
@@ -167,8 +167,8 @@ def _exploding(
     )
     norm, limit = beyond[worst]
     layer = worst.removeprefix(_LAYER) if layers else None
-    said = f"The gradient norm of {layer or 'the model'} is {norm:.3g}, beyond {limit:.3g}."
-    return GradientFinding("exploding", layer, layers, norm, limit, said)
+    sentence = f"The gradient norm of {layer or 'the model'} is {norm:.3g}, above the limit of {limit:.3g}."
+    return GradientFinding("exploding", layer, layers, norm, limit, sentence)
 
 
 def _vanishing(
@@ -186,10 +186,10 @@ def _vanishing(
     worst = min(below, key=lambda layer: below[layer][0] / below[layer][1])
     norm, limit = below[worst]
     if len(below) == len(norms):
-        said = f"No layer gets a gradient to speak of; that of {worst} has the norm {norm:.3g}."
+        sentence = f"The gradients of all layers have vanished; the gradient norm of {worst} is {norm:.3g}."
     else:
-        said = (
-            f"The gradient norm of {worst} is {norm:.3g}, below {limit:.3g}"
-            f"{f', and {len(below) - 1} more layers are alike' if len(below) > 1 else ''}."
+        sentence = (
+            f"The gradient norm of {worst} is {norm:.3g}, below the limit of {limit:.3g}"
+            f"{f'; so are {len(below) - 1} more layers' if len(below) > 1 else ''}."
         )
-    return GradientFinding("vanishing", worst, tuple(below), norm, limit, said)
+    return GradientFinding("vanishing", worst, tuple(below), norm, limit, sentence)

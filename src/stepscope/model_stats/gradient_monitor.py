@@ -1,4 +1,4 @@
-"""`GradientMonitor`: gradient norms as a whole and layer by layer, and what is wrong with them."""
+"""`GradientMonitor`: gradient norms of the model and of each layer, and problems with them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stepscope.model_stats.gradient_health import (
     Thresholds,
     judge,
 )
-from stepscope.model_stats.gradient_look import NOT_FINITE
+from stepscope.model_stats.gradient_sample import NOT_FINITE
 from stepscope.model_stats.gradient_verdicts import Verdicts
 from stepscope.model_stats.gradient_watch import GradientWatch, Pace, keys_of
 from stepscope.model_stats.gradients import LayerSums, plain, tensor_norms
@@ -31,15 +31,15 @@ NOT_FINITE_ELEMENTS = "gradient_nonfinite_elements"
 class GradientMonitor:
     """Watches the gradients of a model.
 
-    By itself it measures when it is asked to:
+    On its own it measures when called:
 
         gradients = GradientMonitor(model)
         loss.backward()
         print(gradients.measure()["gradient_norm"], gradients.findings)
 
-    With `outlets`, as `TrainingMonitor.watch` makes it, it looks at steps chosen by chance, before the
-    optimizer steps and before gradients are clipped, and never waits for a device. `pace` says how often.
-    With `layers=False` only the whole is recorded. Without an optimizer, whichever steps is followed.
+    With `outlets`, as `TrainingMonitor.watch` creates it, it measures at randomly sampled steps, before the
+    optimizer steps and before gradients are clipped, and never waits for a device. `pace` sets how often.
+    With `layers=False` only the total is recorded. Without an optimizer, it follows any optimizer that steps.
     """
 
     def __init__(
@@ -52,16 +52,16 @@ class GradientMonitor:
         pace: Pace | None = None,
         outlets: MetricSink | None = None,
     ) -> None:
-        import torch  # lazy: whoever has a model has it
+        import torch  # lazy: a caller with a model has loaded it
 
         self._torch, self._model, self._scaler = torch, model, scaler
         self._optimizers = as_list(optimizer)
         self._verdicts = Verdicts((outlets or MetricSink()).event)
         self.findings: list[GradientFinding] = []
-        """What was wrong with the gradients at the last call of `measure`."""
+        """The problems found at the last call of `measure`."""
 
         self.due = 1
-        """After so many further steps it is to be asked by `after_step`."""
+        """Steps until the next call of `after_step`."""
 
         self._watch: GradientWatch | None = None
         if outlets is not None:
@@ -76,44 +76,46 @@ class GradientMonitor:
 
     @property
     def history(self) -> GradientHistory:
-        """The norms seen so far."""
+        """The norms measured so far."""
         return self._verdicts.history
 
     @property
-    def rests(self) -> bool:
-        """Whether something of ours has failed, and steps are no longer looked at."""
-        return self._watch is not None and self._watch.rests
+    def is_off(self) -> bool:
+        """Whether it was switched off after a failure, and no longer samples steps."""
+        return self._watch is not None and self._watch.is_off
 
     def measure(self) -> dict[str, float]:
-        """Norms of the gradients as they are now, and of the weights; waits for the device to have them.
+        """The current norms of gradients and weights; waits for the device.
 
-        Call it between the backward pass and the optimizer step. Gradients that a loss scaler has scaled are
-        divided by its scale if the scaler was given. Empty when there are no gradients.
+        Call it between the backward pass and the optimizer step. Gradients scaled by a loss scaler are
+        unscaled if the scaler was passed. Empty if there are no gradients.
         """
         sums, torch = self._sums, self._torch
         parameters = sums.layers.parameters
-        gradients = {at: one.grad for at, one in enumerate(parameters) if one.grad is not None}
+        gradients = {
+            index: parameter.grad for index, parameter in enumerate(parameters) if parameter.grad is not None
+        }
         self.findings = []
         if not gradients:
             return {}
         with torch.no_grad():
             norms = sums.of(tensor_norms(torch, gradients))
-            weights = sums.of(tensor_norms(torch, {at: parameters[at] for at in gradients}))
+            weights = sums.of(tensor_norms(torch, {index: parameters[index] for index in gradients}))
             total, bad, *of_layers = norms.values.tolist()
             weight, _, *of_weights = weights.values.tolist()
             elements = _not_finite_elements(torch, gradients) if bad else 0
         scale = self._scale()
-        unscaled = [one / scale for one in (total, *of_layers)]
+        unscaled = [norm / scale for norm in (total, *of_layers)]
         figures = {NOT_FINITE: bad, NOT_FINITE_ELEMENTS: float(elements)}
         figures.update(zip(keys_of(GRADIENT_NORM, norms.names), unscaled, strict=True))
         figures.update(zip(keys_of(WEIGHT_NORM, weights.names), (weight, *of_weights), strict=True))
-        # What is asked for now is judged by now: nobody promised to ask again.
+        # Each call is judged on its own: it may be the only one.
         self.findings = judge(figures, self.history, Thresholds(persistence=1))
         self.history.add(figures)
         return figures
 
     def after_step(self, step: int) -> Mapping[str, float]:
-        """How likely this step was to be looked at, if it was."""
+        """The sampling probability of this step, if it was sampled."""
         if self._watch is None:
             return {}
         row, pause = self._watch.after_step()
@@ -121,26 +123,27 @@ class GradientMonitor:
         return row
 
     def close(self) -> None:
-        """Takes all hooks away."""
+        """Removes all hooks."""
         if self._watch is not None:
             self._watch.close()
 
     @functools.cached_property
     def _sums(self) -> LayerSums:
-        # Read when first needed: by then a model is where it will be, sharded and wrapped.
+        # Read when first needed: by then the model is on its device, sharded and wrapped.
         return LayerSums(self._torch, Layers.of(self._model))
 
     def _scale(self) -> float:
-        """By what a loss scaler has multiplied the gradients, and not yet divided them."""
+        """The loss scale that gradients still contain; 1 if they were unscaled."""
         scaler = self._scaler
         if scaler is None or not scaler.is_enabled():
             return 1.0
-        states = scaler._per_optimizer_states  # noqa: SLF001 - nothing public tells whether they were divided
-        if any(states[id(one)]["stage"].value for one in self._optimizers if id(one) in states):
-            return 1.0
+        states = scaler._per_optimizer_states  # noqa: SLF001 - there is no public way to see whether they were unscaled
+        for optimizer in self._optimizers:
+            if id(optimizer) in states and states[id(optimizer)]["stage"].value:
+                return 1.0
         return float(scaler.get_scale())
 
 
 def _not_finite_elements(torch: ModuleType, gradients: Mapping[int, Any]) -> int:
-    counts = (plain(torch, one).isfinite().logical_not().sum() for one in gradients.values())
+    counts = (plain(torch, gradient).isfinite().logical_not().sum() for gradient in gradients.values())
     return sum(int(count) for count in counts)

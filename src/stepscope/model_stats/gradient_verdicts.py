@@ -1,4 +1,4 @@
-"""Follows gradient norms as they arrive, which from a GPU is steps later, and tells when they are unwell."""
+"""Checks gradient norms as they arrive, which may be some steps later, and reports problems as events."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ if TYPE_CHECKING:
     from stepscope.model_stats.metric_sink import Events
 
 QUIET = 50
-"""What is found again is told again only when it was not found in so many looks."""
+"""A repeated problem is reported again only after this many samples without it."""
 
 
 class Verdicts:
-    """What was seen so far, and what was told of it."""
+    """The norms so far, and the problems that were reported."""
 
-    def __init__(self, tell: Events, thresholds: Thresholds | None = None) -> None:
+    def __init__(self, record_event: Events, thresholds: Thresholds | None = None) -> None:
         self.history = GradientHistory()
-        self._tell = tell
+        self._record_event = record_event
         self._thresholds = thresholds or Thresholds()
         self._weights: dict[str, float] = {}
-        self._looks = 0
-        self._seen_at: dict[str, int] = {}
+        self._samples = 0
+        self._last_seen: dict[str, int] = {}
 
     def weights(self, figures: Mapping[str, float]) -> None:
-        """Takes norms of weights, against which gradients are small or not."""
+        """Sets the norms of weights, which gradients are compared with."""
         self._weights = {key: norm for key, norm in figures.items() if key.startswith(f"{WEIGHT_NORM}/")}
 
     def arrived(self, keys: Sequence[str], numbers: Sequence[float], step: int, *, thorough: bool) -> None:
-        """Takes the figures of a step; layers are gone through if asked, or if the whole is unusual."""
-        self._looks += 1
+        """Adds the values of a step; layers are checked if `thorough`, or if the total is unusual."""
+        self._samples += 1
         if thorough or not self._is_usual(numbers[0]):
             figures = dict(zip(keys, numbers, strict=True))
             for finding in judge({**figures, **self._weights}, self.history, self._thresholds):
-                self._tell_once(finding, step)
+                self._report_once(finding, step)
             self.history.add(figures)
         else:
             self.history.add({GRADIENT_NORM: numbers[0]})
@@ -55,10 +55,10 @@ class Verdicts:
         limit = limits.explode_norm if median is None else limits.explode_factor * median
         return math.isfinite(total) and total <= limit
 
-    def _tell_once(self, finding: GradientFinding, step: int) -> None:
-        before, self._seen_at[finding.kind] = self._seen_at.get(finding.kind), self._looks
-        if before is None or self._looks - before > QUIET:
-            self._tell(
+    def _report_once(self, finding: GradientFinding, step: int) -> None:
+        before, self._last_seen[finding.kind] = self._last_seen.get(finding.kind), self._samples
+        if before is None or self._samples - before > QUIET:
+            self._record_event(
                 f"gradient_{finding.kind}",
                 step=step,
                 layer=finding.layer,

@@ -1,4 +1,4 @@
-"""Looks at gradients between the backward pass and the optimizer step, at steps chosen by chance."""
+"""Measures gradients between the backward pass and the optimizer step, at randomly sampled steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.model_stats import clipping
 from stepscope.model_stats.gradient_health import WEIGHT_NORM
-from stepscope.model_stats.gradient_look import GradientLook, Subjects
+from stepscope.model_stats.gradient_sample import GradientSample, ParameterLookup
 from stepscope.model_stats.hooking import Hooks
 from stepscope.model_stats.random_sampling import (
     EXTRA_COST_NS,
@@ -31,40 +31,40 @@ if TYPE_CHECKING:
 UPDATE_RATIO = "update_ratio"
 SAMPLED = "gradient_sampled_ratio"
 
-LOOKS, TOTALS, UPDATES = 0.6, 0.2, 0.2
-"""What part of the budget goes to looks, to norms that clipping has worked out, and to comparing weights."""
+GRADIENT_SHARE, TOTAL_SHARE, UPDATE_SHARE = 0.6, 0.2, 0.2
+"""Shares of the budget for gradient samples, for norms that clipping has computed, and for weight updates."""
 
 LAYERS_EVERY = 10
-"""Of the looks at a model, one in so many is recorded layer by layer; all of them are judged."""
+"""One in this many gradient samples is recorded layer by layer; all of them are checked."""
 
 UPDATES_EVERY = 100
-"""Weights are compared at one step in so many at most: it takes two passes over a sample of them."""
+"""Weights are compared in at most one of this many steps: it takes two passes over a sample of them."""
 
 COMPARISON_NS = 5e6
-"""What a comparison is taken to cost until that is known."""
+"""Assumed cost of a comparison until it is measured."""
 
 DEVICE_BYTES_PER_SECOND = 1e12
-"""How fast a device is taken to read gradients, to count what it spends on them beside the host."""
+"""Assumed read bandwidth of a device, to estimate the device time of a gradient sample."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How often to look."""
+    """How often to sample."""
 
     every: int = 1
-    """The least number of steps between two looks, on average."""
+    """The minimum average number of steps between two samples."""
 
     budget_ratio: float = 0.001
-    """The share of the training's time that looking may take."""
+    """The share of the training's time that sampling may take."""
 
     draw: Callable[[], float] = field(default_factory=own_random)
 
 
 class GradientWatch:
-    """The hooks of a gradient monitor, and the look in hand.
+    """The hooks of a gradient monitor, and the current sample.
 
-    A look begins with the first clipping or optimizer step of a training step and ends with the last
-    optimizer's. Gradients are read before `torch.nn.utils.clip_grad_norm_` clips them.
+    A sample begins with the first clipping or optimizer step of a training step, and ends with the last
+    optimizer step. Gradients are read before `torch.nn.utils.clip_grad_norm_` clips them.
     """
 
     def __init__(
@@ -77,208 +77,218 @@ class GradientWatch:
         *,
         with_layers: bool,
     ) -> None:
-        import torch  # lazy: whoever has a model has it
+        import torch  # lazy: a caller with a model has loaded it
 
         self._torch, self._optimizers, self._read_model = torch, optimizers, read_model
-        self._outlets, self._verdicts, self._with_layers = outlets, verdicts, with_layers
+        self._sink, self._verdicts, self._with_layers = outlets, verdicts, with_layers
         self._hooks = Hooks(torch, "The gradient monitor", outlets.guard, outlets.optimizer_steps)
         self._draw = pace.draw
-        self._looks = RandomSampling(LOOKS * pace.budget_ratio, pace.every, self._draw)
-        self._totals = RandomSampling(TOTALS * pace.budget_ratio, pace.every, self._draw)
-        self._comparisons = RandomSampling(
-            UPDATES * pace.budget_ratio, max(pace.every, UPDATES_EVERY), self._draw, COMPARISON_NS
+        self._gradient_sampling = RandomSampling(GRADIENT_SHARE * pace.budget_ratio, pace.every, self._draw)
+        self._total_sampling = RandomSampling(TOTAL_SHARE * pace.budget_ratio, pace.every, self._draw)
+        self._update_sampling = RandomSampling(
+            UPDATE_SHARE * pace.budget_ratio, max(pace.every, UPDATES_EVERY), self._draw, COMPARISON_NS
         )
         self._step_time = TypicalTime()
         self._last_step_ns = self._spent_ns = self._sampling_ns = 0
-        self._is_attending = self._has_begun = self._has_looked = self._compares = False
+        self._has_hooks = self._has_begun = self._has_sampled = self._compares_weights = False
         self._has_clipped = False
-        self._pause = 0
+        self._skipped_steps = 0
         self._clipped: set[int] = set()
-        self._look: GradientLook | None = None
-        self._sample: WeightSample | None = None
+        self._gradient_sample: GradientSample | None = None
+        self._weight_sample: WeightSample | None = None
         self._row: dict[str, float] = {}
-        self._attend()
+        self._add_hooks()
 
     @property
-    def rests(self) -> bool:
-        """Whether something of ours has failed, and nothing is looked at any more."""
-        return self._hooks.rests
+    def is_off(self) -> bool:
+        """Whether it was switched off after a failure."""
+        return self._hooks.is_off
 
     def after_step(self) -> tuple[Mapping[str, float], int]:
-        """How likely this step was to be looked at, if it was; and the number of steps to pass unseen."""
-        now_ns, steps = self._outlets.now_ns(), self._pause or 1
+        """The sampling probability of this step, if it was sampled, and the number of steps to skip."""
+        now_ns, steps = self._sink.now_ns(), self._skipped_steps or 1
         if self._last_step_ns:
             self._step_time.add((now_ns - self._last_step_ns) / steps)
         self._last_step_ns = now_ns
         row, self._row = self._row, {}
-        self._rest_for_quiet_steps()
-        return row, self._pause
+        self._skip_steps()
+        return row, self._skipped_steps
 
     def close(self) -> None:
-        """Takes all hooks away."""
-        self._ignore()
-        self._look = self._sample = None
+        """Removes all hooks."""
+        self._remove_hooks()
+        self._gradient_sample = self._weight_sample = None
 
-    def _rest_for_quiet_steps(self) -> None:
-        """Takes the hooks away until the next step to look at: the others should cost nothing."""
-        if self.rests:
-            self._ignore()
-            self._pause = NEVER
+    def _skip_steps(self) -> None:
+        """Removes the hooks until the next step to sample: other steps should cost nothing."""
+        if self.is_off:
+            self._remove_hooks()
+            self._skipped_steps = NEVER
             return
-        chances = (self._looks, self._comparisons, *([self._totals] if self._has_clipped else []))
-        self._pause = min(one.quiet_steps(self._step_time.ns) for one in chances)
-        for one in chances:
-            one.skip(self._pause)
-        if self._pause:
-            self._ignore()
+        samplings = (
+            self._gradient_sampling,
+            self._update_sampling,
+            *([self._total_sampling] if self._has_clipped else []),
+        )
+        step_ns = self._step_time.ns
+        self._skipped_steps = min(sampling.steps_to_skip(step_ns) for sampling in samplings)
+        for sampling in samplings:
+            sampling.skip(self._skipped_steps)
+        if self._skipped_steps:
+            self._remove_hooks()
         else:
-            self._attend()
+            self._add_hooks()
 
-    def _attend(self) -> None:
-        if not self._is_attending:
-            self._is_attending = True
+    def _add_hooks(self) -> None:
+        if not self._has_hooks:
+            self._has_hooks = True
             self._hooks.before_step(self._optimizers, self._optimizer_begins, self._is_due)
             self._hooks.after_step(self._optimizers, self._optimizer_ends, self._is_to_compare)
-            clipping.listen(self._torch, self._hear_clipping)
+            clipping.add_listener(self._torch, self._on_clipping)
 
-    def _ignore(self) -> None:
-        self._is_attending = self._has_begun = False
+    def _remove_hooks(self) -> None:
+        self._has_hooks = self._has_begun = False
         self._hooks.remove()
-        clipping.unlisten(self._hear_clipping)
+        clipping.remove_listener(self._on_clipping)
 
     @functools.cached_property
     def _sums(self) -> LayerSums:
         return self._read_model()
 
     @functools.cached_property
-    def _subjects(self) -> Subjects:
-        return Subjects(self._sums.layers)
+    def _parameter_lookup(self) -> ParameterLookup:
+        return ParameterLookup(self._sums.layers)
 
     @functools.cached_property
     def _device_ns(self) -> float:
-        """What a look takes on devices, roughly: every gradient is read once."""
-        learning = (one for one in self._sums.layers.parameters if one.requires_grad and not one.is_cpu)
-        read = sum(int(one.element_size() * one.numel()) for one in learning)
-        return 1e9 * read / DEVICE_BYTES_PER_SECOND
+        """The estimated device time of a gradient sample, which reads every gradient once."""
+        on_device = (
+            parameter
+            for parameter in self._sums.layers.parameters
+            if parameter.requires_grad and not parameter.is_cpu
+        )
+        read_bytes = sum(int(parameter.element_size() * parameter.numel()) for parameter in on_device)
+        return 1e9 * read_bytes / DEVICE_BYTES_PER_SECOND
 
-    def _hear_clipping(self, parameters: Any, total: Any) -> None:
-        self._hooks.run(self._clipping, parameters, total, wanted=self._is_due_at_clipping)
+    def _on_clipping(self, parameters: Any, total: Any) -> None:
+        self._hooks.run(self._sample_at_clipping, parameters, total, is_due=self._is_due_at_clipping)
 
     def _is_due_at_clipping(self, parameters: Any, total: Any) -> bool:
-        places, is_whole = self._subjects.of_clipping(parameters)
-        if not places:
+        indices, is_whole = self._parameter_lookup.of_clipping(parameters)
+        if not indices:
             return False
         self._has_clipped = True
-        if places[0] in self._clipped:
-            self._has_begun = False  # a step that a loss scaler skipped has ended without its optimizer
+        if indices[0] in self._clipped:
+            self._has_begun = False  # a loss scaler skipped the optimizer step before
         self._begin()
-        self._clipped.add(places[0])
-        if self._look is not None:
+        self._clipped.add(indices[0])
+        if self._gradient_sample is not None:
             return True
-        return is_whole and not hasattr(total, "to_local") and self._totals.is_due(self._step_time.ns)
+        return is_whole and not hasattr(total, "to_local") and self._total_sampling.is_due(self._step_time.ns)
 
-    def _clipping(self, parameters: Any, total: Any) -> None:
+    def _sample_at_clipping(self, parameters: Any, total: Any) -> None:
         began = perf_counter_ns()
-        if self._look is not None:
-            self._look.add(self._subjects.of_clipping(parameters)[0])
+        if self._gradient_sample is not None:
+            self._gradient_sample.add(self._parameter_lookup.of_clipping(parameters)[0])
             self._spent_ns += perf_counter_ns() - began
         else:
             total = total.detach().reshape(1)
-            self._outlets.record_tensor([GRADIENT_NORM], total)
+            self._sink.record_tensor([GRADIENT_NORM], total)
             self._judge([GRADIENT_NORM], total, thorough=False)
-            self._totals.spent(perf_counter_ns() - began)
+            self._total_sampling.spent(perf_counter_ns() - began)
 
     def _is_last(self, optimizer: Any) -> bool:
-        # One that has taken the place of the last was not given.
+        # An optimizer that has replaced the last one is not in the list.
         return all(optimizer is not known for known in self._optimizers[:-1])
 
     def _is_due(self, optimizer: Any) -> bool:
-        # Those that were given are ours; whichever steps may be that of another model.
-        if not self._optimizers and not self._subjects.of_optimizer(optimizer):
+        # Without a list of optimizers, one that steps may belong to another model.
+        if not self._optimizers and not self._parameter_lookup.of_optimizer(optimizer):
             return False
         self._begin()
         if self._is_last(optimizer):
             self._has_begun = False
-        return self._look is not None or self._compares
+        return self._gradient_sample is not None or self._compares_weights
 
     def _begin(self) -> None:
-        """Decides about this step, at the first sight of its gradients."""
+        """Decides whether to sample this step, when its gradients are first available."""
         if not self._has_begun:
             self._has_begun = True
             self._clipped.clear()
-            self._look, self._spent_ns = None, 0
+            self._gradient_sample, self._spent_ns = None, 0
             usual_ns = self._step_time.ns
-            if self._looks.is_due(usual_ns):
-                self._look = GradientLook(self._torch, self._sums)
-            self._compares = self._comparisons.is_due(usual_ns)
+            if self._gradient_sampling.is_due(usual_ns):
+                self._gradient_sample = GradientSample(self._torch, self._sums)
+            self._compares_weights = self._update_sampling.is_due(usual_ns)
 
     def _optimizer_begins(self, optimizer: Any) -> None:
         began = perf_counter_ns()
-        if self._compares:
-            self._compares = False
-            learning = [at for at, one in enumerate(self._sums.layers.parameters) if one.requires_grad]
-            self._sample = WeightSample(self._torch, self._sums, learning, self._draw())
+        if self._compares_weights:
+            self._compares_weights = False
+            parameters = enumerate(self._sums.layers.parameters)
+            trainable = [index for index, parameter in parameters if parameter.requires_grad]
+            self._weight_sample = WeightSample(self._torch, self._sums, trainable, self._draw())
             self._sampling_ns = perf_counter_ns() - began
             began = perf_counter_ns()
-        look = self._look
-        if look is not None:
-            look.add(self._subjects.of_optimizer(optimizer), optimizer)
+        gradient_sample = self._gradient_sample
+        if gradient_sample is not None:
+            gradient_sample.add(self._parameter_lookup.of_optimizer(optimizer), optimizer)
             if self._is_last(optimizer):
-                self._look = None
-                self._record(look)
+                self._gradient_sample = None
+                self._record(gradient_sample)
             self._spent_ns += perf_counter_ns() - began
-            if self._look is None:
-                self._looks.spent(self._spent_ns + self._device_ns + EXTRA_COST_NS)
+            if self._gradient_sample is None:
+                self._gradient_sampling.spent(self._spent_ns + self._device_ns + EXTRA_COST_NS)
 
-    def _record(self, look: GradientLook) -> None:
-        found = look.figures()
-        if found is None:
+    def _record(self, gradient_sample: GradientSample) -> None:
+        figures = gradient_sample.figures()
+        if figures is None:
             return
-        keys, values = found
-        self._row = {SAMPLED: self._looks.rate(self._step_time.ns)}
-        thorough = not self._has_looked or self._draw() < 1 / LAYERS_EVERY
-        self._has_looked = True
-        several = len(keys) if thorough and self._with_layers else _count_of_whole(keys)
-        self._outlets.record_tensor(keys[:several], values[:several])
+        keys, values = figures
+        self._row = {SAMPLED: self._gradient_sampling.rate(self._step_time.ns)}
+        thorough = not self._has_sampled or self._draw() < 1 / LAYERS_EVERY
+        self._has_sampled = True
+        recorded = len(keys) if thorough and self._with_layers else _count_before_layers(keys)
+        self._sink.record_tensor(keys[:recorded], values[:recorded])
         self._judge(keys, values, thorough=thorough)
 
     def _is_to_compare(self, optimizer: Any) -> bool:
-        if self._sample is None or not self._is_last(optimizer):
+        if self._weight_sample is None or not self._is_last(optimizer):
             return False
-        return bool(self._subjects.of_optimizer(optimizer))
+        return bool(self._parameter_lookup.of_optimizer(optimizer))
 
     def _optimizer_ends(self, _optimizer: Any) -> None:
-        sample, self._sample = self._sample, None
-        if sample is None:
+        weight_sample, self._weight_sample = self._weight_sample, None
+        if weight_sample is None:
             return
         began = perf_counter_ns()
-        updates = sample.compare()
+        updates = weight_sample.compare()
         names = updates.names if self._with_layers else ()
-        several = 1 + len(names)
+        recorded = 1 + len(names)
         keys = [*keys_of(UPDATE_RATIO, names), *keys_of(WEIGHT_NORM, names)]
-        self._outlets.record_tensor(
-            keys, self._torch.cat([updates.ratios[:several], updates.weights[:several]])
+        self._sink.record_tensor(
+            keys, self._torch.cat([updates.ratios[:recorded], updates.weights[:recorded]])
         )
-        self._outlets.read(
+        self._sink.read(
             updates.weights,
             lambda norms: self._verdicts.weights(
                 dict(zip(keys_of(WEIGHT_NORM, updates.names), norms, strict=True))
             ),
         )
-        self._comparisons.spent(self._sampling_ns + perf_counter_ns() - began)
+        self._update_sampling.spent(self._sampling_ns + perf_counter_ns() - began)
 
     def _judge(self, keys: list[str], values: Any, *, thorough: bool) -> None:
         arrived = functools.partial(
-            self._verdicts.arrived, keys, step=self._outlets.current_step(), thorough=thorough
+            self._verdicts.arrived, keys, step=self._sink.current_step(), thorough=thorough
         )
-        self._outlets.read(values, arrived)
+        self._sink.read(values, arrived)
 
 
 def keys_of(kind: str, names: Iterable[str]) -> list[str]:
-    """The key of the whole, then that of each layer."""
+    """The key of the total, then that of each layer."""
     return [kind, *(f"{kind}/{name}" for name in names)]
 
 
-def _count_of_whole(keys: list[str]) -> int:
-    """How many keys come before those of layers."""
+def _count_before_layers(keys: list[str]) -> int:
+    """The number of keys before those of layers."""
     return sum(not key.startswith(f"{GRADIENT_NORM}/") for key in keys)

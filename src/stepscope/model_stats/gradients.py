@@ -1,4 +1,4 @@
-"""Computes norms of many tensors where they lie: a few fused calls, whatever their kind, and no waiting."""
+"""Computes norms of many tensors on their own devices: with a few fused calls, and without waiting."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from stepscope.model_stats.layers import Layers
 
 MAX_KEPT = 16
-"""So many sets of parameters are remembered; a model that changes them all the time is read anew."""
+"""Number of cached plans; they are cleared for a model whose set of gradients keeps changing."""
 
 
 @dataclass(frozen=True)
 class Norms:
     """Norms of a model, on one device.
 
-    `values` holds the norm of all, the number of tensors with an element that is not finite, and the norm of
-    each layer of `names`: those that had a tensor at all.
+    `values` holds the total norm, the number of tensors with a non-finite element, and the norm of each layer
+    of `names`, which lists the layers that had a tensor.
     """
 
     names: tuple[str, ...]
@@ -28,59 +28,59 @@ class Norms:
 
 
 def tensor_norms(torch: ModuleType, tensors: Mapping[int, Any]) -> dict[int, Any]:
-    """The L2 norm of each tensor as a tensor of no dimension, by fused calls for each device and type.
+    """The L2 norm of each tensor as a zero-dimensional tensor, with fused calls for each device and type.
 
-    Squares are summed in float32 at least. A norm is not finite exactly when an element is not, or when
-    elements beyond 1e19 made the sum of their squares overflow.
+    Squares are summed in at least float32. A norm is non-finite only if an element is, or if elements beyond
+    1e19 made the sum of their squares overflow.
     """
     groups: dict[tuple[Any, Any], list[tuple[int, Any]]] = {}
     strided, ordinary = torch.strided, torch.Tensor
-    for place, tensor in tensors.items():
+    for index, tensor in tensors.items():
         is_plain = type(tensor) is ordinary and tensor.layout is strided and not tensor.is_complex()
         dense = tensor if is_plain else plain(torch, tensor)
-        groups.setdefault((dense.device, dense.dtype), []).append((place, dense))
+        groups.setdefault((dense.device, dense.dtype), []).append((index, dense))
     norms: dict[int, Any] = {}
     for (_, dtype), members in groups.items():
         wide = torch.float64 if dtype == torch.float64 else torch.float32
-        found = _fused(torch, [tensor for _, tensor in members], wide)
-        norms.update(zip([place for place, _ in members], found, strict=True))
+        fused = _fused_norms(torch, [tensor for _, tensor in members], wide)
+        norms.update(zip([index for index, _ in members], fused, strict=True))
     return norms
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """How norms at certain places are added up: to which layers, and on which devices."""
+    """How the norms of a set of parameters are added up: for which layers, and on which devices."""
 
     names: tuple[str, ...]
-    home: Any
+    device: Any
     groups: tuple[tuple[list[int], Any], ...]
-    """Places, and for each the row of its layer, a tensor on their device."""
+    """Parameter indices, and for each the row of its layer as a tensor on their device."""
 
 
 class LayerSums:
-    """Puts the norms of tensors together, by layer and as a whole."""
+    """Combines the norms of tensors, by layer and in total."""
 
     def __init__(self, torch: ModuleType, layers: Layers) -> None:
         self._torch, self.layers = torch, layers
         self._plans: dict[tuple[Any, ...], _Plan] = {}
 
     def of(self, norms: Mapping[int, Any]) -> Norms:
-        """Adds up the norms of the parameters at these places, of which there must be one."""
+        """Adds up norms by parameter index; there must be at least one."""
         torch = self._torch
         plan = self._plan(norms)
         total: Any = None
         bad: Any = None
-        for places, rows in plan.groups:
-            found = torch.stack([norms[place] for place in places]).to(widest(torch, rows.device))
-            squares = found.new_zeros(len(plan.names)).index_add_(0, rows, found.square())
-            wrong = found.isfinite().logical_not().sum().to(found.dtype)
-            total = _added(total, to_device(squares, plan.home))
-            bad = _added(bad, to_device(wrong, plan.home))
+        for indices, rows in plan.groups:
+            stacked = torch.stack([norms[index] for index in indices]).to(widest(torch, rows.device))
+            squares = stacked.new_zeros(len(plan.names)).index_add_(0, rows, stacked.square())
+            nonfinite = stacked.isfinite().logical_not().sum().to(stacked.dtype)
+            total = _added(total, to_device(squares, plan.device))
+            bad = _added(bad, to_device(nonfinite, plan.device))
         whole = torch.stack([total.sum().sqrt(), bad])
         return Norms(plan.names, torch.cat([whole, total.sqrt()]))
 
     def _plan(self, norms: Mapping[int, Any]) -> _Plan:
-        """Mostly the same parameters have gradients, in the same place."""
+        """The plan for these norms; cached, because mostly the same parameters have gradients."""
         first = next(iter(norms.values()))
         key = (first.device, first.dtype, *norms)
         plan = self._plans.get(key)
@@ -92,24 +92,24 @@ class LayerSums:
 
     def _planned(self, norms: Mapping[int, Any]) -> _Plan:
         layer_of = self.layers.layer_of
-        present = sorted({layer_of[place] for place in norms})
-        row = {layer: at for at, layer in enumerate(present)}
-        places: dict[tuple[Any, Any], list[int]] = {}
-        for place, norm in norms.items():
-            places.setdefault((norm.device, norm.dtype), []).append(place)
-        home = next((device for device, _ in places if device.type != "cpu"), next(iter(places))[0])
+        present = sorted({layer_of[index] for index in norms})
+        row_of = {layer: row for row, layer in enumerate(present)}
+        by_type: dict[tuple[Any, Any], list[int]] = {}
+        for index, norm in norms.items():
+            by_type.setdefault((norm.device, norm.dtype), []).append(index)
+        target = next((device for device, _ in by_type if device.type != "cpu"), next(iter(by_type))[0])
         groups = tuple(
-            (some, to_device(self._torch.tensor([row[layer_of[place]] for place in some]), device))
-            for (device, _), some in places.items()
+            (indices, to_device(self._torch.tensor([row_of[layer_of[index]] for index in indices]), device))
+            for (device, _), indices in by_type.items()
         )
-        return _Plan(tuple(self.layers.names[layer] for layer in present), home, groups)
+        return _Plan(tuple(self.layers.names[layer] for layer in present), target, groups)
 
 
 def plain(torch: ModuleType, tensor: Any) -> Any:
-    """The real, dense numbers of a tensor: of a sharded one the part that is here."""
+    """The real, dense numbers of a tensor; of a sharded one, those of the local shard."""
     tensor = tensor.detach()
     if hasattr(tensor, "to_local"):
-        # The whole would take a message from every rank, and not every rank looks at this step.
+        # Gathering the whole needs all ranks, and not every rank samples this step.
         tensor = tensor.to_local()
     if tensor.layout == torch.sparse_coo:
         tensor = _summed_rows(torch, tensor)
@@ -119,12 +119,12 @@ def plain(torch: ModuleType, tensor: Any) -> Any:
 
 
 def widest(torch: ModuleType, device: Any) -> Any:
-    """The type in which sums are kept: squares of small norms would be lost in less."""
+    """The number type for sums: squares of small norms would underflow in a smaller one."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
 def to_device(tensor: Any, device: Any) -> Any:
-    """A small tensor on another device. From the host it goes by pinned memory: nobody waits for that."""
+    """Copies a small tensor to a device without waiting; from the host through pinned memory."""
     if tensor.device == device:
         return tensor
     if tensor.device.type == "cpu" and device.type == "cuda":
@@ -133,14 +133,14 @@ def to_device(tensor: Any, device: Any) -> Any:
 
 
 def _summed_rows(torch: ModuleType, sparse: Any) -> Any:
-    """Values of a sparse tensor, summed where an index comes twice.
+    """Values of a sparse tensor, summed where an index occurs twice.
 
-    `coalesce` would wait for the GPU to learn how many are left; here as many rows remain as there were, and
-    those that were summed into others are zero.
+    `coalesce` would wait for the GPU to know the number of rows. Here the number of rows stays the same, and
+    rows that were added to others are zero.
     """
     if sparse.is_coalesced():
         return sparse.values()
-    indices, values = sparse._indices(), sparse._values()  # noqa: SLF001 - the public ones want it coalesced
+    indices, values = sparse._indices(), sparse._values()  # noqa: SLF001 - the public ones require a coalesced tensor
     if values.shape[0] == 0:
         return values
     flat = indices[0]
@@ -151,13 +151,13 @@ def _summed_rows(torch: ModuleType, sparse: Any) -> Any:
     return torch.zeros_like(values).index_add_(0, is_new.cumsum(0), values[order])
 
 
-def _fused(torch: ModuleType, tensors: Sequence[Any], wide: Any) -> Sequence[Any]:
-    norm = torch._foreach_norm  # noqa: SLF001 - what torch's own clipping calls; it has no public name
+def _fused_norms(torch: ModuleType, tensors: Sequence[Any], wide: Any) -> Sequence[Any]:
+    norm = torch._foreach_norm  # noqa: SLF001 - torch's own clipping calls it; it has no public name
     try:
-        found: Sequence[Any] = norm(tensors, 2, dtype=wide)
+        norms: Sequence[Any] = norm(tensors, 2, dtype=wide)
     except TypeError:  # older than torch 2.4
-        found = norm([tensor.to(wide) for tensor in tensors], 2)
-    return found
+        norms = norm([tensor.to(wide) for tensor in tensors], 2)
+    return norms
 
 
 def _added(total: Any, part: Any) -> Any:

@@ -1,9 +1,10 @@
-"""The layout in which a histogram is recorded as one array, and how to read it.
+"""The array format of a recorded histogram, and how to read it.
 
-An array has 71 numbers: 64 counts, then least, greatest, mean, standard deviation, share of zeros, number of
-elements that are not finite, number of all elements. The 64 buckets are equally wide and reach from the least
-to the greatest of the finite elements; each has its lower limit, the last one its upper limit too. Where all
-finite elements are equal they are in the first bucket. Least and greatest are NaN where no element is finite.
+An array has 71 numbers: 64 counts, then minimum, maximum, mean, standard deviation, share of zeros, number of
+non-finite elements, number of all elements. The 64 buckets have equal width and span the range from the
+minimum to the maximum of the finite elements; each includes its lower limit, the last one also its upper
+limit. If all finite elements are equal, they are in the first bucket. Minimum and maximum are NaN if no
+element is finite.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ LENGTH = BUCKETS + len(FIGURES)
 
 @dataclass(frozen=True)
 class Histogram:
-    """How the elements of a layer are spread."""
+    """The distribution of the elements of a layer."""
 
     counts: tuple[float, ...]
     minimum: float
@@ -41,7 +42,7 @@ class Histogram:
 
     @classmethod
     def read(cls, array: Sequence[float]) -> Histogram:
-        """Reads an array as it was recorded."""
+        """Reads a recorded array."""
         numbers = [float(number) for number in array]
         if len(numbers) != LENGTH:
             raise RecorderError(f"A histogram has {LENGTH} numbers; this array has {len(numbers)}.")
@@ -54,18 +55,18 @@ class Histogram:
 
     @property
     def limits(self) -> tuple[float, ...]:
-        """The 65 limits of the buckets; empty where no element is finite."""
+        """The 65 limits of the buckets; empty if no element is finite."""
         if math.isnan(self.minimum):
             return ()
-        share = (at / BUCKETS for at in range(BUCKETS + 1))
-        return tuple(self.minimum * (1 - one) + self.maximum * one for one in share)
+        positions = (limit / BUCKETS for limit in range(BUCKETS + 1))
+        return tuple(self.minimum * (1 - position) + self.maximum * position for position in positions)
 
     @property
     def total(self) -> float:
-        """The sum of the finite elements, which viewers such as TensorBoard ask for."""
+        """The sum of the finite elements, which viewers such as TensorBoard need."""
         return self.mean * self.finite
 
     @property
     def total_of_squares(self) -> float:
-        """The sum of their squares, likewise."""
+        """The sum of squares of the finite elements, which viewers such as TensorBoard need."""
         return (self.std**2 + self.mean**2) * self.finite

@@ -1,11 +1,11 @@
-"""`Histograms`: how parameters and gradients are spread, layer by layer, at steps chosen by chance."""
+"""`Histograms`: distributions of parameters and gradients by layer, at randomly sampled steps."""
 
 from __future__ import annotations
 
 import functools
 from typing import TYPE_CHECKING, Any
 
-from stepscope.model_stats.gradient_look import Subjects
+from stepscope.model_stats.gradient_sample import ParameterLookup
 from stepscope.model_stats.gradients import plain, to_device, widest
 from stepscope.model_stats.histogram_format import BUCKETS, Histogram
 from stepscope.model_stats.hooking import Hooks, as_list
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 PIECE = 1 << 22
-"""So many elements are counted at a time: counts come as float32, which is exact up to four times that."""
+"""Elements counted at a time: counts are float32, which is exact up to four times this number."""
 
 
 class Histograms:
-    """Records a histogram for each layer, of its parameters and of their gradients, before an optimizer step.
+    """Records histograms of the parameters and gradients of each layer before an optimizer step.
 
-    It costs several passes over all of them, so nobody gets it without asking: `every_steps` is the number of
-    steps between two looks on average. With several optimizers each is looked at when it steps.
+    A sample takes several passes over all of them, so it is opt-in: `every_steps` is the average number of
+    steps between two samples. With several optimizers, the parameters of each are sampled when it steps.
     """
 
     def __init__(
@@ -37,31 +37,31 @@ class Histograms:
         outlets: MetricSink | None = None,
         _draw: Callable[[], float] | None = None,
     ) -> None:
-        import torch  # lazy: whoever has a model has it
+        import torch  # lazy: a caller with a model has loaded it
 
         self._torch, self._model = torch, model
-        self._outlets = outlets or MetricSink()
-        self._hooks = Hooks(torch, "The histograms", self._outlets.guard, self._outlets.optimizer_steps)
+        self._sink = outlets or MetricSink()
+        self._hooks = Hooks(torch, "The histograms", self._sink.guard, self._sink.optimizer_steps)
         self._chance = RandomSampling(1.0, every_steps, _draw)
         self._optimizers = as_list(optimizer)
         self.due = 1
-        """After so many further steps it is to be asked by `after_step`."""
+        """Steps until the next call of `after_step`."""
         if outlets is not None:
-            self._attend_or_pause()
+            self._hook_or_skip()
 
     def measure(self) -> dict[str, Histogram]:
-        """Histograms as of now, under the keys they are recorded by; waits for the device to have them."""
+        """The current histograms by metric key; waits for the device."""
         with self._torch.no_grad():
-            found = self._taken(range(len(self._layers.parameters)), None)
-            return {key: Histogram.read(array.tolist()) for key, array in found.items()}
+            arrays = self._measured(range(len(self._layers.parameters)), None)
+            return {key: Histogram.read(array.tolist()) for key, array in arrays.items()}
 
     def after_step(self, step: int) -> Mapping[str, float]:
-        """Nothing: arrays are no figures of a row. Gets ready for the next step, or waits for a later one."""
-        self._attend_or_pause()
+        """Adds hooks if the next step is sampled; returns no values, because arrays are not part of a row."""
+        self._hook_or_skip()
         return {}
 
     def close(self) -> None:
-        """Takes the hooks away."""
+        """Removes the hooks."""
         self._hooks.remove()
 
     @functools.cached_property
@@ -69,47 +69,48 @@ class Histograms:
         return Layers.of(self._model)
 
     @functools.cached_property
-    def _subjects(self) -> Subjects:
-        return Subjects(self._layers)
+    def _parameter_lookup(self) -> ParameterLookup:
+        return ParameterLookup(self._layers)
 
-    def _attend_or_pause(self) -> None:
+    def _hook_or_skip(self) -> None:
         self._hooks.remove()
-        quiet = NEVER if self._hooks.rests else self._chance.quiet_steps(None)
-        self.due = max(quiet, 1)
-        if quiet:
-            self._chance.skip(quiet)
+        skipped = NEVER if self._hooks.is_off else self._chance.steps_to_skip(None)
+        self.due = max(skipped, 1)
+        if skipped:
+            self._chance.skip(skipped)
         elif self._chance.is_due(None):
             self._hooks.before_step(self._optimizers, self._optimizer_begins)
 
     def _optimizer_begins(self, optimizer: Any) -> None:
-        places = self._subjects.of_optimizer(optimizer)
-        for key, array in self._taken(places, getattr(optimizer, "grad_scale", None)).items():
-            self._outlets.record_array(key, array)
+        indices = self._parameter_lookup.of_optimizer(optimizer)
+        for key, array in self._measured(indices, getattr(optimizer, "grad_scale", None)).items():
+            self._sink.record_array(key, array)
 
-    def _taken(self, places: Iterable[int], scale: Any) -> dict[str, Any]:
+    def _measured(self, indices: Iterable[int], scale: Any) -> dict[str, Any]:
         layers = self._layers
         parameters: dict[str, list[Any]] = {}
         gradients: dict[str, list[Any]] = {}
-        for place in places:
-            name, one = layers.names[layers.layer_of[place]], layers.parameters[place]
-            parameters.setdefault(name, []).append(one)
-            if one.grad is not None:
-                gradients.setdefault(name, []).append(one.grad)
-        found = {
-            f"histogram/parameter/{name}": histogram(self._torch, some) for name, some in parameters.items()
+        for index in indices:
+            name, parameter = layers.names[layers.layer_of[index]], layers.parameters[index]
+            parameters.setdefault(name, []).append(parameter)
+            if parameter.grad is not None:
+                gradients.setdefault(name, []).append(parameter.grad)
+        arrays = {
+            f"histogram/parameter/{name}": histogram(self._torch, tensors)
+            for name, tensors in parameters.items()
         }
-        for name, some in gradients.items():
-            array = histogram(self._torch, some)
+        for name, tensors in gradients.items():
+            array = histogram(self._torch, tensors)
             if scale is not None and array is not None:
                 array[BUCKETS : BUCKETS + 4] /= to_device(scale.reshape(()), array.device)
-            found[f"histogram/gradient/{name}"] = array
-        return {key: array for key, array in found.items() if array is not None}
+            arrays[f"histogram/gradient/{name}"] = array
+        return {key: array for key, array in arrays.items() if array is not None}
 
 
 def histogram(torch: ModuleType, tensors: Sequence[Any]) -> Any:
-    """A histogram of all elements of these tensors, as it is recorded; where they lie, without waiting.
+    """A histogram of all elements of these tensors in the recorded format, on their device, without waiting.
 
-    None when there are no elements, as in a rank that holds no part of a sharded parameter.
+    None if there are no elements, as on a rank without a shard of the parameter.
     """
     pieces = [piece for tensor in tensors for piece in _pieces(torch, tensor)]
     if not pieces:
@@ -117,39 +118,39 @@ def histogram(torch: ModuleType, tensors: Sequence[Any]) -> Any:
     device = pieces[0].device
     pieces = [to_device(piece, device) for piece in pieces]
     wide = widest(torch, device)
-    least, greatest, sums = zip(*(_extent(torch, piece, wide) for piece in pieces), strict=True)
+    minimum, maximum, sums = zip(*(_extent(torch, piece, wide) for piece in pieces), strict=True)
     total, zeros, finite = torch.stack(sums).sum(0)
-    low, high, mean = torch.stack(least).amin(), torch.stack(greatest).amax(), total / finite
+    low, high, mean = torch.stack(minimum).amin(), torch.stack(maximum).amax(), total / finite
     counts, squares = zip(*(_spread(torch, piece, (low, high, mean)) for piece in pieces), strict=True)
     elements = float(sum(piece.numel() for piece in pieces))
     nothing = torch.full_like(mean, torch.nan)
-    figures = [torch.where(finite > 0, one, nothing) for one in (low, high)]
+    figures = [torch.where(finite > 0, limit, nothing) for limit in (low, high)]
     figures += [mean, (torch.stack(squares).sum() / finite).sqrt(), zeros / elements, elements - finite]
     return torch.cat([torch.stack(counts).sum(0), torch.stack(figures), mean.new_full((1,), elements)])
 
 
 def _pieces(torch: ModuleType, tensor: Any) -> Iterable[Any]:
-    """The elements, a bounded number at a time: what is computed from all of them at once might not fit."""
+    """The elements in pieces of limited size: results for all of them at once might not fit into memory."""
     flat = plain(torch, tensor).reshape(-1)
     return (flat[start : start + PIECE] for start in range(0, len(flat), PIECE))
 
 
 def _extent(torch: ModuleType, piece: Any, wide: Any) -> tuple[Any, Any, Any]:
-    """Least and greatest of the finite elements; their sum, the number of zeros and their own number."""
+    """Minimum and maximum of the finite elements, and their sum, the number of zeros and their count."""
     numbers = _floats(torch, piece)
     is_finite = numbers.isfinite()
-    least = torch.where(is_finite, numbers, torch.inf).amin()
-    greatest = torch.where(is_finite, numbers, -torch.inf).amax()
+    minimum = torch.where(is_finite, numbers, torch.inf).amin()
+    maximum = torch.where(is_finite, numbers, -torch.inf).amax()
     total = torch.where(is_finite, numbers, 0.0).sum(dtype=wide)
     sums = torch.stack([total, (numbers == 0).sum().to(wide), is_finite.sum().to(wide)])
-    return least.to(wide), greatest.to(wide), sums
+    return minimum.to(wide), maximum.to(wide), sums
 
 
 def _spread(torch: ModuleType, piece: Any, extent: tuple[Any, Any, Any]) -> tuple[Any, Any]:
     """How many elements are in each bucket, and the sum of their squared distances from the mean."""
     numbers = _floats(torch, piece)
-    low, high, mean = (one.to(numbers.dtype) for one in extent)
-    # Halves, because the difference of the two largest numbers of a type is no number of it.
+    low, high, mean = (value.to(numbers.dtype) for value in extent)
+    # Halves, because the difference of the two largest numbers of a type would overflow.
     width = high * 0.5 - low * 0.5
     positions = (numbers * 0.5 - low * 0.5) / torch.where(width > 0, width, 1.0)
     distances = torch.where(numbers.isfinite(), numbers - mean, 0.0)
@@ -158,16 +159,16 @@ def _spread(torch: ModuleType, piece: Any, extent: tuple[Any, Any, Any]) -> tupl
 
 
 def _counted(torch: ModuleType, positions: Any) -> Any:
-    """How many positions from 0 to 1 lie in each of 64 buckets; what is not finite lies in none."""
+    """The number of positions from 0 to 1 in each of 64 buckets, without non-finite ones."""
     if positions.is_cuda and torch.are_deterministic_algorithms_enabled():
-        # Asked for determinism, torch refuses to count on a GPU; it still sorts.
+        # With deterministic algorithms, torch has no histogram on a GPU, but can sort.
         return counted_by_sorting(torch, positions)
     return torch.histc(positions, BUCKETS, min=0, max=1)
 
 
 def counted_by_sorting(torch: ModuleType, positions: Any) -> Any:
-    """The same counts, worked out in a way that is the same every time."""
-    # Nothing that is not finite may take part in a search: it is put behind the end.
+    """The same counts, computed deterministically."""
+    # Non-finite positions would break the search: they are moved behind the end.
     ordered = torch.where(positions.isfinite(), positions, 2.0).sort().values
     limits = torch.arange(BUCKETS, device=positions.device) / BUCKETS
     below = torch.searchsorted(ordered, limits.to(positions.dtype))

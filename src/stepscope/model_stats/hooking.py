@@ -1,4 +1,4 @@
-"""Puts our code into the hooks of a model and its optimizers so that nothing of it reaches the training."""
+"""Runs code in the hooks of a model and its optimizers so that its failures do not reach the training."""
 
 from __future__ import annotations
 
@@ -12,115 +12,117 @@ if TYPE_CHECKING:
     from stepscope.guard import Guard
 
     Work = Callable[..., None]
-    Wanted = Callable[..., bool]
+    IsDue = Callable[..., bool]
 
 
 class OptimizerSteps(Protocol):
-    """Somebody who has hooks on the optimizers already, and passes on when they step.
+    """Calls listeners when optimizers step, through hooks that are already registered.
 
-    An optimizer must not get or lose hooks while it calls them, which is when a step ends.
+    Hooks must not be added to or removed from an optimizer while it runs them, which is when a step ends.
     """
 
     def before_step(self, hook: Work) -> Any:
-        """Calls with the optimizer; what is given back takes the hook away by `remove`."""
+        """Calls the hook with each optimizer before it steps; `remove` of the result removes the hook."""
 
     def after_step(self, hook: Work) -> Any:
-        """The same after it has stepped."""
+        """Calls the hook with each optimizer after it has stepped."""
 
     def ends_steps(self, optimizer: Any) -> bool:
-        """Whether it is the one whose steps end those of the training."""
+        """Whether the steps of this optimizer end the training's steps."""
 
 
 class Hooks:
-    """The hooks of one watch: each failure ends in the guard, and the first one puts the watch to rest."""
+    """The hooks of one watcher: failures go to the guard, and the first one switches the watcher off."""
 
     def __init__(
         self, torch: ModuleType, name: str, guard: Guard, steps: OptimizerSteps | None = None
     ) -> None:
         self._torch, self._name, self._guard, self._steps = torch, name, guard, steps
         self._handles: list[Any] = []
-        # Without a GPU, asking whether one captures a graph raises.
+        # Without a GPU, checking for a graph capture raises.
         self._may_capture = torch.cuda.is_available()
-        self.rests = False
-        """Whether something has failed; from then on nothing is done."""
+        self.is_off = False
+        """Whether a hook has failed; then no hook does anything."""
 
-    def before_step(self, optimizers: Sequence[Any], work: Work, wanted: Wanted | None = None) -> None:
-        """Calls with each of these optimizers before it steps; without any, with whichever steps.
+    def before_step(self, optimizers: Sequence[Any], work: Work, is_due: IsDue | None = None) -> None:
+        """Calls `work` with each of these optimizers before it steps; with any optimizer if there are none.
 
-        `wanted` is asked first, and must be quick: it is all that an ordinary step costs.
+        `is_due` is called first, and must be quick: it is the only cost of an ordinary step.
         """
         from torch.optim.optimizer import register_optimizer_step_pre_hook  # lazy: as torch is
 
-        registers = [one.register_step_pre_hook for one in optimizers] or [register_optimizer_step_pre_hook]
+        registers = [optimizer.register_step_pre_hook for optimizer in optimizers]
+        registers = registers or [register_optimizer_step_pre_hook]
         if self._steps is not None:
-            registers = [functools.partial(_of_these, self._steps.before_step, self._steps, optimizers)]
-        hook = Hook(self, _with_optimizer(work), wanted and _with_optimizer(wanted))
+            registers = [functools.partial(_register_for, self._steps.before_step, self._steps, optimizers)]
+        hook = Hook(self, _with_optimizer(work), is_due and _with_optimizer(is_due))
         self._handles += [register(hook) for register in registers]
 
-    def after_step(self, optimizers: Sequence[Any], work: Work, wanted: Wanted | None = None) -> None:
-        """The same after it has stepped."""
+    def after_step(self, optimizers: Sequence[Any], work: Work, is_due: IsDue | None = None) -> None:
+        """Calls `work` after the optimizer has stepped, in the same way."""
         from torch.optim.optimizer import register_optimizer_step_post_hook  # lazy: as torch is
 
-        registers = [one.register_step_post_hook for one in optimizers] or [register_optimizer_step_post_hook]
+        registers = [optimizer.register_step_post_hook for optimizer in optimizers]
+        registers = registers or [register_optimizer_step_post_hook]
         if self._steps is not None:
-            registers = [functools.partial(_of_these, self._steps.after_step, self._steps, optimizers)]
-        hook = Hook(self, _with_optimizer(work), wanted and _with_optimizer(wanted))
+            registers = [functools.partial(_register_for, self._steps.after_step, self._steps, optimizers)]
+        hook = Hook(self, _with_optimizer(work), is_due and _with_optimizer(is_due))
         self._handles += [register(hook) for register in registers]
 
     def before_forward(self, module: Any, work: Work) -> None:
-        """Calls with a module and its arguments before it is called."""
+        """Calls `work` with a module and its arguments before its forward pass."""
         self._handles.append(module.register_forward_pre_hook(Hook(self, work)))
 
     def after_forward(self, module: Any, work: Work, *, with_kwargs: bool = False) -> None:
-        """Calls with a module, its arguments (by name too, if asked) and its output."""
+        """Calls `work` with a module, its arguments (keyword arguments, too, if asked) and its output."""
         handle = module.register_forward_hook(Hook(self, work), with_kwargs=with_kwargs)
         self._handles.append(handle)
 
     def remove(self) -> None:
-        """Takes all of them away."""
+        """Removes all hooks."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
 
-    def run(self, work: Work, *arguments: Any, wanted: Wanted | None = None) -> None:
-        """Does something of ours, but not while a graph is compiled or captured: it would keep that."""
+    def run(self, work: Work, *arguments: Any, is_due: IsDue | None = None) -> None:
+        """Calls `work`, but not while a graph is compiled or captured: it would become part of the graph."""
         torch = self._torch
-        if self.rests or torch.compiler.is_compiling():
+        if self.is_off or torch.compiler.is_compiling():
             return
         try:
-            if wanted is not None and not wanted(*arguments):
+            if is_due is not None and not is_due(*arguments):
                 return
             if self._may_capture and torch.cuda.is_current_stream_capturing():
                 return
             with torch.no_grad():
                 work(*arguments)
-        except Exception as error:  # noqa: BLE001 - models are of any kind, and nothing of ours may stop a training
-            self.rests = True
-            self._guard.complain(self._name, f"{self._name} rests: {error!r}", error)
+        except Exception as error:  # noqa: BLE001 - a failure of stepscope must not stop the training
+            self.is_off = True
+            self._guard.complain(self._name, f"{self._name} is switched off: {error!r}", error)
 
 
 class Hook:
-    """One of ours, as a model or optimizer holds it."""
+    """A hook as it is registered with a model or optimizer."""
 
-    def __init__(self, hooks: Hooks, work: Work, wanted: Wanted | None = None) -> None:
-        self._hooks, self._work, self._wanted = hooks, work, wanted
+    def __init__(self, hooks: Hooks, work: Work, is_due: IsDue | None = None) -> None:
+        self._hooks, self._work, self._is_due = hooks, work, is_due
 
     def __call__(self, *arguments: Any) -> None:
-        """Does its work, whatever comes of it."""
-        self._hooks.run(self._work, *arguments, wanted=self._wanted)
+        """Calls its work; failures are handled by `Hooks`."""
+        self._hooks.run(self._work, *arguments, is_due=self._is_due)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A model saved or copied while it is looked at must not take us along: what is found in our place is
-        # the one thing Python has that takes any arguments, does nothing and returns None.
+        # A model that is saved or copied while hooks are registered must not contain them. The replacement is
+        # a builtin that takes any arguments, does nothing and returns None.
         return getattr, (None, "__init__")
 
 
-def _of_these(
+def _register_for(
     register: Callable[[Work], Any], steps: OptimizerSteps, optimizers: Sequence[Any], hook: Work
 ) -> Any:
-    """Registers a hook that is called for these optimizers and one that has taken their place.
+    """Registers a hook that is called for these optimizers and for one that has replaced them.
 
-    Without any, it is called for whichever steps.
+    Without any, it is called for each optimizer that steps.
     """
     if not optimizers:
         return register(hook)

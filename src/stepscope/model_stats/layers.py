@@ -1,4 +1,4 @@
-"""Tells which parameters make up which layer of a model, in the order in which they were registered."""
+"""Assigns the parameters of a model to its layers, in registration order."""
 
 from __future__ import annotations
 
@@ -9,44 +9,47 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 MAX_LAYERS = 64
-"""So many layers are told apart; a model with more is told apart by the blocks that hold them."""
+"""Maximum number of layers; the layers of a model with more are grouped into the blocks that contain them."""
 
 REST = "(rest)"
-"""The name of all that follow, where even the outermost blocks are more than may be told apart."""
+"""The name of all remaining layers if even the outermost blocks exceed the maximum."""
 
 _WRAPPERS = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
-"""What compilers and sharding put between the names a user gave."""
+"""Name parts that compilers and sharding add."""
 
 
 @dataclass(frozen=True)
 class Layers:
-    """The parameters of a model, each once however often it is tied, and the layer each belongs to.
+    """The parameters of a model, tied ones only once, and the layer of each.
 
-    A layer is a module that holds parameters itself; a parameter of the model itself is a layer of its own.
+    A layer is a module that has parameters of its own; a parameter of the model itself is a separate layer.
     """
 
     names: tuple[str, ...]
     parameters: tuple[Any, ...]
     layer_of: tuple[int, ...]
-    """For each parameter the place of its layer in `names`."""
+    """For each parameter, the index of its layer in `names`."""
 
     @classmethod
-    def of(cls, model: Any, most: int = MAX_LAYERS) -> Layers:
+    def of(cls, model: Any, max_layers: int = MAX_LAYERS) -> Layers:
         """Reads a model."""
         named = list(model.named_parameters())
-        cut = within([layer_path(path) for path in plain_paths([name for name, _ in named])], most)
-        names = tuple(dict.fromkeys(cut))
-        place = {name: at for at, name in enumerate(names)}
-        return cls(names, tuple(one for _, one in named), tuple(place[name] for name in cut))
+        layer_names = limited_names(
+            [layer_path(path) for path in plain_paths([name for name, _ in named])], max_layers
+        )
+        names = tuple(dict.fromkeys(layer_names))
+        index_of = {name: index for index, name in enumerate(names)}
+        parameters = tuple(parameter for _, parameter in named)
+        return cls(names, parameters, tuple(index_of[name] for name in layer_names))
 
-    def places(self, parameters: Iterable[Any]) -> list[int]:
-        """Where in `parameters` these are, in the order of registration; others are left out."""
-        wanted = {id(one) for one in parameters}
-        return [at for at, one in enumerate(self.parameters) if id(one) in wanted]
+    def indices(self, parameters: Iterable[Any]) -> list[int]:
+        """The indices of these parameters, in registration order; unknown ones are left out."""
+        ids = {id(parameter) for parameter in parameters}
+        return [index for index, parameter in enumerate(self.parameters) if id(parameter) in ids]
 
 
 def plain_paths(names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Names taken apart, without what wrappers such as DDP and `torch.compile` have added to them."""
+    """The parts of each name, without those that wrappers such as DDP and `torch.compile` have added."""
     paths = [tuple(part for part in name.split(".") if part not in _WRAPPERS) for name in names]
     if paths and all(len(path) > 1 and path[0] == "module" for path in paths):
         return [path[1:] for path in paths]
@@ -54,18 +57,18 @@ def plain_paths(names: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def layer_path(path: tuple[str, ...]) -> tuple[str, ...]:
-    """The module a parameter belongs to; parts of a parametrization belong to the module it shapes."""
+    """The module of a parameter; those of a parametrization belong to the parametrized module."""
     if "parametrizations" in path[1:]:
         return path[: path.index("parametrizations", 1)]
     return path[:-1] or path
 
 
-def within(paths: Sequence[tuple[str, ...]], most: int) -> list[str]:
-    """Names of layers, at most so many different ones: the deepest blocks that are few enough."""
-    cut: list[str] = []
+def limited_names(paths: Sequence[tuple[str, ...]], max_layers: int) -> list[str]:
+    """At most `max_layers` different layer names: those of the deepest blocks that are few enough."""
+    layer_names: list[str] = []
     for depth in range(max(map(len, paths), default=0), 0, -1):
-        cut = [".".join(path[:depth]) for path in paths]
-        if len(set(cut)) <= most:
-            return cut
-    told_apart = set(list(dict.fromkeys(cut))[: most - 1])
-    return [name if name in told_apart else REST for name in cut]
+        layer_names = [".".join(path[:depth]) for path in paths]
+        if len(set(layer_names)) <= max_layers:
+            return layer_names
+    kept = set(list(dict.fromkeys(layer_names))[: max_layers - 1])
+    return [name if name in kept else REST for name in layer_names]

@@ -1,4 +1,4 @@
-"""Where figures of a model go that are measured inside it: numbers, arrays, events, complaints."""
+"""Where statistics of a model are recorded: numbers, arrays, events, failures."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class Events(Protocol):
-    """Takes a moment of the run, as `TrainingMonitor.own_event` does."""
+    """Records an event of the run, as `TrainingMonitor.own_event` does."""
 
     def __call__(self, kind: str, /, **fields: Any) -> None:
-        """Marks the moment."""
+        """Records the event."""
 
 
 def _no_tensor(_keys: Sequence[str], _values: Any) -> None: ...
@@ -36,30 +36,30 @@ def _no_step() -> int:
 
 @dataclass(frozen=True)
 class MetricSink:
-    """What is not given takes nothing."""
+    """Functions that record statistics; those that are not passed do nothing."""
 
     record_tensor: Callable[[Sequence[str], Any], None] = _no_tensor
-    """Takes the elements of a tensor, one for each key, for the step in hand, without waiting for them."""
+    """Records the elements of a tensor for the current step, one for each key, without waiting for them."""
 
     record_array: Callable[[str, Any], None] = _no_array
-    """Takes a tensor whole, without waiting for it."""
+    """Records a whole tensor, without waiting for it."""
 
     event: Events = _no_event
-    """Takes a moment of the run."""
+    """Records an event of the run."""
 
     read_later: Callable[[Any, Callable[[list[float]], None]], None] | None = None
-    """Calls back with the elements of a tensor on a GPU once they have come from there."""
+    """Calls back with the elements of a tensor on a GPU once they have been copied."""
 
     optimizer_steps: OptimizerSteps | None = None
-    """Who tells when an optimizer steps; else it is given hooks of its own."""
+    """Calls listeners when an optimizer steps; without it, each watcher registers its own hooks."""
 
     current_step: Callable[[], int] = _no_step
     now_ns: Callable[[], int] = perf_counter_ns
-    """The clock by which steps are as long as they are."""
+    """The clock for step times."""
     guard: Guard = field(default_factory=lambda: Guard(strict=False))
 
     def read(self, values: Any, then: Callable[[list[float]], None]) -> None:
-        """Hands over the elements of a tensor: at once from the host, later from a device, or never."""
+        """Calls back with the elements of a tensor: immediately on the host, later on a device, or never."""
         if values.device.type == "cpu":
             then(values.tolist())
         elif self.read_later is not None:

@@ -1,4 +1,4 @@
-"""Puts hooks on the modules of a model for a step now and then; between such bursts it is untouched."""
+"""Adds hooks to the modules of a model at sampled steps; in all other steps the model has none."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 _PARALLEL = frozenset({"DistributedDataParallel", "DataParallel"})
 
 WARM_UP = 10
-"""No burst before so many steps: what is compiled then would be compiled with our hooks in it."""
+"""The first steps are not sampled: code compiled then would include the hooks."""
 
 
 class SampledHooks(ABC):
-    """Opens a burst at the end of a step, by chance, and closes it at the end of the next one.
+    """Samples a step at random: adds hooks at the end of the step before, and removes them at its end.
 
-    `every_steps` is the number of steps between two bursts on average.
+    `every_steps` is the average number of steps between two samples.
     """
 
     name = ""
-    """What failed, if something does."""
+    """The subject of the warning if a hook fails."""
 
     def __init__(
         self,
@@ -39,36 +39,36 @@ class SampledHooks(ABC):
         outlets: MetricSink | None = None,
         _draw: Callable[[], float] | None = None,
     ) -> None:
-        import torch  # lazy: whoever has a model has it
+        import torch  # lazy: a caller with a model has loaded it
 
         self._torch, self._model = torch, model
-        self._outlets = outlets or MetricSink()
+        self._sink = outlets or MetricSink()
         self._draw = _draw or own_random()
         self._chance = RandomSampling(1.0, every_steps, self._draw)
-        self._hooks = Hooks(torch, self.name, self._outlets.guard)
+        self._hooks = Hooks(torch, self.name, self._sink.guard)
         self.due = WARM_UP
-        """After so many further steps it is to be asked by `after_step`."""
+        """Steps until the next call of `after_step`."""
         self._compiled_before = compiled_frames()
         self.is_open = False
         self._is_measuring = False
 
     def after_step(self, step: int) -> Mapping[str, float]:
-        """Ends a burst and records what it saw, or begins one; called when that is due."""
+        """Ends the sample and records it, or starts one; called when it is due."""
         self.due = 1
         if self.is_open:
             self._hooks.run(self._record)
             self._close()
             return {}
-        quiet = NEVER if self._hooks.rests else self._chance.quiet_steps(None)
-        self.due = max(quiet, 1)
-        if quiet:
-            self._chance.skip(quiet)
+        skipped = NEVER if self._hooks.is_off else self._chance.steps_to_skip(None)
+        self.due = max(skipped, 1)
+        if skipped:
+            self._chance.skip(skipped)
         elif self._chance.is_due(None) and not self._has_compiled_since():
             self._hooks.run(self._open)
         return {}
 
     def measure(self, run: Callable[[], Any]) -> dict[str, float]:
-        """Figures of whatever the model does while `run` is called; waits for the device to have them."""
+        """Statistics of the model while `run` is called; waits for the device."""
         self._is_measuring = True
         self._open()
         try:
@@ -79,7 +79,7 @@ class SampledHooks(ABC):
             self._close()
 
     def close(self) -> None:
-        """Ends watching; the model is as it was."""
+        """Ends sampling and removes all hooks."""
         self._close()
 
     def _open(self) -> None:
@@ -94,28 +94,28 @@ class SampledHooks(ABC):
     def _record(self) -> None:
         keys, values = self._figures()
         if keys:
-            self._outlets.record_tensor(keys, values)
+            self._sink.record_tensor(keys, values)
 
     def _has_compiled_since(self) -> bool:
-        """Whether something was compiled since a burst was last thought of: there may be more to come."""
+        """Whether code was compiled since the last check: more compilations may follow."""
         before, self._compiled_before = self._compiled_before, compiled_frames()
         return self._compiled_before not in (0, before)
 
     @abstractmethod
     def _attach(self) -> None:
-        """Puts hooks on modules."""
+        """Adds hooks to modules."""
 
     @abstractmethod
     def _detach(self) -> None:
-        """Forgets what was seen; the hooks are gone already."""
+        """Discards the sample; the hooks are already removed."""
 
     @abstractmethod
     def _figures(self) -> tuple[list[str], Any]:
-        """Keys and a tensor of what was seen."""
+        """Keys and a tensor of the sampled values."""
 
 
 def eager_modules(model: Any) -> Iterator[tuple[str, Any]]:
-    """Modules that run as they are written, each once; compiled ones call no hooks and are left out."""
+    """The modules that are not compiled, each once; compiled ones call no hooks."""
     while type(model).__name__ in _PARALLEL:
         model = model.module
     seen: set[int] = set()
@@ -127,7 +127,7 @@ def eager_modules(model: Any) -> Iterator[tuple[str, Any]]:
 
 
 def is_compiled(module: Any) -> bool:
-    """Whether a module was handed to `torch.compile`, itself or by its class."""
+    """Whether a module, or the `forward` of its class, is compiled by `torch.compile`."""
     if type(module).__name__ == "OptimizedModule" or getattr(module, "_compiled_call_impl", None) is not None:
         return True
     dynamo = sys.modules.get("torch._C._dynamo.eval_frame")
@@ -137,15 +137,15 @@ def is_compiled(module: Any) -> bool:
 
 
 def compiled_frames() -> int:
-    """How many functions `torch.compile` has compiled in this process."""
+    """The number of functions that `torch.compile` has compiled in this process."""
     utils = sys.modules.get("torch._dynamo.utils")
     return 0 if utils is None else int(sum(utils.counters["frames"].values()))
 
 
-def together(torch: ModuleType, parts: Sequence[Any]) -> Any:
-    """Small tensors of any devices, one after another on one of them."""
-    home = next((part.device for part in parts if part.device.type != "cpu"), parts[0].device)
-    return torch.cat([to_device(part, home) for part in parts])
+def concatenated(torch: ModuleType, parts: Sequence[Any]) -> Any:
+    """Concatenates small tensors of several devices on one of them."""
+    device = next((part.device for part in parts if part.device.type != "cpu"), parts[0].device)
+    return torch.cat([to_device(part, device) for part in parts])
 
 
 def _uncompiled(module: Any, prefix: str) -> Iterator[tuple[str, Any]]:

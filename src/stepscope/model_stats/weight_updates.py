@@ -1,4 +1,4 @@
-"""Measures by how much an optimizer step changes the weights, on a sample of them taken before and after."""
+"""Measures how much an optimizer step changes the weights, on a sample taken before and after it."""
 
 from __future__ import annotations
 
@@ -13,75 +13,79 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 MAX_ELEMENTS = 4096
-"""Of each parameter so many elements are compared: norms from them are right to a few per cent."""
+"""Elements compared per parameter: norms estimated from them are accurate to a few per cent."""
 
 
 @dataclass(frozen=True)
 class Updates:
-    """How far one step went."""
+    """The relative weight changes of one optimizer step."""
 
     names: tuple[str, ...]
     ratios: Any
-    """The norm of the change over that of the weights: of all, then of each layer of `names`."""
+    """The norm of the change divided by that of the weights: in total, then for each layer of `names`."""
 
     weights: Any
-    """The norm of the weights: of all, then of each layer."""
+    """The norm of the weights: in total, then for each layer."""
 
 
 @dataclass(frozen=True)
 class _Group:
-    """Sampled elements of parameters of one device and type, one after another, in float32 at least."""
+    """Sampled elements of the parameters of one device and type, concatenated, in at least float32."""
 
-    places: list[int]
+    indices: list[int]
     sizes: list[int]
     elements: Any
 
 
 class WeightSample:
-    """Elements of parameters as they were at one moment; a copy of all takes a model's memory."""
+    """A copy of some elements of each parameter; a copy of all would take as much memory as the model."""
 
-    def __init__(self, torch: ModuleType, sums: LayerSums, places: Iterable[int], start: float) -> None:
-        """Takes evenly spaced elements, beginning at a share of the spacing that is drawn anew each time."""
+    def __init__(self, torch: ModuleType, sums: LayerSums, indices: Iterable[int], start: float) -> None:
+        """Copies evenly spaced elements; `start` (0 to 1) is the offset of the first within the spacing."""
         self._torch, self._sums, self._start = torch, sums, start
-        self._places = tuple(places)
-        self._growth: dict[int, float] = {}
-        self._before = self._taken()
+        self._indices = tuple(indices)
+        self._norm_scale: dict[int, float] = {}
+        self._before = self._sampled()
 
     def compare(self) -> Updates:
-        """Compares with the parameters as they are now."""
-        now = self._taken()
-        change = self._norms([_change(one, other) for one, other in zip(self._before, now, strict=True)])
+        """Compares the sample with the current parameters."""
+        now = self._sampled()
+        changes = [_change(before, after) for before, after in zip(self._before, now, strict=True)]
+        change = self._norms(changes)
         before, after = self._norms(self._before), self._norms(now)
-        # What moved at all moved from somewhere or to somewhere: this is never a division by zero.
+        # A weight that changed is non-zero before or after, so this never divides by zero.
         largest = self._torch.maximum(before.values, after.values)
         ratios = change.values / largest.clamp_min(self._torch.finfo(largest.dtype).tiny)
         return Updates(change.names, self._without_count(ratios), self._without_count(after.values))
 
-    def _taken(self) -> list[_Group]:
-        """Copies the sample, by one call for each device and type."""
+    def _sampled(self) -> list[_Group]:
+        """Copies the sample, with one call for each device and type."""
         torch, parameters = self._torch, self._sums.layers.parameters
-        members: dict[tuple[Any, Any], list[tuple[int, Any]]] = {}
-        for place in self._places:
-            whole = plain(torch, parameters[place])
+        by_type: dict[tuple[Any, Any], list[tuple[int, Any]]] = {}
+        for index in self._indices:
+            whole = plain(torch, parameters[index])
             view = thinned(whole, self._start)
-            # The norm of a part, times this, is about the norm of the whole.
-            self._growth[place] = math.sqrt(whole.numel() / len(view)) if len(view) else 1.0
-            members.setdefault((view.device, view.dtype), []).append((place, view))
+            # The norm of the sample, multiplied by this, estimates the norm of the whole.
+            self._norm_scale[index] = math.sqrt(whole.numel() / len(view)) if len(view) else 1.0
+            by_type.setdefault((view.device, view.dtype), []).append((index, view))
         groups = []
-        for (_, dtype), some in members.items():
+        for (_, dtype), members in by_type.items():
             wide = torch.float64 if dtype == torch.float64 else torch.float32
-            elements = torch.cat([view for _, view in some]).to(wide)
-            groups.append(_Group([place for place, _ in some], [len(view) for _, view in some], elements))
+            elements = torch.cat([view for _, view in members]).to(wide)
+            groups.append(
+                _Group([index for index, _ in members], [len(view) for _, view in members], elements)
+            )
         return groups
 
     def _norms(self, groups: list[_Group]) -> Norms:
-        """Norms as they would be of all elements."""
+        """Estimated norms of all elements."""
         norms: dict[int, Any] = {}
         for group in groups:
-            parts = dict(zip(group.places, group.elements.split(group.sizes), strict=True))
-            found = list(tensor_norms(self._torch, parts).values())
-            grown = self._torch._foreach_mul(found, [self._growth[place] for place in group.places])  # noqa: SLF001 - one call for all
-            norms.update(zip(group.places, grown, strict=True))
+            parts = dict(zip(group.indices, group.elements.split(group.sizes), strict=True))
+            sampled = list(tensor_norms(self._torch, parts).values())
+            scales = [self._norm_scale[index] for index in group.indices]
+            scaled = self._torch._foreach_mul(sampled, scales)  # noqa: SLF001 - one call for all
+            norms.update(zip(group.indices, scaled, strict=True))
         return self._sums.of(norms)
 
     def _without_count(self, values: Any) -> Any:
@@ -89,14 +93,15 @@ class WeightSample:
 
 
 def _change(before: _Group, after: _Group) -> _Group:
-    return _Group(before.places, before.sizes, after.elements - before.elements)
+    return _Group(before.indices, before.sizes, after.elements - before.elements)
 
 
 def thinned(tensor: Any, start: float) -> Any:
-    """At most 4,096 elements of a tensor, evenly spaced, as a view where its elements lie without gaps."""
+    """At most 4,096 evenly spaced elements of a tensor, as a view if its memory has no gaps."""
     if not tensor.is_contiguous():
-        tensor = tensor.permute(sorted(range(tensor.dim()), key=lambda one: -tensor.stride(one)))
+        by_stride = sorted(range(tensor.dim()), key=lambda dimension: -tensor.stride(dimension))
+        tensor = tensor.permute(by_stride)
     flat = tensor.reshape(-1)
-    # An odd spacing meets all columns of a matrix in turn; an even one would meet the same few.
+    # An odd spacing samples all columns of a matrix in turn; an even one would always sample the same few.
     spacing = math.ceil(len(flat) / MAX_ELEMENTS) | 1 if len(flat) > MAX_ELEMENTS else 1
     return flat[int(start * spacing) :: spacing]

@@ -132,7 +132,7 @@ class Watched:
         self.loader_passes = LoaderPasses(
             sys.modules["torch"], self.step_phases.looks_like_training, self._begin_loader_pass
         )
-        self._outlets = MetricSink(
+        self._sink = MetricSink(
             record_tensor=self._record_tensor,
             record_array=self._record_array,
             event=recorder.own_event,
@@ -180,7 +180,7 @@ class Watched:
     def _inside(self, model: Any, optimizer: Any, looks: Looks) -> list[Observer]:
         """Those that look inside a model, as far as it is asked for."""
         found: list[Observer] = []
-        outlets = self._outlets
+        sink = self._sink
         if looks.gradients:
             from stepscope.model_stats.gradient_monitor import (
                 GradientMonitor,  # lazy: each brings what it needs
@@ -188,17 +188,17 @@ class Watched:
             from stepscope.model_stats.gradient_watch import Pace  # lazy: as the monitor is
 
             pace = Pace(budget_ratio=GRADIENT_SHARE * self._recorder.overhead.max_ratio)
-            found.append(GradientMonitor(model, optimizer, pace=pace, outlets=outlets))
+            found.append(GradientMonitor(model, optimizer, pace=pace, outlets=sink))
         if looks.histograms:
             from stepscope.model_stats.histograms import Histograms  # lazy: few ask for it
 
-            found.append(Histograms(model, optimizer, every_steps=looks.histograms, outlets=outlets))
+            found.append(Histograms(model, optimizer, every_steps=looks.histograms, outlets=sink))
         if looks.activations:
             from stepscope.model_stats.activations import Activations  # lazy: few ask for it
 
-            found.append(Activations(model, every_steps=looks.activations, outlets=outlets))
+            found.append(Activations(model, every_steps=looks.activations, outlets=sink))
         if looks.attention:
             from stepscope.model_stats.attention import Attention  # lazy: few ask for it
 
-            found.append(Attention(model, every_steps=looks.attention, outlets=outlets))
+            found.append(Attention(model, every_steps=looks.attention, outlets=sink))
         return found

@@ -1,4 +1,4 @@
-"""One look at the gradients of a step, put together from the optimizers and clippings that show them."""
+"""The gradient norms of one sampled step, collected at optimizer steps and at gradient clipping."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 NOT_FINITE = "gradient_nonfinite_parameters"
 
 
-class GradientLook:
-    """Norms of gradients, each taken when it was first to be seen: before it is clipped, if it is."""
+class GradientSample:
+    """Norms of gradients, each read when it is first available: before clipping, if it is clipped."""
 
     def __init__(self, torch: ModuleType, sums: LayerSums) -> None:
         self._torch, self._sums = torch, sums
         self._norms: dict[int, Any] = {}
         self._skipped: Any = None
 
-    def add(self, places: Sequence[int], optimizer: Any = None) -> None:
-        """Takes the gradients of parameters at these places, but for those that are taken already.
+    def add(self, indices: Sequence[int], optimizer: Any = None) -> None:
+        """Adds the gradients of the parameters with these indices, unless they were added before.
 
-        An optimizer that undoes the scale of a loss scaler itself holds that scale while it steps.
+        An optimizer that unscales gradients itself holds the scale of the loss scaler while it steps.
         """
         parameters, taken = self._sums.layers.parameters, self._norms
         fresh: dict[int, Any] = {}
-        for place in places:
-            if place not in taken and (gradient := parameters[place].grad) is not None:
-                fresh[place] = gradient
+        for index in indices:
+            if index not in taken and (gradient := parameters[index].grad) is not None:
+                fresh[index] = gradient
         if fresh:
             norms = tensor_norms(self._torch, fresh)
             scale = getattr(optimizer, "grad_scale", None)
@@ -45,7 +45,7 @@ class GradientLook:
             self._skipped = skipped if self._skipped is None else self._skipped + skipped
 
     def figures(self) -> tuple[list[str], Any] | None:
-        """Keys and a tensor of their values, those of layers last; None when there were no gradients."""
+        """Keys and a tensor of their values, those of layers last; None if there were no gradients."""
         if not self._norms:
             return None
         norms = self._sums.of(self._norms)
@@ -59,18 +59,18 @@ class GradientLook:
 
     def _unscaled(self, norms: dict[int, Any], scale: Any) -> dict[int, Any]:
         by_device: dict[Any, list[int]] = {}
-        for place, norm in norms.items():
-            by_device.setdefault(norm.device, []).append(place)
-        found: dict[int, Any] = {}
-        for device, places in by_device.items():
+        for index, norm in norms.items():
+            by_device.setdefault(norm.device, []).append(index)
+        unscaled: dict[int, Any] = {}
+        for device, indices in by_device.items():
             here = to_device(scale.reshape(()), device)
-            divided = self._torch._foreach_div([norms[place] for place in places], here)  # noqa: SLF001 - one call for all
-            found.update(zip(places, divided, strict=True))
-        return found
+            divided = self._torch._foreach_div([norms[index] for index in indices], here)  # noqa: SLF001 - one call for all
+            unscaled.update(zip(indices, divided, strict=True))
+        return unscaled
 
 
-class Subjects:
-    """Which parameters of a model an optimizer or a clipping is about; worked out once for each."""
+class ParameterLookup:
+    """Finds the parameters of a model that an optimizer steps or a clipping call clips; cached."""
 
     def __init__(self, layers: Layers) -> None:
         self._layers = layers
@@ -80,23 +80,24 @@ class Subjects:
         self._of_clipping: dict[tuple[int, int, int], tuple[list[int], bool]] = {}
 
     def of_optimizer(self, optimizer: Any) -> list[int]:
-        """Places of the parameters an optimizer steps."""
+        """Indices of the parameters that an optimizer steps."""
         groups = [group["params"] for group in optimizer.param_groups]
         count = sum(map(len, groups))
         known = self._of_optimizer.get(optimizer)
         if known is None or known[0] != count:
-            known = count, self._layers.places(one for group in groups for one in group)
+            known = count, self._layers.indices(parameter for group in groups for parameter in group)
             self._of_optimizer[optimizer] = known
         return known[1]
 
     def of_clipping(self, parameters: Sequence[Any]) -> tuple[list[int], bool]:
-        """Places of the parameters whose gradients are clipped together, and whether no other one learns."""
+        """Indices of the parameters that are clipped together, and whether they are all trainable ones."""
         if not parameters:
             return [], False
         key = (len(parameters), id(parameters[0]), id(parameters[-1]))
         if key not in self._of_clipping:
-            places = self._layers.places(parameters)
-            given = set(places)
-            others = (one for at, one in enumerate(self._layers.parameters) if at not in given)
-            self._of_clipping[key] = places, not any(one.requires_grad for one in others)
+            indices = self._layers.indices(parameters)
+            clipped = set(indices)
+            parameters_of_model = enumerate(self._layers.parameters)
+            others = (parameter for index, parameter in parameters_of_model if index not in clipped)
+            self._of_clipping[key] = indices, not any(parameter.requires_grad for parameter in others)
         return self._of_clipping[key]

@@ -1,11 +1,11 @@
-"""Outlets that keep what they are given."""
+"""A metric sink that keeps everything recorded, for tests."""
 
 from __future__ import annotations
 
 from stepscope.model_stats.metric_sink import MetricSink
 
 
-class Taken:
+class RecordedMetrics:
     """Everything that was recorded, in order."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ def never() -> float:
 
 
 def end_step(observer, step: int = 0) -> None:
-    """Asks an observer when it is due, as the anatomy of steps does."""
+    """Calls an observer when it is due, as `StepPhases` does."""
     observer.due -= 1
     if observer.due <= 0:
         observer.due = 1
