@@ -136,7 +136,7 @@ def test_a_moved_folder_stays_complete_and_the_run_goes_on_in_a_new_one(
     left = stepscope.open_store(moved).run("run")
     assert (left.status, left.reason) == (
         "finished",
-        f"the store folder was moved; the run goes on in {folder}",
+        f"the store folder was moved; the run continues in {folder}",
     )
     assert stepscope.open_store(folder).run("run").status == "finished"
     assert said.count("\n") == 1

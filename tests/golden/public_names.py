@@ -27,7 +27,7 @@ PROTOCOL_METHODS = frozenset(
 )
 INTERNAL = {
     "Activations": {"due", "is_open"},
-    "AlertSystem": {"begin_anew", "judge", "take"},
+    "AlertSystem": {"resend_rules", "judge", "take"},
     "GradientMonitor": {"due", "is_off"},
     "Histograms": {"due"},
     "StructuredLogs": {"begin_in_child"},

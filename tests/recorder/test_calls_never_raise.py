@@ -316,11 +316,11 @@ def test_a_model_is_watched_beside_what_is_no_optimizer(
     assert warnings_of(caplog) == [
         (
             "optimizer is 'optimizer'; expected a torch.optim.Optimizer or a list of them. "
-            "The model is watched with whichever optimizer steps."
+            "The model is watched with any optimizer that steps."
         ),
         (
-            "histograms is 'often'; expected the number of steps between two looks, such as 1000. "
-            "They are not looked at."
+            "histograms is 'often'; expected the number of steps between two samples, such as 1000. "
+            "They are not recorded."
         ),
     ]
 
@@ -439,7 +439,7 @@ def test_a_place_that_no_journal_can_be_opened_in_stops_no_training(
         monitor.log_training_step(loss=1.0)
         monitor.event("mark")
         monitor.log_params({"lr": 0.1})
-    assert len([line for line in warnings_of(caplog) if "Recording could not begin" in line]) == 1
+    assert len([line for line in warnings_of(caplog) if "Recording could not start" in line]) == 1
 
 
 def test_with_strict_each_mistake_raises_instead(folder: Path) -> None:

@@ -405,7 +405,7 @@ def test_as_text_the_same_is_readable_for_people(make: Make, tmp_path: Path) -> 
 
 
 def test_files_are_rotated_by_size_and_no_line_is_torn(make: Make, tmp_path: Path, lines: Lines) -> None:
-    logs = make(rotation=Rotation(most_bytes=20_000, files=3))
+    logs = make(rotation=Rotation(max_bytes=20_000, files=3))
     for number in range(400):
         logs.logger("training").info("line %d", number, extra={"filling": "x" * 100})
         if number % 20 == 0:

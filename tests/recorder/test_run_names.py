@@ -45,7 +45,7 @@ def test_a_name_that_is_taken_gets_a_number_and_that_is_said(folder: Path, caplo
     for _ in range(3):
         train(folder)
     assert names(folder) == ["mnist", "mnist-2", "mnist-3"]
-    assert "There is a run 'mnist' already; this one is 'mnist-3'" in caplog.text
+    assert "There is already a run 'mnist'; this one is 'mnist-3'" in caplog.text
     assert [steps_of(folder, name) for name in names(folder)] == [list(range(5))] * 3
 
 

@@ -20,7 +20,7 @@ from stepscope.launcher.signals import Signals
 from stepscope.recorder.anonymity import privacy_of
 from stepscope.recorder.identity.rank_detection import RUN_ID_VARIABLE, SEGMENT_VARIABLE, identify
 from stepscope.recorder.identity.run_names import without_secrets
-from stepscope.recorder.identity.run_reservation import name_for_all, reserve
+from stepscope.recorder.identity.run_reservation import claim_name, reserve
 from stepscope.recorder.recording import Recording
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Observed:
         with contextlib.suppress(OSError):
             self.identity = reserve(self._folder, self.identity, resume=resume).identity
             if self._settings.run is not None:
-                name_for_all(self._folder, self.identity)
+                claim_name(self._folder, self.identity)
 
     def trouble(self) -> str | None:
         """Why nothing can be recorded; None when it can."""
@@ -73,11 +73,13 @@ class Observed:
         tail = ConsoleTail()
         passage = OutputForwarder(tail)
         signals = Signals(passage.resize)
-        note = self._begin_note(tail) if recorded else None
+        record_event = self._begin_note(tail) if recorded else None
         try:
             ending = self._run(passage, signals, tail)
-            if note is not None:  # signals stay caught: an impatient second Ctrl-C must not change the ending
-                note.end(ending)
+            if (
+                record_event is not None
+            ):  # signals stay caught: an impatient second Ctrl-C must not change the ending
+                record_event.end(ending)
         finally:
             signals.restore()
         return ending.exit_code
@@ -154,4 +156,4 @@ class _Note:
         self._noted_bytes = self._tail.bytes_seen
         text, left_out = self._tail.text(most_bytes)
         if text:
-            self._recording.note("console", {"text": text, "left_out": left_out})
+            self._recording.record_event("console", {"text": text, "left_out": left_out})

@@ -1,1 +1,1 @@
-"""Inside training: TrainingMonitor, what it records and where, how a process ended."""
+"""The part that runs inside the training: TrainingMonitor, what it records, and how the process ended."""

@@ -1,4 +1,4 @@
-"""`monitor.alert_system`: alert rules that are written in Python, beside those in the settings."""
+"""`monitor.alert_system`: alert rules written in Python, in addition to those in the settings."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     Condition = Callable[["LatestMetrics"], Any]
 
 MAX_ROWS = 1000
-"""Rows that wait to be judged; where more come in half a second, the oldest are passed over."""
+"""Maximum number of rows waiting for evaluation; if more arrive in half a second, the oldest are skipped."""
 
 
 def check_alerts(settings: Alerts) -> None:
-    """Raises ConfigError for rules that make no sense: here, where mistakes in the settings are told."""
+    """Raises ConfigError for invalid rules."""
     if not (settings.rules or settings.thresholds or settings.disabled or settings.quiet_hours):
         return
-    from stepscope.alerts.defaults import check_rules  # lazy: most settings have none
+    from stepscope.alerts.defaults import check_rules  # lazy: most settings have no rules
 
     check_rules(settings)
 
@@ -61,15 +61,14 @@ class LatestMetrics:
         return name in self._values
 
     def get(self, name: str, otherwise: Any = None) -> Any:
-        """The latest value of a metric, or something else where it was not logged yet."""
+        """The latest value of a metric, or `otherwise` if it was not logged yet."""
         return self._values.get(name, otherwise)
 
 
 class AlertSystem:
-    """Takes rules, and judges those whose condition is a function, beside the training.
+    """Adds alert rules, and evaluates conditions that are functions, outside the training thread.
 
-    Whatever a rule leads to is done by the agent: it is told the rules, and when a condition begins and
-    ceases to hold.
+    The agent handles the alerts: it receives the rules, and an event when a condition becomes true or false.
     """
 
     def __init__(
@@ -94,63 +93,63 @@ class AlertSystem:
         for_seconds: float = 0.0,
         advice: str = "",
     ) -> None:
-        """Tells a person when a condition holds: a function of the latest metrics, or an expression.
+        """Adds an alert rule; its condition is a function of the latest metrics, or an expression.
 
             alerts.add_alert_rule("high_loss", lambda metrics: metrics.loss > 2, message="Loss is {loss:.2f}")
             alerts.add_alert_rule("slow", "p50(step_seconds, 2m) > 1.5 * baseline", severity="critical")
 
-        A rule with wrong arguments is not added, and that is said. A function that fails is passed over, and
-        that is said once.
+        A rule with wrong arguments is not added, which is logged. A function that raises is skipped, which is
+        logged once.
         """
-        given = {"severity": severity, "message": message, "cooldown": cooldown_seconds}
+        options = {"severity": severity, "message": message, "cooldown": cooldown_seconds}
         try:
-            self._add(name, condition, {**given, "for": for_seconds, "advice": advice})
+            self._add(name, condition, {**options, "for": for_seconds, "advice": advice})
         except RecorderError:
             raise
-        except Exception as error:  # noqa: BLE001 - anything may be handed over, training goes on
-            said = str(error).partition("\n")[0] if isinstance(error, ConfigError) else shown(error)
+        except Exception as error:  # noqa: BLE001 - users may pass anything, training goes on
+            reason = str(error).partition("\n")[0] if isinstance(error, ConfigError) else shown(error)
             topic = f"rule {shown(name)}"
-            self._guard.complain(topic, f"The alert {topic} was not added: {said}", error)
+            self._guard.complain(topic, f"The alert {topic} was not added: {reason}", error)
 
-    def _add(self, name: str, condition: Condition | str, given: dict[str, Any]) -> None:
-        severity = given["severity"]
+    def _add(self, name: str, condition: Condition | str, options: dict[str, Any]) -> None:
+        severity = options["severity"]
         if severity not in SEVERITIES:
             raise ConfigError(f"severity is {shown(severity)}; it must be one of {', '.join(SEVERITIES)}.")
-        seconds = {key: _seconds(label, given[key]) for key, label in _LENGTHS.items()}
-        said = {"name": name, **given, **seconds}
+        seconds = {key: _seconds(label, options[key]) for key, label in _LENGTHS.items()}
+        rule = {"name": name, **options, **seconds}
         if isinstance(condition, str):
-            said["when"] = condition
+            rule["when"] = condition
         elif not callable(condition):
             raise ConfigError(
                 f"condition is {shown(condition)}; it must be a function of the latest "
                 'metrics, as in lambda metrics: metrics.loss > 2, or an expression, as in "loss > 2".'
             )
-        from stepscope.alerts.rule import rule_said  # lazy: most trainings have no rule of their own
+        from stepscope.alerts.rule import rule_said  # lazy: most trainings have no rules in Python
 
-        rule_said(said)
+        rule_said(rule)
         with self._lock:
             self._conditions.pop(name, None)
             if not isinstance(condition, str):
                 self._conditions[name] = condition
-        self._rules[name] = said
-        self._event("alert_rule", **said)
+        self._rules[name] = rule
+        self._event("alert_rule", **rule)
         if self._conditions:
             self._ask_for_rows(self)
 
-    def begin_anew(self) -> None:
-        """A further segment begins, to which the same rules apply."""
+    def resend_rules(self) -> None:
+        """Records the rules again at the start of another segment."""
         self._holds.clear()
-        for said in self._rules.values():
-            self._event("alert_rule", **said)
+        for rule in self._rules.values():
+            self._event("alert_rule", **rule)
         if self._conditions:
             self._ask_for_rows(self)
 
     def take(self, metrics: Mapping[Any, Any], step: int) -> None:
-        """Remembers a row to be judged; called in the training thread."""
+        """Queues a row for evaluation; called in the training thread."""
         self._rows.append((dict(metrics), step))
 
     def judge(self) -> None:
-        """Judges the rows that have come; called beside the training, and once at its end."""
+        """Evaluates the queued rows; called in another thread, and once at the end of the training."""
         with self._lock:
             while self._rows:
                 metrics, step = self._rows.popleft()
@@ -165,12 +164,12 @@ class AlertSystem:
         try:
             holds = bool(condition(LatestMetrics(self._latest)))
         except (AttributeError, KeyError):
-            return  # a metric that was not logged yet
+            return  # a metric has not been logged yet
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything
-            said = f"The condition of the rule {name!r} failed: {shown(error)}"
-            self._guard.warn_once(f"rule {name}", said)
+            message = f"The condition of the rule {name!r} failed: {shown(error)}"
+            self._guard.warn_once(f"rule {name}", message)
             return
         if holds != self._holds.get(name, False):
             self._holds[name] = holds
-            # By name rather than as `step=`: the event has a step of its own, which may be a later one.
+            # As `at_step`, because the event has a step of its own, which may be a later one.
             self._event("alert_condition", rule=name, is_true=holds, at_step=step, values=dict(self._latest))

@@ -1,4 +1,4 @@
-"""Prepares what is made unreadable before it is recorded, as the settings ask for it."""
+"""Builds the privacy rules that are applied before anything is recorded, from the settings."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 
 
 def privacy_of(settings: PrivacySettings, environment: Mapping[str, str] = os.environ) -> Privacy:
-    """What the settings ask for; raises ConfigError, because what cannot be hidden must not be recorded."""
+    """The privacy rules of the settings; raises ConfigError for invalid ones, so that nothing is recorded."""
     for name, pattern in settings.rules.items():
         try:
             add_rule(name, pattern)
         except ValueError as error:
             raise ConfigError(f"privacy.rules.{name}: {error}") from error
     home = environment.get("HOME") if settings.shorten_home else None
-    is_wanted = settings.personal_data
-    hides_people = settings.salt_file is not None if is_wanted is None else is_wanted
+    hides_people = settings.personal_data
+    if hides_people is None:
+        hides_people = settings.salt_file is not None
     if settings.salt_file is None:
         return Privacy(home=home, personal_data=hides_people)
     host = os.uname().nodename

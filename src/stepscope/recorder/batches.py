@@ -1,4 +1,4 @@
-"""What `TrainingMonitor.batches` gives: a loader like the one it was handed, whose passes are timed."""
+"""What `TrainingMonitor.batches` returns: the same data loader, with its passes timed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Batches(Generic[Batch_co]):
         self._loader, self._time_pass = loader, time_pass
 
     def __len__(self) -> int:
-        return len(self._loader)  # type: ignore[arg-type]  # as the loader does, this raises if it must
+        return len(self._loader)  # type: ignore[arg-type]  # raises if the loader has no length
 
     def __getattr__(self, name: str) -> Any:
-        """What else a loader is asked for by those who are handed this one: its dataset, `set_epoch`."""
-        if name == "_loader":  # before there is one, as when it is copied
+        """Other attributes of the loader, such as `dataset` and `set_epoch`."""
+        if name == "_loader":  # not set yet, as while it is copied
             raise AttributeError(name)
         return getattr(self._loader, name)
 
@@ -31,19 +31,19 @@ class Batches(Generic[Batch_co]):
 
 
 def timed(loader: Iterable[Batch_co], time_pass: TimePass) -> Batches[Batch_co]:
-    """The loader with its passes timed: a `DataLoader` still where it is one, as trainers ask for that."""
+    """The loader with its passes timed; a `DataLoader` stays one, because trainers check for it."""
     data = sys.modules.get("torch.utils.data")
     if data is not None and issubclass(type(loader), data.DataLoader):
-        with contextlib.suppress(Exception):  # a class that cannot be derived from in this way is wrapped
+        with contextlib.suppress(Exception):  # a class that cannot be subclassed in this way is wrapped
             return cast("Batches[Batch_co]", _timed_loader(loader, time_pass))
     return Batches(loader, time_pass)
 
 
 def _timed_loader(loader: Any, time_pass: TimePass) -> Any:
-    """The same loader under a class of its own: they share all attributes, whoever sets them.
+    """The same loader with a subclass of its class; both objects share all attributes.
 
-    Trainers make loaders anew from the class and the attributes of one, with another sampler for instance;
-    such a loader is timed as well. A copy is a plain loader: a worker or a file cannot take our class along.
+    Trainers recreate loaders from the class and attributes of one, for instance with another sampler; such a
+    loader is timed as well. A copy or pickle is a plain loader: the subclass cannot be pickled.
     """
     kind = type(loader)
     if any(getattr(base, "__slots__", ()) for base in kind.__mro__):
@@ -54,7 +54,11 @@ def _timed_loader(loader: Any, time_pass: TimePass) -> Any:
 
     def __reduce_ex__(self: Any, protocol: Any) -> Any:  # noqa: N807
         make, arguments, *rest = _with_class(kind, self).__reduce_ex__(protocol)
-        return _made, (make, arguments), *rest  # pickle refuses to make another class than that of the object
+        return (
+            _call,
+            (make, arguments),
+            *rest,
+        )  # pickle refuses to create another class than that of the object
 
     derive: Any = type(kind)
     members = {"__iter__": __iter__, "__reduce_ex__": __reduce_ex__, "__module__": kind.__module__}
@@ -62,11 +66,11 @@ def _timed_loader(loader: Any, time_pass: TimePass) -> Any:
 
 
 def _with_class(kind: type, loader: Any) -> Any:
-    """An object of another class with the attributes of a loader: the same ones, not a copy of them."""
+    """An object of another class that shares the attributes of a loader."""
     other: Any = object.__new__(kind)
     object.__setattr__(other, "__dict__", loader.__dict__)
     return other
 
 
-def _made(make: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+def _call(make: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     return make(*arguments)

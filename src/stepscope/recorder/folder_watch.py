@@ -1,4 +1,4 @@
-"""Notices that the store folder was deleted, moved or replaced under a run, and goes on in the new one."""
+"""Detects that the store folder was deleted, moved or replaced during a run, and continues in the new one."""
 
 from __future__ import annotations
 
@@ -18,66 +18,69 @@ FileId = tuple[int, int]
 
 
 class FolderWatch:
-    """Compares the files of a run with those it opened; a look costs a few system calls."""
+    """Compares the files of a run with those it opened; a check costs a few system calls."""
 
     def __init__(
         self,
         folder: Path,
         database: Path,
         writer: JournalWriter,
-        tell: Callable[[str], None],
+        warn: Callable[[str], None],
         on_new_folder: Callable[[], None] = lambda: None,
     ) -> None:
         self._folder, self._writer = folder, writer
-        self._tell, self._on_new_folder = tell, on_new_folder
+        self._warn, self._on_new_folder = warn, on_new_folder
         self._database_path = database
         self._folder_id: FileId | None = None
         self._database_id: FileId | None = None
         with contextlib.suppress(OSError):
-            self._learn()
+            self._remember_ids()
 
-    def look(self) -> None:
-        """Goes on in the folder as it is now, and says what became of the records so far."""
-        with contextlib.suppress(OSError):  # no right to look, or a network that is away: it is looked again
+    def check(self) -> None:
+        """Continues in the current folder if it has changed, and logs what happened to earlier records."""
+        with contextlib.suppress(OSError):  # no permission, or a network failure: checked again later
             if self._writer.whereabouts() == "in place":
-                self._look_at_database()
-            elif self._follow():
-                self._learn()
+                self._check_database()
+            elif self._continue_in_folder():
+                self._remember_ids()
                 self._on_new_folder()
 
-    def _learn(self) -> None:
+    def _remember_ids(self) -> None:
         self._folder_id, self._database_id = _id_of(self._folder), _id_of(self._database_path)
 
-    def _follow(self) -> bool:
+    def _continue_in_folder(self) -> bool:
         is_whole = _id_of(self._folder) != self._folder_id
         if is_whole and self._writer.whereabouts() == "moved":
             self._leave_behind()
             return True
         return self._carry_over(is_whole=is_whole)
 
-    def _look_at_database(self) -> None:
-        found = _id_of(self._database_path)
-        if self._database_id is not None and found != self._database_id:
-            self._tell(
+    def _check_database(self) -> None:
+        database_id = _id_of(self._database_path)
+        if self._database_id is not None and database_id != self._database_id:
+            self._warn(
                 f"The database {self._database_path} was deleted or replaced during the run. Recording "
                 f"continues in a new one; {self._fate_of_stored()}."
             )
-        self._database_id = found
+        self._database_id = database_id
 
     def _leave_behind(self) -> None:
         new_path = self._writer.moved_to()
         where = "" if new_path is None else f" to {new_path.parents[2]}"
         self._writer.leave_behind(
-            {"status": "finished", "reason": f"the store folder was moved; the run goes on in {self._folder}"}
+            {
+                "status": "finished",
+                "reason": f"the store folder was moved; the run continues in {self._folder}",
+            }
         )
         self._writer.sealed.stored = 0
-        self._tell(
+        self._warn(
             f"The store folder {self._folder} was moved{where} during the run. What was recorded so far is "
             f"there; recording continues in a new folder at {self._folder}."
         )
 
     def _carry_over(self, *, is_whole: bool) -> bool:
-        """Copies what the store may not have into new files; False while none can be made."""
+        """Copies records that may not be in the store into new files; False while none can be created."""
         carried = self._writer.carry_over()
         if carried is None:
             return False
@@ -85,7 +88,7 @@ class FolderWatch:
         place = self._folder if is_whole else journals_of(self._folder)
         database_is_gone = self._database_id is not None and _id_of(self._database_path) != self._database_id
         fate = self._fate_of_stored() if database_is_gone or self._database_id is None else "nothing is lost"
-        self._tell(
+        self._warn(
             f"The {name} {place} was deleted during the run. Recording continues in a new one with the last "
             f"{_records(carried)} of this process; {fate}."
         )
@@ -102,9 +105,9 @@ def _records(count: int) -> str:
 
 
 def _id_of(path: Path) -> FileId | None:
-    """Which file or folder is at a path; None when there is none."""
+    """Device and inode of the file or folder at a path; None if there is none."""
     try:
-        found = path.stat()
+        status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

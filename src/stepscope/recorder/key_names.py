@@ -1,4 +1,4 @@
-"""Names metrics in the journal: without secrets, and never two metrics alike."""
+"""Names metrics in the journal: without secrets, and with a unique name for each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class KeyNames:
-    """Remembers under which name each key is recorded; asked once for each set of keys, not for each row."""
+    """Caches the recorded name of each key; called once for each set of keys, not for each row."""
 
     def __init__(self, privacy: Privacy) -> None:
         self._privacy = privacy
@@ -21,7 +21,7 @@ class KeyNames:
         self._taken: set[str] = set()
 
     def __call__(self, key: object) -> str:
-        """The name of a key; further keys of which the same is left are numbered."""
+        """The name of a key; keys that have the same name after redaction are numbered."""
         name = self._names.get(key)
         if name is None:
             plain = layout.clean(key)

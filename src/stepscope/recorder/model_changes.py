@@ -1,4 +1,4 @@
-"""Finds out whether a model that is passed with each step is trained in this process."""
+"""Detects whether a model that is passed with each step is trained in this process."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ MAX_STEPS = 8
 """A model that does not change in this many steps is not trained here."""
 
 PLAIN = (int, float, complex, str, bytes, list, tuple, dict, set)
-"""What no library's model is."""
+"""Types that are not models of any library."""
 
 
 class ModelChanges:
     """Compares a model from step to step until a parameter has changed.
 
-    Steps of a watched model end when an optimizer has stepped. A loop that passes a model and never trains
-    it, as one that replays a log does, must go on counting its calls.
+    Steps of a watched model end when an optimizer has stepped. For a loop that passes a model but does not
+    train it, such as one that replays a log, steps must still be counted by its log calls.
     """
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
         self._steps = 0
         self._version: int | None = None
-        self.found = False
+        self.has_changed = False
         """Whether a parameter has changed between two steps."""
         self.optimizer: Any = None
-        """What was passed with the model, if it can step."""
+        """The optimizer that was passed with the model, if it has a `step` method."""
 
     def follow(self, model: Any, optimizer: Any) -> bool:
-        """Compares the model with the last step; False when no further step has to be compared."""
+        """Compares the model with the last step; returns False if no further step has to be compared."""
         try:
             return self._follow(model, optimizer)
         except RecorderError:
@@ -46,17 +46,18 @@ class ModelChanges:
 
     def _follow(self, model: Any, optimizer: Any) -> bool:
         if isinstance(model, PLAIN):
-            wrong = f"model is {shown(model)}; expected a torch.nn.Module. It is not watched."
-            self._guard.complain("watch", wrong)
+            message = f"model is {shown(model)}; expected a torch.nn.Module. It is not watched."
+            self._guard.complain("watch", message)
             return False
         torch = sys.modules.get("torch.nn")
-        # A model of another library is nobody's mistake.
+        # A model of another library is not a mistake.
         if torch is None or not isinstance(model, torch.Module) or self._steps >= MAX_STEPS:
             return False
         self._steps += 1
-        parameter = next((each for each in model.parameters() if each.requires_grad), None)
-        version = None if parameter is None else parameter._version  # noqa: SLF001 - PyTorch's own count
-        self.found = self._version is not None and version != self._version
+        trainable = (parameter for parameter in model.parameters() if parameter.requires_grad)
+        parameter = next(trainable, None)
+        version = None if parameter is None else parameter._version  # noqa: SLF001 - PyTorch's version counter
+        self.has_changed = self._version is not None and version != self._version
         self._version = version
         self.optimizer = optimizer if hasattr(optimizer, "step") else None
-        return not self.found
+        return not self.has_changed

@@ -1,4 +1,4 @@
-"""`TrainingMonitor`: what user code holds."""
+"""`TrainingMonitor`: the main class of the public API."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stepscope.recorder.exit.exit_reason import outcome
 from stepscope.recorder.identity import rank_detection
 from stepscope.recorder.identity.params import PlainParams, params_argument
 from stepscope.recorder.identity.run_names import without_secrets
-from stepscope.recorder.identity.run_reservation import reserved_for
+from stepscope.recorder.identity.run_reservation import reserve_for_monitor
 from stepscope.recorder.model_changes import ModelChanges
 from stepscope.recorder.monitor_settings import (
     ending_arguments,
@@ -46,7 +46,7 @@ _RECORDING_CALLS = (
     "start_monitoring", "_start_once", "stop_monitoring", "log", "log_params", "log_training_step",
     "log_training_metrics", "record_metrics", "record_now", "record_late", "watch", "event",
 )  # fmt: skip
-"""Calls that return at once, whatever they are given, where recording is switched off."""
+"""Methods that do nothing if recording is disabled."""
 
 
 class TrainingMonitor(OnDemand):
@@ -58,10 +58,10 @@ class TrainingMonitor(OnDemand):
                 monitor.log_training_step(loss=loss)
 
     `config` has settings of stepscope: a mapping, the path of a YAML file, or nothing; `params` has the
-    hyper-parameters of the run. A name that another run has becomes `mnist-2`; with `resume=True` the newest
-    run of that name goes on. Wrong arguments raise ConfigError here. No method raises into training or waits
-    for anything, but for `stop_monitoring`, which returns when every point can be read; with `strict=True` a
-    value that cannot be kept raises RecorderError.
+    hyper-parameters of the run. If another run has the name, this one becomes `mnist-2`; with `resume=True`
+    the newest run of that name continues. Wrong arguments raise ConfigError here. No method raises into
+    training or waits for anything, except `stop_monitoring`, which returns when every point can be read; with
+    `strict=True` a value that cannot be kept raises RecorderError.
     """
 
     def __init__(  # noqa: PLR0913 - all by name, and each optional
@@ -85,17 +85,17 @@ class TrainingMonitor(OnDemand):
         folder = self._folder if recorder.enabled else None
         self.identity = without_secrets(identity, folder, privacy_of(self.settings.privacy), self._guard.tell)
         self._is_copy = rank_detection.is_imported_by_worker()
-        self._begin_anew(params_argument(params))
+        self._reset(params_argument(params))
 
-    def _begin_anew(self, params: PlainParams | None = None) -> None:
-        """Nothing is recorded yet, in this process; hyper-parameters wait for the beginning."""
+    def _reset(self, params: PlainParams | None = None) -> None:
+        """Sets the state before recording; hyper-parameters are kept until it starts."""
         super().__init__()
         self._append = self._append_unstarted
         self._was_stopped = False
         self.overhead = Overhead(self.settings.recorder.max_overhead)
-        """What watching costs the training, and may cost it."""
+        """The overhead budget of watching, and what it has cost."""
         self.began_ns: int | None = monotonic_ns()
-        """When recording began; None once the first step has told how long it took to begin."""
+        """When recording began; None once the start-up time has been recorded."""
         self._batch_times = BatchTimes(self)
         self._watched: Watched | None = None
         self._model_changes = ModelChanges(self._guard)
@@ -112,10 +112,10 @@ class TrainingMonitor(OnDemand):
         return self._folder
 
     def start_monitoring(self) -> None:
-        """Begins a segment of the run, as the first log call does by itself; nothing when one is open."""
+        """Starts a segment of the run, as the first log call does; does nothing if one is open."""
         if self._recording is None:
             if self._watched is None and not self.timer.in_batches:
-                self.began_ns = monotonic_ns()  # what came before is no part of the first step
+                self.began_ns = monotonic_ns()  # earlier time is not part of the first step
                 self._batch_times.begin()
             self._start_once()
 
@@ -126,10 +126,10 @@ class TrainingMonitor(OnDemand):
             self._is_starting = True
             try:
                 self._start()
-            except Exception as error:  # noqa: BLE001 - training goes on whatever the machine is like
+            except Exception as error:  # noqa: BLE001 - training must continue on any failure
                 self._append, self._recording, self._was_stopped = _do_nothing, None, True
-                said = f"Recording could not begin, training goes on without it: {shown(error)}"
-                self._guard.complain("start", said + hidden_modules(), error)
+                message = f"Recording could not start; training continues without it: {shown(error)}"
+                self._guard.complain("start", message + hidden_modules(), error)
             finally:
                 self._is_starting = False
 
@@ -149,11 +149,11 @@ class TrainingMonitor(OnDemand):
         self._append = recording.writer.append_row
         self._recording = recording
         if self._alerts is not None:
-            self._guard.attempt("Telling the alert rules", self._alerts.begin_anew)
+            self._guard.attempt("Recording the alert rules", self._alerts.resend_rules)
         recording.on_resolved = self._follow_late_loss
         self._guard.attempt(
             "A part of the start",
-            lambda: recording.begin(on_end=self.stop_monitoring, on_failure=self._tell_of_failure),
+            lambda: recording.begin(on_end=self.stop_monitoring, on_failure=self._on_failure),
         )
         monitors.add(self)
         params, self._params = self._params, None
@@ -161,14 +161,15 @@ class TrainingMonitor(OnDemand):
             self._note_params(recording, params)
 
     def _reserve_name(self) -> None:
-        found = reserved_for(self._folder, self.identity, resume=self._resumes, tell=self._guard.tell)
-        self.identity, first_step = found
+        self.identity, first_step = reserve_for_monitor(
+            self._folder, self.identity, resume=self._resumes, tell=self._guard.tell
+        )
         self.timer.step = self.timer.step or first_step
 
     def _join_parent(self) -> bool:
-        """Records as a worker into the run of the process whose script is imported again here.
+        """Records as a worker into the run of the parent process, whose script is imported again here.
 
-        False where that process records nothing, and the import is over: then this process is on its own.
+        Returns False if the parent records nothing and the import is over: then this process has its own run.
         """
         parent = rank_detection.recording_of_parent(self._folder)
         if parent is None:
@@ -201,7 +202,7 @@ class TrainingMonitor(OnDemand):
         self._guard.attempt("Ending the run", recording.end, *ending_arguments(status, reason, self._guard))
         if self._logs is not None:
             self._guard.attempt("Closing the log files", self._logs.stop)
-        before = self.identity  # a further start is a further segment: nothing recorded so far is added to
+        before = self.identity  # another start is another segment
         self.identity = rank_detection.identify(before.name, before.project, joined_id=before.joined_id)
 
     def __enter__(self) -> TrainingMonitor:
@@ -219,14 +220,14 @@ class TrainingMonitor(OnDemand):
         except Exception:  # noqa: BLE001 - an exception's own text may raise anything
             status, reason = "failed", type(error).__name__
         if error is not None and status == "failed":
-            self._guard.attempt("Describing the failure", self._tell_of_failure, error)
+            self._guard.attempt("Describing the failure", self._on_failure, error)
         self.stop_monitoring(status, reason)
 
-    def _tell_of_failure(self, error: BaseException) -> None:
+    def _on_failure(self, error: BaseException) -> None:
         self._record_failure(error)
-        told = None if self._watched is None else self._watched.describe_failure(error)
-        if told is not None:
-            self.own_event("out_of_memory", **told)
+        details = None if self._watched is None else self._watched.describe_failure(error)
+        if details is not None:
+            self.own_event("out_of_memory", **details)
 
     def get_performance_summary(self) -> dict[str, Any]:
         """How the run is doing, for people and scripts to print."""
@@ -234,7 +235,7 @@ class TrainingMonitor(OnDemand):
         return {"run": self.identity.name, "run_id": self.run_id, **self._stats.summary(), "dropped": dropped}
 
     def phase(self, name: str) -> Phase:
-        """Times a block as a named part of the step in hand."""
+        """Times a block as a named part of the current step."""
         try:
             return Phase(name, self.record_now)
         except Exception as error:  # noqa: BLE001 - a name's own text may raise anything
@@ -244,12 +245,12 @@ class TrainingMonitor(OnDemand):
     def batches(self, loader: Iterable[Batch]) -> Batches[Batch]:
         """Wraps a data loader: its batches become the steps, its passes the epochs."""
         if not self.settings.recorder.enabled:
-            return cast("Batches[Batch]", loader)  # a loop cannot tell, and pays nothing
+            return cast("Batches[Batch]", loader)  # the loop works the same, at no cost
         self.timer.stride = 0
         return timed(loader, self._time_pass)
 
     def _time_pass(self, source: Iterator[Batch]) -> Iterator[Batch]:
-        """One pass over a loader; whether a model is watched is asked when it begins."""
+        """Times one pass over a loader; whether a model is watched is checked when it starts."""
         if self._watched is None:
             self.begin_epoch()
             return self._batch_times.batches(source)
@@ -268,48 +269,52 @@ class TrainingMonitor(OnDemand):
         activations: int | None = None,
         attention: int | None = None,
     ) -> None:
-        """Times steps, and of some of them every phase; looks at the gradients of some.
+        """Times steps and the phases of sampled steps, and measures gradients at sampled steps.
 
-        Nothing is put into the model; the hooks of the optimizers (without one, of whichever steps) go with
-        `unwatch`. The last three cost more, and take the number of steps between two looks, such as 1000.
+        The model is not changed; the hooks on the optimizers (all optimizers if none is passed) are removed
+        by `unwatch`. The last three options cost more, and take the number of steps between samples, such as
+        1000.
         """
-        self.open_recording()  # so that a failure in the very first step is recorded
+        self.open_recording()  # so that a failure in the first step is recorded
         try:
-            from stepscope.recorder.watched import Looks, watch  # lazy: it needs torch, as a model does
+            from stepscope.recorder.watched import (  # lazy: it needs torch, as a model does
+                StatsOptions,
+                watch,
+            )
 
-            looks = Looks(bool(gradients), histograms, activations, attention)
-            self._watched = watched = watch(model, optimizer, looks, self._watched, self, self._guard)
+            options = StatsOptions(bool(gradients), histograms, activations, attention)
+            self._watched = watched = watch(model, optimizer, options, self._watched, self, self._guard)
             self._ends_by_log = None if watched is None else watched.step_phases.purpose.ends_step
             self._first_keys = set() if watched is not None and self.timer.stride else self._first_keys
         except RecorderError:
             raise
-        except Exception as error:  # noqa: BLE001 - a model of any kind may be handed over, training goes on
+        except Exception as error:  # noqa: BLE001 - users may pass any model, training goes on
             self._guard.complain("watch", f"The model cannot be watched: {shown(error)}", error)
 
     def _consider_model(self, model: object, optimizer: object) -> None:
         self._considers_models = self._watched is None and self._model_changes.follow(model, optimizer)
-        if self._watched is None and self._model_changes.found:
+        if self._watched is None and self._model_changes.has_changed:
             self.watch(model, self._model_changes.optimizer)
             if self._watched is not None:
-                self._watched.loader_passes.before = 1  # the one that it is handed over in
+                self._watched.loader_passes.before = 1  # the current pass
 
     def unwatch(self) -> None:
-        """Takes all hooks away: model and optimizer are as they were."""
+        """Removes all hooks: model and optimizer are unchanged."""
         watched, self._watched = self._watched, None
         if watched is not None:
-            self._guard.attempt("Taking the hooks away", watched.close)
+            self._guard.attempt("Removing the hooks", watched.close)
             self._ends_by_log = None
             self._batch_times.begin()
 
     def log_params(self, params: Any) -> None:
-        """Records hyper-parameters of the run, which are shown, compared and filtered by.
+        """Records hyper-parameters of the run, to show, compare and filter runs.
 
         Takes a mapping, nested or not, a dataclass or an argparse.Namespace; a later call updates an earlier
-        one, name by name. What is no text, number, boolean, None or list is kept as text.
+        one, name by name. Values other than text, numbers, booleans, None and lists are kept as text.
         """
         try:
             plain = PlainParams(params)
-        except Exception as error:  # noqa: BLE001 - anything may be handed over, training goes on
+        except Exception as error:  # noqa: BLE001 - users may pass anything, training goes on
             self._guard.complain("params", f"{error} Nothing of the call was recorded.", error)
             return
         recording = self.open_recording()
@@ -320,30 +325,30 @@ class TrainingMonitor(OnDemand):
 
     def _note_params(self, recording: Recording, params: PlainParams) -> None:
         for record in params.records():
-            recording.note("params", {"params": record}, self._last_step())
-        for topic, said in params.complaints():
-            self._guard.complain(topic, said)
+            recording.record_event("params", {"params": record}, self._last_step())
+        for topic, message in params.complaints():
+            self._guard.complain(topic, message)
 
     def event(self, kind: str, /, **fields: Any) -> None:
-        """Marks a moment of the run; fields may have any names and values.
+        """Records an event of the run; fields may have any names and values.
 
-        A whole number given as `step` is the step it belongs to, in place of the one logged last.
+        An integer passed as `step` is the step of the event; the default is the last logged step.
         """
         recording = self.open_recording()
         if recording is not None:
             step = as_step(fields.get("step"))
             if step is not None:
                 del fields["step"]
-            recording.note_of_user(kind, fields, self._last_step() if step is None else step)
+            recording.record_user_event(kind, fields, self._last_step() if step is None else step)
 
     def open_recording(self) -> Recording | None:
-        """What records now, begun by this call where nobody has done so; None after the end."""
+        """The current recording, started by this call if necessary; None after the end."""
         if self._recording is None and not self._was_stopped:
             self._start_once()
         return self._recording
 
     def _append_unstarted(self, metrics: Mapping[Any, Any], step: int, at_ns: int | None = None) -> None:
-        """Starts on the first call of a monitor nobody has started; after its end, says so once."""
+        """Starts recording with the first log call; after the end, warns once."""
         if self._was_stopped:
             self._guard.complain("stopped", "A log call after stop_monitoring() is not recorded.")
             return
@@ -356,7 +361,7 @@ class TrainingMonitor(OnDemand):
             )
 
     def continue_in_child(self) -> None:
-        """Parts from the parent's journal after a fork; the first log call here opens an own one."""
+        """Separates from the parent's journal after a fork; the first log call here opens a new one."""
         if self._recording is None:
             return
         self._recording = self._recording.child()
@@ -371,7 +376,7 @@ class TrainingMonitor(OnDemand):
             self._append(metrics, step, at_ns)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a spawned worker needs to record into the same segment."""
+        """The state that a spawned worker needs to record into the same segment."""
         return {
             "settings": self.settings,
             "folder": self._folder,
@@ -385,11 +390,11 @@ class TrainingMonitor(OnDemand):
         self.identity = state["identity"]
         self._guard = Guard(strict=False)
         self._is_copy, self._has_name, self._resumes = False, True, False
-        self._begin_anew()
+        self._reset()
         self.timer.step, self._was_stopped = state["step"], not state["recording"]
         if state["recording"]:
             self._record_as_worker()
 
 
 def _do_nothing(*_: Any, **__: Any) -> None:
-    """What a monitor does that is switched off."""
+    """Replaces the methods of a disabled monitor."""

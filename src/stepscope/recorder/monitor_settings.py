@@ -1,4 +1,4 @@
-"""Settings and arguments of a monitor, checked before any training: text, folders, privacy, alert rules."""
+"""Settings and arguments of a monitor, checked before the training starts."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ ENDINGS = ("finished", "failed", "crashed")
 MAX_REASON = 1_000
 
 _CHECKED_LATER = ("STEPSCOPE_PRIVACY", "STEPSCOPE_ALERTS")
-"""Variables of the settings whose values mean more than their type says."""
+"""Prefixes of environment variables whose values need more than a type check."""
 
 
 def monitor_settings(config: Source, *, strict: bool | None) -> Settings:
-    """The settings of a monitor; raises ConfigError for a mistake that is not the environment's."""
+    """The settings of a monitor; raises ConfigError for a mistake outside the environment variables."""
     settings = settings_for(config, strict=strict, on_note=_note_once)
     try:
         _check(settings)
@@ -35,7 +35,7 @@ def monitor_settings(config: Source, *, strict: bool | None) -> Settings:
             raise
         settings = _without_environment(config, settings, error)
     if STARTED_VARIABLE in os.environ:
-        # The program was started in place of an agent, as one does that has a Python of its own inside.
+        # The program was started as an agent's interpreter, as happens with frozen applications.
         _note_once("stepscope records nothing in a process that it has started itself.")
         settings = replace(settings, recorder=replace(settings.recorder, enabled=False))
     if not settings.recorder.enabled:
@@ -44,7 +44,7 @@ def monitor_settings(config: Source, *, strict: bool | None) -> Settings:
 
 
 _noted: set[str] = set()
-"""What was said of settings without effect by this process."""
+"""The notes that this process has already logged."""
 
 
 def _note_once(text: str) -> None:
@@ -54,30 +54,30 @@ def _note_once(text: str) -> None:
 
 
 def strict_argument(value: bool | None) -> bool | None:  # noqa: FBT001 - an argument of a monitor
-    """The argument itself; raises ConfigError for what is neither true nor false."""
+    """Checks the argument `strict`; raises ConfigError unless it is a boolean or None."""
     if value is None or isinstance(value, bool):
         return value
     raise ConfigError(f"argument: strict is {shown(value)}; it must be true or false.")
 
 
 def resume_argument(value: bool, name: str | None) -> bool:  # noqa: FBT001 - an argument of a monitor
-    """The argument itself; raises ConfigError for what is neither true nor false, or has no name to find."""
+    """Checks the argument `resume`; raises ConfigError if it is no boolean, or true without a name."""
     if not isinstance(value, bool):
         raise ConfigError(f"argument: resume is {shown(value)}; it must be true or false.")
     if value and name is None:
-        raise ConfigError("argument: resume is true, and run is not given. Say which: run='the name'.")
+        raise ConfigError("argument: resume is true, but run is not set. Pass the name: run='the name'.")
     return value
 
 
 def text_argument(name: str, value: str | None) -> str | None:
-    """An argument that is text or not given; raises ConfigError for anything else."""
+    """Checks an argument that is text or None; raises ConfigError for anything else."""
     if value is None or isinstance(value, str):
         return value
     raise ConfigError(f"argument: {name} is {shown(value)}; it must be text.")
 
 
 def folder_argument(directory: str | os.PathLike[str] | None, settings: Settings) -> Path:
-    """The whole path of the store folder; raises ConfigError for what names no folder."""
+    """The absolute path of the store folder; raises ConfigError for an invalid path."""
     folder = directory or settings.directory or STORE_FOLDER
     is_path = isinstance(folder, str | os.PathLike)
     path = os.fspath(folder) if is_path else None
@@ -91,16 +91,17 @@ def folder_argument(directory: str | os.PathLike[str] | None, settings: Settings
             return place
         raise ConfigError(
             f"The working directory no longer exists, so there can be no store folder {place} in it. Change "
-            "to another one, or give the whole path of a folder: directory='/...' or STEPSCOPE_DIR."
+            "to another one, or pass the absolute path of a folder: directory='/...' or STEPSCOPE_DIR."
         ) from error
 
 
 def ending_arguments(status: object, reason: object, guard: Guard) -> tuple[str, str]:
-    """How a run is said to end; what is not known as an ending is finished, and that is said."""
-    # By its type, because asking an object of the user's own for its class may raise.
+    """The status and reason of a run's end; warns of an unknown status, and uses finished instead."""
+    # By its type, because `__class__` of a user's object may raise.
     if not issubclass(type(status), str) or status not in ENDINGS:
-        said = f"status is {shown(status)}; expected one of {', '.join(ENDINGS)}. The run ended as finished."
-        guard.warn_once("status", said)
+        expected = ", ".join(ENDINGS)
+        message = f"status is {shown(status)}; expected one of {expected}. The run ended as finished."
+        guard.warn_once("status", message)
         status = "finished"
     if reason is None:
         return str(status), ""
@@ -114,12 +115,12 @@ def _check(settings: Settings) -> None:
 
 
 def _without_environment(config: Source, settings: Settings, error: ConfigError) -> Settings:
-    """The settings without the variables that are wrong; raises where it is not the environment's mistake."""
+    """The settings without the wrong environment variables; raises if the mistake is elsewhere."""
     others = {name: text for name, text in os.environ.items() if not name.startswith(_CHECKED_LATER)}
     plain = settings_for(config, others, strict=False)
     _check(plain)
     if plain.privacy != settings.privacy:
-        # What was to be hidden must not be recorded in plain text.
+        # Data that should be hidden must not be recorded in plain text.
         _note_once(f"stepscope records nothing, because an environment variable is wrong: {error}")
         return replace(plain, recorder=replace(plain.recorder, enabled=False))
     return _with_right_variables(config, others)

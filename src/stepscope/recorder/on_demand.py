@@ -1,4 +1,4 @@
-"""Parts of a monitor that are made when first asked for: page address, alert rules, log files, profiler."""
+"""Parts of a monitor that are created on first use: page address, alert rules, log files, profiler."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class OnDemand(StepLog):
-    """What a monitor offers beside recording; each part is imported only by those who use it."""
+    """Further parts of a monitor; each is imported only when it is used."""
 
     settings: Settings
     identity: Identity
@@ -34,53 +34,53 @@ class OnDemand(StepLog):
 
     @property
     def run_id(self) -> str:
-        """The run's id, by which any command and `open_store().run(...)` finds it."""
+        """The run's id, for any command and `open_store().run(...)`."""
         return self.identity.run_id
 
     def own_event(self, kind: str, /, **fields: Any) -> None:
-        """Marks a moment that stepscope itself has noticed."""
+        """Records an event of stepscope's own."""
         recording = self.open_recording()
         if recording is not None:
             step = as_step(fields.get("step"))
-            recording.note(kind, fields, self._last_step() if step is None else step)
+            recording.record_event(kind, fields, self._last_step() if step is None else step)
 
     @property
     def url(self) -> str | None:
-        """The address of the run's web page, token included; None where the store is not being served.
+        """The address of the run's web page, including the token; None if no server runs.
 
-        It lets in whoever has it: print it where only you read.
+        The token grants access to the page: print the address only where others cannot read it.
         """
         if not self.settings.recorder.enabled:
             return None
-        from stepscope.recorder.page_server import link_to_run  # lazy: few ask
+        from stepscope.recorder.page_server import link_to_run  # lazy: rarely used
 
         try:
             return link_to_run(self._folder, self.run_id)
-        except Exception as error:  # noqa: BLE001 - the file that says so is anybody's to write
+        except Exception as error:  # noqa: BLE001 - other processes may write that file
             self._guard.complain("url", f"The address of the page is not known: {shown(error)}", error)
             return None
 
     @property
     def alert_system(self) -> AlertSystem:
-        """Takes alert rules written in Python; those of the settings need nobody to ask for them."""
+        """Adds alert rules written in Python; those of the settings are always active."""
         if self._alerts is None:
-            from stepscope.recorder.alert_system import AlertSystem  # lazy: few have rules of their own
+            from stepscope.recorder.alert_system import AlertSystem  # lazy: rarely used
 
             self._alerts = AlertSystem(self.own_event, self._guard, self._judge_alerts)
         return self._alerts
 
     def _judge_alerts(self, system: AlertSystem) -> None:
-        """From now on each row is judged by rules of the user's own."""
+        """Evaluates the user's own rules on each row."""
         recording = self.open_recording()
         if recording is not None:
-            self._append = recording.judge_by(system)
+            self._append = recording.use_alert_rules(system)
 
     @property
     def logs(self) -> StructuredLogs:
-        """The log files of the run, written while it is recorded if `logging.directory` is set."""
+        """The log files of the run; written while it is recorded, if `logging.directory` is set."""
         if self._logs is None:
             from stepscope.recorder.logs.logs import (
-                StructuredLogs,  # lazy: it brings `logging` into the process
+                StructuredLogs,  # lazy: it imports `logging`
             )
 
             self._logs = StructuredLogs(
@@ -92,28 +92,28 @@ class OnDemand(StepLog):
         return self._logs
 
     def _record_failure(self, error: BaseException) -> None:
-        """Keeps the traceback of what ends the training, without the values of variables."""
+        """Records the traceback of the exception that ends the training, without the values of variables."""
         recording = self.open_recording()
         if isinstance(error, Exception) and recording is not None and recording.writer.trouble is None:
-            from stepscope.recorder.logs.log_entry import describe_exception  # lazy: it brings `logging`
+            from stepscope.recorder.logs.log_entry import describe_exception  # lazy: it imports `logging`
 
             self.own_event("failure", **describe_exception(error))
         if self._logs is not None:
             self._logs.failed(error)
 
     def profile(self, **options: Any) -> ProfilerWindow:
-        """A `ProfilerWindow` on chosen epochs and steps, with its options: call its `step` once a step."""
-        from stepscope.profiling.window.window import ProfilerWindow, WindowOptions  # lazy: few profile
+        """Creates a `ProfilerWindow` with these options; call its `step` once a step."""
+        from stepscope.profiling.window.window import ProfilerWindow, WindowOptions  # lazy: rarely used
 
-        usual = {"directory": self._folder / "profiles", "options": WindowOptions(rank=self.identity.rank)}
+        defaults = {"directory": self._folder / "profiles", "options": WindowOptions(rank=self.identity.rank)}
         try:
-            window = ProfilerWindow(**{**usual, **options})
-            is_resting = not self.settings.recorder.enabled
-        except Exception as error:  # noqa: BLE001 - anything may be handed over, training goes on
-            said = f"profile() was given {shown(options)}; nothing is profiled: {error}"
-            self._guard.complain("profile", said, error)
-            window, is_resting = ProfilerWindow(), True
-        if is_resting:
+            window = ProfilerWindow(**{**defaults, **options})
+            is_off = not self.settings.recorder.enabled
+        except Exception as error:  # noqa: BLE001 - users may pass anything, training goes on
+            message = f"profile() was given {shown(options)}; nothing is profiled: {error}"
+            self._guard.complain("profile", message, error)
+            window, is_off = ProfilerWindow(), True
+        if is_off:
             window.close()
         else:
             self._windows.append(window)

@@ -1,4 +1,4 @@
-"""Finds the server of a store folder's web page, and starts one with a run; standard library only."""
+"""Finds the server of a store folder's web page, or starts one with a run; standard library only."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 NAME = "server.json"
 LOG_NAME = "server.log"
-PATIENCE_S = 5.0
-"""How long one who asks for the address waits for a server that is on its way."""
+MAX_WAIT_S = 5.0
+"""How long to wait for a server that is starting."""
 
 _children: dict[Path, Child] = {}
 """The server this process started last for each folder."""
@@ -35,7 +35,7 @@ class Served:
     address: str
     """Where it listens, without a slash at the end."""
     token_file: str | None
-    """Where its token is; None where it asks for none."""
+    """The path of its token file; None if it needs no token."""
     pid: int
 
     def link(self, path: str = "/") -> str:
@@ -48,20 +48,20 @@ class Served:
 
 
 def find_server(folder: Path) -> Served | None:
-    """The server of a folder; None when none is alive, or it is not of this host and this user."""
+    """The running server of a folder; None if there is none on this host of this user."""
     path = folder / NAME
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
         if path.stat().st_uid != os.getuid():
             return None
-        told = json.loads(read_regular(path))
-        marks = procfs.ProcessMark(**told["process"])
-        if told["host"] == os.uname().nodename and procfs.is_alive(marks):
-            return Served(str(told["address"]), told["token_file"], marks.pid)
+        entry = json.loads(read_regular(path))
+        marks = procfs.ProcessMark(**entry["process"])
+        if entry["host"] == os.uname().nodename and procfs.is_alive(marks):
+            return Served(str(entry["address"]), entry["token_file"], marks.pid)
     return None
 
 
 def ensure_server(folder: Path, settings: Settings) -> None:
-    """Starts a server unless there is one, or one is on its way; returns at once."""
+    """Starts a server unless one is running or starting; returns immediately."""
     if _is_starting(folder) or find_server(folder) is not None:
         return
     child = start_process("stepscope.web.server.serving", folder, settings, LOG_NAME)
@@ -70,20 +70,20 @@ def ensure_server(folder: Path, settings: Settings) -> None:
 
 
 def forget_server(folder: Path) -> None:
-    """Lets another server be started for a folder that was made again: the one before is not known in it."""
+    """Allows another server to be started for a recreated folder: the old one is not registered in it."""
     child = _children.pop(folder, None)
     if child is not None:
         child.close()
 
 
 def link_to_run(folder: Path, run_id: str) -> str | None:
-    """The address of a run's page; None where nothing serves it. Waits for a server on its way."""
-    deadline = time.monotonic() + PATIENCE_S
-    while (found := find_server(folder)) is None:
+    """The address of a run's page; None if no server runs. Waits for a server that is starting."""
+    deadline = time.monotonic() + MAX_WAIT_S
+    while (server := find_server(folder)) is None:
         if not _is_starting(folder) or time.monotonic() > deadline:
             return None
         time.sleep(0.05)
-    return found.link(f"/run/{quote(run_id)}")
+    return server.link(f"/run/{quote(run_id)}")
 
 
 def _is_starting(folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Times named parts of a step, and the wait for each batch."""
+"""Times named phases of a step, and the wait for each batch, when no model is watched."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Batch = TypeVar("Batch")
 
 
 class Phase:
-    """Times the block it is entered for; may be entered again."""
+    """A context manager that times its block; reusable."""
 
     def __init__(self, name: str, record: Callable[[dict[str, float]], None]) -> None:
         self._key = phase_key(name)
@@ -40,7 +40,7 @@ class Phase:
 
 
 class BatchTimes:
-    """Times of steps that end with their batch, or the call that logs them, where no model is watched."""
+    """Times steps that end with their batch or their log call, when no model is watched."""
 
     def __init__(self, recorder: StepRecorder) -> None:
         self._timer = recorder.timer
@@ -49,13 +49,13 @@ class BatchTimes:
         self.begin()
 
     def begin(self) -> None:
-        """Steps begin here that are told by the calls that log them, until there are batches."""
+        """Starts timing steps that end with their log call, until `batches` is used."""
         timer = self._timer
         timer.began_ns, timer.due_ns, timer.on_due = monotonic_ns(), 0, self.write
         self._is_first_pass = True
 
     def batches(self, source: Iterator[Batch]) -> Iterator[Batch]:
-        """The batches of a pass; each is a step."""
+        """Yields the batches of a pass; each is a step."""
         self.write()
         self._passes += 1
         self._writer.knows_wait = True
@@ -70,11 +70,11 @@ class BatchTimes:
         return timer.batches_of(source, self._finish_pass)
 
     def write(self) -> None:
-        """Writes down what is still held back."""
+        """Writes the steps that have ended."""
         self._writer.write(monotonic_ns())
 
     def forget(self) -> None:
-        """Leaves what is held back to the process this one was forked from."""
+        """Discards unwritten steps in a forked process: the parent writes them."""
         self._writer.forget()
 
     def _finish_pass(self, is_left: bool) -> None:  # noqa: FBT001 - the timer calls it so

@@ -1,4 +1,4 @@
-"""One segment as this process records it: journal, keeper, last words, agent."""
+"""One segment of a run as this process records it: journal, maintenance thread, exit reason, agent."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from stepscope.recorder.exit.exit_hooks import ExitHooks
 from stepscope.recorder.exit.exit_reason import ExitReason, path_beside
 from stepscope.recorder.folder_watch import FolderWatch
 from stepscope.recorder.identity.facts import opening_of
-from stepscope.recorder.keeper import Keeper
 from stepscope.recorder.key_names import KeyNames
+from stepscope.recorder.maintenance_thread import MaintenanceThread
 from stepscope.schema.redact import MAX_PARTS, Redaction, redact_mapping, redact_text, redact_value
 
 if TYPE_CHECKING:
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
     from stepscope.schema.run import Role
 
 monitors: weakref.WeakSet[TrainingMonitor] = weakref.WeakSet()
-"""Monitors that are recording; each parts from its journal when the process forks."""
+"""Monitors that are recording; each separates from its journal when the process forks."""
 
 MAX_EVENT_CHARACTERS = 64_000
-"""Text of one event that is kept; redacting that takes a tenth of a second at worst."""
+"""Maximum text of one event; redacting it takes at most a tenth of a second."""
 
 
 class Recording:
-    """What is open between start and stop."""
+    """The state between start and stop of a monitor."""
 
     def __init__(
         self,
@@ -68,99 +68,101 @@ class Recording:
         self._deferred: dict[Any, Deferred] = {}
         self._alerts: AlertSystem | None = None
         self.on_resolved: Callable[[Mapping[Any, Any]], None] = lambda _: None
-        """Told of rows that came late from a GPU."""
-        self._keeper: Keeper | None = None
-        self._watch: FolderWatch | None = None
-        self._last_words: ExitReason | None = None
+        """Called with rows whose numbers were copied from a GPU."""
+        self._maintenance: MaintenanceThread | None = None
+        self._folder_watch: FolderWatch | None = None
+        self._exit_reason: ExitReason | None = None
         self._agent = AgentWatch(folder, settings, lambda: self.writer.trouble is None, guard.tell)
 
     @classmethod
     def of_worker(cls, identity: Identity, folder: Path, settings: Settings, guard: Guard) -> Recording:
-        """The recording of a loader worker or another child, which opens its journal when it logs."""
+        """The recording of a loader worker or another child, which opens its journal when it first logs."""
         return cls(identity, folder, settings, guard, role="worker")
 
     @property
     def writer(self) -> JournalWriter:
-        """The journal, opened at first use."""
+        """The journal, opened on first use."""
         if self._lazy_writer is None:
             self._lazy_writer = self._open()
             if self._role == "worker":
-                self._keep(lambda: None)
+                self._start_maintenance(lambda: None)
         return self._lazy_writer
 
     def begin(
         self, on_end: Callable[[str, str], None], on_failure: Callable[[BaseException], None] = lambda _: None
     ) -> None:
-        """Starts what a rank has and a worker has not: an agent, a keeper, last words."""
+        """Starts what only a rank needs: an agent, a maintenance thread, handlers for the exit reason."""
         self._keep_out_of_version_control()
         self._agent.ensure()
         self._ensure_page()
         name = self._journal_name().path(journals_of(self._folder))
-        hooks = ExitHooks(self._leave, self._leave_by_exec, self.writer.position)
-        self._last_words = ExitReason(path_beside(name), on_end, on_failure, hooks)
-        self._last_words.install()
-        self._keep(self._look_after_agent)
+        hooks = ExitHooks(self._record_exit, self._record_exec, self.writer.position)
+        self._exit_reason = ExitReason(path_beside(name), on_end, on_failure, hooks)
+        self._exit_reason.install()
+        self._start_maintenance(self._check_agent)
 
-    def _keep(self, ensure_agent: Callable[[], None]) -> None:
-        """Starts what looks after the journal; a worker has its own, with an agent of its parent's."""
+    def _start_maintenance(self, ensure_agent: Callable[[], None]) -> None:
+        """Starts the maintenance thread; a worker has its own, but uses the agent of its parent."""
         database = database_of(self._folder)
-        self._watch = FolderWatch(
-            self._folder, database, self.writer, self._guard.tell, self._begin_in_new_folder
+        self._folder_watch = FolderWatch(
+            self._folder, database, self.writer, self._guard.tell, self._on_new_folder
         )
-        self._keeper = Keeper(self.writer, self._watch.look, self._drain, ensure_agent, self._guard)
+        self._maintenance = MaintenanceThread(
+            self.writer, self._folder_watch.check, self._drain, ensure_agent, self._guard
+        )
 
-    def _begin_in_new_folder(self) -> None:
-        """Puts into a store folder that was made again what else was in it."""
+    def _on_new_folder(self) -> None:
+        """Restores the other files in a store folder that was recreated."""
         if self._role == "worker":
             return
         self._keep_out_of_version_control()
-        if self._last_words is not None:
-            self._last_words.begin_anew()
+        if self._exit_reason is not None:
+            self._exit_reason.reopen()
         self._agent.write_private(self._journal_name())
         self._agent.ensure()
         if self._settings.dashboard.enabled:
-            from stepscope.recorder.page_server import forget_server  # lazy: few have it served with a run
+            from stepscope.recorder.page_server import forget_server  # lazy: rarely used
 
             forget_server(self._folder)
         self._ensure_page()
 
-    def _leave(self, exit_code: int) -> None:
-        """Says how a process ended that leaves by `os._exit`, which runs nothing else."""
+    def _record_exit(self, exit_code: int) -> None:
+        """Records the end of a process that calls `os._exit`, which runs no exit handlers."""
         self._drain()
-        if self._watch is not None:
-            self._watch.look()
+        if self._folder_watch is not None:
+            self._folder_watch.check()
         status, reason = ("failed", f"exit code {exit_code}") if exit_code else ("finished", "")
         self.writer.end_soon({"status": status, "reason": reason, "exit_code": exit_code})
 
     @contextlib.contextmanager
-    def _leave_by_exec(self) -> Iterator[None]:
-        """Ends the journal of a process that becomes another program; goes on if it does not."""
+    def _record_exec(self) -> Iterator[None]:
+        """Ends the journal of a process that calls `os.exec*`; continues if the call fails."""
         self._flush()
         reason = "replaced itself by another program (exec)"
         with self.writer.closed_for({"status": "finished", "reason": reason, "exit_code": None}):
             yield
 
     def child(self) -> Recording:
-        """What a forked child records with; the parent's files are left alone."""
-        if self._last_words is not None:
-            self._last_words.forget_signals()
+        """The recording of a forked child, which does not use the parent's files."""
+        if self._exit_reason is not None:
+            self._exit_reason.forget_signals()
         return Recording.of_worker(self._identity, self._folder, self._settings, self._guard)
 
     def end(self, status: str, reason: str, exit_code: int | None = None) -> None:
-        """Closes the journal and waits until the store has it all; a launcher knows an exit code too."""
-        if self._keeper is not None:
-            self._keeper.stop()
+        """Closes the journal and waits until all records are stored; a launcher passes an exit code, too."""
+        if self._maintenance is not None:
+            self._maintenance.stop()
         if self._lazy_writer is None:
             return
         self._flush()
-        if self._watch is not None:
-            self._watch.look()
+        if self._folder_watch is not None:
+            self._folder_watch.check()
         safe_reason = self._user_privacy.text(redact_text(reason))
-        untold = self.writer.close({"status": status, "reason": safe_reason, "exit_code": exit_code})
-        if self._last_words is not None:
-            self._last_words.uninstall(untold)
-        if untold is not None:
-            return  # the journal has said what is lost
+        unwritten_end = self.writer.close({"status": status, "reason": safe_reason, "exit_code": exit_code})
+        if self._exit_reason is not None:
+            self._exit_reason.uninstall(unwritten_end)
+        if unwritten_end is not None:
+            return  # the journal has reported what is lost
         if self.writer.unsaved:
             self._guard.tell(
                 f"{self.writer.unsaved:,} records of this process are lost, because the journal could not be "
@@ -170,7 +172,7 @@ class Recording:
             self._agent.wait_until_stored(self._unread)
 
     def settle(self) -> None:
-        """Waits for numbers on their way and judges them, while there can still be something to tell."""
+        """Waits for numbers from GPUs, and evaluates alert rules on them before recording ends."""
         self._flush()
         if self._alerts is not None:
             self._alerts.judge()
@@ -179,10 +181,10 @@ class Recording:
         try:
             for deferred in self._deferred.values():
                 deferred.flush()
-        except Exception as error:  # noqa: BLE001 - a GPU that has failed tells so in its own way
+        except Exception as error:  # noqa: BLE001 - a failed GPU raises in the training as well
             self._guard.complain("deferred", f"The last numbers on the GPU are lost: {shown(error)}", error)
 
-    def note(self, kind: str, fields: Mapping[str, Any], step: int | None = None) -> None:
+    def record_event(self, kind: str, fields: Mapping[str, Any], step: int | None = None) -> None:
         """Records an event of stepscope's own."""
         try:
             safe = self._user_privacy.nested(redact_mapping(fields))
@@ -190,8 +192,8 @@ class Recording:
         except Exception as error:  # noqa: BLE001 - a field's own text may raise anything
             self._guard.complain("event", f"The event {shown(kind)} is lost: {shown(error)}", error)
 
-    def note_of_user(self, kind: object, fields: Mapping[str, Any], step: int) -> None:
-        """Records an event of the user's, whatever its fields are called."""
+    def record_user_event(self, kind: object, fields: Mapping[str, Any], step: int) -> None:
+        """Records an event of the user, with any field names."""
         try:
             redaction = Redaction(MAX_EVENT_CHARACTERS)
             event = {"kind": layout.clean(kind), "fields": fields}
@@ -205,12 +207,12 @@ class Recording:
                 self._guard.complain("long event", f"The event {shown(kind)} was cut to {limit}.")
 
     def defer(self, metrics: Mapping[Any, Any], step: int) -> None:
-        """Records a row of which some numbers lie on a GPU, when they have come from there."""
+        """Records a row with numbers on a GPU, once they have been copied."""
         at_ns = time.monotonic_ns()
         values = dict(metrics)
         keys = [key for key, value in values.items() if getattr(value, "is_cuda", False) is True]
         tensors = [values[key] for key in keys]
-        # Each keeps its place; the tensor, which may hold a whole graph in memory, is not kept for that.
+        # The order of keys is kept; the tensors are dropped, because they may hold a whole graph in memory.
         values.update(dict.fromkeys(keys))
 
         def arrived(numbers: list[float]) -> None:
@@ -218,12 +220,12 @@ class Recording:
             self._append_late(values, step, at_ns)
 
         dtype = tensors[0].dtype
-        if any(one.dtype != dtype for one in tensors):
-            tensors = [one.double() for one in tensors]
+        if any(tensor.dtype != dtype for tensor in tensors):
+            tensors = [tensor.double() for tensor in tensors]
         self._deferral(tensors[0].device).put(tensors, arrived)
 
     def read_later(self, values: Any, then: Callable[[list[float]], None]) -> None:
-        """Hands over the elements of a tensor: at once from the host, later from a GPU."""
+        """Calls back with the elements of a tensor: immediately on the host, later on a GPU."""
         if getattr(values, "is_cuda", False) is True:
             self._deferral(values.device).put_vector(values, then)
         else:
@@ -237,15 +239,11 @@ class Recording:
         )
 
     def record_array(self, key: str, values: Any, step: int) -> None:
-        """Records a tensor whole, under one key."""
-        described = {
-            "key": self._key_names(key),
-            "step": step,
-            "dtype": "<f8",
-            "shape": tuple(values.shape),
-        }
+        """Records a whole tensor under one key."""
+        shape = tuple(values.shape)
+        header = {"key": self._key_names(key), "step": step, "dtype": "<f8", "shape": shape}
         self.read_later(
-            values, lambda numbers: self.writer.append_array(described, array("d", numbers).tobytes())
+            values, lambda numbers: self.writer.append_array(header, array("d", numbers).tobytes())
         )
 
     def _deferral(self, device: Any) -> Deferred:
@@ -262,12 +260,12 @@ class Recording:
             self._alerts.judge()
 
     @property
-    def judges(self) -> bool:
-        """Whether each row is judged by rules of the training's own."""
+    def has_alert_rules(self) -> bool:
+        """Whether alert rules written in Python are evaluated on each row."""
         return self._alerts is not None
 
-    def judge_by(self, alerts: AlertSystem) -> Callable[..., None]:
-        """Has rows judged by rules of the training's own; gives what appends a row from now on."""
+    def use_alert_rules(self, alerts: AlertSystem) -> Callable[..., None]:
+        """Evaluates alert rules written in Python on each row; returns the function that appends a row."""
         self._alerts = alerts
         append, take = self.writer.append_row, alerts.take
 
@@ -278,48 +276,48 @@ class Recording:
         return append_and_judge
 
     def _append_late(self, metrics: Mapping[Any, Any], step: int, at_ns: int) -> None:
-        """Records numbers of an earlier moment; whoever logged them can no longer be told of a failure."""
+        """Records numbers of an earlier time; the log call has returned, so failures are only logged."""
         try:
             self.writer.append_row(metrics, step, at_ns)
             self.on_resolved(metrics)
             if self._alerts is not None:
                 self._alerts.take(metrics, step)
-        except Exception as error:  # noqa: BLE001 - what is logged beside a tensor may be anything
+        except Exception as error:  # noqa: BLE001 - users may log anything together with a tensor
             self._guard.complain("late", f"Figures of step {step} were not recorded: {shown(error)}", error)
 
-    def append_with_care(self, metrics: Any, step: int) -> None:
-        """Records numbers, arrays and texts each in their way, and says what cannot be kept."""
+    def append_any(self, metrics: Any, step: int) -> None:
+        """Records numbers, arrays and texts of any types, and warns of values that cannot be kept."""
         if not isinstance(metrics, Mapping):
             self._guard.complain(
                 "metrics", f"log() was given {shown(metrics)}; it takes a mapping of names to numbers."
             )
             return
-        found = values.sort(metrics)
-        self._append_split(found.numbers, step)
-        for key, (shape, raw) in found.arrays.items():
-            described = {"key": self._key_names(key), "step": step, "dtype": "<f8", "shape": shape}
+        sorted_values = values.sort_values(metrics)
+        self._append_split(sorted_values.numbers, step)
+        for key, (shape, raw) in sorted_values.arrays.items():
+            header = {"key": self._key_names(key), "step": step, "dtype": "<f8", "shape": shape}
             try:
-                self.writer.append_array(described, raw)
+                self.writer.append_array(header, raw)
             except JournalError as error:
                 self._guard.complain("too long", str(error), error)
-        for key, text in found.texts.items():
-            self.note("text", {"key": key, "value": text}, step)
-            # Redacted before it is cut: half a secret would not be recognised in a log.
+        for key, text in sorted_values.texts.items():
+            self.record_event("text", {"key": key, "value": text}, step)
+            # Redacted before it is truncated: half a secret would not be recognised.
             name, visible = redact_text(key), redact_value(text, key)[:60]
             self._guard.complain(
                 f"text {key}",
                 f"{name!r} is {visible!r}, not a number; it is kept as a text event, not as a series.",
             )
-        if found.failure is not None:
+        if sorted_values.failure is not None:
             self._guard.complain(
                 "mapping",
-                f"log() was given {shown(metrics)}, which raised {shown(found.failure)}; "
-                "what it gave before that was recorded.",
-                found.failure,
+                f"log() was given {shown(metrics)}, which raised {shown(sorted_values.failure)}; "
+                "its values before that were recorded.",
+                sorted_values.failure,
             )
 
     def _append_split(self, numbers: dict[str, float], step: int) -> None:
-        """Records a row, or its halves where it is too long for one; keys beyond the limit are counted."""
+        """Records a row, or its halves if it is too long; keys beyond the limit are counted as dropped."""
         if not numbers:
             return
         try:
@@ -349,7 +347,7 @@ class Recording:
             mapping=recorder.mapping,
         )
         if self._role != "worker":
-            self._agent.write_private(self._journal_name())  # before the opening, whose reader looks for it
+            self._agent.write_private(self._journal_name())  # before the opening record: its reader needs it
         opening = opening_of(self._identity, self._settings, self._privacy, self._role, self._command)
         return JournalWriter(
             supply,
@@ -359,28 +357,28 @@ class Recording:
             name_of=self._key_names,
         )
 
-    def _look_after_agent(self) -> None:
-        if self._last_words is not None:
-            self._last_words.reopen_closed()
+    def _check_agent(self) -> None:
+        if self._exit_reason is not None:
+            self._exit_reason.reopen_if_closed()
         self._agent.write_private(self._journal_name())
-        self._agent.look_after()
+        self._agent.check()
 
     def _journal_name(self) -> JournalName:
-        one = self._identity
-        return JournalName(one.run_id, one.segment, one.rank, os.getpid())
+        identity = self._identity
+        return JournalName(identity.run_id, identity.segment, identity.rank, os.getpid())
 
     def _ensure_page(self) -> None:
-        """Has the web page served, where that is wanted; by one process of all ranks."""
+        """Starts the web page's server if that is enabled; only in rank 0."""
         if not self._settings.dashboard.enabled or self._identity.rank != 0:
             return
-        from stepscope.recorder.page_server import ensure_server  # lazy: few have it served with a run
+        from stepscope.recorder.page_server import ensure_server  # lazy: rarely used
 
         ensure_server(self._folder, self._settings)
 
     def _unread(self) -> list[Path]:
-        """The files the store does not have, wherever their folder is by now."""
-        if self._watch is not None:
-            self._watch.look()
+        """The files that are not in the store yet, in the current folder."""
+        if self._folder_watch is not None:
+            self._folder_watch.check()
         return self.writer.supply.unread()
 
     def _keep_out_of_version_control(self) -> None:
@@ -391,9 +389,9 @@ class Recording:
                 ignore.write_text("*\n")
 
 
-def _part_from_parent() -> None:
+def _separate_from_parent() -> None:
     for monitor in list(monitors):
         monitor.continue_in_child()
 
 
-os.register_at_fork(after_in_child=_part_from_parent)
+os.register_at_fork(after_in_child=_separate_from_parent)

@@ -1,4 +1,4 @@
-"""Keeps the running figures that `get_training_stats` and `get_performance_summary` report."""
+"""Keeps the running statistics that `get_training_stats` and `get_performance_summary` return."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class StepStats:
-    """Counts steps and follows the loss, in constant memory."""
+    """Counts steps and keeps statistics of the loss, in constant memory."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -18,10 +18,10 @@ class StepStats:
         self.steps = 0
         self._losses = 0
         self._total = 0.0
-        self._least = self._greatest = self._current = 0.0
+        self._minimum = self._maximum = self._current = 0.0
 
     def begin(self) -> None:
-        """Starts the clock; steps that were counted on the way to it stay counted."""
+        """Starts the clock; steps counted before stay counted."""
         self._began_at = self._now()
 
     def add(self, loss: float | None) -> None:
@@ -31,32 +31,32 @@ class StepStats:
             self.follow(loss)
 
     def follow(self, loss: float) -> None:
-        """Takes in the loss of a step that was counted."""
+        """Adds the loss of a step that was already counted."""
         self._current = loss
         if self._losses == 0:
-            self._least = self._greatest = loss
-        elif loss < self._least:
-            self._least = loss
-        elif loss > self._greatest:
-            self._greatest = loss
+            self._minimum = self._maximum = loss
+        elif loss < self._minimum:
+            self._minimum = loss
+        elif loss > self._maximum:
+            self._maximum = loss
         self._losses += 1
         self._total += loss
 
     def as_dict(self) -> dict[str, Any]:
-        """The figures by the names people know; empty before the first loss."""
+        """The statistics of the loss by their public names; empty before the first loss."""
         if self._losses == 0:
             return {}
         return {
             "current_loss": self._current,
             "avg_loss": self._total / self._losses,
-            "min_loss": self._least,
-            "max_loss": self._greatest,
+            "min_loss": self._minimum,
+            "max_loss": self._maximum,
             "total_steps": self.steps,
             "training_time": self.elapsed_s,
         }
 
     def summary(self) -> dict[str, Any]:
-        """Steps, their pace, and the figures of the loss."""
+        """Steps, steps per second, and the statistics of the loss."""
         elapsed_s = self.elapsed_s
         return {
             "steps": self.steps,

@@ -1,4 +1,4 @@
-"""Takes the rows of a training and counts its steps."""
+"""Records the log calls of a training and counts its steps."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from stepscope.recorder.recording import Recording
 
 MAX_FROM_DEVICE = 4096
-"""Elements of a tensor on a GPU that are read without waiting for it."""
+"""Maximum elements of a tensor on a GPU that are read without waiting for it."""
 
-_METRICS = frozenset(one.name for one in fields(TrainingMetrics))
+_METRICS = frozenset(field.name for field in fields(TrainingMetrics))
 _NUMBERS = frozenset({int, float})
-_ON_DEVICE = ValuesOnDevice("the loss lies on a GPU")
+_ON_DEVICE = ValuesOnDevice("the loss is on a GPU")
 
 
 class StepLog(ABC):
@@ -36,37 +36,37 @@ class StepLog(ABC):
 
     _guard: Guard
     _append: Callable[..., None]
-    """Appends a row to the journal, or does what is to be done first."""
+    """Appends a row to the journal, after starting the recording if necessary."""
 
     def __init__(self) -> None:
         self._recording: Recording | None = None
         self.timer = StepTimer()
-        """Times steps, and has the number of the one in hand."""
+        """Times steps, and has the number of the current one."""
         self._epoch: float = 0
         self._epochs_begun = 0
         self._stats = StepStats()
         self._follows_late_losses = False
         self._ends_by_log: Callable[[], bool] | None = None
-        """Tells whether a call of `log` ends a step, while a model is watched that no optimizer steps."""
+        """Returns whether a call of `log` ends a step, while a model without an optimizer is watched."""
         self._considers_models = True
-        """Whether it is not yet clear if a model that is passed with each step is to be watched."""
+        """Whether it is still undecided if a model passed with each step should be watched."""
         self._first_keys: set[Any] | None = None
-        """What a loop logs before its optimizer steps; None while no model is watched, or for nothing."""
+        """The keys a loop logs before its first optimizer step; None if there are none, or no watched model."""
 
     @abstractmethod
     def _consider_model(self, model: object, optimizer: object) -> None:
-        """Watches a model that is passed with each step once it is clear that it is trained here."""
+        """Watches a model that is passed with each step, once it is known to be trained here."""
 
     @abstractmethod
     def open_recording(self) -> Recording | None:
-        """What records now, begun by this call where nobody has done so; None after the end."""
+        """The current recording, started by this call if necessary; None after the end."""
 
     def log(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         """Records numbers of a step.
 
-        Without `step` a call counts as one step; while `batches` or a watched optimizer count the steps, it
-        belongs to the current one. A step that is given is the current one from then on, unless it lies back
-        and the call is made outside of `batches`, as for figures of a validation. All are kept.
+        Without `step`, each call is one step; while `batches` or a watched optimizer count steps, it belongs
+        to the current one. A passed `step` becomes the current one, unless it is lower and the call is
+        outside `batches`, as for values of a validation. All values are kept.
         """
         try:
             timer = self.timer
@@ -78,11 +78,11 @@ class StepLog(ABC):
             if timer.stride or timer.in_batches or step > timer.step:
                 timer.step = step + timer.stride
                 if timer.is_over and not timer.in_batches:
-                    timer.is_over = False  # a loop that counts from 1: the step that begins has this number
+                    timer.is_over = False  # for a loop that counts from 1, the next step has this number
                 if self._ends_by_log and timer.stride and self._ends_by_log():
                     timer.end_logged()
         except Exception as error:  # noqa: BLE001 - a user's value may raise anything, training goes on
-            self._log_with_care(metrics, step, error)
+            self._log_any_values(metrics, step, error)
 
     def log_training_step(  # noqa: C901, PLR0913 - the names people know, and no calls that cost
         self,
@@ -96,10 +96,10 @@ class StepLog(ABC):
         step: int | None = None,
         epoch: float | None = None,
     ) -> None:
-        """Records a step; step and epoch are counted when not given, the rate is read from the optimizer.
+        """Records a step; step and epoch are counted if not passed, the rate is read from the optimizer.
 
-        That is the one that is watched where none is given. A model that is handed over is watched from the
-        second step on, unless one is watched already.
+        Without an optimizer, the watched one is used. A model that is passed is watched from the second step
+        on, unless one is already watched.
         """
         if epoch is not None:
             self._epoch = epoch if type(epoch) in _NUMBERS else self._number_of_epoch(epoch)
@@ -107,14 +107,14 @@ class StepLog(ABC):
         if learning_rate is None and stepped is not None:
             try:
                 learning_rate = learning_rate_of(stepped)
-            except Exception as error:  # noqa: BLE001 - anything may be handed over, training goes on
+            except Exception as error:  # noqa: BLE001 - users may pass anything, training goes on
                 self._complain_of_optimizer(stepped, error)
         is_late = False
         if type(loss) is not float:
             is_late = is_on_device(loss)
             number = None if is_late else as_number(loss)
             loss = loss if number is None else number
-        # A loss that comes late from a GPU is counted now, and followed when it is here.
+        # A loss on a GPU is counted now, and added to the statistics once it has been copied.
         self._stats.add(loss if type(loss) is float else None)
         metrics = {"loss": loss, "epoch": self._epoch}
         if accuracy is not None:
@@ -128,7 +128,9 @@ class StepLog(ABC):
                 self._add_until_it_raises(metrics, custom_metrics, error)
         if is_late and self.open_recording() is not None:
             self._follows_late_losses = True
-            self._log_with_care(metrics, self._step_of_metrics(metrics) if step is None else step, _ON_DEVICE)
+            self._log_any_values(
+                metrics, self._step_of_metrics(metrics) if step is None else step, _ON_DEVICE
+            )
         else:
             self.log(metrics, step)
         if self._ends_by_log is None and self.timer.stride and STEP_SECONDS not in metrics:
@@ -137,20 +139,20 @@ class StepLog(ABC):
             self._consider_model(model, optimizer)
 
     def log_training_metrics(self, metrics: TrainingMetrics) -> None:
-        """Records the metrics of a step handed over as one object."""
+        """Records the metrics of a step from one object."""
         try:
-            given = {} if isinstance(metrics, type) else dict(_fields_of(metrics))
-        except Exception:  # noqa: BLE001 - anything may be handed over, training goes on
-            given = {}
-        if _METRICS.isdisjoint(given):
+            fields_by_name = {} if isinstance(metrics, type) else dict(_fields_of(metrics))
+        except Exception:  # noqa: BLE001 - users may pass anything, training goes on
+            fields_by_name = {}
+        if _METRICS.isdisjoint(fields_by_name):
             self._guard.complain(
                 "training metrics",
                 f"metrics is {shown(metrics)}; expected a TrainingMetrics. Nothing of the call was recorded.",
             )
             return
-        custom = given.pop("custom_metrics", None)
-        step, loss, epoch = (given.pop(name, None) for name in ("step", "loss", "epoch"))
-        others = {name: value for name, value in given.items() if value is not None}
+        custom = fields_by_name.pop("custom_metrics", None)
+        step, loss, epoch = (fields_by_name.pop(name, None) for name in ("step", "loss", "epoch"))
+        others = {name: value for name, value in fields_by_name.items() if value is not None}
         try:
             others.update(() if custom is None else custom)
         except Exception as error:  # noqa: BLE001 - a mapping of the user's own may raise anything
@@ -158,7 +160,7 @@ class StepLog(ABC):
         self.log_training_step(loss=loss, custom_metrics=others, step=step, epoch=epoch)
 
     def record_metrics(self, step: int, loss: Any, learning_rate: Any, batch_size: Any) -> None:
-        """Records the four numbers of a step."""
+        """Records loss, learning rate and batch size of a step."""
         self.log_training_step(
             loss=loss,
             learning_rate=learning_rate,
@@ -167,14 +169,14 @@ class StepLog(ABC):
         )
 
     def get_training_stats(self) -> dict[str, Any]:
-        """Current, average, least and greatest loss, steps and seconds, of the steps logged so far."""
+        """Current, average, minimum and maximum loss, steps and seconds, of the steps logged so far."""
         return self._stats.as_dict()
 
     def _step_of_metrics(self, metrics: Mapping[str, Any]) -> int:
-        """The step that metrics belong to which are logged while an optimizer or batches count steps.
+        """The step that logged metrics belong to, while an optimizer or batches count steps.
 
-        A loop may log before its optimizer steps, after it, or both. What it logged before the very first
-        optimizer step begins a step each time it is logged again; anything else belongs to the current one.
+        A loop may log before its optimizer steps, after it, or both. The keys logged before the first
+        optimizer step start a new step each time they are logged; all other keys belong to the current one.
         """
         timer, first_keys = self.timer, self._first_keys
         if first_keys is None or timer.in_batches:
@@ -191,11 +193,11 @@ class StepLog(ABC):
         return timer.step
 
     def _last_step(self) -> int:
-        """Between two calls of log(), the step that has just been logged."""
+        """Between two calls of log(), the last logged step."""
         return max(self.timer.step - self.timer.stride, 0)
 
     def current_step(self) -> int:
-        """The number of the step that is being done, of which an optimizer or a batch will be the end."""
+        """The number of the current step, which an optimizer or a batch will end."""
         return self.timer.step + self.timer.is_over
 
     def begin_epoch(self) -> None:
@@ -204,37 +206,37 @@ class StepLog(ABC):
         self._epochs_begun += 1
 
     def begin_pass(self, number: int) -> None:
-        """A pass over a loader begins, the first being 0; where `batches` counts them it knows better."""
+        """Sets the epoch to the number of a pass over a loader (from 0), unless `batches` counts them."""
         if not self._epochs_begun:
             self._epoch = number
 
     def record_now(self, metrics: Mapping[str, Any]) -> None:
-        """Records values of the step in hand without counting a step."""
+        """Records values of the current step without counting a step."""
         try:
             self._append(metrics, self.timer.step)
-        except Exception as error:  # noqa: BLE001 - training goes on whatever happens here
-            self._log_with_care(metrics, self.timer.step, error, counts=False)
+        except Exception as error:  # noqa: BLE001 - training must continue on any failure
+            self._log_any_values(metrics, self.timer.step, error, counts=False)
 
     def record_late(self, metrics: Mapping[str, Any], step: int, at_ns: int | None = None) -> None:
-        """Records figures of an earlier step and moment."""
+        """Records values of an earlier step and time."""
         try:
             self._append(metrics, step, at_ns)
-        except Exception as error:  # noqa: BLE001 - training goes on whatever happens here
-            said = f"Figures of step {shown(step)} were not recorded: {shown(error)}"
-            self._guard.complain("late", said, error)
+        except Exception as error:  # noqa: BLE001 - training must continue on any failure
+            message = f"Figures of step {shown(step)} were not recorded: {shown(error)}"
+            self._guard.complain("late", message, error)
 
     def record_many(self, keys: tuple[str, ...], rows: bytes) -> None:
-        """Records packed rows of earlier moments: each has its moment, its step, and a value for each key."""
+        """Records packed rows of earlier times: each has its time, its step, and a value for each key."""
         recording = self._recording
         try:
-            if recording is not None and not recording.judges:
+            if recording is not None and not recording.has_alert_rules:
                 recording.writer.append_rows(keys, rows)
                 return
             for at_ns, step, *values in unpacked_rows(rows, len(keys)):
                 self.record_late(dict(zip(keys, values, strict=True)), step, at_ns)
         except RecorderError:
             raise
-        except Exception as error:  # noqa: BLE001 - training goes on whatever happens here
+        except Exception as error:  # noqa: BLE001 - training must continue on any failure
             self._guard.complain("late", f"Times of steps were not recorded: {shown(error)}", error)
 
     def _follow_late_loss(self, metrics: Mapping[Any, Any]) -> None:
@@ -242,7 +244,7 @@ class StepLog(ABC):
             self._stats.follow(metrics["loss"])
 
     def _whole(self, step: Any) -> int:
-        """The number of a step that was given as something else than a plain number."""
+        """The number of a step that was not passed as an int."""
         whole = as_step(step)
         if whole is None:
             self._guard.complain(
@@ -254,8 +256,8 @@ class StepLog(ABC):
     def _number_of_epoch(self, epoch: Any) -> float:
         number = as_number(epoch)
         if number is None:
-            said = f"epoch is {shown(epoch)}; expected a number. The rest of the call was recorded."
-            self._guard.complain("epoch", said)
+            message = f"epoch is {shown(epoch)}; expected a number. The rest of the call was recorded."
+            self._guard.complain("epoch", message)
             return self._epoch
         return number
 
@@ -268,7 +270,7 @@ class StepLog(ABC):
         )
 
     def _add_until_it_raises(self, metrics: dict[Any, Any], custom: Any, error: Exception) -> None:
-        """Keeps what a mapping gives that cannot be read to its end."""
+        """Keeps the values of a mapping up to the one that raises."""
         with contextlib.suppress(Exception):
             if isinstance(custom, Mapping):
                 for key in custom:
@@ -280,8 +282,8 @@ class StepLog(ABC):
             error,
         )
 
-    def _log_with_care(self, metrics: Any, step: Any, error: Exception, *, counts: bool = True) -> None:
-        """Keeps what can be kept of a call that could not be recorded as it came."""
+    def _log_any_values(self, metrics: Any, step: Any, error: Exception, *, counts: bool = True) -> None:
+        """Records the values that can be kept of a call that could not be recorded directly."""
         if isinstance(error, RecorderError):
             raise error
         recording = self._recording
@@ -292,17 +294,17 @@ class StepLog(ABC):
             if isinstance(error, ValuesOnDevice):
                 self._record_from_device(recording, metrics, whole)
             else:
-                recording.append_with_care(metrics, whole)
+                recording.append_any(metrics, whole)
         except RecorderError:
             raise
-        except Exception as failure:  # noqa: BLE001 - training goes on whatever happens here
+        except Exception as failure:  # noqa: BLE001 - training must continue on any failure
             self._guard.complain("log", f"A log call was not recorded: {shown(failure)}", failure)
         timer = self.timer
         if counts and (timer.stride or timer.in_batches or whole > timer.step):
             timer.step = whole + timer.stride
 
     def _record_from_device(self, recording: Recording, metrics: Mapping[Any, Any], step: int) -> None:
-        """Records values of which some lie on a GPU, without waiting for it."""
+        """Records values of which some are on a GPU, without waiting for it."""
         row: dict[Any, Any] = {}
         others: dict[Any, Any] = {}
         has_late = False
@@ -324,7 +326,7 @@ class StepLog(ABC):
         else:
             others.update(row)
         if others:
-            recording.append_with_care(others, step)
+            recording.append_any(others, step)
 
     def _record_device_array(self, recording: Recording, key: Any, tensor: Any, step: int) -> None:
         if tensor.numel() <= MAX_FROM_DEVICE and not tensor.is_complex():

@@ -1,6 +1,6 @@
-"""Sorts what people log into numbers, arrays and texts, without importing the libraries they come from.
+"""Sorts logged values into numbers, arrays and texts, without importing the libraries they come from.
 
-Whatever a value's own methods raise ends here: such a value becomes text, and those beside it are kept.
+Exceptions of a value's own methods are caught: such a value becomes text, and the others are kept.
 """
 
 from __future__ import annotations
@@ -19,72 +19,78 @@ MAX_TEXT = 1_000
 MAX_NAME = 10_000
 MAX_DEPTH = 32
 MAX_VALUES = 200_000
-"""Values of one call that are looked at; mappings that hold each other many times over have no end."""
+"""Maximum values of one call: mappings that contain each other could be endless."""
 LARGEST_STEP = 2**62
 
 
 @dataclass
-class Sorted:
-    """Logged values by what can be kept of them."""
+class SortedValues:
+    """Logged values by the type they are recorded as."""
 
     numbers: dict[str, float] = field(default_factory=dict)
     arrays: dict[str, tuple[tuple[int, ...], bytes]] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
     failure: Exception | None = None
-    """What the mapping itself raised; the values it gave before that are here."""
+    """The exception of the mapping itself; its values before that are included."""
 
 
-def sort(metrics: Mapping[Any, Any]) -> Sorted:
-    """Takes metrics apart; nested ones get names with a slash, None is left out."""
-    found = Sorted()
+def sort_values(metrics: Mapping[Any, Any]) -> SortedValues:
+    """Sorts metrics by type; nested ones get names with a slash, None is left out."""
+    sorted_values = SortedValues()
     try:
-        _sort_into(found, metrics, "", [id(metrics)], [MAX_VALUES])
+        _sort_into(sorted_values, metrics, "", [id(metrics)], [MAX_VALUES])
     except Exception as error:  # noqa: BLE001 - a mapping of the user's own may raise anything
-        found.failure = error
-    return found
+        sorted_values.failure = error
+    return sorted_values
 
 
 def _sort_into(
-    found: Sorted, metrics: Mapping[Any, Any], prefix: str, inside: list[int], left: list[int]
+    sorted_values: SortedValues,
+    metrics: Mapping[Any, Any],
+    prefix: str,
+    enclosing: list[int],
+    remaining: list[int],
 ) -> None:
     for key, value in metrics.items():
         name = _name(prefix, key)
-        left[0] -= 1
-        if left[0] < 0:
+        remaining[0] -= 1
+        if remaining[0] < 0:
             return
         try:
-            if not _is_sorted_as_nested(found, value, name, inside, left):
-                _sort_value(found, value, name)
+            if not _is_sorted_as_nested(sorted_values, value, name, enclosing, remaining):
+                _sort_value(sorted_values, value, name)
         except Exception:  # noqa: BLE001 - a value's own methods may raise anything
-            found.texts[name] = _as_text(value)
+            sorted_values.texts[name] = _as_text(value)
 
 
-def _is_sorted_as_nested(found: Sorted, value: Any, name: str, inside: list[int], left: list[int]) -> bool:
+def _is_sorted_as_nested(
+    sorted_values: SortedValues, value: Any, name: str, enclosing: list[int], remaining: list[int]
+) -> bool:
     if not isinstance(value, Mapping):
         return False
-    if id(value) in inside or len(inside) >= MAX_DEPTH:
-        found.texts[name] = shown(value)
+    if id(value) in enclosing or len(enclosing) >= MAX_DEPTH:
+        sorted_values.texts[name] = shown(value)
         return True
-    inside.append(id(value))
+    enclosing.append(id(value))
     try:
-        _sort_into(found, value, f"{name}/", inside, left)
+        _sort_into(sorted_values, value, f"{name}/", enclosing, remaining)
     finally:
-        inside.pop()
+        enclosing.pop()
     return True
 
 
-def _sort_value(found: Sorted, value: Any, name: str) -> None:
+def _sort_value(sorted_values: SortedValues, value: Any, name: str) -> None:
     if value is None:
         return
     number = as_number(value)
     if number is not None:
-        found.numbers[name] = number
+        sorted_values.numbers[name] = number
         return
     elements = _as_array(value)
     if elements is not None:
-        found.arrays[name] = elements
+        sorted_values.arrays[name] = elements
     else:
-        found.texts[name] = _as_text(value)
+        sorted_values.texts[name] = _as_text(value)
 
 
 def _name(prefix: str, key: Any) -> str:
@@ -96,11 +102,11 @@ def _name(prefix: str, key: Any) -> str:
 
 
 def as_number(value: Any) -> float | None:
-    """A float, or None when the value is not one number."""
+    """The value as a float; None if it is not a single number."""
     try:
         if isinstance(value, str | bytes | bytearray):
             return None
-        # An array or tensor of one element says so without a warning.
+        # `item` converts an array or tensor of one element without a warning.
         return float(value.item() if hasattr(value, "item") else value)
     except OverflowError:
         return _infinite(value)
@@ -116,7 +122,7 @@ def _infinite(value: Any) -> float | None:
 
 
 def is_on_device(value: Any) -> bool:
-    """Whether a value lies on a GPU, where reading it would mean waiting."""
+    """Whether a value is on a GPU, where reading it would wait."""
     try:
         return getattr(value, "is_cuda", False) is True
     except Exception:  # noqa: BLE001 - a value's own attributes may raise anything
@@ -124,16 +130,16 @@ def is_on_device(value: Any) -> bool:
 
 
 def learning_rate_of(optimizer: object) -> Any:
-    """The rate of an optimizer's first parameter group; None where it has no group.
+    """The learning rate of an optimizer's first parameter group; None if it has no group.
 
-    Raises what an object raises that is not an optimizer.
+    Raises an exception for an object that is not an optimizer.
     """
     groups = optimizer.param_groups  # type: ignore[attr-defined]  # or it raises
     return groups[0].get("lr") if groups else None
 
 
 def as_step(value: Any) -> int | None:
-    """A whole number that a journal can hold, or None."""
+    """The value as an integer that a journal can hold; None if it is not one."""
     try:
         if not isinstance(value, int):
             number = as_number(value)
@@ -149,7 +155,7 @@ def as_step(value: Any) -> int | None:
 def _as_array(value: Any) -> tuple[tuple[int, ...], bytes] | None:
     """Shape and float64 bytes of a numpy array, a tensor, or a list or set of numbers.
 
-    A generator is left alone: it is the training's, and it may have no end.
+    A generator is not read: the training may use it, and it may be endless.
     """
     if isinstance(value, str | bytes | bytearray):
         return None
@@ -181,7 +187,7 @@ def _flattened(nested: Any) -> Iterable[float]:
 
 def _as_text(value: Any) -> str:
     try:
-        # What is long is summed up: writing out a million numbers takes longer than a step.
+        # Long values are abbreviated: formatting a million numbers takes longer than a step.
         is_long = isinstance(value, list | tuple | dict | set | frozenset) and len(value) > MAX_TEXT
         text = shown(value) if is_long else str(value)
     except Exception as error:  # noqa: BLE001 - a value's own text may raise anything

@@ -1,4 +1,4 @@
-"""What `TrainingMonitor.watch` puts around a model: the anatomy of its steps, and looks inside."""
+"""What `TrainingMonitor.watch` sets up for a model: timing of its steps, and statistics of the model."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 
 GRADIENT_SHARE = 0.2
-"""The part of the allowed overhead that looks at gradients may take."""
+"""Share of the allowed overhead that gradient samples may use."""
 
 MAX_WRAPPERS = 4
-"""How deep inside wrappers an optimizer is looked for."""
+"""Maximum number of wrappers around an optimizer."""
 
-_EVERY = ("histograms", "activations", "attention")
-"""What is looked at every so many steps, and only where that is asked for."""
+_INTERVALS = ("histograms", "activations", "attention")
+"""Options that are numbers of steps between samples, and off by default."""
 
 
 @dataclass(frozen=True)
-class Looks:
-    """What of the inside of a model is looked at; each number is that of steps between two looks."""
+class StatsOptions:
+    """Which statistics of a model are recorded; each number is that of steps between two samples."""
 
     gradients: bool = True
     histograms: int | None = None
@@ -42,39 +42,46 @@ class Looks:
 
 
 def watch(
-    model: Any, optimizer: Any, looks: Looks, watched: Watched | None, recorder: Recorder, guard: Guard
+    model: Any,
+    optimizer: Any,
+    options: StatsOptions,
+    watched: Watched | None,
+    recorder: Recorder,
+    guard: Guard,
 ) -> Watched | None:
-    """Watches a model besides those watched already; gives what watches them all, None where nothing does."""
-    model, optimizer, looks = _checked(model, optimizer, looks, guard)
+    """Watches a model in addition to those already watched; returns None if nothing is watched."""
+    model, optimizer, options = _checked(model, optimizer, options, guard)
     if model is None:
         return watched
     watching = watched or Watched(recorder, guard)
     try:
-        watching.add(model, optimizer, looks)
+        watching.add(model, optimizer, options)
     except Exception:
         if watched is None:
-            watching.close()  # half a watch would count steps in a way of its own
+            watching.close()  # a partial setup would count steps differently
         raise
     return watching
 
 
-def _checked(model: Any, optimizer: Any, looks: Looks, guard: Guard) -> tuple[Any, Any, Looks]:
-    """What can be watched of what was handed over; None for a model that cannot be."""
+def _checked(
+    model: Any, optimizer: Any, options: StatsOptions, guard: Guard
+) -> tuple[Any, Any, StatsOptions]:
+    """Checks the arguments of `watch`; the model is None if it cannot be watched."""
     if not _has_method(model, "register_forward_pre_hook"):
         guard.complain("watch", f"model is {shown(model)}; expected a torch.nn.Module. It is not watched.")
-        return None, None, looks
-    several = list(optimizer) if isinstance(optimizer, list | tuple) else [optimizer]
-    known = [found for one in several if (found := _with_hooks(one)) is not None]
-    if len(known) < len(several) and optimizer is not None:
+        return None, None, options
+    passed = list(optimizer) if isinstance(optimizer, list | tuple) else [optimizer]
+    optimizers = [inner for wrapped in passed if (inner := _with_hooks(wrapped)) is not None]
+    if len(optimizers) < len(passed) and optimizer is not None:
         guard.complain(
             "optimizer",
             f"optimizer is {shown(optimizer)}; expected a torch.optim.Optimizer or a list of them. "
-            "The model is watched with whichever optimizer steps.",
+            "The model is watched with any optimizer that steps.",
         )
-        known = []
-    for name in _EVERY:
-        looks = replace(looks, **{name: _every(name, getattr(looks, name), guard)})  # type: ignore[arg-type]  # of three numbers
-    return model, known or None, looks
+        optimizers = []
+    for name in _INTERVALS:
+        options = replace(options, **{name: _checked_interval(name, getattr(options, name), guard)})  # type: ignore[arg-type]  # of three numbers
+    return model, optimizers or None, options
 
 
 def _has_method(value: Any, name: str) -> bool:
@@ -85,15 +92,15 @@ def _has_method(value: Any, name: str) -> bool:
 
 
 def _with_hooks(optimizer: Any) -> Any:
-    """The optimizer itself or, where a framework has wrapped it, the one inside; None where none takes hooks.
+    """The optimizer, or the one inside a framework's wrapper, that accepts hooks; None if there is none.
 
-    A wrapper may have the methods of an optimizer and still take no hooks, as that of Accelerate.
+    A wrapper may have the methods of an optimizer but ignore hooks, as that of Accelerate does.
     """
     for _ in range(MAX_WRAPPERS):
         try:
             optimizer.register_step_post_hook(_do_nothing).remove()
             optimizer.register_step_pre_hook(_do_nothing).remove()
-        except Exception:  # noqa: BLE001 - anything may be handed over
+        except Exception:  # noqa: BLE001 - users may pass anything
             optimizer = getattr(optimizer, "optimizer", None)
         else:
             return optimizer
@@ -103,28 +110,28 @@ def _with_hooks(optimizer: Any) -> Any:
 def _do_nothing(*_: Any) -> None: ...
 
 
-def _every(name: str, steps: Any, guard: Guard) -> int | None:
+def _checked_interval(name: str, steps: Any, guard: Guard) -> int | None:
     if steps is None or steps is False:
         return None
     if isinstance(steps, int) and not isinstance(steps, bool) and steps >= 0:
         return int(steps)
-    said = f"{name} is {shown(steps)}; expected the number of steps between two looks, such as 1000."
-    guard.complain(name, f"{said} They are not looked at.")
+    message = f"{name} is {shown(steps)}; expected the number of steps between two samples, such as 1000."
+    guard.complain(name, f"{message} They are not recorded.")
     return None
 
 
 class Recorder(StepRecorder, Protocol):
-    """What a monitor offers to those who watch for it."""
+    """The monitor, as the watching code uses it."""
 
     def open_recording(self) -> Recording | None:
-        """What records now."""
+        """The current recording."""
 
     def begin_pass(self, number: int) -> None:
-        """A pass over a loader begins, the first being 0."""
+        """Sets the epoch to the number of a pass over a loader, from 0."""
 
 
 class Watched:
-    """All that watches a training: one chain of phases, and for each model what looks inside it."""
+    """Everything that watches a training: the timing of its steps, and the statistics of each model."""
 
     def __init__(self, recorder: Recorder, guard: Guard) -> None:
         self._recorder, self._guard = recorder, guard
@@ -147,19 +154,19 @@ class Watched:
         self.step_phases.begin_loader_pass()
         self._recorder.begin_pass(number)
 
-    def add(self, model: Any, optimizer: Any, looks: Looks) -> None:
-        """Watches a model, and an optimizer or several; without one, whichever steps."""
+    def add(self, model: Any, optimizer: Any, options: StatsOptions) -> None:
+        """Watches a model with one or several optimizers; without one, with any optimizer that steps."""
         self.step_phases.watch(model, optimizer)
-        for observer in self._inside(model, optimizer, looks):
+        for observer in self._stats_observers(model, optimizer, options):
             self.step_phases.observe(observer)
 
     def close(self) -> None:
-        """Takes everything away: model, optimizer and PyTorch are as they were."""
+        """Removes all hooks and patches."""
         self.loader_passes.close()
         self.step_phases.close()
 
     def describe_failure(self, error: BaseException) -> dict[str, Any] | None:
-        """What is to be told of an error that ends the training, if it is one of memory."""
+        """Describes an out-of-memory error that ends the training; None for other errors."""
         return describe_out_of_memory(error, self.step_phases.watched_objects)
 
     def _record_tensor(self, keys: Sequence[str], values: Any) -> None:
@@ -177,28 +184,28 @@ class Watched:
         if recording is not None:
             recording.read_later(values, then)
 
-    def _inside(self, model: Any, optimizer: Any, looks: Looks) -> list[Observer]:
-        """Those that look inside a model, as far as it is asked for."""
-        found: list[Observer] = []
+    def _stats_observers(self, model: Any, optimizer: Any, options: StatsOptions) -> list[Observer]:
+        """The observers of a model's statistics, as the options select them."""
+        observers: list[Observer] = []
         sink = self._sink
-        if looks.gradients:
+        if options.gradients:
             from stepscope.model_stats.gradient_monitor import (
-                GradientMonitor,  # lazy: each brings what it needs
+                GradientMonitor,  # lazy: imported only if used
             )
             from stepscope.model_stats.gradient_watch import Pace  # lazy: as the monitor is
 
             pace = Pace(budget_ratio=GRADIENT_SHARE * self._recorder.overhead.max_ratio)
-            found.append(GradientMonitor(model, optimizer, pace=pace, outlets=sink))
-        if looks.histograms:
-            from stepscope.model_stats.histograms import Histograms  # lazy: few ask for it
+            observers.append(GradientMonitor(model, optimizer, pace=pace, outlets=sink))
+        if options.histograms:
+            from stepscope.model_stats.histograms import Histograms  # lazy: rarely used
 
-            found.append(Histograms(model, optimizer, every_steps=looks.histograms, outlets=sink))
-        if looks.activations:
-            from stepscope.model_stats.activations import Activations  # lazy: few ask for it
+            observers.append(Histograms(model, optimizer, every_steps=options.histograms, outlets=sink))
+        if options.activations:
+            from stepscope.model_stats.activations import Activations  # lazy: rarely used
 
-            found.append(Activations(model, every_steps=looks.activations, outlets=sink))
-        if looks.attention:
-            from stepscope.model_stats.attention import Attention  # lazy: few ask for it
+            observers.append(Activations(model, every_steps=options.activations, outlets=sink))
+        if options.attention:
+            from stepscope.model_stats.attention import Attention  # lazy: rarely used
 
-            found.append(Attention(model, every_steps=looks.attention, outlets=sink))
-        return found
+            observers.append(Attention(model, every_steps=options.attention, outlets=sink))
+        return observers

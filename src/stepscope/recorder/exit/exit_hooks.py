@@ -1,4 +1,4 @@
-"""Hears of exits that run no exit handler: `os._exit`, `os.exec*`, and the code given to `sys.exit`."""
+"""Detects exits that run no exit handler: `os._exit`, `os.exec*`, and the code passed to `sys.exit`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class ExitHooks:
-    """Puts itself before these functions, in the process that installed it and in none that it forks.
+    """Replaces these functions in the process that installed it, but not in processes it forks.
 
-    What is called back may fail: the process ends as it would have done.
+    If a callback fails, the process still ends as it would have.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class ExitHooks:
         self._real_execv, self._real_execve = os.execv, os.execve
 
     def install(self) -> None:
-        """Begins to listen; the other `os.exec` functions call these two."""
+        """Replaces the functions; the other `os.exec` functions call these two."""
         self._is_active = True
         self._real_exit, os._exit = os._exit, self._exit  # type: ignore[assignment]
         self._real_sys_exit, sys.exit = sys.exit, self._sys_exit  # type: ignore[assignment]
@@ -41,7 +41,7 @@ class ExitHooks:
         self._real_execve, os.execve = os.execve, self._execve  # type: ignore[assignment]
 
     def uninstall(self) -> None:
-        """Stops listening; a function that somebody else replaced meanwhile is left as it is."""
+        """Restores the functions, except those that other code has replaced in the meantime."""
         self._is_active = False
         for module, name, own, real in (
             (os, "_exit", self._exit, self._real_exit),
@@ -53,9 +53,9 @@ class ExitHooks:
                 setattr(module, name, real)
 
     def exit_code(self) -> object:
-        """What `sys.exit` was called with, if nothing was recorded since; None otherwise.
+        """The argument of `sys.exit`, if nothing was recorded since; None otherwise.
 
-        Whoever caught that exit and went on has recorded something.
+        A program that catches the exit and continues has recorded something since.
         """
         if self._noted is None or self._noted[1] != self._progress():
             return None
@@ -83,7 +83,7 @@ class ExitHooks:
         self._replace(self._real_execve, path, argv, env)
 
     def _replace(self, real: Callable[..., None], path: Any, *arguments: Any) -> None:
-        # `os.execvp` tries one folder of the search path after the other: most of them do not have it.
+        # `os.execvp` tries each folder of the search path: most calls fail.
         if not self._is_mine() or not (isinstance(path, int) or os.access(path, os.X_OK)):
             real(path, *arguments)
             return

@@ -1,4 +1,4 @@
-"""Notes why the process is ending: exception, exit, signal, fatal error."""
+"""Records why the process ends: exception, exit, signal, fatal error."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 RESERVED_BYTES = 4096
 MAX_REASON = 1000
-"""Characters of a reason that fit into the reserved room, whatever they are."""
+"""Characters of a reason that fit into the reserved space in any encoding."""
 
 
 MAX_MESSAGE = 300
@@ -35,11 +35,11 @@ MAX_MESSAGE = 300
 
 
 class ExitReason:
-    """Calls back when the interpreter ends, and leaves a trace when it has no time to.
+    """Calls back when the interpreter ends, and writes a trace if the process is killed.
 
-    A fatal error, SIGTERM or another signal that ends a process is caught below Python: the handler writes
-    the stack to a file and lets the signal do its work at once, even while the process hangs in a library.
-    A handler of the user's own, set before or after, is left to decide.
+    A fatal error, SIGTERM or another signal that ends a process is handled by `faulthandler`: it writes the
+    stack to a file and then lets the signal take effect immediately, even if the process hangs in a library.
+    Signal handlers of the user, set before or after, are kept.
     """
 
     def __init__(
@@ -59,56 +59,57 @@ class ExitReason:
         self._watched: set[signal.Signals] = set()
 
     def install(self) -> None:
-        """Begins to listen."""
+        """Installs the handlers."""
         sys.excepthook = self._on_exception
         atexit.register(self._at_exit)
         self._hooks.install()
         self._watch_signals()
 
-    def uninstall(self, untold: Mapping[str, Any] | None = None) -> None:
-        """Stops listening and leaves no trace, but for an end the journal had no room for.
+    def uninstall(self, unwritten_end: Mapping[str, Any] | None = None) -> None:
+        """Removes the handlers and the trace file, unless it holds an end that the journal could not store.
 
-        A hook set over ours stays.
+        An exception hook that replaced this one stays.
         """
         atexit.unregister(self._at_exit)
         self._hooks.uninstall()
         if sys.excepthook == self._on_exception:
             sys.excepthook = self._previous_hook
-        if untold is None or not self._leave(untold):
+        if unwritten_end is None or not self._leave(unwritten_end):
             with contextlib.suppress(OSError):
                 self._path.unlink(missing_ok=True)
         self.forget_signals()
 
-    def _leave(self, untold: Mapping[str, Any]) -> bool:
-        """Writes an end into the room reserved for it; False when that cannot be done."""
-        said = {**untold, "reason": str(untold["reason"])[:MAX_REASON], "time": time.time_ns()}
-        line = f"\n{END_MARK}".encode() + to_json(said) + b"\n"
+    def _leave(self, unwritten_end: Mapping[str, Any]) -> bool:
+        """Writes an end into the reserved space; returns False if that fails."""
+        end = {**unwritten_end, "reason": str(unwritten_end["reason"])[:MAX_REASON], "time": time.time_ns()}
+        line = f"\n{END_MARK}".encode() + to_json(end) + b"\n"
         with contextlib.suppress(OSError):
             return os.write(self._open_trace(len(TRACED_SIGNALS)), line) == len(line)
         with contextlib.suppress(OSError, StopIteration):
-            # The path may be out of reach for a process that has changed its user: the file itself is open.
-            held = next(one for one in self._descriptors if one.is_own())
+            # A process that has changed its user may not be able to open the path, but the file is still
+            # open.
+            held = next(descriptor for descriptor in self._descriptors if descriptor.is_own())
             return os.pwrite(held.number, line, len(TRACED_SIGNALS) * TRACE_BYTES) == len(line)
         return False
 
-    def begin_anew(self) -> None:
-        """Leaves its trace in the folder as it is now, after the one before was deleted or moved."""
+    def reopen(self) -> None:
+        """Creates the trace file in the current folder, after the previous one was deleted or moved."""
         before, self._descriptors = self._descriptors, []
         self._watch_signals()
         for descriptor in before:
             descriptor.close()
 
-    def reopen_closed(self) -> None:
-        """Leaves its trace again after other code has closed its descriptors."""
+    def reopen_if_closed(self) -> None:
+        """Creates the trace file again if other code has closed its descriptors."""
         if self._descriptors and not self._descriptors[0].is_own():
-            self.begin_anew()
+            self.reopen()
 
     def forget_signals(self) -> None:
-        """Takes the handlers away; also in a forked child, whose signals say nothing of its parent."""
+        """Removes the signal handlers; also called in forked children, whose signals are their own."""
         if self._watches_faults:
             faulthandler.disable()
         for number in self._watched:
-            # To take ours away would take away one that was set over it.
+            # Removing it would also remove a handler that was set after it.
             if signal.getsignal(number) is signal.SIG_DFL:
                 faulthandler.unregister(number)
         self._watches_faults = False
@@ -132,12 +133,12 @@ class ExitReason:
                     self._watched.add(number)
 
     def _reserve(self) -> None:
-        """Takes room for the end on the disk while there is some: it may be full when there is an end."""
+        """Reserves disk space for the end: the disk may be full by then."""
         with contextlib.suppress(OSError):
             os.posix_fallocate(self._open_trace(0), len(TRACED_SIGNALS) * TRACE_BYTES, RESERVED_BYTES)
 
     def _open_trace(self, place: int) -> int:
-        """A descriptor that writes to a part of the file of its own: where there is text, that was it."""
+        """A descriptor that writes to its own part of the file: the part with text identifies the signal."""
         descriptor = hold(open_above_streams(self._path, os.O_WRONLY))
         self._descriptors.append(descriptor)
         os.lseek(descriptor.number, place * TRACE_BYTES, os.SEEK_SET)
@@ -166,16 +167,16 @@ class ExitReason:
         self._ended(self._status, self._reason)
 
     def _uncaught(self) -> BaseException | None:
-        """The exception that ends the program, where a hook set after ours has kept it to itself."""
+        """The exception that ends the program, if a later exception hook has not passed it on."""
         if self._status != "finished" or sys.excepthook == self._on_exception:
             return None
-        # Python notes it before it calls any hook. At a prompt it may have been one that ended nothing.
+        # Python sets it before it calls any hook. At a prompt it may be one that did not end the program.
         error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
         return error if error is not self._noted_before else None
 
 
 def describe(error: BaseException) -> str:
-    """One line for an exception, as a person would say it."""
+    """An exception in one line, for people."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted by SIGINT"
     text = redact_start(str(error).strip(), MAX_MESSAGE).split("\n", 1)[0]
@@ -188,12 +189,12 @@ def outcome(error: BaseException | None) -> tuple[str, str]:
         return "finished", ""
     if isinstance(error, SystemExit):
         code = error.code
-        # Of a number the system keeps the last eight bits; one that fits into no register ends with 255.
+        # The system keeps the last eight bits of a number; one that is too large for C ends with 255.
         clean = code is None or (isinstance(code, int) and not code & 0xFF and code.bit_length() < 64)
         return ("finished", "") if clean else ("failed", f"exit with {code!r}")
     return "failed", describe(error)
 
 
 def path_beside(journal: Path) -> Path:
-    """Where the trace of a process is left, beside its journal."""
+    """The path of a process's trace file, next to its journal."""
     return journal.with_name(f"{journal.name.rpartition('.')[0]}{EXIT_NOTE_SUFFIX}")

@@ -1,1 +1,1 @@
-"""Which run, segment and rank a process records, and what it says of itself."""
+"""Which run, segment and rank a process records, and facts about the process."""

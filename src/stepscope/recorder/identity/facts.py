@@ -1,4 +1,4 @@
-"""What a process says of itself when it begins: command, versions, place. Secrets stay out."""
+"""Facts about a process at its start: command, versions, environment. Secrets are left out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stepscope.schema.privacy import Privacy
     from stepscope.schema.run import Role
 
-# Named one by one: an environment holds credentials under names nobody foresees.
+# An explicit list: an environment may hold credentials under any name.
 ENVIRONMENT = [
     "CUDA_DEVICE_ORDER",
     "CUDA_LAUNCH_BLOCKING",
@@ -60,11 +60,11 @@ _LIBRARIES = ("torch", "numpy", "lightning", "transformers", "accelerate", "jax"
 def opening_of(
     identity: Identity, settings: Settings, privacy: Privacy, role: Role, command: Sequence[str] | None
 ) -> dict[str, Any]:
-    """What stands at the beginning of a journal: whose it is, and which of its settings the agent needs."""
+    """The opening record of a journal: its run and process, and the settings that the agent needs."""
     described = facts(identity.world_size, privacy, command)
     described.update(_settings_for_agent(settings))
     if settings.logging.directory is not None:
-        with contextlib.suppress(OSError):  # a relative path, and the working directory is gone
+        with contextlib.suppress(OSError):  # a relative path, and the working directory was deleted
             described["log_directory"] = str(Path(settings.logging.directory).expanduser().absolute())
     return {
         "run": clean(identity.name),
@@ -77,23 +77,23 @@ def opening_of(
 
 
 def _settings_for_agent(settings: Settings) -> dict[str, Any]:
-    """What an agent that another run has started needs to know of this one's settings, where it differs."""
-    found: dict[str, Any] = {}
+    """The settings of this run that differ from the defaults, for an agent that another run has started."""
+    changed: dict[str, Any] = {}
     if settings.samplers:
-        found["samplers"] = {name: asdict(one) for name, one in settings.samplers.items()}
-    # What may be secret is not here, because this is kept in the store: it is in `private_settings`.
+        changed["samplers"] = {name: asdict(sampler) for name, sampler in settings.samplers.items()}
+    # Settings that may be secret are in `private_settings`, because these are kept in the store.
     alerts = replace(settings.alerts, channels={}, link=None)
     if alerts != Alerts():
-        found["alerts"] = asdict(alerts)
+        changed["alerts"] = asdict(alerts)
     if has_private(settings):
-        found["has_private_settings"] = True
+        changed["has_private_settings"] = True
     if settings.detectors:
-        found["detectors"] = settings.detectors
+        changed["detectors"] = settings.detectors
     if settings.store.retention != Retention():
-        found["retention"] = asdict(settings.store.retention)
+        changed["retention"] = asdict(settings.store.retention)
     if settings.agent.stall_after_s != Agent().stall_after_s:
-        found["stall_after_s"] = settings.agent.stall_after_s
-    return found
+        changed["stall_after_s"] = settings.agent.stall_after_s
+    return changed
 
 
 def facts(
@@ -102,7 +102,7 @@ def facts(
     command: Sequence[str] | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> dict[str, Any]:
-    """Everything worth knowing about this process that is safe to write down."""
+    """Facts about this process that are safe to record."""
     return {
         "mark": asdict(procfs.mark(os.getpid())),
         "command": [privacy.text(word) for word in redact_words(command or sys.orig_argv)],
@@ -119,13 +119,13 @@ def facts(
 
 
 def _versions() -> dict[str, str]:
-    """Versions of the libraries already loaded; nothing is imported to find out."""
-    found = {}
+    """Versions of the libraries already loaded; nothing is imported for it."""
+    versions = {}
     for name in _LIBRARIES:
         version = getattr(sys.modules.get(name), "__version__", None)
         if isinstance(version, str):
-            found[name] = version
-    return found
+            versions[name] = version
+    return versions
 
 
 def _commit() -> str | None:

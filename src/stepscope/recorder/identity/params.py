@@ -1,4 +1,4 @@
-"""Turns hyper-parameters of any make into plain data of a bounded size, and cuts them into records."""
+"""Converts hyper-parameters of any type into plain data of limited size, and splits them into records."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ MAX_DEPTH = 16
 MAX_TEXT = 1_000
 MAX_NAME = 200
 MAX_LIST_BYTES = 16_000
-"""A longer list is kept as text: it must fit into one record."""
+"""Longer lists are kept as text, because a list must fit into one record."""
 MAX_BITS = 1_024
-"""A larger whole number is kept as text: JSON readers give up on it."""
+"""Larger integers are kept as text, because JSON readers cannot parse them."""
 
 RECORD_BYTES = 32_000
-"""Less than the smallest journal file holds."""
+"""Fits into the smallest journal file."""
 
 EXPECTED = "expected a mapping of names to values, a dataclass or an argparse.Namespace"
 
@@ -36,7 +36,7 @@ _LEFT_OUT = "…"
 
 
 def params_argument(params: object) -> PlainParams | None:
-    """Hyper-parameters given with the settings, None where there are none; raises ConfigError."""
+    """Checks the argument `params`; None if there are none. Raises ConfigError."""
     if params is None:
         return None
     try:
@@ -48,14 +48,15 @@ def params_argument(params: object) -> PlainParams | None:
 class PlainParams:
     """Hyper-parameters as dicts, lists, text, numbers, booleans and None.
 
-    Raises TypeError for what has no names. Values that are none of these become text, and are named in `odd`.
+    Raises TypeError for an object without names. Values of other types become text, and are listed in
+    `converted`.
     """
 
     def __init__(self, params: object) -> None:
         self._left = MAX_ENTRIES
         self._inside: list[int] = []
-        self.odd: list[str] = []
-        """What could not be kept as it was: `model (<class 'Net'>)`."""
+        self.converted: list[str] = []
+        """Values that were converted to text, such as `model (<class 'Net'>)`."""
         try:
             parts = _parts_of(params)
         except Exception:  # noqa: BLE001 - an object of the user's own may raise anything
@@ -65,11 +66,11 @@ class PlainParams:
         self.nested: dict[str, Any] = self._mapping(params, parts, "")
 
     def complaints(self) -> Iterator[tuple[str, str]]:
-        """What there is to say of them: a topic and a sentence each."""
-        if self.odd:
-            more = f" and {len(self.odd) - 3} more" if len(self.odd) > 3 else ""
-            said = f"{', '.join(self.odd[:3])}{more}"
-            yield "odd params", f"Hyper-parameters that are not plain values were recorded as text: {said}."
+        """Warnings about the parameters: a topic and a sentence each."""
+        if self.converted:
+            more = f" and {len(self.converted) - 3} more" if len(self.converted) > 3 else ""
+            listed = f"{', '.join(self.converted[:3])}{more}"
+            yield "odd params", f"Hyper-parameters that are not plain values were recorded as text: {listed}."
         if self._left < 0:
             yield (
                 "many params",
@@ -77,11 +78,11 @@ class PlainParams:
             )
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """The same in nested pieces, each small enough for one record; merged they are the whole."""
+        """The parameters in nested pieces, each small enough for one record; readers merge them."""
         if len(json.dumps(self.nested)) <= RECORD_BYTES:
             yield from [self.nested] if self.nested else []
             return
-        # What stands together, as a name beside its value, tells what is secret: pieces no longer do.
+        # Redacted before splitting: names and values together identify secrets.
         nested = redact_mapping(self.nested)
         piece: dict[str, Any] = {}
         room = RECORD_BYTES
@@ -98,25 +99,25 @@ class PlainParams:
         if piece:
             yield piece
 
-    def _mapping(self, source: object, parts: Iterable[tuple[Any, Any]], place: str) -> dict[str, Any]:
+    def _mapping(self, source: object, parts: Iterable[tuple[Any, Any]], path: str) -> dict[str, Any]:
         self._inside.append(id(source))
-        found: dict[str, Any] = {}
+        entries: dict[str, Any] = {}
         for key, value in parts:
             name = _name(key)
             self._left -= 1
             if self._left < 0:
                 break
-            found[name] = self._value(value, f"{place}{name}")
+            entries[name] = self._value(value, f"{path}{name}")
         self._inside.pop()
-        return found
+        return entries
 
-    def _value(self, value: Any, place: str) -> Any:
+    def _value(self, value: Any, path: str) -> Any:
         try:
-            return self._plain(value, place)
+            return self._plain(value, path)
         except Exception:  # noqa: BLE001 - a value's own methods may raise anything
-            return self._as_text(value, place)
+            return self._as_text(value, path)
 
-    def _plain(self, value: Any, place: str) -> Any:
+    def _plain(self, value: Any, path: str) -> Any:
         if value is None or isinstance(value, bool | float):
             return value
         if isinstance(value, str | os.PathLike):
@@ -124,36 +125,36 @@ class PlainParams:
         if isinstance(value, int) and value.bit_length() <= MAX_BITS:
             return int(value)
         if isinstance(value, int) or id(value) in self._inside or len(self._inside) >= MAX_DEPTH:
-            return self._as_text(value, place)
+            return self._as_text(value, path)
         parts = _parts_of(value)
         if parts is not None:
-            return self._mapping(value, parts, f"{place}.")
-        return self._list_or_text(value, place)
+            return self._mapping(value, parts, f"{path}.")
+        return self._list_or_text(value, path)
 
-    def _list_or_text(self, value: Any, place: str) -> Any:
+    def _list_or_text(self, value: Any, path: str) -> Any:
         if getattr(value, "is_cuda", False) is True:
-            return self._as_text(value, place)  # its numbers would have to be waited for
-        if hasattr(value, "tolist"):  # an array, a tensor, or one number of such a library
+            return self._as_text(value, path)  # reading it would wait for the GPU
+        if hasattr(value, "tolist"):  # an array, a tensor, or a scalar of such a library
             if math.prod(getattr(value, "shape", ())) > MAX_LIST_BYTES:
-                return self._as_text(value, place)
+                return self._as_text(value, path)
             value = value.tolist()
             if value is None or isinstance(value, bool | int | float | str):
-                return self._plain(value, place)
+                return self._plain(value, path)
         if not isinstance(value, Sequence | Set) or isinstance(value, bytes | bytearray):
-            return self._as_text(value, place)
+            return self._as_text(value, path)
         self._inside.append(id(value))
         parts = []
         for number, part in enumerate(itertools.islice(value, max(self._left, 0))):
             self._left -= 1
-            parts.append(self._value(part, f"{place}[{number}]"))
+            parts.append(self._value(part, f"{path}[{number}]"))
         self._inside.pop()
         if len(json.dumps(parts)) > MAX_LIST_BYTES:
-            return self._as_text(value, place)
+            return self._as_text(value, path)
         return parts
 
-    def _as_text(self, value: Any, place: str) -> str:
+    def _as_text(self, value: Any, path: str) -> str:
         short = shown(value)
-        self.odd.append(f"{place} ({short})")
+        self.converted.append(f"{path} ({short})")
         try:
             text = short if isinstance(value, list | dict | tuple | int) else str(value)
         except Exception:  # noqa: BLE001 - a value's own text may raise anything
@@ -162,12 +163,12 @@ class PlainParams:
 
 
 def _parts_of(value: Any) -> Iterable[tuple[Any, Any]] | None:
-    """Names and values of what has some; None for anything else."""
+    """Names and values of an object that has them; None for anything else."""
     if isinstance(value, type):
         return None
     if dataclasses.is_dataclass(value):
         names = [field.name for field in dataclasses.fields(value)]
-        return ((name, _got(getattr, value, name)) for name in names)
+        return ((name, _read_value(getattr, value, name)) for name in names)
     namespace = getattr(sys.modules.get("argparse"), "Namespace", ())
     if isinstance(value, (namespace, type(sys.implementation))):
         return list(vars(value).items())
@@ -175,12 +176,12 @@ def _parts_of(value: Any) -> Iterable[tuple[Any, Any]] | None:
         if callable(getattr(value, method, None)):
             value = getattr(value, method)()
     if isinstance(value, Mapping) or (hasattr(value, "keys") and hasattr(value, "__getitem__")):
-        return ((key, _got(lambda held, name: held[name], value, key)) for key in list(value.keys()))
+        return ((key, _read_value(lambda held, name: held[name], value, key)) for key in list(value.keys()))
     return None
 
 
-def _got(get: Any, holder: Any, name: Any) -> Any:
-    """The value of a name; words for it where asking raises, as for what a configuration leaves open."""
+def _read_value(get: Any, holder: Any, name: Any) -> Any:
+    """The value of a name; a placeholder text if reading it raises, as for a missing configuration value."""
     try:
         return get(holder, name)
     except Exception as error:  # noqa: BLE001 - a mapping of the user's own may raise anything

@@ -1,4 +1,4 @@
-"""Works out which rank of which run this process is: torchrun, SLURM, MPI, plain Python."""
+"""Detects which rank of which run this process is: torchrun, SLURM, MPI, plain Python."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _RANK = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _WORLD = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 
 SEGMENT_VARIABLE = "STEPSCOPE_SEGMENT"
-"""Hands the segment of a run to the processes it starts, so that they join it."""
+"""Passes the segment of a run to the processes it starts, so that they join it."""
 
 RUN_ID_VARIABLE = "STEPSCOPE_RUN_ID"
-"""Hands the id of a run to a command that it is made for: a monitor in there may give the run its name."""
+"""Passes the id of a run to a launched command; a monitor in the command may name the run."""
 
 MAX_RESTARTS = 100
 MAX_STARTS = 4
-"""Monitors that a process makes one after another, as far as it matters after a restart."""
+"""Maximum number of monitors per process that are considered after a restart."""
 
 _starts = itertools.count()
 
@@ -42,9 +42,9 @@ def identify(
     script: str | None = None,
     joined_id: str = "",
 ) -> Identity:
-    """The place of this process; a new segment unless its launcher began one for all its ranks.
+    """The identity of this process, in a new segment unless its launcher has started one for all ranks.
 
-    A run without a name is called after the script, this process's own if none is given.
+    A run without a name is named after the script; the default is this process's own script.
     """
     launch = _launch(environment, os.getppid() if parent is None else parent)
     return Identity(
@@ -59,43 +59,43 @@ def identify(
 
 
 def started_at(identity: Identity, monotonic_ns: int | None) -> Identity:
-    """The same process, recorded from a moment of the monotonic clock on; from now on where that is None."""
+    """The identity with its start time, given on the monotonic clock; now if that is None."""
     since_ns = 0 if monotonic_ns is None else time.monotonic_ns() - monotonic_ns
     return replace(identity, started_ns=time.time_ns() - since_ns)
 
 
 def is_imported_by_worker() -> bool:
-    """Whether a process of `multiprocessing` is importing the main module again, to find its functions."""
+    """Whether a `multiprocessing` worker is importing the main module again, to find its functions."""
     process = sys.modules.get("multiprocessing.process")
     return process is not None and getattr(process.current_process(), "_inheriting", False)
 
 
 def started_by() -> int | None:
-    """The process of `multiprocessing` that has started this one; None where none has."""
+    """The id of the process that started this one with `multiprocessing`; None if none did."""
     process = sys.modules.get("multiprocessing.process")
     parent = None if process is None else process.parent_process()
     return None if parent is None else parent.pid
 
 
 def recording_of_parent(folder: Path) -> Identity | None:
-    """What the process that started this one records into a folder now; None when it records nothing."""
+    """The identity under which the parent process records into a folder; None if it records nothing."""
     pids = {os.getppid(), started_by() or os.getppid()}
-    found = [(name, path) for name, path in list_journals(folder) if name.pid in pids]
-    said = {name: words for name, path in found if (words := opening_of(path)) is not None}
-    if not said:
+    journals = [(name, path) for name, path in list_journals(folder) if name.pid in pids]
+    openings = {name: opening for name, path in journals if (opening := opening_of(path)) is not None}
+    if not openings:
         return None
-    name, opening = max(said.items(), key=lambda one: one[1]["started_ns"])
+    name, opening = max(openings.items(), key=lambda journal: journal[1]["started_ns"])
     host = os.uname().nodename
     return Identity(opening["run"], opening["project"], name.segment, name.rank, 1, host, name.run_id)
 
 
 def _launch(environment: Mapping[str, str], parent: int) -> str | None:
-    """What all ranks of one launch have in common and no other launch has; restarts left out."""
+    """An identifier shared by all ranks of one launch and by no other launch; restarts keep it."""
     elastic = environment.get("TORCHELASTIC_RUN_ID", "none")
     if elastic != "none":
         return f"torchelastic {elastic}"
     if "MASTER_ADDR" in environment and "RANK" in environment:
-        # torchrun without a rendezvous id: its ranks on this host share it as a parent.
+        # torchrun without a rendezvous id: the ranks on this host have the same parent process.
         address = f"{environment['MASTER_ADDR']}:{environment.get('MASTER_PORT')}"
         return f"torchrun {address} {parent} {procfs.start_ticks(parent)}"
     if _first_number(environment, ("SLURM_NTASKS",), 1) > 1 and "SLURM_JOB_ID" in environment:
@@ -106,12 +106,12 @@ def _launch(environment: Mapping[str, str], parent: int) -> str | None:
 
 
 def was_restarted(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether a launcher or scheduler has started again what it had started before."""
+    """Whether a launcher or scheduler has restarted this process."""
     return _restarts(environment) > 0
 
 
 def earlier_segments(environment: Mapping[str, str] = os.environ, parent: int | None = None) -> set[str]:
-    """The segments that ranks of this launch had before it was restarted."""
+    """The segments of this launch before it was restarted."""
     launch = _launch(environment, os.getppid() if parent is None else parent)
     if launch is None:
         return set()
@@ -120,7 +120,7 @@ def earlier_segments(environment: Mapping[str, str] = os.environ, parent: int | 
 
 
 def meeting_place(environment: Mapping[str, str] = os.environ) -> str | None:
-    """Where the hosts of one launch meet; None for a launch on one host."""
+    """An identifier shared by the hosts of one launch; None for a launch on one host."""
     world = _first_number(environment, _WORLD, 1)
     local = _first_number(environment, ("LOCAL_WORLD_SIZE",), world)
     if "MASTER_ADDR" not in environment or local >= world:
@@ -149,7 +149,7 @@ def _segment(launch: str | None, environment: Mapping[str, str]) -> str:
 
 
 def _own_script() -> str:
-    # An interpreter inside another program may have no arguments, and a script may put anything there.
+    # An embedded interpreter may have no arguments, and a script may change them.
     words = getattr(sys, "argv", None) or [""]
     script = words[0] if isinstance(words[0], str | os.PathLike) else ""
     return Path(script).stem if script not in ("", "-", "-c", "-m") else "run"

@@ -1,9 +1,9 @@
-"""Takes secrets out of the names of runs and projects before ids, folders and addresses are made from them.
+"""Removes secrets from the names of runs and projects before ids and folders are derived from them.
 
 Two names that differ only in their secret must stay two runs, and a resumed run must keep its id. So a name
-that held a secret ends in a mark that depends on all of it. Whoever reads the mark must not be able to find a
-weak secret by trying: the mark is made with a random key, which lies in the store folder in a file that only
-its owner can read, and by scrypt, so that each try of somebody who has the key takes some 50 ms and 16 MB.
+that contained a secret gets a hash of the whole name as a suffix. A weak secret must not be recoverable from
+the hash by brute force: the hash uses scrypt, which takes about 50 ms and 16 MB per attempt, and a random
+key. The key is in a file in the store folder that only its owner can read.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ KEY_BYTES = 32
 def without_secrets(
     identity: Identity, folder: Path | None, privacy: Privacy, tell: Callable[[str], None]
 ) -> Identity:
-    """The same identity under names that may be written down; says so where they had to be changed.
+    """The same identity with names that are safe to record; logs a warning if a name was changed.
 
-    The same name gives the same result in every process that uses the store folder. Without a folder no file
-    is made, and the result holds for this process.
+    A name has the same result in every process that uses the store folder. Without a folder no file is
+    created, and the result is valid for this process only.
     """
     key: bytes | None = None
     names = {"run": identity.name, "project": identity.project}
@@ -52,17 +52,17 @@ def _redacted(name: str, privacy: Privacy) -> str:
 
 
 def _marked(safe: str, name: str, key: bytes, privacy: Privacy) -> str:
-    import hashlib  # lazy: it loads a library, and few names hold a secret
+    import hashlib  # lazy: it loads a library, and is rarely needed
 
     secret = name.encode("utf-8", "surrogatepass")
     mark = hashlib.scrypt(secret, salt=key, n=2**14, r=8, p=1, dklen=4).hex()
     marked = f"{safe}-{mark}"
-    # A process that is started with the new name must come to the same one.
+    # A process that is started with the new name must get the same one.
     return marked if _redacted(marked, privacy) == marked else f"redacted-{mark}"
 
 
 def _key_of(folder: Path) -> bytes:
-    """The key of a store folder, made by the first process that needs one."""
+    """The key of a store folder, created by the first process that needs it."""
     path = folder / KEY_FILE
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)

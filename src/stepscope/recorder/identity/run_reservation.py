@@ -1,8 +1,8 @@
-"""Reserves the name of a run in its store: a script that is started again begins a run of its own.
+"""Reserves the name of a run in its store: a script that is started again gets a new run.
 
-A run has a file in the folder `runs` of the store, made by whichever of its processes comes first, with a
-line for each segment. A name that is taken becomes `name-2`, unless the process belongs to that run: it is
-another rank or a child of the same launch, the launch was restarted, or the user says that it is resumed.
+Each run has a file in the folder `runs` of the store, created by its first process, with a line for each
+segment. A name that is taken becomes `name-2`, unless the process belongs to that run: it is another rank or
+a child of the same launch, the launch was restarted, or the user resumes the run.
 """
 
 from __future__ import annotations
@@ -37,42 +37,44 @@ if TYPE_CHECKING:
 FOLDER = "runs"
 DATABASE = "store.sqlite"
 CLAIM = ".name"
-"""Of the file that says what a run is called which a launcher has begun."""
+"""Suffix of the file with the name of a run that a launcher has started."""
 MEETING_S = 600.0
-"""Hosts of one launch begin within this time."""
+"""All hosts of one launch start within this time."""
 
 
 _begun: set[str] = set()
-"""Segments that this program has reserved a name for."""
+"""Segments for which this program has reserved a name."""
 
 
 @dataclass(frozen=True)
 class Reserved:
-    """The place of a process under a name that no other run has."""
+    """The identity of a process under a name that no other run has."""
 
     identity: Identity
-    goes_on: bool
-    """Whether it continues a run that had begun before."""
+    continues: bool
+    """Whether it continues an earlier run."""
 
 
-def reserved_for(
+def reserve_for_monitor(
     folder: Path, identity: Identity, *, resume: bool, tell: Callable[[str], None]
 ) -> tuple[Identity, int]:
-    """The place of a monitor in a run of its own, or in the one it goes on with, and its first step there."""
+    """The identity of a monitor in a new run, or in the one it continues, and its first step."""
     try:
-        found = reserve(folder, identity, resume=resume)
-    except PermissionError:  # another user's store, into which this one may record all the same
+        reserved = reserve(folder, identity, resume=resume)
+    except PermissionError:  # another user's store, in which this user may still record
         return identity, 0
-    ours = found.identity
-    if found.goes_on:
-        from stepscope.agent.ingest.last_step import last_step  # lazy: it reads the store, and few resume
+    ours = reserved.identity
+    if reserved.continues:
+        from stepscope.agent.ingest.last_step import (
+            last_step,  # lazy: it reads the store, and is rarely needed
+        )
 
         last = last_step(folder, ours.run_id)
         return ours, 0 if last is None else last + 1
     if ours.name != identity.name and not ours.joined_id:
         tell(
-            f"There is a run {identity.name!r} already; this one is {ours.name!r}. To go on with the earlier "
-            "one, give resume=True."
+            f"There is already a run {identity.name!r}; this one is {ours.name!r}. To continue the earlier "
+            "one, pass resume=True."
         )
     return ours, 0
 
@@ -84,26 +86,26 @@ def reserve(
     resume: bool,
     environment: Mapping[str, str] = os.environ,
 ) -> Reserved:
-    """Finds the run that a process belongs to, or a name for a new one; raises OSError where it cannot."""
+    """Finds the run that a process belongs to, or a name for a new one; raises OSError if that fails."""
     runs = _folder_of_runs(folder)
     joined = None if resume else _joined(runs, identity, environment)
     if joined is not None:
-        return Reserved(joined, goes_on=False)
-    found = _reserve(runs, identity, resume=resume or was_restarted(environment), environment=environment)
+        return Reserved(joined, continues=False)
+    reserved = _reserve(runs, identity, resume=resume or was_restarted(environment), environment=environment)
     _begun.add(identity.segment)
-    return found
+    return reserved
 
 
-def name_for_all(folder: Path, identity: Identity) -> None:
-    """Notes that a launcher was told the name of its run: monitors in its command have no other."""
+def claim_name(folder: Path, identity: Identity) -> None:
+    """Fixes the name of a launcher's run: monitors in its command cannot rename it."""
     claim = {"asked": None, "name": identity.name}
     write_once(_folder_of_runs(folder) / f"{identity.run_id}{CLAIM}", json.dumps(claim).encode())
 
 
 def _joined(runs: Path, identity: Identity, environment: Mapping[str, str]) -> Identity | None:
-    """The place of a monitor with a name of its own in a run that a launcher has begun for its process.
+    """The identity of a named monitor in the run that a launcher has started for its process.
 
-    The first such name is that of the run; monitors that are called otherwise have runs of their own.
+    The first such name becomes the name of the run; monitors with other names get runs of their own.
     """
     launched = environment.get(RUN_ID_VARIABLE, "")
     is_first = identity.segment == environment.get(SEGMENT_VARIABLE)
@@ -120,42 +122,44 @@ def _joined(runs: Path, identity: Identity, environment: Mapping[str, str]) -> I
 
 
 def _reserve(runs: Path, identity: Identity, *, resume: bool, environment: Mapping[str, str]) -> Reserved:
-    us = _Us.of(identity, environment)
+    this = _ThisProcess.of(identity, environment)
     taken: list[tuple[str, _Run]] = []
     while True:
         name = identity.name if not taken else f"{identity.name}-{len(taken) + 1}"
         path = runs / run_id(identity.project, name)
-        if not (resume and taken) and write_once(path, us.line()):
-            return Reserved(replace(identity, name=name), goes_on=False)
+        if not (resume and taken) and write_once(path, this.line()):
+            return Reserved(replace(identity, name=name), continues=False)
         if not path.exists():
             break
-        found = _Run.at(path)
-        if found.has(us):
-            return Reserved(replace(identity, name=name), goes_on=found.is_older_than(us))
-        taken.append((name, found))
-    name, found = taken[-1]
-    found.add(us)
-    return Reserved(replace(identity, name=name), goes_on=True)
+        run = _Run.at(path)
+        if run.has(this):
+            return Reserved(replace(identity, name=name), continues=run.is_older_than(this))
+        taken.append((name, run))
+    name, run = taken[-1]
+    run.add(this)
+    return Reserved(replace(identity, name=name), continues=True)
 
 
 @dataclass(frozen=True)
-class _Us:
+class _ThisProcess:
+    """What identifies this process and its launch."""
+
     segment: str
     earlier: frozenset[str]
     """Segments that the same launch had before it was restarted."""
     meeting: str
-    """What hosts of one launch have in common; empty where it has one host."""
+    """An identifier shared by all hosts of one launch; empty for a launch on one host."""
     host: str
     process: str
-    """This process and none after it, but for the program that it becomes by `exec`."""
+    """Identifies this process, and the program it becomes by `exec`."""
     parent: str
-    """The process of `multiprocessing` that has started this one; empty where none has."""
+    """Identifies the process that started this one with `multiprocessing`; empty if none did."""
 
     @classmethod
-    def of(cls, identity: Identity, environment: Mapping[str, str]) -> _Us:
-        """What tells this process and its launch from others; names and addresses only as digests."""
-        place = meeting_place(environment)
-        meeting = "" if place is None else hashlib.sha256(place.encode()).hexdigest()[:16]
+    def of(cls, identity: Identity, environment: Mapping[str, str]) -> _ThisProcess:
+        """Reads the identifiers of this process; names and addresses are kept as digests only."""
+        address = meeting_place(environment)
+        meeting = "" if address is None else hashlib.sha256(address.encode()).hexdigest()[:16]
         host = hashlib.sha256(identity.host.encode()).hexdigest()[:16]
         parent = started_by()
         return cls(
@@ -163,103 +167,103 @@ class _Us:
             earlier=frozenset(earlier_segments(environment)),
             meeting=meeting,
             host=host,
-            process=_place(os.getpid(), host),
-            parent="" if parent is None else _place(parent, host),
+            process=_process_mark(os.getpid(), host),
+            parent="" if parent is None else _process_mark(parent, host),
         )
 
     def line(self) -> bytes:
-        """What is kept of it."""
-        said = {"segment": self.segment, "process": self.process, "host": self.host, "at": time.time()}
-        return json.dumps({**said, "meeting": self.meeting, "parent": self.parent}).encode() + b"\n"
+        """The line for the run's file."""
+        entry = {"segment": self.segment, "process": self.process, "host": self.host, "at": time.time()}
+        return json.dumps({**entry, "meeting": self.meeting, "parent": self.parent}).encode() + b"\n"
 
 
 @dataclass
 class _Run:
-    """The file of a run that has begun."""
+    """The file of an existing run."""
 
     path: Path
     lines: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
     def at(cls, path: Path) -> _Run:
-        """Reads it; one of another user, or damaged, says nothing of its segments."""
+        """Reads the file; one of another user, or a damaged one, has no lines."""
         lines = []
         with contextlib.suppress(OSError):
             for line in read_regular(path).splitlines():
                 with contextlib.suppress(ValueError):
-                    said = json.loads(line)
-                    lines += [said] if isinstance(said, dict) else []
+                    entry = json.loads(line)
+                    lines += [entry] if isinstance(entry, dict) else []
         return cls(path, lines)
 
-    def has(self, us: _Us) -> bool:
-        """Whether a process belongs to it; notes its segment if that is new."""
+    def has(self, this: _ThisProcess) -> bool:
+        """Whether a process belongs to the run; adds its segment if it is new."""
         segments = {line.get("segment") for line in self.lines}
-        if us.segment in segments:
+        if this.segment in segments:
             return True
-        if segments & us.earlier or self._meets(us) or self._became(us) or self._has_sibling(us):
-            self.add(us)
+        if segments & this.earlier or self._meets(this) or self._became(this) or self._has_sibling(this):
+            self.add(this)
             return True
         return False
 
-    def is_older_than(self, us: _Us) -> bool:
-        """Whether it had begun before this process was launched, or became another program."""
-        return bool({line.get("segment") for line in self.lines} & us.earlier) or self._became(us)
+    def is_older_than(self, this: _ThisProcess) -> bool:
+        """Whether the run began before this process was launched, or before it called `exec`."""
+        return bool({line.get("segment") for line in self.lines} & this.earlier) or self._became(this)
 
-    def _became(self, us: _Us) -> bool:
-        """Whether this process has begun it as another program, before an `exec`."""
-        return not _begun and us.process in {line.get("process") for line in self.lines}
+    def _became(self, this: _ThisProcess) -> bool:
+        """Whether this process started the run as another program, before an `exec`."""
+        return not _begun and this.process in {line.get("process") for line in self.lines}
 
-    def add(self, us: _Us) -> None:
-        """Notes a further segment."""
+    def add(self, this: _ThisProcess) -> None:
+        """Adds a segment to the file."""
         with contextlib.suppress(OSError):
             descriptor = open_regular(self.path, os.O_WRONLY | os.O_APPEND)
             with os.fdopen(descriptor, "wb") as file:
-                file.write(us.line())
+                file.write(this.line())
 
-    def _has_sibling(self, us: _Us) -> bool:
-        """Whether a process that the same one has started records into it now, as ranks of `spawn` do."""
-        siblings = [line for line in self.lines if us.parent and line.get("parent") == us.parent]
+    def _has_sibling(self, this: _ThisProcess) -> bool:
+        """Whether another child of the same parent records into the run now, as ranks of `spawn` do."""
+        siblings = [line for line in self.lines if this.parent and line.get("parent") == this.parent]
         return any(_is_alive(str(line.get("process"))) for line in siblings)
 
-    def _meets(self, us: _Us) -> bool:
-        """Whether another host of the same launch has begun it just now."""
-        if not us.meeting:
+    def _meets(self, this: _ThisProcess) -> bool:
+        """Whether another host of the same launch has just started the run."""
+        if not this.meeting:
             return False
-        same = [line for line in self.lines if line.get("meeting") == us.meeting]
+        same = [line for line in self.lines if line.get("meeting") == this.meeting]
         hosts = {line.get("host") for line in same}
         newest = max((line["at"] for line in same if isinstance(line.get("at"), float)), default=0.0)
-        return us.host not in hosts and abs(time.time() - newest) < MEETING_S
+        return this.host not in hosts and abs(time.time() - newest) < MEETING_S
 
 
-def _place(pid: int, host: str) -> str:
+def _process_mark(pid: int, host: str) -> str:
     return f"{pid} {procfs.start_ticks(pid)} {host}"
 
 
 def _is_alive(process: str) -> bool:
-    """Whether a process of this host goes on."""
+    """Whether a process of this host is still running."""
     pid, _, rest = process.partition(" ")
     return pid.isdecimal() and f"{procfs.start_ticks(int(pid))}" == rest.partition(" ")[0]
 
 
 def _folder_of_runs(folder: Path) -> Path:
-    """The folder of their files; of runs that an earlier version has recorded, they are made."""
+    """The folder of the runs' files; creates them for runs that an earlier version has recorded."""
     runs = folder / FOLDER
     if not runs.is_dir():
         known = _known_before(folder)
         runs.mkdir(parents=True, exist_ok=True)
         share(runs, folder)
-        for one in known:
-            write_once(runs / one, b"")
+        for run in known:
+            write_once(runs / run, b"")
     return runs
 
 
 def _known_before(folder: Path) -> set[str]:
-    found = {name.run_id for name, _ in list_journals(folder)}
-    if (folder / DATABASE).is_file():  # to open a pipe would wait for ever
+    run_ids = {name.run_id for name, _ in list_journals(folder)}
+    if (folder / DATABASE).is_file():  # opening a pipe would block
         import sqlite3  # lazy: needed once, in a store of an earlier version
 
         with contextlib.suppress(sqlite3.Error):
             connection = sqlite3.connect(f"file:{folder / DATABASE}?mode=ro", uri=True)
-            found |= {str(row[0]) for row in connection.execute("SELECT id FROM run")}
+            run_ids |= {str(row[0]) for row in connection.execute("SELECT id FROM run")}
             connection.close()
-    return {one for one in found if os.sep not in one}
+    return {run for run in run_ids if os.sep not in run}

@@ -1,4 +1,4 @@
-"""Takes from a log record, in the thread that logs, what a line will need: plain data and no references."""
+"""Copies what a log line needs from a log record, in the thread that logs: plain data without references."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 @dataclass(slots=True)
 class Entry:
-    """One log call, before secrets are taken out of it."""
+    """One log call, before secrets are removed."""
 
     created: float
     level: int
@@ -47,17 +47,17 @@ class Entry:
     exception: dict[str, Any] | None
     stack: str | None
     size: int
-    """About how many characters it holds."""
+    """Approximate number of characters."""
 
 
 def capture(record: logging.LogRecord, step: Callable[[], int | None] | None) -> Entry:
-    """An entry of a record; reading a value never waits for a device."""
-    given = vars(record)
-    own_step = given.get("step")
+    """The entry of a log record; reading a value never waits for a device."""
+    attributes = vars(record)
+    own_step = attributes.get("step")
     if type(own_step) is not int:
         own_step = None if step is None else step()
     message = cut(_message(record))
-    fields, size = _fields(given)
+    fields, size = _fields(attributes)
     error = record.exc_info[1] if record.exc_info else None
     return Entry(
         created=record.created,
@@ -74,24 +74,24 @@ def capture(record: logging.LogRecord, step: Callable[[], int | None] | None) ->
     )
 
 
-def _fields(given: dict[str, Any]) -> tuple[dict[str, Any] | None, int]:
-    """What was put into `extra`, as plain data, and about how many characters that has."""
-    if len(given) == _BARE:
+def _fields(attributes: dict[str, Any]) -> tuple[dict[str, Any] | None, int]:
+    """The values of `extra` as plain data, and their approximate number of characters."""
+    if len(attributes) == _BARE:
         return None, 0
-    names = given.keys() - _STANDARD
-    if type(given.get("step")) is int:
-        names.discard("step")  # it has its own place on the line, as a category has
-    if _is_category(given.get("category")):
+    names = attributes.keys() - _STANDARD
+    if type(attributes.get("step")) is int:
+        names.discard("step")  # the line has its own fields for step and category
+    if _is_category(attributes.get("category")):
         names.discard("category")
     if not names:
         return None, 0
     walk = _Plain()
-    plain = {name: walk.value(given[name], 0) for name in given if name in names}
+    plain = {name: walk.value(attributes[name], 0) for name in attributes if name in names}
     return plain, MAX_FIELDS_TEXT - walk.characters_left + 50 * len(plain)
 
 
 def category_of(record: logging.LogRecord) -> str:
-    """What a record is about: its own word for it, else its logger's, else by how bad it is."""
+    """The category of a record: its own, else that of its logger, else by its level."""
     own: object = vars(record).get("category")
     if _is_category(own):
         return str(own)
@@ -105,40 +105,40 @@ def _is_category(value: object) -> bool:
     return isinstance(value, str) and value in CATEGORIES
 
 
-def cut(text: str, most: int = MAX_TEXT) -> str:
-    """The beginning of a long text, cut at a blank: half a secret would not be recognised as one."""
-    if len(text) <= most:
+def cut(text: str, max_length: int = MAX_TEXT) -> str:
+    """The beginning of a long text, cut at whitespace: half a secret would not be recognised as one."""
+    if len(text) <= max_length:
         return text
-    kept = text[:most]
+    kept = text[:max_length]
     end = max(kept.rfind(" "), kept.rfind("\n"), kept.rfind("\t"), 0)
     return f"{kept[:end]} [... {len(text) - end} characters left out]"
 
 
 def describe_exception(error: BaseException, depth: int = 0) -> dict[str, Any]:
-    """Type, message, frames and causes of an exception; the values of variables stay out."""
-    told: dict[str, Any] = {"type": _type_name(type(error)), "message": cut(_text_of(error))}
+    """Type, message, frames and causes of an exception, without the values of variables."""
+    description: dict[str, Any] = {"type": _type_name(type(error)), "message": cut(_text_of(error))}
     frames, left_out = _frames(error.__traceback__)
-    told["frames"] = frames
+    description["frames"] = frames
     if left_out:
-        told["frames_left_out"] = left_out
+        description["frames_left_out"] = left_out
     notes = getattr(error, "__notes__", None)
     if isinstance(notes, list) and notes:
-        told["notes"] = [cut(_text_of(note)) for note in notes[:MAX_CAUSES]]
+        description["notes"] = [cut(_text_of(note)) for note in notes[:MAX_CAUSES]]
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if cause is not None and depth < MAX_CAUSES:
-        told["cause" if error.__cause__ else "context"] = describe_exception(cause, depth + 1)
+        description["cause" if error.__cause__ else "context"] = describe_exception(cause, depth + 1)
     inner = getattr(error, "exceptions", None)  # of an exception group
     if isinstance(inner, tuple) and depth < MAX_CAUSES:
-        told["exceptions"] = [
-            describe_exception(one, depth + 1 + len(inner) // 2)
-            for one in inner[:MAX_CAUSES]
-            if isinstance(one, BaseException)
+        description["exceptions"] = [
+            describe_exception(member, depth + 1 + len(inner) // 2)
+            for member in inner[:MAX_CAUSES]
+            if isinstance(member, BaseException)
         ]
-    return told
+    return description
 
 
 def _frames(trace: TracebackType | None) -> tuple[list[dict[str, Any]], int]:
-    """The frames at both ends of a traceback, and how many lie between them."""
+    """The frames at both ends of a traceback, and the number of frames left out between them."""
     first: list[TracebackType] = []
     last: deque[TracebackType] = deque(maxlen=LAST_FRAMES)
     count = 0
@@ -147,9 +147,9 @@ def _frames(trace: TracebackType | None) -> tuple[list[dict[str, Any]], int]:
         (first if count <= FIRST_FRAMES else last).append(trace)
         trace = trace.tb_next
     frames = [
-        {"file": code.co_filename, "line": one.tb_lineno, "function": code.co_name}
-        for one in (*first, *last)
-        for code in (one.tb_frame.f_code,)
+        {"file": code.co_filename, "line": entry.tb_lineno, "function": code.co_name}
+        for entry in (*first, *last)
+        for code in (entry.tb_frame.f_code,)
     ]
     return frames, count - len(frames)
 
@@ -173,14 +173,14 @@ def _text_of(value: object) -> str:
 
 
 class _Plain:
-    """Makes plain data of what people put into `extra`, so much of it and no more."""
+    """Converts the values of `extra` into plain data of limited size."""
 
     def __init__(self) -> None:
         self._parts_left = MAX_PARTS
         self.characters_left = MAX_FIELDS_TEXT
 
     def value(self, value: Any, depth: int) -> Any:
-        """A value as JSON can hold it."""
+        """A value that JSON can represent."""
         kind = type(value)
         if kind is str:
             return self._text(value)
@@ -233,7 +233,7 @@ class _Plain:
 
 
 def _number(value: float) -> int | float | str:
-    """A number that every reader of JSON takes; what is not finite is a string, as in the exports."""
+    """A number that every JSON reader accepts; non-finite ones are strings, as in the exports."""
     if isinstance(value, int):
         if value.bit_length() <= 64:
             return int(value)
@@ -244,7 +244,7 @@ def _number(value: float) -> int | float | str:
 
 
 def _array(value: Any) -> Any:
-    """A small array of the host as numbers; any other is named only: reading it might wait for a device."""
+    """A small array on the host as numbers; others by type and shape only: reading them might wait."""
     try:
         shape = tuple(int(size) for size in value.shape)
         place = str(getattr(value, "device", "cpu"))

@@ -1,4 +1,4 @@
-"""Log files of one process: appended to, rotated by size, whole lines only whatever the disk does."""
+"""Log files of one process: appended to, rotated by size, and without partial lines after disk errors."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ PIECE_BYTES = 256 * 1024
 
 @dataclass(frozen=True)
 class Rotation:
-    """How large the files of one category of one process may grow, and how many there may be."""
+    """The maximum size and number of files of one category of one process."""
 
-    most_bytes: int = 16 * MIB
+    max_bytes: int = 16 * MIB
     files: int = 5
-    """The one being written and the older ones, whose names end in `.1`, the youngest, to `.4`."""
+    """The file being written and the older ones, whose names end in `.1` (the newest) to `.4`."""
 
 
 class LogFile:
-    """The file at a path, and its older ones beside it. Only one process ever writes to it."""
+    """The file at a path, and its rotated files. Only one process writes to it."""
 
     def __init__(self, path: Path, rotation: Rotation) -> None:
         self._path, self._rotation = path, rotation
         self._held: HeldDescriptor | None = None
 
     def append(self, data: bytes) -> None:
-        """Writes whole lines, all or none of them; raises OSError where the disk refuses."""
+        """Writes whole lines, all or none of them; raises OSError on disk errors."""
         try:
             descriptor, size = self._open()
-            if size and size + len(data) > self._rotation.most_bytes:
+            if size and size + len(data) > self._rotation.max_bytes:
                 self._rotate()
                 descriptor, size = self._open()
             _write(descriptor, size, data)
         except OSError:
-            self.close()  # what is wrong may lie with this descriptor: a disk that was mounted anew
+            self.close()  # the descriptor may be the problem, as after a remount
             raise
 
     def close(self) -> None:
@@ -54,7 +54,7 @@ class LogFile:
                 held.close()
 
     def _open(self) -> tuple[int, int]:
-        """Descriptor and size of the file at the path, also after somebody has moved or deleted it."""
+        """Descriptor and size of the file at the path; reopens it if it was moved or deleted."""
         if self._held is not None:
             with contextlib.suppress(FileNotFoundError):
                 there = self._path.stat()
@@ -80,7 +80,7 @@ class LogFile:
 
 
 class LogFolder:
-    """A folder with one sub-folder for each category, and the lines that wait to be written there."""
+    """A folder with one subfolder for each category, and the lines waiting to be written there."""
 
     def __init__(self, directory: Path, file_name: str, rotation: Rotation) -> None:
         self._directory, self._file_name, self._rotation = directory, file_name, rotation
@@ -88,19 +88,19 @@ class LogFolder:
         self._waiting: dict[str, list[bytes]] = {}
 
     def add(self, category: str, line: bytes) -> None:
-        """Lets a line wait for the next `write`."""
+        """Queues a line for the next `write`."""
         self._waiting.setdefault(category, []).append(line)
 
     def write(self) -> None:
-        """Writes what waits; raises OSError where the disk refuses, and what is not written waits on."""
+        """Writes the queued lines; raises OSError on disk errors, and keeps lines that were not written."""
         for category, lines in self._waiting.items():
             while lines:
-                count = _that_fit(lines)
+                count = _count_for_piece(lines)
                 self._file(category).append(b"".join(lines[:count]))
                 del lines[:count]
 
     def forget(self) -> int:
-        """Gives up what waits, and says how many lines that were."""
+        """Discards the queued lines; returns their number."""
         count = sum(map(len, self._waiting.values()))
         self._waiting.clear()
         return count
@@ -117,8 +117,8 @@ class LogFolder:
         return self._files[category]
 
 
-def _that_fit(lines: list[bytes]) -> int:
-    """How many lines, at least one, make a piece."""
+def _count_for_piece(lines: list[bytes]) -> int:
+    """How many lines, at least one, fit into one write."""
     size = 0
     for count, line in enumerate(lines):
         size += len(line)
@@ -134,5 +134,5 @@ def _write(descriptor: int, size: int, data: bytes) -> None:
             rest = rest[os.write(descriptor, rest) :]
     except OSError:
         with contextlib.suppress(OSError):
-            os.ftruncate(descriptor, size)  # half a line would spoil the next one too
+            os.ftruncate(descriptor, size)  # half a line would corrupt the next one, too
         raise

@@ -1,4 +1,4 @@
-"""Writes an entry as a line: one JSON object, or text for people; secrets are taken out on the way."""
+"""Formats an entry as a line: one JSON object, or text for people; removes secrets."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 
 
-class Form(Protocol):
-    """A way to write entries."""
+class LineFormat(Protocol):
+    """A format of log lines."""
 
     suffix: str
-    """How names of such files end."""
+    """The suffix of such files."""
 
     def line(self, entry: Entry, category: str) -> bytes:
-        """The bytes of an entry in the file of a category, with the line break at their end."""
+        """The bytes of an entry in the file of a category, including the line break."""
 
 
-class JsonForm:
-    """One JSON object a line, ASCII only: what a message holds cannot break a line or steer a terminal."""
+class JsonFormat:
+    """One JSON object per line, ASCII only: messages cannot contain line breaks or terminal escapes."""
 
     suffix = ".jsonl"
 
@@ -50,7 +50,7 @@ class JsonForm:
         self._privacy = privacy
 
     def line(self, entry: Entry, category: str) -> bytes:
-        """The bytes of an entry in the file of a category, with the line break at their end."""
+        """The bytes of an entry in the file of a category, including the line break."""
         head = {
             "time": time_of(entry.created),
             "level": entry.level_name.lower(),
@@ -66,8 +66,8 @@ class JsonForm:
         return f"{json.dumps(head)[:-1]}, {self._place}, {json.dumps(tail)[1:]}\n".encode()
 
 
-class TextForm:
-    """A line for people; what else belongs to it follows on lines that begin with blanks."""
+class TextFormat:
+    """A line for people; continuation lines are indented."""
 
     suffix = ".log"
 
@@ -75,7 +75,7 @@ class TextForm:
         self._id, self._privacy = correlation.id, privacy
 
     def line(self, entry: Entry, category: str) -> bytes:
-        """The bytes of an entry in the file of a category, with the line break at their end."""
+        """The bytes of an entry in the file of a category, including the line break."""
         step = "" if entry.step is None else f" step {entry.step}"
         begin = f"{time_of(entry.created)} {entry.level_name} {category} {self._id}{step} {entry.logger}:"
         rest = _rest(entry, self._privacy)
@@ -88,7 +88,7 @@ class TextForm:
             *_trace_lines(rest.get("exception")),
             *rest.get("stack", "").splitlines(),
         ]
-        lines = _CONTROL.sub(_spelled, "\n".join(parts)).rstrip("\n").replace("\n", "\n    ")
+        lines = _CONTROL.sub(_escaped, "\n".join(parts)).rstrip("\n").replace("\n", "\n    ")
         return f"{lines}\n".encode("utf-8", "backslashreplace")
 
 
@@ -97,17 +97,17 @@ def time_of(created: float) -> str:
     try:
         moment = datetime.fromtimestamp(created, timezone.utc)
     except (OverflowError, ValueError, OSError):
-        moment = datetime.now(timezone.utc)  # a clock nobody can believe: when it was written is near enough
+        moment = datetime.now(timezone.utc)  # an invalid time: the current time is close enough
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def safe_text(text: str, privacy: Privacy) -> str:
-    """Text without secrets and without what is private."""
+    """Text without secrets and private data."""
     return cut(privacy.text(redact_text(text)), MAX_TEXT + 100)
 
 
 def _rest(entry: Entry, privacy: Privacy) -> dict[str, Any]:
-    """Fields, exception and stack without secrets and without what is private."""
+    """Fields, exception and stack without secrets and private data."""
     rest: dict[str, Any] = {}
     if entry.fields:
         rest["fields"] = privacy.nested(redact_value(entry.fields))
@@ -119,7 +119,7 @@ def _rest(entry: Entry, privacy: Privacy) -> dict[str, Any]:
 
 
 def _trace_lines(exception: dict[str, Any] | None) -> list[str]:
-    """An exception as Python shows it, causes after what they caused."""
+    """The lines of an exception, with its causes after it."""
     lines: list[str] = []
     title = ""
     while exception is not None:
@@ -133,5 +133,5 @@ def _trace_lines(exception: dict[str, Any] | None) -> list[str]:
     return lines
 
 
-def _spelled(found: re.Match[str]) -> str:
-    return f"\\x{ord(found[0]):02x}"
+def _escaped(match: re.Match[str]) -> str:
+    return f"\\x{ord(match[0]):02x}"

@@ -1,4 +1,4 @@
-"""Carries log entries from the threads that log to the one that writes, and never makes the former wait."""
+"""Passes log entries from the threads that log to the one that writes; a log call never waits."""
 
 from __future__ import annotations
 
@@ -18,47 +18,47 @@ if TYPE_CHECKING:
 MAX_ENTRIES = 10_000
 MAX_CHARACTERS = 32 << 20
 PAUSE_S = 0.1
-GULP, BREATH_S = 8, 0.0001
-"""After so many lines the thread lets go of the interpreter, for which training might else wait 5 ms."""
+LINES_PER_TURN, YIELD_S = 8, 0.0001
+"""After this many lines the thread releases the GIL, which the training might otherwise wait 5 ms for."""
 RETRY_S = 1.0
-PATIENCE_S = 5.0
+MAX_WAIT_S = 5.0
 
 
 class Sink(Protocol):
-    """Where entries end."""
+    """Writes entries."""
 
     def add(self, entries: list[Entry], dropped: int) -> None:
-        """Takes entries, and how many others there was no room for since the last time."""
+        """Adds entries, and the number of others that were dropped since the last call."""
 
     def write(self) -> None:
-        """Writes what was taken; raises OSError where it cannot, and keeps it for the next time."""
+        """Writes the added entries; raises OSError if that fails, and keeps them for the next call."""
 
     def forget(self) -> int:
-        """Gives up what could not be written, and says how many lines that were."""
+        """Discards the lines that could not be written; returns their number."""
 
 
 class LogQueue:
-    """A bounded queue and the thread at its end.
+    """A bounded queue, and the thread that writes its entries.
 
-    A single entry is written at once. While more follow, the thread pauses between two batches, so that it
-    seldom takes the interpreter from training; an entry marked urgent ends the pause.
+    A single entry is written immediately. While more follow, the thread pauses between batches, so that it
+    rarely holds the GIL; an entry marked urgent ends the pause.
     """
 
-    def __init__(self, sink: Sink, complain: Callable[[str], None], most_entries: int = MAX_ENTRIES) -> None:
-        self._sink, self._complain, self._most_entries = sink, complain, most_entries
+    def __init__(self, sink: Sink, complain: Callable[[str], None], max_entries: int = MAX_ENTRIES) -> None:
+        self._sink, self._complain, self._max_entries = sink, complain, max_entries
         self._queue: queue.SimpleQueue[Entry | threading.Event | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._urgent, self._stopping = threading.Event(), threading.Event()
         self._finalizer: Any = None
         self._characters_put = self._characters_taken = 0
-        self._dropped_told = 0
+        self._dropped_reported = 0
         self.dropped = 0
-        """How many entries there was no room for."""
+        """Number of entries dropped because the queue was full."""
 
     def put(self, entry: Entry, *, urgent: bool) -> None:
-        """Takes an entry, or counts it where there is no room. Callers take turns: the handler has a lock."""
+        """Adds an entry, or counts it as dropped if the queue is full. Callers hold the handler's lock."""
         waiting = self._characters_put - self._characters_taken
-        if self._queue.qsize() >= self._most_entries or waiting > MAX_CHARACTERS:
+        if self._queue.qsize() >= self._max_entries or waiting > MAX_CHARACTERS:
             self.dropped += 1
             return
         self._characters_put += entry.size
@@ -69,28 +69,28 @@ class LogQueue:
             self._urgent.set()
 
     def start(self) -> None:
-        """Starts the thread; a forked child does so with its first entry."""
+        """Starts the thread; a forked child starts it with its first entry."""
         self._thread = threading.Thread(target=self._run, name="stepscope-logs", daemon=True)
         with contextlib.suppress(RuntimeError):  # the interpreter is ending: `flush` writes instead
             self._thread.start()
         atexit.register(self.flush)
         multiprocessing = sys.modules.get("multiprocessing.util")
         if multiprocessing is not None:
-            # Its children leave without the interpreter's own exit.
+            # Children of `multiprocessing` skip the interpreter's exit handlers.
             self._finalizer = multiprocessing.Finalize(None, self.flush, exitpriority=0)
 
-    def flush(self, patience_s: float = PATIENCE_S) -> bool:
-        """Waits until everything put so far is written; False where that took too long."""
+    def flush(self, max_wait_s: float = MAX_WAIT_S) -> bool:
+        """Waits until all entries so far are written; returns False on timeout."""
         if self._thread is None or not self._thread.is_alive():
             self._drain()
             return True
         done = threading.Event()
         self._queue.put(done)
         self._urgent.set()
-        return done.wait(patience_s)
+        return done.wait(max_wait_s)
 
-    def stop(self, patience_s: float = PATIENCE_S) -> None:
-        """Writes what is there and ends the thread; what a disk still refuses is given up."""
+    def stop(self, max_wait_s: float = MAX_WAIT_S) -> None:
+        """Writes the remaining entries and ends the thread; lines that cannot be written are discarded."""
         atexit.unregister(self.flush)
         if self._finalizer is not None:
             self._finalizer.cancel()
@@ -98,10 +98,10 @@ class LogQueue:
         self._urgent.set()
         self._queue.put(None)
         if self._thread is not None and self._thread.is_alive():
-            self._thread.join(patience_s)
+            self._thread.join(max_wait_s)
             if self._thread.is_alive():
                 self._complain(
-                    f"Log lines are still being written after {patience_s:.0f} s; going on without."
+                    f"Log lines are still being written after {max_wait_s:.0f} s; not waiting any longer."
                 )
                 return
         self._drain()
@@ -110,15 +110,15 @@ class LogQueue:
             self._complain(f"{lost} log lines could not be written.")
 
     def abandon(self) -> None:
-        """Leaves everything to the parent, in a forked child that has a copy of it."""
+        """Leaves the queued entries to the parent, in a forked child."""
         atexit.unregister(self.flush)
 
     def _run(self) -> None:
         while True:
-            batch = self._taken([self._queue.get()])
+            batch = self._take([self._queue.get()])
             try:
                 self._handle(batch)
-            except Exception as error:  # noqa: BLE001 - a thread of ours must not die in somebody's training
+            except Exception as error:  # noqa: BLE001 - an exception must not end the thread
                 self._complain(f"Some log lines are lost: {error!r}")
             if None in batch:
                 return
@@ -127,31 +127,31 @@ class LogQueue:
                 self._urgent.clear()
 
     def _drain(self) -> None:
-        while batch := self._taken([]):
+        while batch := self._take([]):
             self._handle(batch)
 
-    def _taken(self, batch: list[Entry | threading.Event | None]) -> list[Entry | threading.Event | None]:
+    def _take(self, batch: list[Entry | threading.Event | None]) -> list[Entry | threading.Event | None]:
         with contextlib.suppress(queue.Empty):
             while len(batch) < 1_000:
                 batch.append(self._queue.get_nowait())
         return batch
 
     def _handle(self, batch: list[Entry | threading.Event | None]) -> None:
-        """Writes a batch and says so to those who wait for it."""
-        entries = [one for one in batch if isinstance(one, Entry)]
+        """Writes a batch, and notifies the threads that wait for it."""
+        entries = [item for item in batch if isinstance(item, Entry)]
         self._characters_taken += sum(entry.size for entry in entries)
-        dropped = self.dropped - self._dropped_told
-        self._dropped_told += dropped
-        for start in range(0, len(entries) or 1, GULP):
-            self._sink.add(entries[start : start + GULP], dropped)
+        dropped = self.dropped - self._dropped_reported
+        self._dropped_reported += dropped
+        for start in range(0, len(entries) or 1, LINES_PER_TURN):
+            self._sink.add(entries[start : start + LINES_PER_TURN], dropped)
             dropped = 0
-            # A busy loop gives the interpreter back after 5 ms: with many waiting, that would be too slow.
-            if len(entries) > GULP and self._queue.qsize() < self._most_entries // 4:
-                time.sleep(BREATH_S)
+            # A busy loop releases the GIL after 5 ms: with many entries waiting, that would be too slow.
+            if len(entries) > LINES_PER_TURN and self._queue.qsize() < self._max_entries // 4:
+                time.sleep(YIELD_S)
         self._write_until_it_works()
-        for one in batch:
-            if isinstance(one, threading.Event):
-                one.set()
+        for item in batch:
+            if isinstance(item, threading.Event):
+                item.set()
 
     def _write_until_it_works(self) -> None:
         complained = False
@@ -161,7 +161,7 @@ class LogQueue:
             except OSError as error:
                 if not complained:
                     complained = True
-                    self._complain(f"Log lines cannot be written ({error}); {self._most_entries} may wait.")
+                    self._complain(f"Log lines cannot be written ({error}); {self._max_entries} may wait.")
                 if self._stopping.wait(RETRY_S):
                     return
             else:

@@ -1,4 +1,4 @@
-"""`StructuredLogs`: what is logged during a run, in files that tell where each line belongs."""
+"""`StructuredLogs`: the log lines of a run, in files whose lines identify their run, rank and step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from stepscope.guard import Guard
 from stepscope.recorder.logs.log_entry import CATEGORIES, OURS, Entry, capture
 from stepscope.recorder.logs.log_file import LogFolder, Rotation
-from stepscope.recorder.logs.log_line import JsonForm, TextForm
+from stepscope.recorder.logs.log_line import JsonFormat, TextFormat
 from stepscope.recorder.logs.log_queue import LogQueue
 from stepscope.schema.correlation import Correlation, correlate
 from stepscope.schema.privacy import Privacy
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from stepscope.config.sections import Logging
-    from stepscope.recorder.logs.log_line import Form
+    from stepscope.recorder.logs.log_line import LineFormat
     from stepscope.schema.identity import Identity
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.]+")
 
 _writing: weakref.WeakSet[StructuredLogs] = weakref.WeakSet()
-"""Those that write; each begins anew when the process forks."""
+"""Active logs; each opens new files when the process forks."""
 
 
 class StructuredLogs:
@@ -60,18 +60,18 @@ class StructuredLogs:
         self._handler = _Handler(settings.level.upper(), step)
         self._attached: list[logging.Logger] = [logging.getLogger(OURS)]
         self._set_level = False
-        self._sink: _Lines | None = None
+        self._sink: _LineSink | None = None
         self._queue: LogQueue | None = None
         self._dropped_before = 0
 
     @property
     def correlation(self) -> Correlation:
-        """What every line of this process says about where it belongs."""
+        """The ids that every line of this process carries."""
         return correlate(self._identity, os.getpid(), self._environment)
 
     @property
     def dropped(self) -> int:
-        """How many lines there was no room for."""
+        """Number of dropped lines."""
         return self._dropped_before + (0 if self._queue is None else self._queue.dropped)
 
     def logger(self, category: str) -> logging.Logger:
@@ -81,7 +81,7 @@ class StructuredLogs:
         return logging.getLogger(f"{OURS}.{category}")
 
     def start(self, identity: Identity | None = None) -> None:
-        """Begins to write; a further segment brings a further identity. Nothing when it writes already."""
+        """Starts writing, with a new identity for another segment; does nothing if it is already started."""
         if self._queue is not None or self._settings.directory is None:
             return
         self._identity = identity or self._identity
@@ -94,7 +94,7 @@ class StructuredLogs:
         _writing.add(self)
 
     def stop(self) -> None:
-        """Writes what is still on its way and lets go of all loggers; a further start takes them up again."""
+        """Writes the remaining lines and detaches from all loggers; another start attaches to them again."""
         queue, self._queue, self._handler.queue = self._queue, None, None
         if queue is None:
             return
@@ -110,12 +110,12 @@ class StructuredLogs:
             self._sink.close()
 
     def flush(self) -> bool:
-        """Waits until everything logged so far is in its file; False where that took more than 5 s."""
+        """Waits until all lines so far are written; returns False after 5 s."""
         return self._queue is None or self._queue.flush()
 
     def failed(self, error: BaseException) -> None:
-        """Writes that training failed, to the files alone: Python itself tells the console."""
-        told = logging.LogRecord(
+        """Writes the failure of the training to the files only: Python itself prints it on the console."""
+        record = logging.LogRecord(
             f"{OURS}.errors",
             logging.ERROR,
             __file__,
@@ -124,10 +124,10 @@ class StructuredLogs:
             None,
             (type(error), error, error.__traceback__),
         )
-        self._handler.take(told)
+        self._handler.take(record)
 
     def attach(self, logger: logging.Logger) -> None:
-        """Writes what this logger and those below it log, too; its own level decides what it lets through."""
+        """Also writes the records of this logger and its children; the logger's own level applies."""
         if logger not in self._attached:
             self._attached.append(logger)
             if self._queue is not None:
@@ -142,7 +142,7 @@ class StructuredLogs:
                 self._place_handlers()
 
     def begin_in_child(self) -> None:
-        """Parts from the parent's files after a fork; the first line logged here opens own ones."""
+        """Separates from the parent's files after a fork; the first line logged here opens new ones."""
         if self._queue is not None:
             self._queue.abandon()
         if self._sink is not None:
@@ -154,42 +154,45 @@ class StructuredLogs:
         self._queue = LogQueue(self._sink, Guard(strict=False).tell)
         self._handler.queue = self._queue
 
-    def _lines(self) -> _Lines:
-        one, pid, correlation = self._identity, os.getpid(), self.correlation
-        privacy = replace(self._privacy, names=(*self._privacy.names, one.host))
-        host = privacy.name(one.host)
-        form: Form = (
-            JsonForm(correlation, host, pid, privacy)
+    def _lines(self) -> _LineSink:
+        identity, pid, correlation = self._identity, os.getpid(), self.correlation
+        privacy = replace(self._privacy, names=(*self._privacy.names, identity.host))
+        host = privacy.name(identity.host)
+        line_format: LineFormat = (
+            JsonFormat(correlation, host, pid, privacy)
             if self._settings.jsonl
-            else TextForm(correlation, privacy)
+            else TextFormat(correlation, privacy)
         )
-        parts = (one.run_id, _file_name(one.segment), f"r{one.rank}", _file_name(host), str(pid))
+        segment, rank = _file_name(identity.segment), f"r{identity.rank}"
+        parts = (identity.run_id, segment, rank, _file_name(host), str(pid))
         directory = Path(self._settings.directory or "").expanduser().absolute()
-        return _Lines(form, LogFolder(directory, "-".join(parts) + form.suffix, self._rotation))
+        return _LineSink(
+            line_format, LogFolder(directory, "-".join(parts) + line_format.suffix, self._rotation)
+        )
 
     def _place_handlers(self) -> None:
-        """Puts the handler where each record passes it once."""
+        """Adds the handler to the loggers so that each record reaches it once."""
         for logger in self._attached:
-            if any(above in self._attached for above in _above(logger)):
+            if any(parent in self._attached for parent in _parents(logger)):
                 logger.removeHandler(self._handler)
             else:
                 logger.addHandler(self._handler)
 
 
-class _Lines:
-    """Turns entries into lines of their files."""
+class _LineSink:
+    """Formats entries as lines and adds them to their files."""
 
-    def __init__(self, form: Form, folder: LogFolder) -> None:
-        self._form, self._folder = form, folder
+    def __init__(self, line_format: LineFormat, folder: LogFolder) -> None:
+        self._line_format, self._folder = line_format, folder
         self.write, self.forget, self.close = folder.write, folder.forget, folder.close
 
     def add(self, entries: list[Entry], dropped: int) -> None:
-        """Takes entries, and how many others there was no room for."""
+        """Adds entries, and the number of others that were dropped."""
         unwritable = 0
         for entry in entries:
             try:
                 self._add(entry)
-            except Exception:  # noqa: BLE001 - one line nobody foresaw must not cost the others
+            except Exception:  # noqa: BLE001 - one line that fails must not affect the others
                 unwritable += 1
         if dropped:
             self._add(_notice(f"{dropped} log lines were dropped: more came than could be written.", dropped))
@@ -197,13 +200,13 @@ class _Lines:
             self._add(_notice(f"{unwritable} log lines were dropped: they could not be shown.", unwritable))
 
     def _add(self, entry: Entry) -> None:
-        self._folder.add(entry.category, self._form.line(entry, entry.category))
+        self._folder.add(entry.category, self._line_format.line(entry, entry.category))
         if entry.level >= logging.ERROR and entry.category != "errors":
-            self._folder.add("errors", self._form.line(entry, "errors"))
+            self._folder.add("errors", self._line_format.line(entry, "errors"))
 
 
 class _Handler(logging.Handler):
-    """Where `logging` hands records over."""
+    """The handler of the standard `logging` module."""
 
     def __init__(self, level: str, step: Callable[[], int | None] | None) -> None:
         super().__init__(level)
@@ -211,13 +214,13 @@ class _Handler(logging.Handler):
         self.queue: LogQueue | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Takes a record, and shows it where nobody else would."""
+        """Queues a record, and prints it if no other handler would."""
         self.take(record)
         if record.levelno >= logging.WARNING and self.queue is not None:
             self._keep_on_console(record)
 
     def take(self, record: logging.LogRecord) -> None:
-        """Takes a record, whatever is in it."""
+        """Queues a record; never raises."""
         with self.lock or contextlib.nullcontext():
             queue = self.queue
             if queue is None:
@@ -228,14 +231,14 @@ class _Handler(logging.Handler):
                 queue.dropped += 1
 
     def flush(self) -> None:
-        """Waits until what was logged is written; `logging` calls it when the interpreter ends."""
+        """Waits until all lines are written; `logging` calls it when the interpreter ends."""
         if self.queue is not None:
             self.queue.flush()
 
     def _keep_on_console(self, record: logging.LogRecord) -> None:
-        """Shows a warning that `logging` would have shown by itself, had this handler not been there."""
+        """Prints a warning that `logging` would have printed without this handler."""
         logger = logging.getLogger(record.name)
-        handlers = [handler for one in (logger, *_above(logger)) for handler in one.handlers]
+        handlers = [handler for source in (logger, *_parents(logger)) for handler in source.handlers]
         is_alone = all(isinstance(handler, _Handler) for handler in handlers)
         if is_alone and handlers[:1] == [self] and logging.lastResort is not None:
             logging.lastResort.handle(record)
@@ -257,13 +260,13 @@ def _notice(message: str, count: int) -> Entry:
     )
 
 
-def _above(logger: logging.Logger) -> list[logging.Logger]:
-    """The loggers a record of this one is handed on to."""
-    found = []
+def _parents(logger: logging.Logger) -> list[logging.Logger]:
+    """The loggers that records of this one propagate to."""
+    parents = []
     while logger.propagate and logger.parent is not None:
         logger = logger.parent
-        found.append(logger)
-    return found
+        parents.append(logger)
+    return parents
 
 
 def _file_name(text: str) -> str:

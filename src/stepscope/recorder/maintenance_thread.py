@@ -1,4 +1,4 @@
-"""Looks after the journal beside the training: next file, late numbers, lost disk or folder, dead agent."""
+"""Maintains the journal in a thread: prepares files, writes late numbers, recovers from disk errors."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ PERIOD_S = 0.5
 AGENT_PERIOD_S = 5.0
 
 
-class Keeper:
-    """A thread that wakes twice a second and is otherwise not there."""
+class MaintenanceThread:
+    """A thread that wakes twice a second to prepare files, follow the folder and restart the agent."""
 
     def __init__(
         self,
         writer: JournalWriter,
-        look_at_folder: Callable[[], None],
+        check_folder: Callable[[], None],
         drain: Callable[[], None],
         ensure_agent: Callable[[], None],
         guard: Guard,
     ) -> None:
         self._writer, self._guard = writer, guard
-        self._look_at_folder, self._drain, self._ensure_agent = look_at_folder, drain, ensure_agent
+        self._check_folder, self._drain, self._ensure_agent = check_folder, drain, ensure_agent
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="stepscope-keeper", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="stepscope-maintenance", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -43,12 +43,12 @@ class Keeper:
         while not self._stop.wait(PERIOD_S):
             try:
                 self._writer.prepare()
-                self._look_at_folder()
+                self._check_folder()
                 self._writer.recover()
                 self._drain()
                 if time.monotonic() - checked_at >= AGENT_PERIOD_S:
                     self._ensure_agent()
                     checked_at = time.monotonic()
-            except Exception as error:  # noqa: BLE001 - a thread of ours must not die in somebody's training
-                self._guard.tell(f"The journal is no longer looked after: {error!r}")
+            except Exception as error:  # noqa: BLE001 - an exception must not end the thread silently
+                self._guard.tell(f"The journal is no longer maintained: {error!r}")
                 return
