@@ -88,7 +88,7 @@ def test_its_loader_is_slow_until_half_way_and_checkpoints_are_written(tmp_path:
     waited = run.series("phase/data_seconds").values
     assert waited[:40].min() >= SLOW_S
     assert np.median(waited[41:]) < SLOW_S / 2
-    assert [event.step for event in run.events("loader_mended")] == [40]
+    assert [event.step for event in run.events("loader_fixed")] == [40]
     assert [event.step for event in run.events("checkpoint")] == [19, 39, 59, 79]
     assert (tmp_path / ".stepscope" / "demo_checkpoint").stat().st_size > 10_000
     assert run.events("total_steps")[0].fields["value"] == 80

@@ -287,7 +287,7 @@ def test_a_killed_launcher_leaves_the_console_as_it_was_noted_last(
         from stepscope.config.sections import Settings
         from stepscope.launcher.observe import Observed
         command = ["sh", "-c", "echo one; echo two; exec sleep 20"]
-        Observed(command, Path(sys.argv[1]), Settings(run="noted"), note_every_s=0.05).run(recorded=True)
+        Observed(command, Path(sys.argv[1]), Settings(run="noted"), record_interval_s=0.05).run(recorded=True)
         """,
         folder,
         start_new_session=True,

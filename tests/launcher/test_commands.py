@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from stepscope.launcher.command import ending_of, stem_of
+from stepscope.launcher.command import ending_of, run_name_of
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from stepscope.launcher.command import ending_of, stem_of
     ],
 )
 def test_a_run_is_called_after_the_script(command: list[str], stem: str) -> None:
-    assert stem_of(command) == stem
+    assert run_name_of(command) == stem
 
 
 @pytest.mark.parametrize(

@@ -73,8 +73,8 @@ def test_a_run_that_is_resumed_and_was_never_begun_begins(folder: Path) -> None:
     assert steps_of(folder, "mnist") == list(range(5))
 
 
-def test_who_resumes_says_what(folder: Path) -> None:
-    with pytest.raises(ConfigError, match="run is not given"):
+def test_resuming_requires_a_name(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="run is not set"):
         TrainingMonitor(directory=folder, resume=True)
     with pytest.raises(ConfigError, match="resume is 'yes'"):
         TrainingMonitor(run="mnist", directory=folder, resume="yes")

@@ -1,1 +1,1 @@
-"""Names that older documents use, each a few lines over the real thing."""
+"""Classes with the names of older documents, each a thin layer over the real one."""

@@ -1,4 +1,4 @@
-"""`TrainingMonitorCallback`: a training loop that calls back at its steps, recorded together with a GPU."""
+"""`TrainingMonitorCallback`: records a training loop through callbacks, together with a GPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stepscope.recorder.monitor import TrainingMonitor
 from stepscope.recorder.values import as_number, as_step
 
 WRITE_EVERY_S = 1.0
-"""Lines wait so long before they are written, so that not every step waits for a file."""
+"""Lines are written at this interval, so that not every step waits for a file."""
 
 
 class TrainingMonitorCallback:
@@ -29,7 +29,7 @@ class TrainingMonitorCallback:
             callback.on_step_end(step=step, epoch=epoch, loss=loss, lr=lr)
         callback.on_train_end()
 
-    Without a monitor of your own one is made; `recorded=False` keeps no run. Where the GPU monitor has a
+    Without `monitor`, one is created; with `recorded=False`, no run is recorded. If the GPU monitor has a
     `log_dir`, each step is a line of `training_metrics_*.jsonl` there.
     """
 
@@ -54,7 +54,7 @@ class TrainingMonitorCallback:
         self._began: float | None = None
 
     def on_train_begin(self) -> None:
-        """Starts the run and the watching of the GPU."""
+        """Starts the run and the GPU monitor."""
         if self.gpu_monitor is not None:
             self.gpu_monitor.start()
         if self.monitor is not None:
@@ -73,21 +73,21 @@ class TrainingMonitorCallback:
         grad_norm: Any = None,
         throughput: float | None = None,
     ) -> None:
-        """Records a step: whatever of it is given."""
+        """Records the values of a step that are not None."""
         others: dict[str, Any] = {"gradient_norm": grad_norm, "throughput": throughput}
         if self._began is not None:
             others["step_seconds"] = time.perf_counter() - self._began
             self._began = None
-        given = {name: value for name, value in others.items() if value is not None}
+        values = {name: value for name, value in others.items() if value is not None}
         if self.monitor is not None:
             self.monitor.log_training_step(
-                loss=loss, learning_rate=lr, custom_metrics=given, step=step, epoch=epoch
+                loss=loss, learning_rate=lr, custom_metrics=values, step=step, epoch=epoch
             )
         if self._lines is not None:
-            self._note({"loss": loss, "epoch": epoch, "learning_rate": lr, **given}, step)
+            self._note({"loss": loss, "epoch": epoch, "learning_rate": lr, **values}, step)
 
     def on_train_end(self) -> dict[str, Any]:
-        """Ends both, and returns what they have to say: the run's figures and the GPU's."""
+        """Stops both; returns the statistics of the run and of the GPU."""
         self._write()
         summary: dict[str, Any] = {}
         if self.monitor is not None:
@@ -101,7 +101,7 @@ class TrainingMonitorCallback:
     def _note(self, metrics: dict[str, Any], step: Any) -> None:
         numbers = {name: as_number(value) for name, value in metrics.items()}
         whole = as_step(step)
-        if whole is not None:  # of any other the run's own monitor has warned
+        if whole is not None:  # the monitor of the run warns of any other value
             self._waiting.append(training_line(time.time_ns(), whole, {**numbers, **self._memory}))
         if time.monotonic() - self._written_at >= WRITE_EVERY_S:
             self._memory = _torch_memory()
@@ -114,11 +114,11 @@ class TrainingMonitorCallback:
             try:
                 self._lines.write(waiting)
             except OSError:
-                self._lines = None  # the GPU monitor says so: both write to one place
+                self._lines = None  # the GPU monitor warns of it: both write to one folder
 
 
 def _torch_memory() -> dict[str, float]:
-    """What PyTorch holds on the GPU, where a training has begun to use one; it is never imported here."""
+    """PyTorch's memory on the GPU, if the training uses one; PyTorch is never imported here."""
     torch = sys.modules.get("torch")
     try:
         if torch is None or not torch.cuda.is_initialized():
@@ -127,5 +127,5 @@ def _torch_memory() -> dict[str, float]:
             "memory_allocated_mb": torch.cuda.memory_allocated() / MIB,
             "memory_reserved_mb": torch.cuda.memory_reserved() / MIB,
         }
-    except Exception:  # noqa: BLE001 - a GPU that has failed tells so in its own way, and to the training
+    except Exception:  # noqa: BLE001 - a failed GPU raises in the training as well
         return {}

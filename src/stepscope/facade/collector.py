@@ -1,4 +1,4 @@
-"""`RealTimeMetricsCollector`: a monitor under the names of an older interface."""
+"""`RealTimeMetricsCollector`: a monitor with the names of an older interface."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 BYTES_PER_ROW = 112
-"""What a row of ten values takes in a journal."""
+"""Size of a row of ten values in a journal."""
 MIN_BYTES = 64 * 1024
 
 
 class RealTimeMetricsCollector:
-    """Collects metrics in the background, as `TrainingMonitor` does; `monitor` is the one beneath.
+    """Collects metrics in the background with a `TrainingMonitor`, which is the attribute `monitor`.
 
-    `buffer_size` is the rows a journal file holds (recorder.segment_bytes), `flush_interval` the seconds
-    until they are in the store (agent.interval_s), `sample_interval` those between two looks at the machine
-    (samplers.default.interval_s). Whatever is collected survives the death of the process at once, however
-    long the intervals are.
+    `buffer_size` is the number of rows in a journal file (recorder.segment_bytes), `flush_interval` the
+    seconds until they are in the store (agent.interval_s), `sample_interval` the seconds between two readings
+    of the machine (samplers.default.interval_s). Collected values survive a crash of the process immediately,
+    independent of these intervals.
     """
 
     def __init__(
@@ -50,15 +50,15 @@ class RealTimeMetricsCollector:
         self.monitor = TrainingMonitor(config or None, run=run, directory=directory)
 
     def start(self) -> None:
-        """Begins to collect."""
+        """Starts collecting."""
         self.monitor.start_monitoring()
 
     def stop(self) -> None:
-        """Ends; when it returns, everything collected is in the store."""
+        """Stops collecting; when it returns, all values are in the store."""
         self.monitor.stop_monitoring()
 
     def collect(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
-        """Takes the numbers of a step; without `step` a call counts as one."""
+        """Records the numbers of a step; without `step`, each call is one step."""
         self.monitor.log(metrics, step)
 
     def __enter__(self) -> RealTimeMetricsCollector:

@@ -1,4 +1,4 @@
-"""`GPUMonitor`: one GPU watched from inside a process, with a short history and no run at all."""
+"""`GPUMonitor`: watches one GPU from within a process, with a short history and without a run."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("stepscope.gpu")
 
-FASTEST_S, SLOWEST_S = 0.1, 600.0
+MIN_INTERVAL_S, MAX_INTERVAL_S = 0.1, 600.0
 
 
 @dataclass(frozen=True)
 class GPUMetrics:
-    """One look at the GPU; what it does not tell is None."""
+    """One reading of the GPU; unavailable values are None."""
 
     timestamp: float
     gpu_index: int
@@ -51,15 +51,15 @@ class GPUMetrics:
 
 
 class GPUMonitor:
-    """Samples a GPU in a thread of its own.
+    """Samples a GPU in a separate thread.
 
         with GPUMonitor(gpu_index=0, sample_interval=1.0) as gpu:
             train()
         print(gpu.get_summary())
 
-    `gpu_index` counts as this process does: 0 is cuda:0, whatever CUDA_VISIBLE_DEVICES makes of it. With
-    `log_dir` each look is a line of `gpu_metrics_*.jsonl` there. Where there is no GPU, `reason` says why and
-    everything else is empty.
+    `gpu_index` is the index within this process: 0 is cuda:0, as CUDA_VISIBLE_DEVICES selects it. With
+    `log_dir`, each reading is a line of `gpu_metrics_*.jsonl` there. If there is no GPU, `reason` says why
+    and everything else is empty.
     """
 
     def __init__(
@@ -75,17 +75,17 @@ class GPUMonitor:
         _check_count("gpu_index", gpu_index)
         _check_count("history_size", history_size)
         seconds = as_number(sample_interval)
-        if seconds is None or not FASTEST_S <= seconds <= SLOWEST_S:
-            given = shown(sample_interval)
+        if seconds is None or not MIN_INTERVAL_S <= seconds <= MAX_INTERVAL_S:
+            value = shown(sample_interval)
             raise RecorderError(
-                f"sample_interval is {given}; it must be a number of seconds from 0.1 to 600."
+                f"sample_interval is {value}; it must be a number of seconds from 0.1 to 600."
             )
         if not isinstance(log_dir, str | os.PathLike | None):
             raise RecorderError(f"log_dir is {shown(log_dir)}; it must be the path of a folder.")
         self.gpu_index, self.sample_interval = gpu_index, sample_interval
         self.log_dir = None if log_dir is None else Path(log_dir)
         self.reason: str | None = None
-        """Why nothing is read; None while something is, or may be."""
+        """Why nothing is read; None while readings arrive, or before the first one."""
         self._find, self._environment = _find, _environment
         self._history: deque[GPUMetrics] = deque(maxlen=history_size)
         self._lines = None if self.log_dir is None else RotatedLines(self.log_dir, "gpu_metrics")
@@ -93,22 +93,22 @@ class GPUMonitor:
         self._poller: Poller | None = None
 
     def start(self) -> None:
-        """Begins to sample; nothing when it does already, or is switched off by STEPSCOPE_DISABLED."""
+        """Starts sampling; does nothing if it is already started, or disabled by STEPSCOPE_DISABLED."""
         if is_disabled(self._environment):
             self.reason = f"{DISABLED_VARIABLE} is set."
         elif self._poller is None:
-            # Counters of the SMs are the agent's: a second reader would take them from it.
+            # The agent reads the SM counters: a second reader would take them away.
             sampler = GpuSampler(performance_counters=False, _find=self._find_and_choose)
             try:
                 poller = Poller("gpu", sampler, self.sample_interval, self._take)
             except RuntimeError as error:  # no further thread may be started
-                self._say(f"The GPU is not watched: {error}.")
+                self._warn(f"The GPU is not watched: {error}.")
                 return
             self._poller = poller
             poller.configure(self.sample_interval, ())
 
     def stop(self) -> None:
-        """Ends the sampling; the history stays."""
+        """Stops sampling; the history is kept."""
         poller, self._poller = self._poller, None
         if poller is not None:
             poller.ask_to_stop()
@@ -128,45 +128,46 @@ class GPUMonitor:
 
     @property
     def history(self) -> list[GPUMetrics]:
-        """The newest looks, oldest first; at most `history_size` of them."""
+        """The newest readings, oldest first; at most `history_size`."""
         return list(self._history)
 
     def get_current_metrics(self) -> GPUMetrics | None:
-        """The newest look; None before the first, and where there is no GPU."""
+        """The newest reading; None before the first, and without a GPU."""
         return self._history[-1] if self._history else None
 
     def get_summary(self) -> dict[str, dict[str, float]]:
-        """Average, least and greatest of each figure over the history; a figure nobody gave is left out."""
-        found = {}
+        """Average, minimum and maximum of each metric over the history, if it has values."""
+        summary = {}
         for field in (*GPU_FIELDS, "sm_clock_mhz", "memory_clock_mhz"):
-            values = [value for one in self._history if (value := getattr(one, field)) is not None]
+            readings = [getattr(metrics, field) for metrics in self._history]
+            values = [value for value in readings if value is not None]
             if values:
-                found[field] = {
+                summary[field] = {
                     "average": sum(values) / len(values),
                     "min": min(values),
                     "max": max(values),
                 }
-        return found
+        return summary
 
     def _find_and_choose(self, **options: bool) -> GpusFound:
-        found = self._find(**options)
-        self._uuid = self._chosen([gpu.facts for gpu in found.gpus])
-        return found
+        gpus = self._find(**options)
+        self._uuid = self._chosen([gpu.facts for gpu in gpus.gpus])
+        return gpus
 
     def _chosen(self, gpus: list[GpuFacts]) -> str | None:
-        """The GPU this process calls by the index; the driver's own count where CUDA's order is not known."""
-        seen = visible_gpus(self._environment, gpus)
-        if 0 <= self.gpu_index < len(seen):
+        """The GPU with this index in this process; by the driver's order if CUDA's is not known."""
+        visible = visible_gpus(self._environment, gpus)
+        if 0 <= self.gpu_index < len(visible):
             by_count = next((gpu.uuid for gpu in gpus if gpu.index == self.gpu_index), None)
-            return seen[self.gpu_index] or by_count
+            return visible[self.gpu_index] or by_count
         if gpus:
-            self._say(f"This process sees {len(seen)} GPUs, so there is no cuda:{self.gpu_index}.")
+            self._warn(f"This process sees {len(visible)} GPUs, so there is no cuda:{self.gpu_index}.")
         return None
 
     def _take(self, taken: SamplerReadings) -> None:
         for reading in taken.readings:
             if isinstance(reading, Notice):
-                self._say(reading.text)
+                self._warn(reading.text)
             elif isinstance(reading, Sample) and reading.device == self._uuid and reading.owner is None:
                 self._keep(taken.time_ns, reading.values)
 
@@ -183,11 +184,9 @@ class GPUMonitor:
                 self._lines.write([line])
             except OSError as error:
                 self._lines = None
-                self._say(
-                    f"{self.log_dir} cannot be written ({error.strerror}); the GPU is watched all the same."
-                )
+                self._warn(f"{self.log_dir} cannot be written ({error.strerror}); the GPU is still watched.")
 
-    def _say(self, text: str) -> None:
+    def _warn(self, text: str) -> None:
         if text != self.reason:
             self.reason = text
             log.warning("%s", text)

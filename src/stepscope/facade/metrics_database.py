@@ -1,4 +1,4 @@
-"""`MetricsDatabase`: runs as plain lists of dictionaries, under the names of an older interface."""
+"""`MetricsDatabase`: runs as lists of dictionaries, with the names of an older interface."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Row = dict[str, Any]
 
 
 class MetricsDatabase:
-    """Reads a store folder; without a path the one `open_store` would take.
+    """Reads a store folder; the default is that of `open_store`.
 
-    What training logged has a row for each step of each rank; what was read from the machine, one for each
-    reading. A run is named by its name or id.
+    Logged metrics have a row for each step of each rank; metrics of the machine have a row for each reading.
+    A run is identified by its name or id.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
@@ -44,21 +44,21 @@ class MetricsDatabase:
         ]
 
     def get_training_metrics(self, run: str) -> list[Row]:
-        """What the training logged; of values logged twice in a step, the last."""
-        found = self._runs.run(run)
+        """The metrics that the training logged; of values logged twice in a step, the last."""
+        stored = self._runs.run(run)
         rows: list[Row] = []
-        for source, keys in found.sources().items():
+        for source, keys in stored.sources().items():
             if _is_training(source):
-                rows += _by_step(found, source, keys)
+                rows += _by_step(stored, source, keys)
         return rows
 
     def get_system_metrics(self, run: str) -> list[Row]:
-        """What was read from the machine and its devices."""
-        found = self._runs.run(run)
+        """The metrics of the machine and its devices."""
+        stored = self._runs.run(run)
         rows: list[Row] = []
-        for source, keys in found.sources().items():
+        for source, keys in stored.sources().items():
             if not _is_training(source):
-                rows += _by_time(found, source, keys)
+                rows += _by_time(stored, source, keys)
         return rows
 
     def get_alerts(self, run: str) -> list[Row]:
@@ -66,7 +66,7 @@ class MetricsDatabase:
         return self._runs.run(run).alerts()
 
     def close(self) -> None:
-        """Lets go of the store."""
+        """Closes the store."""
         self._runs.close()
 
     def __enter__(self) -> MetricsDatabase:

@@ -1,1 +1,1 @@
-"""Starts commands and trainings under observation."""
+"""Runs commands and trainings, and records them."""

@@ -1,4 +1,4 @@
-"""A command as it was typed: what to call its run, whether it can be started, how it ended."""
+"""A command line: the name of its run, whether it can be started, how it ended."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ class CannotStart(StepscopeError):
 
 
 CRASHES = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
-"""Signals of faults, and the one that no process can handle: a monitor calls the same a crash."""
+"""Signals that count as a crash: faults, and SIGKILL. A monitor classifies them in the same way."""
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a command ended, in the words of a run."""
+    """How a command ended: its exit code, and the status and reason of its run."""
 
     exit_code: int
     status: str
     reason: str
 
 
-def stem_of(command: Sequence[str]) -> str:
-    """What a run of the command is called after: its script, else its module, else the program."""
+def run_name_of(command: Sequence[str]) -> str:
+    """The default name of the command's run: from its script, else its module, else the program."""
     for word in command:
         if word.endswith(_SCRIPTS):
             return Path(word).stem
@@ -50,7 +50,7 @@ def stem_of(command: Sequence[str]) -> str:
 
 
 def check(command: Sequence[str]) -> None:
-    """Raises CannotStart for a command that is not there or may not be executed."""
+    """Raises CannotStart for a command that does not exist or is not executable."""
     program = command[0]
     if shutil.which(program) is not None:
         return
@@ -58,7 +58,7 @@ def check(command: Sequence[str]) -> None:
         raise CannotStart(f"There is no command {program!r}.", NOT_FOUND)
     if "/" not in program:
         raise CannotStart(
-            f"There is no command {program!r}; the file here is called with ./{program}", NOT_FOUND
+            f"There is no command {program!r}; to run the file in this folder, use ./{program}", NOT_FOUND
         )
     raise CannotStart(
         f"{program} is not executable. Name its interpreter, or allow it with: chmod +x {program}",
@@ -67,9 +67,9 @@ def check(command: Sequence[str]) -> None:
 
 
 def ending_of(return_code: int, exception: str | None = None) -> Ending:
-    """Reads a return code as Python gives it: negative for a signal.
+    """Interprets a return code of `subprocess`, which is negative for a signal.
 
-    An exception that the command has printed says more than the code it ended with.
+    An exception that the command has printed is a better reason than its exit code.
     """
     if return_code == 0:
         return Ending(0, "finished", "")
@@ -82,7 +82,7 @@ def ending_of(return_code: int, exception: str | None = None) -> Ending:
 def _reason(return_code: int, exception: str | None) -> str:
     if exception is None:
         return f"exit code {return_code}"
-    # Python exits with 1 after an exception: any other code has something to add.
+    # Python exits with 1 after an exception: any other code adds information.
     return exception if return_code == 1 else f"{exception} (exit code {return_code})"
 
 

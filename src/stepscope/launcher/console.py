@@ -1,4 +1,4 @@
-"""Keeps the end of what a command prints, fit to be recorded: bounded, readable, without secrets."""
+"""Keeps the last lines that a command prints: limited in size, readable, and without secrets."""
 
 from __future__ import annotations
 
@@ -29,10 +29,9 @@ MAX_EXCEPTION = 300
 
 
 class ConsoleTail:
-    """The last lines of the streams of a command, each stream's lines kept whole.
+    """The last lines of a command's streams; lines of different streams are not mixed.
 
-    A line is kept as a terminal would show it at last: of a progress bar that returns to the start of its
-    line, only the newest state counts.
+    A line is kept as a terminal shows it in the end: of a progress bar, only the newest state.
     """
 
     def __init__(self) -> None:
@@ -43,28 +42,28 @@ class ConsoleTail:
         self.bytes_seen = 0
 
     def add(self, stream: str, data: bytes) -> None:
-        """Takes in what a stream has printed."""
+        """Adds the output of a stream."""
         with self._lock:
             self.bytes_seen += len(data)
             self._lines_seen += data.count(b"\n")
-            # Only so many lines can stay: what lies before them is not looked at.
+            # Only the last lines are kept: earlier ones are not processed.
             *finished, rest = (self._unfinished.get(stream, b"") + data).rsplit(b"\n", MAX_LINES)
             self._lines.extend(_last_state(line) for line in finished)
             self._unfinished[stream] = _last_state(rest) + (b"\r" if rest.endswith(b"\r") else b"")
 
-    def text(self, most_bytes: int = MAX_BYTES) -> tuple[str, bool]:
-        """The last lines, without control characters and secrets, and whether some were left out."""
+    def text(self, max_bytes: int = MAX_BYTES) -> tuple[str, bool]:
+        """The last lines, without control characters and secrets, and whether lines were left out."""
         with self._lock:
             unfinished = [line for line in self._unfinished.values() if line]
             lines = [*self._lines, *unfinished]
             left_out = self._lines_seen > len(self._lines)
         whole = redact_text(_without_rest_of_key("\n".join(map(_readable, lines))))
-        cut = _last_lines(whole, most_bytes)
+        cut = _last_lines(whole, max_bytes)
         return cut, left_out or len(cut) < len(whole)
 
 
 def _last_state(line: bytes) -> bytes:
-    """What is left of a line after its carriage returns, and little more of it than will be kept."""
+    """A line after its carriage returns, limited to slightly more than the maximum length."""
     state = line.rpartition(b"\n")[2].rstrip(b"\r").rpartition(b"\r")[2]
     return state[: MAX_LINE_BYTES + 1]
 
@@ -72,55 +71,55 @@ def _last_state(line: bytes) -> bytes:
 def _readable(line: bytes) -> str:
     line = line.rstrip(b"\r")
     if len(line) > MAX_LINE_BYTES:
-        # Cut at a blank: half a secret would not be recognised as one.
+        # Cut at a space: half a secret would not be recognised as one.
         line = line[:MAX_LINE_BYTES].rpartition(b" ")[0] + b" [...]"
     return _CONTROL.sub("", line.decode(errors="replace"))
 
 
 def _without_rest_of_key(text: str) -> str:
-    """Takes out the end of a private key whose beginning has scrolled away."""
+    """Removes the end of a private key whose beginning is no longer kept."""
     return _KEY_WITHOUT_BEGINNING.sub("[redacted:pem]", text)
 
 
-def _last_lines(text: str, most_bytes: int) -> str:
+def _last_lines(text: str, max_bytes: int) -> str:
     encoded = text.encode()
-    if len(encoded) <= most_bytes:
+    if len(encoded) <= max_bytes:
         return text
-    return encoded[-most_bytes:].partition(b"\n")[2].decode()
+    return encoded[-max_bytes:].partition(b"\n")[2].decode()
 
 
 def last_exception(text: str) -> str | None:
-    """The exception that the last traceback in a console tells of; None where there is no traceback.
+    """The exception of the last traceback in a console; None if there is no traceback.
 
-    Of several ranks, one that lost its connection to another is passed over where another has an exception
-    of its own. Launchers put a prefix before every line of a rank: a traceback has one throughout.
+    If several ranks failed, a rank that only lost its connection is ignored if another one has an exception
+    of its own. Launchers prefix every line of a rank; all lines of a traceback have the same prefix.
     """
     lines = text.splitlines()
-    found = [raised for place in range(len(lines)) if (raised := _exception_at(lines, place))]
-    own = [raised for raised in found if not is_consequence(raised[1])]
-    return "".join((own or found)[-1]) if found else None
+    exceptions = [raised for first in range(len(lines)) if (raised := _exception_at(lines, first))]
+    own = [raised for raised in exceptions if not is_consequence(raised[1])]
+    return "".join((own or exceptions)[-1]) if exceptions else None
 
 
-def _exception_at(lines: list[str], place: int) -> tuple[str, str] | None:
-    """The rank, in words, and the exception of a traceback that begins with a line."""
-    began = _TRACEBACK.match(lines[place]) or _SYNTAX_ERROR.match(lines[place])
+def _exception_at(lines: list[str], first: int) -> tuple[str, str] | None:
+    """The rank, as text, and the exception of a traceback that begins at a line."""
+    began = _TRACEBACK.match(lines[first]) or _SYNTAX_ERROR.match(lines[first])
     if began is None:
         return None
     prefix = began["prefix"].replace("+ Exception Group ", "| ")
-    for line in lines[place + 1 :]:
+    for line in lines[first + 1 :]:
         if not line.startswith(prefix):
-            continue  # of another rank
+            continue  # from another rank
         rest = line[len(prefix) :]
         if _TRACEBACK.match(rest):
             return None
-        told = _EXCEPTION.match(rest)
-        if told is not None:
-            return _rank_of(prefix), _described(told["name"], told["text"] or "")
+        raised = _EXCEPTION.match(rest)
+        if raised is not None:
+            return _rank_of(prefix), _described(raised["name"], raised["text"] or "")
     return None
 
 
 def _described(name: str, text: str) -> str:
-    """The same words in which a monitor tells of an exception."""
+    """An exception in the same text that a monitor records."""
     if name == "KeyboardInterrupt":
         return "interrupted by SIGINT"
     return f"{name}: {text.strip()[:MAX_EXCEPTION]}" if text.strip() else name

@@ -1,4 +1,4 @@
-"""Trains a small model under observation, with a loader that is slow at first: `stepscope demo`."""
+"""Trains a small model and records it, with a data loader that is slow until half-way: `stepscope demo`."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from stepscope.recorder.monitor import TrainingMonitor
 
     Progress = Callable[[int, float], None]
-    """Told after each step: steps done, loss."""
+    """Called after each step with the number of steps done and the loss."""
     _Batch = tuple[NDArray[np.float32], NDArray[np.int64]]
     Floats = NDArray[np.float32]
 
 FEATURES, HIDDEN, CLASSES = 128, 1024, 10
 BATCH_SIZE = 256
 BATCHES_PER_EPOCH = 100
-HIGHEST_RATE, WARM_UP = 0.2, 0.05
+MAX_RATE, WARM_UP = 0.2, 0.05
 
 SLOW_S = 0.02
-"""What the loader takes longer for a batch until it is mended, half-way."""
+"""Extra time per batch of the slow loader, in the first half of the training."""
 
 CHECKPOINTS = 4
 
@@ -37,14 +37,14 @@ RULE = {
     "name": "waiting_for_data",
     "when": "mean(phase/data_seconds, 50 points) > 30% * mean(step_seconds, 50 points)",
     "for": "2s",
-    "message": "More than 30 % of each step is spent waiting for data: {value:.1g} s.",
+    "message": "More than 30% of each step is spent waiting for data: {value:.1g} s.",
     "advice": "Let workers load batches ahead. This demonstration does so half-way.",
 }
-"""Fires sooner than the rule that comes along, which gives a loader a minute."""
+"""Fires sooner than the default rule, which waits for a minute."""
 
 
 class SmallModel(Protocol):
-    """A classifier with one hidden layer, and the three parts of a step."""
+    """A classifier with one hidden layer, with methods for the three parts of a step."""
 
     library: str
 
@@ -62,21 +62,21 @@ class SmallModel(Protocol):
 
 
 def small_model(seed: int = 0) -> SmallModel:
-    """The model in torch where torch is installed, in numpy where it is not."""
+    """The model in PyTorch if it is installed, else in NumPy."""
     try:
         return TorchModel((FEATURES, HIDDEN, CLASSES), seed)
     except ImportError:
         return NumpyModel((FEATURES, HIDDEN, CLASSES), seed)
 
 
-def train(monitor: TrainingMonitor, model: SmallModel, steps: int, told: Progress) -> None:
-    """Trains for so many steps, recorded as any training would be."""
+def train(monitor: TrainingMonitor, model: SmallModel, steps: int, on_progress: Progress) -> None:
+    """Trains for a number of steps, recorded like any other training."""
     monitor.event("total_steps", value=steps)
-    monitor.event("config", batch_size=BATCH_SIZE, hidden=HIDDEN, highest_rate=HIGHEST_RATE, warm_up=WARM_UP)
+    monitor.event("config", batch_size=BATCH_SIZE, hidden=HIDDEN, highest_rate=MAX_RATE, warm_up=WARM_UP)
     done = epoch = 0
     rng = np.random.default_rng(seed=0)
     centres = rng.normal(size=(CLASSES, FEATURES)).astype(np.float32)
-    # Drawn once and dealt out anew each time: a loader that is mended takes next to nothing.
+    # Drawn once and reused for all batches, so that the fast loader takes almost no time.
     noise = 4 * rng.standard_normal((64 * BATCH_SIZE, FEATURES), dtype=np.float32)
     while done < steps:
         count = min(BATCHES_PER_EPOCH, steps - done)
@@ -90,28 +90,28 @@ def train(monitor: TrainingMonitor, model: SmallModel, steps: int, told: Progres
                 model.backward()
             with monitor.phase("optimizer"):
                 model.update(learning_rate)
-            pace = BATCH_SIZE / (time.perf_counter() - began_at)
+            samples_per_second = BATCH_SIZE / (time.perf_counter() - began_at)
             monitor.log_training_step(
                 loss=loss,
                 accuracy=accuracy,
                 learning_rate=learning_rate,
-                custom_metrics={"samples_per_second": pace},
+                custom_metrics={"samples_per_second": samples_per_second},
             )
             done += 1
-            told(done, loss)
+            on_progress(done, loss)
             if done % max(steps // CHECKPOINTS, 1) == 0:
                 _save(monitor, model)
         monitor.event("epoch", step=done - 1, epoch=epoch, loss=loss, accuracy=accuracy)
         epoch += 1
 
 
-def _slow_until(mended: int, batches: Iterator[_Batch], monitor: TrainingMonitor) -> Iterator[_Batch]:
-    """A loader that keeps a training waiting, until somebody mends it."""
+def _slow_until(fixed_at: int, batches: Iterator[_Batch], monitor: TrainingMonitor) -> Iterator[_Batch]:
+    """A slow data loader that becomes fast at a batch."""
     for number, batch in enumerate(batches):
-        if number < mended:
+        if number < fixed_at:
             time.sleep(SLOW_S)
-        elif number == mended:
-            monitor.event("loader_mended", text="Batches are now loaded ahead.")
+        elif number == fixed_at:
+            monitor.event("loader_fixed", text="Batches are now loaded ahead.")
         yield batch
 
 
@@ -126,14 +126,14 @@ def rate_at(step: int, steps: int) -> float:
     """The learning rate of a step: a short warm-up, then half a cosine."""
     share = step / steps
     if share < WARM_UP:
-        return HIGHEST_RATE * (share + 1 / steps) / (WARM_UP + 1 / steps)
-    return HIGHEST_RATE * 0.5 * (1 + math.cos(math.pi * (share - WARM_UP) / (1 - WARM_UP)))
+        return MAX_RATE * (share + 1 / steps) / (WARM_UP + 1 / steps)
+    return MAX_RATE * 0.5 * (1 + math.cos(math.pi * (share - WARM_UP) / (1 - WARM_UP)))
 
 
 def _batches(
     rng: np.random.Generator, centres: NDArray[np.float32], noise: NDArray[np.float32], count: int
 ) -> Iterator[_Batch]:
-    """Points scattered around a centre for each class, widely enough to be confused at times."""
+    """Points scattered around the centre of each class, with enough noise to overlap."""
     for _ in range(count):
         y = rng.integers(CLASSES, size=BATCH_SIZE)
         begin = rng.integers(len(noise) - BATCH_SIZE)
@@ -141,7 +141,7 @@ def _batches(
 
 
 class NumpyModel:
-    """A classifier with one hidden layer."""
+    """A classifier with one hidden layer in NumPy, with forward and backward pass written out."""
 
     library = "numpy"
 
@@ -189,7 +189,7 @@ class NumpyModel:
 
 
 class TorchModel:
-    """A classifier with one hidden layer; making one raises ImportError where torch is missing."""
+    """The same classifier in PyTorch; creating one raises ImportError if PyTorch is not installed."""
 
     library = "torch"
 

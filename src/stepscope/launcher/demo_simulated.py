@@ -1,4 +1,4 @@
-"""Invents a plausible run, for people who want to see the tool and not a training."""
+"""Records a simulated run, to show the tool without a training."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from stepscope.launcher.demo import Progress
     from stepscope.recorder.monitor import TrainingMonitor
 
-USUAL_S = {"data": 0.004, "forward": 0.011, "backward": 0.021, "optimizer": 0.003}
+TYPICAL_S = {"data": 0.004, "forward": 0.011, "backward": 0.021, "optimizer": 0.003}
 SLOW_BATCH_EVERY = 50
 
 
-def simulate(monitor: TrainingMonitor, steps: int, told: Progress, seed: int = 0) -> None:
-    """Records so many steps that never happened; the same ones for the same seed."""
-    dice = random.Random(seed)  # noqa: S311 - nothing here is secret
+def simulate(monitor: TrainingMonitor, steps: int, on_progress: Progress, seed: int = 0) -> None:
+    """Records a number of simulated steps; the same ones for the same seed."""
+    generator = random.Random(seed)  # noqa: S311 - not used for security
     monitor.event("total_steps", value=steps)
     for step in range(steps):
-        seconds = {name: usual * dice.lognormvariate(0, 0.1) for name, usual in USUAL_S.items()}
+        seconds = {name: typical * generator.lognormvariate(0, 0.1) for name, typical in TYPICAL_S.items()}
         if step % SLOW_BATCH_EVERY == SLOW_BATCH_EVERY - 1:
             seconds["data"] *= 8
         step_s = sum(seconds.values()) * 1.02
-        loss = (0.25 + 2.1 * math.exp(-step / 80)) * dice.lognormvariate(0, 0.06)
+        loss = (0.25 + 2.1 * math.exp(-step / 80)) * generator.lognormvariate(0, 0.06)
         monitor.log_training_step(
             loss=loss,
-            accuracy=min(1.0, 0.93 - 0.83 * math.exp(-step / 60) + dice.gauss(0, 0.01)),
+            accuracy=min(1.0, 0.93 - 0.83 * math.exp(-step / 60) + generator.gauss(0, 0.01)),
             learning_rate=rate_at(step, steps),
             custom_metrics={
                 "samples_per_second": BATCH_SIZE / step_s,
@@ -39,6 +39,6 @@ def simulate(monitor: TrainingMonitor, steps: int, told: Progress, seed: int = 0
             step=step,
             epoch=step // BATCHES_PER_EPOCH,
         )
-        told(step + 1, loss)
+        on_progress(step + 1, loss)
         if (step + 1) % BATCHES_PER_EPOCH == 0 or step + 1 == steps:
             monitor.event("epoch", step=step, epoch=step // BATCHES_PER_EPOCH, loss=loss)

@@ -1,4 +1,4 @@
-"""Watches a machine on which nothing of ours trains: reads it, and has it recorded as a run."""
+"""Watches a machine without a training: reads its metrics, and records them as a run."""
 
 from __future__ import annotations
 
@@ -26,41 +26,39 @@ COLLECT_EVERY_S = 0.05
 
 
 class MachineWatch:
-    """Samplers polled here for whoever looks, and a run of the same figures that the agent records.
+    """Polls samplers for display, and lets the agent record the same metrics as a run.
 
-    What is shown does not depend on what can be recorded: a store that cannot be written costs the record.
+    The display works even if nothing can be recorded, as when the store is not writable.
     """
 
     def __init__(self, folder: Path, settings: Settings, interval_s: float | None = None) -> None:
-        self._settings = settings if interval_s is None else _paced(settings, interval_s)
+        self._settings = settings if interval_s is None else _with_interval(settings, interval_s)
         identity = identify(settings.run or "watch", settings.project)
         privacy = privacy_of(settings.privacy)
         self.identity = without_secrets(identity, folder, privacy, Guard(strict=False).tell)
         self._recording = Recording(self.identity, folder, self._settings, Guard(strict=False), "machine")
         self._sampling = SamplerPool(folder=folder)
         self.trouble: list[str] = []
-        """Samplers that could not be made, and why."""
+        """Samplers that could not be created, and why."""
 
     def begin(self, *, recorded: bool) -> None:
-        """Starts to read, and to record where that is wanted."""
+        """Starts reading, and recording if `recorded`."""
         if recorded:
             self._recording.begin(on_end=self._recording.end)
         intervals = {}
         for name in self._sampling.names:
-            wish = self._settings.sampler(name)
-            if wish.enabled:
+            sampler = self._settings.sampler(name)
+            if sampler.enabled:
                 try:
-                    usual_s = self._sampling.usual_interval(name, wish.options)
+                    default_s = self._sampling.usual_interval(name, sampler.options)
                 except StepscopeError as error:
                     self.trouble.append(str(error))
                 else:
-                    intervals[name] = wish.interval_s or usual_s
+                    intervals[name] = sampler.interval_s or default_s
         self._sampling.configure(intervals, ())
 
-    def readings(
-        self, seconds: float | None, sleep: Callable[[float], None] = time.sleep
-    ) -> Iterator[SamplerReadings]:
-        """Everything that is read, as it is read, for so many seconds or without end."""
+    def readings(self, seconds: float | None, sleep: Callable[[float], None] = time.sleep) -> Iterator[SamplerReadings]:
+        """Yields all readings as they arrive, for a number of seconds or endlessly."""
         deadline = float("inf") if seconds is None else time.monotonic() + seconds
         while time.monotonic() < deadline:
             yield from self._sampling.collect()
@@ -68,14 +66,15 @@ class MachineWatch:
         yield from self._sampling.collect()
 
     def end(self) -> None:
-        """Stops; when it returns, the record is complete."""
+        """Stops; when it returns, the recording is complete."""
         self._sampling.close()
         self._recording.end("finished", "")
 
 
-def _paced(settings: Settings, interval_s: float) -> Settings:
-    """The same settings with every sampler at one pace."""
-    known = {"default": SamplerSettings(), **settings.samplers}
+def _with_interval(settings: Settings, interval_s: float) -> Settings:
+    """The same settings with one interval for all samplers."""
+    samplers = {"default": SamplerSettings(), **settings.samplers}
     return replace(
-        settings, samplers={name: replace(one, interval_s=interval_s) for name, one in known.items()}
+        settings,
+        samplers={name: replace(sampler, interval_s=interval_s) for name, sampler in samplers.items()},
     )

@@ -1,4 +1,4 @@
-"""Runs a command to its end and records it from outside: status, exit code, console."""
+"""Runs a command and records its status, exit code and console output."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from stepscope.config.sections import MIB
 from stepscope.guard import Guard
-from stepscope.launcher.command import NOT_EXECUTABLE, Ending, check, ending_of, stem_of
+from stepscope.launcher.command import NOT_EXECUTABLE, Ending, check, ending_of, run_name_of
 from stepscope.launcher.console import MAX_BYTES, ConsoleTail, last_exception
 from stepscope.launcher.output_forwarder import OutputForwarder
 from stepscope.launcher.signals import Signals
@@ -29,38 +29,38 @@ if TYPE_CHECKING:
 
     from stepscope.config.sections import Settings
 
-NOTE_EVERY_S = 30.0
-NOTE_BYTES = 8 * 1024
-"""What is noted of the console while the command runs; at its end all of the tail is."""
+RECORD_INTERVAL_S = 30.0
+RUNNING_TAIL_BYTES = 8 * 1024
+"""Console output recorded while the command runs; at its end the whole tail is recorded."""
 
 
 class Observed:
-    """A command that has a run."""
+    """A command that is run and recorded."""
 
     def __init__(
         self,
         command: Sequence[str],
         folder: Path,
         settings: Settings,
-        note_every_s: float = NOTE_EVERY_S,
+        record_interval_s: float = RECORD_INTERVAL_S,
     ) -> None:
         check(command)
         self._command = command
         self._folder, self._settings = folder, settings
-        self._note_every_s = note_every_s
-        identity = identify(settings.run, settings.project, script=stem_of(command))
+        self._record_interval_s = record_interval_s
+        identity = identify(settings.run, settings.project, script=run_name_of(command))
         privacy = privacy_of(settings.privacy)
         self.identity = without_secrets(identity, folder, privacy, Guard(strict=False).tell)
 
     def reserve_name(self, *, resume: bool) -> None:
-        """Makes sure that no other run has the name, or goes on with the one that has it."""
+        """Reserves a name that no other run has, or continues the run that has it."""
         with contextlib.suppress(OSError):
             self.identity = reserve(self._folder, self.identity, resume=resume).identity
             if self._settings.run is not None:
                 claim_name(self._folder, self.identity)
 
     def trouble(self) -> str | None:
-        """Why nothing can be recorded; None when it can."""
+        """Why nothing can be recorded; None if recording works."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self._folder):
@@ -69,54 +69,54 @@ class Observed:
             return f"{self._folder} cannot be written ({error.strerror})"
 
     def run(self, *, recorded: bool) -> int:
-        """Runs the command and returns its exit code; 128 and the signal where one killed it."""
+        """Runs the command and returns its exit code; 128 plus the signal number if a signal killed it."""
         tail = ConsoleTail()
-        passage = OutputForwarder(tail)
-        signals = Signals(passage.resize)
-        record_event = self._begin_note(tail) if recorded else None
+        forwarder = OutputForwarder(tail)
+        signals = Signals(forwarder.resize)
+        record_event = self._begin_journal(tail) if recorded else None
         try:
-            ending = self._run(passage, signals, tail)
+            ending = self._run(forwarder, signals, tail)
             if (
                 record_event is not None
-            ):  # signals stay caught: an impatient second Ctrl-C must not change the ending
+            ):  # signals are still handled: a second Ctrl-C must not change the ending
                 record_event.end(ending)
         finally:
             signals.restore()
         return ending.exit_code
 
-    def _begin_note(self, tail: ConsoleTail) -> _Note:
+    def _begin_journal(self, tail: ConsoleTail) -> _LauncherJournal:
         recorder = self._settings.recorder
-        # The tail is one record, and a journal file must hold it.
-        roomy = replace(recorder, segment_bytes=max(recorder.segment_bytes, 4 * MIB))
+        # The tail is one record, which must fit into a journal file.
+        enlarged = replace(recorder, segment_bytes=max(recorder.segment_bytes, 4 * MIB))
         recording = Recording(
             self.identity,
             self._folder,
-            replace(self._settings, recorder=roomy),
+            replace(self._settings, recorder=enlarged),
             Guard(strict=False),
             role="launcher",
             command=self._command,
         )
-        return _Note(recording, tail, self._note_every_s)
+        return _LauncherJournal(recording, tail, self._record_interval_s)
 
-    def _run(self, passage: OutputForwarder, signals: Signals, tail: ConsoleTail) -> Ending:
+    def _run(self, forwarder: OutputForwarder, signals: Signals, tail: ConsoleTail) -> Ending:
         try:
             process = subprocess.Popen(
                 self._command,
-                stdout=passage.stdout,
-                stderr=passage.stderr,
+                stdout=forwarder.stdout,
+                stderr=forwarder.stderr,
                 env=self._environment(os.environ),
             )
         except OSError as error:
             sys.stderr.write(f"stepscope: {self._command[0]} cannot be started: {error.strerror}.\n")
             return Ending(NOT_EXECUTABLE, "failed", f"it cannot be started: {error.strerror}")
         signals.pass_on_to(process)
-        passage.open()
+        forwarder.open()
         return_code = process.wait()
-        passage.close()
+        forwarder.close()
         return ending_of(return_code, last_exception(tail.text()[0]) if return_code > 0 else None)
 
     def _environment(self, ours: Mapping[str, str]) -> dict[str, str]:
-        """What makes a monitor inside the command join this run and this segment of it."""
+        """The environment that makes a monitor in the command join this run and segment."""
         return {
             **ours,
             "STEPSCOPE_RUN": self.identity.name,
@@ -127,33 +127,35 @@ class Observed:
         }
 
 
-class _Note:
-    """The launcher's own journal: how the command ended, and at times the end of its console."""
+class _LauncherJournal:
+    """The launcher's own journal: the end of the command, and its console output at intervals."""
 
     def __init__(self, recording: Recording, tail: ConsoleTail, every_s: float) -> None:
         self._recording = recording
         self._every_s = every_s
         self._recording.begin(on_end=self._recording.end)
         self._tail = tail
-        self._noted_bytes = 0
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._note_at_times, name="stepscope-console", daemon=True)
+        self._recorded_bytes = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(
+            target=self._record_at_intervals, name="stepscope-console", daemon=True
+        )
         self._thread.start()
 
     def end(self, ending: Ending) -> None:
-        """Notes the console a last time and how the command ended."""
-        self._over.set()
+        """Records the console output a last time, and how the command ended."""
+        self._ended.set()
         self._thread.join()
-        self._note_console(MAX_BYTES)
+        self._record_console(MAX_BYTES)
         self._recording.end(ending.status, ending.reason, ending.exit_code)
 
-    def _note_at_times(self) -> None:
-        while not self._over.wait(self._every_s):
-            if self._tail.bytes_seen > self._noted_bytes:
-                self._note_console(NOTE_BYTES)
+    def _record_at_intervals(self) -> None:
+        while not self._ended.wait(self._every_s):
+            if self._tail.bytes_seen > self._recorded_bytes:
+                self._record_console(RUNNING_TAIL_BYTES)
 
-    def _note_console(self, most_bytes: int) -> None:
-        self._noted_bytes = self._tail.bytes_seen
-        text, left_out = self._tail.text(most_bytes)
+    def _record_console(self, max_bytes: int) -> None:
+        self._recorded_bytes = self._tail.bytes_seen
+        text, left_out = self._tail.text(max_bytes)
         if text:
             self._recording.record_event("console", {"text": text, "left_out": left_out})

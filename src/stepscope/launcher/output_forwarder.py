@@ -1,4 +1,4 @@
-"""Passes what a command prints on to our own console, byte for byte and at once."""
+"""Forwards the output of a command to this process's console, unchanged and without delay."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
 
 STDOUT, STDERR = 1, 2
 READ_BYTES = 1 << 16
-LINGER_S = 0.2
-"""How long a stream may be silent after the command's end before it counts as over."""
+MAX_SILENCE_S = 0.2
+"""Maximum silence of a stream after the command's end before it is closed."""
 
 _OUTPUT_FLAGS, _LOCAL_FLAGS = 1, 3
 _SIZE_BYTES = 8
 
 
 class OutputForwarder:
-    """The two streams between a command and us.
+    """The output streams of a command.
 
-    A stream of ours that is a terminal is one for the command too, so that progress bars and colours stay;
-    any other is a pipe, and the two are kept apart.
+    If a stream of this process is a terminal, the command gets a terminal, too, so that progress bars and
+    colours are kept; otherwise it gets a pipe. Standard output and error stay separate.
     """
 
     def __init__(self, tail: ConsoleTail) -> None:
         self._tail = tail
         self._terminals: tuple[int, int] | None = None
         self._threads: list[threading.Thread] = []
-        self._ended, self._tell_ended = os.pipe()
+        self._ended, self._end_signal = os.pipe()
         self._child_ends: dict[int, int] = {}
         self._sources: dict[int, int] = {}
         terminals = [stream for stream in (STDOUT, STDERR) if os.isatty(stream)]
@@ -48,61 +48,61 @@ class OutputForwarder:
 
     @property
     def stdout(self) -> int:
-        """What the command is to write its standard output to."""
+        """The descriptor for the command's standard output."""
         return self._child_ends[STDOUT]
 
     @property
     def stderr(self) -> int:
-        """What the command is to write its standard error to."""
+        """The descriptor for the command's standard error."""
         return self._child_ends[STDERR]
 
     def open(self) -> None:
-        """Begins to pass on, once the command holds its own ends."""
+        """Starts forwarding, after the command has been started."""
         for descriptor in set(self._child_ends.values()):
             os.close(descriptor)
         for target, source in self._sources.items():
             name = "stdout" if target == STDOUT else "stderr"
-            thread = threading.Thread(target=self._pass_on, args=(source, target, name), daemon=True)
+            thread = threading.Thread(target=self._forward, args=(source, target, name), daemon=True)
             thread.start()
             self._threads.append(thread)
 
     def close(self) -> None:
-        """Passes on what is still under way; a process the command left behind is not waited for."""
-        os.close(self._tell_ended)
+        """Forwards the remaining output; does not wait for processes the command has left running."""
+        os.close(self._end_signal)
         for thread in self._threads:
             thread.join()
         os.close(self._ended)
 
     def resize(self) -> None:
-        """Gives the command's terminal the size of ours."""
+        """Sets the size of the command's terminal to that of this process."""
         if self._terminals is not None:
             with contextlib.suppress(OSError):
                 _copy_size(*self._terminals)
 
-    def _pass_on(self, source: int, target: int, name: str) -> None:
-        with contextlib.suppress(OSError):  # the reader of our output has left: so does the command's
+    def _forward(self, source: int, target: int, name: str) -> None:
+        with contextlib.suppress(OSError):  # the reader of this output has closed it
             while data := self._next(source):
                 _write_all(target, data)
                 self._tail.add(name, data)
         os.close(source)
 
     def _next(self, source: int) -> bytes:
-        """What was printed next; nothing at the end."""
+        """The next output; empty at the end."""
         ready, _, _ = select.select([source, self._ended], [], [])
         if source not in ready:
-            ready, _, _ = select.select([source], [], [], LINGER_S)
+            ready, _, _ = select.select([source], [], [], MAX_SILENCE_S)
         return os.read(source, READ_BYTES) if source in ready else b""
 
 
 def _terminal_like(model: int) -> tuple[int, int]:
-    """A pseudo-terminal that looks like one of ours and changes no byte: ours does that."""
-    ours, child_end = pty.openpty()
+    """A pseudo-terminal with the settings of a real one, which does the output processing for it."""
+    source, child_end = pty.openpty()
     modes = termios.tcgetattr(model)
     modes[_OUTPUT_FLAGS] &= ~termios.OPOST
     modes[_LOCAL_FLAGS] &= ~termios.ECHO
     termios.tcsetattr(child_end, termios.TCSANOW, modes)
     _copy_size(model, child_end)
-    return ours, child_end
+    return source, child_end
 
 
 def _copy_size(model: int, other: int) -> None:
@@ -114,5 +114,5 @@ def _write_all(target: int, data: bytes) -> None:
     while remaining:
         try:
             remaining = remaining[os.write(target, remaining) :]
-        except BlockingIOError:  # somebody who shares our console made it so
+        except BlockingIOError:  # another process has made the shared console non-blocking
             select.select([], [target], [])

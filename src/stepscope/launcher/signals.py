@@ -1,4 +1,4 @@
-"""Passes signals on to a command, so that whoever stops the launcher stops the command."""
+"""Forwards signals to a command, so that stopping the launcher stops the command."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable
 
-PASSED_ON = (
+FORWARDED = (
     signal.SIGINT,
     signal.SIGTERM,
     signal.SIGHUP,
@@ -20,28 +20,28 @@ PASSED_ON = (
     signal.SIGUSR2,
     signal.SIGWINCH,
 )
-FROM_KEYBOARD = (signal.SIGINT, signal.SIGQUIT)
+KEYBOARD_SIGNALS = (signal.SIGINT, signal.SIGQUIT)
 TERMINAL = "/dev/tty"
 
 
 class Signals:
-    """Catches signals until the command has ended; one that is ignored here stays ignored there."""
+    """Handles signals until the command has ended; a signal that is ignored here stays ignored there."""
 
     def __init__(self, resize: Callable[[], None]) -> None:
         self._resize = resize
         self._command: subprocess.Popen[bytes] | None = None
         self._early: list[int] = []
-        caught = [number for number in PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN]
+        caught = [number for number in FORWARDED if signal.getsignal(number) is not signal.SIG_IGN]
         self._previous = {number: signal.signal(number, self._on_signal) for number in caught}
 
     def pass_on_to(self, command: subprocess.Popen[bytes]) -> None:
-        """Names the command; it gets what has come before it began too."""
+        """Sets the command, and forwards signals that arrived before it was started."""
         self._command = command
         for number in self._early:
             command.send_signal(number)
 
     def restore(self) -> None:
-        """Gives the signals their former meaning."""
+        """Restores the previous signal handlers."""
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
@@ -50,12 +50,12 @@ class Signals:
             self._resize()
         if self._command is None:
             self._early.append(number)
-        elif number not in FROM_KEYBOARD or not _has_keyboard():
+        elif number not in KEYBOARD_SIGNALS or not _has_keyboard():
             self._command.send_signal(number)
 
 
 def _has_keyboard() -> bool:
-    """Whether keys such as Ctrl-C reach our process group, and with it the command, by themselves."""
+    """Whether the terminal sends Ctrl-C to this process group, and so directly to the command."""
     with contextlib.suppress(OSError):
         terminal = os.open(TERMINAL, os.O_RDONLY | os.O_NOCTTY)
         try:

@@ -51,7 +51,7 @@ class StepLog(ABC):
         self._considers_models = True
         """Whether it is still undecided if a model passed with each step should be watched."""
         self._first_keys: set[Any] | None = None
-        """The keys a loop logs before its first optimizer step; None if there are none, or no watched model."""
+        """Keys a loop logs before its first optimizer step; None if there are none, or no watched model."""
 
     @abstractmethod
     def _consider_model(self, model: object, optimizer: object) -> None:
