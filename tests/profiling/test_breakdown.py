@@ -5,21 +5,21 @@ from __future__ import annotations
 import pytest
 
 from stepscope.profiling.window.breakdown import Breakdown, breakdown_of, is_collective
-from stepscope.profiling.window.coverage import Stretch, covered_ns
+from stepscope.profiling.window.coverage import WindowSpan, covered_ns
 from stepscope.profiling.window.events import DeviceSpan, Span, Timeline
-from stepscope.profiling.window.nesting import own_parts
+from stepscope.profiling.window.nesting import operator_calls
 from stepscope.profiling.window.operations import Operation
 from stepscope.profiling.window.window_profile import bottleneck_of
 
 MAIN, OTHER = 1, 2
-WINDOW = Stretch(MAIN, 0, 1000)
+WINDOW = WindowSpan(MAIN, 0, 1000)
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
-def shares(timeline: Timeline, window: Stretch = WINDOW) -> dict[str, float]:
+def shares(timeline: Timeline, window: WindowSpan = WINDOW) -> dict[str, float]:
     return {
         name: round(share, 6)
-        for name, share in breakdown_of(timeline, own_parts(timeline), window).shares().items()
+        for name, share in breakdown_of(timeline, operator_calls(timeline), window).shares().items()
     }
 
 
@@ -67,7 +67,7 @@ def test_with_a_device_its_time_is_divided() -> None:
     )
     # data: the loader while the device had nothing to do (150 to 300), and the copy (300 to 350)
     assert shares(timeline) == {"data": 0.2, "compute": 0.3, "communication": 0.2, "idle": 0.3}
-    found = breakdown_of(timeline, own_parts(timeline), WINDOW)
+    found = breakdown_of(timeline, operator_calls(timeline), WINDOW)
     assert (found.measured_on, found.host_busy_ratio) == ("device 0", 1.0)
 
 
@@ -89,7 +89,7 @@ def test_what_lies_outside_the_window_does_not_count() -> None:
 
 def test_the_parts_add_up_to_the_window() -> None:
     timeline = Timeline([Span(MAIN, start, start + 13, "x") for start in range(0, 1000, 17)])
-    found = breakdown_of(timeline, own_parts(timeline), WINDOW)
+    found = breakdown_of(timeline, operator_calls(timeline), WINDOW)
     assert found.window_seconds == pytest.approx(1000e-9)
 
 
@@ -119,8 +119,8 @@ MM = Operation("aten::mm", 10, 0.9, 0.9)
     [
         ((0.5, 0.3, 0.1, 0.1), "Data: 50%"),
         ((0.1, 0.3, 0.5, 0.1), "Communication: 50%"),
-        ((0.1, 0.3, 0.1, 0.5), "Idle: 50% of the window the main thread"),
-        ((0.1, 0.7, 0.1, 0.1), "Compute: 70% of the window, of which aten::mm"),
+        ((0.1, 0.3, 0.1, 0.5), "Idle: for 50% of the window, the main thread"),
+        ((0.1, 0.7, 0.1, 0.1), "Compute: 70% of the window; the largest operation is aten::mm"),
     ],
 )
 def test_the_sentence_names_what_holds_the_window_up(parts: tuple[float, ...], begins: str) -> None:
@@ -132,8 +132,8 @@ def test_the_sentence_names_what_holds_the_window_up(parts: tuple[float, ...], b
 def test_an_idle_device_is_told_from_a_main_thread_that_is_idle_too() -> None:
     slow_host = Breakdown(0, 0.4, 0, 0.6, measured_on="device 0", host_busy_ratio=0.9)
     idle_host = Breakdown(0, 0.4, 0, 0.6, measured_on="device 0", host_busy_ratio=0.1)
-    assert "issued work too slowly" in bottleneck_of(slow_host, [MM])
-    assert "inside no operator either" in bottleneck_of(idle_host, [MM])
+    assert "queued work too slowly" in bottleneck_of(slow_host, [MM])
+    assert "the main thread mostly ran no operator" in bottleneck_of(idle_host, [MM])
 
 
 def test_a_window_without_an_operation_says_so() -> None:

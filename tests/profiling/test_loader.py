@@ -12,7 +12,7 @@ import time
 import pytest
 
 from stepscope.errors import ConfigError, StepscopeError
-from stepscope.profiling.loader.batches_taken import Limits, Taker, samples_in
+from stepscope.profiling.loader.batch_timing import BatchTimer, Limits, samples_in
 from stepscope.profiling.loader.loader import loader_throughput
 from stepscope.profiling.model.held_memory import TreeMemory, held_bytes
 
@@ -106,7 +106,7 @@ def test_a_single_batch_speaks_for_all() -> None:
 
 
 def test_a_loader_without_batches_is_an_error_that_says_so() -> None:
-    with pytest.raises(StepscopeError, match="gave no batch"):
+    with pytest.raises(StepscopeError, match="returned no batch"):
         loader_throughput([])
 
 
@@ -161,7 +161,7 @@ def test_a_stream_has_neither_transforms_nor_a_ceiling() -> None:
     profile = loader_throughput(DataLoader(Stream(), batch_size=10))
     assert (profile.samples, profile.efficiency_ratio) == (90, None)
     assert "its dataset is a stream" in profile.ceiling.method
-    assert "by number" in profile.transforms.method
+    assert "by index" in profile.transforms.method
 
 
 def test_efficiency_can_be_against_a_consumer() -> None:
@@ -170,7 +170,7 @@ def test_efficiency_can_be_against_a_consumer() -> None:
         clock.batches(*[0.1] * 9), consumer_samples_per_second=80, clock=clock, memory=no_memory
     )
     assert profile.efficiency_ratio == pytest.approx(0.5)
-    assert profile.ceiling.method == "the consumer's pace, as given"
+    assert profile.ceiling.method == "the consumer's samples per second, as passed"
 
 
 def test_memory_of_dataset_and_cache_are_told_apart() -> None:
@@ -263,4 +263,4 @@ def test_a_loader_that_fails_says_so_itself() -> None:
         raise OSError("the disk is gone")
 
     with pytest.raises(OSError, match="the disk is gone"):
-        Taker(Limits()).take(broken())
+        BatchTimer(Limits()).take(broken())

@@ -187,10 +187,10 @@ def test_a_profile_is_plain_data() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({}, "Give either an example batch or input_shape"),
+        ({}, "Pass either an example batch or input_shape"),
         ({"example": torch.ones(1, 2), "input_shape": (2,)}, "Give either"),
         ({"example": torch.ones(0, 2)}, "The example batch is empty"),
-        ({"example": ["text"]}, "holds no tensor"),
+        ({"example": ["text"]}, "has no tensor"),
     ],
 )
 def test_a_wrong_example_is_explained(given: dict[str, object], says: str) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from stepscope.profiling.window.events import Allocation, DeviceSpan, Span, Timeline
-from stepscope.profiling.window.nesting import own_parts
-from stepscope.profiling.window.operations import kernels, on_the_device, on_the_host
+from stepscope.profiling.window.nesting import operator_calls
+from stepscope.profiling.window.operations import device_operations, host_operations, kernels
 
 MAIN, OTHER = 1, 2
 
 
 def ranked(timeline: Timeline, **options):
-    return on_the_host(own_parts(timeline), top=10, with_memory=False, **options)
+    return host_operations(operator_calls(timeline), top=10, with_memory=False, **options)
 
 
 def test_an_operators_own_time_leaves_out_the_operators_inside_it() -> None:
@@ -22,7 +22,7 @@ def test_an_operators_own_time_leaves_out_the_operators_inside_it() -> None:
         Span(MAIN, 20, 30, "aten::expand"),
         Span(MAIN, 100, 150, "aten::relu"),
     ]
-    own = {part.span.name: (part.own_ns, part.is_outermost) for part in own_parts(Timeline(operators))}
+    own = {part.span.name: (part.own_ns, part.is_outermost) for part in operator_calls(Timeline(operators))}
     assert own == {
         "aten::linear": (20, True),
         "aten::addmm": (70, False),
@@ -32,13 +32,13 @@ def test_an_operators_own_time_leaves_out_the_operators_inside_it() -> None:
 
 
 def test_spans_of_different_threads_do_not_lie_inside_each_other() -> None:
-    parts = list(own_parts(Timeline([Span(MAIN, 0, 100, "a"), Span(OTHER, 10, 20, "b")])))
+    parts = list(operator_calls(Timeline([Span(MAIN, 0, 100, "a"), Span(OTHER, 10, 20, "b")])))
     assert {part.span.name: part.own_ns for part in parts} == {"a": 100, "b": 10}
     assert all(part.is_outermost for part in parts)
 
 
 def test_of_two_operators_that_begin_together_the_longer_is_the_outer_one() -> None:
-    parts = list(own_parts(Timeline([Span(MAIN, 0, 10, "inner"), Span(MAIN, 0, 100, "outer")])))
+    parts = list(operator_calls(Timeline([Span(MAIN, 0, 10, "inner"), Span(MAIN, 0, 100, "outer")])))
     assert {part.span.name: part.own_ns for part in parts} == {"inner": 10, "outer": 90}
 
 
@@ -53,7 +53,7 @@ def test_operations_are_ranked_by_own_time_and_shares_add_up() -> None:
 
 def test_only_as_many_operations_as_asked_for_are_named() -> None:
     operators = [Span(MAIN, start, start + 1, str(start)) for start in range(20)]
-    assert len(on_the_host(own_parts(Timeline(operators)), top=3, with_memory=False)) == 3
+    assert len(host_operations(operator_calls(Timeline(operators)), top=3, with_memory=False)) == 3
 
 
 def test_memory_belongs_to_the_innermost_operator_that_took_it() -> None:
@@ -66,7 +66,9 @@ def test_memory_belongs_to_the_innermost_operator_that_took_it() -> None:
             Allocation(MAIN, 500, 7, on_device=False),
         ],
     )
-    taken = {one.name: one.memory_bytes for one in on_the_host(own_parts(timeline), 10, with_memory=True)}
+    taken = {
+        one.name: one.memory_bytes for one in host_operations(operator_calls(timeline), 10, with_memory=True)
+    }
     assert taken == {"outer": 300, "inner": 1000}
 
 
@@ -102,7 +104,7 @@ def test_device_time_goes_to_the_operator_that_began_it() -> None:
         DeviceSpan(0, 50, 60, "sm90_gemm", begun_by=7),
         DeviceSpan(0, 60, 70, "Memset (Device)", begun_by=0),
     ]
-    first, second = on_the_device(device, operators, top=10)
+    first, second = device_operations(device, operators, top=10)
     assert (first.name, first.calls, first.share_ratio) == ("aten::mm", 2, 0.8)
     assert second.name == "Memset (Device)"
     assert [one.name for one in kernels(device, top=10)] == ["sm90_gemm", "Memset (Device)"]

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from stepscope.errors import StepscopeError
-from stepscope.profiling.inside import as_argument, wanted_from
+from stepscope.profiling.profiled_program import as_argument, parse_request
 from stepscope.profiling.python_command import NotPython, python_command
-from stepscope.profiling.window.seconds_window import Wanted
+from stepscope.profiling.window.seconds_window import WindowRequest
 from stepscope.profiling.window.session import Detail
 
-WANTED = Wanted(1.5, 2.0, Path("profiles/train"), Detail(shapes=True), 7)
+WANTED = WindowRequest(1.5, 2.0, Path("profiles/train"), Detail(shapes=True), 7)
 
 
 @pytest.mark.parametrize(
@@ -43,11 +43,11 @@ def test_a_python_program_is_told_from_the_interpreters_options(
     [
         ("torchrun train.py", "torchrun is not a Python interpreter"),
         ("./train.py", "./train.py is not a Python interpreter"),
-        ("python", "names no program"),
-        ("python -u", "names no program"),
+        ("python", "has no program"),
+        ("python -u", "has no program"),
         ("python -m", "-m is followed by nothing"),
-        ("python --version", "--version is no program"),
-        ("python - x", "- is no program"),
+        ("python --version", "--version is not a program"),
+        ("python - x", "- is not a program"),
     ],
 )
 def test_any_other_command_is_refused_with_what_is_expected(words: str, says: str) -> None:
@@ -58,13 +58,13 @@ def test_any_other_command_is_refused_with_what_is_expected(words: str, says: st
 
 def test_the_command_keeps_interpreter_options_and_program() -> None:
     words = python_command(["python3", "-u", "train.py", "--x"]).with_window(WANTED)
-    assert words[:4] == ["python3", "-u", "-m", "stepscope.profiling.inside"]
+    assert words[:4] == ["python3", "-u", "-m", "stepscope.profiling.profiled_program"]
     assert words[5:] == ["train.py", "--x"]
     assert json.loads(words[4])["length_s"] == 2.0
 
 
 def test_what_is_wanted_survives_the_way_into_the_other_process() -> None:
-    assert wanted_from(as_argument(WANTED)) == WANTED
+    assert parse_request(as_argument(WANTED)) == WANTED
 
 
 def test_an_interpreter_without_stepscope_is_refused_with_what_to_type(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_a_device_that_waits_for_a_sleeping_host_is_called_idle() -> None:
 
     profile = profiled(work)
     assert profile.breakdown.shares()["idle"] > 0.9
-    assert "inside no operator either" in profile.bottleneck
+    assert "the main thread mostly ran no operator" in profile.bottleneck
 
 
 def test_a_host_that_issues_small_work_too_slowly_is_told_from_one_that_sleeps() -> None:
@@ -64,7 +64,7 @@ def test_a_host_that_issues_small_work_too_slowly_is_told_from_one_that_sleeps()
 
     profile = profiled(work)
     assert profile.breakdown.shares()["idle"] > 0.4
-    assert "issued work too slowly" in profile.bottleneck
+    assert "queued work too slowly" in profile.bottleneck
 
 
 def test_marks_of_steps_are_not_taken_for_work_of_the_device() -> None:

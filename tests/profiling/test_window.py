@@ -202,7 +202,7 @@ def test_somebody_elses_profiler_is_left_alone_and_that_is_said_once(
         run(window, multiply)
     assert window.profiles == ()
     assert [record.message for record in caplog.records] == [
-        "The profiler rests for this run: torch's profiler is already in use in this process."
+        "Profiling is switched off for this run: torch's profiler is already in use in this process."
     ]
     assert any(event.key == "aten::mm" for event in own.key_averages())
 

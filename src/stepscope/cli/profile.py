@@ -18,7 +18,7 @@ from stepscope.config.find import settings_for
 from stepscope.launcher.command import CannotStart, check, ending_of
 from stepscope.launcher.signals import Signals
 from stepscope.profiling.python_command import NotPython, PythonCommand, python_command
-from stepscope.profiling.window.seconds_window import Wanted
+from stepscope.profiling.window.seconds_window import WindowRequest
 from stepscope.profiling.window.session import Detail
 from stepscope.profiling.window.window import FOLDER, STORE_FOLDER
 from stepscope.views.wording import size
@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
         say(str(error))
         return error.exit_code
     command.check()
-    wanted = Wanted(
+    wanted = WindowRequest(
         options.after,
         options.length,
         _folder(options) / f"{command.name}-{time.strftime('%Y%m%d-%H%M%S')}",
@@ -102,7 +102,7 @@ def _trouble(folder: Path) -> str | None:
     return None
 
 
-def _run(command: PythonCommand, wanted: Wanted) -> int:
+def _run(command: PythonCommand, wanted: WindowRequest) -> int:
     """Runs it on our own console; signals sent to us reach it."""
     signals = Signals(resize=lambda: None)
     try:
@@ -113,7 +113,7 @@ def _run(command: PythonCommand, wanted: Wanted) -> int:
         signals.restore()
 
 
-def _show(wanted: Wanted, *, as_json: bool) -> None:
+def _show(wanted: WindowRequest, *, as_json: bool) -> None:
     summary = _summary(wanted.base)
     if "reason" in summary:
         say(f"Nothing was profiled: {summary['reason']}.")

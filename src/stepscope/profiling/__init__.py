@@ -1,4 +1,4 @@
-"""PyTorch profiler windows, model profile, quantisation impact, loader throughput."""
+"""PyTorch profiler windows, model profiles, quantisation impact, data loader throughput."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from stepscope.lazy_names import lazy_names
 
 TYPE_CHECKING = False  # as type checkers read it; importing typing would take longer than this
 if TYPE_CHECKING:
-    from stepscope.profiling.loader.batches_taken import Limits
+    from stepscope.profiling.loader.batch_timing import Limits
     from stepscope.profiling.loader.loader import loader_throughput
     from stepscope.profiling.model.model import ModelProfiler
     from stepscope.profiling.model.quantisation import quantisation_impact
@@ -18,7 +18,7 @@ __all__ = ["Limits", "loader_throughput", "ModelProfiler", "ProfilerWindow", "qu
 __getattr__ = lazy_names(
     globals(),
     {
-        "Limits": "stepscope.profiling.loader.batches_taken",
+        "Limits": "stepscope.profiling.loader.batch_timing",
         "loader_throughput": "stepscope.profiling.loader.loader",
         "ModelProfiler": "stepscope.profiling.model.model",
         "ProfilerWindow": "stepscope.profiling.window.window",

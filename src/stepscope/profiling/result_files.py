@@ -1,4 +1,4 @@
-"""Writes traces and summaries so that each file appears whole or not at all."""
+"""Writes traces and summaries atomically: each file appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 COMPRESSION = 3
-"""Within a third of the smallest size, in a tenth of the time; somebody's training waits for it."""
+"""At most a third larger than the best compression, in a tenth of the time, which the training waits for."""
 _BLOCK_BYTES = 1 << 20
 
 
 def write_compressed(path: Path, write_plain: Callable[[Path], None]) -> None:
-    """Lets something be written to a file and keeps it compressed; raises OSError where it cannot be."""
+    """Calls `write_plain` with a temporary file and compresses the result; raises OSError on failure."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _hidden(path) as plain, _hidden(path) as compressed:
+    with _temporary(path) as plain, _temporary(path) as compressed:
         write_plain(plain)
         with plain.open("rb") as source, gzip.open(compressed, "wb", compresslevel=COMPRESSION) as target:
             shutil.copyfileobj(source, target, _BLOCK_BYTES)
@@ -29,18 +29,18 @@ def write_compressed(path: Path, write_plain: Callable[[Path], None]) -> None:
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Keeps a dictionary as a JSON file; raises OSError where it cannot be written."""
+    """Writes a dictionary as a JSON file; raises OSError on failure."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _hidden(path) as hidden:
-        hidden.write_text(json.dumps(value, indent=2) + "\n")
-        hidden.replace(path)
+    with _temporary(path) as temporary:
+        temporary.write_text(json.dumps(value, indent=2) + "\n")
+        temporary.replace(path)
 
 
 @contextlib.contextmanager
-def _hidden(path: Path) -> Iterator[Path]:
-    """A name beside another one; what still has it at the end is deleted."""
-    hidden = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}")
+def _temporary(path: Path) -> Iterator[Path]:
+    """A temporary file name in the same folder; a file left under it is deleted."""
+    temporary = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}")
     try:
-        yield hidden
+        yield temporary
     finally:
-        hidden.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)

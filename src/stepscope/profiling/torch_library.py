@@ -1,4 +1,4 @@
-"""Hands out torch, or says what to type where it is missing."""
+"""Imports torch, or says how to install it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from stepscope.errors import MissingExtra
 
 
 def torch_for(needed_for: str) -> Any:
-    """The torch module; raises MissingExtra with the command to type when it is not installed.
+    """The torch module; raises MissingExtra with the install command if it is not installed.
 
-    Its type is left open: most of what profiling calls there has no annotations.
+    Typed as Any: most of what profiling calls there has no annotations.
     """
     try:
         import torch  # lazy: it takes seconds to load, and is an extra

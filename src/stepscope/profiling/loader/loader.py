@@ -1,4 +1,4 @@
-"""Measures how fast a data loader can give batches, and what holds it up."""
+"""Measures how fast a data loader returns batches, and what limits it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from stepscope.errors import StepscopeError
-from stepscope.profiling.loader.batches_taken import Limits, Taken, Taker
+from stepscope.profiling.loader.batch_timing import BatchTimer, BatchWaits, Limits
 from stepscope.profiling.loader.loader_profile import Ceiling, LoaderMemory, LoaderProfile, TransformTime
 from stepscope.profiling.model.held_memory import TreeMemory, held_bytes
 from stepscope.profiling.model.timings import timings_of
-from stepscope.profiling.undisturbed import same_random_numbers
+from stepscope.profiling.preserved_state import preserved_random_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -38,17 +38,17 @@ def loader_throughput(
     clock: Clock = time.perf_counter,
     memory: Callable[[], int | None] | None = None,
 ) -> LoaderProfile:
-    """Takes batches from a DataLoader, or anything that can be iterated, and does nothing with them.
+    """Takes batches from a DataLoader, or any iterable, without using them, and measures the throughput.
 
-    Random numbers are left as they were. With the samples per second of a consumer, such as a training that
-    waits for no data, efficiency is measured against that; else against the same loader with data in memory.
+    The random state is restored. Efficiency is relative to `consumer_samples_per_second`, such as that of a
+    training that never waits for data; without it, to the same loader with its data in memory.
     """
     limits = limits or Limits()
-    taken = Taker(limits, clock, memory or TreeMemory().read).take(loader)
+    taken = BatchTimer(limits, clock, memory or TreeMemory().read).take(loader)
     if consumer_samples_per_second is None:
         ceiling = _measured_ceiling(loader, limits, clock, taken)
     else:
-        ceiling = Ceiling(consumer_samples_per_second, "the consumer's pace, as given")
+        ceiling = Ceiling(consumer_samples_per_second, "the consumer's samples per second, as passed")
     best = ceiling.samples_per_second
     dataset = getattr(loader, "dataset", None)
     return LoaderProfile(
@@ -65,22 +65,22 @@ def loader_throughput(
         efficiency_ratio=taken.samples_per_second / best if best else None,
         workers=getattr(loader, "num_workers", None),
         ended_by=taken.ended_by,
-        method=f"{taken.batches} batches taken one after the other by a loop that does nothing else",
+        method=f"{taken.batches} batches taken one after another by a loop that does nothing else",
     )
 
 
-def _measured_ceiling(loader: Any, limits: Limits, clock: Clock, taken: Taken) -> Ceiling:
+def _measured_ceiling(loader: Any, limits: Limits, clock: Clock, taken: BatchWaits) -> Ceiling:
     try:
-        with same_random_numbers():
-            in_memory, method = loader_in_memory(loader, taken.samples * 2, clock)
-    except NoCeiling as error:
+        with preserved_random_state():
+            in_memory, method = in_memory_loader(loader, taken.samples * 2, clock)
+    except NoReference as error:
         return Ceiling(None, str(error))
     shorter = Limits(limits.batches, min(limits.seconds, CEILING_SECONDS))
-    return Ceiling(Taker(shorter, clock).take(in_memory).samples_per_second, method)
+    return Ceiling(BatchTimer(shorter, clock).take(in_memory).samples_per_second, method)
 
 
 def _transforms(dataset: Any, items: int, clock: Clock) -> TransformTime:
-    with same_random_numbers():
+    with preserved_random_state():
         return transform_time(dataset, items, clock)
 
 
@@ -91,29 +91,29 @@ def _memory(dataset: Any, peak_bytes: int | None) -> LoaderMemory:
     return LoaderMemory(in_dataset, in_cache, peak_bytes)
 
 
-class NoCeiling(StepscopeError):
-    """A loader that cannot be built again without its data."""
+class NoReference(StepscopeError):
+    """A loader that cannot be rebuilt with its data in memory."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"there is none, as {reason}; give consumer_samples_per_second")
+        super().__init__(f"none, because {reason}; pass consumer_samples_per_second")
 
 
-def loader_in_memory(loader: Any, samples: int, clock: Clock) -> tuple[Any, str]:
-    """A loader that gives so many samples, and what it is; raises NoCeiling with the reason."""
-    torch = sys.modules.get("torch")  # whoever has a DataLoader has loaded it
+def in_memory_loader(loader: Any, samples: int, clock: Clock) -> tuple[Any, str]:
+    """The same loader over samples in memory, and its description; raises NoReference."""
+    torch = sys.modules.get("torch")  # a caller with a DataLoader has loaded it
     if torch is None or not isinstance(loader, torch.utils.data.DataLoader):
-        raise NoCeiling("it is no torch DataLoader")
+        raise NoReference("it is not a torch DataLoader")
     data = torch.utils.data
     if isinstance(loader.dataset, data.IterableDataset):
-        raise NoCeiling("its dataset is a stream")
+        raise NoReference("its dataset is a stream")
     if loader.batch_size is None:
-        raise NoCeiling("its batches are not put together by the loader")
+        raise NoReference("the loader does not collate its batches")
     try:
-        kept = [item for item, _ in timed_items(loader.dataset, ITEMS, clock)]
-    except NotByNumber as error:
-        raise NoCeiling(str(error)) from error
+        kept = [item for item, _ in timed_samples(loader.dataset, ITEMS, clock)]
+    except NotIndexable as error:
+        raise NoReference(str(error)) from error
     in_memory = data.DataLoader(
-        Kept(kept, samples),
+        InMemoryDataset(kept, samples),
         batch_size=loader.batch_size,
         num_workers=loader.num_workers,
         collate_fn=loader.collate_fn,
@@ -124,8 +124,8 @@ def loader_in_memory(loader: Any, samples: int, clock: Clock) -> tuple[Any, str]
     return in_memory, CEILING_METHOD.format(count=len(kept))
 
 
-class Kept:
-    """A dataset whose samples are there already; it gives the same few again and again."""
+class InMemoryDataset:
+    """A dataset with a few samples in memory, which it returns repeatedly."""
 
     def __init__(self, samples: list[Any], length: int) -> None:
         self._samples, self._length = samples, length
@@ -137,17 +137,17 @@ class Kept:
         return self._samples[index % len(self._samples)]
 
 
-class NotByNumber(StepscopeError):
-    """A dataset whose samples cannot be asked for by number."""
+class NotIndexable(StepscopeError):
+    """A dataset whose samples cannot be loaded by index."""
 
     def __init__(self) -> None:
-        super().__init__("samples cannot be asked for by number")
+        super().__init__("samples cannot be loaded by index")
 
 
-def timed_items(dataset: Any, most: int, clock: Clock) -> Iterator[tuple[Any, float]]:
-    """The first samples and the seconds each took; ends after five seconds, but not before one."""
+def timed_samples(dataset: Any, max_samples: int, clock: Clock) -> Iterator[tuple[Any, float]]:
+    """Yields the first samples and the seconds each took, at least one; ends after five seconds."""
     try:
-        count = min(most, len(dataset))
+        count = min(max_samples, len(dataset))
         began_at = clock()
         for index in range(count):
             before = clock()
@@ -157,24 +157,24 @@ def timed_items(dataset: Any, most: int, clock: Clock) -> Iterator[tuple[Any, fl
             if after - began_at > MAX_SECONDS:
                 return
     except (LookupError, NotImplementedError, TypeError) as error:
-        raise NotByNumber from error
+        raise NotIndexable from error
 
 
 def transform_time(dataset: Any, items: int, clock: Clock) -> TransformTime:
-    """Times samples, and the transforms inside them."""
+    """Times loading samples, and the transforms within that time."""
     stopwatch = _Stopwatch(clock)
     whole: list[float] = []
     inside: list[float] = []
     try:
-        watched = _watched(dataset, stopwatch)
+        watched = _with_timed_transforms(dataset, stopwatch)
     except (TypeError, copy.Error) as error:
         return TransformTime(None, None, f"not measured: the dataset cannot be copied ({error})")
     try:
-        for _, seconds in timed_items(watched, items, clock):
+        for _, seconds in timed_samples(watched, items, clock):
             whole.append(seconds)
             inside.append(stopwatch.seconds)
             stopwatch.seconds = 0.0
-    except NotByNumber as error:
+    except NotIndexable as error:
         return TransformTime(None, None, f"not measured: {error}")
     if not whole:
         return TransformTime(None, None, "not measured: there is no sample")
@@ -184,7 +184,7 @@ def transform_time(dataset: Any, items: int, clock: Clock) -> TransformTime:
 
 
 class _Stopwatch:
-    """Adds up the time inside transforms; one inside another counts once."""
+    """Adds up the time in transforms; nested ones count once."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -205,7 +205,7 @@ class _Stopwatch:
 
 
 class _Timed:
-    """A transform that is timed, and in all else the one it stands for."""
+    """A transform that is timed; all other attributes are those of the original."""
 
     def __init__(self, transform: Any, stopwatch: _Stopwatch) -> None:
         self._transform, self._stopwatch = transform, stopwatch
@@ -217,13 +217,13 @@ class _Timed:
         return getattr(self._transform, name)
 
 
-def _watched(dataset: Any, stopwatch: _Stopwatch, depth: int = 0) -> Any:
-    """A copy of a dataset, and of the one it wraps, whose transforms are timed; the user's is not touched."""
+def _with_timed_transforms(dataset: Any, stopwatch: _Stopwatch, depth: int = 0) -> Any:
+    """A copy of a dataset, and of the one it wraps, with timed transforms; the original is not changed."""
     watched = copy.copy(dataset)
     attributes = getattr(watched, "__dict__", {})
     for name in TRANSFORM_ATTRIBUTES:
         if callable(attributes.get(name)):
             attributes[name] = _Timed(attributes[name], stopwatch)
     if "dataset" in attributes and depth < MAX_NESTED:
-        attributes["dataset"] = _watched(attributes["dataset"], stopwatch, depth + 1)
+        attributes["dataset"] = _with_timed_transforms(attributes["dataset"], stopwatch, depth + 1)
     return watched

@@ -1,11 +1,11 @@
-"""What the throughput of a loader tells."""
+"""The result of measuring the throughput of a data loader."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stepscope.profiling.plain import Described
+from stepscope.profiling.plain_data import Described
 
 if TYPE_CHECKING:
     from stepscope.profiling.model.timings import Timings
@@ -13,46 +13,46 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ceiling(Described):
-    """The pace a loader is compared with."""
+    """The maximum throughput that a loader is compared with."""
 
     samples_per_second: float | None
     method: str
-    """What it is, or why there is none."""
+    """How it was measured, or why there is none."""
 
 
 @dataclass(frozen=True)
 class TransformTime(Described):
-    """What a dataset's transforms take of loading a sample."""
+    """The time of a dataset's transforms within the time to load a sample."""
 
     transform: Timings | None
-    """All transforms of a sample; None where there are none."""
+    """All transforms of a sample; None if there are none."""
     item: Timings | None
-    """The whole sample, transforms included; None where samples cannot be asked for by number."""
+    """The whole sample including transforms; None if samples cannot be loaded by index."""
     method: str
 
 
 @dataclass(frozen=True)
 class LoaderMemory(Described):
-    """Memory around a loader."""
+    """Memory of a dataset and its loader."""
 
     dataset_bytes: int | None
-    """Arrays, tensors and bytes in the dataset's attributes; None where there is no dataset to look at."""
+    """Arrays, tensors and bytes in the dataset's attributes; None if there is no dataset."""
     cache_bytes: int | None
-    """The same, of attributes that are called a cache."""
+    """The same, for attributes with `cache` in their name."""
     peak_bytes: int | None
-    """The most that this process and its workers took; pages they share are counted for each."""
+    """The peak of this process and its workers; shared pages are counted for each."""
 
 
 @dataclass(frozen=True)
 class LoaderProfile(Described):
-    """How fast a loader gives batches to someone who does nothing but take them."""
+    """How fast a loader returns batches to a loop that does nothing else."""
 
     batches: int
     samples: int
     seconds: float
     """From the first batch to the last."""
     first_batch_seconds: float
-    """Workers are started and queues filled in this time; it is not part of the others."""
+    """Includes starting workers and filling queues; not part of the other times."""
     samples_per_second: float
     batches_per_second: float
     batch_load: Timings
@@ -61,8 +61,8 @@ class LoaderProfile(Described):
     memory: LoaderMemory
     ceiling: Ceiling
     efficiency_ratio: float | None
-    """Samples each second against the ceiling's; None where there is no ceiling."""
+    """Samples per second relative to the ceiling; None if there is no ceiling."""
     workers: int | None
     ended_by: str
-    """What ended the measurement: the batches allowed, the seconds allowed, or the data."""
+    """What ended the measurement: `batches`, `seconds` or `data`."""
     method: str

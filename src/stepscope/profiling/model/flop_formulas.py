@@ -1,6 +1,6 @@
-"""Formulas for operators that torch's own counter leaves out or counts wrongly, and why some have none.
+"""FLOP formulas for operators that torch's own counter omits or counts wrongly, and reasons for missing ones.
 
-A multiplication with its addition is two operations. A formula sees the arguments of the operator itself.
+A multiply-add is two operations. A formula receives the arguments of the operator itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 NAMESPACES = frozenset(
     {"aten", "prim", "prims", "profiler", "c10d", "_c10d_functional", "debugprims", "rngprims"}
 )
-"""Whose operators are known: the products among them have a formula, or a name that gives them away."""
+"""Namespaces whose operators are known: matrix products have a formula, or a name in `PRODUCTS`."""
 
 WITHOUT_PRODUCTS = frozenset(
     f"torchvision.{name}"
@@ -40,10 +40,10 @@ PRODUCTS = frozenset(
         *("conv1d", "conv2d", "conv3d", "depthwise2d", "depthwise3d", "qlinear", "qconv"),
     }
 )
-"""Words in the names of operators that multiply matrices, and cannot count as nothing."""
+"""Words in the names of operators that multiply matrices, and so must not count as zero."""
 
 POINTWISE_CELLS = ("aten._thnn_fused_", "aten._thnn_differentiable_")
-"""The gates of recurrent cells, whose products are operators of their own."""
+"""The gates of recurrent cells, whose matrix products are separate operators."""
 
 
 def formulas(torch: Any) -> dict[Any, Callable[..., int]]:
@@ -69,26 +69,28 @@ def formulas(torch: Any) -> dict[Any, Callable[..., int]]:
         "miopen_rnn": _rnn,
         "miopen_rnn_backward": _rnn_backward,
     }
-    found = {}
+    by_operator = {}
     for name, formula in known.items():
         operator = getattr(torch.ops.aten, name, None)
         if operator is not None:
-            # What the counter asks for: the arguments themselves, where the default is their shapes.
+            # Makes the counter pass the arguments themselves; the default is their shapes.
             formula._get_raw = True  # type: ignore[attr-defined]  # noqa: SLF001
-            found[operator] = formula
-    return found
+            by_operator[operator] = formula
+    return by_operator
 
 
 def why_unknown(operator: str, arguments: tuple[Any, ...], *, has_formula: bool) -> str | None:
-    """Why the operations of an operator (`aten.mm`) cannot be known; None where they can."""
+    """Why the operations of an operator (`aten.mm`) cannot be counted; None if they can."""
     namespace, _, name = operator.partition(".")
     if has_formula:
-        is_sparse = any(getattr(one, "is_sparse", False) or _is_compressed(one) for one in arguments)
+        is_sparse = any(
+            getattr(argument, "is_sparse", False) or _is_compressed(argument) for argument in arguments
+        )
         return f"{operator} was called with a sparse tensor" if is_sparse else None
     if operator in WITHOUT_PRODUCTS or operator.startswith(POINTWISE_CELLS):
         return None
     if namespace not in NAMESPACES:
-        return f"{operator} is an operator of its own library, and what it does inside is not known"
+        return f"{operator} is a custom operator, whose operations are not known"
     if not PRODUCTS.isdisjoint(name.split("_")):
         return f"there is no formula for {operator}"
     return None
@@ -123,19 +125,19 @@ def _addmm_activation(_: Any, left: Any, right: Any, *__: Any, **___: Any) -> in
 
 
 def _convolution_backward(*arguments: Any, **_: Any) -> int:
-    """The gradients of input and weight cost as much as the forward pass each.
+    """The gradients of input and weight each cost as much as the forward pass.
 
-    Torch's own formula for that of the weight forgets the groups.
+    Torch's own formula for the weight ignores groups.
     """
     gradient, inputs, weight, _bias, _stride, _padding, _dilation, transposed, _out, _groups, mask = arguments
-    # Every weight meets each place of the smaller side once: the output, of a transposed one the input.
+    # Each weight is used once per position of the smaller side: the output, or the input if transposed.
     places = inputs if transposed else gradient
     forward = 2 * int(inputs.shape[0]) * _product(places.shape[2:]) * int(weight.numel())
     return forward * (bool(mask[0]) + bool(mask[1]))
 
 
 def _attention(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
-    """Scores and their product with the values, all of them: a causal mask saves nothing here."""
+    """Scores and their product with the values, in full: a causal mask saves no operations here."""
     *batch_and_heads, queries, depth = query.shape
     return (
         2
@@ -147,7 +149,7 @@ def _attention(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
 
 
 def _attention_backward(_: Any, query: Any, key: Any, value: Any, *__: Any, **___: Any) -> int:
-    """Scores are worked out again (one product); then the gradients of values, scores, queries and keys."""
+    """Scores are recomputed (one product); then come the gradients of values, scores, queries and keys."""
     *batch_and_heads, queries, depth = query.shape
     by_depth, by_value = 3 * int(depth), 2 * int(value.shape[-1])
     return 2 * _product(batch_and_heads) * int(queries) * int(key.shape[-2]) * (by_depth + by_value)
@@ -161,35 +163,35 @@ def _multi_head_attention(query: Any, key: Any, _value: Any, width: int, *_more:
 
 
 def _encoder_layer(source: Any, width: int, *more: Any, **_: Any) -> int:
-    """Attention and the two linear layers behind it, as the fast path of evaluation does them in one."""
+    """Attention and the two linear layers after it, which the fast path of evaluation fuses."""
     batch, length, tokens = _batch_of(source)
     hidden = int(more[12].shape[0])
     return 2 * tokens * (4 * width * width + 2 * width * hidden) + 4 * batch * length * length * width
 
 
 def _batch_of(sequences: Any) -> tuple[int, int, int]:
-    """Sequences, places of the longest, and places in all; attention alone still has the padding."""
+    """Number of sequences, length of the longest, and total length; only attention includes padding."""
     if not sequences.is_nested:
         batch, length, _ = sequences.shape
         return int(batch), int(length), int(batch) * int(length)
-    lengths = [int(one.shape[0]) for one in sequences.unbind()]
+    lengths = [int(sequence.shape[0]) for sequence in sequences.unbind()]
     return len(lengths), max(lengths), sum(lengths)
 
 
 def _rnn_layer(inputs: Any, weight_input: Any, weight_hidden: Any, *_: Any, **__: Any) -> int:
-    """One layer in one direction; each weight meets each step of each sequence once."""
+    """One layer in one direction; each weight is used once per step of each sequence."""
     return 2 * _product(inputs.shape[:2]) * (int(weight_input.numel()) + int(weight_hidden.numel()))
 
 
 def _rnn_layer_backward(*arguments: Any, **more: Any) -> int:
-    """Gradients of what comes in and of the weights, both in full."""
+    """Gradients of the inputs and of the weights, both in full."""
     return 2 * _rnn_layer(*arguments, **more)
 
 
 def _rnn(inputs: Any, weights: Any, *_: Any, **__: Any) -> int:
-    """All layers and directions; of sequences that are packed, `inputs` has a row for each step of each."""
+    """All layers and directions; for packed sequences, `inputs` has a row for each step of each."""
     steps = _product(inputs.shape[:-1])
-    return 2 * int(steps) * sum(int(one.numel()) for one in weights if one.dim() == 2)
+    return 2 * int(steps) * sum(int(weight.numel()) for weight in weights if weight.dim() == 2)
 
 
 def _rnn_backward(*arguments: Any, **more: Any) -> int:

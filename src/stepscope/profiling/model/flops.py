@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from stepscope.profiling.model.flop_formulas import formulas, why_unknown
-from stepscope.profiling.plain import Described
+from stepscope.profiling.plain_data import Described
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,14 +28,14 @@ NOT_ASKED = "not counted: call flops(backward=True)"
 
 @dataclass(frozen=True)
 class Flops(Described):
-    """Floating-point operations of a forward pass, and of a backward pass where it was asked for."""
+    """Floating-point operations of a forward pass, and of a backward pass if requested."""
 
     per_sample: int | None
-    """None where they could not be counted."""
+    """None if they could not be counted."""
     by_operator: dict[str, int] = field(default_factory=dict)
-    """For each sample, the largest first."""
+    """Per sample, the largest first."""
     samples: int = 0
-    """How many samples were fed to count them."""
+    """Number of samples in the counted pass."""
     method: str = METHOD
     """How they were counted, or why they were not."""
     backward_per_sample: int | None = None
@@ -44,8 +44,8 @@ class Flops(Described):
 
 
 def flops_of(torch: Any, model: Any, batch: Batch, *, backward: bool = False) -> Flops:
-    """Counts one forward pass over a batch, and the way back with `backward`."""
-    # What was compiled as a whole is counted as it was written.
+    """Counts one forward pass over a batch, and the backward pass with `backward`."""
+    # A compiled model is counted as eager code.
     model = getattr(model, "_orig_mod", model)
     forward_count = _counted(torch, batch.size, lambda: batch.fed_to(model))
     if not backward:
@@ -54,10 +54,10 @@ def flops_of(torch: Any, model: Any, batch: Batch, *, backward: bool = False) ->
     with torch.enable_grad():
         try:
             outputs = _needing_gradients(torch, batch.fed_to(model))
-            parameters = [one for one in model.parameters() if one.requires_grad]
-            back = _counted(torch, batch.size, lambda: _go_back(torch, outputs, parameters))
+            parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+            back = _counted(torch, batch.size, lambda: _run_backward(torch, outputs, parameters))
         except RuntimeError as error:
-            # No room for the gradients, or a part of the model has none.
+            # Out of memory for the gradients, or a part of the model has none.
             back = _Count(None, {}, f"not counted: {_first_line(error)}")
     return Flops(
         forward_count.total,
@@ -75,21 +75,21 @@ class _Count:
     total: int | None
     by_operator: dict[str, int]
     why: str = ""
-    """Why it could not be counted; empty where it was."""
+    """Why it could not be counted; empty if it was."""
 
 
 def _counted(torch: Any, samples: int, work: Any) -> _Count:
-    """What a piece of work counts for each sample."""
+    """Counts the operations of a function per sample."""
     from torch.utils.flop_counter import FlopCounterMode  # lazy: torch is an extra
 
     counter = FlopCounterMode(display=False, custom_mapping=formulas(torch))
     unknown: list[str] = []
     try:
-        # The counter is inside: what it takes apart is seen in its parts.
+        # The counter is the inner mode: operators it decomposes are seen as their parts.
         with _eager(torch), _watching(counter.flop_registry, unknown), counter:
             work()
     except (NotImplementedError, TypeError, torch.jit.Error) as error:
-        # Modules that are compiled or made of packed weights cannot be watched operator by operator.
+        # Script modules and modules with packed weights cannot be traced operator by operator.
         return _Count(None, {}, f"not counted: {_first_line(error)}")
     counts = counter.get_flop_counts().get("Global", {})
     ordered = sorted(counts.items(), key=lambda item: -item[1])
@@ -100,7 +100,7 @@ def _counted(torch: Any, samples: int, work: Any) -> _Count:
 
 
 def _watching(known: Any, unknown: list[str]) -> Any:
-    """Notes operators that nobody can count."""
+    """A mode that collects the operators that cannot be counted."""
     from torch.utils._python_dispatch import TorchDispatchMode  # lazy: torch is an extra
 
     class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's own is untyped
@@ -116,16 +116,16 @@ def _watching(known: Any, unknown: list[str]) -> Any:
 
 @contextlib.contextmanager
 def _eager(torch: Any) -> Iterator[None]:
-    """Has compiled parts run as they were written: inside a compiled graph nothing can be counted."""
+    """Runs compiled parts eagerly: nothing can be counted inside a compiled graph."""
     set_stance = getattr(torch.compiler, "set_stance", None)
     with contextlib.nullcontext() if set_stance is None else set_stance("force_eager"):
         yield
 
 
 def _make_differentiable(torch: Any, model: Any) -> None:
-    """Puts recurrent layers into training mode, the only one in which cuDNN's have gradients.
+    """Puts recurrent layers into training mode: cuDNN's have no gradients in evaluation mode.
 
-    Modes are put back by whoever put the model into evaluation mode.
+    The caller, which has put the model into evaluation mode, restores the modes.
     """
     for part in model.modules():
         if isinstance(part, torch.nn.RNNBase):
@@ -133,7 +133,7 @@ def _make_differentiable(torch: Any, model: Any) -> None:
 
 
 def _needing_gradients(torch: Any, outputs: Any) -> list[Any]:
-    """The tensors among a model's outputs that gradients come from."""
+    """The tensors among a model's outputs that require gradients."""
     if isinstance(outputs, torch.Tensor):
         return [outputs] if outputs.requires_grad else []
     parts = outputs.values() if hasattr(outputs, "values") else outputs
@@ -142,11 +142,12 @@ def _needing_gradients(torch: Any, outputs: Any) -> list[Any]:
     return [tensor for part in parts for tensor in _needing_gradients(torch, part)]
 
 
-def _go_back(torch: Any, outputs: list[Any], parameters: list[Any]) -> None:
+def _run_backward(torch: Any, outputs: list[Any], parameters: list[Any]) -> None:
     if not outputs or not parameters:
-        return  # frozen, or without parameters: there is no way back
-    # Not backward(): that would add to the gradients of a training, and call its hooks.
-    torch.autograd.grad(outputs, parameters, [torch.ones_like(one) for one in outputs], allow_unused=True)
+        return  # frozen, or without parameters: there is no backward pass
+    # Not backward(): that would change the gradients of a training, and call its hooks.
+    gradients = [torch.ones_like(output) for output in outputs]
+    torch.autograd.grad(outputs, parameters, gradients, allow_unused=True)
 
 
 def _first_line(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Makes batches of any size from an example, or from a shape."""
+"""Creates batches of any size from an example, or from a shape."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ SEED = 0
 
 @dataclass(frozen=True)
 class Batch:
-    """What a model is called with."""
+    """The arguments of a model call."""
 
     arguments: tuple[Any, ...]
     named: Mapping[str, Any]
     size: int
 
     def fed_to(self, model: Any) -> Any:
-        """Calls a model with it."""
+        """Calls a model with the batch."""
         return model(*self.arguments, **self.named)
 
     def changed(self, change: Callable[[Any], Any]) -> Batch:
-        """The same with every tensor changed, as long as that leaves its rows."""
+        """The same batch with `change` applied to every tensor; it must keep the number of rows."""
         return Batch(
-            tuple(_changed(one, change) for one in self.arguments),
-            {name: _changed(one, change) for name, one in self.named.items()},
+            tuple(_changed(argument, change) for argument in self.arguments),
+            {name: _changed(argument, change) for name, argument in self.named.items()},
             self.size,
         )
 
@@ -38,12 +38,12 @@ class Batch:
 def example_batch(torch: Any, example: Any, input_shape: Sequence[int] | None, device: Any) -> Batch:
     """The example as a batch on a device, or one row of random numbers of a shape.
 
-    A tensor is a model's only argument, a list or tuple are its arguments, a mapping its named ones.
+    A tensor is the only argument, a list or tuple the positional arguments, a mapping the keyword arguments.
     """
     if (example is None) == (input_shape is None):
-        raise ConfigError("Give either an example batch or input_shape, the shape of one sample.")
+        raise ConfigError("Pass either an example batch or input_shape, the shape of one sample.")
     if input_shape is not None:
-        # A generator of its own: the training's random numbers are not ours to use up.
+        # A separate generator: the training's random numbers must not change.
         generator = torch.Generator().manual_seed(SEED)
         example = torch.randn((1, *input_shape), generator=generator)
     if isinstance(example, Mapping):
@@ -55,11 +55,11 @@ def example_batch(torch: Any, example: Any, input_shape: Sequence[int] | None, d
 
 
 def of_size(torch: Any, batch: Batch, size: int) -> Batch:
-    """A batch of another size: the rows of the example again and again."""
+    """A batch of another size, made by repeating the rows of the example."""
 
     def repeat(tensor: Any) -> Any:
         if tensor.ndim == 0 or tensor.shape[0] != batch.size:
-            return tensor  # it is no row of each sample
+            return tensor  # it does not have a row per sample
         rows = torch.arange(size, device=tensor.device) % batch.size
         return tensor.index_select(0, rows)
 
@@ -71,9 +71,9 @@ def _rows(torch: Any, values: tuple[Any, ...]) -> int:
     for value in values:
         if isinstance(value, torch.Tensor) and value.ndim > 0:
             if value.shape[0] == 0:
-                raise ConfigError("The example batch is empty; give at least one sample.")
+                raise ConfigError("The example batch is empty; pass at least one sample.")
             return int(value.shape[0])
-    raise ConfigError("The example batch holds no tensor with a row for each sample.")
+    raise ConfigError("The example batch has no tensor with a row for each sample.")
 
 
 def _changed(value: Any, change: Callable[[Any], Any]) -> Any:

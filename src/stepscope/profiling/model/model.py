@@ -12,9 +12,9 @@ from stepscope.profiling.model.inputs import Batch, example_batch, of_size
 from stepscope.profiling.model.model_memory import Footprint, footprint_of, peak_bytes, resident_bytes
 from stepscope.profiling.model.outputs import are_identical, difference
 from stepscope.profiling.model.timings import Repeats, Timings, device_clock, repeated, timings_of
-from stepscope.profiling.plain import Described
+from stepscope.profiling.plain_data import Described
+from stepscope.profiling.preserved_state import device_of, inference_mode
 from stepscope.profiling.torch_library import torch_for
-from stepscope.profiling.undisturbed import device_of, inferring
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,32 +32,32 @@ class BatchProfile(Described):
 
     batch_size: int
     latency: Timings
-    """Of a forward pass, from the call to the last result."""
+    """Time of a forward pass, from the call to the last result."""
     samples_per_second: float
     peak_tensor_bytes: int | None
-    """The most that tensors took at once in a forward pass, besides model and inputs."""
+    """Peak tensor memory of a forward pass, without model and inputs."""
     resident_growth_bytes: int | None
-    """How much the process grew, as the system sees it; None where it does not tell."""
+    """Growth of the process's resident memory; None if not available."""
     flops_per_second: float | None
-    """Counted operations against the time they took."""
+    """Counted operations divided by their time."""
 
 
 @dataclass(frozen=True)
 class Consistency(Described):
-    """Whether a model gives the same answer to the same input."""
+    """Whether a model returns the same output for the same input."""
 
     repeats: int
     identical: bool
-    """To the last bit, in every repeat."""
+    """Bit for bit, in every repeat."""
     max_difference: float | None
-    """The largest difference between two answers; None where they hold no finite number."""
+    """The largest difference between two outputs; None if they have no finite number."""
     latency_variation_ratio: float
-    """Standard deviation of the latency against its mean."""
+    """Standard deviation of the latency divided by its mean."""
 
 
 @dataclass(frozen=True)
 class ModelProfile(Described):
-    """A model's figures in inference."""
+    """The measurements of a model in inference."""
 
     model: str
     device: str
@@ -66,19 +66,19 @@ class ModelProfile(Described):
     flops: Flops
     batches: tuple[BatchProfile, ...]
     failed: dict[int, str]
-    """Batch sizes that memory did not suffice for, and what was said."""
+    """Batch sizes that ran out of memory, with the error message."""
     consistency: Consistency
     method: str
 
 
 class ModelProfiler:
-    """Measures a model where it is, and leaves it as it was: mode, buffers, gradients, hooks, random numbers.
+    """Measures a model on its device, and restores its mode, buffers, gradients, hooks and the random state.
 
         profile = ModelProfiler(model, input_shape=(3, 224, 224)).profile(batch_sizes=(1, 8, 32))
         profile.batches[0].latency.p95_seconds
 
-    The example is a tensor, a list or tuple of arguments, or a mapping of named ones; `input_shape` is that
-    of one sample of random numbers instead. Other batch sizes are made by repeating its rows.
+    The example is a tensor, a list or tuple of arguments, or a mapping of keyword arguments; or `input_shape`
+    is the shape of one sample of random numbers. Other batch sizes are made by repeating its rows.
     """
 
     def __init__(
@@ -98,9 +98,9 @@ class ModelProfiler:
         self._clock = device_clock(self._torch, self._device, clock)
 
     def profile(self, batch_sizes: Sequence[int] = (1, 8, 32)) -> ModelProfile:
-        """All figures; a batch size that does not fit into memory is reported with the reason."""
+        """All measurements; a batch size that does not fit into memory is listed with the reason."""
         if not batch_sizes or min(batch_sizes) < 1:
-            raise ConfigError(f"batch_sizes is {tuple(batch_sizes)}; give one or more sizes of at least 1.")
+            raise ConfigError(f"batch_sizes is {tuple(batch_sizes)}; pass one or more sizes of at least 1.")
         flops = self.flops()
         batches: list[BatchProfile] = []
         failed: dict[int, str] = {}
@@ -124,12 +124,12 @@ class ModelProfiler:
         )
 
     def footprint(self) -> Footprint:
-        """Parameters and buffers, counted and in bytes."""
+        """Number and bytes of parameters and buffers."""
         return footprint_of(self._model)
 
     def flops(self, *, backward: bool = False) -> Flops:
-        """Floating-point operations of one sample; those of the way back take memory for all gradients."""
-        with inferring(self._torch, self._model):
+        """Floating-point operations of one sample; the backward pass needs memory for all gradients."""
+        with inference_mode(self._torch, self._model):
             batch = of_size(self._torch, self._example, 1)
             return flops_of(self._torch, self._model, batch, backward=backward)
 
@@ -137,31 +137,31 @@ class ModelProfiler:
         """Latency, throughput and memory at one batch size."""
         batch = of_size(self._torch, self._example, batch_size)
         before = resident_bytes()
-        with inferring(self._torch, self._model):
+        with inference_mode(self._torch, self._model):
             timings = self._latency(batch)
             after = resident_bytes()
-            pace = self._samples_per_second(batch, timings)
+            samples_per_second = self._samples_per_second(batch, timings)
             peak = peak_bytes(lambda: batch.fed_to(self._model), on_device=self._device.type != "cpu")
         return BatchProfile(
             batch_size=batch_size,
             latency=timings,
-            samples_per_second=pace,
+            samples_per_second=samples_per_second,
             peak_tensor_bytes=peak,
             resident_growth_bytes=None if before is None or after is None else max(after - before, 0),
-            flops_per_second=None if flops_per_sample is None else pace * flops_per_sample,
+            flops_per_second=None if flops_per_sample is None else samples_per_second * flops_per_sample,
         )
 
     def consistency(self, repeats: int = CONSISTENCY_REPEATS) -> Consistency:
-        """Feeds the example again and again and compares the answers with the first."""
-        with inferring(self._torch, self._model):
+        """Runs the example repeatedly and compares the outputs with the first."""
+        with inference_mode(self._torch, self._model):
             first = self._example.fed_to(self._model)
             identical, largest = True, None
             for _ in range(repeats - 1):
-                again = self._example.fed_to(self._model)
-                identical = identical and are_identical(self._torch, first, again)
-                apart = difference(self._torch, first, again)
-                if apart is not None:
-                    largest = max(largest or 0.0, apart.max_abs)
+                output = self._example.fed_to(self._model)
+                identical = identical and are_identical(self._torch, first, output)
+                error = difference(self._torch, first, output)
+                if error is not None:
+                    largest = max(largest or 0.0, error.max_abs)
             variation = self._latency(self._example).variation_ratio
         return Consistency(repeats, identical, largest, variation)
 
@@ -169,7 +169,7 @@ class ModelProfiler:
         return timings_of(repeated(lambda: batch.fed_to(self._model), self._repeats, self._clock))
 
     def _samples_per_second(self, batch: Batch, timings: Timings) -> float:
-        """By events of the device, pass after pass without waiting; on the processor by the latency."""
+        """By CUDA events over passes issued without waiting; on the CPU, by the latency."""
         if self._device.type != "cuda":
             return batch.size / timings.mean_seconds if timings.mean_seconds else 0.0
         events = self._torch.cuda.Event
@@ -188,13 +188,13 @@ class ModelProfiler:
         return f"{self._device} ({self._torch.cuda.get_device_name(self._device)})"
 
     def _method(self) -> str:
-        pace = (
+        throughput = (
             "throughput by CUDA events over passes issued without waiting"
             if self._device.type == "cuda"
             else "throughput is batch size over mean latency"
         )
         return (
             f"evaluation mode without gradients; up to {self._repeats.count} timed passes at each batch size "
-            f"after {self._repeats.warm_up} untimed ones, the device waited for around each; {pace}; peak "
-            "memory by the allocator's events of one pass"
+            f"after {self._repeats.warm_up} untimed ones, with synchronisation around each; {throughput}; "
+            "peak memory by the allocator's events of one pass"
         )

@@ -1,4 +1,4 @@
-"""Measures what a model holds, and what a forward pass takes besides."""
+"""Measures the memory of a model, and the additional memory of a forward pass."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from stepscope.devices.process.processes import process_state
-from stepscope.profiling.plain import Described
+from stepscope.profiling.plain_data import Described
 from stepscope.profiling.window.session import Detail, ProfilerBusy, Session
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Footprint(Described):
-    """Parameters and buffers of a model, each counted once however often it is used."""
+    """Parameters and buffers of a model; shared ones are counted once."""
 
     parameters: int
     trainable_parameters: int
     parameter_bytes: int
     buffer_bytes: int
     bytes_by_type: dict[str, int]
-    """Parameters and buffers together, by type of number."""
+    """Parameters and buffers together, by number type."""
 
 
 def footprint_of(model: Any) -> Footprint:
@@ -37,8 +37,8 @@ def footprint_of(model: Any) -> Footprint:
     for tensor in (*parameters, *buffers):
         by_type[str(tensor.dtype).removeprefix("torch.")] += _bytes(tensor)
     return Footprint(
-        parameters=sum(one.numel() for one in parameters),
-        trainable_parameters=sum(one.numel() for one in parameters if one.requires_grad),
+        parameters=sum(parameter.numel() for parameter in parameters),
+        trainable_parameters=sum(parameter.numel() for parameter in parameters if parameter.requires_grad),
         parameter_bytes=sum(map(_bytes, parameters)),
         buffer_bytes=sum(map(_bytes, buffers)),
         bytes_by_type=dict(by_type),
@@ -46,10 +46,10 @@ def footprint_of(model: Any) -> Footprint:
 
 
 def peak_bytes(run: Callable[[], object], *, on_device: bool) -> int | None:
-    """The most memory tensors took at once during a run, above what was taken before it.
+    """The peak tensor memory during a run, above the level before it.
 
-    It follows the allocator's own events, so that the peaks torch keeps for the user are not reset. None
-    where another profiler is in use.
+    It uses the allocator's events, so that torch's own peak statistics are not reset. None if another
+    profiler is in use.
     """
     try:
         session = Session(Detail(memory=True))
@@ -65,15 +65,14 @@ def peak_bytes(run: Callable[[], object], *, on_device: bool) -> int | None:
 
 
 def peak_of(timeline: Timeline, *, on_device: bool) -> int:
-    """The highest point of all that was taken and given back, in the order it happened."""
-    ours = sorted(
-        (one for one in timeline.allocations if one.on_device == on_device), key=lambda one: one.time_ns
-    )
-    return max(accumulate((one.count_bytes for one in ours), initial=0))
+    """The peak of the allocations and deallocations in order of time."""
+    allocations = [allocation for allocation in timeline.allocations if allocation.on_device == on_device]
+    allocations.sort(key=lambda allocation: allocation.time_ns)
+    return max(accumulate((allocation.count_bytes for allocation in allocations), initial=0))
 
 
 def resident_bytes() -> int | None:
-    """Memory of this process as the system sees it; None where it does not tell."""
+    """Resident memory of this process; None if not available."""
     state = process_state(os.getpid())
     return None if state is None else state.rss_bytes
 

@@ -1,4 +1,4 @@
-"""Compares what two models, or one model twice, make of the same inputs."""
+"""Compares the outputs of two models, or of one model called twice, for the same inputs."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from stepscope.profiling.plain import Described
+from stepscope.profiling.plain_data import Described
 
 
 @dataclass(frozen=True)
 class Difference(Described):
-    """How far outputs lie from the ones they should be; over the values that are finite in both."""
+    """The difference between outputs and the expected ones, over the values that are finite in both."""
 
     max_abs: float
     relative_l2_ratio: float
-    """Length of the difference against the length of what it should be."""
+    """Norm of the difference divided by the norm of the expected output."""
     cosine_similarity: float
     top1_agreement_ratio: float | None
-    """Share of rows with the same largest value; None where outputs are no scores of classes."""
+    """Share of rows with the same largest value; None if the outputs are not class scores."""
     nonfinite: int
-    """Values that are NaN or infinite in the outputs compared."""
+    """Number of values that are NaN or infinite in the compared outputs."""
     values: int
-    """How many values were compared."""
+    """Number of compared values."""
 
 
 def tensors_in(output: Any) -> Iterator[Any]:
-    """Every tensor of an output, however it is wrapped."""
+    """Yields all tensors of a nested output."""
     if hasattr(output, "index_select"):
         yield output
     elif isinstance(output, Mapping):
@@ -40,9 +40,9 @@ def tensors_in(output: Any) -> Iterator[Any]:
             yield from tensors_in(getattr(output, field.name))
 
 
-def are_identical(torch: Any, one: Any, other: Any) -> bool:
-    """Whether two outputs agree to the last bit."""
-    pairs = list(zip(tensors_in(one), tensors_in(other), strict=True))
+def are_identical(torch: Any, first_output: Any, second_output: Any) -> bool:
+    """Whether two outputs agree bit for bit."""
+    pairs = list(zip(tensors_in(first_output), tensors_in(second_output), strict=True))
     return all(
         first.shape == second.shape
         and first.dtype == second.dtype
@@ -51,9 +51,9 @@ def are_identical(torch: Any, one: Any, other: Any) -> bool:
     )
 
 
-def difference(torch: Any, wanted: Any, got: Any) -> Difference | None:
-    """How far an output lies from another one; None where there is nothing to compare."""
-    expected, actual = _flat(torch, wanted), _flat(torch, got)
+def difference(torch: Any, expected_output: Any, actual_output: Any) -> Difference | None:
+    """The difference between two outputs; None if there is nothing to compare."""
+    expected, actual = _flat(torch, expected_output), _flat(torch, actual_output)
     if expected.numel() == 0 or expected.shape != actual.shape:
         return None
     is_known = expected.isfinite() & actual.isfinite()
@@ -61,13 +61,13 @@ def difference(torch: Any, wanted: Any, got: Any) -> Difference | None:
     expected, actual = expected[is_known], actual[is_known]
     if expected.numel() == 0:
         return None
-    apart = actual - expected
+    error = actual - expected
     length, other_length = expected.norm().item(), actual.norm().item()
     return Difference(
-        max_abs=apart.abs().max().item(),
-        relative_l2_ratio=apart.norm().item() / length if length else apart.norm().item(),
+        max_abs=error.abs().max().item(),
+        relative_l2_ratio=error.norm().item() / length if length else error.norm().item(),
         cosine_similarity=_cosine(torch.dot(expected, actual).item(), length * other_length),
-        top1_agreement_ratio=_top1_agreement(wanted, got),
+        top1_agreement_ratio=_top1_agreement(expected_output, actual_output),
         nonfinite=nonfinite,
         values=int(expected.numel()),
     )
@@ -77,9 +77,9 @@ def _cosine(product: float, lengths: float) -> float:
     return product / lengths if lengths else 1.0
 
 
-def _top1_agreement(wanted: Any, got: Any) -> float | None:
-    """Looks at the first output alone: the scores, where a model gives more."""
-    first, second = next(tensors_in(wanted)), next(tensors_in(got))
+def _top1_agreement(expected_output: Any, actual_output: Any) -> float | None:
+    """Compares only the first output: the scores, if a model returns more."""
+    first, second = next(tensors_in(expected_output)), next(tensors_in(actual_output))
     if first.ndim < 2 or first.shape[-1] < 2 or not first.is_floating_point():
         return None
     agree = first.float().argmax(dim=-1).cpu() == second.float().argmax(dim=-1).cpu()
@@ -87,7 +87,7 @@ def _top1_agreement(wanted: Any, got: Any) -> float | None:
 
 
 def _flat(torch: Any, output: Any) -> Any:
-    """All values in a row, on the host and in double precision."""
+    """All values as one vector, on the host and in double precision."""
     parts = [tensor.detach().cpu().to(torch.float64).reshape(-1) for tensor in tensors_in(output)]
     return torch.cat(parts) if parts else torch.empty(0, dtype=torch.float64)
 

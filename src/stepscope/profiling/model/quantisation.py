@@ -1,4 +1,4 @@
-"""Measures what smaller numbers cost and bring: size, latency, and how far the answers move."""
+"""Measures the effect of smaller number types: size, latency, and difference of the outputs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from stepscope.errors import ConfigError, StepscopeError
 from stepscope.profiling.model.inputs import Batch, example_batch
 from stepscope.profiling.model.outputs import Difference, are_identical, difference
 from stepscope.profiling.model.timings import Repeats, Timings, device_clock, repeated, timings_of
-from stepscope.profiling.plain import Described
+from stepscope.profiling.plain_data import Described
+from stepscope.profiling.preserved_state import device_of, inference_mode
 from stepscope.profiling.torch_library import torch_for
-from stepscope.profiling.undisturbed import device_of, inferring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ORIGINAL = "original"
 METHOD = (
     "size is that of the saved state; latency of a forward pass over all inputs, in evaluation mode without "
-    "gradients; differences against the original's answers to the same inputs"
+    "gradients; differences against the original's outputs for the same inputs"
 )
 INT8 = "dynamic_int8"
 CASTS = ("float16", "bfloat16")
@@ -35,21 +35,21 @@ CASTS = ("float16", "bfloat16")
 
 @dataclass(frozen=True)
 class Variant(Described):
-    """A model with other numbers; only the reason is known of one that cannot be run."""
+    """A model with another number type; one that cannot be run has only a reason."""
 
     name: str
     reason: str | None = None
-    """Why it could not be run here; None when it was."""
+    """Why it could not be run; None if it was."""
     size_bytes: int | None = None
     size_ratio: float | None = None
-    """Against the original."""
+    """Relative to the original."""
     latency: Timings | None = None
     speedup_ratio: float | None = None
-    """How many times as fast as the original, by the median."""
+    """Speed relative to the original, by the median."""
     difference: Difference | None = None
-    """Of its answers to the original's; None for the original itself."""
+    """Difference of its outputs from the original's; None for the original itself."""
     is_consistent: bool | None = None
-    """Whether the same input gave the same answer to the last bit."""
+    """Whether the same input had the same output, bit for bit."""
     method: str = ""
 
 
@@ -60,7 +60,7 @@ class QuantisationImpact(Described):
     original: Variant
     variants: tuple[Variant, ...]
     samples: int
-    """How many inputs the answers were compared on."""
+    """Number of inputs whose outputs were compared."""
     device: str
     method: str = METHOD
 
@@ -72,10 +72,10 @@ def quantisation_impact(
     repeats: Repeats | None = None,
     clock: Clock = time.perf_counter,
 ) -> QuantisationImpact:
-    """Measures copies of a model; the model itself is not altered.
+    """Measures copies of a model; the model itself is not changed.
 
-    `inputs` is a tensor, a list or tuple of arguments or a mapping of named ones; real samples make the
-    differences mean something. A variant that cannot be made or run is reported with the reason.
+    `inputs` is a tensor, a list or tuple of arguments or a mapping of keyword arguments; use real samples to
+    get meaningful differences. A variant that cannot be created or run is reported with the reason.
     """
     torch = torch_for("Quantisation impact")
     for name in variants:
@@ -92,7 +92,7 @@ def quantisation_impact(
 
 
 class _Trial:
-    """What is done with each variant alike."""
+    """Measures the original and each variant in the same way."""
 
     def __init__(self, torch: Any, batch: Batch, repeats: Repeats, clock: Clock) -> None:
         self._torch, self._batch = torch, batch
@@ -100,7 +100,7 @@ class _Trial:
         self.samples = batch.size
 
     def original(self, model: Any) -> tuple[Variant, Any]:
-        """The model as it is, and its answer."""
+        """The unchanged model, and its output."""
         timings, answer, is_consistent = self._run(model, self._batch)
         size_bytes = saved_bytes(self._torch, model)
         return (
@@ -120,7 +120,7 @@ class _Trial:
         """A variant, or why there is none."""
         try:
             return self._measured(model, name, original, answer)
-        except Exception as error:  # noqa: BLE001 - a model may raise anything in numbers it was not written for
+        except Exception as error:  # noqa: BLE001 - a model may raise anything with another number type
             return Variant(name, reason=str(error).splitlines()[0] if str(error) else repr(error))
 
     def _measured(self, model: Any, name: str, original: Variant, answer: Any) -> Variant:
@@ -145,7 +145,7 @@ class _Trial:
 
     def _run(self, model: Any, batch: Batch) -> tuple[Timings, Any, bool]:
         clock = device_clock(self._torch, device_of(self._torch, model), self._clock)
-        with inferring(self._torch, model):
+        with inference_mode(self._torch, model):
             answer = batch.fed_to(model)
             is_consistent = are_identical(self._torch, answer, batch.fed_to(model))
             taken = repeated(lambda: batch.fed_to(model), self._repeats, clock)
@@ -153,14 +153,14 @@ class _Trial:
 
 
 def saved_bytes(torch: Any, model: Any) -> int:
-    """How large the file is that torch.save makes of a model's state; nothing is written."""
+    """The size of a model's state as saved by torch.save; nothing is written."""
     counter = _Counter()
     torch.save(model.state_dict(), counter)
     return counter.count_bytes
 
 
 class _Counter(io.RawIOBase):
-    """A file that only counts what is written to it."""
+    """A file that only counts the bytes written to it."""
 
     count_bytes = 0
 
@@ -173,18 +173,18 @@ class _Counter(io.RawIOBase):
         return length
 
 
-class CannotMake(StepscopeError):
-    """A variant that this machine or this model does not allow, with the reason."""
+class CannotConvert(StepscopeError):
+    """A variant that is not possible for this model or machine, with the reason."""
 
 
 def check_name(name: str) -> None:
-    """Raises ConfigError for a name that no variant has."""
+    """Raises ConfigError for an unknown variant."""
     if name not in (INT8, *CASTS):
         raise ConfigError(f"variants has {name!r}; there are {', '.join((INT8, *CASTS))}.")
 
 
 def variant_of(torch: Any, model: Any, name: str) -> tuple[Any, Callable[[Batch], Batch]]:
-    """A changed copy of a model, and what to do to its inputs; raises CannotMake with the reason."""
+    """A converted copy of a model, and a function that converts its inputs; raises CannotConvert."""
     if name == INT8:
         return _int8(torch, copy.deepcopy(model)), lambda batch: batch
     number = getattr(torch, name)
@@ -196,7 +196,7 @@ def variant_of(torch: Any, model: Any, name: str) -> tuple[Any, Callable[[Batch]
 
 
 def int8_method(device: Any) -> str:
-    """How int8 is made on a device."""
+    """How a model is converted to int8 on a device."""
     if device.type == "cpu":
         return "torch.ao.quantization.quantize_dynamic: weights of linear and recurrent layers in int8"
     return "torchao: weights and activations of linear layers in int8"
@@ -206,13 +206,13 @@ def _int8(torch: Any, model: Any) -> Any:
     nn = torch.nn
     kinds = {nn.Linear, nn.LSTM, nn.GRU, nn.LSTMCell, nn.GRUCell, nn.RNNCell}
     if not any(type(part) in kinds for part in model.modules()):
-        raise CannotMake("the model has no linear or recurrent layer")
-    if any(one.device.type != "cpu" for one in model.parameters()):
+        raise CannotConvert("the model has no linear or recurrent layer")
+    if any(parameter.device.type != "cpu" for parameter in model.parameters()):
         return _int8_on_device(model)
     if torch.backends.quantized.engine in {"none", ""}:
-        raise CannotMake("this build of torch has no engine for int8")
+        raise CannotConvert("this build of torch has no engine for int8")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch recommends torchao instead, which few have
+        warnings.simplefilter("ignore")  # torch recommends torchao instead, which is rarely installed
         from torch.ao.quantization import quantize_dynamic  # lazy: torch is an extra
 
         return quantize_dynamic(model, kinds, dtype=torch.qint8, inplace=True)  # type: ignore[no-untyped-call]
@@ -220,8 +220,8 @@ def _int8(torch: Any, model: Any) -> Any:
 
 def _int8_on_device(model: Any) -> Any:
     if importlib.util.find_spec("torchao") is None:
-        raise CannotMake("int8 on a GPU needs torchao: pip install torchao")
-    from torchao.quantization import (  # type: ignore[import-not-found]  # lazy: seldom installed
+        raise CannotConvert("int8 on a GPU needs torchao: pip install torchao")
+    from torchao.quantization import (  # type: ignore[import-not-found]  # lazy: rarely installed
         Int8DynamicActivationInt8WeightConfig,
         quantize_,
     )

@@ -1,4 +1,4 @@
-"""Times something again and again, and sums up how long it took."""
+"""Times a function repeatedly, and summarises the times."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stepscope.errors import ConfigError
-from stepscope.profiling.plain import Described
+from stepscope.profiling.plain_data import Described
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     Clock = Callable[[], float]
 
-FEWEST = 3
-"""So often is measured even if the time allowed is over."""
+MIN_RUNS = 3
+"""Minimum number of runs, even after the time limit."""
 
 
 @dataclass(frozen=True)
 class Timings(Described):
-    """How long something took, over so many times."""
+    """Statistics of repeated timings."""
 
     count: int
     mean_seconds: float
@@ -32,29 +32,29 @@ class Timings(Described):
     min_seconds: float
     max_seconds: float
     variation_ratio: float
-    """Standard deviation against the mean."""
+    """Standard deviation divided by the mean."""
 
 
 @dataclass(frozen=True)
 class Repeats:
-    """How often something is measured."""
+    """How often a function is timed."""
 
     count: int = 50
     warm_up: int = 5
-    """Runs before that are not counted: they pay for caches, compilers and clocks."""
+    """Runs before the timed ones, which warm up caches, compilers and clocks."""
     most_seconds: float = 10.0
-    """Measuring ends early after so long; the warm-up gets as much."""
+    """Time limit of the measurement, and separately of the warm-up."""
 
     def __post_init__(self) -> None:
-        for name, value, least in (("count", self.count, 1), ("warm_up", self.warm_up, 0)):
-            if value < least:
-                raise ConfigError(f"{name} is {value}; it must be at least {least}.")
+        for name, value, minimum in (("count", self.count, 1), ("warm_up", self.warm_up, 0)):
+            if value < minimum:
+                raise ConfigError(f"{name} is {value}; it must be at least {minimum}.")
         if self.most_seconds <= 0:
             raise ConfigError(f"most_seconds is {self.most_seconds}; it must be more than 0.")
 
 
 def timings_of(seconds: Sequence[float]) -> Timings:
-    """Sums up at least one measurement; percentiles lie between the two nearest."""
+    """Summarises at least one measurement; percentiles are interpolated."""
     values = np.asarray(seconds, dtype=np.float64)
     p50, p95, p99 = (float(value) for value in np.quantile(values, [0.5, 0.95, 0.99]))
     mean = float(values.mean())
@@ -71,7 +71,7 @@ def timings_of(seconds: Sequence[float]) -> Timings:
 
 
 def device_clock(torch: Any, device: Any, clock: Clock = time.perf_counter) -> Clock:
-    """A clock that is read when a device has done all it was given; the processor's needs no waiting."""
+    """A clock that waits for the device before it is read; the CPU needs no waiting."""
     if device.type == "cpu":
         return clock
     wait = getattr(torch, device.type).synchronize
@@ -98,6 +98,6 @@ def repeated(run: Callable[[], object], repeats: Repeats, clock: Clock) -> list[
         run()
         after = clock()
         taken.append(after - before)
-        if after - began_at > repeats.most_seconds and len(taken) >= FEWEST:
+        if after - began_at > repeats.most_seconds and len(taken) >= MIN_RUNS:
             break
     return taken

@@ -7,21 +7,21 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stepscope.profiling.plain import Described
+from stepscope.profiling.plain_data import Described
 from stepscope.profiling.window.coverage import covered_ns, exclusive_ns
 from stepscope.profiling.window.operations import NANOSECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from stepscope.profiling.window.coverage import Stretch
+    from stepscope.profiling.window.coverage import WindowSpan
     from stepscope.profiling.window.events import DeviceSpan, Span, Timeline
-    from stepscope.profiling.window.nesting import Own
+    from stepscope.profiling.window.nesting import OperatorCall
 
 _DATA = re.compile(
     r"enumerate\(DataLoader\)#|.*dataloader_next$|data(?:[_ ](?:load|wait|fetch)\w*)?$", re.IGNORECASE
 )
-"""What torch, Lightning and people call the wait for a batch."""
+"""Names that torch, Lightning and users give to the wait for a batch."""
 _COLLECTIVE = re.compile(
     r"\b(?:nccl|rccl)|\b(?:gloo|mpi|ucc|xccl):|\b_?c10d(?:_functional)?::|record_param_comms", re.IGNORECASE
 )
@@ -36,20 +36,20 @@ class Breakdown(Described):
     """Waiting for a batch, or copying it to the device."""
     compute_seconds: float
     communication_seconds: float
-    """Exchange with other ranks that no compute hid."""
+    """Communication with other ranks that did not overlap with compute."""
     idle_seconds: float
     measured_on: str
-    """The device whose time it is, or the main thread where there was none."""
+    """The device whose time was divided, or the main thread if there was no device."""
     host_busy_ratio: float
-    """Share of the window in which the main thread was inside an operator."""
+    """Share of the window in which the main thread ran an operator."""
 
     @property
     def window_seconds(self) -> float:
-        """All of it."""
+        """The whole window."""
         return self.data_seconds + self.compute_seconds + self.communication_seconds + self.idle_seconds
 
     def shares(self) -> dict[str, float]:
-        """The part of the window that each took."""
+        """The share of the window of each part."""
         whole = self.window_seconds or 1.0
         return {
             "data": self.data_seconds / whole,
@@ -59,52 +59,54 @@ class Breakdown(Described):
         }
 
 
-def breakdown_of(timeline: Timeline, parts: Iterable[Own], window: Stretch) -> Breakdown:
-    """Divides the device's time where a device worked, else the main thread's."""
+def breakdown_of(timeline: Timeline, parts: Iterable[OperatorCall], window: WindowSpan) -> Breakdown:
+    """Divides the device's time if a device was used, else the main thread's."""
     on_main = [part.span for part in parts if part.is_outermost and part.span.thread == window.thread]
     data = [span for span in timeline.ranges if span.thread == window.thread and _DATA.match(span.name)]
     host_busy = covered_ns(on_main, window) / (window.length_ns or 1)
     device = _busiest(timeline.device)
     if device is None:
         computing = [span for span in on_main if not is_collective(span.name)]
-        # Gloo marks what its threads do as ranges, where an operator would only show the order to do it.
+        # Gloo marks the work of its threads as ranges; an operator only covers the time to queue it.
         anywhere = (*timeline.operators, *timeline.overlapping, *timeline.ranges)
-        talking = [span for span in anywhere if is_collective(span.name)]
-        data_ns, compute_ns, talk_ns = exclusive_ns([data, computing, talking], window)
-        return _in_seconds((data_ns, compute_ns, talk_ns), window, "main thread", host_busy)
+        communicating = [span for span in anywhere if is_collective(span.name)]
+        data_ns, compute_ns, communication_ns = exclusive_ns([data, computing, communicating], window)
+        return _in_seconds((data_ns, compute_ns, communication_ns), window, "main thread", host_busy)
     spans = [span for span in timeline.device if span.device == device]
-    talking_there = [span for span in spans if is_collective(span.name)]
-    copying = [span for span in spans if _COPY_IN.match(span.name)]
-    aside = {*talking_there, *copying}
-    computing_there = [span for span in spans if span not in aside]
-    waiting: list[Span | DeviceSpan] = [*copying, *data]
-    compute_ns, talk_ns, data_ns = exclusive_ns([computing_there, talking_there, waiting], window)
-    return _in_seconds((data_ns, compute_ns, talk_ns), window, f"device {device}", host_busy)
+    device_communication = [span for span in spans if is_collective(span.name)]
+    copies_in = [span for span in spans if _COPY_IN.match(span.name)]
+    not_compute = {*device_communication, *copies_in}
+    device_compute = [span for span in spans if span not in not_compute]
+    waiting: list[Span | DeviceSpan] = [*copies_in, *data]
+    compute_ns, communication_ns, data_ns = exclusive_ns(
+        [device_compute, device_communication, waiting], window
+    )
+    return _in_seconds((data_ns, compute_ns, communication_ns), window, f"device {device}", host_busy)
 
 
 @functools.lru_cache(maxsize=4096)
 def is_collective(name: str) -> bool:
-    """Whether a name is that of an exchange between ranks."""
+    """Whether a name is that of a collective operation."""
     return _COLLECTIVE.search(name) is not None
 
 
 def _busiest(spans: list[DeviceSpan]) -> int | None:
-    """The device with most work; None where there is none."""
-    worked: dict[int, int] = {}
+    """The device with the most work; None if there is none."""
+    busy_ns: dict[int, int] = {}
     for span in spans:
-        worked[span.device] = worked.get(span.device, 0) + span.end_ns - span.start_ns
-    return max(worked, key=lambda device: worked[device]) if worked else None
+        busy_ns[span.device] = busy_ns.get(span.device, 0) + span.end_ns - span.start_ns
+    return max(busy_ns, key=lambda device: busy_ns[device]) if busy_ns else None
 
 
 def _in_seconds(
-    parts_ns: tuple[int, int, int], window: Stretch, measured_on: str, host_busy: float
+    parts_ns: tuple[int, int, int], window: WindowSpan, measured_on: str, host_busy: float
 ) -> Breakdown:
-    data_ns, compute_ns, talk_ns = parts_ns
+    data_ns, compute_ns, communication_ns = parts_ns
     idle_ns = window.length_ns - sum(parts_ns)
     return Breakdown(
         data_ns * NANOSECONDS,
         compute_ns * NANOSECONDS,
-        talk_ns * NANOSECONDS,
+        communication_ns * NANOSECONDS,
         idle_ns * NANOSECONDS,
         measured_on,
         host_busy,

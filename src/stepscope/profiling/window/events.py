@@ -1,7 +1,7 @@
-"""Reads what torch's profiler recorded into plain spans.
+"""Converts the events of torch's profiler into plain spans.
 
-It reads torch's raw events: the list that `profile.events()` makes of them takes twenty times as long to
-build, and the training loop waits meanwhile.
+It reads torch's raw events: the list of `profile.events()` takes twenty times as long to build, while the
+training loop waits.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 STEP_MARK = "ProfilerStep#"
-"""What torch calls the span of a step."""
+"""Prefix of the span of a step in torch."""
 
 _MEMORY = "[memory]"
 _BOOKKEEPING = frozenset(
@@ -29,36 +29,36 @@ _BOOKKEEPING = frozenset(
     ]
 )
 _DRIVER = ("cu", "hip")
-"""How the calls into a device's driver begin; operators have a namespace before their name."""
+"""Prefixes of calls into a device's driver; operators have a namespace before their name."""
 _USER_SCOPE = 7
-"""torch's number for what `record_function` marks."""
+"""torch's scope number of ranges marked by `record_function`."""
 
 
 class Span(NamedTuple):
-    """Something a thread did from one moment to another."""
+    """Something a thread did, with start and end time."""
 
     thread: int
     start_ns: int
     end_ns: int
     name: str
     id: int = 0
-    """What the device work it began refers to; 0 for what begins none itself."""
+    """The id that device work queued by this span refers to; 0 if it queues none itself."""
     shapes: str = ""
 
 
 class DeviceSpan(NamedTuple):
-    """A kernel, copy or fill that a device worked on."""
+    """A kernel, copy or fill on a device."""
 
     device: int
     start_ns: int
     end_ns: int
     name: str
     begun_by: int = 0
-    """The id of the operator that began it."""
+    """The id of the operator that queued it."""
 
 
 class Allocation(NamedTuple):
-    """Memory taken, or given back when negative."""
+    """Memory allocated, or freed if negative."""
 
     thread: int
     time_ns: int
@@ -68,16 +68,16 @@ class Allocation(NamedTuple):
 
 @dataclass
 class Timeline:
-    """All that was recorded, by what it is."""
+    """All recorded spans and allocations, by kind."""
 
     operators: list[Span] = field(default_factory=list)
-    """Operators and calls into a device's driver, on any thread of the host."""
+    """Operators and calls into a device's driver, in any thread of the host."""
     ranges: list[Span] = field(default_factory=list)
-    """What was marked by name: by torch (steps, data loader, optimizer) and by the user."""
+    """Named ranges, marked by torch (steps, data loader, optimizer) or by the user."""
     functions: list[Span] = field(default_factory=list)
-    """Python functions; only where stacks were asked for."""
+    """Python functions; only if stacks were recorded."""
     overlapping: list[Span] = field(default_factory=list)
-    """What began on one thread and ended on another, as collective operations do."""
+    """Spans that began in one thread and ended in another, as collective operations do."""
     device: list[DeviceSpan] = field(default_factory=list)
     allocations: list[Allocation] = field(default_factory=list)
 
@@ -85,7 +85,7 @@ class Timeline:
         return sum(len(part) for part in vars(self).values())
 
     def within(self, start_ns: int, end_ns: int) -> Timeline:
-        """What the host began in a stretch of time, functions in progress then, and work it gave a device."""
+        """The spans started by the host in a time range, functions running then, and queued device work."""
 
         def kept(spans: list[Any]) -> list[Any]:
             return [span for span in spans if start_ns <= span.start_ns < end_ns]
@@ -96,14 +96,18 @@ class Timeline:
             ranges=kept(self.ranges),
             functions=[span for span in self.functions if span.start_ns < end_ns and span.end_ns > start_ns],
             overlapping=kept(self.overlapping),
-            # A device does its work later than the host gives it, often after the end of the stretch.
-            device=[one for one in self.device if one.begun_by not in others and one.start_ns >= start_ns],
-            allocations=[one for one in self.allocations if start_ns <= one.time_ns < end_ns],
+            # A device works later than the host queues, often after the end of the range.
+            device=[
+                span for span in self.device if span.begun_by not in others and span.start_ns >= start_ns
+            ],
+            allocations=[
+                allocation for allocation in self.allocations if start_ns <= allocation.time_ns < end_ns
+            ],
         )
 
 
 def timeline_of(events: list[Any], host: object, *, with_shapes: bool = True) -> Timeline:
-    """The spans among raw events; `host` is the device type that torch gives to processors."""
+    """The spans of raw events; `host` is torch's device type for the CPU."""
     timeline = Timeline()
     if not events:
         return timeline
@@ -120,7 +124,7 @@ def timeline_of(events: list[Any], host: object, *, with_shapes: bool = True) ->
             timeline.device.append(DeviceSpan(event.device_index(), start_ns, end_ns, name, begun_by))
         else:
             shapes = event.shapes() if with_shapes else ()
-            # The driver's calls have numbers of their own, which may be those of operators.
+            # Driver calls have ids of their own, which may equal those of operators.
             own_id = 0 if name.startswith(_DRIVER) else event.correlation_id()
             shown = str(shapes) if any(shapes) else ""
             span = Span(event.start_thread_id(), start_ns, end_ns, name, own_id, shown)
@@ -145,19 +149,19 @@ def _allocation(event: Any, time_ns: int, host: object) -> Allocation:
 
 
 def _leave_out_marks(timeline: Timeline) -> None:
-    """Drops the shadows that named ranges throw on a device: no device works on them."""
+    """Removes device spans of named ranges: they are not work of the device."""
     names = {span.name for span in timeline.ranges}
     timeline.device = [span for span in timeline.device if span.name not in names]
 
 
 def _times_of(event: Any) -> Callable[[Any], tuple[int, int]]:
-    """How start and end are read: in nanoseconds, or microseconds from torch before 2.4."""
+    """A function that reads start and end: in nanoseconds, or in microseconds for torch before 2.4."""
     if hasattr(event, "start_ns"):
-        return lambda one: ((start := one.start_ns()), start + one.duration_ns())
-    return lambda one: ((start := one.start_us() * 1000), start + one.duration_us() * 1000)
+        return lambda raw: ((start := raw.start_ns()), start + raw.duration_ns())
+    return lambda raw: ((start := raw.start_us() * 1000), start + raw.duration_us() * 1000)
 
 
 def _function_test(event: Any) -> Callable[[Any, str], bool]:
     if hasattr(event, "is_python_function"):
-        return lambda one, _name: bool(one.is_python_function())
-    return lambda _one, name: ".py(" in name or name.startswith(("<built-in", "nn.Module:"))
+        return lambda raw, _name: bool(raw.is_python_function())
+    return lambda _raw, name: ".py(" in name or name.startswith(("<built-in", "nn.Module:"))

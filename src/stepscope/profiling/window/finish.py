@@ -1,4 +1,4 @@
-"""Stops a session, judges what it recorded, and keeps trace and summary."""
+"""Stops a profiler session, computes its profile, and writes trace and summary."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 TRACE, SUMMARY = ".trace.json.gz", ".json"
 
 
-def finished(session: Session, place: Place, top: int, base: Path | None) -> WindowProfile:
-    """The profile of a session that is over; its files are named after `base`, unless that is None.
+def finish_session(session: Session, place: Place, top: int, base: Path | None) -> WindowProfile:
+    """Stops a session and returns its profile; writes files named after `base`, unless that is None.
 
-    A file that cannot be written is said in a warning: the figures are worth having without it.
+    If a file cannot be written, a warning is logged, and the profile is still returned.
     """
     with _without_collections():
         timeline = session.stop()
@@ -35,13 +35,13 @@ def finished(session: Session, place: Place, top: int, base: Path | None) -> Win
 
 
 def warn(message: str) -> None:
-    """Says something where a training's own log can show it."""
+    """Logs a warning."""
     logging.getLogger("stepscope").warning(message)
 
 
 @contextlib.contextmanager
 def _without_collections() -> Iterator[None]:
-    """Keeps Python from looking for garbage among hundreds of thousands of spans: a third of the time."""
+    """Disables garbage collection: with hundreds of thousands of spans it would take a third of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Works out what each operator did itself, from how spans lie inside each other."""
+"""Computes the self time and memory of each operator from the nesting of spans."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ if TYPE_CHECKING:
     from stepscope.profiling.window.events import Allocation, Span, Timeline
 
 _LIBRARY = ("torch", "<", "nn.Module:")
-"""How names of functions begin that the user did not write."""
+"""Prefixes of functions that are not user code."""
 
 
-class Own(NamedTuple):
-    """A call of an operator, less the operators it called."""
+class OperatorCall(NamedTuple):
+    """A call of an operator, without the operators it called."""
 
     span: Span
     own_ns: int
     own_bytes: int
-    """Memory it took, less what it gave back."""
+    """Memory it allocated minus the memory it freed."""
     place: str
-    """The function of the user's code that called it; empty where stacks were not recorded."""
+    """The user's function that called it; empty if stacks were not recorded."""
     is_outermost: bool
 
 
-def own_parts(timeline: Timeline) -> Iterator[Own]:
-    """Every operator call on the host with its own time and memory, thread by thread."""
-    # Of spans that begin together the longest is the outer one.
+def operator_calls(timeline: Timeline) -> Iterator[OperatorCall]:
+    """Yields every operator call on the host with its self time and memory, thread by thread."""
+    # Of spans with the same start, the longest is the outer one.
     ordered = sorted(timeline.operators, key=lambda span: (span.thread, span.start_ns, -span.end_ns))
     for thread, spans in groupby(ordered, key=lambda span: span.thread):
         functions = sorted(span for span in timeline.functions if span.thread == thread)
-        allocations = sorted(one for one in timeline.allocations if one.thread == thread)
-        yield from _Nest(_Places(functions), allocations).parts(spans)
+        allocations = sorted(allocation for allocation in timeline.allocations if allocation.thread == thread)
+        yield from _CallStack(_UserFunctions(functions), allocations).parts(spans)
 
 
-class _Open:
+class _OpenCall:
     """An operator in progress."""
 
     __slots__ = ("count_bytes", "inside_ns", "place", "span")
@@ -47,24 +47,24 @@ class _Open:
         self.inside_ns = self.count_bytes = 0
 
 
-class _Nest:
-    """The operators of one thread, read in the order they began."""
+class _CallStack:
+    """The operators of one thread, processed in order of their start."""
 
-    def __init__(self, places: _Places, allocations: list[Allocation]) -> None:
-        self._places = places
+    def __init__(self, user_functions: _UserFunctions, allocations: list[Allocation]) -> None:
+        self._functions = user_functions
         self._allocations = iter(allocations)
         self._next_allocation = next(self._allocations, None)
-        self._open: list[_Open] = []
+        self._open: list[_OpenCall] = []
 
-    def parts(self, spans: Iterable[Span]) -> Iterator[Own]:
-        """Each operator, when the next one shows that it is over."""
+    def parts(self, spans: Iterable[Span]) -> Iterator[OperatorCall]:
+        """Yields each operator once a later one shows that it has ended."""
         for span in spans:
             yield from self._until(span.start_ns)
-            self._open.append(_Open(span, self._places.at(span.start_ns)))
+            self._open.append(_OpenCall(span, self._functions.at(span.start_ns)))
         yield from self._until(None)
 
-    def _until(self, time_ns: int | None) -> Iterator[Own]:
-        """Closes what is over at a moment; None is after everything."""
+    def _until(self, time_ns: int | None) -> Iterator[OperatorCall]:
+        """Ends the operators that are over at a time; None means all."""
         while self._open and (time_ns is None or self._open[-1].span.end_ns <= time_ns):
             self._allocate(self._open[-1].span.end_ns)
             yield self._close()
@@ -72,23 +72,23 @@ class _Nest:
             self._allocate(time_ns)
 
     def _allocate(self, until_ns: int) -> None:
-        """Gives the memory taken before a moment to the innermost operator."""
+        """Adds the memory allocated before a time to the innermost operator."""
         while self._next_allocation is not None and self._next_allocation.time_ns < until_ns:
             if self._open:
                 self._open[-1].count_bytes += self._next_allocation.count_bytes
             self._next_allocation = next(self._allocations, None)
 
-    def _close(self) -> Own:
+    def _close(self) -> OperatorCall:
         done = self._open.pop()
         took_ns = done.span.end_ns - done.span.start_ns
         if self._open:
             self._open[-1].inside_ns += took_ns
         own_ns = max(took_ns - done.inside_ns, 0)
-        return Own(done.span, own_ns, done.count_bytes, done.place, not self._open)
+        return OperatorCall(done.span, own_ns, done.count_bytes, done.place, not self._open)
 
 
-class _Places:
-    """The user's function in progress at a moment; moments are asked for in order."""
+class _UserFunctions:
+    """Finds the user's function running at a time; times must be passed in order."""
 
     def __init__(self, functions: list[Span]) -> None:
         self._functions = iter(functions)
@@ -96,7 +96,7 @@ class _Places:
         self._open: list[tuple[int, str]] = []
 
     def at(self, time_ns: int) -> str:
-        """The innermost function of the user's; empty when there is none."""
+        """The innermost user function at a time; empty if there is none."""
         while self._next is not None and self._next.start_ns <= time_ns:
             self._leave(self._next.start_ns)
             outer = self._open[-1][1] if self._open else ""
@@ -112,7 +112,7 @@ class _Places:
 
 
 def _is_users(name: str) -> bool:
-    """Whether a function is neither torch's nor Python's; its name begins with its file."""
+    """Whether a function belongs neither to torch nor to Python; its name begins with its file."""
     if name.startswith(_LIBRARY):
         return False
     return name.partition("/")[0].partition(".py(")[0] not in sys.stdlib_module_names

@@ -1,4 +1,4 @@
-"""One recording of torch's profiler, on the thread that calls it."""
+"""One recording of torch's profiler, in the thread that calls it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SILENT = "99"
 
 
 class ProfilerBusy(StepscopeError):
-    """torch has one profiler in a process, and somebody else uses it."""
+    """torch has one profiler per process, and other code uses it."""
 
     def __init__(self) -> None:
         super().__init__("torch's profiler is already in use in this process.")
@@ -29,24 +29,24 @@ class ProfilerBusy(StepscopeError):
 
 @dataclass(frozen=True)
 class Detail:
-    """What is recorded besides names and times; each of the three makes recording dearer."""
+    """What to record in addition to names and times; each of the first three adds overhead."""
 
     shapes: bool = False
     """Shapes of inputs."""
     stacks: bool = False
     """Python functions."""
     memory: bool = False
-    """Memory taken and given back."""
+    """Allocations and deallocations."""
     activities: tuple[str, ...] = ("cpu", "cuda")
-    """What to record of what there is; the processor's part is always recorded."""
+    """The activities to record if available; the CPU is always recorded."""
 
 
 class Session:
-    """Prepares, records, marks steps, stops; in this order and once."""
+    """A profiler session: prepare, record, mark steps and stop, in this order and once."""
 
     def __init__(self, detail: Detail) -> None:
         torch = torch_for("The profiler")
-        if torch.autograd._profiler_enabled():  # noqa: SLF001 - to start a second one would end the first
+        if torch.autograd._profiler_enabled():  # noqa: SLF001 - starting a second one would end the first
             raise ProfilerBusy
         self.detail = detail
         self._torch = torch
@@ -62,15 +62,15 @@ class Session:
         )
 
     def prepare(self) -> None:
-        """Sets up what recording needs, so that the first step recorded does not pay for it."""
+        """Warms up the profiler, so that the first recorded step does not include its setup."""
         with _quietly():
             self._profiler.start()
 
     def record(self) -> None:
-        """Begins to record, with a step.
+        """Starts recording, with a step.
 
-        What the device still works on from before would not be recorded and look like idling: it is waited
-        for.
+        It first waits for the device: work queued before would not be recorded, and would look like idle
+        time.
         """
         if self._uses_device:
             self._torch.cuda.synchronize()
@@ -78,37 +78,37 @@ class Session:
         self._profiler.step()
 
     def mark(self) -> None:
-        """Ends a step and begins another."""
+        """Ends a step and starts another."""
         self._profiler.step()
 
     def stop(self) -> Timeline:
-        """Ends the recording and reads it."""
+        """Ends the recording and returns its events."""
         self._profiler.stop()
         results = self._profiler.profiler.kineto_results
         host = self._torch.autograd.DeviceType.CPU
         return timeline_of(results.events(), host, with_shapes=self.detail.shapes)
 
     def abandon(self) -> None:
-        """Ends the recording whatever state it is in, and forgets it."""
-        with contextlib.suppress(Exception):  # it has failed already, and that was said
+        """Ends the recording in any state, and discards it."""
+        with contextlib.suppress(Exception):  # it has already failed, and that was reported
             self._profiler.stop()
 
     def write_trace(self, path: Path) -> None:
-        """Writes all that was recorded as a Chrome trace, not compressed."""
+        """Writes the recording as an uncompressed Chrome trace."""
         self._profiler.export_chrome_trace(str(path))
 
 
-def _activities(torch: Any, wanted: tuple[str, ...]) -> list[Any]:
-    """The processor, and the device where torch can see one."""
+def _activities(torch: Any, requested: tuple[str, ...]) -> list[Any]:
+    """The CPU, and the device if one is available."""
     known = torch.profiler.ProfilerActivity
     supported = torch.profiler.supported_activities()
-    use_device = "cuda" in wanted and torch.cuda.is_available() and known.CUDA in supported
+    use_device = "cuda" in requested and torch.cuda.is_available() and known.CUDA in supported
     return [known.CPU, known.CUDA] if use_device else [known.CPU]
 
 
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
-    """Keeps the profiler's advice off the console, and its library, which reads a variable at first use."""
+    """Silences the warnings of the profiler, and of its library through an environment variable."""
     is_set = _LOG_LEVEL in os.environ
     os.environ.setdefault(_LOG_LEVEL, _SILENT)
     try:

@@ -1,4 +1,4 @@
-"""What a profiled window tells: operations, where the time went, what holds it up."""
+"""The result of a profiled window: operations, where the time went, and the bottleneck."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepscope.errors import StepscopeError
-from stepscope.profiling.plain import Described
+from stepscope.profiling.plain_data import Described
 from stepscope.profiling.window import operations
 from stepscope.profiling.window.breakdown import Breakdown, breakdown_of
-from stepscope.profiling.window.coverage import Stretch
+from stepscope.profiling.window.coverage import WindowSpan
 from stepscope.profiling.window.events import STEP_MARK
-from stepscope.profiling.window.nesting import own_parts
+from stepscope.profiling.window.nesting import operator_calls
 from stepscope.profiling.window.operations import NANOSECONDS, Operation
 
 if TYPE_CHECKING:
@@ -26,36 +26,36 @@ METHOD = (
     "operators slower than they are without it"
 )
 NOTABLE = 1 / 3
-"""A part of the window that is not compute is the bottleneck from this share on."""
+"""Minimum share of the window at which a part other than compute is the bottleneck."""
 
 
 @dataclass(frozen=True)
 class WindowProfile(Described):
-    """A stretch of a training under torch's profiler."""
+    """The profile of a part of a training, recorded by torch's profiler."""
 
     epoch: int | None
     after_step: int | None
-    """The step after which recording began; None for a window of seconds."""
+    """The step after which recording started; None for a window of seconds."""
     steps: int | None
-    """How many steps were recorded; None for a window of seconds."""
+    """Number of recorded steps; None for a window of seconds."""
     window_seconds: float
     breakdown: Breakdown
     operations: tuple[Operation, ...]
-    """By time of the host."""
+    """Ranked by host time."""
     device_operations: tuple[Operation, ...]
-    """By time of the device; empty where there was none."""
+    """Ranked by device time; empty without a device."""
     kernels: tuple[Operation, ...]
     bottleneck: str
     trace: str | None
-    """The Chrome trace, compressed; None where it was not wanted or could not be written."""
+    """Path of the compressed Chrome trace; None if it was disabled or could not be written."""
     events: int
-    """How many events it rests on."""
+    """Number of events in the profile."""
     method: str
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where in the training a window lies."""
+    """The position of a window in the training."""
 
     epoch: int | None = None
     after_step: int | None = None
@@ -65,15 +65,15 @@ class Place:
 def window_profile(
     timeline: Timeline, place: Place, *, top: int, with_memory: bool = False, trace: str | None = None
 ) -> WindowProfile:
-    """Judges what was recorded; raises StepscopeError where not one step was."""
+    """Computes the profile of a recording; raises StepscopeError if it has no step."""
     on_host = window_of(timeline, place.steps)
     inside = timeline.within(on_host.start_ns, on_host.end_ns)
-    # All the steps gave the device to do is theirs, also what it does after the host is done with them.
+    # Device work belongs to the steps that queued it, even if it runs after the host has finished them.
     window = on_host._replace(end_ns=max([on_host.end_ns, *(span.end_ns for span in inside.device)]))
-    parts = list(own_parts(inside))
+    parts = list(operator_calls(inside))
     breakdown = breakdown_of(inside, parts, window)
-    host_operations = operations.on_the_host(parts, top, with_memory=with_memory)
-    device_operations = operations.on_the_device(inside.device, inside.operators, top)
+    host_operations = operations.host_operations(parts, top, with_memory=with_memory)
+    device_operations = operations.device_operations(inside.device, inside.operators, top)
     return WindowProfile(
         epoch=place.epoch,
         after_step=place.after_step,
@@ -90,18 +90,18 @@ def window_profile(
     )
 
 
-def window_of(timeline: Timeline, steps: int | None) -> Stretch:
-    """From the first step's mark to the end of the last that counts."""
+def window_of(timeline: Timeline, steps: int | None) -> WindowSpan:
+    """The span from the first step's mark to the end of the last complete step."""
     marks = sorted(
         (span for span in timeline.ranges if span.name.startswith(STEP_MARK)), key=lambda span: span.start_ns
     )[:steps]
     if not marks:
         raise StepscopeError("The profiler recorded no step.")
-    return Stretch(marks[0].thread, marks[0].start_ns, marks[-1].end_ns)
+    return WindowSpan(marks[0].thread, marks[0].start_ns, marks[-1].end_ns)
 
 
 def bottleneck_of(breakdown: Breakdown, operations: Sequence[Operation]) -> str:
-    """The largest part that is not compute where that is a third or more, else the largest operation."""
+    """The bottleneck in a sentence: the largest part other than compute, else the largest operation."""
     shares = breakdown.shares()
     compute = shares.pop("compute")
     part = max(shares, key=lambda name: shares[name])
@@ -109,13 +109,13 @@ def bottleneck_of(breakdown: Breakdown, operations: Sequence[Operation]) -> str:
         return _compute(compute, operations)
     if part == "data":
         return (
-            f"Data: {shares[part]:.0%} of the window went into waiting for batches; more loader workers, "
-            "cheaper transforms or faster storage would shorten it."
+            f"Data: {shares[part]:.0%} of the window was spent waiting for batches. Use more loader workers, "
+            "cheaper transforms or faster storage."
         )
     if part == "communication":
         return (
-            f"Communication: {shares[part]:.0%} of the window was exchange with other ranks that no compute "
-            "hid; larger buckets, gradient accumulation or fewer exchanges would shorten it."
+            f"Communication: {shares[part]:.0%} of the window was communication with other ranks that did "
+            "not overlap with compute. Use larger buckets, gradient accumulation or fewer collectives."
         )
     return _idle(shares[part], breakdown)
 
@@ -125,7 +125,7 @@ def _compute(share: float, operations: Sequence[Operation]) -> str:
         return "Nothing was recorded inside the window."
     first = operations[0]
     return (
-        f"Compute: {share:.0%} of the window, of which {first.name} is the largest part, with "
+        f"Compute: {share:.0%} of the window; the largest operation is {first.name}, with "
         f"{first.share_ratio:.0%} of the time of all operations."
     )
 
@@ -133,15 +133,15 @@ def _compute(share: float, operations: Sequence[Operation]) -> str:
 def _idle(share: float, breakdown: Breakdown) -> str:
     if breakdown.measured_on == "main thread":
         return (
-            f"Idle: {share:.0%} of the window the main thread was inside no operator: it ran Python between "
-            "them, slept, or waited for something that is not torch."
+            f"Idle: for {share:.0%} of the window, the main thread ran no operator: it ran Python code, "
+            "slept, or waited for something other than torch."
         )
     if breakdown.host_busy_ratio >= 0.5:
         return (
-            f"Idle: {share:.0%} of the window the device had nothing to do while the main thread issued "
-            "work too slowly; larger batches, torch.compile or CUDA graphs would help."
+            f"Idle: for {share:.0%} of the window, the device was idle because the main thread queued work "
+            "too slowly. Use larger batches, torch.compile or CUDA graphs."
         )
     return (
-        f"Idle: {share:.0%} of the window the device had nothing to do, and the main thread was mostly "
-        "inside no operator either: it ran Python, slept, or waited for something that is not torch."
+        f"Idle: for {share:.0%} of the window, the device was idle, and the main thread mostly ran no "
+        "operator: it ran Python code, slept, or waited for something other than torch."
     )

@@ -1,4 +1,4 @@
-"""Turns results into what JSON knows: dictionaries, lists, text and numbers."""
+"""Converts results into JSON types: dictionaries, lists, text and numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def described(value: Any) -> Any:
-    """A result and all it holds, by the names of its fields; None where something is not known."""
+    """A result with all nested values, by field name."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: described(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, dict):
@@ -19,9 +19,9 @@ def described(value: Any) -> Any:
 
 
 class Described:
-    """A result that can be told as plain data."""
+    """A result that can be converted to plain data."""
 
     def described(self) -> dict[str, Any]:
-        """All its figures by name, ready for JSON."""
+        """All its values by name, ready for JSON."""
         plain: dict[str, Any] = described(self)
         return plain

@@ -1,4 +1,4 @@
-"""Runs a Python program with a profiled window in it, as `python -m stepscope.profiling.inside`."""
+"""Runs a Python program with a profiled window in it, as `python -m stepscope.profiling.profiled_program`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import types
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepscope.profiling.window.seconds_window import SecondsWindow, Wanted
+from stepscope.profiling.window.seconds_window import SecondsWindow, WindowRequest
 from stepscope.profiling.window.session import Detail
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ NO_SUCH_FILE = 2
 
 
 def main(words: Sequence[str]) -> None:
-    """Runs the program as its interpreter would; what it raises is shown as if we were not here."""
-    window = SecondsWindow(wanted_from(words[0]))
+    """Runs the program as the interpreter would; tracebacks do not show stepscope's own frames."""
+    window = SecondsWindow(parse_request(words[0]))
     window.begin()
     try:
         run_as_main(words[1:])
@@ -37,53 +37,53 @@ def main(words: Sequence[str]) -> None:
         window.end()
 
 
-def as_argument(wanted: Wanted) -> str:
-    """What is wanted, as one argument of a command."""
-    detail = wanted.detail
+def as_argument(request: WindowRequest) -> str:
+    """Encodes a request as one command-line argument."""
+    detail = request.detail
     return json.dumps(
         {
-            "after_s": wanted.after_s,
-            "length_s": wanted.length_s,
-            "base": str(wanted.base),
-            "top": wanted.top,
+            "after_s": request.after_s,
+            "length_s": request.length_s,
+            "base": str(request.base),
+            "top": request.top,
             "detail": {"shapes": detail.shapes, "stacks": detail.stacks, "memory": detail.memory},
         }
     )
 
 
-def wanted_from(argument: str) -> Wanted:
-    """Reads what `as_argument` wrote."""
-    given = json.loads(argument)
-    detail = Detail(**given.pop("detail"))
-    return Wanted(base=Path(given.pop("base")), detail=detail, **given)
+def parse_request(argument: str) -> WindowRequest:
+    """Decodes an argument of `as_argument`."""
+    fields_by_name = json.loads(argument)
+    detail = Detail(**fields_by_name.pop("detail"))
+    return WindowRequest(base=Path(fields_by_name.pop("base")), detail=detail, **fields_by_name)
 
 
 def _hide_own_frames() -> None:
-    """Has the traceback begin where the program begins, whoever prints it."""
+    """Removes stepscope's own frames from the beginning of tracebacks."""
     show = sys.excepthook
 
-    def show_without_ours(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-        begin = _first_of_program(trace)
+    def show_program_frames(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        begin = _first_program_frame(trace)
         show(kind, error.with_traceback(begin), begin)
 
-    sys.excepthook = show_without_ours
+    sys.excepthook = show_program_frames
 
 
-def _first_of_program(trace: TracebackType | None) -> TracebackType | None:
-    while trace is not None and _is_ours(trace.tb_frame.f_code.co_filename):
+def _first_program_frame(trace: TracebackType | None) -> TracebackType | None:
+    while trace is not None and _is_own_frame(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
     return trace
 
 
-def _is_ours(path: str) -> bool:
+def _is_own_frame(path: str) -> bool:
     return path == __file__ or "runpy" in path
 
 
 def run_as_main(words: Sequence[str]) -> None:
     """Runs `script argument ...`, `-m module argument ...` or `-c code argument ...`.
 
-    What the program raises is raised here, and its module stays the main one afterwards, for threads and
-    whatever it left to be done at exit.
+    Exceptions of the program are raised here. Its module stays `__main__` afterwards, for its threads and
+    exit handlers.
     """
     if words[0] == "-c":
         _run_code(words[1], ["-c", *words[2:]])
@@ -116,7 +116,7 @@ def _run_script(path: str, arguments: list[str]) -> None:
     vars(module)["__cached__"] = None
     sys.argv = arguments
     _search_first(os.path.dirname(os.path.realpath(path)))  # noqa: PTH120 - the text Python itself puts there
-    exec(compile(source, module.__file__, "exec", dont_inherit=True), vars(module))  # noqa: S102 - it is what was asked for
+    exec(compile(source, module.__file__, "exec", dont_inherit=True), vars(module))  # noqa: S102 - as python script.py does
 
 
 def _run_module(name: str, arguments: list[str]) -> None:
@@ -154,7 +154,7 @@ def _main_module() -> types.ModuleType:
 
 
 def _search_first(folder: str) -> None:
-    """Puts a program's folder where the interpreter put ours, unless it was told to put none there."""
+    """Sets the first entry of the search path to the program's folder, unless safe_path is set."""
     if not getattr(sys.flags, "safe_path", False):
         sys.path[0] = folder
 

@@ -1,4 +1,4 @@
-"""Takes batches from a loader and notes how long each was waited for."""
+"""Takes batches from a data loader and measures the wait for each."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stepscope.errors import ConfigError, StepscopeError
-from stepscope.profiling.undisturbed import same_random_numbers
+from stepscope.profiling.preserved_state import preserved_random_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from stepscope.profiling.model.timings import Clock
 
-LOOK_AT_MEMORY_EVERY_S = 0.2
+MEMORY_INTERVAL_S = 0.2
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What ends a measurement, whichever comes first; a batch that is being waited for is waited for."""
+    """The limits of a measurement; it ends with the first one reached, after the current batch."""
 
     batches: int = 200
-    """The first one included, which is not counted."""
+    """Including the first one, which is not counted."""
     seconds: float = 30.0
     items: int = 32
-    """Samples that are asked for one by one, to time transforms."""
+    """Samples that are loaded one by one, to time transforms."""
 
     def __post_init__(self) -> None:
         if self.batches < 2:
@@ -39,8 +39,8 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Taken:
-    """Batches that were taken after the first, and how long each was waited for."""
+class BatchWaits:
+    """The waits for the batches after the first."""
 
     first_batch_seconds: float
     waits: tuple[float, ...]
@@ -50,22 +50,22 @@ class Taken:
 
     @property
     def batches(self) -> int:
-        """How many."""
+        """The number of batches."""
         return len(self.waits)
 
     @property
     def seconds(self) -> float:
-        """How long all of them were waited for."""
+        """The total wait."""
         return sum(self.waits)
 
     @property
     def samples_per_second(self) -> float:
-        """Their pace."""
+        """Samples per second of waiting."""
         return self.samples / self.seconds if self.seconds else 0.0
 
 
-class Taker:
-    """Someone who takes batches and does nothing with them."""
+class BatchTimer:
+    """Takes batches without using them, and times the wait for each."""
 
     def __init__(
         self,
@@ -78,30 +78,30 @@ class Taker:
         self._samples = 0
         self._peak: int | None = None
 
-    def take(self, loader: Iterable[Any]) -> Taken:
-        """Takes batches until data or patience ends; raises StepscopeError where there are none.
+    def take(self, loader: Iterable[Any]) -> BatchWaits:
+        """Takes batches until the data or the limits end; raises StepscopeError if there are none.
 
-        Where there is only one batch, that one has to speak for all.
+        If there is only one batch, the result is based on it.
         """
         expected = getattr(loader, "batch_size", None)
-        with _undisturbed(loader):
+        with _preserved_generators(loader):
             before = self._clock()
             batches = iter(loader)
             try:
                 batch = next(batches)
             except StopIteration:
-                raise StepscopeError("The loader gave no batch.") from None
+                raise StepscopeError("The loader returned no batch.") from None
             first_s = self._clock() - before
             ended_by = self._take_more(batches, expected)
-            self._look_at_memory()
+            self._read_memory()
             del batches  # ends its workers, unless they are persistent
         if not self._waits:
-            return Taken(first_s, (first_s,), samples_in(batch, expected), self._peak, ended_by)
-        return Taken(first_s, tuple(self._waits), self._samples, self._peak, ended_by)
+            return BatchWaits(first_s, (first_s,), samples_in(batch, expected), self._peak, ended_by)
+        return BatchWaits(first_s, tuple(self._waits), self._samples, self._peak, ended_by)
 
     def _take_more(self, batches: Iterator[Any], expected: int | None) -> str:
-        """Returns what made an end: the batches allowed, the seconds allowed, or the data."""
-        first_at = now = look_at = self._clock()
+        """Returns what ended the measurement: `batches`, `seconds` or `data`."""
+        first_at = now = read_memory_at = self._clock()
         while len(self._waits) + 1 < self._limits.batches:
             if now - first_at >= self._limits.seconds:
                 return "seconds"
@@ -113,22 +113,22 @@ class Taker:
             now = self._clock()
             self._waits.append(now - before)
             self._samples += samples_in(batch, expected)
-            if now >= look_at:
-                self._look_at_memory()
-                look_at = now + LOOK_AT_MEMORY_EVERY_S
+            if now >= read_memory_at:
+                self._read_memory()
+                read_memory_at = now + MEMORY_INTERVAL_S
                 now = self._clock()
         return "batches"
 
-    def _look_at_memory(self) -> None:
+    def _read_memory(self) -> None:
         used = self._memory()
         if used is not None:
             self._peak = max(self._peak or 0, used)
 
 
 def samples_in(batch: Any, expected: int | None = None) -> int:
-    """How many samples a batch holds: the rows of its first tensor or array, else its length."""
+    """The number of samples in a batch: the rows of its first tensor or array, else its length."""
     if isinstance(batch, list | tuple) and len(batch) == expected and _rows(batch[0]) != expected:
-        return len(batch)  # samples that were not put together
+        return len(batch)  # samples that were not collated
     rows = _rows(batch)
     if rows is not None:
         return rows
@@ -144,12 +144,14 @@ def _rows(value: Any) -> int | None:
 
 
 @contextlib.contextmanager
-def _undisturbed(loader: Any) -> Iterator[None]:
-    """Gives random numbers back their state, and the loader's own generators theirs."""
+def _preserved_generators(loader: Any) -> Iterator[None]:
+    """Restores the random state of the libraries, and of the loader's own generators."""
     owners = (loader, getattr(loader, "sampler", None))
-    generators = [one for owner in owners if (one := getattr(owner, "generator", None)) is not None]
-    states = [(one, one.get_state()) for one in generators if hasattr(one, "get_state")]
-    with same_random_numbers():
+    generators = [getattr(owner, "generator", None) for owner in owners]
+    states = [
+        (generator, generator.get_state()) for generator in generators if hasattr(generator, "get_state")
+    ]
+    with preserved_random_state():
         try:
             yield
         finally:

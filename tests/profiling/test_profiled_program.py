@@ -45,7 +45,7 @@ def both(tmp_path: Path) -> Callable[..., tuple[subprocess.CompletedProcess[str]
     def run(*words: str) -> tuple[subprocess.CompletedProcess[str], ...]:
         commands = (
             [sys.executable, *words],
-            [sys.executable, "-m", "stepscope.profiling.inside", wanted, *words],
+            [sys.executable, "-m", "stepscope.profiling.profiled_program", wanted, *words],
         )
         return tuple(
             subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

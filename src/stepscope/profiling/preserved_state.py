@@ -1,4 +1,4 @@
-"""Uses a model or a loader and leaves all as it was: modes, buffers, gradients, random numbers."""
+"""Runs a model or a loader and restores its state: modes, buffers, gradients, random numbers."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 
 
 def device_of(torch: Any, model: Any) -> Any:
-    """The device of a model's first parameter or buffer; the processor where it has neither."""
+    """The device of a model's first parameter or buffer; the CPU if it has neither."""
     for tensor in (*model.parameters(), *model.buffers()):
         return tensor.device
     return torch.device("cpu")
 
 
 @contextlib.contextmanager
-def inferring(torch: Any, model: Any) -> Iterator[None]:
-    """Puts a model into evaluation mode without gradients; every part gets its mode and buffers back."""
-    # A frozen script module is in evaluation mode for good, and has no word for it.
+def inference_mode(torch: Any, model: Any) -> Iterator[None]:
+    """Puts a model into evaluation mode without gradients; restores the mode and buffers of each module."""
+    # A frozen script module is always in evaluation mode, and has no attribute for it.
     modes = [(part, part.training) for part in model.modules() if hasattr(part, "training")]
-    # Not torch.inference_mode: what a model caches there could not be used in training afterwards.
-    with same_random_numbers(device_of(torch, model)), torch.no_grad(), same_buffers(model):
+    # Not torch.inference_mode: tensors that a model caches there could not be used in training afterwards.
+    with preserved_random_state(device_of(torch, model)), torch.no_grad(), preserved_buffers(model):
         if modes:
             model.eval()
         try:
@@ -35,8 +35,8 @@ def inferring(torch: Any, model: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def same_buffers(model: Any) -> Iterator[None]:
-    """Gives a model the buffers back that it changes even in evaluation mode, such as a counter of calls."""
+def preserved_buffers(model: Any) -> Iterator[None]:
+    """Restores the buffers that a model changes even in evaluation mode, such as a call counter."""
     torch = sys.modules["torch"]
     kept = [
         (part, name, buffer, buffer.clone())
@@ -49,16 +49,16 @@ def same_buffers(model: Any) -> Iterator[None]:
         yield
     finally:
         for part, name, buffer, content in kept:
-            # By content: batch normalisation changes its own without counting up their version. What is the
-            # same is not written to, since a graph that waits for its backward pass may hold it.
+            # By content: batch normalisation changes its buffers without increasing their version. An
+            # unchanged buffer is not written to, because a graph that waits for its backward pass may use it.
             if not torch.equal(buffer, content):
                 buffer.copy_(content)
             part._buffers[name] = buffer  # noqa: SLF001 - setattr of a script module refuses
 
 
 @contextlib.contextmanager
-def same_random_numbers(device: Any | None = None) -> Iterator[None]:
-    """Gives the generators of Python, and of numpy and torch where they are loaded, back their state."""
+def preserved_random_state(device: Any | None = None) -> Iterator[None]:
+    """Restores the random state of Python, and of numpy and torch if they are loaded."""
     with contextlib.ExitStack() as stack:
         stack.callback(random.setstate, random.getstate())
         numpy_random = sys.modules.get("numpy.random")
