@@ -51,7 +51,7 @@ class _PendingCopy(NamedTuple):
 
     ring: _Ring
     first: int
-    count: int
+    length: int
     callback: Callback
 
 
@@ -149,5 +149,5 @@ class Deferred:
         arrived, copies = self._marked.popleft()
         self._events.append(arrived)
         for copy in copies:
-            self._pending_numbers -= copy.count
-            copy.callback(copy.ring.part(copy.first, copy.count).tolist())
+            self._pending_numbers -= copy.length
+            copy.callback(copy.ring.part(copy.first, copy.length).tolist())

@@ -147,9 +147,11 @@ def _rows(value: Any) -> int | None:
 def _preserved_generators(loader: Any) -> Iterator[None]:
     """Restores the random state of the libraries, and of the loader's own generators."""
     owners = (loader, getattr(loader, "sampler", None))
-    generators = [getattr(owner, "generator", None) for owner in owners]
+    generators = (getattr(owner, "generator", None) for owner in owners)
     states = [
-        (generator, generator.get_state()) for generator in generators if hasattr(generator, "get_state")
+        (generator, generator.get_state())
+        for generator in generators
+        if generator is not None and hasattr(generator, "get_state")
     ]
     with preserved_random_state():
         try:
