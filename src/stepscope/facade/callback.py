@@ -100,9 +100,9 @@ class TrainingMonitorCallback:
 
     def _note(self, metrics: dict[str, Any], step: Any) -> None:
         numbers = {name: as_number(value) for name, value in metrics.items()}
-        whole = as_step(step)
-        if whole is not None:  # the monitor of the run warns of any other value
-            self._waiting.append(training_line(time.time_ns(), whole, {**numbers, **self._memory}))
+        step_number = as_step(step)
+        if step_number is not None:  # the monitor of the run warns of any other value
+            self._waiting.append(training_line(time.time_ns(), step_number, {**numbers, **self._memory}))
         if time.monotonic() - self._written_at >= WRITE_EVERY_S:
             self._memory = _torch_memory()
             self._write()

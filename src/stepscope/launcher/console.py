@@ -57,9 +57,9 @@ class ConsoleTail:
             unfinished = [line for line in self._unfinished.values() if line]
             lines = [*self._lines, *unfinished]
             left_out = self._lines_seen > len(self._lines)
-        whole = redact_text(_without_rest_of_key("\n".join(map(_readable, lines))))
-        cut = _last_lines(whole, max_bytes)
-        return cut, left_out or len(cut) < len(whole)
+        redacted = redact_text(_without_rest_of_key("\n".join(map(_readable, lines))))
+        cut = _last_lines(redacted, max_bytes)
+        return cut, left_out or len(cut) < len(redacted)
 
 
 def _last_state(line: bytes) -> bytes:

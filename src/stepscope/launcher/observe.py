@@ -115,10 +115,10 @@ class Observed:
         forwarder.close()
         return ending_of(return_code, last_exception(tail.text()[0]) if return_code > 0 else None)
 
-    def _environment(self, ours: Mapping[str, str]) -> dict[str, str]:
+    def _environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """The environment that makes a monitor in the command join this run and segment."""
         return {
-            **ours,
+            **inherited,
             "STEPSCOPE_RUN": self.identity.name,
             "STEPSCOPE_PROJECT": self.identity.project,
             "STEPSCOPE_DIR": str(self._folder),

@@ -83,11 +83,11 @@ class ParameterLookup:
         """Indices of the parameters that an optimizer steps."""
         groups = [group["params"] for group in optimizer.param_groups]
         count = sum(map(len, groups))
-        known = self._of_optimizer.get(optimizer)
-        if known is None or known[0] != count:
-            known = count, self._layers.indices(parameter for group in groups for parameter in group)
-            self._of_optimizer[optimizer] = known
-        return known[1]
+        cached = self._of_optimizer.get(optimizer)
+        if cached is None or cached[0] != count:
+            cached = count, self._layers.indices(parameter for group in groups for parameter in group)
+            self._of_optimizer[optimizer] = cached
+        return cached[1]
 
     def of_clipping(self, parameters: Sequence[Any]) -> tuple[list[int], bool]:
         """Indices of the parameters that are clipped together, and whether they are all trainable ones."""

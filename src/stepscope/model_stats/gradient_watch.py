@@ -199,7 +199,7 @@ class GradientWatch:
 
     def _is_last(self, optimizer: Any) -> bool:
         # An optimizer that has replaced the last one is not in the list.
-        return all(optimizer is not known for known in self._optimizers[:-1])
+        return all(optimizer is not listed for listed in self._optimizers[:-1])
 
     def _is_due(self, optimizer: Any) -> bool:
         # Without a list of optimizers, one that steps may belong to another model.

@@ -76,8 +76,8 @@ class LayerSums:
             nonfinite = stacked.isfinite().logical_not().sum().to(stacked.dtype)
             total = _added(total, to_device(squares, plan.device))
             bad = _added(bad, to_device(nonfinite, plan.device))
-        whole = torch.stack([total.sum().sqrt(), bad])
-        return Norms(plan.names, torch.cat([whole, total.sqrt()]))
+        totals = torch.stack([total.sum().sqrt(), bad])
+        return Norms(plan.names, torch.cat([totals, total.sqrt()]))
 
     def _plan(self, norms: Mapping[int, Any]) -> _Plan:
         """The plan for these norms; cached, because mostly the same parameters have gradients."""

@@ -128,7 +128,7 @@ def _register_for(
         return register(hook)
 
     def call(optimizer: Any) -> None:
-        if any(optimizer is known for known in optimizers) or steps.ends_steps(optimizer):
+        if any(optimizer is listed for listed in optimizers) or steps.ends_steps(optimizer):
             hook(optimizer)
 
     return register(call)

@@ -118,10 +118,10 @@ def eager_modules(model: Any) -> Iterator[tuple[str, Any]]:
     """The modules that are not compiled, each once; compiled ones call no hooks."""
     while type(model).__name__ in _PARALLEL:
         model = model.module
-    seen: set[int] = set()
+    visited: set[int] = set()
     for name, module in _uncompiled(model, ""):
-        if id(module) not in seen:
-            seen.add(id(module))
+        if id(module) not in visited:
+            visited.add(id(module))
             path = plain_paths([name])[0] if name else ()
             yield ".".join(path) or type(module).__name__, module
 

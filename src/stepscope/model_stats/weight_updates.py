@@ -63,10 +63,10 @@ class WeightSample:
         torch, parameters = self._torch, self._sums.layers.parameters
         by_type: dict[tuple[Any, Any], list[tuple[int, Any]]] = {}
         for index in self._indices:
-            whole = plain(torch, parameters[index])
-            view = thinned(whole, self._start)
+            full = plain(torch, parameters[index])
+            view = thinned(full, self._start)
             # The norm of the sample, multiplied by this, estimates the norm of the whole.
-            self._norm_scale[index] = math.sqrt(whole.numel() / len(view)) if len(view) else 1.0
+            self._norm_scale[index] = math.sqrt(full.numel() / len(view)) if len(view) else 1.0
             by_type.setdefault((view.device, view.dtype), []).append((index, view))
         groups = []
         for (_, dtype), members in by_type.items():

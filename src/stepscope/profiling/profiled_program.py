@@ -105,9 +105,9 @@ def _run_script(path: str, arguments: list[str]) -> None:
         with open(path, "rb") as file:  # noqa: PTH123 - the path stays as it was typed
             source = file.read()
     except OSError as error:
-        whole = os.path.abspath(path)  # noqa: PTH100 - links stay, as in the interpreter's own message
+        absolute_path = os.path.abspath(path)  # noqa: PTH100 - links stay, as in the interpreter's own message
         sys.stderr.write(
-            f"{sys.executable}: can't open file {whole!r}: [Errno {error.errno}] {error.strerror}\n"
+            f"{sys.executable}: can't open file {absolute_path!r}: [Errno {error.errno}] {error.strerror}\n"
         )
         sys.exit(NO_SUCH_FILE)
     module = _main_module()

@@ -162,7 +162,7 @@ class TrainingMonitor(OnDemand):
 
     def _reserve_name(self) -> None:
         self.identity, first_step = reserve_for_monitor(
-            self._folder, self.identity, resume=self._resumes, tell=self._guard.tell
+            self._folder, self.identity, resume=self._resumes, warn=self._guard.tell
         )
         self.timer.step = self.timer.step or first_step
 

@@ -323,11 +323,11 @@ class Recording:
         try:
             self.writer.append_row(numbers, step)
         except TooManyKeys as error:
-            known = {key: number for key, number in numbers.items() if key in error.known}
-            self.writer.dropped += len(numbers) - len(known)
+            known_numbers = {key: number for key, number in numbers.items() if key in error.known}
+            self.writer.dropped += len(numbers) - len(known_numbers)
             self._guard.complain("keys", str(error), error)
-            if known:
-                self.writer.append_row(known, step)
+            if known_numbers:
+                self.writer.append_row(known_numbers, step)
         except JournalError as error:
             if len(numbers) == 1:
                 self._guard.complain("too long", str(error), error)

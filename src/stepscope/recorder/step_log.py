@@ -73,7 +73,7 @@ class StepLog(ABC):
             if step is None:
                 step = timer.step if self._first_keys is None else self._step_of_metrics(metrics)
             elif type(step) is not int:
-                step = self._whole(step)
+                step = self._checked_step(step)
             self._append(metrics, step)
             if timer.stride or timer.in_batches or step > timer.step:
                 timer.step = step + timer.stride
@@ -243,15 +243,15 @@ class StepLog(ABC):
         if self._follows_late_losses and "loss" in metrics:
             self._stats.follow(metrics["loss"])
 
-    def _whole(self, step: Any) -> int:
+    def _checked_step(self, step: Any) -> int:
         """The number of a step that was not passed as an int."""
-        whole = as_step(step)
-        if whole is None:
+        step_number = as_step(step)
+        if step_number is None:
             self._guard.complain(
-                "step", f"step is {shown(step)}; expected a whole number. Counting on instead."
+                "step", f"step is {shown(step)}; expected a whole number. The counted step is used instead."
             )
             return min(self.timer.step, LARGEST_STEP)
-        return whole
+        return step_number
 
     def _number_of_epoch(self, epoch: Any) -> float:
         number = as_number(epoch)
@@ -289,19 +289,19 @@ class StepLog(ABC):
         recording = self._recording
         if recording is None:
             return
-        whole = self._whole(step)
+        step_number = self._checked_step(step)
         try:
             if isinstance(error, ValuesOnDevice):
-                self._record_from_device(recording, metrics, whole)
+                self._record_from_device(recording, metrics, step_number)
             else:
-                recording.append_any(metrics, whole)
+                recording.append_any(metrics, step_number)
         except RecorderError:
             raise
         except Exception as failure:  # noqa: BLE001 - training must continue on any failure
             self._guard.complain("log", f"A log call was not recorded: {shown(failure)}", failure)
         timer = self.timer
-        if counts and (timer.stride or timer.in_batches or whole > timer.step):
-            timer.step = whole + timer.stride
+        if counts and (timer.stride or timer.in_batches or step_number > timer.step):
+            timer.step = step_number + timer.stride
 
     def _record_from_device(self, recording: Recording, metrics: Mapping[Any, Any], step: int) -> None:
         """Records values of which some are on a GPU, without waiting for it."""

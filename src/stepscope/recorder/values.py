@@ -146,10 +146,10 @@ def as_step(value: Any) -> int | None:
             if number is None or not number.is_integer():
                 return None
             value = number
-        whole = int(value)
+        integer = int(value)
     except Exception:  # noqa: BLE001 - a value's own conversion may raise anything
         return None
-    return whole if -LARGEST_STEP <= whole <= LARGEST_STEP else None
+    return integer if -LARGEST_STEP <= integer <= LARGEST_STEP else None
 
 
 def _as_array(value: Any) -> tuple[tuple[int, ...], bytes] | None:

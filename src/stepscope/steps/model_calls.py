@@ -126,21 +126,21 @@ def _is_container(module: Any) -> bool:
 def _replace(kind: Any, is_compiling: Callable[[], bool]) -> None:
     own = vars(kind).get("__call__")
     if kind in _replaced and own is _replaced[kind][1]:
-        before, ours, uses = _replaced[kind]
-        _replaced[kind] = before, ours, uses + 1
+        before, replacement, uses = _replaced[kind]
+        _replaced[kind] = before, replacement, uses + 1
         return
-    ours = _observed_call(kind, own, is_compiling)
-    kind.__call__ = ours
-    _replaced[kind] = own, ours, 1
+    replacement = _observed_call(kind, own, is_compiling)
+    kind.__call__ = replacement
+    _replaced[kind] = own, replacement, 1
 
 
 def _put_back(kind: Any) -> None:
-    own, ours, uses = _replaced.get(kind, (None, None, 0))
+    own, replacement, uses = _replaced.get(kind, (None, None, 0))
     if uses > 1 or kind in _compiled:
-        _replaced[kind] = own, ours, uses - 1
+        _replaced[kind] = own, replacement, uses - 1
         return
     _replaced.pop(kind, None)
-    if ours is None or vars(kind).get("__call__") is not ours:
+    if replacement is None or vars(kind).get("__call__") is not replacement:
         return  # other code has wrapped the replacement, which stays and passes calls through
     if own is None:
         del kind.__call__

@@ -148,13 +148,13 @@ class OptimizerSteps:
         # The first argument is the optimizer itself.
         is_option = len(arguments) < 2
         closure = options.get("closure") if is_option else arguments[1]
-        ours = self._observer.optimizer_begins(closure if callable(closure) else None)
-        if ours is None:
+        replacement = self._observer.optimizer_begins(closure if callable(closure) else None)
+        if replacement is None:
             return None
         return (
-            (arguments, {**options, "closure": ours})
+            (arguments, {**options, "closure": replacement})
             if is_option
-            else ((arguments[0], ours, *arguments[2:]), options)
+            else ((arguments[0], replacement, *arguments[2:]), options)
         )
 
     @never_compiled
@@ -187,7 +187,7 @@ class OtherOptimizers:
         self._trains: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
         """Whether an optimizer changes parameters of a watched model."""
         self._new_optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
-        """Optimizers that first stepped after others had already made steps."""
+        """Optimizers whose first step came after steps of others."""
 
     def add_named(self, optimizers: Sequence[Any]) -> None:
         """Adds optimizers that the user has passed with the watched models."""

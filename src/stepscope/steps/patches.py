@@ -54,7 +54,7 @@ def follow_phases(phase_timer: PhaseTimer, torch: ModuleType) -> None:
 def unfollow_phases(phase_timer: PhaseTimer) -> None:
     """Stops following the calls that every step makes."""
     with _lock:
-        _timed.difference_update([thread for thread, known in _phase_timers.items() if known is phase_timer])
+        _timed.difference_update([thread for thread, timer in _phase_timers.items() if timer is phase_timer])
         if not _timed:
             remove_all(_frequent)
 
@@ -63,7 +63,7 @@ def unfollow(phase_timer: PhaseTimer) -> None:
     """Undoes `follow`; the last caller restores PyTorch."""
     unfollow_phases(phase_timer)
     with _lock:
-        for thread in [thread for thread, known in _phase_timers.items() if known is phase_timer]:
+        for thread in [thread for thread, timer in _phase_timers.items() if timer is phase_timer]:
             del _phase_timers[thread]
         if not _phase_timers:
             remove_all(_rare)
@@ -82,10 +82,10 @@ def _install_phases(torch: ModuleType) -> None:
 def install(patches: Installed, owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
     """Wraps a function of `owner`, and adds the patch to `patches`."""
     original = getattr(owner, name)
-    ours = wrap(original)
+    replacement = wrap(original)
     own = vars(owner).get(name)
-    setattr(owner, name, ours)
-    patches.append((owner, name, own, ours))
+    setattr(owner, name, replacement)
+    patches.append((owner, name, own, replacement))
 
 
 def remove_all(patches: Installed) -> None:
@@ -94,8 +94,8 @@ def remove_all(patches: Installed) -> None:
         _remove(*patches.pop())
 
 
-def _remove(owner: Any, name: str, own: Any, ours: Any) -> None:
-    if vars(owner).get(name) is not ours:
+def _remove(owner: Any, name: str, own: Any, replacement: Any) -> None:
+    if vars(owner).get(name) is not replacement:
         return  # other code has wrapped the patch, which stays and passes calls through
     if own is None:
         delattr(owner, name)

@@ -26,7 +26,7 @@ MAX_SECONDS = 5.0
 TRANSFORM_ATTRIBUTES = ("transform", "transforms", "target_transform")
 MAX_NESTED = 8
 TRANSFORM_METHOD = (
-    "samples asked for one by one in this process, with the transforms of a copy of the dataset timed"
+    "samples loaded one by one in this process, with the transforms of a copy of the dataset timed"
 )
 
 
@@ -163,24 +163,24 @@ def timed_samples(dataset: Any, max_samples: int, clock: Clock) -> Iterator[tupl
 def transform_time(dataset: Any, items: int, clock: Clock) -> TransformTime:
     """Times loading samples, and the transforms within that time."""
     stopwatch = _Stopwatch(clock)
-    whole: list[float] = []
-    inside: list[float] = []
+    sample_seconds: list[float] = []
+    transform_seconds: list[float] = []
     try:
         watched = _with_timed_transforms(dataset, stopwatch)
     except (TypeError, copy.Error) as error:
         return TransformTime(None, None, f"not measured: the dataset cannot be copied ({error})")
     try:
         for _, seconds in timed_samples(watched, items, clock):
-            whole.append(seconds)
-            inside.append(stopwatch.seconds)
+            sample_seconds.append(seconds)
+            transform_seconds.append(stopwatch.seconds)
             stopwatch.seconds = 0.0
     except NotIndexable as error:
         return TransformTime(None, None, f"not measured: {error}")
-    if not whole:
+    if not sample_seconds:
         return TransformTime(None, None, "not measured: there is no sample")
     if not stopwatch.is_used:
-        return TransformTime(None, timings_of(whole), f"{TRANSFORM_METHOD}; it has none that was called")
-    return TransformTime(timings_of(inside), timings_of(whole), TRANSFORM_METHOD)
+        return TransformTime(None, timings_of(sample_seconds), f"{TRANSFORM_METHOD}; no transform was called")
+    return TransformTime(timings_of(transform_seconds), timings_of(sample_seconds), TRANSFORM_METHOD)
 
 
 class _Stopwatch:

@@ -48,7 +48,7 @@ POINTWISE_CELLS = ("aten._thnn_fused_", "aten._thnn_differentiable_")
 
 def formulas(torch: Any) -> dict[Any, Callable[..., int]]:
     """The formula of each operator that this version of torch has."""
-    known: dict[str, Callable[..., int]] = {
+    by_name: dict[str, Callable[..., int]] = {
         "mv": _mv,
         "addmv": _addmv,
         "dot": _dot,
@@ -70,7 +70,7 @@ def formulas(torch: Any) -> dict[Any, Callable[..., int]]:
         "miopen_rnn_backward": _rnn_backward,
     }
     by_operator = {}
-    for name, formula in known.items():
+    for name, formula in by_name.items():
         operator = getattr(torch.ops.aten, name, None)
         if operator is not None:
             # Makes the counter pass the arguments themselves; the default is their shapes.

@@ -99,14 +99,14 @@ def _counted(torch: Any, samples: int, work: Any) -> _Count:
     return _Count(counter.get_total_flops() // samples, by_operator)
 
 
-def _watching(known: Any, unknown: list[str]) -> Any:
+def _watching(registry: Any, unknown: list[str]) -> Any:
     """A mode that collects the operators that cannot be counted."""
     from torch.utils._python_dispatch import TorchDispatchMode  # lazy: torch is an extra
 
     class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's own is untyped
         def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             packet = getattr(operator, "overloadpacket", operator)
-            why = why_unknown(str(packet), args, has_formula=packet in known)
+            why = why_unknown(str(packet), args, has_formula=packet in registry)
             if why is not None and why not in unknown:
                 unknown.append(why)
             return operator(*args, **(kwargs or {}))

@@ -50,12 +50,12 @@ class Breakdown(Described):
 
     def shares(self) -> dict[str, float]:
         """The share of the window of each part."""
-        whole = self.window_seconds or 1.0
+        window_seconds = self.window_seconds or 1.0
         return {
-            "data": self.data_seconds / whole,
-            "compute": self.compute_seconds / whole,
-            "communication": self.communication_seconds / whole,
-            "idle": self.idle_seconds / whole,
+            "data": self.data_seconds / window_seconds,
+            "compute": self.compute_seconds / window_seconds,
+            "communication": self.communication_seconds / window_seconds,
+            "idle": self.idle_seconds / window_seconds,
         }
 
 

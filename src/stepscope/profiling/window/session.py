@@ -100,10 +100,10 @@ class Session:
 
 def _activities(torch: Any, requested: tuple[str, ...]) -> list[Any]:
     """The CPU, and the device if one is available."""
-    known = torch.profiler.ProfilerActivity
+    activity = torch.profiler.ProfilerActivity
     supported = torch.profiler.supported_activities()
-    use_device = "cuda" in requested and torch.cuda.is_available() and known.CUDA in supported
-    return [known.CPU, known.CUDA] if use_device else [known.CPU]
+    use_device = "cuda" in requested and torch.cuda.is_available() and activity.CUDA in supported
+    return [activity.CPU, activity.CUDA] if use_device else [activity.CPU]
 
 
 @contextlib.contextmanager

@@ -28,7 +28,7 @@ KEY_BYTES = 32
 
 
 def without_secrets(
-    identity: Identity, folder: Path | None, privacy: Privacy, tell: Callable[[str], None]
+    identity: Identity, folder: Path | None, privacy: Privacy, warn: Callable[[str], None]
 ) -> Identity:
     """The same identity with names that are safe to record; logs a warning if a name was changed.
 
@@ -43,7 +43,7 @@ def without_secrets(
             continue
         key = key or (_key_of(folder) if folder is not None else os.urandom(KEY_BYTES))
         names[kind] = _marked(safe, name, key, privacy)
-        tell(f"The name of the {kind} holds a secret or personal data; it is recorded as {names[kind]!r}.")
+        warn(f"The name of the {kind} contains a secret or personal data; it is recorded as {names[kind]!r}.")
     return identity if key is None else replace(identity, name=names["run"], project=names["project"])
 
 

@@ -56,27 +56,27 @@ class Reserved:
 
 
 def reserve_for_monitor(
-    folder: Path, identity: Identity, *, resume: bool, tell: Callable[[str], None]
+    folder: Path, identity: Identity, *, resume: bool, warn: Callable[[str], None]
 ) -> tuple[Identity, int]:
     """The identity of a monitor in a new run, or in the one it continues, and its first step."""
     try:
         reserved = reserve(folder, identity, resume=resume)
     except PermissionError:  # another user's store, in which this user may still record
         return identity, 0
-    ours = reserved.identity
+    reserved_identity = reserved.identity
     if reserved.continues:
         from stepscope.agent.ingest.last_step import (
             last_step,  # lazy: it reads the store, and is rarely needed
         )
 
-        last = last_step(folder, ours.run_id)
-        return ours, 0 if last is None else last + 1
-    if ours.name != identity.name and not ours.joined_id:
-        tell(
-            f"There is already a run {identity.name!r}; this one is {ours.name!r}. To continue the earlier "
-            "one, pass resume=True."
+        last = last_step(folder, reserved_identity.run_id)
+        return reserved_identity, 0 if last is None else last + 1
+    if reserved_identity.name != identity.name and not reserved_identity.joined_id:
+        warn(
+            f"There is already a run {identity.name!r}; this one is {reserved_identity.name!r}. To continue "
+            "the earlier one, pass resume=True."
         )
-    return ours, 0
+    return reserved_identity, 0
 
 
 def reserve(
@@ -249,10 +249,10 @@ def _folder_of_runs(folder: Path) -> Path:
     """The folder of the runs' files; creates them for runs that an earlier version has recorded."""
     runs = folder / FOLDER
     if not runs.is_dir():
-        known = _known_before(folder)
+        earlier_runs = _known_before(folder)
         runs.mkdir(parents=True, exist_ok=True)
         share(runs, folder)
-        for run in known:
+        for run in earlier_runs:
             write_once(runs / run, b"")
     return runs
 

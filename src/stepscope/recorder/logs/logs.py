@@ -87,9 +87,9 @@ class StructuredLogs:
         self._identity = identity or self._identity
         self._open()
         self._place_handlers()
-        ours = self._attached[0]
-        if ours.level == logging.NOTSET:
-            ours.setLevel(self._handler.level)
+        own_logger = self._attached[0]
+        if own_logger.level == logging.NOTSET:
+            own_logger.setLevel(self._handler.level)
             self._set_level = True
         _writing.add(self)
 

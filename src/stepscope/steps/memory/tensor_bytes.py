@@ -92,8 +92,8 @@ def largest_tensors(torch: ModuleType, device: str) -> list[LiveTensor]:
         if candidate.device.type != device or candidate.layout is not torch.strided:
             continue
         storage = candidate.untyped_storage()
-        address, known = storage.data_ptr(), storages.get(storage.data_ptr())
-        if address and (known is None or prod(known.shape) < candidate.numel()):
+        address, previous = storage.data_ptr(), storages.get(storage.data_ptr())
+        if address and (previous is None or prod(previous.shape) < candidate.numel()):
             shape = tuple(int(size) for size in candidate.shape)
             storages[address] = LiveTensor(
                 shape, _short(candidate.dtype), str(candidate.device), storage.nbytes()
