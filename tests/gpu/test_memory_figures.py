@@ -87,7 +87,7 @@ def test_with_a_history_the_lines_that_allocated_are_named() -> None:
     assert any("test_memory_figures.py" in site and held >= kept.nbytes for site, held in sites.items())
 
 
-def test_the_census_names_the_gpu() -> None:
+def test_the_setup_names_the_gpu() -> None:
     told: list[dict] = []
     model = torch.nn.Linear(2, 2, device="cuda")
     watched_objects = WatchedObjects()

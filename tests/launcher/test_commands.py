@@ -40,7 +40,7 @@ def test_a_run_is_called_after_the_script(command: list[str], stem: str) -> None
         ),
     ],
 )
-def test_an_end_is_told_as_a_shell_tells_it(
+def test_an_exit_code_is_interpreted_as_by_a_shell(
     return_code: int, exit_code: int, status: str, reason: str
 ) -> None:
     ending = ending_of(return_code)

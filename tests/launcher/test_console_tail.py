@@ -167,7 +167,7 @@ def test_the_last_traceback_of_a_console_names_the_exception(text: str, exceptio
     assert last_exception(text) == exception
 
 
-def test_tracebacks_of_two_ranks_that_are_printed_at_once_are_told_apart() -> None:
+def test_interleaved_tracebacks_of_two_ranks_are_separated() -> None:
     of_0 = traceback("RuntimeError: Connection reset by peer", prefix="[rank0]: ").splitlines()
     of_1 = traceback("ValueError: a", prefix="[rank1]: ").splitlines()
     mixed = [line for pair in zip(of_0, of_1, strict=True) for line in pair]

@@ -43,7 +43,7 @@ def test_attention_on_one_key_has_none() -> None:
     assert figures(weights) == (0, 1, 1)
 
 
-def test_heads_are_told_apart() -> None:
+def test_heads_are_distinguished() -> None:
     weights = torch.full((1, 2, 4, 4), 0.25)
     weights[:, 1] = torch.eye(4)
     assert head_figures(torch, weights)[:, 2].tolist() == pytest.approx([4, 1])
@@ -232,5 +232,5 @@ def test_chances_of_the_training_stay_its_own() -> None:
     assert torch.equal(plain, measured[0])
 
 
-def test_a_bare_look_at_figures_needs_no_attention() -> None:
+def test_head_figures_need_no_attention_layer() -> None:
     assert Attention(nn.Linear(2, 2)).measure(lambda: None) == {}

@@ -49,7 +49,9 @@ def failing(*, strict: bool) -> MetricSink:
     return MetricSink(record_tensor=record, guard=Guard(strict=strict))
 
 
-def test_a_failure_of_ours_is_said_once_and_never_reaches_the_loop(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_of_stepscope_is_logged_once_and_never_reaches_the_loop(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     model = small_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     gradients = GradientMonitor(model, optimizer, outlets=failing(strict=False))
@@ -102,7 +104,7 @@ def test_training_is_the_same_with_and_without(taken: RecordedMetrics) -> None:
     assert torch.equal(*results)
 
 
-def test_a_costly_look_is_taken_so_seldom_that_it_keeps_to_its_share() -> None:
+def test_costly_samples_are_taken_so_rarely_that_they_keep_to_their_share() -> None:
     chance = RandomSampling(share=0.001)
     assert chance.rate(5e6) == 1.0
     for cost in (1e9, 1e6, 1e6):  # the first one pays for what is done once

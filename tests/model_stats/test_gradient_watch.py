@@ -19,7 +19,7 @@ def taken() -> RecordedMetrics:
     return RecordedMetrics()
 
 
-def test_the_norm_of_every_step_looked_at_is_recorded(taken: RecordedMetrics) -> None:
+def test_the_norm_of_every_sampled_step_is_recorded(taken: RecordedMetrics) -> None:
     model = small_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     gradients = watched(taken, model, optimizer)
@@ -78,7 +78,7 @@ def test_clipping_does_not_hide_the_norm(taken: RecordedMetrics) -> None:
     gradients.close()
 
 
-def test_the_norm_that_clipping_works_out_is_recorded_between_looks(taken: RecordedMetrics) -> None:
+def test_the_norm_computed_by_clipping_is_recorded_between_samples(taken: RecordedMetrics) -> None:
     model = small_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     draws = iter([1.0, 1.0, 0.0])  # no look, no comparison, but the norm that is there already
@@ -90,7 +90,7 @@ def test_the_norm_that_clipping_works_out_is_recorded_between_looks(taken: Recor
     assert taken.rows == [{"gradient_norm": expected}]
 
 
-def test_parameters_clipped_apart_are_looked_at_once_each(taken: RecordedMetrics) -> None:
+def test_parameters_clipped_separately_are_sampled_once_each(taken: RecordedMetrics) -> None:
     model = small_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     gradients = watched(taken, model, optimizer)
@@ -102,7 +102,7 @@ def test_parameters_clipped_apart_are_looked_at_once_each(taken: RecordedMetrics
     assert taken.of("gradient_norm") == [pytest.approx(expected, rel=1e-6)]
 
 
-def test_a_planted_nan_is_told_with_its_layer_and_step_even_when_clipping_spreads_it(
+def test_a_planted_nan_is_reported_with_its_layer_and_step_even_if_clipping_spreads_it(
     taken: RecordedMetrics,
 ) -> None:
     model = small_model()
@@ -119,7 +119,7 @@ def test_a_planted_nan_is_told_with_its_layer_and_step_even_when_clipping_spread
     gradients.close()
 
 
-def test_trouble_that_stays_is_told_once(taken: RecordedMetrics) -> None:
+def test_a_lasting_problem_is_reported_once(taken: RecordedMetrics) -> None:
     model = small_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     gradients = watched(taken, model, optimizer)
@@ -179,7 +179,7 @@ def test_gradients_of_a_step_that_never_came_are_not_taken_for_those_of_the_next
     assert taken.events == []
 
 
-def test_micro_batches_are_one_look(taken: RecordedMetrics) -> None:
+def test_micro_batches_are_one_sample(taken: RecordedMetrics) -> None:
     model = small_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     gradients = watched(taken, model, optimizer)
@@ -191,7 +191,7 @@ def test_micro_batches_are_one_look(taken: RecordedMetrics) -> None:
     assert taken.of("gradient_norm") == [pytest.approx(expected, rel=1e-6)]
 
 
-def test_several_optimizers_make_one_look(taken: RecordedMetrics) -> None:
+def test_several_optimizers_make_one_sample(taken: RecordedMetrics) -> None:
     model = small_model()
     optimizers = [
         torch.optim.SGD(model[0].parameters(), lr=0.1),

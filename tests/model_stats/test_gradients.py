@@ -65,7 +65,7 @@ def test_frozen_parameters_and_those_without_a_gradient_are_left_out() -> None:
     assert found["gradient_norm"] == pytest.approx(found["gradient_norm/2"])
 
 
-def test_without_any_gradient_there_is_nothing_to_tell() -> None:
+def test_without_gradients_there_are_no_values() -> None:
     assert GradientMonitor(small_model()).measure() == {}
 
 
@@ -89,7 +89,7 @@ def test_a_sparse_gradient_counts_rows_that_come_twice_as_one() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Sparse invariant")
-def test_a_sparse_gradient_of_several_dimensions_is_told_apart_by_all_of_them() -> None:
+def test_rows_of_a_sparse_gradient_are_identified_by_all_its_dimensions() -> None:
     parameter = nn.Parameter(torch.zeros(3, 4))
     indices = torch.tensor([[0, 1, 0, 0], [1, 0, 1, 2]])
     parameter.grad = torch.sparse_coo_tensor(indices, torch.tensor([1.0, 2.0, 3.0, 4.0]), (3, 4))
@@ -167,7 +167,7 @@ def test_scaled_gradients_are_divided_unless_the_scaler_has_done_so(divides: boo
     assert found == pytest.approx(norm_of(*(one.grad for one in model.parameters())))
 
 
-def test_a_deep_model_is_told_apart_by_its_blocks() -> None:
+def test_layers_of_a_deep_model_are_grouped_by_block() -> None:
     block = lambda: nn.ModuleDict({"attention": nn.Linear(2, 2), "mlp": nn.Linear(2, 2)})
     model = nn.ModuleDict({"embed": nn.Linear(2, 2), "blocks": nn.ModuleList(block() for _ in range(5))})
     assert len(Layers.of(model).names) == 11
@@ -175,7 +175,7 @@ def test_a_deep_model_is_told_apart_by_its_blocks() -> None:
     assert Layers.of(model, max_layers=2).names == ("embed", "blocks")
 
 
-def test_what_cannot_be_told_apart_is_put_together() -> None:
+def test_layers_beyond_the_maximum_are_combined() -> None:
     model = nn.Sequential(*(nn.Linear(1, 1) for _ in range(9)))
     layers = Layers.of(model, max_layers=4)
     assert layers.names == ("0", "1", "2", REST)

@@ -71,14 +71,14 @@ def test_with_a_device_its_time_is_divided() -> None:
     assert (found.measured_on, found.host_busy_ratio) == ("device 0", 1.0)
 
 
-def test_of_several_devices_the_busiest_is_looked_at() -> None:
+def test_of_several_devices_the_busiest_is_used() -> None:
     timeline = Timeline(device=[DeviceSpan(0, 0, 100, "a"), DeviceSpan(3, 0, 400, "b")])
     found = breakdown_of(timeline, [], WINDOW)
     assert found.measured_on == "device 3"
     assert found.shares()["compute"] == pytest.approx(0.4)
 
 
-def test_what_lies_outside_the_window_does_not_count() -> None:
+def test_spans_outside_the_window_do_not_count() -> None:
     assert (
         covered_ns(
             [Span(MAIN, -50, 100, "a"), Span(MAIN, 900, 2000, "b"), Span(MAIN, 5000, 6000, "c")], WINDOW
@@ -123,19 +123,19 @@ MM = Operation("aten::mm", 10, 0.9, 0.9)
         ((0.1, 0.7, 0.1, 0.1), "Compute: 70% of the window; the largest operation is aten::mm"),
     ],
 )
-def test_the_sentence_names_what_holds_the_window_up(parts: tuple[float, ...], begins: str) -> None:
+def test_the_sentence_names_the_bottleneck_of_the_window(parts: tuple[float, ...], begins: str) -> None:
     sentence = bottleneck_of(Breakdown(*parts, measured_on="main thread", host_busy_ratio=0.3), [MM])
     assert sentence.startswith(begins)
     assert sentence.endswith(".")
 
 
-def test_an_idle_device_is_told_from_a_main_thread_that_is_idle_too() -> None:
+def test_an_idle_device_is_distinguished_from_an_idle_main_thread() -> None:
     slow_host = Breakdown(0, 0.4, 0, 0.6, measured_on="device 0", host_busy_ratio=0.9)
     idle_host = Breakdown(0, 0.4, 0, 0.6, measured_on="device 0", host_busy_ratio=0.1)
     assert "queued work too slowly" in bottleneck_of(slow_host, [MM])
     assert "the main thread mostly ran no operator" in bottleneck_of(idle_host, [MM])
 
 
-def test_a_window_without_an_operation_says_so() -> None:
+def test_a_window_without_operations_has_its_own_sentence() -> None:
     nothing = Breakdown(0, 0, 0, 0, measured_on="main thread", host_busy_ratio=0)
     assert bottleneck_of(nothing, []) == "Nothing was recorded inside the window."

@@ -71,7 +71,7 @@ def test_a_drivers_call_is_not_taken_for_the_operator_with_its_number() -> None:
     assert found.operators[0].id == 0
 
 
-def test_an_older_torch_tells_microseconds_and_no_python_functions() -> None:
+def test_an_older_torch_has_microseconds_and_no_python_functions() -> None:
     older = [
         SimpleNamespace(
             **{

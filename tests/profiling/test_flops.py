@@ -114,7 +114,7 @@ FORWARD = {
 @pytest.mark.filterwarnings(
     "ignore:enable_nested_tensor:UserWarning", "ignore:LSTM with projections:UserWarning"
 )
-def test_a_forward_pass_counts_what_its_formula_says(name: str) -> None:
+def test_a_forward_pass_is_counted_by_its_formula(name: str) -> None:
     model, example, expected = FORWARD[name]
     assert flops_of(model, example).per_sample == expected
 
@@ -173,7 +173,7 @@ BACKWARD = {
 
 
 @pytest.mark.parametrize("name", BACKWARD)
-def test_a_backward_pass_counts_what_its_formula_says(name: str) -> None:
+def test_a_backward_pass_is_counted_by_its_formula(name: str) -> None:
     model, example, expected = BACKWARD[name]
     assert flops_of(model, example, backward=True).backward_per_sample == expected
 
@@ -220,20 +220,20 @@ def test_a_compiled_model_counts_as_the_one_it_was_made_from() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
-def test_a_quantised_model_says_why_it_was_not_counted() -> None:
+def test_a_quantised_model_has_a_reason_why_it_was_not_counted() -> None:
     model = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(8, 3)), {nn.Linear})
     counted = flops_of(model, torch.ones(1, 8))
     assert counted.per_sample is None
     assert "quantized.linear_dynamic" in counted.method
 
 
-def test_a_product_without_a_formula_says_so_and_is_never_nothing() -> None:
+def test_a_product_without_a_formula_has_a_reason_and_is_never_zero() -> None:
     counted = flops_of(nn.Bilinear(4, 5, 3), (torch.ones(1, 4), torch.ones(1, 5)))
     assert counted.per_sample is None
     assert counted.method == "not counted: there is no formula for aten._trilinear"
 
 
-def test_an_operator_of_another_library_says_that_it_is_not_known() -> None:
+def test_a_custom_operator_has_a_reason() -> None:
     with torch.library._scoped_library("stepscope_tests", "FRAGMENT") as library:
         library.define("mystery(Tensor x) -> Tensor")
         library.impl("mystery", lambda x: x @ x, "CPU")

@@ -99,13 +99,13 @@ def test_the_seconds_allowed_end_it() -> None:
     assert (profile.batches, profile.ended_by) == (6, "seconds")
 
 
-def test_a_single_batch_speaks_for_all() -> None:
+def test_a_single_batch_is_used_as_the_result() -> None:
     clock = PlayedClock()
     profile = loader_throughput(clock.batches(2.0, size=8), clock=clock, memory=no_memory)
     assert (profile.batches, profile.samples_per_second) == (1, 4.0)
 
 
-def test_a_loader_without_batches_is_an_error_that_says_so() -> None:
+def test_a_loader_without_batches_raises_an_error() -> None:
     with pytest.raises(StepscopeError, match="returned no batch"):
         loader_throughput([])
 
@@ -129,7 +129,7 @@ def test_workers_load_in_parallel_and_their_memory_is_counted() -> None:
     assert profile.memory.peak_bytes > 1.5 * alone
 
 
-def test_transform_time_is_told_from_the_whole_sample() -> None:
+def test_transform_time_is_separated_from_the_time_of_the_sample() -> None:
     clock = PlayedClock()
     profile = loader_throughput(DataLoader(Timed(clock), batch_size=8), clock=clock, memory=no_memory)
     assert profile.transforms.transform.mean_seconds == pytest.approx(0.003)
@@ -173,7 +173,7 @@ def test_efficiency_can_be_against_a_consumer() -> None:
     assert profile.ceiling.method == "the consumer's samples per second, as passed"
 
 
-def test_memory_of_dataset_and_cache_are_told_apart() -> None:
+def test_memory_of_dataset_and_cache_is_separated() -> None:
     profile = loader_throughput(
         DataLoader(Timed(PlayedClock()), batch_size=4), Limits(batches=3), memory=itertools.count(7).__next__
     )
@@ -257,7 +257,7 @@ def test_wrong_limits_are_named() -> None:
         Limits(seconds=0)
 
 
-def test_a_loader_that_fails_says_so_itself() -> None:
+def test_an_exception_of_the_loader_is_raised() -> None:
     def broken():
         yield [1]
         raise OSError("the disk is gone")

@@ -98,7 +98,7 @@ def test_the_mode_is_restored_even_if_the_model_fails() -> None:
     assert model.training
 
 
-def test_a_model_that_always_answers_alike_is_told_from_one_that_does_not() -> None:
+def test_a_consistent_model_is_distinguished_from_an_inconsistent_one() -> None:
     steady = ModelProfiler(network(), input_shape=(256,), repeats=FEW).consistency(repeats=4)
     assert (steady.repeats, steady.identical, steady.max_difference) == (4, True, 0.0)
     noisy = ModelProfiler(Noisy(), torch.zeros(2, 50), repeats=FEW).consistency()
@@ -203,7 +203,7 @@ def test_a_batch_size_of_nothing_is_refused() -> None:
         ModelProfiler(network(), input_shape=(256,)).profile(batch_sizes=(0,))
 
 
-def test_without_torch_it_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_torch_the_error_has_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtra, match="pip install 'stepscope\\[torch\\]'"):
         ModelProfiler(object(), input_shape=(1,))

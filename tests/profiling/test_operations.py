@@ -31,7 +31,7 @@ def test_an_operators_own_time_leaves_out_the_operators_inside_it() -> None:
     }
 
 
-def test_spans_of_different_threads_do_not_lie_inside_each_other() -> None:
+def test_spans_of_different_threads_are_not_nested() -> None:
     parts = list(operator_calls(Timeline([Span(MAIN, 0, 100, "a"), Span(OTHER, 10, 20, "b")])))
     assert {part.span.name: part.own_ns for part in parts} == {"a": 100, "b": 10}
     assert all(part.is_outermost for part in parts)

@@ -82,7 +82,7 @@ def test_a_program_that_ends_inside_its_window_leaves_what_was_recorded(profile,
     assert json.loads(kept.read_text()) == summary
 
 
-def test_a_program_that_is_over_too_soon_is_told_what_to_change(profile) -> None:
+def test_a_program_that_ends_too_soon_gets_a_hint_what_to_change(profile) -> None:
     done = profile("--after", "600", *python("-c", "import torch"))
     assert done.returncode == 0
     assert "before the window began; pass a smaller --after" in done.stderr

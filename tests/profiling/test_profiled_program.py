@@ -117,7 +117,7 @@ def test_a_handler_of_the_script_answers_signals(both, tmp_path: Path) -> None:
     assert inside.returncode == 7
 
 
-def test_a_program_that_never_imports_torch_is_told_so(both, tmp_path: Path) -> None:
+def test_a_program_that_never_imports_torch_gets_a_reason(both, tmp_path: Path) -> None:
     both("-c", "pass")
     summary = json.loads((tmp_path / "out" / "x.json").read_text())
     assert "did not import torch" in summary["reason"]

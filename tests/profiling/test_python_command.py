@@ -30,7 +30,7 @@ WANTED = WindowRequest(1.5, 2.0, Path("profiles/train"), Detail(shapes=True), 7)
         ("python -c print(1) a", "", "-c print(1) a", "code"),
     ],
 )
-def test_a_python_program_is_told_from_the_interpreters_options(
+def test_a_python_program_is_separated_from_the_interpreters_options(
     words: str, options: str, program: str, name: str
 ) -> None:
     command = python_command(words.split())

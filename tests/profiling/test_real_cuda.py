@@ -55,7 +55,7 @@ def test_a_device_that_waits_for_a_sleeping_host_is_called_idle() -> None:
     assert "the main thread mostly ran no operator" in profile.bottleneck
 
 
-def test_a_host_that_issues_small_work_too_slowly_is_told_from_one_that_sleeps() -> None:
+def test_a_host_that_queues_work_too_slowly_is_distinguished_from_one_that_sleeps() -> None:
     small = torch.zeros(8, device="cuda")
 
     def work() -> None:
@@ -104,7 +104,7 @@ def test_latency_waits_for_the_device_and_the_users_peak_stays() -> None:
     assert many.flops_per_second < 2e15
 
 
-def test_half_floats_are_measured_on_the_device_and_int8_says_what_it_needs() -> None:
+def test_half_floats_are_measured_on_the_device_and_int8_names_its_requirement() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(1024, 1024), torch.nn.Linear(1024, 10)).cuda()
     impact = quantisation_impact(model, torch.randn(64, 1024), repeats=Repeats(5, 1))
     by_name = {one.name: one for one in impact.variants}

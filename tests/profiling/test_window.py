@@ -96,7 +96,7 @@ def test_shapes_places_and_memory_are_recorded_where_wanted() -> None:
     assert (plain.shapes, plain.place, plain.memory_bytes) == (None, None, None)
 
 
-def test_a_real_training_step_is_told_with_its_backward_pass() -> None:
+def test_a_real_training_step_includes_its_backward_pass() -> None:
     model = torch.nn.Linear(64, 64)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
@@ -109,7 +109,7 @@ def test_a_real_training_step_is_told_with_its_backward_pass() -> None:
     assert {"aten::addmm", "aten::mm"} <= names
 
 
-def test_the_trace_is_a_whole_compressed_chrome_trace_and_the_summary_lies_beside_it(tmp_path: Path) -> None:
+def test_the_trace_is_a_complete_compressed_chrome_trace_with_a_summary_file(tmp_path: Path) -> None:
     window = ProfilerWindow(epochs=(0,), active=2, warmup=0, directory=tmp_path / "deep" / "profiles")
     run(window, multiply)
     (profile,) = window.profiles
@@ -166,7 +166,7 @@ def test_a_window_waits_before_it_warms_up() -> None:
     assert [one.after_step for one in window.profiles] == [5]
 
 
-def test_a_window_ends_with_its_epoch_without_what_lies_between_two() -> None:
+def test_a_window_ends_with_its_epoch_without_the_time_between_epochs() -> None:
     window = ProfilerWindow(epochs=(0,), active=100, warmup=1, options=NO_FILES)
     run(window, lambda: time.sleep(0.001), steps=6)
     time.sleep(0.5)  # validation, say
@@ -194,7 +194,7 @@ def test_closing_during_the_warm_up_leaves_torchs_profiler_free() -> None:
     assert any(event.key == "aten::add" for event in own.key_averages())
 
 
-def test_somebody_elses_profiler_is_left_alone_and_that_is_said_once(
+def test_another_profiler_is_not_disturbed_and_a_warning_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     window = ProfilerWindow(epochs=(0,), active=2, warmup=0, options=NO_FILES)
@@ -207,7 +207,7 @@ def test_somebody_elses_profiler_is_left_alone_and_that_is_said_once(
     assert any(event.key == "aten::mm" for event in own.key_averages())
 
 
-def test_whatever_fails_is_said_once_and_training_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_is_logged_once_and_training_continues(caplog: pytest.LogCaptureFixture) -> None:
     def fail(_profile: object) -> None:
         raise RuntimeError("the callback is broken")
 
@@ -231,7 +231,7 @@ def test_a_folder_that_cannot_be_written_costs_the_files_not_the_figures(
     assert "could not be written" in caplog.text
 
 
-def test_each_profile_is_told_as_soon_as_it_is_there() -> None:
+def test_the_callback_receives_each_profile() -> None:
     told: list[object] = []
     options = WindowOptions(write_files=False, told=told.append)
     window = ProfilerWindow(epochs=(0,), active=1, warmup=0, options=options)

@@ -500,7 +500,7 @@ def test_phases_are_those_of_the_thread_that_trains(folder: Path) -> None:
         assert (run.series(f"phase/{phase}_seconds").values[1:] >= seconds).all(), phase
 
 
-def test_a_look_at_one_batch_before_training_is_no_epoch(folder: Path) -> None:
+def test_taking_one_batch_before_training_is_not_an_epoch(folder: Path) -> None:
     def loop(monitor: TrainingMonitor) -> None:
         monitor.watch(model := small(), optimizer := sgd(model))
         data = monitor.batches(loader(3))
@@ -552,7 +552,7 @@ def test_calls_of_other_methods_than_forward_count_as_the_forward_pass_from_the_
     assert (forward[1:] >= PLANTED_S["forward"]).all()
 
 
-def test_a_parameter_that_lies_on_several_ranks_is_not_read(folder: Path) -> None:
+def test_a_parameter_sharded_over_ranks_is_not_read(folder: Path) -> None:
     called = []
 
     class Spread(torch.Tensor):

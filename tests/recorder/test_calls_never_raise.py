@@ -249,7 +249,7 @@ def test_a_step_given_as_a_tensor_is_a_plain_number_from_then_on(
     assert read("a").events("mark")[0].step == 7
 
 
-def test_counting_goes_on_after_the_largest_step_there_is(monitor: TrainingMonitor, read: Read) -> None:
+def test_counting_continues_after_the_largest_possible_step(monitor: TrainingMonitor, read: Read) -> None:
     for _ in range(2):
         monitor.log({"loss": 1.0}, step=2**63 - 1)
     monitor.log({"loss": 2.0})
@@ -563,7 +563,7 @@ class WithoutText:
         raise RuntimeError("no text")
 
 
-def test_an_event_whose_kind_has_no_text_is_said_and_does_not_raise(
+def test_an_event_whose_kind_has_no_text_is_reported_and_does_not_raise(
     monitor: TrainingMonitor, caplog: pytest.LogCaptureFixture
 ) -> None:
     monitor.event(WithoutText())  # type: ignore[arg-type]
@@ -572,7 +572,7 @@ def test_an_event_whose_kind_has_no_text_is_said_and_does_not_raise(
     assert "The event <WithoutText" in caplog.text
 
 
-def test_a_very_long_kind_is_cut_in_what_is_said(
+def test_a_very_long_kind_is_cut_in_the_warning(
     monitor: TrainingMonitor, caplog: pytest.LogCaptureFixture
 ) -> None:
     monitor.event("a" * 10_000, text="y" * 5_000_000)

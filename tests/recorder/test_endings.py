@@ -112,7 +112,7 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_the_ending_is_told_as_it_was(ending: str, run_script, read) -> None:
+def test_the_ending_is_recorded_as_it_was(ending: str, run_script, read) -> None:
     code, status, reason, exit_code = ENDINGS[ending]
     result = run_script(BEGIN + "    " + code + "\n")
 

@@ -71,14 +71,14 @@ def test_the_index_is_that_of_cuda_in_this_process(
     assert gpu.history[0].utilization_percent == busy
 
 
-def test_an_index_the_process_does_not_have_is_said_plainly(until) -> None:
+def test_an_invalid_gpu_index_is_reported(until) -> None:
     with GPUMonitor(3, 0.1, _find=scripted(0.5)) as gpu:
         until(lambda: gpu.reason)
     assert gpu.reason == "This process sees 1 GPUs, so there is no cuda:3."
     assert (gpu.history, gpu.get_current_metrics(), gpu.get_summary()) == ([], None, {})
 
 
-def test_without_a_gpu_it_says_why_and_is_empty(until) -> None:
+def test_without_a_gpu_the_reason_is_set_and_the_rest_is_empty(until) -> None:
     reason = "No NVIDIA driver is installed here."
     with GPUMonitor(0, 0.1, _find=lambda **_: GpusFound([], [Notice("gpu", reason)])) as gpu:
         until(lambda: gpu.reason)

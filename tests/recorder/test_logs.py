@@ -65,7 +65,7 @@ def lines(tmp_path: Path) -> Callable[[str], list[dict[str, Any]]]:
 Lines = Callable[..., list[dict[str, Any]]]
 
 
-def test_a_line_says_what_when_and_where(make: Make, lines: Lines) -> None:
+def test_a_line_has_message_time_and_origin(make: Make, lines: Lines) -> None:
     logs = make(step=lambda: 41)
     logs.logger("training").info("epoch %d done", 3, extra={"epoch": 3, "loss": 0.25})
     logs.stop()
@@ -246,7 +246,7 @@ def fail(depth: int, password: str) -> None:
     raise ValueError(f"cannot log in with password={password}")
 
 
-def test_an_exception_is_told_with_its_frames_and_without_its_variables(make: Make, lines: Lines) -> None:
+def test_an_exception_is_logged_with_its_frames_and_without_its_variables(make: Make, lines: Lines) -> None:
     logs = make()
     try:
         try:
@@ -260,7 +260,7 @@ def test_an_exception_is_told_with_its_frames_and_without_its_variables(make: Ma
     assert (told["type"], told["message"]) == ("RuntimeError", "step failed")
     assert (
         told["frames"][-1]["function"]
-        == "test_an_exception_is_told_with_its_frames_and_without_its_variables"
+        == "test_an_exception_is_logged_with_its_frames_and_without_its_variables"
     )
     cause = told["cause"]
     assert (cause["type"], cause["message"]) == ("ValueError", "cannot log in with password=[redacted:name]")
@@ -714,7 +714,7 @@ def test_the_lines_of_a_run_on_many_nodes_can_be_put_in_order_with_jq(make: Make
     assert out.splitlines() == ["hello from 0", "trouble on 0", "hello from 1", "trouble on 1"]
 
 
-def test_python_sees_no_logging_module_until_somebody_logs() -> None:
+def test_the_logging_module_is_not_imported_before_the_first_use() -> None:
     modules = "stepscope.recorder.identity.facts, stepscope.schema.redact"
     code = f"import sys, {modules}; print('logging' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"

@@ -25,7 +25,7 @@ def read(folder: Path, name: str = "a") -> stepscope.reading.Run:
     return stepscope.open_store(folder).run(name)
 
 
-def test_a_monitor_takes_the_dictionary_of_the_older_documents(folder: Path) -> None:
+def test_a_monitor_accepts_the_dictionary_of_the_older_documents(folder: Path) -> None:
     config = {
         "enable_dashboard": False,
         "dashboard_port": 8080,
@@ -41,7 +41,7 @@ def test_a_monitor_takes_the_dictionary_of_the_older_documents(folder: Path) -> 
     assert read(folder, monitor.run_id).series("loss").values.tolist() == [0.5]
 
 
-def test_a_monitor_takes_the_path_of_a_yaml_file(folder: Path, tmp_path: Path) -> None:
+def test_a_monitor_accepts_the_path_of_a_yaml_file(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(f"run: from-yaml\ndirectory: {folder}\n")
     with TrainingMonitor(str(path)) as monitor:
@@ -49,14 +49,14 @@ def test_a_monitor_takes_the_path_of_a_yaml_file(folder: Path, tmp_path: Path) -
     assert read(folder, "from-yaml").status == "finished"
 
 
-def test_a_wrong_setting_is_named_before_training_begins(tmp_path: Path) -> None:
+def test_a_wrong_setting_is_reported_before_training_starts(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("run: x\ndashboard:\n  port: many\n")
     with pytest.raises(stepscope.StepscopeError, match=r'config.yaml:3: dashboard.port is "many"'):
         TrainingMonitor(path)
 
 
-def test_leaving_the_block_is_stopping_and_both_may_be_done_twice(
+def test_leaving_the_block_stops_the_monitor_and_both_may_be_repeated(
     monitor: TrainingMonitor, folder: Path
 ) -> None:
     with monitor:
@@ -77,7 +77,7 @@ def test_every_point_is_readable_when_stop_returns(monitor: TrainingMonitor, fol
     assert series.values.tolist() == [step * 0.1 for step in range(5000)]
 
 
-def test_a_step_needs_nothing_but_a_loss_and_counts_itself(monitor: TrainingMonitor, folder: Path) -> None:
+def test_a_step_needs_only_a_loss_and_is_counted(monitor: TrainingMonitor, folder: Path) -> None:
     with monitor:
         for epoch in range(2):
             for _ in range(3):
@@ -119,7 +119,7 @@ def test_steps_continue_after_an_explicit_one(monitor: TrainingMonitor, folder: 
     assert read(folder).series("loss").steps.tolist() == [100, 101]
 
 
-def test_metrics_handed_over_as_one_object_and_the_summary(monitor: TrainingMonitor, folder: Path) -> None:
+def test_metrics_passed_as_one_object_and_the_summary(monitor: TrainingMonitor, folder: Path) -> None:
     with monitor:
         for step in range(3):
             monitor.log_training_metrics(
@@ -225,7 +225,9 @@ def test_runs_of_one_name_in_two_projects_are_two_runs(folder: Path) -> None:
     assert read(folder, monitor.run_id).project == "speech"
 
 
-def test_the_first_call_starts_a_monitor_that_nobody_started(monitor: TrainingMonitor, folder: Path) -> None:
+def test_the_first_log_call_starts_a_monitor(
+    monitor: TrainingMonitor, folder: Path
+) -> None:
     monitor.record_metrics(0, 0.5, 0.1, 8)
     monitor.record_metrics(1, 0.4, 0.1, 8)
     monitor.stop_monitoring()
@@ -275,7 +277,7 @@ def test_the_store_folder_keeps_itself_out_of_version_control(monitor: TrainingM
     assert (folder / ".gitignore").read_text() == "*\n"
 
 
-def test_the_database_may_lie_elsewhere_and_every_reader_finds_it(folder: Path, tmp_path: Path) -> None:
+def test_the_database_may_be_elsewhere_and_every_reader_finds_it(folder: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "disk" / "runs.sqlite"
     with TrainingMonitor({"store": {"url": f"sqlite:///{elsewhere}"}}, run="a", directory=folder) as monitor:
         monitor.log({"loss": 1.0})

@@ -106,7 +106,7 @@ def test_a_text_that_is_no_number_is_complained_of_without_its_secret(folder: Pa
     assert TOKEN[:6] not in said
 
 
-def test_a_name_that_was_changed_is_said_once_in_one_line(folder: Path, caplog) -> None:
+def test_a_changed_name_is_reported_once_in_one_line(folder: Path, caplog) -> None:
     with caplog.at_level(logging.WARNING, "stepscope"):
         monitor = stepscope.TrainingMonitor(run=f"password={WORD}", directory=folder)
     (line,) = [record.getMessage() for record in caplog.records]
@@ -250,7 +250,7 @@ def test_personal_data_is_taken_out_of_everything_a_run_records_where_that_is_as
     assert [data for data in DATA if data in written] == []
 
 
-def test_personal_data_stays_where_nobody_asks_for_it_to_go(folder: Path) -> None:
+def test_personal_data_is_kept_unless_hiding_it_is_enabled(folder: Path) -> None:
     with stepscope.TrainingMonitor(run="a", directory=folder) as monitor:
         monitor.event("asked", text="mail ada@example.org at 10.1.2.3")
     (event,) = stepscope.open_store(folder).run("a").events("asked")

@@ -34,7 +34,9 @@ def test_what_is_collected_can_be_read_when_stop_returns(folder: Path, read: Cal
     assert collector.monitor.run_id == read("collected").id
 
 
-def test_a_collector_is_a_context_and_tells_how_it_was_left(folder: Path, read: Callable[[str], Run]) -> None:
+def test_a_collector_is_a_context_manager_and_records_how_it_was_left(
+    folder: Path, read: Callable[[str], Run]
+) -> None:
     with (
         pytest.raises(ZeroDivisionError),
         RealTimeMetricsCollector(run="left", directory=folder) as collector,

@@ -132,7 +132,7 @@ def test_a_resumed_run_keeps_its_parameters_and_updates_them(folder: Path) -> No
     assert run.params == {"lr": 0.01, "seed": 1, "batch": 8}
 
 
-def test_a_monitor_that_is_started_again_tells_its_parameters_once(folder: Path) -> None:
+def test_a_monitor_that_is_started_again_records_its_parameters_once(folder: Path) -> None:
     monitor = TrainingMonitor(NO_AGENT, run="a", directory=folder, params={"lr": 0.1})
     with monitor:
         monitor.log_params({"lr": 0.2})
@@ -141,7 +141,7 @@ def test_a_monitor_that_is_started_again_tells_its_parameters_once(folder: Path)
     assert stepscope.open_store(folder).run("a").params == {"lr": 0.2}
 
 
-def test_where_ranks_differ_the_lowest_speaks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_ranks_differ_the_lowest_rank_is_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STEPSCOPE_SEGMENT", "together")
     for rank in (0, 2, 1):
         monkeypatch.setenv("RANK", str(rank))

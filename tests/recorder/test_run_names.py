@@ -41,7 +41,7 @@ def launched(folder: Path, *, resume: bool = False, parent: int = 7, **environme
     return reserve(folder, identity, resume=resume, environment=environment).identity.name
 
 
-def test_a_name_that_is_taken_gets_a_number_and_that_is_said(folder: Path, caplog) -> None:
+def test_a_name_that_is_taken_gets_a_number_and_a_warning(folder: Path, caplog) -> None:
     for _ in range(3):
         train(folder)
     assert names(folder) == ["mnist", "mnist-2", "mnist-3"]
@@ -49,7 +49,7 @@ def test_a_name_that_is_taken_gets_a_number_and_that_is_said(folder: Path, caplo
     assert [steps_of(folder, name) for name in names(folder)] == [list(range(5))] * 3
 
 
-def test_a_resumed_run_goes_on_after_its_last_step_in_a_further_segment(folder: Path) -> None:
+def test_a_resumed_run_continues_after_its_last_step_in_another_segment(folder: Path) -> None:
     train(folder)
     train(folder, steps=3)
     train(folder, resume=True)
@@ -80,7 +80,7 @@ def test_resuming_requires_a_name(folder: Path) -> None:
         TrainingMonitor(run="mnist", directory=folder, resume="yes")
 
 
-def test_a_monitor_that_is_started_again_goes_on_with_its_run(folder: Path) -> None:
+def test_a_monitor_that_is_started_again_continues_its_run(folder: Path) -> None:
     monitor = train(folder)
     monitor.start_monitoring()
     monitor.log({"loss": 1.0})
@@ -118,7 +118,7 @@ def _same_start(folder: Path, environment: dict[str, str], parent: int) -> str:
     return subprocess.check_output(command, text=True).strip()
 
 
-def test_a_launch_that_is_restarted_goes_on_with_its_run(folder: Path) -> None:
+def test_a_restarted_launch_continues_its_run(folder: Path) -> None:
     train(folder)
     assert _same_start(folder, ELASTIC, parent=7) == "mnist-2"
     assert launched(folder) == "mnist-3"
@@ -127,7 +127,7 @@ def test_a_launch_that_is_restarted_goes_on_with_its_run(folder: Path) -> None:
     assert _same_start(folder, {**restarted, "RANK": "1"}, parent=9) == "mnist-2"
 
 
-def test_a_job_that_is_queued_again_goes_on_with_the_newest_run_of_its_name(folder: Path) -> None:
+def test_a_requeued_job_continues_the_newest_run_of_its_name(folder: Path) -> None:
     train(folder)
     train(folder)
     assert launched(folder, SLURM_JOB_ID="5", SLURM_RESTART_COUNT="1") == "mnist-2"

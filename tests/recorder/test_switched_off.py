@@ -92,7 +92,7 @@ def test_an_exception_leaves_the_block_of_a_monitor_that_is_switched_off(off: No
         _ = 1 / 0
 
 
-def test_a_mistake_in_an_argument_is_told_also_when_switched_off(off: None) -> None:
+def test_a_wrong_argument_is_reported_even_if_recording_is_disabled(off: None) -> None:
     with pytest.raises(ConfigError, match="no setting 'quux'"):
         TrainingMonitor({"quux": 1})
 
@@ -108,7 +108,7 @@ def test_a_switch_that_is_off_leaves_recording_on(
     assert caplog.text == ""
 
 
-def test_a_switch_nobody_understands_is_named_and_leaves_recording_on(
+def test_an_invalid_switch_is_reported_and_recording_stays_on(
     folder: Path, read: Read, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(loading, "_logged", set())

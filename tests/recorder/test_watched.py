@@ -205,7 +205,7 @@ for x in monitor.batches([torch.randn(4, 8)] * 3):
 """
 
 
-def test_running_out_of_memory_is_told_when_nothing_catches_it(folder: Path, run_script) -> None:
+def test_an_uncaught_out_of_memory_error_is_recorded(folder: Path, run_script) -> None:
     ended = run_script(OUT_OF_MEMORY, folder)
     assert ended.returncode == 1
     assert "OutOfMemoryError" in ended.stderr

@@ -68,7 +68,7 @@ def test_a_batch_is_counted(batch: Any, expected: tuple[int | None, int | None])
     assert count_samples(batch) == expected
 
 
-def test_tensors_are_described_wherever_they_lie() -> None:
+def test_tensors_are_described_at_any_depth() -> None:
     assert describe_batch({"image": IMAGES, "more": [LABELS, "text"]}) == [
         BatchTensor("image", (32, 3, 8, 8), "float32", "cpu"),
         BatchTensor("more.0", (32,), "int64", "cpu"),

@@ -33,7 +33,7 @@ def recorded() -> RecordedEvents:
     return RecordedEvents()
 
 
-def test_a_compilation_is_told_once_and_only_in_its_step(recorded: RecordedEvents) -> None:
+def test_a_compilation_is_recorded_once_and_only_in_its_step(recorded: RecordedEvents) -> None:
     counts = CompileCounts(recorded, recorded.changed.append)
     assert counts.read(1) == {}
     frames_before = counters["frames"]["ok"]
@@ -49,13 +49,13 @@ def test_a_compilation_is_told_once_and_only_in_its_step(recorded: RecordedEvent
     assert counts.read(1) == {}
 
 
-def test_what_was_compiled_before_the_watching_is_not_told(recorded: RecordedEvents) -> None:
+def test_compilations_before_watching_are_not_recorded(recorded: RecordedEvents) -> None:
     torch.compile(lambda x: x * 3, backend="eager")(torch.ones(3))
     counts = CompileCounts(recorded, recorded.changed.append)
     assert counts.read(1) == {}
 
 
-def test_a_graph_break_is_told_with_its_reason_and_line(recorded: RecordedEvents) -> None:
+def test_a_graph_break_is_recorded_with_its_reason_and_line(recorded: RecordedEvents) -> None:
     counts = CompileCounts(recorded, recorded.changed.append)
 
     def noisy(x: torch.Tensor) -> torch.Tensor:
@@ -71,7 +71,7 @@ def test_a_graph_break_is_told_with_its_reason_and_line(recorded: RecordedEvents
     assert "graph_break" in event["reason"] or "graph break" in event["reason"].lower()
 
 
-def test_a_recompilation_is_told_with_its_reason(recorded: RecordedEvents) -> None:
+def test_a_recompilation_is_recorded_with_its_reason(recorded: RecordedEvents) -> None:
     counts = CompileCounts(recorded, recorded.changed.append)
 
     @torch.compile(backend="eager", dynamic=False)
@@ -88,7 +88,7 @@ def test_a_recompilation_is_told_with_its_reason(recorded: RecordedEvents) -> No
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_giving_up_for_too_many_recompilations_is_told(recorded: RecordedEvents) -> None:
+def test_reaching_the_recompile_limit_is_recorded(recorded: RecordedEvents) -> None:
     counts = CompileCounts(recorded, recorded.changed.append)
 
     @torch.compile(backend="eager", dynamic=False)
@@ -102,7 +102,7 @@ def test_giving_up_for_too_many_recompilations_is_told(recorded: RecordedEvents)
     assert len(recorded.of("compile_limit")) == 1
 
 
-def test_a_compilation_is_news_of_its_step_until_nobody_listens(recorded: RecordedEvents) -> None:
+def test_a_compilation_marks_the_probe_as_changed_until_it_is_closed(recorded: RecordedEvents) -> None:
     handler = torch._dynamo.callback.callback_handler
     before = len(handler.end_callbacks)
     counts = CompileCounts(recorded, recorded.changed.append)
@@ -158,7 +158,7 @@ def compiler(kept: int = 64) -> Compiler:
     )
 
 
-def test_ever_new_reasons_are_counted_and_no_longer_told(recorded: RecordedEvents) -> None:
+def test_further_reasons_are_counted_but_no_longer_recorded(recorded: RecordedEvents) -> None:
     dynamo = compiler()
     counts = CompileCounts(recorded, recorded.changed.append, {"torch._dynamo.utils": dynamo})
     counted = 0.0
@@ -191,7 +191,7 @@ def test_counters_that_were_cleared_start_from_nothing(recorded: RecordedEvents)
     assert (found["compile/frames"], found["compile/seconds"]) == (1.0, pytest.approx(0.001))
 
 
-def test_paths_are_told_without_their_folders(recorded: RecordedEvents) -> None:
+def test_paths_are_recorded_without_their_folders(recorded: RecordedEvents) -> None:
     dynamo = compiler()
     counts = CompileCounts(recorded, recorded.changed.append, {"torch._dynamo.utils": dynamo})
     dynamo.compile(reason="size")
@@ -199,7 +199,7 @@ def test_paths_are_told_without_their_folders(recorded: RecordedEvents) -> None:
     assert recorded.of("recompile")[0]["place"] == "train.py:3"
 
 
-def test_a_compiled_training_step_is_told_forward_and_backward(recorded: RecordedEvents) -> None:
+def test_forward_and_backward_of_a_compiled_step_are_recorded(recorded: RecordedEvents) -> None:
     counts = CompileCounts(recorded, recorded.changed.append)
     model = torch.compile(torch.nn.Linear(4, 2), backend="aot_eager")
     model(torch.ones(3, 4)).sum().backward()

@@ -147,7 +147,7 @@ def test_what_is_left_of_backward_after_the_last_gradient_is_waiting_for_others(
     assert rows[0][1][WAIT_SECONDS] == pytest.approx(0.009)
 
 
-def test_a_step_without_gradients_tells_of_no_wait(gpu, clock, rows) -> None:
+def test_a_step_without_gradients_has_no_wait(gpu, clock, rows) -> None:
     step(gpu, clock, 1)
     gpu.host(100)
     clock.read()
@@ -203,7 +203,7 @@ def test_steps_are_chosen_so_that_the_budget_holds(gpu, clock) -> None:
     assert cost_ms / whole_ms < 2 * device_clock.SHARE * 0.005
 
 
-def test_a_gpu_that_fails_is_told_once_and_asked_no_more(gpu, clock, caplog) -> None:
+def test_a_failing_gpu_is_reported_once_and_no_longer_used(gpu, clock, caplog) -> None:
     gpu.fails = True
     with caplog.at_level(logging.WARNING):
         assert not clock.begin_step(DATA, 0)

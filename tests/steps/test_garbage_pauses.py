@@ -25,7 +25,7 @@ class Collector:
         self.callbacks[0]("stop", {"generation": generation, "collected": 0, "uncollectable": 0})
 
 
-def test_pauses_are_added_up_from_look_to_look() -> None:
+def test_pauses_are_added_up_between_readings() -> None:
     collector = Collector()
     collector.collect(0, 1_000)
     collector.collect(2, 30_000_000)
@@ -46,7 +46,7 @@ def test_a_long_pause_is_news_and_a_short_one_is_not() -> None:
     assert collector.noticed == [collector.listening]
 
 
-def test_the_real_collector_is_heard_and_then_no_longer() -> None:
+def test_collections_are_counted_until_it_is_closed() -> None:
     before = len(gc.callbacks)
     listening = GarbagePauses(lambda _: None)
     listening.read(1)

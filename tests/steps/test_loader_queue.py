@@ -58,7 +58,7 @@ def test_a_batch_that_came_before_its_turn_is_ready_too() -> None:
     assert queue.read(1) == {"loader/ready_batches": 5.0}
 
 
-def test_the_settings_of_a_loader_are_told_once_for_all_its_epochs() -> None:
+def test_the_settings_of_a_loader_are_recorded_once_for_all_its_epochs() -> None:
     recorded = RecordedEvents()
     queue = LoaderQueue(recorded)
     loader = DataLoader(DATA, batch_size=16, num_workers=1, shuffle=True, drop_last=True)
@@ -76,7 +76,7 @@ def test_the_settings_of_a_loader_are_told_once_for_all_its_epochs() -> None:
     assert fields["start_method"] in ("fork", "forkserver", "spawn")
 
 
-def test_a_second_loader_is_told_too() -> None:
+def test_a_second_loader_is_recorded_too() -> None:
     recorded = RecordedEvents()
     queue = LoaderQueue(recorded)
     queue.follow(iter(DataLoader(DATA, batch_size=16)))
@@ -106,7 +106,7 @@ def test_an_iterable_dataset_is_described_without_asking_its_length() -> None:
 @pytest.mark.parametrize(
     "source", [[1, 2], (n for n in range(3)), {"a": 1}], ids=["list", "generator", "dict"]
 )
-def test_other_sources_of_batches_have_nothing_to_tell(source: Any) -> None:
+def test_other_sources_of_batches_have_no_values(source: Any) -> None:
     recorded = RecordedEvents()
     queue = LoaderQueue(recorded)
     iterator = iter(source)

@@ -218,7 +218,7 @@ def test_a_model_that_is_called_in_another_thread_moves_no_phase(
     assert forward_calls(folder) == 3
 
 
-def test_two_models_of_one_class_are_told_apart_and_their_class_is_given_back(folder: Path) -> None:
+def test_two_models_of_one_class_are_distinguished_and_their_class_is_restored(folder: Path) -> None:
     first, second, unwatched = nn.Linear(4, 1), nn.Linear(4, 1), nn.Linear(4, 1)
     assert "__call__" not in vars(nn.Linear)
     monitors = [stepscope.TrainingMonitor(run=name, directory=folder) for name in ("one", "two")]

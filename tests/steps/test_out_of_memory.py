@@ -65,7 +65,7 @@ class TestTheHost:
         assert found is not None
         assert found["asked_bytes"] == 4 * 10**14
 
-    def test_a_system_that_tells_nothing_costs_its_figures_alone(self, tmp_path) -> None:
+    def test_missing_values_of_the_system_do_not_affect_the_others(self, tmp_path) -> None:
         assert "resident_bytes" not in host_fields(tmp_path)
 
 
@@ -104,7 +104,7 @@ class TestTheTraining:
         assert (watched_objects.models, watched_objects.optimizers) == ([], [])
         assert "parameters_bytes" not in (describe_out_of_memory(MemoryError(), watched_objects) or {})
 
-    def test_a_part_that_cannot_be_told_costs_no_other(self) -> None:
+    def test_a_section_that_fails_does_not_affect_the_others(self) -> None:
         class Broken(nn.Module):
             def named_parameters(self, *_: Any, **__: Any) -> Any:
                 raise RuntimeError("gone")
@@ -191,7 +191,7 @@ TEXT = (
 
 
 class TestAGpu:
-    def test_the_allocators_figures_are_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_allocators_values_are_included(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "torch", Device())
         found = describe_out_of_memory(Device.OutOfMemoryError(TEXT))
         assert found is not None

@@ -93,19 +93,19 @@ def test_looking_takes_its_share_of_the_time_and_no_more(
     assert len(costly.steps) > looks
 
 
-def test_long_steps_are_each_looked_at(evidence: SampledProbes, clock: Clock) -> None:
+def test_all_long_steps_are_read(evidence: SampledProbes, clock: Clock) -> None:
     evidence.add(Costly(clock, 20_000))
     assert all(train(evidence, clock, 50, 2000 * MS))
 
 
-def test_the_first_two_steps_are_looked_at_because_one_has_nothing_to_compare_with(
+def test_the_first_two_steps_are_read_because_one_has_nothing_to_compare_with(
     evidence: SampledProbes, clock: Clock
 ) -> None:
     evidence.add(Costly(clock, 50_000))
     assert [bool(row) for row in train(evidence, clock, 4, MS)] == [True, True, False, False]
 
 
-def test_a_look_knows_how_many_steps_it_stands_for(evidence: SampledProbes, clock: Clock) -> None:
+def test_a_reading_gets_the_number_of_steps_it_covers(evidence: SampledProbes, clock: Clock) -> None:
     costly = Costly(clock, 50_000)
     evidence.add(costly)
     rows = train(evidence, clock, 5000, MS)
@@ -120,7 +120,7 @@ def test_pauses_are_not_even(evidence: SampledProbes, clock: Clock) -> None:
     assert len(set(costly.steps[3:])) > 10
 
 
-def test_a_single_slow_look_does_not_end_the_looking(evidence: SampledProbes, clock: Clock) -> None:
+def test_a_single_slow_reading_does_not_stop_further_readings(evidence: SampledProbes, clock: Clock) -> None:
     costly = Costly(clock, 50_000)
     evidence.add(costly)
     train(evidence, clock, 2000, MS)
@@ -144,7 +144,7 @@ def test_the_training_draws_the_same_random_numbers_as_without_it(
     assert random.random() == expected
 
 
-def test_news_are_told_with_the_step_they_came_in(evidence: SampledProbes, clock: Clock) -> None:
+def test_a_changed_probe_is_read_with_the_step_of_the_change(evidence: SampledProbes, clock: Clock) -> None:
     quiet, noisy = Costly(clock, 50_000, "quiet"), Costly(clock, 50_000, "noisy")
     evidence.add(quiet)
     evidence.add(noisy)
@@ -154,7 +154,7 @@ def test_news_are_told_with_the_step_they_came_in(evidence: SampledProbes, clock
     assert train(evidence, clock, 2, MS) == [{"noisy": 1.0}, {}]
 
 
-def test_one_that_fails_rests_and_the_others_go_on(
+def test_a_failing_probe_is_switched_off_and_the_others_continue(
     evidence: SampledProbes, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     evidence.add(Broken())

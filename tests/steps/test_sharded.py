@@ -117,7 +117,7 @@ def median(steps: list[dict[str, dict[str, float]]], what: str, phase: str) -> f
         ("FSDP", ["forward", "backward"]),
     ],
 )
-def test_the_late_rank_is_named_with_what_it_is_late_in_and_phases_are_what_took_place(
+def test_the_slow_rank_and_its_phase_are_named_and_phase_times_are_correct(
     kind: str, phases: list[str], start, folder: Path, tmp_path: Path
 ) -> None:
     launch = {"MASTER_ADDR": "here", "MASTER_PORT": "1", "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}

@@ -257,7 +257,7 @@ def test_what_fails_in_an_observer_never_reaches_the_loop(folder: Path, caplog) 
     assert "Broken is switched off" in caplog.text
 
 
-def test_something_that_is_no_model_is_said_so_and_training_goes_on(folder: Path, caplog) -> None:
+def test_watching_something_that_is_not_a_model_logs_a_warning(folder: Path, caplog) -> None:
     with stepscope.TrainingMonitor(run="odd", directory=folder) as monitor:
         monitor.watch(object())
         monitor.log({"loss": 1.0})
@@ -356,7 +356,7 @@ def test_only_a_move_to_a_gpu_is_a_transfer(arguments: tuple, options: dict, is_
     assert patches._is_cuda(torch.device, *arguments, **options) is is_transfer
 
 
-def test_every_pause_of_the_collector_is_told_where_every_step_is_looked_at(
+def test_every_garbage_collection_pause_is_recorded_if_every_step_is_read(
     folder: Path,
 ) -> None:
     model = torch.nn.Linear(4, 1)

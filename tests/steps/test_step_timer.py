@@ -105,7 +105,7 @@ def test_an_optimizer_takes_over_at_once_or_never_where_that_is_known(timer: Any
     assert timer.steps_made == 1
 
 
-def test_a_judge_of_optimizers_that_raises_is_heard(timer: Any) -> None:
+def test_an_exception_of_on_other_is_raised(timer: Any) -> None:
     timer.on_other = lambda _: 1 // 0
     with pytest.raises(ZeroDivisionError):
         timer.optimizer_stepped(object())
@@ -161,7 +161,7 @@ def test_the_wait_for_data_is_part_of_the_step_that_waits(timer: Any) -> None:
         assert 0 < row[3] < row[2]
 
 
-def test_a_loop_that_leaves_early_says_so(timer: Any) -> None:
+def test_leaving_a_pass_early_is_reported_to_finish(timer: Any) -> None:
     finish = Passes()
     for _ in timer.batches_of(iter(range(3)), finish):
         break
@@ -169,7 +169,7 @@ def test_a_loop_that_leaves_early_says_so(timer: Any) -> None:
     assert finish.left == [True]
 
 
-def test_a_loop_that_is_left_and_forgotten_in_a_circle_says_so(timer: Any) -> None:
+def test_a_pass_dropped_in_a_reference_cycle_is_reported_to_finish(timer: Any) -> None:
     finish = Passes()
     circle: list[Any] = [timer.batches_of(iter(range(3)), finish)]
     circle.append(circle)
@@ -212,7 +212,7 @@ def test_a_batch_is_let_go_before_the_next_is_fetched(timer: Any) -> None:
     assert gone == [True]
 
 
-def test_a_special_step_is_ended_by_somebody_else(timer: Any) -> None:
+def test_a_special_step_is_ended_by_the_callback(timer: Any) -> None:
     ended: list[int] = []
     timer.on_step = ended.append
     timer.make_step()
@@ -224,7 +224,7 @@ def test_a_special_step_is_ended_by_somebody_else(timer: Any) -> None:
     assert len(taken(timer, 3)) == 2
 
 
-def test_after_so_many_steps_somebody_else_ends_one(timer: Any) -> None:
+def test_after_a_set_number_of_steps_the_callback_ends_one(timer: Any) -> None:
     ended: list[int] = []
 
     def end(at_ns: int) -> None:
@@ -238,7 +238,7 @@ def test_after_so_many_steps_somebody_else_ends_one(timer: Any) -> None:
     assert len(taken(timer, 3)) == 6
 
 
-def test_somebody_is_told_when_steps_are_to_be_written_down(timer: Any) -> None:
+def test_the_callback_is_called_when_steps_are_due_to_be_written(timer: Any) -> None:
     told: list[list[int]] = []
     timer.on_due, timer.due_ns = lambda: told.append(numbers(taken(timer, 3))), 0
     timer.make_step()
@@ -250,7 +250,7 @@ def test_somebody_is_told_when_steps_are_to_be_written_down(timer: Any) -> None:
     assert len(taken(timer, 3)) == 1
 
 
-def test_a_timer_nobody_reads_goes_on(timer: Any) -> None:
+def test_a_timer_that_is_never_read_keeps_working(timer: Any) -> None:
     for _ in range(3 * MAX_ROWS):
         timer.make_step()
     assert 0 < len(taken(timer, 3)) <= MAX_ROWS
@@ -264,7 +264,7 @@ def test_batches_without_an_optimizer_are_asked_about(timer: Any) -> None:
     assert row[4] == 2.0
 
 
-def test_fetching_is_told_where_somebody_wants_to_know(timer: Any) -> None:
+def test_callbacks_are_called_around_fetching_a_batch(timer: Any) -> None:
     told: list[str] = []
     timer.on_asked, timer.on_got = lambda: told.append("asked"), lambda: told.append("got")
     for _ in timer.batches_of(iter(range(2)), Passes()):

@@ -46,13 +46,13 @@ def thread_of(host: Host, proc: Path) -> ThreadTime:
     )
 
 
-def test_the_first_look_has_nothing_to_count_from(host: Host, tmp_path: Path) -> None:
+def test_the_first_reading_has_no_values(host: Host, tmp_path: Path) -> None:
     thread = thread_of(host, tmp_path)
     assert thread.read(1) == {}
     thread.close()
 
 
-def test_the_share_of_time_at_work_is_that_since_the_last_look(host: Host, tmp_path: Path) -> None:
+def test_the_cpu_share_covers_the_time_since_the_last_reading(host: Host, tmp_path: Path) -> None:
     thread = thread_of(host, tmp_path)
     thread.read(1)
     host.pass_time(10, busy_ms=4)
@@ -62,7 +62,7 @@ def test_the_share_of_time_at_work_is_that_since_the_last_look(host: Host, tmp_p
     thread.close()
 
 
-def test_waiting_for_a_core_is_shared_out_over_the_steps_since_the_last_look(
+def test_waiting_for_a_core_is_a_mean_over_the_steps_since_the_last_reading(
     host: Host, tmp_path: Path
 ) -> None:
     thread = thread_of(host, tmp_path)
@@ -103,7 +103,7 @@ def test_a_kernel_that_keeps_no_accounts_costs_one_figure_alone(
     thread.close()
 
 
-def test_a_training_that_moves_to_another_thread_is_counted_anew() -> None:
+def test_counting_restarts_when_the_training_moves_to_another_thread() -> None:
     thread = ThreadTime()
     thread.read(1)
     rows: list = []
@@ -120,7 +120,7 @@ def test_a_training_that_moves_to_another_thread_is_counted_anew() -> None:
     thread.close()
 
 
-def test_a_busy_thread_and_a_sleeping_one_are_told_apart_by_the_real_kernel() -> None:
+def test_the_real_kernel_distinguishes_a_busy_thread_from_a_sleeping_one() -> None:
     thread = ThreadTime()
     thread.read(1)
     until = time.thread_time() + 0.05

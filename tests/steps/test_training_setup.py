@@ -34,7 +34,7 @@ def setup_of(
     return TrainingSetup(torch, watched_objects, recorded, environment, now=itertools.count(0, 3600).__next__)
 
 
-def test_the_first_step_is_followed_by_a_census(recorded: RecordedEvents) -> None:
+def test_the_setup_is_recorded_after_the_first_step(recorded: RecordedEvents) -> None:
     model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 2).to(torch.bfloat16))
     model[0].requires_grad_(requires_grad=False)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, foreach=True)
@@ -54,14 +54,14 @@ def test_the_first_step_is_followed_by_a_census(recorded: RecordedEvents) -> Non
     assert fields["default_dtype"] == "float32"
 
 
-def test_what_has_not_changed_is_not_told_again(recorded: RecordedEvents) -> None:
+def test_an_unchanged_setup_is_not_recorded_again(recorded: RecordedEvents) -> None:
     training_setup = setup_of(recorded, nn.Linear(2, 2))
     training_setup.read(1)
     training_setup.read(1)
     assert len(recorded.events) == 1
 
 
-def test_a_switch_that_is_thrown_is_told_with_its_name(recorded: RecordedEvents) -> None:
+def test_a_changed_switch_is_recorded_with_its_name(recorded: RecordedEvents) -> None:
     training_setup = setup_of(recorded, nn.Linear(2, 2))
     training_setup.read(1)
     with torch.autograd.set_detect_anomaly(mode=True):
@@ -72,7 +72,7 @@ def test_a_switch_that_is_thrown_is_told_with_its_name(recorded: RecordedEvents)
     assert recorded.events[2][1]["detect_anomaly"] is False
 
 
-def test_a_model_that_changes_its_number_format_is_told(recorded: RecordedEvents) -> None:
+def test_a_changed_number_format_of_a_model_is_recorded(recorded: RecordedEvents) -> None:
     model = nn.Linear(2, 2)
     training_setup = setup_of(recorded, model)
     training_setup.read(1)
@@ -130,14 +130,14 @@ def test_a_switch_set_by_its_newer_name_is_read_all_the_same() -> None:
     assert "cudnn_benchmark" in found
 
 
-def test_without_models_the_switches_are_told() -> None:
+def test_without_models_the_switches_are_recorded() -> None:
     recorded = RecordedEvents()
     TrainingSetup(torch, WatchedObjects(), recorded, {}).read(1)
     assert recorded.events[0][1]["parameters"] == 0
     assert recorded.events[0][1]["deterministic_algorithms"] is False
 
 
-def test_it_is_looked_for_changes_seldom(recorded: RecordedEvents) -> None:
+def test_changes_are_checked_at_intervals(recorded: RecordedEvents) -> None:
     now = [1.0]
     watched_objects = WatchedObjects()
     training_setup = TrainingSetup(torch, watched_objects, recorded, {}, now=lambda: now[0])
