@@ -1,9 +1,9 @@
-/* Times whole training steps and their waits for data, in so little code that it costs a step of one
- * millisecond about two microseconds. After a step the caches hold the training's data, and a function written
- * in Python then costs several microseconds each time it is called.
+/* Times whole training steps and their waits for data, at a cost of about two microseconds per step. After a
+ * step the CPU caches hold the training's data, and each call of a Python function then takes several
+ * microseconds.
  *
- * What it does, and what every field means, is written down in step_timer.py, which does the same in Python
- * where this could not be compiled. Only the stable ABI is used: one build serves all versions of Python.
+ * step_timer.py documents the behaviour and every field, and does the same in Python if this could not be
+ * compiled. Only the stable ABI is used: one build works with all versions of Python.
  */
 
 #define Py_LIMITED_API 0x030a0000
@@ -46,7 +46,7 @@ now_ns(void)
     return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
-/* Calls one of the callbacks, unless it is None; -1 where it raised, as it does only if that is wanted. */
+/* Calls a callback, unless it is None; returns -1 if it raised. */
 static int
 call(PyObject *callback, PyObject *argument)
 {
@@ -73,7 +73,7 @@ end_step(StepTimer *self, long long ended_ns)
     if (self->rows == MAX_ROWS && call(self->on_due, NULL) < 0)
         return -1;
     if (self->rows == MAX_ROWS)
-        self->rows = 0; /* nobody takes them */
+        self->rows = 0; /* nothing takes them */
     if (self->is_special || self->left <= 0) {
         PyObject *at = PyLong_FromLongLong(ended_ns);
         int failed = at == NULL || call(self->on_step, at) < 0;
@@ -97,7 +97,7 @@ end_step(StepTimer *self, long long ended_ns)
     return ended_ns >= self->due_ns ? call(self->on_due, NULL) : 0;
 }
 
-/* Ends a step that no batch ends. What is logged from now on belongs to it still. */
+/* Ends a step that no batch ends. Values logged after it still belong to it. */
 static int
 end_by_optimizer(StepTimer *self)
 {
@@ -141,7 +141,7 @@ end_batch(StepTimer *self, long long ended_ns)
     return 0;
 }
 
-/* What `on_other` says of an optimizer; -1 where it raised. */
+/* The result of `on_other` for an optimizer; -1 if it raised. */
 static int
 kind_of_other(StepTimer *self, PyObject *optimizer)
 {
@@ -155,7 +155,7 @@ kind_of_other(StepTimer *self, PyObject *optimizer)
     return (int)kind;
 }
 
-/* Whether the step of this optimizer ends one of the training; -1 where somebody raised. */
+/* Whether a step of this optimizer ends a training step; -1 if a callback raised. */
 static int
 ends_step(StepTimer *self, PyObject *optimizer)
 {
@@ -206,7 +206,7 @@ timer_make_step(StepTimer *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* The call that logs a step is its end, where nothing else is; it has moved the number on already. */
+/* Ends a step at its log call, if nothing else ends it; the call has already increased the number. */
 static PyObject *
 timer_end_logged(StepTimer *self, PyObject *unused)
 {
@@ -261,7 +261,7 @@ timer_get_step(StepTimer *self, void *unused)
     return PyLong_FromLongLong(self->step);
 }
 
-/* A number that is too large becomes the largest: counting goes on, and nobody is told by an exception. */
+/* A number that is too large becomes the largest possible one: counting continues without an exception. */
 static int
 timer_set_step(StepTimer *self, PyObject *value, void *unused)
 {
@@ -406,7 +406,7 @@ batches_next(Batches *self)
         PyObject *type, *error, *trace;
         PyErr_Fetch(&type, &error, &trace);
         if (finish_pass(self, Py_False) < 0 && type != NULL)
-            PyErr_Clear(); /* what the loader raised matters more */
+            PyErr_Clear(); /* the loader's own exception is more important */
         if (type != NULL)
             PyErr_Restore(type, error, trace);
         return NULL;
@@ -436,7 +436,7 @@ batches_clear(Batches *self)
     return 0;
 }
 
-/* The loop has left before the last batch, and its iterator goes. */
+/* Called when the loop has left before the last batch, and the iterator is deleted. */
 static void
 batches_finalize(Batches *self)
 {
