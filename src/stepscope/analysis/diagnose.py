@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from stepscope.analysis.build import build_window
 from stepscope.analysis.detector_registry import make_detectors, wanted_by
-from stepscope.analysis.merging import Considered, over_causes, over_ranks
 from stepscope.analysis.verdict import Checks, Verdict, checks_of, verdict_of
-from stepscope.schema.finding import Finding
+from stepscope.analysis.wording import listed, percent
+from stepscope.schema.finding import SEVERITIES, Evidence, Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from stepscope.detectors.base import Detector
     from stepscope.schema.window import RankWindow, Window
@@ -24,6 +24,17 @@ if TYPE_CHECKING:
 log = logging.getLogger("stepscope")
 
 MAX_HEADLINES = 3
+
+
+@dataclass(frozen=True)
+class Considered:
+    """A problem that was looked for and is not told, and why."""
+
+    id: str
+    title: str
+    why_not: str
+    has_run: bool = True
+    """Whether there was enough evidence to look for it at all."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +95,7 @@ class Diagnostician:
                 found.append(told)
             else:
                 considered.append(Considered(detector.id, detector.title, told.sentence, told.has_run))
-        findings, signs = over_causes(found, self._detectors)
+        findings, signs = _over_causes(found, self._detectors)
         every = sorted((*off, *considered, *signs), key=lambda one: one.id)
         not_run = [one.id for one in considered if not one.has_run]
         checks = checks_of(window, len(considered) - len(not_run), not_run)
@@ -134,7 +145,7 @@ def _over_window(detector: Detector, window: Window | None) -> Finding | _NotFou
         else:
             why_not = told
     if found:
-        return over_ranks(found, len(chosen))
+        return _over_ranks(found, len(chosen))
     newest = max(rank.examined for rank in chosen)
     return _NotFound(f"{why_not.removesuffix('.')} ({newest:,} newest steps checked).", has_run=True)
 
@@ -154,3 +165,43 @@ def _missing(detector: Detector, rank: RankWindow) -> str | None:
         state = " after the warm-up" if detector.in_steady_state else ""
         return f"It needs {detector.min_steps} steps{state}, and has {many}."
     return None
+
+
+def _over_ranks(found: Sequence[Finding], looked_at: int) -> Finding:
+    """One finding for a problem that several ranks have: that of the rank which has it worst."""
+    worst = min(found, key=_worth)
+    if len(found) < 2:
+        return worst
+    ranks = tuple(sorted(one.rank for one in found if one.rank is not None))
+    shares = [one.share for one in found if one.share is not None]
+    between = f"from {percent(min(shares))} to {percent(max(shares))}" if shares else ""
+    told = Evidence("ranks", f"{len(found)} of {looked_at}", f"{listed(ranks)}; {between}".rstrip("; "))
+    return replace(
+        worst,
+        # What all of them have is no rank's own.
+        rank=None if len(found) == looked_at else worst.rank,
+        evidence=(*worst.evidence, told),
+    )
+
+
+def _over_causes(
+    found: Iterable[Finding], detectors: Iterable[Detector]
+) -> tuple[list[Finding], list[Considered]]:
+    """Takes out what is but a sign of something else that was found; the most worthwhile comes first."""
+    several = list(found)
+    known = {one.id: one for one in detectors}
+    signs = {sign: one for one in several for sign in known[one.id].explains}
+    kept = [one for one in several if one.id not in signs]
+    left_out = [
+        Considered(one.id, one.title, f"{one.headline} Told as a sign of: {signs[one.id].title.lower()}.")
+        for one in several
+        if one.id in signs
+    ]
+    return sorted(kept, key=_worth), left_out
+
+
+def _worth(finding: Finding) -> tuple[bool, float, int, float]:
+    """What endangers the run comes first, then what gives back most."""
+    endangers = finding.share is None and finding.severity in ("critical", "warning")
+    share = -1.0 if finding.share is None else finding.share
+    return not endangers, -share, SEVERITIES.index(finding.severity), -finding.confidence
