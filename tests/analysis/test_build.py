@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stepscope.analysis.build import Wanted, build_window
+from stepscope.analysis.build import WindowRequest, build_window
 from stepscope.schema.record import Event
 from stepscope.schema.run import Process
 from stepscope.schema.series import Source
@@ -16,7 +16,7 @@ from stepscope.store.sqlite import SqliteStore
 
 S = 10**9
 BEGUN = 1_760_000_000 * S
-WANTED = Wanted(
+REQUEST = WindowRequest(
     frozenset({"loss", "phase/data_seconds", "gc/pause_seconds", "process/usable_cores"}),
     frozenset({"loss"}),
     frozenset({"loader"}),
@@ -62,7 +62,7 @@ def test_keys_recorded_at_different_steps_are_aligned(store) -> None:
         range(100, 105),
         first_ns=BEGUN + 100 * S,
     )
-    [rank] = build_window(store, "r", WANTED).ranks
+    [rank] = build_window(store, "r", REQUEST).ranks
     assert rank.steps.tolist() == list(range(105))
     (losses,) = rank.aligned("loss", steady=False)
     assert losses.tolist() == list(range(10))
@@ -76,7 +76,7 @@ def test_a_long_run_costs_a_window_and_its_course_reaches_back_to_the_beginning(
     begin(store)
     losses = np.linspace(9, 1, 10_000)
     log(store, {"step_seconds": np.ones(10_000), "loss": losses}, range(10_000))
-    [rank] = build_window(store, "r", WANTED).ranks
+    [rank] = build_window(store, "r", REQUEST).ranks
     assert (rank.steps[0], rank.steps[-1]) == (10_000 - 2048, 9_999)
     assert not rank.is_whole
     assert rank.course["loss"].mean[0] == pytest.approx(9, abs=0.1)
@@ -87,7 +87,7 @@ def test_what_was_recorded_as_nan_is_told_from_what_was_not_recorded(store) -> N
     begin(store)
     log(store, {"step_seconds": np.ones(4)}, range(4))
     log(store, {"loss": np.array([1.0, np.nan, np.inf])}, [0, 1, 3])
-    [rank] = build_window(store, "r", WANTED).ranks
+    [rank] = build_window(store, "r", REQUEST).ranks
     assert rank.columns["loss"].present.tolist() == [True, True, False, True]
     assert rank.columns["loss"].finite.tolist() == [True, False, False, False]
 
@@ -96,7 +96,7 @@ def test_steps_in_which_something_was_compiled_are_not_steady(store) -> None:
     begin(store)
     log(store, {"step_seconds": np.r_[np.full(3, 30.0), np.ones(97)]}, range(100))
     log(store, {"compile/seconds": np.array([20.0, 3.0])}, [0, 50])
-    [rank] = build_window(store, "r", WANTED).ranks
+    [rank] = build_window(store, "r", REQUEST).ranks
     assert rank.warm_up == 3
     assert rank.compiled == 1
     assert np.flatnonzero(~rank.steady).tolist() == [0, 1, 2, 50]
@@ -106,7 +106,7 @@ def test_steps_that_were_counted_anew_begin_a_window(store) -> None:
     begin(store)
     log(store, {"step_seconds": np.full(50, 5.0), "loss": np.ones(50)}, range(50))
     log(store, {"step_seconds": np.ones(30), "loss": np.zeros(30)}, range(20, 50), first_ns=BEGUN + 50 * S)
-    [rank] = build_window(store, "r", WANTED).ranks
+    [rank] = build_window(store, "r", REQUEST).ranks
     assert rank.steps.tolist() == list(range(20, 50))
     assert rank.columns["loss"].values.tolist() == [0.0] * 30
 
@@ -116,7 +116,7 @@ def test_only_the_newest_segment_is_looked_at(store) -> None:
     log(store, {"loss": np.ones(10)}, range(10))
     begin(store, "b", started_ns=BEGUN + 100 * S)
     log(store, {"loss": np.zeros(5)}, range(10, 15), Source("r", "b", 0, "h"), BEGUN + 100 * S)
-    window = build_window(store, "r", WANTED)
+    window = build_window(store, "r", REQUEST)
     assert window.segment == "b"
     assert window.ranks[0].steps.tolist() == list(range(10, 15))
 
@@ -126,7 +126,7 @@ def test_every_rank_has_its_window_and_workers_have_none(store) -> None:
         begin(store, rank=rank, cpus=8)
         log(store, {"step_seconds": np.full(20, 1.0 + rank)}, range(20), Source("r", "a", rank, "h"))
     log(store, {"step_seconds": np.ones(20)}, range(20), Source("r", "a", 0, "h", "worker-1"))
-    window = build_window(store, "r", WANTED)
+    window = build_window(store, "r", REQUEST)
     assert [one.rank for one in window.ranks] == [0, 1, 2]
     assert window.facts[2] == {"cpus": 8}
 
@@ -136,7 +136,7 @@ def test_figures_of_the_machine_are_those_of_the_time_of_the_steps(store) -> Non
     log(store, {"step_seconds": np.ones(10)}, range(10), first_ns=BEGUN + 50 * S)
     machine = Source("r", "a", 0, "h", axis="seconds")
     log(store, {"process/usable_cores": np.arange(100.0)}, np.zeros(100), machine)
-    window = build_window(store, "r", WANTED)
+    window = build_window(store, "r", REQUEST)
     [found] = window.figures("process/usable_cores", "h", 0)
     assert found.values.tolist() == list(range(50, 60))
     assert window.figures("process/usable_cores", "elsewhere") == []
@@ -148,11 +148,11 @@ def test_events_that_were_asked_for_are_those_of_the_segment(store) -> None:
     with store.transaction():
         for kind, segment in (("loader", "a"), ("loader", "old"), ("console", "a")):
             store.put_event("r", Event(kind, BEGUN, 0, 0, segment, {"num_workers": 2}))
-    window = build_window(store, "r", WANTED)
+    window = build_window(store, "r", REQUEST)
     assert [(one.kind, one.segment) for one in window.events] == [("loader", "a")]
 
 
 def test_a_run_without_a_rank_has_no_window_and_one_without_steps_an_empty_one(store) -> None:
-    assert build_window(store, "nobody", WANTED) is None
+    assert build_window(store, "nobody", REQUEST) is None
     begin(store)
-    assert build_window(store, "r", WANTED).ranks == ()
+    assert build_window(store, "r", REQUEST).ranks == ()

@@ -57,14 +57,14 @@ def test_before_there_are_enough_steps_nothing_is_said(tmp_path):
     assert (found.verdict.id, found.verdict.severity) == ("few_steps", "unknown")
     assert "20 are needed" in found.verdict.headline
     [wait] = [one.why_not for one in found.considered if one.id == "input.exposed_wait"]
-    assert wait.startswith("It needs 30 steps after the warm-up, and has ")
+    assert wait.startswith("Needs at least 30 steps after the warm-up; ")
 
 
 def test_a_run_whose_steps_are_not_timed_says_what_to_do(tmp_path):
     found = diagnose(tmp_path, {"loss": np.linspace(2, 1, 300)})
     assert (found.verdict.severity, found.verdict.tries) == ("unknown", ("monitor.watch(model, optimizer)",))
     [creep] = [one.why_not for one in found.considered if one.id == "step.creep"]
-    assert creep == "It needs step_seconds, which was not recorded."
+    assert creep == "Needs step_seconds, which is not recorded."
 
 
 def test_a_run_without_anything_is_not_known():
@@ -79,7 +79,7 @@ def test_a_run_without_steps_has_passed_no_check_and_each_says_so():
     assert not any(one.has_run for one in found.considered)
     assert {one.why_not for one in found.considered} == {
         "No steps were recorded.",
-        "It is switched off in the settings.",
+        "Disabled in the settings.",
     }
 
 
@@ -104,9 +104,9 @@ def test_a_detector_that_fails_is_said_once_and_takes_nothing_from_the_others(tm
             doctor.examine(None)
     assert [one.id for one in found.findings] == ["conv.spike"]
     assert [one.why_not for one in found.considered if one.id == "num.nonfinite"] == [
-        "It failed: ZeroDivisionError."
+        "The detector failed: ZeroDivisionError."
     ]
-    assert caplog.text.count("The detector num.nonfinite failed") == 1
+    assert caplog.text.count("Detector num.nonfinite failed") == 1
 
 
 @pytest.mark.parametrize(

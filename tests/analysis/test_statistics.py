@@ -6,7 +6,7 @@ import pytest
 from stepscope.analysis.change_points import change_point, warm_up_length
 from stepscope.analysis.divergence import Start, divergence
 from stepscope.analysis.excursions import spikes
-from stepscope.analysis.robust import block_edges, block_medians, block_shares, expected_beyond, spread
+from stepscope.analysis.robust import block_edges, block_medians, block_shares, expected_exceedances, spread
 from stepscope.analysis.trends import is_jump, trend_of
 
 CHANCE = np.random.default_rng(0)
@@ -27,9 +27,9 @@ def test_blocks_have_one_size_and_leave_the_first_few():
 
 def test_what_noise_reaches_is_told_by_its_own_tail():
     normal, heavy = np.abs(CHANCE.normal(size=2000)), np.abs(CHANCE.standard_t(2, 2000))
-    assert expected_beyond(normal, 30.0) < 1e-3
-    assert expected_beyond(heavy, 30.0) > 0.1
-    assert expected_beyond(normal[:5], 30.0) == np.inf
+    assert expected_exceedances(normal, 30.0) < 1e-3
+    assert expected_exceedances(heavy, 30.0) > 0.1
+    assert expected_exceedances(normal[:5], 30.0) == np.inf
 
 
 def test_a_slope_lies_within_its_bounds_and_noise_without_one_has_none():

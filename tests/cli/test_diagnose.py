@@ -42,7 +42,7 @@ def test_a_page_has_verdict_evidence_remedy_code_and_what_was_considered(capsys)
     assert "1. The loss or the gradients are not finite  critical, 99% sure  num.nonfinite" in page
     assert "- last finite value  1.04  (at step 199)" in page
     assert "       if not torch.isfinite(loss):" in page
-    assert "It needs phase/data_seconds or device/data_seconds, which was not recorded." in page
+    assert "Needs phase/data_seconds or device/data_seconds, which is not recorded." in page
     assert max(map(len, page.splitlines())) <= 120
 
 

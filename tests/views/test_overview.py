@@ -244,7 +244,7 @@ class TestVerdict:
                     ("No problem found by 3 checks; 3 could not run. Phases of steps are not timed."),
                 ),
             ),
-            ({"role": "machine"}, 1.0, ("machine", "A machine is watched; nothing is trained here.")),
+            ({"role": "machine"}, 1.0, ("machine", "This machine is monitored without a training run.")),
         ],
     )
     def test_without_findings_nothing_is_called_fine_that_is_not(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stepscope.analysis.build import Wanted, build_window
+from stepscope.analysis.build import WindowRequest, build_window
 from stepscope.analysis.phase_shares import phase_shares
 from stepscope.views.metrics.series_summaries import SeriesSummaries
 from stepscope.views.steps.phases import phases_of
@@ -19,7 +19,7 @@ def shares(made: Made) -> dict[str, float]:
 
 def verdict_shares(made: Made) -> dict[str, float]:
     """What the verdict goes by, which sees the newest steps alone."""
-    window = build_window(made.store, RUN, Wanted())
+    window = build_window(made.store, RUN, WindowRequest())
     return {name: share for name, share in phase_shares(window.ranks[0], steady=False).items() if share}
 
 

@@ -1,1 +1,1 @@
-"""Says why a run is slow or failing: windows of its newest steps, the detectors over them, a verdict."""
+"""Explains why a run is slow or failing: a window of its newest steps, detectors, and a verdict."""

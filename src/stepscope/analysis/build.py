@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from stepscope.store.base import Reader
 
 ROWS = 2048
-"""A window has at most so many steps."""
+"""Maximum number of steps in a window."""
 
 COURSE_BUCKETS = 128
 
@@ -45,18 +45,18 @@ _ALWAYS = (
     *map(phase_key, PHASES),
     *map(device_key, ("step", *PHASES)),
 )
-"""What the verdict looks at, whichever detectors there are."""
+"""Keys that the verdict needs, independent of which detectors are enabled."""
 
 LONGEST_S = 1e7
-"""No part of a step takes four months; what says so, or is below zero, was not measured."""
+"""Times above this (four months) or below zero are measurement errors and are ignored."""
 
 MAX_RANKS = 16
-"""So many ranks are looked at: each costs the same, and the agent has other work."""
+"""Maximum number of ranks in a window. Each rank costs the agent the same time."""
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What some detectors ask for."""
+class WindowRequest:
+    """What a window must contain: keys, courses and event kinds of the detectors that will read it."""
 
     keys: frozenset[str] = frozenset()
     courses: frozenset[str] = frozenset()
@@ -64,69 +64,71 @@ class Wanted:
     rows: int = field(default=ROWS)
 
 
-def build_window(reader: Reader, run_id: str, wanted: Wanted) -> Window | None:
-    """The newest steps of the newest segment; None for a run that has no process of its own."""
-    processes = [one for one in reader.processes(run_id) if one.role in ("rank", "launcher")]
+def build_window(reader: Reader, run_id: str, request: WindowRequest) -> Window | None:
+    """Returns the newest steps of the newest segment; None for a run without a rank or launcher process."""
+    processes = [process for process in reader.processes(run_id) if process.role in ("rank", "launcher")]
     if not processes:
         return None
     segment = segments_of(processes)[-1]
-    asked = sorted({*wanted.keys, *COMPILED, *_ALWAYS})
-    found = reader.newest(run_id, segment.id, asked, wanted.rows)
+    keys = sorted({*request.keys, *COMPILED, *_ALWAYS})
+    newest = reader.newest(run_id, segment.id, keys, request.rows)
     ranks: dict[int, RankWindow] = {}
-    for source, points in sorted(found.items(), key=lambda one: (one[0].rank or 0, one[0].host)):
+    for source in sorted(newest, key=lambda source: (source.rank or 0, source.host)):
         if _is_of_rank(source) and source.rank not in ranks and len(ranks) < MAX_RANKS:
-            ranks[source.rank or 0] = _rank_window(reader, source, points, wanted)
+            ranks[source.rank or 0] = _rank_window(reader, source, newest[source], request)
     return Window(
         run_id,
         segment.id,
-        tuple(one for one in ranks.values() if len(one.steps)),
-        _machine(found, list(ranks.values())),
-        _events(reader, run_id, segment.id, wanted),
-        {one.rank: one.facts for one in segment.processes if one.role == "rank"},
+        tuple(rank for rank in ranks.values() if len(rank.steps)),
+        _machine(newest, list(ranks.values())),
+        _events(reader, run_id, segment.id, request),
+        {process.rank: process.facts for process in segment.processes if process.role == "rank"},
     )
 
 
 def _is_of_rank(source: Source) -> bool:
-    """Whether it is what a rank itself has logged, and none of its loader's workers."""
+    """Whether a rank itself logged it, not a worker of its data loader."""
     return source.axis == "step" and source.device == "" and source.rank is not None
 
 
-def _rank_window(reader: Reader, source: Source, points: Mapping[str, Points], wanted: Wanted) -> RankWindow:
+def _rank_window(
+    reader: Reader, source: Source, points: Mapping[str, Points], request: WindowRequest
+) -> RankWindow:
     base = points.get(STEP_SECONDS) or next((points[key] for key in LOSS_KEYS if key in points), None)
     base = base or max(points.values(), key=len)
-    is_whole = len(base) < wanted.rows
-    low_step, low_ns = _reach(base)
-    # Keys that were logged together have their steps and times in common.
+    is_whole = len(base) < request.rows
+    low_step, low_ns = _window_start(base)
+    # Keys that were logged together share their arrays of steps and times.
     rows: dict[int, tuple[Ints, Ints, Flags]] = {}
-    for one in points.values():
-        if id(one.steps) not in rows:
-            inside = (one.steps >= low_step) & (one.times_ns > low_ns)
-            rows[id(one.steps)] = (one.steps[inside], one.times_ns[inside], inside)
-    steps = np.unique(np.concatenate([at for at, _, _ in rows.values()]))
+    for series in points.values():
+        if id(series.steps) not in rows:
+            inside = (series.steps >= low_step) & (series.times_ns > low_ns)
+            rows[id(series.steps)] = (series.steps[inside], series.times_ns[inside], inside)
+    steps = np.unique(np.concatenate([row_steps for row_steps, _, _ in rows.values()]))
     times = np.zeros(len(steps))
     places = {}
-    for number, (at, times_ns, _) in rows.items():
-        places[number] = np.searchsorted(steps, at)
-        times[places[number]] = np.maximum(times[places[number]], times_ns / 1e9)
+    for array_id, (row_steps, times_ns, _) in rows.items():
+        places[array_id] = np.searchsorted(steps, row_steps)
+        times[places[array_id]] = np.maximum(times[places[array_id]], times_ns / 1e9)
     columns = {
         key: _column(
-            places[id(one.steps)],
-            one.values[rows[id(one.steps)][2]],
+            places[id(series.steps)],
+            series.values[rows[id(series.steps)][2]],
             len(steps),
             is_time=key.endswith("_seconds"),
         )
-        for key, one in points.items()
-        if len(places[id(one.steps)])
+        for key, series in points.items()
+        if len(places[id(series.steps)])
     }
     steadiness = steadiness_of(columns, len(steps), is_whole=is_whole)
-    course = {} if is_whole else _course(reader, source, [one for one in columns if one in wanted.courses])
+    course = {} if is_whole else _course(reader, source, [key for key in columns if key in request.courses])
     return RankWindow(
         source.rank or 0, source.host, steps, times, columns, *steadiness, is_whole=is_whole, course=course
     )
 
 
-def _reach(base: Points) -> tuple[int, int]:
-    """The first step to keep, and the moment after which: steps that were counted anew begin a window."""
+def _window_start(base: Points) -> tuple[int, int]:
+    """Returns the first step to keep and the time after which; a restarted step count starts a new window."""
     back = np.flatnonzero(np.diff(base.steps) < 0)
     if not len(back):
         return int(base.steps[0]), -1
@@ -156,26 +158,28 @@ def _course(reader: Reader, source: Source, keys: list[str]) -> dict[str, Bucket
 
 
 def _machine(
-    found: Mapping[Source, Mapping[str, Points]], ranks: list[RankWindow]
+    newest: Mapping[Source, Mapping[str, Points]], ranks: list[RankWindow]
 ) -> tuple[MachineFigures, ...]:
-    """What was read on the hosts of these ranks while their steps were made."""
-    spans = [(one.times[0], one.times[-1]) for one in ranks if len(one.steps)]
+    """Returns what samplers read on the hosts of these ranks during their steps."""
+    spans = [(rank.times[0], rank.times[-1]) for rank in ranks if len(rank.steps)]
     if not spans:
         return ()
     low, high = min(first for first, _ in spans), max(last for _, last in spans)
     figures = []
-    for source, points in found.items():
-        for key, one in points.items() if source.axis == "seconds" else ():
-            inside = (one.times >= low) & (one.times <= high) & np.isfinite(one.values)
+    for source, points in newest.items():
+        for key, series in points.items() if source.axis == "seconds" else ():
+            inside = (series.times >= low) & (series.times <= high) & np.isfinite(series.values)
             if inside.any():
-                figures.append(
-                    MachineFigures(
-                        key, source.rank, source.host, source.device, one.times[inside], one.values[inside]
-                    )
-                )
+                times, values = series.times[inside], series.values[inside]
+                figures.append(MachineFigures(key, source.rank, source.host, source.device, times, values))
     return tuple(figures)
 
 
-def _events(reader: Reader, run_id: str, segment: str, wanted: Wanted) -> tuple[Event, ...]:
-    found = [one for kind in sorted(wanted.events) for one in reader.events(run_id, kind) if not one.by_user]
-    return tuple(sorted((one for one in found if one.segment == segment), key=lambda one: one.time_ns))
+def _events(reader: Reader, run_id: str, segment: str, request: WindowRequest) -> tuple[Event, ...]:
+    events = [
+        event
+        for kind in sorted(request.events)
+        for event in reader.events(run_id, kind)
+        if not event.by_user and event.segment == segment
+    ]
+    return tuple(sorted(events, key=lambda event: event.time_ns))

@@ -1,4 +1,4 @@
-"""Makes the detectors there are, with the options that settings give them."""
+"""Lists all detectors and creates them with the options from the settings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from stepscope import plugins
-from stepscope.analysis.build import Wanted
+from stepscope.analysis.build import WindowRequest
 from stepscope.config.bounds import Range
 from stepscope.detectors.base import Detector
 from stepscope.errors import ConfigError
@@ -19,13 +19,13 @@ ENABLED = "enabled"
 
 
 def known_detectors() -> dict[str, type[Detector]]:
-    """The class of every detector by its id, in the order of their names."""
+    """Returns the class of every detector by its id, ordered by name."""
     kinds = [plugins.load("detectors", name, Detector) for name in plugins.names("detectors")]  # type: ignore[type-abstract]  # only its members
     return {kind.id: kind for kind in kinds}
 
 
 def make_detectors(settings: Mapping[str, Mapping[str, Any]]) -> tuple[list[Detector], list[type[Detector]]]:
-    """The detectors that are on, with their options, and those that are switched off.
+    """Returns the enabled detectors with their options, and the classes of those that are disabled.
 
     Raises ConfigError for a detector or an option that does not exist, or a value that is not allowed.
     """
@@ -40,32 +40,32 @@ def make_detectors(settings: Mapping[str, Mapping[str, Any]]) -> tuple[list[Dete
         enabled = options.pop(ENABLED, True)
         if not isinstance(enabled, bool):
             raise ConfigError(f"detectors.{name}.{ENABLED} is {enabled!r}; it must be true or false.")
-        made = kind(**_checked(kind, options))
+        detector = kind(**_checked(kind, options))  # a wrong option of a disabled detector is an error too
         if enabled:
-            on.append(made)
+            on.append(detector)
         else:
             off.append(kind)
     return on, off
 
 
 def options_of(kind: type[Detector]) -> dict[str, tuple[Any, Range]]:
-    """The thresholds of a detector: what each is unless settings say otherwise, and what it may be."""
+    """Returns the thresholds of a detector by name: default value and allowed range."""
     hints = get_type_hints(kind, include_extras=True)
-    found = {}
-    for one in dataclasses.fields(kind):  # type: ignore[arg-type]  # every member is a dataclass
-        bounds = next((part for part in get_args(hints[one.name]) if isinstance(part, Range)), Range())
-        found[one.name] = (one.default, bounds)
-    return found
+    options = {}
+    for option in dataclasses.fields(kind):  # type: ignore[arg-type]  # every member is a dataclass
+        bounds = next((part for part in get_args(hints[option.name]) if isinstance(part, Range)), Range())
+        options[option.name] = (option.default, bounds)
+    return options
 
 
-def wanted_by(detectors: Iterable[Detector]) -> Wanted:
-    """All that some detectors ask for."""
-    several = list(detectors)
-    return Wanted(
-        frozenset(key for one in several for group in one.requires for key in group)
-        | {key for one in several for key in one.reads},
-        frozenset(key for one in several for key in one.courses),
-        frozenset(kind for one in several for kind in one.events),
+def window_request(detectors: Iterable[Detector]) -> WindowRequest:
+    """Returns what a window must contain for all of these detectors."""
+    detectors = list(detectors)
+    return WindowRequest(
+        frozenset(key for detector in detectors for group in detector.requires for key in group)
+        | {key for detector in detectors for key in detector.reads},
+        frozenset(key for detector in detectors for key in detector.courses),
+        frozenset(kind for detector in detectors for kind in detector.events),
     )
 
 
@@ -77,7 +77,7 @@ def _checked(kind: type[Detector], options: Mapping[str, Any]) -> Mapping[str, A
             raise ConfigError(f"{place} does not exist; {kind.id} has: {', '.join([ENABLED, *known])}.")
         default, bounds = known[name]
         if not _is_allowed(value, default, bounds):
-            raise ConfigError(f"{place} is {value!r}; it must be {_words(default, bounds)}.")
+            raise ConfigError(f"{place} is {value!r}; it must be {_allowed_values(default, bounds)}.")
     return options
 
 
@@ -88,7 +88,7 @@ def _is_allowed(value: Any, default: Any, bounds: Range) -> bool:
     return (bounds.low is None or value >= bounds.low) and (bounds.high is None or value <= bounds.high)
 
 
-def _words(default: Any, bounds: Range) -> str:
+def _allowed_values(default: Any, bounds: Range) -> str:
     what = "a whole number" if isinstance(default, int) else "a number"
     if bounds.low is not None and bounds.high is not None:
         return f"{what} from {bounds.low:g} to {bounds.high:g}"

@@ -1,4 +1,4 @@
-"""Runs the detectors over the newest steps of a run: what was found, what was looked for, a verdict."""
+"""Runs the detectors over the newest steps of a run: findings, checks that found nothing, and a verdict."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from stepscope.analysis.build import build_window
-from stepscope.analysis.detector_registry import make_detectors, wanted_by
+from stepscope.analysis.detector_registry import make_detectors, window_request
 from stepscope.analysis.verdict import Checks, Verdict, checks_of, verdict_of
 from stepscope.analysis.wording import listed, percent
 from stepscope.schema.finding import SEVERITIES, Evidence, Finding
@@ -28,40 +28,40 @@ MAX_HEADLINES = 3
 
 @dataclass(frozen=True)
 class Considered:
-    """A problem that was looked for and is not told, and why."""
+    """A problem that was checked and is not reported, and why."""
 
     id: str
     title: str
     why_not: str
     has_run: bool = True
-    """Whether there was enough evidence to look for it at all."""
+    """Whether there was enough evidence to check it."""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """How a run fares, and why."""
+    """How a run is doing, and why."""
 
     findings: tuple[Finding, ...]
-    """The most worthwhile first."""
+    """The most important first."""
     considered: tuple[Considered, ...]
-    """What was looked for and is not told."""
+    """Problems that were checked and are not reported."""
     checks: Checks
-    """How many checks ran, which could not, and what is known of the pace."""
+    """How many checks ran, which could not, and how long a step takes."""
     segment: str = ""
-    """The segment that was looked at."""
+    """The segment that was examined."""
 
     @property
     def verdict(self) -> Verdict:
-        """How the newest steps are doing; a stored run has more to judge by."""
-        return verdict_of([one.as_dict() for one in self.findings], self.checks)
+        """The verdict on the newest steps alone; that of a stored run also considers its status."""
+        return verdict_of([finding.as_dict() for finding in self.findings], self.checks)
 
     @property
     def headlines(self) -> tuple[str, ...]:
-        """The most important of them in a sentence each, three at most."""
-        return tuple(one.headline for one in self.findings[:MAX_HEADLINES])
+        """One sentence for each of the most important findings, three at most."""
+        return tuple(finding.headline for finding in self.findings[:MAX_HEADLINES])
 
 
-class _NotFound(NamedTuple):
+class _NoFinding(NamedTuple):
     """Why a detector found nothing."""
 
     sentence: str
@@ -69,139 +69,141 @@ class _NotFound(NamedTuple):
 
 
 class Diagnostician:
-    """The detectors as settings want them; may be asked about any run, again and again."""
+    """Runs the detectors that the settings enable; one instance serves any number of runs."""
 
     def __init__(self, settings: Mapping[str, Mapping[str, Any]]) -> None:
         self._detectors, self._off = make_detectors(settings)
-        self._wanted = wanted_by(self._detectors)
+        self._request = window_request(self._detectors)
         self._failed: set[str] = set()
 
     def diagnose(self, reader: Reader, run_id: str) -> Diagnosis:
-        """Looks at the newest steps of a run."""
-        return self.examine(build_window(reader, run_id, self._wanted))
+        """Examines the newest steps of a run."""
+        return self.examine(build_window(reader, run_id, self._request))
 
     def examine(self, window: Window | None) -> Diagnosis:
-        """Looks at a window; None is that of a run without any step."""
-        found: list[Finding] = []
-        off = [_left_out(one, "It is switched off in the settings.") for one in self._off]
-        considered: list[Considered] = []
+        """Examines a window; None stands for a run without any step."""
+        all_findings: list[Finding] = []
+        skipped = [_skipped(kind, "Disabled in the settings.") for kind in self._off]
+        checked: list[Considered] = []
         ranks = 0 if window is None else len(window.ranks)
         for detector in self._detectors:
             if 0 < ranks < detector.least_ranks:
-                off.append(_left_out(detector, "It concerns runs of several ranks."))
+                skipped.append(_skipped(detector, "Applies only to runs with several ranks."))
                 continue
-            told = self._ask(detector, window)
-            if isinstance(told, Finding):
-                found.append(told)
+            result = self._run(detector, window)
+            if isinstance(result, Finding):
+                all_findings.append(result)
             else:
-                considered.append(Considered(detector.id, detector.title, told.sentence, told.has_run))
-        findings, signs = _over_causes(found, self._detectors)
-        every = sorted((*off, *considered, *signs), key=lambda one: one.id)
-        not_run = [one.id for one in considered if not one.has_run]
-        checks = checks_of(window, len(considered) - len(not_run), not_run)
+                checked.append(Considered(detector.id, detector.title, result.sentence, result.has_run))
+        findings, symptoms = _separate_symptoms(all_findings, self._detectors)
+        considered = sorted((*skipped, *checked, *symptoms), key=lambda check: check.id)
+        not_run = [check.id for check in checked if not check.has_run]
+        checks = checks_of(window, len(checked) - len(not_run), not_run)
         segment = "" if window is None else window.segment
-        return Diagnosis(tuple(findings), tuple(every), checks, segment)
+        return Diagnosis(tuple(findings), tuple(considered), checks, segment)
 
-    def _ask(self, detector: Detector, window: Window | None) -> Finding | _NotFound:
-        """What a detector finds over all ranks. One that fails is said once and left out."""
+    def _run(self, detector: Detector, window: Window | None) -> Finding | _NoFinding:
+        """Runs one detector over all ranks. A detector that fails is logged once and skipped."""
         try:
-            # Losses that overflow are what some look for, and no reason to warn of arithmetic.
+            # Some detectors look for losses that overflow; NumPy need not warn about them.
             with np.errstate(all="ignore"):
-                return _over_window(detector, window)
+                return _examine_ranks(detector, window)
         except Exception as error:
             if detector.id not in self._failed:
                 self._failed.add(detector.id)
-                log.exception("The detector %s failed, and is left out.", detector.id)
-            return _NotFound(f"It failed: {type(error).__name__}.", has_run=False)
+                log.exception("Detector %s failed and is skipped.", detector.id)
+            return _NoFinding(f"The detector failed: {type(error).__name__}.", has_run=False)
 
 
 def diagnose(reader: Reader, run_id: str, settings: Mapping[str, Mapping[str, Any]]) -> Diagnosis:
-    """Looks at the newest steps of a run; `settings` are the options of detectors by their ids."""
+    """Examines the newest steps of a run; `settings` holds the options of detectors by their ids."""
     return Diagnostician(settings).diagnose(reader, run_id)
 
 
-def _left_out(detector: Detector | type[Detector], why: str) -> Considered:
+def _skipped(detector: Detector | type[Detector], why: str) -> Considered:
     return Considered(detector.id, detector.title, why, has_run=False)
 
 
-def _over_window(detector: Detector, window: Window | None) -> Finding | _NotFound:
+def _examine_ranks(detector: Detector, window: Window | None) -> Finding | _NoFinding:
     ranks = () if window is None else window.ranks
-    able: list[RankWindow] = []
+    ready: list[RankWindow] = []
     why_not = "No steps were recorded."
     for rank in ranks:
         reason = _missing(detector, rank)
         if reason is None:
-            able.append(rank)
+            ready.append(rank)
         else:
             why_not = reason
-    if not able or window is None:
-        return _NotFound(why_not, has_run=False)
-    chosen: Sequence[RankWindow] = able if detector.for_each_rank else able[:1]
-    found: list[Finding] = []
-    for rank in chosen:
-        told = detector.examine(rank, window)
-        if isinstance(told, Finding):
-            found.append(told)
+    if not ready or window is None:
+        return _NoFinding(why_not, has_run=False)
+    examined: Sequence[RankWindow] = ready if detector.for_each_rank else ready[:1]
+    findings: list[Finding] = []
+    for rank in examined:
+        result = detector.examine(rank, window)
+        if isinstance(result, Finding):
+            findings.append(result)
         else:
-            why_not = told
-    if found:
-        return _over_ranks(found, len(chosen))
-    newest = max(rank.examined for rank in chosen)
-    return _NotFound(f"{why_not.removesuffix('.')} ({newest:,} newest steps checked).", has_run=True)
+            why_not = result
+    if findings:
+        return _merge_ranks(findings, len(examined))
+    newest = max(rank.examined for rank in examined)
+    return _NoFinding(f"{why_not.removesuffix('.')} ({newest:,} newest steps checked).", has_run=True)
 
 
 def _missing(detector: Detector, rank: RankWindow) -> str | None:
-    """Why a rank cannot be looked at; None where it can."""
+    """Returns why a detector cannot examine a rank; None where it can."""
     steps = rank.steady if detector.in_steady_state else rank.steady | True
     for group in detector.requires:
-        here = [key for key in group if key in rank.columns]
-        if not here:
-            return f"It needs {' or '.join(group)}, which was not recorded."
-        known = [rank.columns[key] for key in here]
-        flags = [one.finite if detector.in_finite_values else one.present for one in known]
+        recorded = [rank.columns[key] for key in group if key in rank.columns]
+        if not recorded:
+            return f"Needs {' or '.join(group)}, which is not recorded."
+        flags = [column.finite if detector.in_finite_values else column.present for column in recorded]
         steps = steps & np.logical_or.reduce(flags)
-    many = int(steps.sum())
-    if many < detector.min_steps:
+    count = int(steps.sum())
+    if count < detector.min_steps:
         state = " after the warm-up" if detector.in_steady_state else ""
-        return f"It needs {detector.min_steps} steps{state}, and has {many}."
+        return f"Needs at least {detector.min_steps} steps{state}; {count} recorded."
     return None
 
 
-def _over_ranks(found: Sequence[Finding], looked_at: int) -> Finding:
-    """One finding for a problem that several ranks have: that of the rank which has it worst."""
-    worst = min(found, key=_worth)
-    if len(found) < 2:
+def _merge_ranks(findings: Sequence[Finding], examined: int) -> Finding:
+    """Merges the findings of several ranks into one: that of the worst rank, with the list of ranks."""
+    worst = min(findings, key=_importance)
+    if len(findings) < 2:
         return worst
-    ranks = tuple(sorted(one.rank for one in found if one.rank is not None))
-    shares = [one.share for one in found if one.share is not None]
-    between = f"from {percent(min(shares))} to {percent(max(shares))}" if shares else ""
-    told = Evidence("ranks", f"{len(found)} of {looked_at}", f"{listed(ranks)}; {between}".rstrip("; "))
+    ranks = tuple(sorted(finding.rank for finding in findings if finding.rank is not None))
+    shares = [finding.share for finding in findings if finding.share is not None]
+    between = f"{percent(min(shares))} to {percent(max(shares))}" if shares else ""
+    affected = Evidence("ranks", f"{len(findings)} of {examined}", f"{listed(ranks)}; {between}".rstrip("; "))
     return replace(
         worst,
-        # What all of them have is no rank's own.
-        rank=None if len(found) == looked_at else worst.rank,
-        evidence=(*worst.evidence, told),
+        # A problem of all ranks is not a problem of one rank.
+        rank=None if len(findings) == examined else worst.rank,
+        evidence=(*worst.evidence, affected),
     )
 
 
-def _over_causes(
-    found: Iterable[Finding], detectors: Iterable[Detector]
+def _separate_symptoms(
+    findings: Sequence[Finding], detectors: Iterable[Detector]
 ) -> tuple[list[Finding], list[Considered]]:
-    """Takes out what is but a sign of something else that was found; the most worthwhile comes first."""
-    several = list(found)
-    known = {one.id: one for one in detectors}
-    signs = {sign: one for one in several for sign in known[one.id].explains}
-    kept = [one for one in several if one.id not in signs]
-    left_out = [
-        Considered(one.id, one.title, f"{one.headline} Told as a sign of: {signs[one.id].title.lower()}.")
-        for one in several
-        if one.id in signs
+    """Separates findings that another finding explains; the most important of the rest comes first."""
+    explains = {detector.id: detector.explains for detector in detectors}
+    causes = {symptom: finding for finding in findings for symptom in explains[finding.id]}
+    kept = [finding for finding in findings if finding.id not in causes]
+    symptoms = [
+        Considered(
+            finding.id,
+            finding.title,
+            f"{finding.headline} Explained by: {causes[finding.id].title.lower()}.",
+        )
+        for finding in findings
+        if finding.id in causes
     ]
-    return sorted(kept, key=_worth), left_out
+    return sorted(kept, key=_importance), symptoms
 
 
-def _worth(finding: Finding) -> tuple[bool, float, int, float]:
-    """What endangers the run comes first, then what gives back most."""
+def _importance(finding: Finding) -> tuple[bool, float, int, float]:
+    """Sorts findings: first those that endanger the run, then by the time that could be saved."""
     endangers = finding.share is None and finding.severity in ("critical", "warning")
     share = -1.0 if finding.share is None else finding.share
     return not endangers, -share, SEVERITIES.index(finding.severity), -finding.confidence

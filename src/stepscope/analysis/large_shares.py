@@ -16,34 +16,34 @@ if TYPE_CHECKING:
     from stepscope.schema.window import RankWindow
 
 LARGE = 0.25
-"""A share of the time from which a run is not called healthy unless it is explained."""
+"""A run with an unexplained share of time of at least this size is not called healthy."""
 
 
 @dataclass(frozen=True)
 class LargeShare:
-    """A share of time that nobody has explained, and the sentence about it."""
+    """An unexplained share of time, and the sentence that describes it."""
 
     share: float
     sentence: str
 
 
 def largest_share(rank: RankWindow) -> LargeShare | None:
-    """The largest that is large, by the steps of a window; None where there is none."""
+    """Returns the largest unexplained share of time in a window; None if no share is large."""
     if STEP_SECONDS not in rank.columns:
         return None
     chosen = rank.where(STEP_SECONDS, steady=False)
     taken, times = rank.columns[STEP_SECONDS].values[chosen], rank.times[chosen]
     if len(taken) < 2 or float(taken.sum()) <= SHORTEST_S:
         return None
-    # The first step began before the first time that is known.
+    # Times are those of the ends of steps: the first step began before the first of them.
     wall = max(float(times[-1] - times[0]) + float(taken[0]), float(taken.sum()))
     between = 1 - float(taken.sum()) / wall
-    found = [
+    candidates = [
         (phase_shares(rank, steady=False).get("other", 0.0), "of step time is outside the measured phases"),
         (between, "of wall time is between steps (evaluation, checkpoints, start of epochs)"),
         (_compiled(rank) / wall, "of wall time was compilation"),
     ]
-    share, words = max(found)
+    share, words = max(candidates)
     return LargeShare(share, f"{percent(share)} {words}") if share >= LARGE else None
 
 

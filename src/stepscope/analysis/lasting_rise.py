@@ -1,4 +1,4 @@
-"""Tells whether a loss went up before the newest steps and never came back, by the course of the run."""
+"""Detects a loss that rose before the newest steps and never came back, from the course of the whole run."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from stepscope.schema.window import Floats, Ints
 
 MAX_WIDTH = 1024
-"""Buckets of more steps do not tell a jump from a slow rise, which may be healthy."""
+"""In wider buckets a jump looks the same as a slow rise, which may be healthy."""
 
 BACK = 0.9
-"""A loss at this share of the first is back where it began."""
+"""A loss at this share of the first loss is back where it began."""
 
 ROSE_WITHIN = 2
-"""The loss is at most so many buckets on its way up."""
+"""The rise takes at most this many buckets."""
 
 
 class LastingRise(NamedTuple):
-    """A loss that went up for good."""
+    """A loss that rose and stayed high."""
 
     step: int
-    """About when, by the first bucket in which it stands high."""
+    """The first step of the first bucket in which it is high."""
     time: float
     level: float
     """The lowest level before."""
@@ -35,9 +35,9 @@ class LastingRise(NamedTuple):
 
 
 def lasting_rise(course: Buckets, losses: Floats, steps: Ints, least_level: float) -> LastingRise | None:
-    """When the loss left its lowest level for where it began, or far beyond, and stayed until now.
+    """Returns when the loss rose from its lowest level to its first level or far above, and stayed there.
 
-    `losses` are the newest ones. All of them belong to the stretch: else they tell by themselves.
+    `losses` are the newest ones. Only a rise before all of them counts: `divergence` finds a later one.
     """
     is_finite = np.isfinite(course.mean)
     means, starts, times = course.mean[is_finite], course.starts[is_finite], course.times[is_finite]
@@ -57,13 +57,13 @@ def lasting_rise(course: Buckets, losses: Floats, steps: Ints, least_level: floa
         return None
     has_exploded = level > 0 and value >= EXPLODED * max(first, level)
     is_back = first - level >= FALLEN * abs(first) and value >= BACK * first
-    if not has_exploded and (not is_back or _was_there(means[:begin], lowest, value)):
+    if not has_exploded and (not is_back or _was_as_high(means[:begin], lowest, value)):
         return None
     return LastingRise(int(starts[begin]), float(times[begin]), level, value)
 
 
 def _falls(values: Floats) -> bool:
-    """Whether the loss came down anywhere, even a little: then it still learns."""
+    """Whether the loss fell anywhere, even a little: then it still learns."""
     third = max(len(values) // 3, 1)
     if float(np.median(values[-third:])) < FLAT * float(np.median(values[:third])):
         return True
@@ -73,7 +73,7 @@ def _falls(values: Floats) -> bool:
     return bool((parts < FELL * np.maximum.accumulate(parts)).any())
 
 
-def _was_there(before: Floats, lowest: int, value: float) -> bool:
-    """Whether the loss has been as high before, once it had come down: then it comes and goes."""
+def _was_as_high(before: Floats, lowest: int, value: float) -> bool:
+    """Whether the loss has been as high before, after it had come down: then it goes up and down."""
     since = before[int(np.argmax(before <= 0.5 * (before[lowest] + before[0]))) :]
     return bool(len(since) and since.max() >= 0.7 * value)

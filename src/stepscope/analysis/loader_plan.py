@@ -1,4 +1,4 @@
-"""Works out how many loader workers would keep up with the steps, and what that would be worth."""
+"""Computes how many loader workers would keep up with the steps, and how much time that would save."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ if TYPE_CHECKING:
 USABLE_CORES = "process/usable_cores"
 
 HEADROOM = 1.2
-"""Workers are not equally quick, so there should be some more than just enough."""
+"""Workers differ in speed, so a few more are proposed than the average speed requires."""
 
 MAX_WORKERS = 16
-"""Where batches wait for a disk or a network there may be more workers than processors, up to so many."""
+"""Maximum number of workers where batches wait for a disk or a network and need few processors."""
 
 CONTENTION = 1.5
-"""How much longer a batch may take where workers get in each other's way; for the lower bound."""
+"""How much longer a batch may take when workers compete for processors; gives the lower bound."""
 
 
 @dataclass(frozen=True)
-class Pace:
-    """The seconds of a mean step for each of its batches, and how much of that waits for data."""
+class BatchTimes:
+    """Mean seconds of a step for each of its batches, and how much of that is waiting for data."""
 
     step: float
     exposed: float
-    """What that would be shorter by without the wait."""
+    """How much shorter the step would be without the wait."""
     fetch: float
-    """What asking for a batch takes on the host."""
+    """How long fetching a batch takes on the host."""
     idle: float | None = None
-    """The share of time in which the training thread was on no processor; None where that is not known."""
+    """The share of time in which the training thread was on no processor; None if unknown."""
     workers_busy: float | None = None
-    """The share of time in which a mean worker was on a processor; None where that is not known."""
+    """The share of time in which a mean worker was on a processor; None if unknown."""
 
     @property
     def rest(self) -> float:
@@ -47,46 +47,46 @@ class Pace:
 
 @dataclass(frozen=True)
 class LoaderPlan:
-    """What to set, and what it would give back."""
+    """How many workers to use, and the time that would save."""
 
     workers: int | None
-    """How many there are; None where the loader is not PyTorch's."""
+    """The current number of workers; None if the loader is not PyTorch's."""
     cores: int | None
-    """Processors a rank has to itself; None where that is not known."""
+    """Processors that a rank has for itself; None if unknown."""
     proposed: int | None
-    """How many there should be; None where more would not help, or nobody can tell."""
+    """The proposed number of workers; None if more would not help or their effect is unknown."""
     batch_seconds: float | None
-    """What a worker takes for a batch."""
+    """How long a worker takes for a batch."""
     estimate: Estimate
     is_waiting: bool = False
-    """Whether making a batch is mostly waiting, for a disk or a network, and takes no processor."""
+    """Whether workers mostly wait for a disk or a network and use little processor time."""
 
     @property
     def fewer(self) -> int | None:
-        """How many there should be where there are too many; None where there are not."""
+        """The proposed number if there are too many workers; None otherwise."""
         if self.is_waiting or self.workers is None or self.cores is None or self.workers <= self.cores:
             return None
         return max(self.cores - 1, 1)
 
     @property
     def is_limited(self) -> bool:
-        """Whether the machine has no more processors to give."""
+        """Whether more workers would not help on this machine."""
         return self.workers is not None and self.proposed is None
 
 
-def plan_for(pace: Pace, loader: Mapping[str, Any] | None, cores: int | None) -> LoaderPlan:
+def plan_for(times: BatchTimes, loader: Mapping[str, Any] | None, cores: int | None) -> LoaderPlan:
     """Plans workers for a step that waits for data.
 
-    Without workers a batch takes what is waited for it. With some, all are busy while a step waits, so that a
-    batch takes one of them as long as so many steps.
+    Without workers, a batch takes as long as the step waits for it. With N workers, all of them are busy
+    while a step waits, so that each takes N steps for a batch.
     """
-    most = pace.exposed / pace.step
+    most = times.exposed / times.step
     workers = None if loader is None else loader.get("num_workers")
     if not isinstance(workers, int):
         return LoaderPlan(None, cores, None, None, Estimate(0.0, 0.5 * most, most))
-    batch = workers * pace.step if workers else max(pace.fetch, pace.exposed)
-    needed = max(ceil(HEADROOM * batch / pace.rest), workers + 1)
-    is_waiting = _is_waiting(pace, workers)
+    batch = workers * times.step if workers else max(times.fetch, times.exposed)
+    needed = max(ceil(HEADROOM * batch / times.rest), workers + 1)
+    is_waiting = _is_waiting(times, workers)
     if is_waiting:
         needed = min(needed, MAX_WORKERS)
     elif cores is not None:
@@ -94,34 +94,37 @@ def plan_for(pace: Pace, loader: Mapping[str, Any] | None, cores: int | None) ->
     if needed <= workers:
         return LoaderPlan(workers, cores, None, batch, Estimate(0.0, 0.25 * most, most), is_waiting)
     low, likely = (
-        max(1 - max(pace.rest, factor * batch / needed) / pace.step, 0.0) for factor in (CONTENTION, 1.0)
+        max(1 - max(times.rest, factor * batch / needed) / times.step, 0.0) for factor in (CONTENTION, 1.0)
     )
     return LoaderPlan(workers, cores, needed, batch, Estimate(low, likely, most), is_waiting)
 
 
-def _is_waiting(pace: Pace, workers: int) -> bool:
-    """Whether a batch takes little processor time: by what its workers use, or the thread that makes it."""
+def _is_waiting(times: BatchTimes, workers: int) -> bool:
+    """Whether making a batch needs little processor time, in the workers or in the training thread."""
     if workers:
-        return pace.workers_busy is not None and pace.workers_busy < 0.5
-    return pace.idle is not None and pace.idle * pace.step >= 0.5 * pace.exposed
+        return times.workers_busy is not None and times.workers_busy < 0.5
+    return times.idle is not None and times.idle * times.step >= 0.5 * times.exposed
 
 
 def loader_of(window: Window, rank: int) -> Mapping[str, Any] | None:
-    """How the training loader of a rank is set up: the newest of the dataset that was met first."""
+    """Returns the newest settings of a rank's training loader: that of the dataset that was used first."""
     events = window.events_of("loader", rank)
     if not events:
         return None
     first = events[0].fields.get("dataset")
-    return next(one.fields for one in reversed(events) if one.fields.get("dataset") == first)
+    return next(event.fields for event in reversed(events) if event.fields.get("dataset") == first)
 
 
 def cores_for(window: Window, rank: RankWindow) -> int | None:
-    """Processors that a rank has to itself: those it may use, divided among the ranks of its host."""
+    """Returns the processors of a rank: those it may use, divided by the number of ranks on its host."""
     facts = window.facts.get(rank.rank, {})
     figures = window.figures(USABLE_CORES, rank.host, rank.rank)
     cores = float(figures[0].values[-1]) if figures else facts.get("cpus")
     if not isinstance(cores, int | float):
         return None
-    told = facts.get("environment", {}).get("LOCAL_WORLD_SIZE", "")
-    together = int(told) if str(told).isdecimal() else sum(one.host == rank.host for one in window.ranks)
-    return max(int(cores) // max(together, 1), 1)
+    world_size = facts.get("environment", {}).get("LOCAL_WORLD_SIZE", "")
+    if str(world_size).isdecimal():
+        local_ranks = int(world_size)
+    else:
+        local_ranks = sum(other.host == rank.host for other in window.ranks)
+    return max(int(cores) // max(local_ranks, 1), 1)

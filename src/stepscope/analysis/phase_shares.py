@@ -1,4 +1,4 @@
-"""Shares out the time of a window's steps among their phases, where only some steps were timed by phase."""
+"""Computes the share of step time of each phase, even where only some steps were timed by phase."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ if TYPE_CHECKING:
     from stepscope.schema.window import Flags, Floats, RankWindow
 
 MIN_STEPS = 5
-"""Steps that must have a phase before its share is given."""
+"""Minimum number of steps with a phase for its share to be given."""
 
 MOSTLY = 0.9
-"""A phase that so much of all steps have is added up as it is."""
+"""A phase that was timed in at least this share of all steps is summed without weights."""
 
 
 def sample_weights(ratios: Floats) -> Floats:
-    """For how many steps each one stands that was kept with such a chance."""
-    chances = np.where(np.isfinite(ratios) & (ratios > 0), ratios, 1.0)
-    weights: Floats = 1.0 / np.minimum(chances, 1.0)
+    """Returns how many steps each sampled step represents, from its sampling probability."""
+    probabilities = np.where(np.isfinite(ratios) & (ratios > 0), ratios, 1.0)
+    weights: Floats = 1.0 / np.minimum(probabilities, 1.0)
     return weights
 
 
 def phase_shares(rank: RankWindow, *, steady: bool = True) -> dict[str, float]:
-    """The share of step time that each phase takes, on the host's clock.
+    """Returns the share of step time of each phase, on the host's clock.
 
-    The wait for data is known of every step, and is added up. The rest of the time is divided as it is in the
-    steps that were timed by phase, of which each stands for as many as its chance to be chosen says.
+    Phases that were timed in nearly every step, such as the wait for data, are summed. The rest of the time
+    is divided as in the sampled steps, each weighted by the number of steps it represents.
     """
     whole = rank.where(STEP_SECONDS, steady=steady)
     taken = float(rank.columns[STEP_SECONDS].values[whole].sum())
@@ -56,7 +56,7 @@ def phase_shares(rank: RankWindow, *, steady: bool = True) -> dict[str, float]:
 
 
 def _is_between(rank: RankWindow, phase: str) -> Flags:
-    """Steps under whose number something is recorded that came between two steps, as an evaluation."""
+    """Returns the steps whose value belongs to a gap between two steps, such as an evaluation."""
     between = rank.columns.get(gap_key(phase))
     if between is None:
         return np.zeros(len(rank.steps), bool)
@@ -71,7 +71,7 @@ def _weights(rank: RankWindow, chosen: Flags) -> Floats:
 
 
 def device_shares(rank: RankWindow) -> dict[str, float]:
-    """The same on the GPU's clock, by the steps that were timed on it."""
+    """Returns the same on the GPU's clock, from the steps that were timed on it."""
     shares = {}
     for phase in PHASES:
         if rank.has(device_key(phase), device_key("step")):

@@ -1,4 +1,4 @@
-"""Statistics that a few odd values hardly move: levels, spreads, and how far out a tail reaches."""
+"""Statistics that are robust against outliers: medians of blocks, spreads, and tails of distributions."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-TO_SIGMA = 1.4826
-"""What makes a standard deviation of a median absolute deviation, where noise is normal."""
+MAD_TO_SIGMA = 1.4826
+"""Converts a median absolute deviation to a standard deviation, for normal noise."""
 
 LIGHTEST_TAIL, LIGHTEST_OF_FEW, MANY = 8.0, 3.0, 500
-"""A tail is never taken to fall faster than this power, and of fewer values than many, than the lesser one:
-the greatest of few are hardly a tail, and cannot prove how it falls."""
+"""Upper bounds of the estimated tail exponent; the lower one applies to fewer values than `MANY`, whose few
+greatest values say little about the tail."""
 
 
 def spread(values: Floats, axis: int | None = None) -> Floats:
-    """The median absolute deviation, as a standard deviation."""
+    """Returns the median absolute deviation, scaled to a standard deviation."""
     middle = np.median(values, axis=axis, keepdims=True)
-    found: Floats = TO_SIGMA * np.median(np.abs(values - middle), axis=axis)
-    return found
+    deviation: Floats = MAD_TO_SIGMA * np.median(np.abs(values - middle), axis=axis)
+    return deviation
 
 
 def block_edges(count: int, most: int, least_size: int) -> NDArray[np.int64]:
-    """Where to cut so many values into blocks of one size, at most `most`; the first few may be left."""
+    """Returns the edges of at most `most` blocks of equal size; the first few values may be left out."""
     blocks = max(min(most, count // least_size), 1)
     width = count // blocks
     return np.arange(count - blocks * width, count + 1, width)
 
 
 def block_medians(values: Floats, edges: NDArray[np.int64]) -> Floats:
-    """The median of each block."""
-    found: Floats = np.median(values[edges[0] : edges[-1]].reshape(len(edges) - 1, -1), axis=1)
-    return found
+    """Returns the median of each block."""
+    medians: Floats = np.median(values[edges[0] : edges[-1]].reshape(len(edges) - 1, -1), axis=1)
+    return medians
 
 
 def block_shares(part: Floats, whole: Floats, edges: NDArray[np.int64]) -> Floats:
-    """Of each block, the share that the sum of the part has of that of the whole."""
-    found: Floats = np.add.reduceat(part, edges[:-1]) / np.add.reduceat(whole, edges[:-1])
-    return found
+    """Returns, for each block, the sum of the part divided by the sum of the whole."""
+    shares: Floats = np.add.reduceat(part, edges[:-1]) / np.add.reduceat(whole, edges[:-1])
+    return shares
 
 
-def likeness(values: Floats) -> float:
-    """How much values are like the ones before them, from 0 to 1; 0 where rounding is all that differs."""
+def autocorrelation(values: Floats) -> float:
+    """Returns the correlation of neighbouring values, from 0 to 1; 0 if values differ only by rounding."""
     centred = values - values.mean()
     power = float(centred @ centred)
     if power <= len(values) * (1e-12 * max(float(np.abs(values).max()), 1e-300)) ** 2:
@@ -54,18 +54,18 @@ def likeness(values: Floats) -> float:
     return max(float(centred[:-1] @ centred[1:]) / power, 0.0)
 
 
-def expected_beyond(others: Floats, value: float) -> float:
-    """How many of as many values would lie beyond this one by chance, by how the others are spread.
+def expected_exceedances(others: Floats, value: float) -> float:
+    """Returns how many of `len(others)` values would exceed `value` by chance, from the tail of the others.
 
-    The greatest fiftieth of the others, ten at least, tells by which power their tail falls (Hill). That
-    power is taken a standard error lower than it seems. Infinite where there are too few to tell.
+    Hill's estimator gives the tail exponent from the greatest 2% of the others, ten at least; the result is
+    lowered by one standard error. Returns infinity where there are too few values.
     """
     count = max(10, len(others) // 50)
-    # Less than one spread counts as one: a series without noise has no tail to tell of.
+    # Values below one spread count as one spread: a series without noise has no tail.
     greatest = np.maximum(np.sort(others)[-count - 1 :], 1.0)
     if len(greatest) <= count:
         return float("inf")
     logs = float(np.log(greatest[1:] / greatest[0]).mean())
     lightest = LIGHTEST_TAIL if len(others) >= MANY else LIGHTEST_OF_FEW
-    power = min(1 / max(logs, 1e-9), lightest) * (1 - 1 / np.sqrt(count))
-    return float(count * (max(value, greatest[0]) / greatest[0]) ** -power)
+    exponent = min(1 / max(logs, 1e-9), lightest) * (1 - 1 / np.sqrt(count))
+    return float(count * (max(value, greatest[0]) / greatest[0]) ** -exponent)

@@ -1,4 +1,4 @@
-"""Tells what a loss may do because of its schedule or its data, for those who judge whether it diverges."""
+"""Says how far the schedule or the data of a run may raise its loss, so that such a rise is no divergence."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from stepscope.schema.window import RankWindow
 
 ROSE = 1.2
-"""A rate that is so many times what it was has been raised."""
+"""A learning rate that grew by this factor has been raised."""
 
 UNKNOWN_SHARE = 0.5
-"""Where no rate was recorded, a restart of the schedule may bring the loss up to this share of its first."""
+"""Without a recorded learning rate, a restarted schedule may raise the loss to this share of the first."""
 
 CHANGED, AROUND = 1.5, 20
-"""Batches that differ by this factor, by the medians of so many around a step, have changed."""
+"""The batch size changed if the medians of this many sizes before and after a step differ by this factor."""
 
 
 def first_loss(rank: RankWindow, key: str) -> float:
-    """Where the loss of a segment began, as far as that is known."""
+    """Returns the first loss of a segment, as far as it is known."""
     course = rank.course.get(key)
     if course is not None and len(course) and np.isfinite(course.mean[0]):
         return float(course.mean[0])
@@ -31,7 +31,7 @@ def first_loss(rank: RankWindow, key: str) -> float:
 
 
 def level_by_schedule(rank: RankWindow, key: str) -> float:
-    """The loss that the schedule alone may have led to: below it, a rise is no sign of anything else."""
+    """Returns the loss up to which the schedule alone explains a rise."""
     if LEARNING_RATE not in rank.columns:
         return UNKNOWN_SHARE * first_loss(rank, key)
     (rates,) = rank.aligned(LEARNING_RATE, steady=False)
@@ -41,7 +41,7 @@ def level_by_schedule(rank: RankWindow, key: str) -> float:
 
 
 def batches_changed(rank: RankWindow, step: int) -> bool:
-    """Whether batches are of another size since about a step than before it."""
+    """Whether the batch size changed at about this step."""
     key = rank.first_of(BATCH_SIZES)
     if key is None:
         return False

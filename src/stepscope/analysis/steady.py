@@ -1,4 +1,4 @@
-"""Tells which steps of a rank are steady: timed, after the warm-up, with nothing compiled in them."""
+"""Finds the steady steps of a rank: timed, after the warm-up, without compilation."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from stepscope.schema.window import Column, Flags
 
 SHORTEST_S = 1e-9
-"""A step that took no longer was not timed."""
+"""A step of this length or less was not timed."""
 
 COMPILED = ("compile/seconds", "compile/frames")
 
 
 class Steadiness(NamedTuple):
-    """Which steps are steady, and how many were left out and why."""
+    """Which steps are steady, and how many were left out as warm-up or for compilation."""
 
     steady: Flags
     warm_up: int
@@ -29,7 +29,7 @@ class Steadiness(NamedTuple):
 
 
 def steadiness_of(columns: Mapping[str, Column], count: int, *, is_whole: bool) -> Steadiness:
-    """Judges the steps of a window; only one that has the beginning of a segment has a warm-up."""
+    """Finds the steady steps of a window; it has a warm-up only if it holds the beginning of a segment."""
     steady = np.ones(count, bool)
     compiled = np.zeros(count, bool)
     for key in COMPILED:

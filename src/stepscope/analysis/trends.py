@@ -1,4 +1,4 @@
-"""Tells whether a series grows, how fast, and whether it does so steadily or by a jump."""
+"""Fits a robust line to a series: whether it grows, how fast, and whether steadily or in one jump."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepscope.analysis.robust import likeness, spread
+from stepscope.analysis.robust import autocorrelation, spread
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,31 +18,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trend:
-    """Growth for each unit of the axis, and the bounds it surely lies in."""
+    """A line through a series: slope per unit of the axis, with its confidence interval."""
 
     slope: float
     low: float
     high: float
     begin: float
-    """The place on the axis at which the line begins."""
+    """Position on the axis at which the line begins."""
     start: float
-    """Its value there."""
+    """Value of the line at its beginning."""
     end: float
-    """Its value at its end."""
+    """Value of the line at its end."""
     noise: float
-    """How far the values stray from it, as a standard deviation."""
+    """Spread of the values around the line, as a standard deviation."""
 
     @property
     def growth(self) -> float:
-        """How much it has grown from its beginning, as a share of that."""
+        """Growth from the beginning to the end of the line, as a share of the value at the beginning."""
         return (self.end - self.start) / self.start if self.start > 0 else 0.0
 
 
 def trend_of(x: Floats, y: Floats, confidence: float = 0.99) -> Trend | None:
-    """The line through the medians of slopes and places (Theil and Sen); None where x does not rise.
+    """Returns the Theil-Sen line of a series; None where x does not increase.
 
-    Its bounds are those of Kendall's rank correlation, for as many values as the series is worth: one that
-    strays slowly is worth less than it has.
+    The confidence interval of the slope is that of Kendall's rank correlation, for the effective number of
+    values: autocorrelated values count as fewer.
     """
     first, second = np.triu_indices(len(x), 1)
     run = x[second] - x[first]
@@ -52,14 +52,14 @@ def trend_of(x: Floats, y: Floats, confidence: float = 0.99) -> Trend | None:
     middle = float(np.median(slopes))
     rest = y - middle * x
     offset = float(np.median(rest))
-    reach = reach_of(rest, confidence)
-    low, high = (-np.inf, np.inf) if reach >= 1 else np.quantile(slopes, [(1 - reach) / 2, (1 + reach) / 2])
+    share = slope_interval(rest, confidence)
+    low, high = (-np.inf, np.inf) if share >= 1 else np.quantile(slopes, [(1 - share) / 2, (1 + share) / 2])
     ends = (offset + middle * float(x[0]), offset + middle * float(x[-1]))
     return Trend(middle, float(low), float(high), float(x[0]), *ends, float(spread(rest)))
 
 
 def is_jump(x: Floats, y: Floats) -> bool:
-    """Whether one jump between two levels tells the series better than a line does, told as sparingly."""
+    """Whether one jump between two levels fits the series better than a line, by Schwarz's criterion."""
     count = len(y)
     line = np.polynomial.Polynomial.fit(x, y, 1)
     sums, squares = np.cumsum(y), np.cumsum(y**2)
@@ -68,18 +68,18 @@ def is_jump(x: Floats, y: Floats) -> bool:
     after = (squares[-1] - squares[:-1]) - (sums[-1] - sums[:-1]) ** 2 / (count - size)
     jump = max(float((before + after).min()), 0.0)
     straight = float(((y - line(x)) ** 2).sum())
-    # A jump has a place besides two levels, and has to pay for it (Schwarz's criterion).
+    # A jump has one parameter more than a line (its place), which the criterion penalises.
     return bool(jump * count ** (1 / count) < straight)
 
 
-def reach_of(rest: Floats, confidence: float) -> float:
-    """The share of all pairs of values whose slopes lie within the bounds; 1 or more where none are certain.
+def slope_interval(rest: Floats, confidence: float) -> float:
+    """Returns the central share of all pairwise slopes within the interval; 1 or more if it is unbounded.
 
-    `rest` is what a line leaves of the series: the more alike neighbours are in it, the fewer it counts as.
+    `rest` holds the residuals of the line; their autocorrelation reduces the effective number of values.
     """
-    alike = likeness(rest)
-    worth = len(rest) * (1 - alike) / (1 + alike)
-    if worth <= 3:
+    correlation = autocorrelation(rest)
+    effective = len(rest) * (1 - correlation) / (1 + correlation)
+    if effective <= 3:
         return 1.0
-    sure = NormalDist().inv_cdf((1 + confidence) / 2)
-    return float(sure * np.sqrt(2 * (2 * worth + 5) / (9 * worth * (worth - 1))))
+    quantile = NormalDist().inv_cdf((1 + confidence) / 2)
+    return float(quantile * np.sqrt(2 * (2 * effective + 5) / (9 * effective * (effective - 1))))

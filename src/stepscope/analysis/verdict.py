@@ -1,4 +1,4 @@
-"""Says in a sentence how a run is doing. Every list, page, command and report takes its verdict from here.
+"""Says in one sentence how a run is doing. Every list, page, command and report uses this verdict.
 
 A failure comes first, then the worst finding. A run is called healthy only if all checks ran with enough
 evidence and no large share of its time is unexplained; otherwise the verdict says what is not known.
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from stepscope.schema.window import RankWindow, Window
 
 MIN_STEPS = 20
-"""Steady steps before which nothing is said of how a run is doing."""
+"""Minimum number of steady steps for a verdict on how a run is doing."""
 
 MAX_TRIES = 6
 SPOILING = ("num.", "conv.")
-"""Findings on what is computed; all others are about time."""
+"""Prefixes of findings about wrong results; all others are about time."""
 
 WATCH = "monitor.watch(model, optimizer)"
 
@@ -40,14 +40,14 @@ class Verdict:
     id: str
     headline: str
     severity: str
-    """That of the finding it is about; `ok` for a healthy run, `unknown` where that cannot be said."""
+    """Severity of the finding it is about; `ok` for a healthy run, `unknown` without enough evidence."""
     confidence: float | None
     steps: tuple[int, int] | None
-    """The first and the last step it is about."""
+    """First and last step it is about."""
     tries: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as plain values, for JSON."""
+        """Returns the fields as plain values, for JSON."""
         fields = asdict(self)
         return {
             **fields,
@@ -58,31 +58,31 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Checks:
-    """What the checks of a run's newest steps came to, beside what they found."""
+    """Results of the checks of a run's newest steps, except for the findings."""
 
     passed: int = 0
-    """How many ran with enough evidence and found nothing."""
+    """How many checks ran with enough evidence and found nothing."""
     not_run: tuple[str, ...] = ()
-    """The ids of those that could not run."""
+    """Ids of the checks that could not run."""
     is_timed: bool = False
     """Whether steps and their phases are timed, not only the time between two log calls."""
     steady: int = 0
-    """Steps after the warm-up."""
+    """Number of steps after the warm-up."""
     examined: int = 0
-    """The newest steps, all of which were looked at."""
+    """Number of newest steps that were examined."""
     steps: tuple[int, int] | None = None
     pace: str = ""
-    """How long a step takes, and what bounds it."""
+    """How long a step takes, and which phase takes most of it."""
     share: LargeShare | None = None
-    """The largest share of time that nothing explains."""
+    """The largest unexplained share of time."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as plain values, to be kept."""
+        """Returns the fields as plain values, for the store."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Checks:
-        """What was kept."""
+        """Restores checks from what `as_dict` returned."""
         share, steps = fields.get("share"), fields.get("steps")
         return cls(
             passed=int(fields.get("passed", 0)),
@@ -98,17 +98,17 @@ class Checks:
 
 @dataclass(frozen=True)
 class RunState:
-    """What is known of a run beside its steps."""
+    """What is known about a run besides its steps."""
 
     is_live: bool
     status: str
     reason: str
     points: int
-    """Points of what is logged once a step."""
+    """Number of points of the metrics that are logged once a step."""
     nonfinite_losses: int = 0
     is_last_loss_finite: bool = True
     is_training: bool = True
-    """Whether anything is trained: a machine may be watched by itself."""
+    """False for a machine that is monitored without a training."""
 
 
 def verdict_of(
@@ -117,27 +117,27 @@ def verdict_of(
     state: RunState | None = None,
     share: LargeShare | None = None,
 ) -> Verdict:
-    """The failure of a run; else its worst finding that is more than information; else what checks came to.
+    """Returns the failure of a run; else its worst finding above `info`; else the result of the checks.
 
-    `findings` are those that are open and not muted. `share` is the largest unexplained share of wall time,
-    where an account of it was made; else that of the checks counts.
+    `findings` are those that are open and not muted. `share` is the largest unexplained share of wall time if
+    wall time was analysed; otherwise the share of the checks is used.
     """
-    told = sorted((one for one in findings if one.get("severity") != "info"), key=_order)
-    failure = None if state is None else _failure(state, told)
+    problems = sorted((finding for finding in findings if finding.get("severity") != "info"), key=_order)
+    failure = None if state is None else _failure(state, problems)
     if failure is not None:
         return failure
-    if told:
-        return _of_finding(told[0])
+    if problems:
+        return _of_finding(problems[0])
     return _without_findings(checks, state, share or (checks.share if checks is not None else None))
 
 
 def checks_of(window: Window | None, passed: int, not_run: Sequence[str]) -> Checks:
-    """What checks came to in a window; the rank with the most steady steps tells of pace and shares."""
-    ranks = [] if window is None else [one for one in window.ranks if STEP_SECONDS in one.columns]
+    """Summarises the checks of a window; step time and shares are of the rank with most steady steps."""
+    ranks = [] if window is None else [rank for rank in window.ranks if STEP_SECONDS in rank.columns]
     if not ranks:
-        examined = 0 if window is None else max((one.examined for one in window.ranks), default=0)
+        examined = 0 if window is None else max((rank.examined for rank in window.ranks), default=0)
         return Checks(passed, tuple(not_run), examined=examined)
-    rank = max(ranks, key=lambda one: int(one.steady.sum()))
+    rank = max(ranks, key=lambda rank: int(rank.steady.sum()))
     steps = rank.steps[rank.steady]
     return Checks(
         passed,
@@ -146,27 +146,29 @@ def checks_of(window: Window | None, passed: int, not_run: Sequence[str]) -> Che
         steady=len(steps),
         examined=rank.examined,
         steps=(int(steps[0]), int(steps[-1])) if len(steps) else None,
-        pace=_pace(rank) if len(steps) else "",
+        pace=_step_time(rank) if len(steps) else "",
         share=largest_share(rank),
     )
 
 
-def _failure(state: RunState, told: Sequence[Mapping[str, Any]]) -> Verdict | None:
-    """What ended or ruined the run; the worst finding is said after it."""
-    before = f" Before that: {_headline(told[0])}" if told else ""
-    tries = _tries(told[0]) if told else ()
+def _failure(state: RunState, problems: Sequence[Mapping[str, Any]]) -> Verdict | None:
+    """Returns the verdict on what ended or ruined the run, followed by the worst finding."""
+    worst = problems[0] if problems else None
+    before = f" Before that: {_headline(worst)}" if worst is not None else ""
+    tries = _tries(worst) if worst is not None else ()
     why = f": {without_end_mark(state.reason)}" if state.reason else ""
     if not state.is_training:
-        return _said("machine", "A machine is watched; nothing is trained here.", "unknown")
+        return _unknown("machine", "This machine is monitored without a training run.")
     if state.status in ("crashed", "failed"):
         headline = f"The run {state.status}{why}.{before}"
         return Verdict(f"status.{state.status}", headline, "critical", None, None, tries)
     if state.status == "stalled":
         return Verdict("status.stalled", f"The run is stalled{why}.{before}", "critical", None, None, tries)
-    is_told = any(str(one.get("id")) == "num.nonfinite" for one in told)
-    if state.nonfinite_losses and not is_told and not (told and told[0].get("severity") == "critical"):
-        many = state.nonfinite_losses
-        losses = f"{many:,} losses are not finite" if many > 1 else "1 loss is not finite"
+    is_reported = any(str(finding.get("id")) == "num.nonfinite" for finding in problems)
+    is_critical = worst is not None and worst.get("severity") == "critical"
+    if state.nonfinite_losses and not is_reported and not is_critical:
+        count = state.nonfinite_losses
+        losses = f"{count:,} losses are not finite" if count > 1 else "1 loss is not finite"
         severity = "warning" if state.is_last_loss_finite else "critical"
         also = before.replace("Before that:", "Also:")
         return Verdict("loss.nonfinite", f"{losses}.{also}", severity, None, None, tries)
@@ -175,21 +177,23 @@ def _failure(state: RunState, told: Sequence[Mapping[str, Any]]) -> Verdict | No
 
 def _without_findings(checks: Checks | None, state: RunState | None, share: LargeShare | None) -> Verdict:
     if state is not None and state.points < MIN_STEPS:
-        return _said("few_steps", _few_steps(state, state.points), "unknown")
+        return _unknown("few_steps", _few_steps(state, state.points))
     if checks is None:
         fact = "" if share is None else f" {share.sentence}; cause not analysed."
-        return _said("not_checked", f"No check has run yet.{fact}", "unknown")
+        return _unknown("not_checked", f"No check has run yet.{fact}")
     result = _passed(checks)
     if not checks.is_timed:
         return Verdict(
             "unmeasured", f"{result} Phases of steps are not timed.", "unknown", None, None, (WATCH,)
         )
     if checks.steady < MIN_STEPS:
-        return _said("few_steps", _few_steps(state, checks.steady, " after the warm-up"), "unknown")
+        return _unknown("few_steps", _few_steps(state, checks.steady, " after the warm-up"))
     confidence = round(0.95 * checks.steady / (checks.steady + 20), 3)
     if not checks.not_run and share is None:
-        told = f"Healthy: {checks.passed} checks passed ({checks.examined:,} newest steps); {checks.pace}."
-        return Verdict("ok", told, "ok", confidence, checks.steps)
+        headline = (
+            f"Healthy: {checks.passed} checks passed ({checks.examined:,} newest steps); {checks.pace}."
+        )
+        return Verdict("ok", headline, "ok", confidence, checks.steps)
     name = "not_all_checked" if share is None else "unexplained"
     fact = _capital(checks.pace) if share is None else share.sentence
     return Verdict(name, f"{result} {fact}.", "unknown", None, checks.steps)
@@ -203,23 +207,23 @@ def _few_steps(state: RunState | None, count: int, when: str = "") -> str:
 
 
 def _passed(checks: Checks) -> str:
-    many = f"{checks.passed} check{'s' if checks.passed != 1 else ''}"
-    told = f"No problem found by {many}" if checks.passed else "No check could run"
+    count = f"{checks.passed} check{'s' if checks.passed != 1 else ''}"
+    result = f"No problem found by {count}" if checks.passed else "No check could run"
     if not checks.not_run:
-        return f"{told}."
-    return f"{told}; {len(checks.not_run)} could not run."
+        return f"{result}."
+    return f"{result}; {len(checks.not_run)} could not run."
 
 
-def _pace(rank: RankWindow) -> str:
+def _step_time(rank: RankWindow) -> str:
     (taken,) = rank.aligned(STEP_SECONDS)
     bound = _bound(rank)
     return f"{seconds(float(np.median(taken)))} a step{', ' + bound if bound else ''}"
 
 
 def _bound(rank: RankWindow) -> str:
-    """What sets the pace: the phase that takes most, on the GPU's clock where there is one."""
+    """Names the phase that takes most of the step, on the GPU's clock if phases were timed there."""
     for shares, where in ((device_shares(rank), " on the GPU"), (phase_shares(rank), "")):
-        # The wait for data alone was timed where nothing is watched: that bounds nothing.
+        # Without watch() only the wait for data is timed: a single phase has nothing to be compared with.
         if len(shares) > 1:
             phase = max(shares, key=lambda name: shares[name])
             return f"bound by {phase}{where} ({percent(shares[phase])})"
@@ -227,12 +231,12 @@ def _bound(rank: RankWindow) -> str:
 
 
 def rank_of(severity: str) -> int:
-    """How bad a severity is, 0 for the worst; one that is not known comes last."""
+    """Returns the position of a severity, 0 for the worst; an unknown one comes last."""
     return next((place for place, known in enumerate(SEVERITIES) if known == severity), len(SEVERITIES))
 
 
 def _order(finding: Mapping[str, Any]) -> tuple[int, bool, float, float]:
-    """The worst first; of equally bad ones those that spoil the result before those that cost time."""
+    """Sorts the worst first; of equal severity, wrong results come before lost time."""
     share, confidence = _number(finding.get("share")), _number(finding.get("confidence"))
     costs_time = not str(finding.get("id", "")).startswith(SPOILING)
     return rank_of(str(finding.get("severity", ""))), costs_time, -(share or 0.0), -(confidence or 0.0)
@@ -247,7 +251,7 @@ def _of_finding(finding: Mapping[str, Any]) -> Verdict:
         headline=_headline(finding),
         severity=severity if severity in SEVERITIES else "unknown",
         confidence=_number(finding.get("confidence")),
-        steps=(int(first), int(last)) if has_steps else None,  # type: ignore[arg-type]  # looked at above
+        steps=(int(first), int(last)) if has_steps else None,  # type: ignore[arg-type]  # checked above
         tries=_tries(finding),
     )
 
@@ -262,12 +266,12 @@ def _tries(finding: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _number(value: object) -> float | None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and bool(np.isfinite(value))
-    return float(value) if is_number else None  # type: ignore[arg-type]  # looked at above
+    return float(value) if is_number else None  # type: ignore[arg-type]  # checked above
 
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _said(name: str, headline: str, severity: str) -> Verdict:
-    return Verdict(name, headline, severity, None, None, ())
+def _unknown(name: str, headline: str) -> Verdict:
+    return Verdict(name, headline, "unknown", None, None, ())

@@ -1,4 +1,4 @@
-"""How numbers become words in findings: 12.3 ms, 18 %, steps 100 to 250."""
+"""Formats the numbers of findings: 12.3 ms, 18 %, ranks 0, 1, 2 and 5 more."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from stepscope import number_format
 
 
 def seconds(value: float) -> str:
-    """A duration in the unit that suits it."""
+    """Formats a duration with a suitable unit."""
     if value < 0.9995e-3:
         return f"{value * 1e6:.0f} µs"
     if value < 0.9995:
@@ -15,16 +15,16 @@ def seconds(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share as a percentage: whole ones, or a digit more where there are few of them."""
+    """Formats a share as a percentage, with one decimal below 10."""
     return f"{share * 100:.1f} %" if abs(share) < 0.0995 else f"{share * 100:.0f} %"
 
 
 def number(value: float, digits: int = 4) -> str:
-    """Any other number."""
+    """Formats any other number."""
     return number_format.number(value, digits)
 
 
 def listed(ranks: tuple[int, ...]) -> str:
-    """Ranks in a row: 0, 1, 2 and 5 more."""
-    shown = ", ".join(str(one) for one in ranks[:6])
+    """Lists ranks, at most six: 0, 1, 2, 3, 4, 5 and 2 more."""
+    shown = ", ".join(str(rank) for rank in ranks[:6])
     return shown if len(ranks) <= 6 else f"{shown} and {len(ranks) - 6} more"

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple
 
 import numpy as np
 
-from stepscope.analysis.loader_plan import USABLE_CORES, LoaderPlan, Pace, cores_for, loader_of, plan_for
+from stepscope.analysis.loader_plan import (
+    USABLE_CORES,
+    BatchTimes,
+    LoaderPlan,
+    cores_for,
+    loader_of,
+    plan_for,
+)
 from stepscope.analysis.loader_remedies import cause_of, remedies_for, tries_for
 from stepscope.analysis.robust import block_edges, block_shares
 from stepscope.analysis.steady import SHORTEST_S
@@ -101,8 +108,8 @@ class ExposedWait(Detector):
         batches = _batches_in_a_step(rank)
         fetch = (float(np.mean(fetched)) if len(fetched) else exposed) / batches
         loader = loader_of(window, rank.rank)
-        pace = Pace(step / batches, exposed / batches, fetch, _idle(rank), _workers_busy(rank, window))
-        plan = plan_for(pace, loader, cores_for(window, rank))
+        times = BatchTimes(step / batches, exposed / batches, fetch, _idle(rank), _workers_busy(rank, window))
+        plan = plan_for(times, loader, cores_for(window, rank))
         libraries = window.facts.get(rank.rank, {}).get("libraries", {})
         first, last = int(rank.steps[chosen][0]), int(rank.steps[chosen][-1])
         above = int((waits.shares >= self.share).sum())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepscope.analysis.trends import reach_of
+from stepscope.analysis.trends import slope_interval
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,7 +55,7 @@ def slope_of(x: Floats, y: Floats, confidence: float = CONFIDENCE) -> Slope | No
     slopes = np.sort((y[second] - y[first])[rises] / run[rises])
     middle = float(np.median(slopes))
     rest = y - middle * x
-    reach = reach_of(rest, confidence)
+    reach = slope_interval(rest, confidence)
     if reach >= 1:
         return _by_range(middle, x, rest)
     low, high = np.quantile(slopes, [(1 - reach) / 2, (1 + reach) / 2])
