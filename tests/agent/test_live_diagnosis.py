@@ -98,7 +98,7 @@ def test_a_finding_is_kept_after_two_looks_and_over_after_three(bench) -> None:
         seen.append(one.open)
     assert seen == [[], WAIT, WAIT, WAIT, WAIT, WAIT, WAIT, []]
     [kept] = one.store.findings("r")
-    assert kept["headline"].startswith("50 % of each step")
+    assert kept["headline"].startswith("50% of each step")
 
 
 def test_what_comes_again_is_the_same_finding_with_its_first_moment(bench) -> None:

@@ -38,8 +38,8 @@ def printed(capsys, *arguments):
 
 def test_a_page_has_verdict_evidence_remedy_code_and_what_was_considered(capsys):
     page = printed(capsys, "lost")
-    assert page.splitlines()[:2] == ["lost  finished", "  The loss is NaN from step 200 on."]
-    assert "1. The loss or the gradients are not finite  critical, 99% sure  num.nonfinite" in page
+    assert page.splitlines()[:2] == ["lost  finished", "  Loss became NaN at step 200."]
+    assert "1. Loss or gradients are not finite  critical, 99% sure  num.nonfinite" in page
     assert "- last finite value  1.04  (at step 199)" in page
     assert "       if not torch.isfinite(loss):" in page
     assert "Needs phase/data_seconds or device/data_seconds, which is not recorded." in page
@@ -50,7 +50,7 @@ def test_a_run_that_goes_well_is_told_so(capsys):
     page = printed(capsys, "well")
     told = r"^  No problem found by 5 checks; 1 could not run. \d\d\.\d ms a step\.$"
     assert re.search(told, page, re.MULTILINE)
-    assert "input.exposed_wait: Steps wait for data for 0.5 % of their time" in page
+    assert "input.exposed_wait: Steps wait for data 0.5% of the time" in page
 
 
 def test_without_a_name_the_newest_run_is_meant(capsys):
@@ -95,5 +95,5 @@ def test_a_run_is_diagnosed_with_the_options_it_was_recorded_with(capsys, folder
         monitor.log_training_step(loss=1.0)
     Path("stepscope.yaml").write_text("detectors:\n  num.nonfinite: {enabled: false}\n")
     told = json.loads(printed(capsys, "own", "--store", str(folder), "--json"))
-    off = [one["id"] for one in told["considered"] if "switched off" in one["why_not"]]
+    off = [one["id"] for one in told["considered"] if "Disabled" in one["why_not"]]
     assert off == ["host.gc"]

@@ -14,8 +14,8 @@ from stepscope.detectors.base import Detector
 HEAD = """\
 # Detectors
 
-Each looks for one problem in the newest steps of a run; [Diagnosis](diagnosis.md) says how their answers
-become a verdict. All are on.
+Each detector checks the newest steps of a run for one problem; [Diagnosis](diagnosis.md) describes how their
+results become a verdict. All are enabled by default.
 
 ```yaml
 detectors:
@@ -23,11 +23,11 @@ detectors:
   host.gc: {enabled: false}
 ```
 
-A name, an option or a value that does not exist is an error that says what does. Another package adds a
-detector as an entry point of the group `stepscope.detectors`: a dataclass derived from
+An unknown detector, an unknown option or an invalid value is an error that lists what is allowed. Another
+package can add a detector as an entry point of the group `stepscope.detectors`: a dataclass derived from
 `stepscope.detectors.base.Detector`.
 
-| detector | speaks when | needs |
+| detector | reports when | needs |
 |---|---|---|
 """
 
@@ -40,7 +40,7 @@ def drawn() -> str:
         needs = ", ".join(" or ".join(f"`{key}`" for key in group) for group in kind.requires)
         state = " after the warm-up" if kind.in_steady_state else ""
         lines.append(f"| `{name}` | {kind.sentence} | {needs}; {_steps(kind.min_steps)}{state} |")
-    lines += ["", "Keys in one place are alternatives: the first that a run has is taken."]
+    lines += ["", "Keys joined by “or” are alternatives: the first one that a run has is used."]
     for name, kind in known.items():
         lines += [
             "",
@@ -51,12 +51,12 @@ def drawn() -> str:
             "| option | default | allowed | meaning |",
             "|---|---|---|---|",
         ]
-        lines.append("| `enabled` | `true` | true or false | Whether it is looked for at all. |")
+        lines.append("| `enabled` | `true` | true or false | Whether the detector runs. |")
         sentences = _sentences(kind)
         for option, (default, bounds) in options_of(kind).items():
             lines.append(f"| `{option}` | `{default}` | {_allowed(bounds)} | {sentences[option]} |")
         if kind.explains:
-            lines += ["", f"Told instead of: {', '.join(f'`{one}`' for one in kind.explains)}."]
+            lines += ["", f"Reported instead of: {', '.join(f'`{name}`' for name in kind.explains)}."]
     return "\n".join(lines) + "\n"
 
 

@@ -40,6 +40,6 @@ def test_odd_numbers_bring_no_detector_down(tmp_path, seed):
         odd["step_seconds"] = np.abs(np.nan_to_num(odd.get("step_seconds", run["step_seconds"]), posinf=1.0))
         odd["step_seconds"] = np.minimum(odd["step_seconds"], 1e3)
     found = diagnose(tmp_path, odd, events=(("loader", {"num_workers": 2, "dataset": "d"}),))
-    assert not [one for one in found.considered if one.why_not.startswith("It failed")]
+    assert not [one for one in found.considered if one.why_not.startswith("The detector failed")]
     json.dumps([one.as_dict() for one in found.findings], allow_nan=False)
     json.dumps(found.verdict.as_dict(), allow_nan=False)

@@ -20,5 +20,5 @@ def test_diagnose_prints_the_slow_loader_and_the_spike(folder: Path) -> None:
     assert done.stderr == ""
     lines = done.stdout.splitlines()
     assert any(line.startswith("warning: ") and "waiting for data" in line for line in lines)
-    assert any("The loss jumped from 0." in line and "at step 12" in line for line in lines)
+    assert any("Loss jumped from 0." in line and "at step 12" in line for line in lines)
     assert lines[-1].endswith("stepscope diagnose diagnose")

@@ -20,7 +20,7 @@ def waiting(seed=0, steps=600, wait_s=0.05, step_s=0.05):
     return run
 
 
-def test_a_wait_for_data_is_told_with_its_share_and_the_workers_it_takes(tmp_path):
+def test_a_wait_for_data_is_reported_with_its_share_and_the_workers_needed(tmp_path):
     [found] = diagnose(tmp_path, waiting(), events=(LOADER,)).findings
     assert (found.id, found.severity) == ("input.exposed_wait", "warning")
     assert found.share == pytest.approx(0.5, abs=0.03)
@@ -34,7 +34,7 @@ def test_a_wait_for_data_is_told_with_its_share_and_the_workers_it_takes(tmp_pat
     assert "dataloader_num_workers=2" in frameworks["Transformers"]
 
 
-def test_workers_that_do_not_keep_up_become_as_many_as_are_needed_and_there_are_processors_for(tmp_path):
+def test_slow_workers_get_as_many_more_as_are_needed_and_processors_allow(tmp_path):
     loader = ("loader", {**LOADER[1], "num_workers": 2})
     run = waiting(wait_s=0.1)
     [found] = diagnose(tmp_path, run, events=(loader,), facts={"cpus": 64}).findings
@@ -45,7 +45,7 @@ def test_workers_that_do_not_keep_up_become_as_many_as_are_needed_and_there_are_
     assert limited.tries == ("cheaper transforms", "cache decoded samples")
 
 
-def test_more_workers_than_processors_are_told_to_be_fewer(tmp_path):
+def test_fewer_workers_are_advised_where_there_are_more_than_processors(tmp_path):
     loader = ("loader", {**LOADER[1], "num_workers": 12})
     [found] = diagnose(tmp_path, waiting(), events=(loader,), facts={"cpus": 2}).findings
     assert "num_workers=1" in found.tries
@@ -53,9 +53,7 @@ def test_more_workers_than_processors_are_told_to_be_fewer(tmp_path):
 
 
 @pytest.mark.parametrize(("workers", "proposed"), [(1, 4), (2, 8), (12, 16)])
-def test_workers_that_wait_and_use_no_processor_may_be_more_than_there_are_processors(
-    tmp_path, workers, proposed
-):
+def test_workers_that_wait_for_a_disk_may_outnumber_the_processors(tmp_path, workers, proposed):
     loader = ("loader", {**LOADER[1], "num_workers": workers})
     machine = {("process/cpu_ratio", f"loader-{worker}"): 0.06 for worker in range(workers)}
     run = waiting(wait_s=0.1)
@@ -73,7 +71,7 @@ def test_the_framework_in_use_comes_first(tmp_path):
     assert found.remedies[0].framework == "Lightning"
 
 
-def test_the_clock_of_a_gpu_is_the_one_that_counts(tmp_path):
+def test_waits_are_measured_on_the_gpu_clock_where_there_is_one(tmp_path):
     run = waiting(wait_s=0.002)
     chosen = np.arange(600) % 6 == 1
     run["device/data_seconds"] = np.where(chosen, 0.03, np.nan)
@@ -84,7 +82,7 @@ def test_the_clock_of_a_gpu_is_the_one_that_counts(tmp_path):
     assert "pin_memory=True" in found.remedies[0].code
 
 
-def test_phases_that_were_timed_at_some_steps_only_are_enough(tmp_path):
+def test_phases_that_were_timed_in_some_steps_only_are_enough(tmp_path):
     run = waiting(steps=1000)
     sampled = np.random.default_rng(7).random(1000) < 0.1
     for key in run:
@@ -100,21 +98,21 @@ def test_phases_that_were_timed_at_some_steps_only_are_enough(tmp_path):
     assert "bound by backward (" in diagnose(tmp_path, healthy).verdict.headline
 
 
-def test_a_loss_that_is_no_number_is_told_with_its_step_and_the_layer_that_was_named(tmp_path):
+def test_a_nan_loss_is_reported_with_its_step_and_the_first_bad_layer(tmp_path):
     run = going_well(1, 500)
     run["loss"][321:] = np.nan
     sentence = "The gradient of encoder.3 is not finite."
     event = ("gradient_not_finite", {"layer": "encoder.3", "sentence": sentence})
     [found] = diagnose(tmp_path, run, events=(event,)).findings
     assert (found.id, found.first_step, found.severity) == ("num.nonfinite", 321, "critical")
-    assert found.headline == "The loss is NaN from step 321 on."
+    assert found.headline == "Loss became NaN at step 321."
     [near] = diagnose(tmp_path, {**run, "loss": np.r_[np.nan, np.ones(499)]}, events=(event,)).findings
     assert (near.severity, near.first_step) == ("warning", 0)
-    assert near.headline == "The loss is NaN at step 0, first in encoder.3, and has recovered."
+    assert near.headline == "Loss was NaN at step 0 (first bad layer: `encoder.3`); it has recovered."
     assert sentence in [one.note for one in near.evidence]
 
 
-def test_losses_of_which_only_some_are_no_numbers_are_counted(tmp_path):
+def test_the_losses_that_are_not_finite_are_counted(tmp_path):
     run = going_well(1, 106)
     run["loss"][::7] = np.nan
     [found] = diagnose(tmp_path, run).findings
@@ -170,7 +168,7 @@ def test_a_loss_that_explodes_in_the_first_steps_points_at_inputs_and_no_checkpo
     assert finding.tries == ("go back to a checkpoint", "lower the learning rate", "clip gradients")
 
 
-def test_gradients_that_stay_infinite_are_a_finding_by_themselves(tmp_path):
+def test_gradients_that_stay_infinite_are_a_finding_without_a_bad_loss(tmp_path):
     run = going_well(1, 500)
     run["gradient_norm"][400:] = np.inf
     [found] = diagnose(tmp_path, run).findings
@@ -178,7 +176,7 @@ def test_gradients_that_stay_infinite_are_a_finding_by_themselves(tmp_path):
     assert found.first_step in range(395, 401)
 
 
-def test_a_spike_is_told_with_its_step(tmp_path):
+def test_a_spike_is_reported_with_its_step(tmp_path):
     run = going_well(1, 1000)
     run["loss"][700] *= 20
     run["learning_rate"] = np.full(1000, 0.1)
@@ -224,17 +222,17 @@ def test_a_loss_that_blows_up_in_its_first_steps_diverges(tmp_path):
     assert found.first_step < 20
 
 
-def test_a_loss_that_ends_in_nan_is_told_once_and_its_divergence_as_a_sign_of_it(tmp_path):
+def test_a_loss_that_ends_in_nan_is_reported_once_and_explains_its_divergence(tmp_path):
     run = going_well(1, 1000)
     run["loss"][950:] *= 1.5 ** np.arange(50)
     run["loss"][990:] = np.nan
     found = diagnose(tmp_path, run)
     assert [one.id for one in found.findings] == ["num.nonfinite"]
-    [sign] = [one.why_not for one in found.considered if one.id == "conv.diverging"]
-    assert "a sign of: the loss or the gradients are not finite" in sign
+    [why_not] = [check.why_not for check in found.considered if check.id == "conv.diverging"]
+    assert "Explained by: loss or gradients are not finite" in why_not
 
 
-def test_steps_that_creep_are_told_with_the_phase_that_grows(tmp_path):
+def test_steps_that_slow_down_are_reported_with_the_phase_that_grows(tmp_path):
     run = going_well(1, 1500)
     more = 0.05 * 0.4 * np.arange(1500) / 1500
     run["phase/optimizer_seconds"] = run["phase/optimizer_seconds"] + more
@@ -247,7 +245,7 @@ def test_steps_that_creep_are_told_with_the_phase_that_grows(tmp_path):
     assert "param_groups" in found.remedies[0].code
 
 
-def test_a_creep_too_slow_for_a_window_is_seen_over_the_whole_segment(tmp_path):
+def test_a_slowdown_too_slow_for_a_window_is_found_over_the_whole_segment(tmp_path):
     run = going_well(1, 20_000)
     more = 0.05 * 0.3 * np.arange(20_000) / 20_000
     run["phase/other_seconds"] = run["phase/other_seconds"] + more
@@ -257,7 +255,7 @@ def test_a_creep_too_slow_for_a_window_is_seen_over_the_whole_segment(tmp_path):
     assert found.first_step < 1000
 
 
-def test_pauses_of_the_collector_are_added_up(tmp_path):
+def test_pauses_of_the_garbage_collector_are_summed(tmp_path):
     run = going_well(1, 1000)
     pauses = np.arange(1000) % 20 == 10
     run["gc/pause_seconds"] = np.where(pauses, 0.06, run["gc/pause_seconds"])
@@ -270,7 +268,7 @@ def test_pauses_of_the_collector_are_added_up(tmp_path):
     assert "gc.freeze()" in found.remedies[0].code
 
 
-def test_a_mean_of_pauses_is_not_called_the_longest_and_the_longest_is_told_where_it_is_known(tmp_path):
+def test_the_longest_pause_is_reported_if_known_and_otherwise_the_mean(tmp_path):
     run = going_well(1, 1000)
     pauses = np.arange(1000) % 20 == 10
     run["gc/pause_seconds"] = np.where(pauses, 0.06, run["gc/pause_seconds"])
@@ -284,7 +282,7 @@ def test_a_mean_of_pauses_is_not_called_the_longest_and_the_longest_is_told_wher
     assert "up to 50 ms at once" in found.headline
 
 
-def test_pauses_that_are_long_for_a_step_but_seldom_are_information(tmp_path):
+def test_long_but_rare_pauses_are_information(tmp_path):
     run = going_well(1, 2000)
     pauses = np.arange(2000) % 200 == 100
     run["gc/pause_seconds"] = np.where(pauses, 0.04, run["gc/pause_seconds"])
@@ -294,7 +292,7 @@ def test_pauses_that_are_long_for_a_step_but_seldom_are_information(tmp_path):
     assert found.verdict.severity == "ok"
 
 
-def test_what_several_ranks_have_is_one_finding_that_names_them(tmp_path):
+def test_a_problem_of_several_ranks_is_one_finding_that_lists_them(tmp_path):
     [found] = diagnose(tmp_path, waiting(0), waiting(1), going_well(2, 600)).findings
     assert found.rank in (0, 1)
     assert ("2 of 3", "0, 1") in [(one.value, one.note.partition(";")[0]) for one in found.evidence]
@@ -302,7 +300,7 @@ def test_what_several_ranks_have_is_one_finding_that_names_them(tmp_path):
     assert every.rank is None
 
 
-def test_what_endangers_the_run_comes_first_then_what_gives_back_most(tmp_path):
+def test_dangers_come_first_then_the_problems_that_cost_most_time(tmp_path):
     run = waiting()
     run["loss"][500:] = np.nan
     pauses = np.arange(600) % 20 == 10
@@ -314,7 +312,7 @@ def test_what_endangers_the_run_comes_first_then_what_gives_back_most(tmp_path):
     assert found.verdict.id == "num.nonfinite"
 
 
-def test_a_threshold_of_the_settings_counts(tmp_path):
+def test_a_threshold_from_the_settings_is_used(tmp_path):
     run = waiting(wait_s=0.002)
     assert diagnose(tmp_path, run).findings == ()
     settings = {"input.exposed_wait": {"share": 0.02}}
@@ -322,4 +320,4 @@ def test_a_threshold_of_the_settings_counts(tmp_path):
     assert found.severity == "notice"
     off = diagnose(tmp_path, waiting(), settings={"input.exposed_wait": {"enabled": False}})
     assert off.findings == ()
-    assert "switched off" in next(one.why_not for one in off.considered if one.id == "input.exposed_wait")
+    assert "Disabled" in next(one.why_not for one in off.considered if one.id == "input.exposed_wait")

@@ -1,4 +1,4 @@
-"""Writes the lines that set a data loader up as planned, for each framework."""
+"""Writes the code that configures a data loader as planned, for each framework."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 PREFETCH = 4
 
 CHEAPER = Remedy(
-    "Do less for each sample: decode once and keep that, work on whole batches where that is possible."
+    "Make each sample cheaper: decode once and cache the result, and transform whole batches where possible."
 )
 
 FEWER = Remedy(
-    "Have fewer workers than processors: beyond that they take time from each other and the training."
+    "Use fewer workers than processors: more of them compete with each other and with the training."
 )
 
 
 def remedies_for(
     plan: LoaderPlan, loader: Mapping[str, Any] | None, libraries: Collection[str], *, has_gpu: bool
 ) -> tuple[Remedy, ...]:
-    """The loader's line for each framework, that of the one in use first; then what else helps."""
+    """Returns the loader settings for each framework, the one in use first, then other remedies."""
     if plan.proposed is None:
         return (CHEAPER,) if plan.fewer is None else (FEWER, CHEAPER)
-    many = f"{plan.proposed} worker{'s' if plan.proposed > 1 else ''}"
-    text = f"Give the loader {many}, and let them live from one epoch to the next."
+    workers, them = ("workers", "them") if plan.proposed > 1 else ("worker", "it")
+    text = f"Use {plan.proposed} {workers} and keep {them} alive between epochs."
     batch = (loader or {}).get("batch_size") or 64
     by_framework = {
         "torch": Remedy(text, _line("loader = ", plan.proposed, batch, pins=has_gpu), "PyTorch"),
@@ -51,31 +51,33 @@ def remedies_for(
 
 
 def tries_for(plan: LoaderPlan, loader: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """The same in a few words."""
+    """Returns the same remedies as short hints."""
     if plan.proposed is None:
         fewer = () if plan.fewer is None else (f"num_workers={plan.fewer}",)
         return (*fewer, "cheaper transforms", "cache decoded samples")
-    lives = () if loader is not None and loader.get("persistent_workers") else ("persistent_workers=True",)
-    return (f"num_workers={plan.proposed}", *lives, f"prefetch_factor={PREFETCH}")
+    has_persistent = loader is not None and loader.get("persistent_workers")
+    persistent = () if has_persistent else ("persistent_workers=True",)
+    return (f"num_workers={plan.proposed}", *persistent, f"prefetch_factor={PREFETCH}")
 
 
 def cause_of(plan: LoaderPlan) -> str:
-    """Why batches come late, in a sentence or two."""
+    """Says why batches come late."""
     if plan.workers is None:
-        return "Batches are made while the step waits, or slower than steps are taken."
+        return "Batches are made while the step waits, or more slowly than the model uses them."
     if plan.is_limited and plan.is_waiting:
         return (
-            f"The {plan.workers} workers of the loader mostly wait, for a disk or a network: read larger "
-            "pieces, or keep a copy nearby."
+            f"The {plan.workers} loader workers mostly wait for a disk or a network: read larger blocks, or "
+            "keep a local copy of the data."
         )
     if plan.is_limited:
         return (
-            f"The loader has {plan.workers} workers and the rank {plan.cores} processors: more workers will "
-            "not help. Each batch must cost less, or the machine must be larger."
+            f"The loader has {plan.workers} workers and the rank has {plan.cores} processors: more workers "
+            "will not help. Make each batch cheaper, or use a machine with more processors."
         )
     if plan.workers == 0:
-        return "The loader has no workers: the training thread makes each batch itself, and the model waits."
-    return f"The {plan.workers} workers of the loader do not keep up: each batch is waited for."
+        return "The loader has no workers: the training thread makes each batch itself while the model waits."
+    workers = "1 loader worker is" if plan.workers == 1 else f"{plan.workers} loader workers are"
+    return f"{workers} too slow: the step waits for each batch."
 
 
 def _line(begin: str, workers: int, batch: int, *, pins: bool) -> str:

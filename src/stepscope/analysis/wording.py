@@ -1,4 +1,4 @@
-"""Formats the numbers of findings: 12.3 ms, 18 %, ranks 0, 1, 2 and 5 more."""
+"""Formats the numbers of findings: 12.3 ms, 18%, ranks 0, 1, 2 and 5 more."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def seconds(value: float) -> str:
 
 def percent(share: float) -> str:
     """Formats a share as a percentage, with one decimal below 10."""
-    return f"{share * 100:.1f} %" if abs(share) < 0.0995 else f"{share * 100:.0f} %"
+    return f"{share * 100:.1f}%" if abs(share) < 0.0995 else f"{share * 100:.0f}%"
 
 
 def number(value: float, digits: int = 4) -> str:

@@ -1,1 +1,1 @@
-"""One file for each problem: signs, evidence, advice."""
+"""Detectors, one file for each problem: when it is reported, its evidence, and advice."""

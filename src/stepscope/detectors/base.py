@@ -1,4 +1,4 @@
-"""The interface of everything that recognises a problem."""
+"""Base class of detectors."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ if TYPE_CHECKING:
 
 
 class Detector(ABC):
-    """Recognises one problem. It sees a window, never the store, and keeps nothing from one to the next.
+    """Detects one problem in a window of steps. It does not read the store and keeps no state between calls.
 
-    The name of its file is its id with underscores. It is a dataclass: its fields are its thresholds, which
-    settings may change under `detectors.<id>`.
+    The file is named after the id, with underscores. A detector is a dataclass: its fields are thresholds,
+    which settings may change under `detectors.<id>`.
     """
 
     id: ClassVar[str]
     title: ClassVar[str]
     sentence: ClassVar[str]
-    """When it speaks."""
+    """When it reports a finding."""
 
     requires: ClassVar[tuple[tuple[str, ...], ...]]
-    """Keys it cannot do without; of each group one is enough."""
+    """Keys it needs; one of each group is enough."""
 
     reads: ClassVar[tuple[str, ...]] = ()
-    """Keys it looks at where they were recorded, those of the machine among them."""
+    """Other keys it reads if they were recorded, including those of the machine."""
 
     courses: ClassVar[tuple[str, ...]] = ()
-    """Keys it wants to know since the beginning of the segment."""
+    """Keys it reads over the whole segment, not only the window."""
 
     events: ClassVar[tuple[str, ...]] = ()
-    """Kinds of events it asks for."""
+    """Kinds of events it reads."""
 
     min_steps: ClassVar[int] = 50
-    """Steps with all it requires, without which it says nothing."""
+    """Minimum number of steps that have all required keys."""
 
     in_steady_state: ClassVar[bool] = True
-    """Whether only steps after the warm-up count, and without compilations."""
+    """Whether only steps after the warm-up and without compilation count."""
 
     in_finite_values: ClassVar[bool] = True
-    """Whether only steps count at which what it requires is a finite number."""
+    """Whether only steps count whose required values are finite."""
 
     for_each_rank: ClassVar[bool] = True
-    """Whether every rank is looked at; else the first one that has what is required."""
+    """Whether it examines every rank; otherwise only the first one that has the required keys."""
 
     least_ranks: ClassVar[int] = 1
-    """In runs of fewer ranks the question is not asked."""
+    """Minimum number of ranks of a run; it is skipped for runs with fewer."""
 
     explains: ClassVar[tuple[str, ...]] = ()
-    """Ids of problems that are but signs of this one, and are not told beside it."""
+    """Ids of problems that are symptoms of this one and are not reported beside it."""
 
     @abstractmethod
     def examine(self, rank: RankWindow, window: Window) -> Finding | str:
-        """What it finds in the steps of a rank; or the reason for finding nothing, as a sentence."""
+        """Returns a finding for the steps of a rank, or a sentence that says why there is none."""

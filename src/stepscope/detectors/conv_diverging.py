@@ -1,4 +1,4 @@
-"""Recognises a loss that has left its course upwards and does not come back."""
+"""Detects a loss that rises and does not come back."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ optimizer.load_state_dict(state["optimizer"])"""
 
 @dataclass(frozen=True)
 class Diverging(Detector):
-    """Compares the newest losses with those before them, and with the first."""
+    """Compares the newest losses with earlier ones and with the first."""
 
     id: ClassVar[str] = "conv.diverging"
     title: ClassVar[str] = "The loss diverges"
     sentence: ClassVar[str] = (
-        "the loss had come down, doubles within 60 steps beyond its own noise, and then grows above all it "
-        "was before, or stays at 2.5 times that, or stays where it began for 100 losses; or it grows 30-fold "
-        "within 100 steps"
+        "the loss had come down, then doubles within 60 steps beyond its own noise, and then keeps growing "
+        "above all earlier losses, stays at 2.5 times their maximum, or stays near the first loss for 100 "
+        "losses; or it grows 30-fold within 100 steps"
     )
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (LOSS_KEYS,)
     reads: ClassVar[tuple[str, ...]] = (GRADIENT_NORM, LEARNING_RATE, *BATCH_SIZES)
@@ -51,17 +51,17 @@ class Diverging(Detector):
     explains: ClassVar[tuple[str, ...]] = ("conv.spike",)
 
     deviations: Annotated[float, Range(3)] = LIMIT
-    """How far above the median, in spreads (median absolute deviations, as standard deviations)."""
+    """Minimum distance above the median, in spreads (median absolute deviation times 1.4826)."""
 
     lasting: Annotated[int, Range(3)] = LASTING
-    """How many losses in a row it takes."""
+    """How many losses in a row must be that far above it."""
 
     def examine(self, rank: RankWindow, window: Window) -> Finding | str:
-        """Looks at where the loss stands."""
+        """Checks the newest losses, then the course of the whole run."""
         key = rank.first_of(LOSS_KEYS) or LOSS_KEYS[0]
         chosen = rank.where(key, steady=False)
         losses, steps, times = rank.columns[key].values[chosen], rank.steps[chosen], rank.times[chosen]
-        left = divergence(
+        rise = divergence(
             losses,
             steps,
             Start(first_loss(rank, key), is_in_window=rank.is_whole),
@@ -69,63 +69,63 @@ class Diverging(Detector):
             lasting=self.lasting,
             least_level=level_by_schedule(rank, key),
         )
-        if left is None:
+        if rise is None:
             course = rank.course.get(key)
-            rise = course and lasting_rise(course, losses, steps, level_by_schedule(rank, key))
-            if rise:
-                return self._risen_before(rise, rank, window, key)
-            return f"The loss is {number(float(losses[-1]))} and is not diverging."
-        if not has_exploded(left) and batches_changed(rank, int(steps[left.begin])):
-            return f"The loss has risen to {number(left.value)} since batches changed their size."
-        first, last = int(steps[left.begin]), int(steps[-1])
-        many = left.end - left.begin
-        # The last loss is what lists and pages show; in much noise it alone may be no rise.
-        newest = float(losses[-1]) if losses[-1] > left.level else left.value
+            earlier = course and lasting_rise(course, losses, steps, level_by_schedule(rank, key))
+            if earlier:
+                return self._earlier_rise(earlier, rank, window, key)
+            return f"Loss is {number(float(losses[-1]))} and is not diverging."
+        if not has_exploded(rise) and batches_changed(rank, int(steps[rise.begin])):
+            return f"Loss rose to {number(rise.value)} when the batch size changed."
+        first, last = int(steps[rise.begin]), int(steps[-1])
+        count = rise.end - rise.begin
+        # Lists and pages show the last loss; a single noisy loss may be below the earlier level.
+        newest = float(losses[-1]) if losses[-1] > rise.level else rise.value
         return Finding(
             id=self.id,
             title=self.title,
-            headline=f"The loss has gone from {number(left.level)} to {number(newest)} "
-            f"since step {first:,}, and does not come back.",
-            detail="What is learnt from here on is mostly lost: the weights have left the region in which "
-            "the loss was low. The learning rate is the first suspect, then the data of the steps before.",
+            headline=f"Loss rose from {number(rise.level)} to {number(newest)} since step {first:,} "
+            "and has not come back.",
+            detail="The weights have left the region of low loss, so further training is mostly wasted. The "
+            "most likely cause is the learning rate, then the data of the steps before the rise.",
             severity="critical",
-            confidence=min(0.95, 0.7 + 0.01 * many),
+            confidence=min(0.95, 0.7 + 0.01 * count),
             first_step=first,
             last_step=last,
-            first_time=float(times[left.begin]),
+            first_time=float(times[rise.begin]),
             last_time=float(times[-1]),
             rank=rank.rank if len(window.ranks) > 1 else None,
             evidence=(
-                Evidence("loss before", number(left.level), "median"),
-                Evidence("loss now", number(left.value), f"median of the newest {min(many, 20)}"),
+                Evidence("loss before", number(rise.level), "median"),
+                Evidence("loss now", number(rise.value), f"median of the newest {min(count, 20)}"),
                 Evidence(
-                    "distance", f"{number(left.deviations, 3)} spreads", f"{self.deviations:g} are asked for"
+                    "distance", f"{number(rise.deviations, 3)} spreads", f"threshold: {self.deviations:g}"
                 ),
-                Evidence("lasts for", f"{many:,} losses", f"{self.lasting} are asked for"),
-                *_beside(rank, first),
+                Evidence("lasts for", f"{count:,} losses", f"threshold: {self.lasting}"),
+                *_changes(rank, first),
             ),
             chart=Chart((key,), max(first - 200, int(steps[0])), last),
             ruled_out=(
-                f"A spike: it has lasted for {many:,} losses.",
-                "The schedule: " + _said_of_rate(rank, first),
+                f"A spike: it has lasted for {count:,} losses.",
+                "The schedule: " + _schedule_ruled_out(rank, first),
             ),
             remedies=_remedies(first),
             tries=("lower the learning rate", "clip gradients", f"go back before step {first:,}"),
-            how="The newest losses are compared with the median of those before them, in units of their "
-            "median absolute deviation, for stretches of 5 losses up to nearly all; and with the first.",
+            how="The newest losses, from 5 up to nearly all, are compared with the median of the losses "
+            "before them, in units of their median absolute deviation, and with the first loss.",
             refs=("https://pytorch.org/docs/stable/generated/torch.nn.utils.clip_grad_norm_.html",),
         )
 
-    def _risen_before(self, rise: LastingRise, rank: RankWindow, window: Window, key: str) -> Finding:
-        """The finding on a loss that went up before the window, and is as high in all of it."""
+    def _earlier_rise(self, rise: LastingRise, rank: RankWindow, window: Window, key: str) -> Finding:
+        """Returns the finding on a loss that rose before the window and stayed high in all of it."""
         last = int(rank.steps[-1])
         return Finding(
             id=self.id,
             title=self.title,
-            headline=f"The loss has gone from {number(rise.level)} to {number(rise.value)} "
-            f"at about step {rise.step:,}, and has not come back.",
-            detail="What was learnt before is mostly lost: the weights have left the region in which the "
-            "loss was low. The learning rate is the first suspect, then the data of the steps before.",
+            headline=f"Loss rose from {number(rise.level)} to {number(rise.value)} at about step "
+            f"{rise.step:,} and has not come back.",
+            detail="The weights have left the region of low loss, so what was learned before is mostly lost. "
+            "The most likely cause is the learning rate, then the data of the steps before the rise.",
             severity="critical",
             confidence=0.9,
             first_step=rise.step,
@@ -134,7 +134,7 @@ class Diverging(Detector):
             last_time=float(rank.times[-1]),
             rank=rank.rank if len(window.ranks) > 1 else None,
             evidence=(
-                Evidence("lowest loss", number(rise.level), "mean of a stretch of the run"),
+                Evidence("lowest loss", number(rise.level), "lowest mean of a part of the run"),
                 Evidence("loss now", number(rise.value), f"median of the newest {len(rank.steps):,} steps"),
                 Evidence("lasts for", f"{last - rise.step:,} steps", "longer than the newest steps checked"),
             ),
@@ -142,8 +142,8 @@ class Diverging(Detector):
             ruled_out=(f"A spike: it has lasted for {last - rise.step:,} steps.",),
             remedies=_remedies(rise.step),
             tries=("lower the learning rate", "clip gradients", f"go back before step {rise.step:,}"),
-            how="The newest losses are compared with the course of the whole run, in at most 128 stretches: "
-            "its lowest, how quickly the loss rose from there, and whether it has fallen since.",
+            how="The newest losses are compared with the whole run, in at most 128 parts: its lowest mean, "
+            "how quickly the loss rose from there, and whether it has fallen since.",
             refs=("https://pytorch.org/docs/stable/generated/torch.nn.utils.clip_grad_norm_.html",),
         )
 
@@ -166,9 +166,9 @@ def _remedies(first: int) -> tuple[Remedy, ...]:
     )
 
 
-def _beside(rank: RankWindow, first: int) -> tuple[Evidence, ...]:
-    """Gradient norms and rates before and since."""
-    found = []
+def _changes(rank: RankWindow, first: int) -> tuple[Evidence, ...]:
+    """Returns gradient norm and learning rate before and since a step."""
+    evidence = []
     for key, label in ((GRADIENT_NORM, "gradient norm"), (LEARNING_RATE, "learning rate")):
         if key in rank.columns:
             column = rank.columns[key]
@@ -176,16 +176,16 @@ def _beside(rank: RankWindow, first: int) -> tuple[Evidence, ...]:
             since = column.values[column.finite & (rank.steps >= first)]
             if len(before) and len(since):
                 usual = number(float(np.median(before)))
-                found.append(Evidence(label, number(float(np.median(since))), f"before: {usual}"))
-    return tuple(found)
+                evidence.append(Evidence(label, number(float(np.median(since))), f"before: {usual}"))
+    return tuple(evidence)
 
 
-def _said_of_rate(rank: RankWindow, first: int) -> str:
+def _schedule_ruled_out(rank: RankWindow, first: int) -> str:
     if LEARNING_RATE not in rank.columns:
-        return "no learning rate was recorded, but the loss is above what a restart would explain."
+        return "no learning rate is recorded, but the loss is higher than a restart would explain."
     column = rank.columns[LEARNING_RATE]
     before = column.values[column.finite & (rank.steps < first)]
     since = column.values[column.finite & (rank.steps >= first)]
     if len(before) and len(since) and since.max() > before[-1]:
-        return "the learning rate was raised, but the loss is above where it began."
+        return "the learning rate was raised, but the loss is above its first value."
     return "the learning rate was not raised."

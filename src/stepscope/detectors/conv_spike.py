@@ -1,4 +1,4 @@
-"""Recognises a loss that jumped up and came back: a bad batch, or a step that was too large."""
+"""Detects a loss that jumped up and came back: a bad batch, or an update that was too large."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ TRANSFORMERS = "arguments = TrainingArguments(..., max_grad_norm=1.0)"
 
 SKIP = """\
 if loss.detach() > 5 * usual:          # usual: a running median of the loss
-    print("left out:", step, sample_ids)  # look at what these samples are
+    print("skipped:", step, sample_ids)  # inspect these samples
     continue"""
 
 FAR_ABOVE = 5.0
-"""A loss at so many times the mean around it is mentioned although its neighbours were not looked at."""
+"""A loss before the window is mentioned if it is this factor above the means around it."""
 
 
 @dataclass(frozen=True)
 class LossSpike(Detector):
-    """Compares each loss with those before it."""
+    """Compares each loss with the losses before it."""
 
     id: ClassVar[str] = "conv.spike"
     title: ClassVar[str] = "The loss spiked"
     sentence: ClassVar[str] = (
-        "a loss lies far above the median of the 50 before it, at twice of it or more, beyond what the run's "
-        "own noise reaches, and the loss has come back within 25"
+        "a loss is far above the median of the 50 losses before it, at least twice as high and beyond the "
+        "run's own noise, and the loss has come back within 25 losses"
     )
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (LOSS_KEYS,)
     reads: ClassVar[tuple[str, ...]] = (GRADIENT_NORM, LEARNING_RATE)
@@ -53,28 +53,29 @@ class LossSpike(Detector):
     for_each_rank: ClassVar[bool] = False
 
     deviations: Annotated[float, Range(3)] = 6.0
-    """How far above the median, in spreads (median absolute deviations, as standard deviations)."""
+    """Minimum distance above the median, in spreads (median absolute deviation times 1.4826)."""
 
     def examine(self, rank: RankWindow, window: Window) -> Finding | str:
-        """Looks for spikes that have passed."""
+        """Looks for spikes that are over."""
         key = rank.first_of(LOSS_KEYS) or LOSS_KEYS[0]
         chosen = rank.where(key, steady=False)
         losses, steps, times = rank.columns[key].values[chosen], rank.steps[chosen], rank.times[chosen]
-        found = spikes(losses, self.deviations)
-        if not found:
+        excursions = spikes(losses, self.deviations)
+        if not excursions:
             return f"No loss spikes{_before_the_window(rank, key)}."
-        worst = max(found, key=lambda one: one.deviations)
+        worst = max(excursions, key=lambda excursion: excursion.deviations)
         peak, first, last = int(steps[worst.peak]), int(steps[worst.begin]), int(steps[worst.end - 1])
         lasted = worst.end - worst.begin
-        several = f"; {len(found)} such spikes in {len(losses):,} losses" if len(found) > 1 else ""
+        count = len(excursions)
+        several = f"; {count} such spikes in {len(losses):,} losses" if count > 1 else ""
         return Finding(
             id=self.id,
             title=self.title,
-            headline=f"The loss jumped from {number(worst.level)} to {number(worst.value)} "
-            f"at step {peak:,}, and came back{several}.",
-            detail="A spike that passes is mostly one bad batch, or one step that was too large. Each may "
-            "cost what was learnt shortly before; the next may not pass.",
-            severity="notice" if len(found) < 3 else "warning",
+            headline=f"Loss jumped from {number(worst.level)} to {number(worst.value)} at step {peak:,} "
+            f"and came back{several}.",
+            detail="A spike usually comes from one bad batch or one update that was too large. It can undo "
+            "recent progress, and the loss may not recover from the next one.",
+            severity="notice" if count < 3 else "warning",
             confidence=min(0.95, 0.6 + 0.01 * worst.deviations),
             first_step=first,
             last_step=last,
@@ -83,37 +84,38 @@ class LossSpike(Detector):
             rank=rank.rank if len(window.ranks) > 1 else None,
             evidence=(
                 Evidence("loss before", number(worst.level), "median of the losses before it"),
-                Evidence("greatest loss", number(worst.value), f"at step {peak:,}"),
+                Evidence("highest loss", number(worst.value), f"at step {peak:,}"),
                 Evidence(
-                    "distance", f"{number(worst.deviations, 3)} spreads", f"{self.deviations:g} are asked for"
+                    "distance", f"{number(worst.deviations, 3)} spreads", f"threshold: {self.deviations:g}"
                 ),
                 Evidence("lasted", f"{lasted} loss{'es' if lasted > 1 else ''}"),
                 *_around(rank, steps, worst),
             ),
             chart=Chart((key,), max(first - 200, int(steps[0])), min(last + 200, int(steps[-1]))),
             ruled_out=(
-                "Divergence: the loss is back at its course.",
-                "Noise: by the tail of the run's other losses, none would lie so far out in 1,000 windows.",
+                "Divergence: the loss has come back.",
+                "Noise: the run's other losses would produce such a value in fewer than 1 of 1,000 windows.",
             ),
             remedies=(
                 Remedy("Clip gradients, so that one batch cannot move the weights far.", CLIP, "PyTorch"),
-                Remedy("The same for Lightning.", LIGHTNING, "Lightning"),
-                Remedy("The same for the Trainer of Transformers.", TRANSFORMERS, "Transformers"),
-                Remedy("Find the samples of that step, and leave such a batch out.", SKIP),
+                Remedy("The same in Lightning.", LIGHTNING, "Lightning"),
+                Remedy("The same with the Trainer of Transformers.", TRANSFORMERS, "Transformers"),
+                Remedy("Find the samples of that step, and skip such batches.", SKIP),
             ),
             tries=("clip gradients", f"look at the batch of step {peak:,}"),
             how="Each loss is compared with the median of the 50 before it, in units of their median "
-            "absolute deviation. The greatest fiftieth of the others tells how far noise reaches (Hill).",
+            "absolute deviation. The range of noise is estimated from the highest 2% of the other losses "
+            "(Hill's estimator).",
             refs=("https://pytorch.org/docs/stable/generated/torch.nn.utils.clip_grad_norm_.html",),
         )
 
 
 def _before_the_window(rank: RankWindow, key: str) -> str:
-    """The greatest loss before the steps that were checked, where it is far above those near it."""
+    """Mentions the highest loss before the checked steps, if it is far above its neighbours."""
     course = rank.course.get(key)
     if course is None:
         return ""
-    earlier = np.flatnonzero(course.starts + course.width <= rank.steps[0])[1:]  # the first has the start
+    earlier = np.flatnonzero(course.starts + course.width <= rank.steps[0])[1:]  # without the first losses
     if len(earlier) < 3:
         return ""
     usual = np.maximum(course.mean[earlier - 1], course.mean[earlier + 1 - (earlier + 1 == len(course))])
@@ -127,19 +129,19 @@ def _before_the_window(rank: RankWindow, key: str) -> str:
 
 
 def _around(rank: RankWindow, steps: Ints, spike: Excursion) -> tuple[Evidence, ...]:
-    """What else is known of the steps around a spike."""
-    found = []
+    """Returns gradient norm and learning rate around a spike."""
+    evidence = []
     first, last = steps[max(spike.begin - 1, 0)], steps[spike.end - 1]
     inside = (rank.steps >= first) & (rank.steps <= last)
     if GRADIENT_NORM in rank.columns:
         norms = rank.columns[GRADIENT_NORM]
-        seen, others = norms.values[norms.finite & inside], norms.values[norms.finite & ~inside]
-        if len(seen) and len(others):
+        in_spike, others = norms.values[norms.finite & inside], norms.values[norms.finite & ~inside]
+        if len(in_spike) and len(others):
             usual = number(float(np.median(others)))
-            found.append(Evidence("gradient norm", number(float(seen.max())), f"usually {usual}"))
+            evidence.append(Evidence("gradient norm", number(float(in_spike.max())), f"usually {usual}"))
     if LEARNING_RATE in rank.columns:
-        rates = rank.columns[LEARNING_RATE]
-        seen = rates.values[rates.finite & (rank.steps <= last)]
-        if len(seen):
-            found.append(Evidence("learning rate", number(float(seen[-1]))))
-    return tuple(found)
+        column = rank.columns[LEARNING_RATE]
+        rates = column.values[column.finite & (rank.steps <= last)]
+        if len(rates):
+            evidence.append(Evidence("learning rate", number(float(rates[-1]))))
+    return tuple(evidence)

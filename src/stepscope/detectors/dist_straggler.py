@@ -1,4 +1,4 @@
-"""Recognises a rank that all others wait for."""
+"""Detects a rank that all others wait for."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ if TYPE_CHECKING:
 
 MIN_STEPS = 30
 PHASE_KEYS = tuple(phase_key(name) for name in PHASES if name != "backward")
-"""The backward pass holds the wait itself."""
+"""All phases except backward, which contains the wait itself."""
 
 
 class _Late(NamedTuple):
-    """The rank that comes last, and by how much."""
+    """The slowest rank, and how late it is."""
 
     rank: RankWindow
     steps: int
-    """Steps that all ranks have in common."""
+    """Number of steps that all ranks recorded."""
     last_in: float
-    """The share of them in which it comes last."""
+    """The share of them in which it is last."""
     seconds: float
-    """How much longer the others wait than it does, in a median step."""
+    """How much longer the others wait than this rank, in a median step."""
     step_s: float
 
 
 @dataclass(frozen=True)
 class Straggler(Detector):
-    """Compares how long ranks wait for each other: the one that comes last waits least."""
+    """Compares how long ranks wait for each other: the slowest rank waits least."""
 
     id: ClassVar[str] = "dist.straggler"
     title: ClassVar[str] = "All ranks wait for one"
     sentence: ClassVar[str] = (
-        "one rank comes last to the exchange of gradients in most steps, and the others wait for it for a "
-        "share of the step"
+        "one rank is last to the gradient exchange in most steps, and the others wait for it for a share of "
+        "the step"
     )
     requires: ClassVar[tuple[tuple[str, ...], ...]] = ((RANK_WAIT_SECONDS,), (STEP_SECONDS,))
     reads: ClassVar[tuple[str, ...]] = PHASE_KEYS
@@ -51,30 +51,30 @@ class Straggler(Detector):
     for_each_rank: ClassVar[bool] = False
 
     share: Annotated[float, Range(0.01, 1)] = 0.05
-    """The share of the step for which the others wait."""
+    """Minimum share of the step for which the others wait."""
 
     last_in: Annotated[float, Range(0.3, 1)] = 0.6
-    """The share of steps in which the rank comes last."""
+    """Minimum share of steps in which the rank is last."""
 
     def examine(self, rank: RankWindow, window: Window) -> Finding | str:
-        """Looks for the rank that waits least, step by step."""
+        """Finds the rank that waits least."""
         late = _late_rank(window)
         if late is None:
-            return "There are no two ranks that wait for each other."
+            return "No two ranks recorded their waits in the same steps."
         share = late.seconds / late.step_s
         if share < self.share or late.last_in < self.last_in:
-            known = f"Rank {late.rank.rank} comes last in {percent(late.last_in)} of steps"
-            needed = f"{percent(self.share)} in {percent(self.last_in)} of steps would count."
-            return f"{known}, {percent(share)} of a step late; {needed}"
+            measured = f"Rank {late.rank.rank} is last in {percent(late.last_in)} of steps"
+            threshold = f"threshold: {percent(self.share)} late in {percent(self.last_in)} of steps."
+            return f"{measured}, {percent(share)} of a step late; {threshold}"
         phase, longer = _phase(late.rank, window)
         where = f", mostly in {phase}" if phase else ""
         first, last = int(late.rank.steps[0]), int(late.rank.steps[-1])
         return Finding(
             id=self.id,
             title=self.title,
-            headline=f"The other ranks wait for rank {late.rank.rank}: {seconds(late.seconds)} of each step "
-            f"of {seconds(late.step_s)}{where}.",
-            detail="Ranks leave the exchange of gradients together, so the slowest sets the pace of all.",
+            headline=f"The other ranks wait {seconds(late.seconds)} of each {seconds(late.step_s)} step for "
+            f"rank {late.rank.rank}{where}.",
+            detail="All ranks finish the gradient exchange together, so the slowest rank slows down all.",
             severity=severity_of(share),
             confidence=min(0.95, 0.5 + 0.4 * late.last_in + 0.0005 * late.steps),
             share=share,
@@ -85,7 +85,7 @@ class Straggler(Detector):
             rank=late.rank.rank,
             evidence=(
                 Evidence("others wait", seconds(late.seconds), f"in a median step of {seconds(late.step_s)}"),
-                Evidence("comes last", percent(late.last_in), f"of {late.steps:,} steps"),
+                Evidence("is last", percent(late.last_in), f"of {late.steps:,} steps"),
                 *(
                     (Evidence(f"longer in {phase}", seconds(longer), "than the median rank"),)
                     if phase
@@ -93,33 +93,33 @@ class Straggler(Detector):
                 ),
             ),
             chart=Chart((RANK_WAIT_SECONDS, STEP_SECONDS), first, last),
-            ruled_out=("Ranks that are late by turns: one is last in most steps.",),
+            ruled_out=("Ranks that are alternately late: one rank is last in most steps.",),
             remedies=(
                 Remedy("Compare this rank's host, GPU clocks and loader with those of the others."),
-                Remedy("Give all ranks batches of about the same length: group samples by it."),
+                Remedy("Give all ranks batches of about the same length: group samples by length."),
             ),
             tries=(f"look at what rank {late.rank.rank} does in {phase}" if phase else "compare the ranks",),
             estimate=Estimate(0.5 * share, share, share),
-            how="What is left of the backward pass after a rank's own last gradient is its wait for the "
-            "others; medians over the steps that all ranks recorded.",
+            how="A rank's wait is the part of its backward pass after its own last gradient. Medians over "
+            "the steps that all ranks recorded.",
         )
 
 
 def _late_rank(window: Window) -> _Late | None:
-    ranks = [one for one in window.ranks if one.has(RANK_WAIT_SECONDS, STEP_SECONDS)]
+    ranks = [rank for rank in window.ranks if rank.has(RANK_WAIT_SECONDS, STEP_SECONDS)]
     if len(ranks) < 2:
         return None
-    chosen = [one.where(RANK_WAIT_SECONDS, STEP_SECONDS) for one in ranks]
+    chosen = [rank.where(RANK_WAIT_SECONDS, STEP_SECONDS) for rank in ranks]
     common = ranks[0].steps[chosen[0]]
-    for one, where in zip(ranks[1:], chosen[1:], strict=True):
-        common = np.intersect1d(common, one.steps[where])
+    for rank, where in zip(ranks[1:], chosen[1:], strict=True):
+        common = np.intersect1d(common, rank.steps[where])
     if len(common) < MIN_STEPS:
         return None
-    places = [np.searchsorted(one.steps, common) for one in ranks]
-    waits = np.array(
-        [one.columns[RANK_WAIT_SECONDS].values[at] for one, at in zip(ranks, places, strict=True)]
+    places = [np.searchsorted(rank.steps, common) for rank in ranks]
+    waits, taken = (
+        np.array([rank.columns[key].values[at] for rank, at in zip(ranks, places, strict=True)])
+        for key in (RANK_WAIT_SECONDS, STEP_SECONDS)
     )
-    taken = np.array([one.columns[STEP_SECONDS].values[at] for one, at in zip(ranks, places, strict=True)])
     late = int(np.argmin(np.median(waits, axis=1)))
     others = np.median(np.delete(waits, late, axis=0), axis=0)
     return _Late(
@@ -132,13 +132,13 @@ def _late_rank(window: Window) -> _Late | None:
 
 
 def _phase(late: RankWindow, window: Window) -> tuple[str, float]:
-    """What takes the late rank longer than it takes the others, most of all; empty where nothing does."""
-    found = []
+    """Returns the phase in which the late rank loses most time, and the seconds; empty if there is none."""
+    delays = []
     for name in PHASES:
         key = phase_key(name)
-        others = [one for one in window.ranks if one is not late and one.has(key)]
+        others = [rank for rank in window.ranks if rank is not late and rank.has(key)]
         if key in PHASE_KEYS and late.has(key) and others:
-            usual = float(np.median([np.median(one.aligned(key)[0]) for one in others]))
-            found.append((float(np.median(late.aligned(key)[0])) - usual, name))
-    longer, name = max(found, default=(0.0, ""))
+            usual = float(np.median([np.median(rank.aligned(key)[0]) for rank in others]))
+            delays.append((float(np.median(late.aligned(key)[0])) - usual, name))
+    longer, name = max(delays, default=(0.0, ""))
     return (name, longer) if longer > 0 else ("", 0.0)

@@ -1,4 +1,4 @@
-"""Recognises a garbage collector that stops the training."""
+"""Detects garbage collection that pauses the training."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAUSE, COLLECTIONS, FULL = "gc/pause_seconds", "gc/collections", "gc/full_collec
 FREEZE = """\
 import gc
 gc.collect()
-gc.freeze()                                # after the set-up: what is there now is never looked at again
+gc.freeze()                                # after the set-up: never collect objects that exist now
 gc.disable()
 for step, batch in enumerate(loader):
     ...
@@ -48,48 +48,47 @@ class PlannedCollection(TrainerCallback):
 
 @dataclass(frozen=True)
 class GarbagePauses(Detector):
-    """Adds up the pauses of the collector, and looks for long ones."""
+    """Sums the pauses of the garbage collector and counts the long ones."""
 
     id: ClassVar[str] = "host.gc"
-    title: ClassVar[str] = "Python's garbage collector stops the training"
+    title: ClassVar[str] = "Python's garbage collector pauses the training"
     sentence: ClassVar[str] = (
-        "pauses of the collector take a share of the time; or come again and again, each as long as a good "
-        "part of a step"
+        "pauses of the garbage collector take a share of the time; or several of them take a large part of a "
+        "step each"
     )
     requires: ClassVar[tuple[tuple[str, ...], ...]] = ((PAUSE,), (STEP_SECONDS,))
     reads: ClassVar[tuple[str, ...]] = (COLLECTIONS, FULL, LONGEST)
     min_steps: ClassVar[int] = 3
 
     share: Annotated[float, Range(0.001, 1)] = 0.01
-    """The share of time from which pauses count."""
+    """Minimum share of time that pauses take."""
 
     of_a_step: Annotated[float, Range(0.01)] = 0.2
-    """The share of a step from which a single pause counts."""
+    """Length from which a single pause counts as long, as a share of a step."""
 
     pauses: Annotated[int, Range(1)] = 3
-    """So many such pauses make a finding: one is no habit."""
+    """Minimum number of long pauses."""
 
     def examine(self, rank: RankWindow, window: Window) -> Finding | str:
-        """Adds up what was told, look by look."""
+        """Sums the recorded pauses after the warm-up."""
         chosen = rank.where(PAUSE, steady=False) & (np.arange(len(rank.steps)) >= rank.warm_up)
         paused, times = rank.columns[PAUSE].values[chosen], rank.times[chosen]
         (taken,) = rank.aligned(STEP_SECONDS)
         elapsed = float(times[-1] - times[0]) if len(times) else 0.0
         if elapsed <= 0 or not len(taken):
-            return "Too little time was looked at."
-        # The first look tells of time before it.
+            return "Too little time was recorded."
+        # The first value covers time before the window.
         total, usual = float(paused[1:].sum()), float(np.median(taken))
         lost = total / elapsed
-        many = int((_single(rank, chosen)[1:] >= self.of_a_step * usual).sum())
+        long_pauses = int((_single(rank, chosen)[1:] >= self.of_a_step * usual).sum())
         takes_much = lost >= self.share and total >= 2 * float(paused[1:].max())
-        comes_often = many >= self.pauses and lost >= 0.1 * self.share
-        if not takes_much and not comes_often:
-            return (
-                f"The collector takes {percent(lost)} of the time, in {many} pauses that are long for a step."
-            )
-        return self._told(rank, window, chosen, lost, usual)
+        is_frequent = long_pauses >= self.pauses and lost >= 0.1 * self.share
+        if not takes_much and not is_frequent:
+            pauses = f"{long_pauses} long pause{'s' if long_pauses != 1 else ''}"
+            return f"Garbage collection takes {percent(lost)} of the time, with {pauses}."
+        return self._finding(rank, window, chosen, lost, usual)
 
-    def _told(
+    def _finding(
         self,
         rank: RankWindow,
         window: Window,
@@ -98,7 +97,7 @@ class GarbagePauses(Detector):
         usual: float,
     ) -> Finding:
         paused, steps, times = rank.columns[PAUSE].values[chosen], rank.steps[chosen], rank.times[chosen]
-        # Without the longest pause of each look, a mean is all that is known, and is not called the longest.
+        # Where the longest pauses were not recorded only their mean is known, and it is named so.
         is_longest = LONGEST in rank.columns and bool(rank.columns[LONGEST].finite[chosen][1:].any())
         counted = max(_sum(rank, COLLECTIONS, chosen), 1.0) if COLLECTIONS in rank.columns else len(paused)
         mean = float(paused.sum()) / counted
@@ -109,9 +108,9 @@ class GarbagePauses(Detector):
         return Finding(
             id=self.id,
             title=self.title,
-            headline=f"The garbage collector stops the training for {percent(lost)} of the time, {at_once}.",
-            detail="Each full collection looks at every object there is. A training makes hardly any garbage "
-            "that needs it: what lives after the set-up lives to the end.",
+            headline=f"Garbage collection pauses the training for {percent(lost)} of the time, {at_once}.",
+            detail="A full collection visits every Python object. Training rarely creates reference cycles "
+            "that need it, and objects that exist after the set-up usually live until the end.",
             severity=severity_of(lost),
             confidence=min(0.95, 0.7 + 0.02 * len(paused)),
             share=lost,
@@ -136,26 +135,26 @@ class GarbagePauses(Detector):
                 ),
             ),
             chart=Chart((PAUSE, STEP_SECONDS), first, last),
-            ruled_out=("Warm-up: those steps are left out.",),
+            ruled_out=("The warm-up: its steps are left out.",),
             remedies=(
                 Remedy(
-                    "Freeze what is there after the set-up, and collect at steps of your choice.",
+                    "Freeze the objects that exist after the set-up, and collect at fixed steps.",
                     FREEZE,
                     "PyTorch",
                 ),
-                Remedy("The same for Lightning.", LIGHTNING, "Lightning"),
-                Remedy("The same for the Trainer of Transformers.", TRANSFORMERS, "Transformers"),
+                Remedy("The same in Lightning.", LIGHTNING, "Lightning"),
+                Remedy("The same with the Trainer of Transformers.", TRANSFORMERS, "Transformers"),
             ),
             tries=("gc.freeze() after the set-up", "collect every 1,000 steps"),
             estimate=Estimate(0.5 * lost, 0.9 * lost, lost, "the time of the run"),
-            how="The collector says when it begins and ends; its pauses between looks are added up and "
-            "divided by the time that passed.",
+            how="Python reports when each collection begins and ends. The pauses are summed and divided by "
+            "the elapsed time.",
             refs=("https://docs.python.org/3/library/gc.html#gc.freeze",),
         )
 
 
 def _single(rank: RankWindow, chosen: Flags) -> Floats:
-    """The longest pause of each look; where that was not recorded their mean, which it cannot be below."""
+    """Returns the longest pause of each recording interval, or their mean if the longest is not recorded."""
     paused = rank.columns[PAUSE].values[chosen]
     if LONGEST in rank.columns and rank.columns[LONGEST].finite[chosen].any():
         return np.nan_to_num(rank.columns[LONGEST].values[chosen])

@@ -1,4 +1,4 @@
-"""Recognises steps that wait for data: the loader, not the model, sets the pace."""
+"""Detects steps that wait for data: the loader is slower than the model."""
 
 from __future__ import annotations
 
@@ -37,33 +37,33 @@ GPU_MEMORY, GPU_BUSY = "gpu/process_memory_bytes", "gpu/utilization_ratio"
 
 BLOCKS, MIN_IN_BLOCK = 10, 5
 MIN_ON_DEVICE = 20
-"""Steps that must have been timed on the GPU for its clock to be the one that counts."""
+"""Minimum number of steps timed on the GPU for its clock to be used instead of the host's."""
 
 
 class _Waits(NamedTuple):
-    """Seconds waited and seconds taken, step by step, on one clock."""
+    """Seconds waited and total seconds of each step, on one clock."""
 
     clock: str
     waited: Floats
     taken: Floats
     shares: Floats
-    """Of each block of steps."""
+    """Share of time waited, for each block of steps."""
 
     @property
     def share(self) -> float:
-        """That of a usual block: a few slow batches do not make it."""
+        """Median share of the blocks; a few slow batches do not change it."""
         return float(np.median(self.shares))
 
 
 @dataclass(frozen=True)
 class ExposedWait(Detector):
-    """Adds up the time that steps wait for data on the clock that counts: the GPU's where it was recorded."""
+    """Sums the time that steps wait for data, on the GPU's clock if steps were timed there."""
 
     id: ClassVar[str] = "input.exposed_wait"
     title: ClassVar[str] = "Steps wait for data"
     sentence: ClassVar[str] = (
-        "waiting for data makes up a share of the step, in most stretches of the window; on the GPU's clock "
-        "where steps were timed there, else on the host's"
+        "waiting for data takes a share of the step in most blocks of steps; on the GPU's clock if steps "
+        "were timed there, otherwise on the host's"
     )
     requires: ClassVar[tuple[tuple[str, ...], ...]] = ((HOST, DEVICE), (STEP_SECONDS, DEVICE_STEP))
     reads: ClassVar[tuple[str, ...]] = (
@@ -74,33 +74,31 @@ class ExposedWait(Detector):
     min_steps: ClassVar[int] = 30
 
     share: Annotated[float, Range(0.01, 1)] = 0.05
-    """The share of the step from which waiting counts."""
+    """Minimum share of the step that is waiting."""
 
     least_seconds: Annotated[float, Range(0)] = 0.001
-    """A shorter wait for a batch is none: to take one from a worker takes about as long."""
+    """Minimum wait for a batch on the host's clock: taking a batch from a worker takes about this long."""
 
     least_device_seconds: Annotated[float, Range(0)] = 0.0002
-    """The same on a GPU's clock, on which taking a batch from a worker costs nothing."""
+    """Minimum wait for a batch on the GPU's clock, where taking a batch from a worker costs nothing."""
 
     def examine(self, rank: RankWindow, window: Window) -> Finding | str:
-        """Chooses the clock, and adds up."""
+        """Chooses the clock and sums the waits."""
         waits = _waits(rank)
         if waits is None:
-            return "Waiting and whole steps were not timed at the same steps."
+            return "Data waits and step times were not recorded in the same steps."
         mean = float(waits.waited.mean())
-        told = (
-            f"Steps wait for data for {percent(waits.share)} of their time ({seconds(mean)} in a mean step)"
-        )
+        measured = f"Steps wait for data {percent(waits.share)} of the time ({seconds(mean)} in a mean step)"
         if waits.share < self.share or float(np.quantile(waits.shares, 0.25)) < 0.5 * self.share:
-            return f"{told}; {percent(self.share)} in most stretches would count."
+            return f"{measured}; threshold: {percent(self.share)} in most windows."
         least = self.least_seconds if waits.clock == "host" else self.least_device_seconds
         if mean < least * _batches_in_a_step(rank):
-            return f"{told}; below {seconds(least)} for a batch there is nothing to be gained."
+            return f"{measured}; a wait below {seconds(least)} for a batch cannot be improved."
         if waits.clock == "host" and not _gpu_is_idle(rank, window, waits.share):
-            return f"{told} on the host, but the GPU was busy meanwhile: the wait is hidden."
-        return self._told(rank, window, waits)
+            return f"{measured} on the host, but the GPU was busy meanwhile, so the wait costs nothing."
+        return self._finding(rank, window, waits)
 
-    def _told(self, rank: RankWindow, window: Window, waits: _Waits) -> Finding:
+    def _finding(self, rank: RankWindow, window: Window, waits: _Waits) -> Finding:
         chosen = rank.where(STEP_SECONDS) if STEP_SECONDS in rank.columns else rank.steady
         step = float(waits.taken.mean())
         exposed = waits.share * step
@@ -133,15 +131,15 @@ class ExposedWait(Detector):
                 Evidence("wait in a step", seconds(exposed), f"on {clock}, in a step of {seconds(step)}"),
                 Evidence("time to get a batch", seconds(fetch), "on the host"),
                 Evidence(
-                    "stretches that wait",
+                    "windows waiting",
                     f"{above} of {len(waits.shares)}",
-                    f"each {percent(self.share)} or more",
+                    f"{percent(self.share)} or more of each",
                 ),
                 *_loader_evidence(loader, plan),
                 *(
                     ()
                     if empty is None
-                    else (Evidence("no batch ready", percent(empty), "of all looks at the queue"),)
+                    else (Evidence("no batch ready", percent(empty), "of all checks of the queue"),)
                 ),
             ),
             chart=Chart(
@@ -151,15 +149,15 @@ class ExposedWait(Detector):
             remedies=remedies_for(plan, loader, libraries, has_gpu=waits.clock == "device"),
             tries=tries_for(plan, loader),
             estimate=plan.estimate,
-            how=f"Seconds waited and taken were added up over {len(waits.waited):,} steps on {clock}, in "
-            f"{len(waits.shares)} stretches; the share is that of the middle one. Workers: the seconds one "
-            "takes for a batch, divided by the step without the wait.",
+            how=f"Waits and step times of {len(waits.waited):,} steps were summed on {clock}, in "
+            f"{len(waits.shares)} windows; the share is the median of the windows. Number of workers: the "
+            "time of one worker for a batch, divided by the time of a step without the wait.",
             refs=("https://pytorch.org/docs/stable/data.html#multi-process-data-loading",),
         )
 
 
 def _waits(rank: RankWindow) -> _Waits | None:
-    """On the GPU's clock where enough steps were timed there, else on the host's."""
+    """Returns the waits on the GPU's clock if enough steps were timed there, otherwise on the host's."""
     for clock, waited_key, taken_key, least in (
         ("device", DEVICE, DEVICE_STEP, MIN_ON_DEVICE),
         ("host", HOST, STEP_SECONDS, 2 * MIN_IN_BLOCK),
@@ -174,7 +172,7 @@ def _waits(rank: RankWindow) -> _Waits | None:
 
 
 def _batches_in_a_step(rank: RankWindow) -> float:
-    """How many batches a usual step takes: several where gradients are accumulated."""
+    """Returns the number of batches in a median step: more than one if gradients are accumulated."""
     if MICRO_STEPS not in rank.columns:
         return 1.0
     (batches,) = rank.aligned(MICRO_STEPS)
@@ -182,15 +180,15 @@ def _batches_in_a_step(rank: RankWindow) -> float:
 
 
 def _gpu_is_idle(rank: RankWindow, window: Window, share: float) -> bool:
-    """Whether the host's clock may be believed: there is no GPU in use, or it is idle about as often."""
-    if not any(one.values.max() > 0 for one in window.figures(GPU_MEMORY, rank.host, rank.rank)):
+    """Whether a wait on the host's clock costs time: no GPU is in use, or the GPU is idle about as often."""
+    if not any(figures.values.max() > 0 for figures in window.figures(GPU_MEMORY, rank.host, rank.rank)):
         return True
-    busy = [float(one.values.mean()) for one in window.figures(GPU_BUSY, rank.host)]
+    busy = [float(figures.values.mean()) for figures in window.figures(GPU_BUSY, rank.host)]
     return bool(busy) and min(busy) <= 1 - 0.5 * share
 
 
 def _idle(rank: RankWindow) -> float | None:
-    """The share of time in which the training thread was not on a processor."""
+    """Returns the share of time in which the training thread was not on a processor."""
     if CPU_RATIO not in rank.columns:
         return None
     (busy,) = rank.aligned(CPU_RATIO, steady=False)
@@ -198,7 +196,7 @@ def _idle(rank: RankWindow) -> float | None:
 
 
 def _workers_busy(rank: RankWindow, window: Window) -> float | None:
-    """The share of time in which a mean worker of the loader was on a processor."""
+    """Returns the share of time in which a mean loader worker was on a processor."""
     busy = [
         float(figures.values.mean())
         for figures in window.figures(PROCESS_CPU, rank.host, rank.rank)
@@ -208,7 +206,7 @@ def _workers_busy(rank: RankWindow, window: Window) -> float | None:
 
 
 def _empty_queue(rank: RankWindow) -> float | None:
-    """How often no batch lay ready; None where the loader has no queue."""
+    """Returns how often no batch was ready; None if the loader has no queue."""
     if READY not in rank.columns:
         return None
     (ready,) = rank.aligned(READY)
@@ -216,7 +214,7 @@ def _empty_queue(rank: RankWindow) -> float | None:
 
 
 def _confidence(waits: _Waits, above: int, empty: float | None) -> float:
-    """How far the stretches agree, how many steps there are, and whether the queue tells the same."""
+    """Combines how far the blocks agree, the number of steps, and whether the queue was empty as well."""
     agreement = above / len(waits.shares)
     amount = len(waits.waited) / (len(waits.waited) + 20)
     queue = 1.0 if empty is None or empty >= 0.5 else 0.6
@@ -227,18 +225,22 @@ def _loader_evidence(loader: Mapping[str, Any] | None, plan: LoaderPlan) -> tupl
     if loader is None or plan.workers is None:
         return ()
     cores = "an unknown number of" if plan.cores is None else str(plan.cores)
-    found = [Evidence("workers", str(plan.workers), f"on {cores} processors for this rank")]
+    evidence = [Evidence("workers", str(plan.workers), f"on {cores} processors for this rank")]
     if plan.batch_seconds is not None:
-        found.append(Evidence("work in a batch", seconds(plan.batch_seconds), "of one worker"))
-    return tuple(found)
+        evidence.append(Evidence("work in a batch", seconds(plan.batch_seconds), "of one worker"))
+    return tuple(evidence)
 
 
 def _ruled_out(rank: RankWindow, waits: _Waits, above: int) -> tuple[str, ...]:
-    found = [f"A few slow batches: {above} of {len(waits.shares)} stretches of the window wait."]
+    causes = [f"A few slow batches: {above} of {len(waits.shares)} windows were waiting."]
     if rank.warm_up:
-        found.append(f"The warm-up: the first {rank.warm_up} steps are left out.")
+        causes.append(f"The warm-up: its {_count(rank.warm_up, 'step')} left out.")
     if rank.compiled:
-        found.append(f"Compilation: {rank.compiled} steps with some are left out.")
+        causes.append(f"Compilation: {_count(rank.compiled, 'step')} left out.")
     if waits.clock == "device":
-        found.append("A wait that is hidden behind the GPU's work: it was the GPU that had nothing to do.")
-    return tuple(found)
+        causes.append("A wait that the GPU's work hides: the GPU itself was idle.")
+    return tuple(causes)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun} is" if number == 1 else f"{number:,} {noun}s are"

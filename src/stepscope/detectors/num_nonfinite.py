@@ -1,4 +1,4 @@
-"""Recognises a loss, or a gradient, that is NaN or infinite."""
+"""Detects a loss or a gradient norm that is NaN or infinite."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ EVENT = "gradient_not_finite"
 SETUP_EVENT = "census"
 
 EARLY_STEPS = 10
-"""Up to this step the weights are those of the initialisation: there is no checkpoint to go back to."""
+"""In this many steps the weights are still close to the initialisation: no checkpoint to go back to."""
 
 EXPLODED = 1e3
-"""The last finite loss is this much above its median: it exploded before it stopped being a number."""
+"""The loss exploded before it became NaN if its last finite value is this factor above the median."""
 
 GUARD = """\
 if not torch.isfinite(loss):
     optimizer.zero_grad(set_to_none=True)
-    continue                               # and look at what is in this batch"""
+    continue                               # and inspect this batch"""
 
 BF16 = """\
 with torch.autocast("cuda", dtype=torch.bfloat16):  # has the range of float32, and needs no scaler
@@ -55,13 +55,13 @@ with torch.autograd.detect_anomaly():      # slow: for the steps before this one
 
 @dataclass(frozen=True)
 class NotFinite(Detector):
-    """Looks for losses and gradient norms that are no finite numbers."""
+    """Looks for losses and gradient norms that are not finite."""
 
     id: ClassVar[str] = "num.nonfinite"
-    title: ClassVar[str] = "The loss or the gradients are not finite"
+    title: ClassVar[str] = "Loss or gradients are not finite"
     sentence: ClassVar[str] = (
-        "a loss is NaN or infinite; or so are gradient norms in a row, steps that a loss scaler left out and "
-        "the first 30 of a run aside"
+        "a loss is NaN or infinite; or several gradient norms in a row are, except in the first 30 steps of "
+        "a run and in steps that a loss scaler skipped"
     )
     requires: ClassVar[tuple[tuple[str, ...], ...]] = ((*LOSS_KEYS, GRADIENT_NORM),)
     reads: ClassVar[tuple[str, ...]] = (LEARNING_RATE, *SKIPPED)
@@ -72,31 +72,31 @@ class NotFinite(Detector):
     explains: ClassVar[tuple[str, ...]] = ("conv.diverging", "conv.spike")
 
     norms: Annotated[int, Range(1)] = 5
-    """So many gradient norms in a row are a finding by themselves: a loss scaler overflows on purpose."""
+    """Minimum number of gradient norms in a row: a loss scaler overflows on purpose now and then."""
 
     first_steps: Annotated[int, Range(0)] = 30
-    """In so many steps at the beginning gradient norms count for nothing: a loss scaler begins too high."""
+    """Gradient norms of the first steps are ignored: a loss scaler starts with a scale that is too high."""
 
     recovered: Annotated[int, Range(1)] = 20
-    """After so many finite losses in a row it is a warning, and no longer critical."""
+    """After this many finite values since the last bad one, the severity is warning instead of critical."""
 
     def examine(self, rank: RankWindow, window: Window) -> Finding | str:
-        """Looks at losses first, then at gradients."""
+        """Checks losses first, then gradient norms."""
         key = rank.first_of(LOSS_KEYS)
         if key is not None:
             column = rank.columns[key]
             bad = column.present & ~column.finite
             if bad.any():
-                return self._told(rank, window, key, bad)
+                return self._finding(rank, window, key, bad)
         if GRADIENT_NORM in rank.columns:
             bad = self._bad_norms(rank)
             if bad.any():
-                return self._told(rank, window, GRADIENT_NORM, bad)
-        many = int(rank.columns[key].present.sum()) if key is not None else 0
-        return f"All {many:,} losses are finite." if many else "All gradient norms are finite."
+                return self._finding(rank, window, GRADIENT_NORM, bad)
+        losses = int(rank.columns[key].present.sum()) if key is not None else 0
+        return f"All {losses:,} losses are finite." if losses else "All gradient norms are finite."
 
     def _bad_norms(self, rank: RankWindow) -> Flags:
-        """Norms that are not finite, of those that come so many in a row and that no scaler has caused."""
+        """Returns where several norms in a row are not finite and no loss scaler caused it."""
         column = rank.columns[GRADIENT_NORM]
         bad = column.present & ~column.finite
         for key in SKIPPED:
@@ -104,14 +104,14 @@ class NotFinite(Detector):
                 bad &= ~(rank.columns[key].finite & (rank.columns[key].values > 0))
         if rank.is_whole:
             bad[: self.first_steps] = False
-        looked = np.flatnonzero(column.present)
-        in_a_row = np.convolve(bad[looked], np.ones(self.norms), "full")[: len(looked)] >= self.norms
+        recorded = np.flatnonzero(column.present)
+        in_a_row = np.convolve(bad[recorded], np.ones(self.norms), "full")[: len(recorded)] >= self.norms
         chosen = np.zeros(len(bad), bool)
         for end in np.flatnonzero(in_a_row):
-            chosen[looked[max(end - self.norms + 1, 0) : end + 1]] = True
+            chosen[recorded[max(end - self.norms + 1, 0) : end + 1]] = True
         return chosen
 
-    def _told(self, rank: RankWindow, window: Window, key: str, bad: Flags) -> Finding:
+    def _finding(self, rank: RankWindow, window: Window, key: str, bad: Flags) -> Finding:
         column = rank.columns[key]
         places = np.flatnonzero(bad)
         first = int(places[0])
@@ -121,8 +121,8 @@ class NotFinite(Detector):
         name = "NaN" if np.isnan(value) else "infinite"
         layer = _layer(window.events_of(EVENT, rank.rank), step)
         goes_on = after < self.recovered
-        where = f", first in {layer[0]}" if layer and layer[0] else ""
-        state = "" if goes_on else ", and has recovered"
+        where = f" (first bad layer: `{layer[0]}`)" if layer and layer[0] else ""
+        state = "" if goes_on else "; it has recovered"
         counted = f"{len(places):,} of {int(column.present.sum()):,}"
         cause = _Cause(
             is_early=rank.is_whole and first < EARLY_STEPS,
@@ -132,7 +132,7 @@ class NotFinite(Detector):
         return Finding(
             id=self.id,
             title=self.title,
-            headline=_said(rank, key, bad) + f"{where}{state}.",
+            headline=_headline(rank, key, bad) + f"{where}{state}.",
             detail=cause.detail(),
             severity="critical" if goes_on else "warning",
             confidence=0.99 if key != GRADIENT_NORM else 0.9,
@@ -150,27 +150,27 @@ class NotFinite(Detector):
             ),
             chart=Chart((key,), max(step - 100, int(rank.steps[0])), step + 20),
             ruled_out=(
-                ("A loss scaler that tries a greater scale: such steps are left out.",)
+                ("A loss scaler that tries a larger scale: such steps are left out.",)
                 if key == GRADIENT_NORM
                 else ()
             ),
             remedies=cause.remedies(window.facts.get(rank.rank, {}).get("libraries", {})),
             tries=cause.tries(),
-            how="Losses and gradient norms of the newest steps are looked at one by one.",
+            how="Every loss and gradient norm of the newest steps was checked.",
             refs=("https://pytorch.org/docs/stable/autograd.html#anomaly-detection",),
         )
 
 
-def _said(rank: RankWindow, key: str, bad: Flags) -> str:
-    """Which values are not finite: one, all since a step, or so many of them."""
+def _headline(rank: RankWindow, key: str, bad: Flags) -> str:
+    """Says which values are not finite: a single one, all since a step, or how many of them."""
     column, places = rank.columns[key], np.flatnonzero(bad)
     first, last = int(places[0]), int(places[-1])
     name = "NaN" if np.isnan(column.values[first]) else "infinite"
-    what = "gradient norm" if key == GRADIENT_NORM else "loss"
-    if len(places) == 1:
-        return f"The {what} is {name} at step {int(rank.steps[first]):,}"
+    what = "Gradient norm" if key == GRADIENT_NORM else "Loss"
     if not column.finite[first:].any():
-        return f"The {what} is {name} from step {int(rank.steps[first]):,} on"
+        return f"{what} became {name} at step {int(rank.steps[first]):,}"
+    if len(places) == 1:
+        return f"{what} was {name} at step {int(rank.steps[first]):,}"
     kinds = np.isnan(column.values[places])
     name = name if kinds.all() or not kinds.any() else "NaN or infinite"
     several = "gradient norms" if key == GRADIENT_NORM else "losses"
@@ -182,7 +182,7 @@ def _said(rank: RankWindow, key: str, bad: Flags) -> str:
 
 @dataclass(frozen=True)
 class _Cause:
-    """What the record says of where the value comes from; advice follows it."""
+    """What is known about the cause; the advice depends on it."""
 
     is_early: bool
     has_exploded: bool
@@ -190,14 +190,12 @@ class _Cause:
     """Whether the model computes in float16, whose largest number is 65,504."""
 
     def detail(self) -> str:
-        lost = "A step made with it writes NaN into the weights, and everything after is lost"
+        lost = "An optimizer step with such a value writes NaN into the weights, and training is lost"
         if self.is_early:
-            return (
-                f"{lost}. It came in the first {EARLY_STEPS} steps: check the inputs and the initialisation."
-            )
+            return f"{lost}. It happened in the first {EARLY_STEPS} steps: check inputs and initialisation."
         if self.has_exploded:
             return f"{lost}. The loss exploded first: go back to a checkpoint from before that."
-        return f"{lost}: go back to a checkpoint from before, whatever the cause."
+        return f"{lost}: go back to a checkpoint from before this step."
 
     def remedies(self, libraries: Collection[str]) -> tuple[Remedy, ...]:
         advice = []
@@ -212,8 +210,8 @@ class _Cause:
                 advice.append(Remedy(text, LIGHTNING_BF16, "Lightning"))
             if "transformers" in libraries:
                 advice.append(Remedy(text, TRANSFORMERS_BF16, "Transformers"))
-        advice.append(Remedy("Leave such a batch out, so that the weights stay sound.", GUARD, "PyTorch"))
-        advice.append(Remedy("Have PyTorch name the operation.", ANOMALY, "PyTorch"))
+        advice.append(Remedy("Skip such batches, so that the weights stay finite.", GUARD, "PyTorch"))
+        advice.append(Remedy("Let PyTorch report the operation that produced the value.", ANOMALY, "PyTorch"))
         return tuple(advice)
 
     def tries(self) -> tuple[str, ...]:
@@ -233,7 +231,7 @@ def _has_exploded(rank: RankWindow, first: int) -> bool:
 
 
 def _is_half(rank: RankWindow, window: Window) -> bool:
-    """Whether float16 is used: by autocast, for parameters, or, where that is unknown, with a loss scaler."""
+    """Whether float16 is used: by autocast, for parameters, or, if that is unknown, with a loss scaler."""
     setup = window.events_of(SETUP_EVENT, rank.rank)
     if not setup:
         return any(key in rank.columns for key in SKIPPED)
@@ -244,16 +242,16 @@ def _is_half(rank: RankWindow, window: Window) -> bool:
 
 
 def _layer(events: list[Event], step: int) -> tuple[str, str] | None:
-    """The layer the gradient monitor named nearest to a step, and its sentence."""
-    near = [one for one in events if one.step is not None and abs(one.step - step) <= 100]
+    """Returns the layer that the gradient monitor reported nearest to a step, and its sentence."""
+    near = [event for event in events if event.step is not None and abs(event.step - step) <= 100]
     if not near:
         return None
-    nearest = min(near, key=lambda one: abs((one.step or 0) - step))
+    nearest = min(near, key=lambda event: abs((event.step or 0) - step))
     return str(nearest.fields.get("layer") or ""), str(nearest.fields.get("sentence") or "")
 
 
 def _last_finite(rank: RankWindow, key: str, first: int) -> list[Evidence]:
-    """The value before the first that is not finite, where the window has one."""
+    """Returns the last finite value before the first bad one, if the window has one."""
     column = rank.columns[key]
     before = np.flatnonzero(column.finite[:first])
     if not len(before):
@@ -264,13 +262,13 @@ def _last_finite(rank: RankWindow, key: str, first: int) -> list[Evidence]:
 
 
 def _norm_before(rank: RankWindow, key: str, first: int) -> list[Evidence]:
-    """How gradients were before a loss that is not finite."""
-    found = []
+    """Returns gradient norm and learning rate before the first bad value."""
+    evidence = []
     for other, label in ((GRADIENT_NORM, "gradient norm before"), (LEARNING_RATE, "learning rate")):
         if other != key and other in rank.columns:
             column = rank.columns[other]
-            seen = column.values[:first][column.finite[:first]]
-            if len(seen):
-                usual = f"usually {number(float(np.median(seen)))}" if other == GRADIENT_NORM else ""
-                found.append(Evidence(label, number(float(seen[-1])), usual))
-    return found
+            before = column.values[:first][column.finite[:first]]
+            if len(before):
+                usual = f"usually {number(float(np.median(before)))}" if other == GRADIENT_NORM else ""
+                evidence.append(Evidence(label, number(float(before[-1])), usual))
+    return evidence

@@ -1,4 +1,4 @@
-"""Recognises steps that take longer and longer, and names the phase that grows."""
+"""Detects steps that slow down over time, and names the phase that grows."""
 
 from __future__ import annotations
 
@@ -21,50 +21,48 @@ if TYPE_CHECKING:
 
 PHASE_KEYS = tuple(phase_key(name) for name in PHASES)
 CLEAR = 3.0
-"""Growth is to be so many times what the medians of blocks stray by: what wanders has a slope as well."""
+"""Growth must be at least this factor of the noise of block medians: noise alone has a slope as well."""
 
 MORE_WORK, NOT_MORE = 0.3, 0.05
-"""Batches that grow by this share of what steps grow by explain it: time may grow with the square of a
-length. Batches that grow by less than the second explain nothing."""
+"""Larger batches explain slower steps if their growth is this share of the growth of step time (time may grow
+with the square of a length) and at least the second value."""
 
 UNKNOWN_WORK = 0.049
-"""Where the size of batches is not known, it is a notice at most: steps may be given more to do."""
+"""If the batch size is unknown the severity is notice at most: steps may have more work to do."""
 
 MAX_BLOCKS = 48
 MIN_BLOCKS = 8
 MIN_IN_BLOCK = 5
 
 DETACH = """\
-losses.append(loss.item())                 # or loss.detach(): not loss, which keeps its whole graph"""
+losses.append(loss.item())                 # or loss.detach(); loss itself keeps its whole graph"""
 
 ADVICE: dict[str, tuple[Remedy, ...]] = {
     "data": (
-        Remedy("Look for what the dataset or its transforms collect: a cache, a list, ever larger files."),
+        Remedy("Look for something that grows in the dataset or its transforms: a cache, a list, files."),
     ),
     "forward": (
         Remedy(
-            "Keep no tensors that have a graph; states that are carried on must be detached.",
+            "Keep no tensors that have a graph; detach states that are carried to the next step.",
             DETACH,
             "PyTorch",
         ),
     ),
     "backward": (
         Remedy(
-            "A graph that grows makes each backward pass longer: detach what is carried on.",
+            "A growing graph makes each backward pass longer: detach what is carried to the next step.",
             DETACH,
             "PyTorch",
         ),
     ),
     "optimizer": (
-        Remedy(
-            "Look for parameter groups that are added again and again.", "print(len(optimizer.param_groups))"
-        ),
+        Remedy("Look for parameter groups that are added repeatedly.", "print(len(optimizer.param_groups))"),
     ),
-    "checkpoint": (Remedy("Save the state alone, not what has been collected since the run began."),),
-    "eval": (Remedy("Evaluate on a fixed set, and clear what metrics have collected.", "metric.reset()"),),
+    "checkpoint": (Remedy("Save only the state, not everything collected since the start of the run."),),
+    "eval": (Remedy("Evaluate on a fixed set, and reset metrics before each evaluation.", "metric.reset()"),),
     "other": (
         Remedy(
-            "Look for lists that grow in the loop, and for logs or plots that are drawn anew from all of it.",
+            "Look for lists that grow in the loop, and for logs or plots that redraw the whole history.",
             DETACH,
             "PyTorch",
         ),
@@ -73,7 +71,7 @@ ADVICE: dict[str, tuple[Remedy, ...]] = {
 
 
 class _Growth(NamedTuple):
-    """How much longer a phase takes at the end of the window."""
+    """How much longer a phase takes at the end of the window than at its beginning."""
 
     phase: str
     seconds: float
@@ -82,13 +80,13 @@ class _Growth(NamedTuple):
 
 @dataclass(frozen=True)
 class StepCreep(Detector):
-    """Draws a line through the medians of blocks of steps."""
+    """Fits a line to the medians of blocks of steps."""
 
     id: ClassVar[str] = "step.creep"
-    title: ClassVar[str] = "Steps take longer and longer"
+    title: ClassVar[str] = "Steps slow down over time"
     sentence: ClassVar[str] = (
-        "the slope of step time over the window is above zero with certainty (Theil and Sen), makes up a "
-        "share of it, is no jump, and is not matched by larger batches"
+        "the slope of step time (Theil-Sen) is above zero with high confidence and adds a share to the step "
+        "time, steadily rather than in one jump, and not because of larger batches"
     )
     requires: ClassVar[tuple[tuple[str, ...], ...]] = ((STEP_SECONDS,),)
     reads: ClassVar[tuple[str, ...]] = (*PHASE_KEYS, *BATCH_SIZES)
@@ -96,73 +94,73 @@ class StepCreep(Detector):
     min_steps: ClassVar[int] = 200
 
     growth: Annotated[float, Range(0.01)] = 0.05
-    """How much longer the last step of the window must take than the first, as a share."""
+    """Minimum growth of step time from the first to the last step of the window, as a share."""
 
     certainty: Annotated[float, Range(0.8, 0.9999)] = 0.99
-    """How sure it must be that there is growth at all."""
+    """Confidence level of the slope."""
 
     least_seconds: Annotated[float, Range(0)] = 0.0002
-    """Growth of less than so many seconds is none."""
+    """Minimum growth of step time in seconds."""
 
     def examine(self, rank: RankWindow, window: Window) -> Finding | str:
-        """Looks at the newest steps, then at all since the segment began; then at phases."""
-        judged = self._judge(*_blocks(rank, STEP_SECONDS))
-        if isinstance(judged, str) and STEP_SECONDS in rank.course:
-            over_all = self._judge(*_since_the_beginning(rank.course[STEP_SECONDS]))
-            judged = judged if isinstance(over_all, str) else over_all
-        if isinstance(judged, str):
-            return judged
+        """Checks the newest steps, then the whole segment."""
+        trend = self._slowdown(*_blocks(rank, STEP_SECONDS))
+        if isinstance(trend, str) and STEP_SECONDS in rank.course:
+            whole_segment = self._slowdown(*_course_means(rank.course[STEP_SECONDS]))
+            trend = trend if isinstance(whole_segment, str) else whole_segment
+        if isinstance(trend, str):
+            return trend
         if _is_more_work(rank):
-            return "Steps take longer as batches grow."
-        return self._told(rank, window, judged)
+            return "Steps take longer because batches grow."
+        return self._finding(rank, window, trend)
 
-    def _judge(self, x: Floats, y: Floats) -> Trend | str:
-        """The line through step times where they creep; else why they do not."""
-        whole = trend_of(x, y, self.certainty) if len(x) >= MIN_BLOCKS else None
-        if whole is None or whole.low <= 0:
+    def _slowdown(self, x: Floats, y: Floats) -> Trend | str:
+        """Returns the line through step times that slow down, or a sentence that says why they do not."""
+        trend = trend_of(x, y, self.certainty) if len(x) >= MIN_BLOCKS else None
+        if trend is None or trend.low <= 0:
             return "No clear slowdown."
-        grown = whole.end - whole.start
-        if grown < CLEAR * whole.noise:
-            return "Step time wanders as much as it grows."
-        if whole.growth < self.growth or grown < self.least_seconds:
-            return f"Step time grows by {percent(whole.growth)} only; {percent(self.growth)} would count."
+        grown = trend.end - trend.start
+        if grown < CLEAR * trend.noise:
+            return "Step time varies as much as it grows."
+        if trend.growth < self.growth or grown < self.least_seconds:
+            return f"Step time grows by {percent(trend.growth)}; threshold: {percent(self.growth)}."
         if is_jump(x, y) or not _rises_all_along(y):
-            return "Step time rose by a jump rather than steadily."
-        return whole
+            return "Step time rose in one jump, not steadily."
+        return trend
 
     def _trend(self, rank: RankWindow, key: str) -> Trend | None:
         x, y = _blocks(rank, key)
         return trend_of(x, y, self.certainty) if len(x) >= MIN_BLOCKS else None
 
     def _growths(self, rank: RankWindow) -> list[_Growth]:
-        """What grows, most first; a phase that was not timed at enough steps is left out."""
-        found = []
+        """Returns the phases that grow, the largest growth first, without those timed in too few steps."""
+        growths = []
         for phase, key in zip(PHASES, PHASE_KEYS, strict=True):
             if key in rank.columns and int(rank.where(key).sum()) >= 40:
                 trend = self._trend(rank, key)
                 if trend is not None and trend.low > 0:
-                    found.append(_Growth(phase, trend.end - trend.start, trend))
-        return sorted(found, key=lambda one: -one.seconds)
+                    growths.append(_Growth(phase, trend.end - trend.start, trend))
+        return sorted(growths, key=lambda growth: -growth.seconds)
 
-    def _told(self, rank: RankWindow, window: Window, whole: Trend) -> Finding:
+    def _finding(self, rank: RankWindow, window: Window, whole: Trend) -> Finding:
         chosen = rank.where(STEP_SECONDS)
         times = rank.times[chosen]
         first, last = round(whole.begin), int(rank.steps[chosen][-1])
         grown = whole.end - whole.start
         growths = self._growths(rank)
         phase = growths[0].phase if growths and growths[0].seconds >= 0.3 * grown else None
-        # Half of what has been added is what a step of the stretch takes longer on average.
+        # On average, a step of the window takes half of the total growth longer.
         lost = 0.5 * grown / (whole.start + 0.5 * grown)
         where = f", most of it in {phase}" if phase else ""
         is_known = rank.first_of(BATCH_SIZES) is not None
-        unknown = "" if is_known else "; the size of batches is not recorded, so they may do more"
+        unknown = "" if is_known else "; batch size is not recorded, so steps may do more work"
         return Finding(
             id=self.id,
             title=self.title,
             headline=f"Steps take {percent(whole.growth)} longer than {last - first:,} steps ago"
             f"{where}{unknown}.",
-            detail=f"From {seconds(whole.start)} to {seconds(whole.end)} a step. Something grows with the "
-            "run: a list, a graph that is carried on, a cache, files. It goes on growing.",
+            detail=f"Step time grew from {seconds(whole.start)} to {seconds(whole.end)}. Something grows "
+            "with the run, such as a list, a graph that is kept between steps, a cache or files.",
             severity=severity_of(lost if is_known else min(lost, UNKNOWN_WORK)),
             confidence=min(0.95, 0.6 + 0.35 * min(whole.low / whole.slope, 1.0)),
             share=lost,
@@ -179,59 +177,60 @@ class StepCreep(Detector):
                     seconds(1000 * whole.slope),
                     f"at {self.certainty:.0%}: {seconds(1000 * whole.low)} to {seconds(1000 * whole.high)}",
                 ),
-                *(Evidence(f"growth of {one.phase}", seconds(one.seconds)) for one in growths[:4]),
+                *(Evidence(f"growth of {growth.phase}", seconds(growth.seconds)) for growth in growths[:4]),
             ),
-            chart=Chart((STEP_SECONDS, *(phase_key(one.phase) for one in growths[:3])), first, last),
+            chart=Chart((STEP_SECONDS, *(phase_key(growth.phase) for growth in growths[:3])), first, last),
             ruled_out=(
-                "Warm-up: those steps are left out, and would fall.",
-                "A jump, as when something else began on the machine: a line tells the times better.",
+                "The warm-up: its steps are left out.",
+                "A jump, as when another process starts on the machine: a line fits the times better.",
                 *(("Larger batches: their size does not grow as much.",) if is_known else ()),
             ),
             remedies=ADVICE.get(phase or "other", ADVICE["other"]),
             tries=(f"look at what grows in {phase}" if phase else "look for what grows in the loop",),
             estimate=Estimate(0.5 * lost, lost, min(whole.growth / (1 + whole.growth), 1.0)),
-            how="A line through the medians of blocks of steps, or their means since the segment began: the "
-            "median of the slopes between all pairs of them (Theil and Sen), with bounds by rank.",
+            how="Theil-Sen line through the medians of blocks of steps, or through means since the start of "
+            "the segment: the median of the slopes between all pairs, with a rank-based interval.",
         )
 
 
 def _blocks(rank: RankWindow, key: str) -> tuple[Floats, Floats]:
-    """Blocks of steps: where each lies, and its median."""
+    """Returns the position and the median of each block of steps."""
     chosen = rank.where(key)
     values = rank.columns[key].values[chosen]
     edges = block_edges(len(values), MAX_BLOCKS, MIN_IN_BLOCK)
     return block_medians(rank.steps[chosen].astype(np.float64), edges), block_medians(values, edges)
 
 
-def _since_the_beginning(course: Buckets) -> tuple[Floats, Floats]:
-    """Where the buckets of a whole segment lie, and their means; the first holds the warm-up."""
+def _course_means(course: Buckets) -> tuple[Floats, Floats]:
+    """Returns positions and means of the buckets of a segment, without the first, which has the warm-up."""
     known = np.isfinite(course.mean) & (course.count > 0)
     known[:1] = False
     return course.starts[known].astype(np.float64), course.mean[known]
 
 
 def _is_more_work(rank: RankWindow) -> bool:
-    """Whether batches have grown about as steps have, in the window or since the beginning."""
+    """Whether batches have grown about as much as step time, in the window or since the beginning."""
     key = rank.first_of(BATCH_SIZES)
     if key is None:
         return False
-    pairs = [tuple(rank.columns[one].values[rank.columns[one].finite] for one in (key, STEP_SECONDS))]
+    columns = [rank.columns[name] for name in (key, STEP_SECONDS)]
+    pairs = [tuple(column.values[column.finite] for column in columns)]
     if key in rank.course and STEP_SECONDS in rank.course:
-        courses = [rank.course[one].mean for one in (key, STEP_SECONDS)]
-        pairs.append(tuple(one[np.isfinite(one)] for one in courses))
+        means = [rank.course[name].mean for name in (key, STEP_SECONDS)]
+        pairs.append(tuple(values[np.isfinite(values)] for values in means))
     grown = [(_growth(sizes), _growth(seconds)) for sizes, seconds in pairs]
     return any(work >= NOT_MORE and work >= MORE_WORK * longer for work, longer in grown)
 
 
-def _growth(sizes: Floats) -> float:
-    """By how much the last third is above the first, as a share."""
-    if len(sizes) < 9:
+def _growth(values: Floats) -> float:
+    """Returns how much the last third is above the first, as a share."""
+    if len(values) < 9:
         return 0.0
-    first, _, last = (float(np.median(one)) for one in np.array_split(sizes, 3))
+    first, _, last = (float(np.median(third)) for third in np.array_split(values, 3))
     return last / first - 1 if first > 0 else 0.0
 
 
 def _rises_all_along(y: Floats) -> bool:
-    """Whether each third lies above the one before."""
-    thirds = [float(np.median(one)) for one in np.array_split(y, 3)]
+    """Whether each third is above the one before."""
+    thirds = [float(np.median(third)) for third in np.array_split(y, 3)]
     return thirds[0] < thirds[1] < thirds[2]
