@@ -221,9 +221,9 @@ def test_a_run_stopped_by_hand_has_not_crashed(bench) -> None:
 @pytest.mark.parametrize(
     ("status", "reason", "message"),
     [
-        ("stalled", "no record since noon", "The training is stalled: no record since noon."),
-        ("failed", "RuntimeError: worker died:", "The training failed: RuntimeError: worker died."),
-        ("crashed", "out of memory.", "The training crashed: out of memory."),
+        ("stalled", "no record since noon", "Training is stalled: no record since noon."),
+        ("failed", "RuntimeError: worker died:", "Training failed: RuntimeError: worker died."),
+        ("crashed", "out of memory.", "Training crashed: out of memory."),
     ],
 )
 def test_a_run_that_goes_wrong_is_told_of_in_one_sentence(bench, status, reason, message) -> None:
@@ -241,7 +241,7 @@ def test_figures_in_messages_are_written_as_on_the_page(bench) -> None:
     )
     one.log(loss=4.3512345e21)
     assert [alert["message"] for alert in one.store.alerts("r-1")] == [
-        "loss is 4.35e21, the limit 0.001.",
+        "loss is 4.35e21, the limit is 0.001.",
         "Loss 4.35e21, 4.35e21.",
     ]
 
@@ -283,7 +283,7 @@ def test_a_rule_that_fails_is_left_out_and_said_once_while_the_others_go_on(
     one.log(loss=1.0, broken=2.0)
     assert one.told() == [("firing", ["high"]), ("resolved", ["high"])]
     said = [record.getMessage() for record in caplog.records]
-    assert said == ["The rule bad of r failed, and is left out."]
+    assert said == ["Rule bad of r failed and is ignored."]
 
 
 def test_the_store_is_written_only_when_there_is_something_to_tell(
@@ -312,7 +312,7 @@ def notices_of_run(one: Bench) -> list[str]:
 
 
 TYPO = {"name": "typo", "when": "los > 2"}
-SAID = "The alert rule 'typo' looks at what is not recorded: There is no metric 'los'; did you mean 'loss'?"
+SAID = "Alert rule 'typo' uses a metric that is not recorded: There is no metric 'los'; did you mean 'loss'?"
 
 
 def test_a_rule_over_what_is_never_recorded_says_so_once_after_a_minute(bench, caplog) -> None:

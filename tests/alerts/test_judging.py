@@ -132,7 +132,7 @@ def test_a_rule_that_is_changed_is_judged_by_the_points_there_are() -> None:
     watch = Watch({"name": "rule", "when": "loss > 3"})
     assert watch.log(loss=2.0) == []
     (changed,) = rules_from([{"name": "rule", "when": "loss > 1"}])
-    watch.run.learn(changed)
+    watch.run.add_rule(changed)
     assert watch.look(0.5) == [("rule", "fires")]
 
 
@@ -155,7 +155,7 @@ def test_figures_that_the_store_does_not_have_yet_are_not_forgotten_when_a_rule_
     watch.run.history.add(HOST, ["heat"], *kept)
     watch.run.history.add(HOST, ["heat"], np.array([0]), np.array([3 * S]), np.array([[70.0]]))
     (wider,) = rules_from([{"name": "wider", "when": "max(heat, 2000 points) > 90"}])
-    watch.run.learn(wider)
+    watch.run.add_rule(wider)
     catch_up(watch.run, store, "s")
     (recent,) = watch.run.history.of("heat").values()
     assert recent.values.tolist() == [50.0, 60.0, 70.0]
@@ -255,7 +255,7 @@ def test_a_rule_that_comes_later_is_not_judged_by_points_of_before() -> None:
     watch = Watch({"name": "rule", "when": "loss > 10"})
     assert logged_at_once(watch, [1.0, 5.0, 1.0]) == []
     (later,) = rules_from([{"name": "later", "when": "loss > 3"}])
-    watch.run.learn(later)
+    watch.run.add_rule(later)
     assert watch.look(0.5) == []
     assert logged_at_once(watch, [1.0, 5.0, 1.0]) == [("later", "fires")]
 

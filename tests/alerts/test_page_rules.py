@@ -11,7 +11,7 @@ import pytest
 
 from stepscope.alerts.delivery.routing import Routing
 from stepscope.alerts.engine import Engine
-from stepscope.alerts.page_rules import MOST, PageRules
+from stepscope.alerts.page_rules import MAX_RULES, PageRules
 from stepscope.alerts.rule import rules_from
 from stepscope.alerts.shared_file import SharedFile
 from stepscope.alerts.silences import Silences
@@ -245,7 +245,7 @@ def test_a_rule_that_makes_no_sense_is_left_out_and_said_once(bench, caplog) -> 
     one.wait()
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 3
-    assert "rule 'bad' of the page is left out" in said[0]
+    assert "Rule 'bad' of the page is ignored" in said[0]
     kept = json.loads((one.folder / "rules.json").read_text())["rules"]
     assert kept[:3] == bad, "What somebody wrote by hand is theirs to mend."
 
@@ -314,12 +314,12 @@ def test_what_makes_no_sense_is_not_kept(tmp_path: Path) -> None:
 
 def test_there_are_at_most_two_hundred_rules(tmp_path: Path) -> None:
     page = PageRules(tmp_path)
-    for number in range(MOST):
+    for number in range(MAX_RULES):
         page.put({"name": f"r{number}", "when": "loss > 1"})
     with pytest.raises(ConfigError, match="200 rules"):
         page.put(HIGH)
     page.put({"name": "r7", "when": "loss > 2"})
-    assert len(PageRules(tmp_path).read().rules) == MOST
+    assert len(PageRules(tmp_path).read().rules) == MAX_RULES
 
 
 def test_rules_that_many_write_at_once_are_all_kept(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import yaml
 
 from stepscope.alerts.conditions.expression import parse
 from stepscope.alerts.conditions.tree import Reach
-from stepscope.alerts.rule import Rule, render, rule_said, rules_from
+from stepscope.alerts.rule import Rule, render, rule_from_training, rules_from
 from stepscope.errors import ConfigError
 
 
@@ -79,14 +79,14 @@ def test_how_long_is_a_number_of_seconds_or_a_text(written, seconds, points):
         ({"remind": 0}, "remind (high) is 0: it must be at least 10 s; leave it out for no reminder."),
         ({"cooldown": True}, "cooldown (high) is true: it must be"),
         ({"resolve": "no"}, 'resolve (high) is "no": it must be true or false.'),
-        ({"channels": [1]}, "channels (high) is [1]: it must be a list of names of channels"),
+        ({"channels": [1]}, "channels (high) is [1]: it must be a list of channel names"),
         ({"clear": 5}, "clear (high) is 5: it must be a condition in quotes"),
-        ({"message": 5}, "message (high) is 5: it must be a text."),
+        ({"message": 5}, "message (high) is 5: it must be text."),
         ({"mesage": ""}, "has no key 'mesage' (rule 'high'); did you mean 'message'?"),
         ({"x": ""}, "has no key 'x' (rule 'high'); there are name, when, for,"),
         ({"condition": "loss > 3"}, "has both 'when' and 'condition'; keep one."),
         ({"when": None}, "(high) has no condition"),
-        ({"name": 5}, "name is 5; it must be a text of 1 to 100 characters."),
+        ({"name": 5}, "name is 5; it must be text of 1 to 100 characters."),
     ],
 )
 def test_a_mistake_names_the_rule_the_key_the_value_and_what_is_allowed(fields, said):
@@ -113,11 +113,14 @@ def test_all_mistakes_are_told_at_once():
     ]
 
 
-def test_a_rule_that_a_training_has_said_may_leave_its_condition_out():
-    assert rule_said({"name": "mine", "severity": "info", "cooldown": 5.0, "for": 0.0}).condition is None
-    assert rule_said({"name": "mine", "when": "loss > 2"}).condition == parse("loss > 2")
+def test_a_rule_of_a_training_needs_no_condition():
+    assert (
+        rule_from_training({"name": "mine", "severity": "info", "cooldown": 5.0, "for": 0.0}).condition
+        is None
+    )
+    assert rule_from_training({"name": "mine", "when": "loss > 2"}).condition == parse("loss > 2")
     with pytest.raises(ConfigError, match="severity"):
-        rule_said({"name": "mine", "severity": "bad"})
+        rule_from_training({"name": "mine", "severity": "bad"})
 
 
 @pytest.mark.parametrize("fields", [{"name": ""}, {"severity": "bad"}, {"message": "{x[0]}"}])

@@ -70,44 +70,44 @@ def test_one_that_fires_resolves_when_it_is_clear_and_can_fire_again() -> None:
     assert state.advance(Asked(), is_true=True, is_clear=None, now_ns=3 * S) == "fires"
 
 
-def tell(telling: RepeatPolicy, at: float, *, fires: bool, cooldown_s: float = 300) -> bool:
+def notify(policy: RepeatPolicy, at: float, *, fires: bool, cooldown_s: float = 300) -> bool:
     now_ns = int(at * S)
-    is_due = telling.is_due(fires=fires, cooldown_s=cooldown_s, now_ns=now_ns)
+    is_due = policy.is_due(fires=fires, cooldown_s=cooldown_s, now_ns=now_ns)
     if is_due:
-        telling.told(fires=fires, cooldown_s=cooldown_s, now_ns=now_ns)
+        policy.record_notice(fires=fires, cooldown_s=cooldown_s, now_ns=now_ns)
     return is_due
 
 
-def test_firing_and_its_end_are_told_at_once() -> None:
-    telling = RepeatPolicy()
-    assert tell(telling, 0, fires=True)
-    assert not tell(telling, 1, fires=True)
-    assert tell(telling, 2, fires=False)
+def test_firing_and_its_resolution_are_reported_immediately() -> None:
+    policy = RepeatPolicy()
+    assert notify(policy, 0, fires=True)
+    assert not notify(policy, 1, fires=True)
+    assert notify(policy, 2, fires=False)
 
 
-def test_what_goes_to_and_fro_is_told_once_a_cooldown() -> None:
-    telling = RepeatPolicy()
-    told = [at for at in range(3000) if tell(telling, at, fires=at % 2 == 0)]
-    assert told[:2] == [0, 1]
-    assert len(told) <= 2 + 2 * 3000 / 300
+def test_a_flapping_rule_is_reported_once_a_cooldown() -> None:
+    policy = RepeatPolicy()
+    notices = [at for at in range(3000) if notify(policy, at, fires=at % 2 == 0)]
+    assert notices[:2] == [0, 1]
+    assert len(notices) <= 2 + 2 * 3000 / 300
 
 
-def test_how_it_stands_is_told_when_the_cooldown_is_over() -> None:
-    telling = RepeatPolicy()
-    tell(telling, 0, fires=True)
-    tell(telling, 1, fires=False)
-    assert not tell(telling, 2, fires=True)
-    assert tell(telling, 301, fires=True)
+def test_the_current_state_is_reported_when_the_cooldown_is_over() -> None:
+    policy = RepeatPolicy()
+    notify(policy, 0, fires=True)
+    notify(policy, 1, fires=False)
+    assert not notify(policy, 2, fires=True)
+    assert notify(policy, 301, fires=True)
 
 
-def test_reminders_come_while_it_fires_and_only_if_asked_for() -> None:
-    telling = RepeatPolicy()
-    tell(telling, 0, fires=True)
-    assert not telling.is_to_remind(None, 10**6 * S)
-    assert not telling.is_to_remind(600, 599 * S)
-    assert telling.is_to_remind(600, 600 * S)
-    tell(telling, 601, fires=False)
-    assert not telling.is_to_remind(600, 5000 * S)
+def test_reminders_come_while_it_fires_and_only_if_configured() -> None:
+    policy = RepeatPolicy()
+    notify(policy, 0, fires=True)
+    assert not policy.should_remind(None, 10**6 * S)
+    assert not policy.should_remind(600, 599 * S)
+    assert policy.should_remind(600, 600 * S)
+    notify(policy, 601, fires=False)
+    assert not policy.should_remind(600, 5000 * S)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_history_has_the_alert_with_its_run_and_message(capsys) -> None:
     assert "critical" in out
     assert "diverged" in out
     assert "nonfinite_loss" in out
-    assert "\n    The loss is not a finite number" in out
+    assert "\n    Loss is not finite" in out
 
 
 @pytest.mark.usefixtures("store")

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from stepscope.alerts.page_rules import MOST, PageRules
+from stepscope.alerts.page_rules import MAX_RULES, PageRules
 from stepscope.config.sections import Alerts, Settings
 from tests.web.asking import API, FROM_THE_PAGE, RUN, app_of, ask, error_of, get
 
@@ -113,7 +113,7 @@ def test_a_name_is_data_and_never_a_path(app, folder, name: str) -> None:
 
 
 def test_there_are_at_most_two_hundred(app, folder) -> None:
-    many = [{"name": f"r{number}", "when": "loss > 1"} for number in range(MOST)]
+    many = [{"name": f"r{number}", "when": "loss > 1"} for number in range(MAX_RULES)]
     (folder / "rules.json").write_text(json.dumps({"rules": many}))
     found = put(app, "one_more", when="loss > 1")
     assert found.status_code == 400

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepscope.agent.cpu_share import CpuShare
-from stepscope.alerts.defaults import default_rules, every_rule
+from stepscope.alerts.defaults import all_rules, default_rules
 from stepscope.alerts.delivery.delivery import Channels, Delivery
 from stepscope.alerts.delivery.quiet_hours import QuietHours
 from stepscope.alerts.delivery.routing import Routing
@@ -171,7 +171,7 @@ def _rules(settings: Alerts, run_id: str) -> list[Rule] | None:
     if not settings.enabled:
         return None
     try:
-        return every_rule(settings)
+        return all_rules(settings)
     except ConfigError as error:
         log.warning("Custom alert rules of %s are ignored; default rules apply: %s", run_id, error)
         return default_rules(settings.disabled)

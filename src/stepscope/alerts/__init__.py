@@ -1,1 +1,1 @@
-"""Decides when a person is told, what, and by which channel."""
+"""Evaluates alert rules, and notifies people through channels."""

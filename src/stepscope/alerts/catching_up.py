@@ -1,4 +1,4 @@
-"""Reads from the store what the rules of a run look back at and nobody has told the agent."""
+"""Loads from the store the points that the rules of a run need and the agent has not received."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
 
 def catch_up(run: RunWatch, store: Reader, segment: str, judged_until_ns: int | None = None) -> None:
-    """Gives the history of a run all points of what it is behind with: of an earlier agent, or a new rule.
+    """Loads the history of metrics that a run lacks: those of an earlier agent's time, or of a new rule.
 
-    Whatever the store holds must have been told already, or not be told again. Figures of the machine are
-    told before the store has them: those that it lacks are taken over from the history.
+    Points in the store must have been received already, or must not be received again. Machine metrics are
+    received before the store has them: points that the store lacks are kept from the history.
 
-    An earlier agent has judged what was logged until `judged_until_ns`. Without it, a new rule is judged by
-    the newest points, and the other rules go on where they were.
+    An earlier agent has evaluated all points until `judged_until_ns`. Without it, a new rule is evaluated
+    with the newest points, and the other rules continue where they were.
     """
-    wanted = run.behind
-    before = run.history.forget(wanted)
+    missing = run.missing_history
+    before = run.history.forget(missing)
     for source, keys in store.sources(run.run_id).items():
-        for key in wanted.intersection(keys) if source.segment == segment else ():
+        for key in missing.intersection(keys) if source.segment == segment else ():
             points = store.points(
                 Selection(run.run_id, key, segment, source.rank, source.host, source.device, source.axis)
             )
@@ -31,11 +31,11 @@ def catch_up(run: RunWatch, store: Reader, segment: str, judged_until_ns: int | 
     for key, series in before.items():
         for subject, recent in series.items():
             run.history.add_newer(key, subject, recent)
-    for key in wanted:
+    for key in missing:
         for subject, recent in run.history.of(key).items():
             known = before.get(key, {}).get(subject)
             if judged_until_ns is not None:
                 recent.judged_until(judged_until_ns)
             else:
                 recent.unjudged = 0 if known is None else min(known.unjudged, len(recent))
-    wanted.clear()
+    missing.clear()

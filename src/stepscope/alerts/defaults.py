@@ -1,4 +1,4 @@
-"""The rules that hold for every run unless they are switched off."""
+"""The default alert rules, which apply to every run unless they are disabled."""
 
 from __future__ import annotations
 
@@ -19,52 +19,52 @@ if TYPE_CHECKING:
     from stepscope.alerts.rule import Rule
     from stepscope.config.sections import Alerts
 
-# Where a GPU times its own phases they count: what the host waits for while the GPU has work costs nothing.
+# Times on the GPU's clock are preferred: a wait of the host costs nothing while the GPU has work.
 DATA, STEP = "device/data_seconds|phase/data_seconds", "device/step_seconds|step_seconds"
 INPUT_SHARE = f"median({DATA}, 100 points) / median({STEP}, 100 points)"
 
-# How long a step takes for what it does. Sizes are recorded less often than steps, so fewer of them tell of
-# the same time; those of the first batches go with the steps that the baseline is made from.
+# Step time divided by batch size. Sizes are recorded less often than steps, so fewer of them cover the same
+# time; the sizes of the first batches belong to the steps of the baseline.
 WORK = "|".join(BATCH_SIZES)
-SECONDS_FOR_WORK = f"median(step_seconds, 50 points) / median({WORK}, 10 points)"
-SECONDS_AT_FIRST = f"baseline(step_seconds) / start({WORK})"
+SECONDS_PER_SAMPLE = f"median(step_seconds, 50 points) / median({WORK}, 10 points)"
+INITIAL_SECONDS_PER_SAMPLE = f"baseline(step_seconds) / start({WORK})"
 
-HELD_BY_HEAT_OR_POWER = ("hardware_thermal", "software_thermal", "hardware_slowdown", "power_brake")
+THROTTLE_REASONS = ("hardware_thermal", "software_thermal", "hardware_slowdown", "power_brake")
 
 RULES: list[dict[str, Any]] = [
     {
         "name": "nonfinite_loss",
         "when": f"nonfinite({LOSS}, 20 points) > 0",
         "severity": "critical",
-        "message": "The loss is not a finite number: {value:.0f} of its last 20 values are NaN or infinite.",
+        "message": "Loss is not finite: {value:.0f} of its last 20 values are NaN or infinite.",
         "advice": (
-            "Stop and go back to the last good checkpoint. Look at the gradients of the steps before, lower "
-            "the learning rate or clip gradients, and look for a division or a logarithm of zero."
+            "Stop and go back to the last good checkpoint. Check the gradients of the steps before, lower "
+            "the learning rate or clip gradients, and look for a division by zero or a logarithm of zero."
         ),
     },
     {
         "name": "loss_divergence",
         "when": f"divergence({LOSS}, 1000 points) > 0",
         "for": "5 points",
-        # The rise leaves the window sooner or later, and is over only when the loss has come back.
+        # The rise leaves the window after a while, but the alert ends only when the loss has come back.
         "clear": f"recovery({LOSS}, 20 points) > 50%",
         "severity": "critical",
-        "message": "The loss is diverging: it has risen by {value} and does not come back.",
+        "message": "Loss is diverging: it rose by {value} and has not come back.",
         "advice": "Lower the learning rate, clip gradients, or go back to a checkpoint from before the rise.",
     },
     {
         "name": "stalled",
         "when": 'status == "stalled"',
         "severity": "critical",
-        "message": "The training is stalled: {reason}.",
-        "advice": "Look at what its processes are doing, with py-spy dump --pid, and at the other ranks.",
+        "message": "Training is stalled: {reason}.",
+        "advice": "Check what its processes are doing with py-spy dump --pid, and check the other ranks.",
     },
     {
         "name": "crashed",
         "when": 'status == "crashed" or status == "failed"',
         "severity": "critical",
-        "message": "The training {status}: {reason}.",
-        "advice": "stepscope show has its last events. Start again from the newest checkpoint.",
+        "message": "Training {status}: {reason}.",
+        "advice": "See its last events with stepscope show. Restart from the newest checkpoint.",
     },
     {
         "name": "memory_risk",
@@ -74,10 +74,10 @@ RULES: list[dict[str, Any]] = [
         ),
         "clear": "gpu/memory_used_ratio < 90% or slope(gpu/memory_used_ratio, 5m) <= 0",
         "for": "2m",
-        "message": "The memory of the GPU is {gpu/memory_used_ratio:.0%} full and grows: minutes are left.",
+        "message": "GPU memory is {gpu/memory_used_ratio:.0%} full and will be full within minutes.",
         "advice": (
-            "Look for tensors that are kept from step to step, such as a loss that is added up with its "
-            "graph; or lower the batch size."
+            "Look for tensors that are kept from step to step, such as a loss that is summed with its graph; "
+            "or lower the batch size."
         ),
     },
     {
@@ -87,9 +87,10 @@ RULES: list[dict[str, Any]] = [
             "baseline(memory/alloc_retries_total) > 2"
         ),
         "clear": "delta(memory/alloc_retries_total, 5m) <= 0",
-        "message": "PyTorch had to empty its cache of GPU memory {value:.0f} times in 5 minutes to go on.",
+        "message": "PyTorch emptied its GPU memory cache {value:.0f} times in 5 minutes to avoid an out of "
+        "memory error.",
         "advice": (
-            "Each time waits for the GPU, and the next may fail. Lower the batch size, or set "
+            "Each time it waits for the GPU, and the next allocation may fail. Lower the batch size, or set "
             "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
         ),
     },
@@ -98,24 +99,24 @@ RULES: list[dict[str, Any]] = [
         "when": "median(gpu/temperature_celsius, 1m) >= 85",
         "clear": "median(gpu/temperature_celsius, 1m) < 80",
         "for": "60s",
-        "message": "The GPU is at {value:.0f} °C.",
-        "advice": "Look at its fans and at the air around it; a lower power limit cools it at once.",
+        "message": "GPU temperature is {value:.0f} °C.",
+        "advice": "Check its fans and the airflow; a lower power limit cools it immediately.",
     },
     {
         "name": "gpu_throttled",
-        "when": " or ".join(f"mean(gpu/throttled_{one}, 5m) >= 1%" for one in HELD_BY_HEAT_OR_POWER),
+        "when": " or ".join(f"mean(gpu/throttled_{reason}, 5m) >= 1%" for reason in THROTTLE_REASONS),
         "for": "60s",
-        "message": "The GPU slows itself down for heat or want of power, {value:.0%} of the last 5 minutes.",
-        "advice": "Look at its cooling and its power supply. Other ranks wait for this one.",
+        "message": "GPU was throttled for heat or lack of power in {value:.0%} of the last 5 minutes.",
+        "advice": "Check its cooling and its power supply. Other ranks wait for this one.",
     },
     {
         "name": "memory_pressure",
         "when": "median(memory/nearest_limit_used_ratio, 1m) >= 90%",
         "clear": "median(memory/nearest_limit_used_ratio, 1m) < 85%",
         "for": "60s",
-        "message": "The memory of the machine, or of its container, is {value:.0%} full.",
+        "message": "Memory of the machine or its container is {value:.0%} full.",
         "advice": (
-            "At 100 % a process is killed. Use fewer loader workers or a smaller prefetch_factor, and look "
+            "At 100% a process is killed. Use fewer loader workers or a smaller prefetch_factor, and look "
             "for memory that grows from epoch to epoch."
         ),
     },
@@ -124,27 +125,28 @@ RULES: list[dict[str, Any]] = [
         "when": f"{INPUT_SHARE} >= 20% and count({STEP}, 100 points) >= 20",
         "clear": f"{INPUT_SHARE} < 15%",
         "for": "60s",
-        "message": "The training spends {value:.0%} of each step waiting for data.",
-        "advice": "Use more loader workers, pin_memory=True, or do in advance what is done to each sample.",
+        "message": "Training spends {value:.0%} of each step waiting for data.",
+        "advice": "Use more loader workers or pin_memory=True, or preprocess the samples in advance.",
     },
     {
         "name": "throughput_drop",
         "when": (
             "median(step_seconds, 50 points) > 1.5 * baseline "
-            f"and {SECONDS_FOR_WORK} > 1.5 * {SECONDS_AT_FIRST}"
+            f"and {SECONDS_PER_SAMPLE} > 1.5 * {INITIAL_SECONDS_PER_SAMPLE}"
         ),
         "clear": "median(step_seconds, 50 points) < 1.25 * baseline",
         "for": "60s",
-        "message": "A step takes {value} s; {threshold} s would be half as much again as at first.",
-        "advice": "Compare the phases of a step with those at the start, and look for others on the machine.",
+        "message": "A step takes {value} s; the limit is {threshold} s, 1.5 times the time at the start.",
+        "advice": "Compare the phases of a step with those at the start, and look for other processes on the "
+        "machine.",
     },
     {
         "name": "disk_full",
         "when": "disk/used_ratio >= 95% and disk/free_bytes < 20GiB",
         "clear": "disk/used_ratio < 94% or disk/free_bytes > 25GiB",
         "for": "30s",
-        "message": "The file system {device} is {disk/used_ratio:.0%} full.",
-        "advice": "Remove old checkpoints: the next one may not fit.",
+        "message": "File system {device} is {disk/used_ratio:.0%} full.",
+        "advice": "Delete old checkpoints: the next one may not fit.",
     },
     {
         "name": "gradient_explosion",
@@ -153,41 +155,41 @@ RULES: list[dict[str, Any]] = [
             "and p90(gradient_norm, 20 points) > highest_before(gradient_norm, 20 points) "
             "and count(gradient_norm, 200 points) >= 60"
         ),
-        "message": "The norm of the gradients rose to {value}; usual is a hundredth of {threshold}.",
-        "advice": "Clip gradients, and look at the batches of these steps.",
+        "message": "Gradient norm rose to {value}; the limit is {threshold}, 100 times the usual norm.",
+        "advice": "Clip gradients, and check the batches of these steps.",
     },
 ]
 
 
 def default_rules(switched_off: Collection[str] = ()) -> list[Rule]:
-    """All of them but those whose names are given."""
+    """Returns the default rules without those whose names are given."""
     return [rule for rule in rules_from(RULES, "the default rules") if rule.name not in switched_off]
 
 
 def rules_of(settings: Alerts) -> list[Rule]:
-    """All rules of these settings; one of the user's takes the place of a usual one of the same name."""
+    """Returns the rules of these settings; a user's rule replaces the default rule of the same name."""
     if not settings.enabled:
         return []
-    return [rule for rule in every_rule(settings) if rule.name not in settings.disabled]
+    return [rule for rule in all_rules(settings) if rule.name not in settings.disabled]
 
 
-def every_rule(settings: Alerts) -> list[Rule]:
-    """The same with those that are switched off, which are not enabled."""
-    found = {rule.name: rule for rule in default_rules()}
+def all_rules(settings: Alerts) -> list[Rule]:
+    """Returns all rules of these settings; those that the settings disable have `enabled=False`."""
+    rules = {rule.name: rule for rule in default_rules()}
     for rule in (*threshold_rules(settings.thresholds), *rules_from(settings.rules)):
-        found[rule.name] = rule
+        rules[rule.name] = rule
     return [
-        replace(rule, enabled=False) if name in settings.disabled else rule for name, rule in found.items()
+        replace(rule, enabled=False) if name in settings.disabled else rule for name, rule in rules.items()
     ]
 
 
 def check_rules(settings: Alerts) -> None:
-    """Raises ConfigError for a rule, a name or a time that makes no sense."""
-    known = {rule.name for rule in every_rule(settings)}
+    """Raises ConfigError for an invalid rule, an unknown rule name or invalid quiet hours."""
+    known = {rule.name for rule in all_rules(settings)}
     for name in settings.disabled:
         if name not in known:
-            meant = nearest(name, known)
-            rest = f"did you mean {meant!r}?" if meant else f"there are {', '.join(sorted(known))}."
+            similar = nearest(name, known)
+            rest = f"did you mean {similar!r}?" if similar else f"there are {', '.join(sorted(known))}."
             raise ConfigError(f"alerts.disabled has {name!r}, and there is no such rule; {rest}")
     if settings.quiet_hours is not None:
         QuietHours.parse(settings.quiet_hours)

@@ -1,4 +1,4 @@
-"""Decides when people hear of a rule again: at once of what is new, and of what goes to and fro, seldom."""
+"""Decides when people are notified of a rule again: new alerts immediately, flapping ones rarely."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from dataclasses import dataclass
 
 @dataclass
 class RepeatPolicy:
-    """What people were told of one rule in one run."""
+    """Which notices people received about one rule of one run."""
 
-    as_firing: bool = False
-    """Whether they were last told that it fires."""
+    reported_firing: bool = False
+    """Whether the last notice said that it fires."""
     last_ns: int | None = None
-    """When they were last told anything."""
-    has_reported_back: bool = False
-    """Whether they were told that it is over, without having had to wait for that."""
+    """Time of the last notice."""
+    reported_resolved_early: bool = False
+    """Whether the last notice said that it is resolved, within the cooldown."""
 
     def is_due(self, *, fires: bool, cooldown_s: float, now_ns: int) -> bool:
-        """Whether to tell how it stands now.
+        """Whether a notice about the current state is due.
 
-        That it fires is told at once, and that it is over, too; after that, however often it changes, nothing
-        until the cooldown has passed since the last word.
+        The first firing and the first resolution are reported immediately. After that, however often the
+        state changes, nothing is reported until the cooldown has passed since the last notice.
         """
-        if fires == self.as_firing:
+        if fires == self.reported_firing:
             return False
         if self.last_ns is None or now_ns - self.last_ns >= cooldown_s * 1e9:
             return True
-        return not fires and not self.has_reported_back
+        return not fires and not self.reported_resolved_early
 
-    def told(self, *, fires: bool, cooldown_s: float, now_ns: int) -> None:
-        """It was told."""
+    def record_notice(self, *, fires: bool, cooldown_s: float, now_ns: int) -> None:
+        """Records that a notice was posted."""
         is_early = self.last_ns is not None and now_ns - self.last_ns < cooldown_s * 1e9
-        self.has_reported_back = not fires and is_early
-        self.as_firing, self.last_ns = fires, now_ns
+        self.reported_resolved_early = not fires and is_early
+        self.reported_firing, self.last_ns = fires, now_ns
 
-    def is_to_remind(self, remind_s: float | None, now_ns: int) -> bool:
-        """Whether to say once more that it still fires."""
-        if remind_s is None or not self.as_firing or self.last_ns is None:
+    def should_remind(self, remind_s: float | None, now_ns: int) -> bool:
+        """Whether a reminder that it still fires is due."""
+        if remind_s is None or not self.reported_firing or self.last_ns is None:
             return False
         return now_ns - self.last_ns >= remind_s * 1e9

@@ -1,4 +1,4 @@
-"""All rules there are, with where each comes from: the usual ones, the settings, the page, trainings."""
+"""Lists all rules with their origin: the defaults, the settings, the page, or a training."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from stepscope.alerts.conditions.tree import Window
-from stepscope.alerts.defaults import default_rules, every_rule
-from stepscope.alerts.rule import Rule, rule_said
+from stepscope.alerts.defaults import all_rules, default_rules
+from stepscope.alerts.rule import Rule, rule_from_training
 from stepscope.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from stepscope.alerts.page_rules import Made
+    from stepscope.alerts.page_rules import PageRuleSet
     from stepscope.config.sections import Alerts
     from stepscope.schema.record import Event
 
@@ -24,76 +24,80 @@ MAX_FROM_TRAININGS = 500
 
 @dataclass(frozen=True)
 class ListedRule:
-    """A rule, whether it is judged or switched off."""
+    """A rule, enabled or disabled, and where it comes from."""
 
     rule: Rule
     origin: Origin
     run: str = ""
-    """The run, or the pattern of runs, that it is meant for; empty for every run."""
+    """The run it applies to, or a pattern; empty for every run."""
     project: str = ""
     replaces: Origin | None = None
-    """Where the rule of the same name comes from that it takes the place of."""
+    """Origin of the rule of the same name that it replaces."""
     fields: Mapping[str, Any] | None = None
-    """As people wrote it, where that was on the page."""
+    """The keys as people wrote them, for a rule of the page."""
 
 
-def rules_said(said: Iterable[tuple[str, Iterable[Event]]]) -> list[ListedRule]:
-    """The rules that trainings have said, by the id of each run and its events; each name once."""
-    found: dict[str, ListedRule] = {}
-    for run_id, events in said:
+def rules_of_trainings(runs: Iterable[tuple[str, Iterable[Event]]]) -> list[ListedRule]:
+    """Returns the rules that trainings defined, from the events of each run id; each name once."""
+    rules: dict[str, ListedRule] = {}
+    for run_id, events in runs:
         for event in events:
             try:
-                rule = rule_said(event.fields)
+                rule = rule_from_training(event.fields)
             except ConfigError:
-                continue  # the agent has said so
-            if len(found) < MAX_FROM_TRAININGS:
-                found[rule.name] = ListedRule(rule, "training", run=run_id)
-    return list(found.values())
+                continue  # the agent has logged it
+            if len(rules) < MAX_FROM_TRAININGS:
+                rules[rule.name] = ListedRule(rule, "training", run=run_id)
+    return list(rules.values())
 
 
-def rules_recorded(recorded: Iterable[tuple[str, Alerts]], settings: Alerts) -> list[ListedRule]:
-    """The rules of the settings that runs were started with, where these settings do not have them."""
-    known = every_rule(settings)
-    found: list[ListedRule] = []
+def rules_of_recorded_settings(recorded: Iterable[tuple[str, Alerts]], settings: Alerts) -> list[ListedRule]:
+    """Returns the rules of the settings with which runs were started, without those of `settings`."""
+    known = all_rules(settings)
+    listed: list[ListedRule] = []
     for run_id, alerts in recorded:
         try:
-            rules = every_rule(alerts) if alerts.enabled else []
+            rules = all_rules(alerts) if alerts.enabled else []
         except ConfigError:
-            continue  # the agent has said so
+            continue  # the agent has logged it
         own = [rule for rule in rules if rule not in known]
-        found += [ListedRule(rule, "configuration", run=run_id) for rule in own]
-    return found[:MAX_FROM_TRAININGS]
+        listed += [ListedRule(rule, "configuration", run=run_id) for rule in own]
+    return listed[:MAX_FROM_TRAININGS]
 
 
-def listed_rules(settings: Alerts, made: Made, said: Iterable[ListedRule] = ()) -> list[ListedRule]:
-    """Every rule, those made on the page first, but for those whose place such a one takes everywhere."""
-    usual = {rule.name: rule for rule in default_rules()}
-    others = [*said]
-    for rule in every_rule(settings):
-        is_usual = usual.get(rule.name) == replace(rule, enabled=True)
-        others.append(ListedRule(rule, "usual" if is_usual else "configuration"))
-    origins = {one.rule.name: one.origin for one in reversed(others)}
+def list_rules(
+    settings: Alerts, page_rules: PageRuleSet, of_runs: Iterable[ListedRule] = ()
+) -> list[ListedRule]:
+    """Returns all rules, those of the page first, without rules that a page rule replaces in every run."""
+    defaults = {rule.name: rule for rule in default_rules()}
+    others = [*of_runs]
+    for rule in all_rules(settings):
+        is_default = defaults.get(rule.name) == replace(rule, enabled=True)
+        others.append(ListedRule(rule, "usual" if is_default else "configuration"))
+    origins = {other.rule.name: other.origin for other in reversed(others)}
     own = [
-        ListedRule(one.rule, "page", one.run, one.project, origins.get(one.rule.name), one.fields)
-        for one in made.rules
+        ListedRule(own.rule, "page", own.run, own.project, origins.get(own.rule.name), own.fields)
+        for own in page_rules.rules
     ]
-    taken = {one.rule.name for one in made.rules if one.is_for_all}
+    replaced = {own.rule.name for own in page_rules.rules if own.is_for_all}
     switched = [
-        replace(one, rule=replace(one.rule, enabled=made.switches.get(one.rule.name, one.rule.enabled)))
-        for one in others
-        if one.rule.name not in taken
+        _enabled(other, enabled=page_rules.switches.get(other.rule.name, other.rule.enabled))
+        for other in others
+        if other.rule.name not in replaced
     ]
-    every = [*own, *switched]
-    if settings.enabled:
-        return every
-    return [replace(one, rule=replace(one.rule, enabled=False)) for one in every]
+    listed = [*own, *switched]
+    return listed if settings.enabled else [_enabled(rule, enabled=False) for rule in listed]
 
 
-def written(rule: Rule) -> dict[str, str]:
-    """The times of a rule as people write them; empty where there is none."""
-    lasting = Window(points=rule.for_points) if rule.for_points else Window(seconds=rule.for_s)
+def _enabled(listed: ListedRule, *, enabled: bool) -> ListedRule:
+    return replace(listed, rule=replace(listed.rule, enabled=enabled))
+
+
+def written_times(rule: Rule) -> dict[str, str]:
+    """Returns the times of a rule as people write them; empty for a time that it does not have."""
+    duration = Window(points=rule.for_points) if rule.for_points else Window(seconds=rule.for_s)
     return {
-        "for": str(lasting) if rule.for_points or rule.for_s else "",
+        "for": str(duration) if rule.for_points or rule.for_s else "",
         "cooldown": str(Window(seconds=rule.cooldown_s)),
         "remind": "" if rule.remind_s is None else str(Window(seconds=rule.remind_s)),
     }

@@ -1,4 +1,4 @@
-"""Watches one run by all of its rules: which fire, for whom, and since when."""
+"""Evaluates all rules of one run: which fire, for which rank, host or device, and since when."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stepscope.alerts.conditions.evaluation import Outcome, judges_of
 from stepscope.alerts.conditions.history import History, Subject
 from stepscope.alerts.conditions.moments import as_of
 from stepscope.alerts.conditions.recent import MAX_UNJUDGED
-from stepscope.alerts.page_rules import Made
+from stepscope.alerts.page_rules import PageRuleSet
 from stepscope.alerts.rule import render
 from stepscope.alerts.state import State
 from stepscope.number_format import number
@@ -37,17 +37,17 @@ INTERRUPTED = "interrupted by SIGINT"
 
 @dataclass(frozen=True)
 class Change:
-    """A rule that begins to fire, or resolves, for a subject."""
+    """A rule that starts to fire, or resolves, for a subject."""
 
     rule: Rule
     subject: Subject
     turn: Turn
-    told: AlertDetail
+    detail: AlertDetail
 
 
 @dataclass
-class Said:
-    """What the training itself says of a condition that only it can judge."""
+class ReportedCondition:
+    """A condition that only the training can evaluate, as the training reported it."""
 
     is_true: bool
     fields: dict[str, Any]
@@ -55,141 +55,141 @@ class Said:
 
 @dataclass
 class RunWatch:
-    """One run: its points, its rules, and where each of them stands."""
+    """One run: its points, its rules, and the state of each rule."""
 
     run_id: str
-    of_settings: Sequence[Rule] | None
-    """Rules of the settings, those that are switched off as well; None where alerts are switched off."""
-    of_training: dict[str, Rule] = field(default_factory=dict)
-    """Rules that the training itself said, by name; they take the place of others."""
-    made: Made = field(default_factory=Made)
-    """What people made of rules on the page; does not count where alerts are switched off."""
+    settings_rules: Sequence[Rule] | None
+    """Rules of the settings, including disabled ones; None if alerts are disabled."""
+    training_rules: dict[str, Rule] = field(default_factory=dict)
+    """Rules that the training defined, by name; they replace others of the same name."""
+    page_rules: PageRuleSet = field(default_factory=PageRuleSet)
+    """Rules and switches of the page; ignored if alerts are disabled."""
     rules: dict[str, Rule] = field(default_factory=dict, init=False)
-    """Those that are judged."""
+    """The rules that are evaluated, by name."""
     name: str = ""
     project: str = ""
     host: str = ""
     status: Status = "running"
     reason: str = ""
     _keys: set[str] = field(default_factory=set)
-    """The metrics that any rule looks at."""
-    behind: set[str] = field(default_factory=set)
-    """Those of them that a rule looks further back at than there are points."""
+    """The metrics that rules use."""
+    missing_history: set[str] = field(default_factory=set)
+    """Metrics for which a rule needs older points than the history has."""
     history: History = field(init=False)
-    said: dict[str, Said] = field(default_factory=dict)
-    """By rule, for those whose condition is a function of the training's."""
-    tellings: dict[str, RepeatPolicy] = field(default_factory=dict)
+    reported: dict[str, ReportedCondition] = field(default_factory=dict)
+    """By rule, for rules whose condition is a function of the training."""
+    repeat_policies: dict[str, RepeatPolicy] = field(default_factory=dict)
     """By rule."""
-    last_told: dict[str, AlertDetail] = field(default_factory=dict)
-    """What people were last told of a rule that fires, to tell that it is over."""
+    last_reported: dict[str, AlertDetail] = field(default_factory=dict)
+    """The last alert in a notice about each firing rule, for the notice that it is resolved."""
     open: dict[int, tuple[str, AlertDetail]] = field(default_factory=dict)
-    """Alerts that fire: their rule and what there is to tell, by number."""
+    """Firing alerts by id: rule and detail."""
     dropped: set[int] = field(default_factory=set)
-    """Alerts whose rule is gone, or asks for something else by now."""
+    """Ids of alerts whose rule was removed or has a different condition now."""
     _states: dict[tuple[str, Subject], State] = field(default_factory=dict)
     _failed: list[Rule] = field(default_factory=list)
     _due: set[str] = field(default_factory=set)
-    """Rules to judge at the next look, whether or not their metrics have new points."""
-    _asking: dict[str, list[str]] = field(default_factory=dict)
-    """The rules that look at a metric."""
-    _restless: set[str] = field(default_factory=set)
-    """Rules that time alone may change, and whose metrics there are."""
+    """Rules to evaluate next time, whether or not their metrics have new points."""
+    _rules_by_key: dict[str, list[str]] = field(default_factory=dict)
+    """The rules that use a metric."""
+    _time_dependent: set[str] = field(default_factory=set)
+    """Rules whose result may change without new points."""
     _judges: dict[int, list[Judge]] = field(default_factory=dict)
-    """By the identity of a condition that one of the rules has."""
-    _judges_made_for: int = -1
-    """The generation of the history that they were made for."""
-    _status_judged: str = ""
-    _unkept: int = 0
-    """Alerts of the last look that nobody has kept yet: until then its points are judged again."""
+    """By the identity of a rule's condition."""
+    _judges_generation: int = -1
+    """The generation of the history for which the judges were created."""
+    _evaluated_status: str = ""
+    _unstored: int = 0
+    """New alerts that are not stored yet: until they are, their points are evaluated again."""
 
     def __post_init__(self) -> None:
         self.history = History(keys=self._keys, keep_unjudged=MAX_UNJUDGED)
-        self._choose()
+        self._select_rules()
 
-    def learn(self, rule: Rule) -> None:
-        """Goes by one rule more, or by another in its place."""
-        self.of_training[rule.name] = rule
-        self._choose()
+    def add_rule(self, rule: Rule) -> None:
+        """Adds a rule of the training, or replaces the one of the same name."""
+        self.training_rules[rule.name] = rule
+        self._select_rules()
 
-    def go_by_settings(self, rules: Sequence[Rule] | None) -> None:
-        """Goes by the rules of other settings, where they are others: another process may decide by now."""
-        if rules is not self.of_settings and rules != self.of_settings:
-            self.of_settings = rules
-            self._choose()
+    def use_settings_rules(self, rules: Sequence[Rule] | None) -> None:
+        """Uses the rules of other settings, if they differ: another process may have other settings."""
+        if rules is not self.settings_rules and rules != self.settings_rules:
+            self.settings_rules = rules
+            self._select_rules()
 
-    def go_by(self, made: Made) -> None:
-        """Goes by what people have made of rules since."""
-        self.made = made
-        self._choose()
+    def use_page_rules(self, page_rules: PageRuleSet) -> None:
+        """Uses the current rules and switches of the page."""
+        self.page_rules = page_rules
+        self._select_rules()
 
-    def _choose(self) -> None:
-        given = {rule.name: rule for rule in self.of_settings or ()} | self.of_training
-        made = Made() if self.of_settings is None else self.made
-        chosen = made.over(given, (self.name, self.run_id), self.project)
+    def _select_rules(self) -> None:
+        others = {rule.name: rule for rule in self.settings_rules or ()} | self.training_rules
+        page_rules = PageRuleSet() if self.settings_rules is None else self.page_rules
+        chosen = page_rules.apply_to(others, (self.name, self.run_id), self.project)
         before, self.rules = self.rules, {n: rule for n, rule in chosen.items() if rule not in self._failed}
         for name, rule in before.items():
             after = self.rules.get(name)
             if after is None or (after.condition, after.clear) != (rule.condition, rule.clear):
-                self._begin_anew(name)
-        self._asking = {}
+                self._reset(name)
+        self._rules_by_key = {}
         for rule in self.rules.values():
             for key in rule.keys:
-                self._asking.setdefault(key, []).append(rule.name)
+                self._rules_by_key.setdefault(key, []).append(rule.name)
             reach = rule.reach()
             held = {key for key in reach if key in self._keys and self.history.holds(reach[key])}
-            self.behind.update(rule.keys - self._keys, reach.keys() - held)
+            self.missing_history.update(rule.keys - self._keys, reach.keys() - held)
             self._keys.update(rule.keys)
             self.history.widen(reach)
-        self._judges_made_for = -1
+        self._judges_generation = -1
         self._due.update(self.rules)
 
     def wants(self, keys: Collection[str]) -> bool:
-        """Whether a rule looks at one of these metrics."""
+        """Whether a rule uses one of these metrics."""
         return not self._keys.isdisjoint(keys)
 
-    def _begin_anew(self, name: str) -> None:
-        """What a rule was true of says nothing of another rule of its name."""
-        for place in [one for one in self._states if one[0] == name]:
-            del self._states[place]
+    def _reset(self, name: str) -> None:
+        """Forgets the state of a rule; it does not apply to a new rule of the same name."""
+        for rule, subject in [place for place in self._states if place[0] == name]:
+            del self._states[rule, subject]
         self.dropped.update(number for number, (rule, _) in self.open.items() if rule == name)
 
-    def let_go(self) -> None:
-        """Forgets the alerts whose rule is gone; of a rule that is no more nobody is told anything."""
-        self.open = {number: one for number, one in self.open.items() if number not in self.dropped}
+    def forget_dropped(self) -> None:
+        """Forgets dropped alerts, and the notices of rules that no longer exist."""
+        self.open = {number: alert for number, alert in self.open.items() if number not in self.dropped}
         self.dropped.clear()
-        for told in (self.tellings, self.last_told):
-            for name in told.keys() - self.rules.keys():
-                del told[name]
+        for by_rule in (self.repeat_policies, self.last_reported):
+            for name in by_rule.keys() - self.rules.keys():
+                del by_rule[name]
 
     def changes(self, now_ns: int) -> Iterator[Change]:
-        """What has changed since the last look, by the rules for which anything can have."""
-        self._unkept = 0
-        for name in self._to_judge():
+        """Evaluates the rules whose result may have changed; yields those that start to fire or resolve."""
+        self._unstored = 0
+        for name in self._due_rules():
             rule = self.rules[name]
             try:
                 changes = list(self._changes_of(rule, now_ns))
-            except Exception:  # one rule must take neither the others nor the agent with it
+            except Exception:  # a rule that fails must not stop the others or the agent
                 self._failed.append(self.rules.pop(rule.name))
                 run = self.name or self.run_id
-                log.exception("The rule %s of %s failed, and is left out.", rule.name, run)
+                log.exception("Rule %s of %s failed and is ignored.", rule.name, run)
             else:
-                self._unkept += sum(change.turn == "fires" for change in changes)
+                self._unstored += sum(change.turn == "fires" for change in changes)
                 yield from changes
-        if not self._unkept:
+        if not self._unstored:
             self.history.all_judged()
 
-    def _to_judge(self) -> list[str]:
-        """The rules whose outcome may be another than at the last look, in their order."""
-        status = self._judged_status()
-        if status != self._status_judged:
-            self._status_judged = status
+    def _due_rules(self) -> list[str]:
+        """Returns the rules whose result may have changed since the last evaluation, in their order."""
+        status = self._rule_status()
+        if status != self._evaluated_status:
+            self._evaluated_status = status
             self._due.update(self.rules)
         for key in self.history.changed:
-            self._due.update(self._asking.get(key, ()))
+            self._due.update(self._rules_by_key.get(key, ()))
         due = [
             name
             for name, rule in self.rules.items()
-            if name in self._due or name in self._restless or rule.condition is None
+            if name in self._due or name in self._time_dependent or rule.condition is None
         ]
         self.history.changed.clear()
         self._due.clear()
@@ -214,20 +214,20 @@ class RunWatch:
             is_underway = is_underway or state.is_underway
             if turn is not None:
                 since_ns = state.true_since_ns or now_ns
-                yield Change(rule, subject, turn, self._told(rule, outcome, since_ns))
+                yield Change(rule, subject, turn, self._detail(rule, outcome, since_ns))
         if is_underway or fired_before_now or (rule.depends_on_time and self._judges.get(id(rule.condition))):
-            self._restless.add(rule.name)
+            self._time_dependent.add(rule.name)
         else:
-            self._restless.discard(rule.name)
+            self._time_dependent.discard(rule.name)
 
     def _fired_before_now(self, rule: Rule) -> Generator[Change, None, tuple[set[Subject], set[Subject]]]:
-        """The alerts of points that came since the last look; gives whose they are, and for whom it was true.
+        """Yields alerts of points between two evaluations; returns the subjects that fired and were true.
 
-        A rule that must be true for a while is not missed by looks that are seconds apart.
+        Rules with a duration in seconds are skipped: evaluations are frequent enough for them.
         """
         fired: set[Subject] = set()
         were_true: set[Subject] = set()
-        status = self._judged_status()
+        status = self._rule_status()
         for judge in () if rule.condition is None or rule.for_s else self._judges_for(rule.condition):
             if not judge.moments.are_several:
                 continue
@@ -242,36 +242,37 @@ class RunWatch:
                 fired.add(judge.subject)
                 with as_of(truths.ends, place):
                     outcome = judge.outcome(int(truths.times_ns[place]), status)
-                    told = self._told(rule, outcome, state.true_since_ns or int(truths.times_ns[place]))
-                yield Change(rule, judge.subject, "fires", told)
+                    since_ns = state.true_since_ns or int(truths.times_ns[place])
+                    detail = self._detail(rule, outcome, since_ns)
+                yield Change(rule, judge.subject, "fires", detail)
         return fired, were_true
 
     def fired(self, change: Change, alert_id: int) -> None:
-        """A change has become an alert."""
-        self._unkept -= 1
-        if not self._unkept:
+        """Records the id under which an alert was stored."""
+        self._unstored -= 1
+        if not self._unstored:
             self.history.all_judged()
         self._states[change.rule.name, change.subject].fired(alert_id)
-        self.open[alert_id] = (change.rule.name, change.told)
+        self.open[alert_id] = (change.rule.name, change.detail)
 
     def resolved(self, change: Change) -> int:
-        """An alert is over; gives its number."""
+        """Removes a resolved alert; returns its id."""
         state = self._states[change.rule.name, change.subject]
         alert_id = state.alert_id or 0
         state.resolved()
         self.open.pop(alert_id, None)
         return alert_id
 
-    def take_up(self, alert: OpenAlert) -> None:
-        """Goes on with an alert that an earlier agent has fired, if its rule is still there."""
+    def adopt_alert(self, alert: OpenAlert) -> None:
+        """Continues an open alert of an earlier agent, if its rule still exists."""
         fields = alert.fields
         if alert.rule not in self.rules:
             self.dropped.add(alert.id)
         subject = Subject(fields.get("rank"), fields.get("host", ""), fields.get("device", ""))
         self._states[alert.rule, subject] = State(true_since_ns=alert.fired_ns, alert_id=alert.id)
         self._due.update(self.rules)
-        known = ("key", "quantity", "value", "threshold", "step", "advice")
-        told = {name: fields[name] for name in known if name in fields}
+        names = ("key", "quantity", "value", "threshold", "step", "advice")
+        stored = {name: fields[name] for name in names if name in fields}
         self.open[alert.id] = (
             alert.rule,
             AlertDetail(
@@ -281,22 +282,23 @@ class RunWatch:
                 alert.fired_ns,
                 rank=subject.rank,
                 device=subject.device,
-                recent=tuple(math.nan if one is None else one for one in fields.get("recent", ())),
-                **told,
+                recent=tuple(math.nan if value is None else value for value in fields.get("recent", ())),
+                **stored,
             ),
         )
 
     def _outcomes(self, rule: Rule, now_ns: int) -> list[Outcome]:
-        said = self.said.get(rule.name)
         if rule.condition is None:
-            if said is None:
+            reported = self.reported.get(rule.name)
+            if reported is None:
                 return []
-            return [Outcome(is_true=said.is_true, rank=said.fields.get("rank"), step=said.fields.get("step"))]
-        status = self._judged_status()
+            rank, step = reported.fields.get("rank"), reported.fields.get("step")
+            return [Outcome(is_true=reported.is_true, rank=rank, step=step)]
+        status = self._rule_status()
         return [
             judge.outcome(now_ns, status)
             for judge in self._judges_for(rule.condition)
-            # Where nothing is underway, what is not true changes nothing, and that is what most looks find.
+            # A condition that is not true changes nothing unless the rule is pending or firing.
             if judge.is_true(now_ns, status) or self._is_underway(rule.name, judge.subject)
         ]
 
@@ -305,16 +307,16 @@ class RunWatch:
         return state is not None and state.is_underway
 
     def _judges_for(self, condition: Expression) -> list[Judge]:
-        if self._judges_made_for != self.history.generation:
+        if self._judges_generation != self.history.generation:
             self._judges.clear()
-            self._judges_made_for = self.history.generation
-        known = self._judges.get(id(condition))
-        if known is None:
-            known = self._judges[id(condition)] = judges_of(condition, self.history)
-        return known
+            self._judges_generation = self.history.generation
+        judges = self._judges.get(id(condition))
+        if judges is None:
+            judges = self._judges[id(condition)] = judges_of(condition, self.history)
+        return judges
 
-    def _judged_status(self) -> str:
-        """The status that rules see: who stops a training by hand knows about it."""
+    def _rule_status(self) -> str:
+        """Returns the status for rules; a run that a person interrupted needs no alert."""
         return "interrupted" if self.reason.endswith(INTERRUPTED) else self.status
 
     def _is_clear(self, rule: Rule, outcome: Outcome, now_ns: int) -> bool | None:
@@ -323,19 +325,19 @@ class RunWatch:
         subject = Subject(outcome.rank, outcome.host, outcome.device)
         for judge in self._judges_for(rule.clear):
             if judge.subject == subject:
-                return judge.is_true(now_ns, self._judged_status())
+                return judge.is_true(now_ns, self._rule_status())
         return None
 
-    def _told(self, rule: Rule, outcome: Outcome, since_ns: int) -> AlertDetail:
-        said = self.said.get(rule.name)
+    def _detail(self, rule: Rule, outcome: Outcome, since_ns: int) -> AlertDetail:
+        reported = self.reported.get(rule.name)
         values: dict[str, Any] = {**self.history.latest(outcome.rank, outcome.device)}
-        if said is not None:
-            values.update(said.fields.get("values", {}))
+        if reported is not None:
+            values.update(reported.fields.get("values", {}))
         values.update(self._labels(outcome))
         return AlertDetail(
             rule=rule.name,
             severity=rule.severity,
-            message=render(rule.message, values) if rule.message else _usual_message(rule, outcome),
+            message=render(rule.message, values) if rule.message else _default_message(rule, outcome),
             since_ns=since_ns,
             key=outcome.key,
             quantity=outcome.quantity,
@@ -361,8 +363,8 @@ class RunWatch:
         }
 
 
-def _usual_message(rule: Rule, outcome: Outcome) -> str:
+def _default_message(rule: Rule, outcome: Outcome) -> str:
     if outcome.value is None:
         return f"{rule.name}: {rule.condition}" if rule.condition is not None else rule.name
-    limit = "" if outcome.threshold is None else f", the limit {number(outcome.threshold)}"
+    limit = "" if outcome.threshold is None else f", the limit is {number(outcome.threshold)}"
     return f"{outcome.quantity or outcome.key or rule.name} is {number(outcome.value)}{limit}."

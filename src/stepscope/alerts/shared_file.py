@@ -1,4 +1,4 @@
-"""A small JSON file beside the store that people change from anywhere and the agent reads."""
+"""A small JSON file beside the store that any process may change and the agent reads."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_BYTES = 8 * 2**20
-"""A larger file is none of ours."""
+"""Larger files are rejected."""
 
 Mark = tuple[int, int, int]
-"""What changes with a file's content: its time, its size, its inode."""
+"""Identifies a version of the file: modification time, size and inode."""
 
 
 class SharedFile:
-    """One such file. Who reads it sees the old content or the new, never a part."""
+    """One such file. Readers see the old content or the new, never a part."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def mark(self) -> Mark | None:
-        """What to compare with to know whether it has changed; None where there is no file. One stat."""
+        """Returns a value that changes with the file; None if there is no file. Costs one stat."""
         try:
-            found = self.path.stat()
+            status = self.path.stat()
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        return status.st_mtime_ns, status.st_size, status.st_ino
 
     def read(self) -> Any:
-        """What it holds; raises OSError, or ValueError where that is not JSON."""
+        """Returns the content; raises OSError, or ValueError if it is not JSON."""
         if self.path.stat().st_size > MAX_BYTES:
             raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
         return json.loads(self.path.read_text(encoding="utf-8"))
 
     @contextmanager
     def changing(self, load: Callable[[], dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Holds the file's lock from reading, by `load`, to writing; an error in between writes nothing."""
+        """Locks the file, reads it with `load`, and writes it when the block ends without an error."""
         try:
             with self.path.with_suffix(".lock").open("a") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)

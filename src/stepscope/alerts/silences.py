@@ -1,7 +1,7 @@
-"""Silences and acknowledgements: what people have said about alerts, in a file of its own.
+"""Stores silences and acknowledgements of alerts, in a file of its own.
 
-The store has one writer, the agent; people silence alerts from anywhere. So they write here, and the agent
-reads it.
+The store has one writer, the agent, but people silence alerts from anywhere. So they write to this file, and
+the agent reads it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAME = "silences.json"
 
 @dataclass(frozen=True)
 class Silence:
-    """Rules and runs of which nobody is to be told for a while; both are names or patterns of them."""
+    """Mutes rules of runs for a while; `rule` and `run` are names or patterns."""
 
     id: str
     rule: str
@@ -33,69 +33,70 @@ class Silence:
     made_ns: int
 
     def covers(self, rule: str, runs: tuple[str, ...], now_ns: int) -> bool:
-        """Whether it holds for a rule in a run, which has a name and an id."""
-        is_of_run = any(fnmatchcase(name, self.run) for name in runs)
-        return now_ns < self.until_ns and fnmatchcase(rule, self.rule) and is_of_run
+        """Whether it applies now to a rule of a run; `runs` are its name and its id."""
+        has_run = any(fnmatchcase(name, self.run) for name in runs)
+        return now_ns < self.until_ns and fnmatchcase(rule, self.rule) and has_run
 
 
 @dataclass(frozen=True)
-class Said:
-    """All that people have said."""
+class SilenceState:
+    """The content of the file: silences and acknowledged alerts."""
 
     silences: tuple[Silence, ...] = ()
     acknowledged: frozenset[int] = frozenset()
-    """Numbers of alerts that somebody looks after: there are no reminders."""
+    """Ids of acknowledged alerts: they get no reminders."""
 
     def silence_for(self, rule: str, runs: tuple[str, ...], now_ns: int) -> Silence | None:
-        """The first silence that holds."""
-        return next((one for one in self.silences if one.covers(rule, runs, now_ns)), None)
+        """Returns the first silence that applies."""
+        return next((silence for silence in self.silences if silence.covers(rule, runs, now_ns)), None)
 
 
 class Silences:
-    """The file, read again when it has changed."""
+    """Reads and changes the file; reads it again only when it has changed."""
 
     def __init__(self, folder: Path) -> None:
         self._file = SharedFile(folder / NAME)
         self._read_at: Mark | None = None
-        self._said = Said()
+        self._state = SilenceState()
 
-    def read(self) -> Said:
-        """What holds now; what cannot be read is as if nothing had been said."""
+    def read(self) -> SilenceState:
+        """Returns the current content; a file that cannot be read counts as empty."""
         mark = self._file.mark()
         if mark is None:
-            self._read_at, self._said = None, Said()
+            self._read_at, self._state = None, SilenceState()
         elif mark != self._read_at:
             self._read_at = mark
             document = self._load()
-            silences = tuple(Silence(**one) for one in document["silences"])
-            self._said = Said(silences, frozenset(document["acknowledged"]))
-        return self._said
+            silences = tuple(Silence(**fields) for fields in document["silences"])
+            self._state = SilenceState(silences, frozenset(document["acknowledged"]))
+        return self._state
 
     def silence(self, rule: str, run: str, *, now_ns: int, until_ns: int, reason: str = "") -> Silence:
-        """Adds a silence; those that are over go."""
-        made = Silence(secrets.token_hex(4), rule, run, until_ns, reason, now_ns)
+        """Adds a silence, and removes those that have ended."""
+        silence = Silence(secrets.token_hex(4), rule, run, until_ns, reason, now_ns)
         with self._file.changing(self._load) as document:
-            kept = [one for one in document["silences"] if one["until_ns"] > now_ns]
-            document["silences"] = [*kept, asdict(made)]
-        return made
+            kept = [fields for fields in document["silences"] if fields["until_ns"] > now_ns]
+            document["silences"] = [*kept, asdict(silence)]
+        return silence
 
     def end_silence(self, silence_id: str) -> bool:
-        """Takes a silence away; False where there is none of that id."""
+        """Removes a silence; returns False if there is none of that id."""
         with self._file.changing(self._load) as document:
-            kept = [one for one in document["silences"] if one["id"] != silence_id]
-            was_there = len(kept) < len(document["silences"])
+            kept = [fields for fields in document["silences"] if fields["id"] != silence_id]
+            is_removed = len(kept) < len(document["silences"])
             document["silences"] = kept
-        return was_there
+        return is_removed
 
     def acknowledge(self, alert_id: int) -> None:
-        """Notes that somebody looks after an alert."""
+        """Acknowledges an alert."""
         with self._file.changing(self._load) as document:
             document["acknowledged"] = sorted({*document["acknowledged"], alert_id})
 
     def _load(self) -> dict[str, Any]:
         try:
             document = self._file.read()
-            silences = [asdict(Silence(**one)) for one in document["silences"]]
-            return {"silences": silences, "acknowledged": [int(one) for one in document["acknowledged"]]}
+            silences = [asdict(Silence(**fields)) for fields in document["silences"]]
+            acknowledged = [int(alert_id) for alert_id in document["acknowledged"]]
         except (OSError, ValueError, TypeError, KeyError):
             return {"silences": [], "acknowledged": []}
+        return {"silences": silences, "acknowledged": acknowledged}

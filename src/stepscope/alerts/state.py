@@ -1,4 +1,4 @@
-"""Follows one rule for one subject: quiet, pending, firing, and quiet again."""
+"""The state of one rule for one subject: inactive, pending or firing."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Turn = Literal["fires", "resolves"]
 
 @dataclass
 class State:
-    """Where a rule stands for a subject."""
+    """State of a rule for a subject."""
 
     true_since_ns: int | None = None
-    """When its condition became true; None while it is not."""
+    """When the condition became true; None while it is not."""
     true_since_points: int = 0
-    """How many points the metric had then."""
+    """How many points the metric had at that time."""
     alert_id: int | None = None
-    """The number of its alert while it fires."""
+    """Id of its alert while it fires."""
 
     @property
     def is_firing(self) -> bool:
@@ -32,16 +32,16 @@ class State:
 
     @property
     def is_underway(self) -> bool:
-        """Whether its condition was true at the last look, or its alert is not over."""
+        """Whether it is pending or firing."""
         return self.true_since_ns is not None or self.is_firing
 
     def advance(
         self, rule: Rule, *, is_true: bool | None, is_clear: bool | None, now_ns: int, points: int = 0
     ) -> Turn | None:
-        """What a look at the condition brings about; what is unknown changes nothing.
+        """Updates the state with a result of the condition; an unknown result changes nothing.
 
-        A rule with a duration fires when it was true at every look for so long. One that fires resolves when
-        `is_clear`, which by hysteresis may take more than the condition not being true.
+        A rule with a duration fires when every result was true for that long. A firing rule resolves when
+        `is_clear`, which may require more than the condition not being true (hysteresis).
         """
         if self.is_firing:
             return "resolves" if is_clear else None
@@ -56,9 +56,9 @@ class State:
         return "fires" if has_lasted and points - self.true_since_points >= rule.for_points else None
 
     def advance_over(self, rule: Rule, truths: Truths) -> int | None:
-        """The same for many moments at once, of a rule that need not be true for a while.
+        """Updates the state with the results of many moments, for a rule without a duration in seconds.
 
-        Gives the place of the one at which it fires; where it does not, it is left as after the last of them.
+        Returns the place of the moment at which it fires; None if it does not, with the state after the last.
         """
         known = np.flatnonzero(truths.is_true | truths.is_false)
         is_true = truths.is_true[known]
@@ -67,7 +67,7 @@ class State:
                 self.true_since_ns = None
             return None
         was_true = np.concatenate([[self.true_since_ns is not None], is_true[:-1]])
-        # Where the stretch of true ones began that each of them belongs to; -1 is before the first of them.
+        # For each moment, where the current series of true results began; -1: before the first moment.
         begins = np.maximum.accumulate(np.where(is_true & ~was_true, np.arange(len(known)), -1))
         points = truths.points[known]
         since_points = np.where(begins < 0, self.true_since_points, points[begins])
@@ -81,9 +81,9 @@ class State:
         return int(known[place]) if len(fires) else None
 
     def fired(self, alert_id: int) -> None:
-        """Its alert has this number."""
+        """Stores the id of its alert."""
         self.alert_id = alert_id
 
     def resolved(self) -> None:
-        """Its alert is over."""
+        """Resets the state after its alert was resolved."""
         self.alert_id = self.true_since_ns = None

@@ -1,4 +1,4 @@
-"""Turns limits by name, as older settings have them, into rules over today's metrics."""
+"""Converts thresholds by name, as older settings have them, into rules over the current metrics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 LOSS = "loss|train_loss|train/loss|training_loss"
-"""What people call the loss; the first that a run has is meant."""
+"""Common names of the loss; the first one that a run has is used."""
 
 PERCENT = {
     "cpu_usage_percent": "mean(cpu/utilization_ratio, 30s)",
@@ -27,7 +27,7 @@ PERCENT = {
     "gpu_memory_percent": "gpu/memory_used_ratio",
     "gpu_memory": "gpu/memory_used_ratio",
 }
-"""Limits in percent of what is a ratio today; one of 1 or less is taken for a ratio."""
+"""Thresholds in percent for metrics that are ratios now; a value of 1 or less is taken as a ratio."""
 
 PLAIN = {
     "gpu_temperature": "gpu/temperature_celsius",
@@ -35,22 +35,22 @@ PLAIN = {
     "gradient_norm": "gradient_norm",
     "grad_norm_exploded": "gradient_norm",
 }
-"""Limits of what has another name today, in the same unit."""
+"""Thresholds for metrics that have another name now, in the same unit."""
 
 BASELINE = {
     "loss_increase": f"median({LOSS}, 20 points) - baseline({LOSS}) > {{limit}} * abs(baseline({LOSS}))",
     "training_speed": "median(step_seconds, 20 points) * {limit} > baseline",
 }
-"""Limits against what the run itself was like at first."""
+"""Thresholds relative to the beginning of the run itself."""
 
 MESSAGES = {
-    "loss_increase": "The loss is at {value:.4g} above what it was at first; the limit is {threshold:.4g}.",
-    "training_speed": "A step takes {step_seconds:.3g} s, which is too slow beside the run's own start.",
+    "loss_increase": "Loss is {value:.4g} above its initial level; the limit is {threshold:.4g}.",
+    "training_speed": "A step takes {step_seconds:.3g} s, too slow compared with the start of the run.",
 }
 
 
 def threshold_rules(thresholds: Mapping[str, float], where: str = "alerts.thresholds") -> list[Rule]:
-    """A rule for each limit, by the name of the limit; a name that is no older one is a metric's own."""
+    """Creates a rule for each threshold, named after it; an unknown name is taken as the name of a metric."""
     return [_rule(name, limit, f"{where}.{name}") for name, limit in thresholds.items()]
 
 
@@ -69,7 +69,7 @@ def _rule(name: str, limit: float, where: str) -> Rule:
 
 def _against_baseline(name: str, limit: float, where: str) -> Rule:
     if limit <= 0:
-        raise ConfigError(f"{where} is {limit!r}; it must be a share above 0, such as 0.5 for one half.")
+        raise ConfigError(f"{where} is {limit!r}; it must be a share above 0, such as 0.5 for half.")
     condition = parse(BASELINE[name].format(limit=repr(limit)))
     return Rule(name, condition, message=MESSAGES[name])
 

@@ -1,4 +1,4 @@
-"""Finds alert rules that cannot fire, because the run does not record what they look at."""
+"""Finds alert rules that cannot fire because the run does not record their metrics."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from stepscope.store.base import Reader
 
 FIRST_CHECK_NS = 60 * 10**9
-"""A run is given this long to record everything for the first time."""
+"""Time that a run has to record every metric for the first time."""
 
 RULE_FIELD = "rule"
-"""Field of a notice of a run that names the rule it is about."""
+"""Field of a notice event that names the rule."""
 
 
 class UnrecordedMetrics:
-    """Checks the rules of one run, each once. The usual rules are left out: they fit most runs, not all."""
+    """Checks the rules of one run, each once. Default rules are skipped: no run records all their metrics."""
 
     def __init__(self, run_id: str, began_ns: int) -> None:
         self._run_id, self._began_ns = run_id, began_ns
@@ -38,11 +38,11 @@ class UnrecordedMetrics:
     def check(
         self, rules: Collection[Rule], reader: Reader, now_ns: int, *, has_ended: bool
     ) -> Iterator[tuple[str, str]]:
-        """Yields a sentence by the name of each rule that looks at what was not recorded so far."""
+        """Yields name and warning for each rule that uses a metric that was not recorded so far."""
         if now_ns < self._next_ns and not has_ended:
             return
         self._next_ns = now_ns + FIRST_CHECK_NS
-        new = [rule for rule in rules if rule.name not in self._checked and not _is_usual(rule)]
+        new = [rule for rule in rules if rule.name not in self._checked and not _is_default(rule)]
         if not new:
             return
         known = {info.key for axis in ("step", "seconds") for info in reader.keys(self._run_id, axis)}
@@ -50,22 +50,22 @@ class UnrecordedMetrics:
             known |= sampled_keys()  # a short run may end before every sampler was polled
         for rule in new:
             self._checked.add(rule.name)
-            found = [] if rule.condition is None else doubts(rule.condition, known)
-            if found:
-                text = f"The alert rule {rule.name!r} looks at what is not recorded: {' '.join(found)}"
+            warnings = [] if rule.condition is None else doubts(rule.condition, known)
+            if warnings:
+                text = f"Alert rule {rule.name!r} uses a metric that is not recorded: {' '.join(warnings)}"
                 yield rule.name, text
 
 
 def sampled_keys() -> set[str]:
-    """Every metric that samplers can read."""
+    """Returns every metric that samplers can read."""
     samplers = [plugins.load("samplers", name, Sampler) for name in plugins.names("samplers")]  # type: ignore[type-abstract]  # only its members
     return {metric.key for sampler in samplers for metric in sampler.metrics}
 
 
-def _is_usual(rule: Rule) -> bool:
-    return rule == _usual().get(rule.name)
+def _is_default(rule: Rule) -> bool:
+    return rule == _default_rules_by_name().get(rule.name)
 
 
 @functools.cache
-def _usual() -> dict[str, Rule]:
+def _default_rules_by_name() -> dict[str, Rule]:
     return {rule.name: rule for rule in default_rules()}

@@ -15,7 +15,7 @@ from stepscope.alerts.defaults import rules_of
 from stepscope.alerts.delivery.delivery import make_channel
 from stepscope.alerts.page_rules import PageRules
 from stepscope.alerts.rule import rules_from
-from stepscope.alerts.rule_list import listed_rules, written
+from stepscope.alerts.rule_list import list_rules, written_times
 from stepscope.alerts.silences import Silences
 from stepscope.alerts.thresholds import threshold_rules
 from stepscope.alerts.unrecorded import RULE_FIELD, sampled_keys
@@ -136,7 +136,7 @@ def _unrecorded(runs: Iterable[Run]) -> list[dict[str, Any]]:
 def _list_rules(options: argparse.Namespace) -> int:
     made = PageRules(_folder(options)).read()
     settings = settings_for().alerts
-    rules = listed_rules(settings, made, _of_live_runs(options, settings))
+    rules = list_rules(settings, made, _of_live_runs(options, settings))
     if made.trouble:
         text.say(text.safe(made.trouble))
     for name, why in made.problems.items():
@@ -152,7 +152,7 @@ def _list_rules(options: argparse.Namespace) -> int:
                 "enabled": one.rule.enabled,
                 "run": one.run,
                 "project": one.project,
-                **written(one.rule),
+                **written_times(one.rule),
             }
             for one in rules
         ]
@@ -295,7 +295,7 @@ def _silence_doubts(options: argparse.Namespace) -> Iterator[str]:
         runs = open_store(options.store).runs()
     except NotFound:
         runs = []
-    listed = listed_rules(settings, PageRules(_folder(options)).read(), _of_live_runs(options, settings))
+    listed = list_rules(settings, PageRules(_folder(options)).read(), _of_live_runs(options, settings))
     rules = {one.rule.name for one in listed} | {one["rule"] for one in _alerts(runs)}
     if not any(fnmatchcase(name, options.rule) for name in rules):
         yield f"There is no rule {options.rule!r}; {near(options.rule, sorted(rules))}"

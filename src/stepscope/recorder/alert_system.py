@@ -124,9 +124,9 @@ class AlertSystem:
                 f"condition is {shown(condition)}; it must be a function of the latest "
                 'metrics, as in lambda metrics: metrics.loss > 2, or an expression, as in "loss > 2".'
             )
-        from stepscope.alerts.rule import rule_said  # lazy: most trainings have no rules in Python
+        from stepscope.alerts.rule import rule_from_training  # lazy: most trainings have no rules in Python
 
-        rule_said(rule)
+        rule_from_training(rule)
         with self._lock:
             self._conditions.pop(name, None)
             if not isinstance(condition, str):

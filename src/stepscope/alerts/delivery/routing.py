@@ -1,4 +1,4 @@
-"""Says by which channels people are told, when not, and where to look."""
+"""Decides which channels a notice uses, when it is silenced, and which page it links to."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Routing:
-    """By which channels people are told, and when not."""
+    """The channels, silences, quiet hours and page address of a run."""
 
     channels: tuple[str, ...]
     silences: Silences
     quiet_hours: QuietHours | None = None
     link: str = ""
-    """Address of the web page; empty where none is served."""
+    """Address of the web page; empty if none is served."""
 
-    def is_to_wait(self, run: RunWatch, rule: Rule, now_ns: int) -> bool:
-        """Whether nobody is to be told of a rule for now."""
+    def is_silenced(self, run: RunWatch, rule: Rule, now_ns: int) -> bool:
+        """Whether notices about a rule are suppressed now, by a silence or by quiet hours."""
         if self.silences.read().silence_for(rule.name, (run.name, run.run_id), now_ns) is not None:
             return True
         is_quiet = self.quiet_hours is not None and self.quiet_hours.hold(now_ns)
         return is_quiet and rule.severity != "critical"
 
-    def link_to(self, run_id: str, told: Sequence[AlertDetail] = ()) -> str:
-        """The page of a run; where all is about one metric, the charts of that metric."""
+    def link_to(self, run_id: str, alerts: Sequence[AlertDetail] = ()) -> str:
+        """Returns the address of a run's page; if all alerts are about one metric, of its charts."""
         if not self.link:
             return ""
         page = f"{self.link.rstrip('/')}/run/{quote(run_id, safe='')}"
-        keys = {one.key for one in told}
+        keys = {alert.key for alert in alerts}
         if len(keys) != 1 or "" in keys:
             return page
-        tab = "metrics" if any(one.step is not None for one in told) else "system"
+        tab = "metrics" if any(alert.step is not None for alert in alerts) else "system"
         return f"{page}/{tab}?q={quote(keys.pop(), safe='')}"

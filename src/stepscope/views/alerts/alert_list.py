@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 from stepscope.alerts.delivery.delivery import USUAL, make_channel
 from stepscope.alerts.page_rules import PageRules
 from stepscope.alerts.rule import Rule
-from stepscope.alerts.rule_list import ListedRule, listed_rules, rules_recorded, rules_said, written
+from stepscope.alerts.rule_list import (
+    ListedRule,
+    list_rules,
+    rules_of_recorded_settings,
+    rules_of_trainings,
+    written_times,
+)
 from stepscope.alerts.silences import Silences
 from stepscope.config.find import settings_for
 from stepscope.config.plain import recorded_alerts
@@ -23,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from stepscope.alerts.page_rules import Made
+    from stepscope.alerts.page_rules import PageRuleSet
     from stepscope.config.sections import Alerts
     from stepscope.reading import Run, Runs
     from stepscope.views.runs.marks import Marks
@@ -130,8 +136,8 @@ def alerts_of(
 def rules_of_live_runs(runs: Iterable[Run], settings: Alerts) -> list[ListedRule]:
     """What live runs have of rules of their own: said by the training, or from settings other than these."""
     live = [run for run in runs if run.status in LIVE]
-    said = rules_said((run.id, run.own_events("alert_rule")) for run in live)
-    return [*said, *rules_recorded(((run.id, _recorded(run)) for run in live), settings)]
+    said = rules_of_trainings((run.id, run.own_events("alert_rule")) for run in live)
+    return [*said, *rules_of_recorded_settings(((run.id, _recorded(run)) for run in live), settings)]
 
 
 def _recorded(run: Run) -> Alerts:
@@ -139,10 +145,10 @@ def _recorded(run: Run) -> Alerts:
     return recorded_alerts({} if process is None else process.facts)
 
 
-def _rules(alerts: Alerts, made: Made, runs: Sequence[Run]) -> tuple[RuleRow, ...]:
+def _rules(alerts: Alerts, made: PageRuleSet, runs: Sequence[Run]) -> tuple[RuleRow, ...]:
     own = rules_of_live_runs(runs, alerts)
     return (
-        *(_rule(one) for one in listed_rules(alerts, made, own)),
+        *(_rule(one) for one in list_rules(alerts, made, own)),
         *(_useless(name, why) for name, why in made.problems.items()),
     )
 
@@ -150,7 +156,7 @@ def _rules(alerts: Alerts, made: Made, runs: Sequence[Run]) -> tuple[RuleRow, ..
 def _rule(one: ListedRule) -> RuleRow:
     rule, fields = one.rule, one.fields or {}
     times = {
-        **written(rule),
+        **written_times(rule),
         **{key: str(fields[key]) for key in ("for", "cooldown", "remind") if key in fields},
     }
     return RuleRow(

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Response
 from fastapi.exceptions import HTTPException
 
-from stepscope.alerts.rule_list import listed_rules
+from stepscope.alerts.rule_list import list_rules
 from stepscope.errors import ConfigError, NotFound
 from stepscope.views.alerts.alert_list import rules_of_live_runs
 from stepscope.web.api.answers import answer
@@ -66,7 +66,7 @@ def _switch(site: SiteOf, name: str, *, on: bool) -> bool | None:
     if any(one.rule.name == name for one in made.rules):
         return on
     # As it would stand without a switch.
-    others = listed_rules(site.options.settings.alerts, type(made)(), said)
+    others = list_rules(site.options.settings.alerts, type(made)(), said)
     usually = next((one.rule.enabled for one in others if one.rule.name == name), None)
     if usually is None:
         raise NotFound(f"There is no rule {name!r}.")
