@@ -270,14 +270,14 @@ def test_a_loss_that_is_no_number_can_be_kept_and_changed_later(bench) -> None:
 def test_a_rule_that_fails_is_left_out_and_said_once_while_the_others_go_on(
     bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    judges_of = run_watch.judges_of
+    evaluators_of = run_watch.evaluators_of
 
     def failing(expression, *others):
         if "broken" in str(expression):
             raise ZeroDivisionError("planted")
-        return judges_of(expression, *others)
+        return evaluators_of(expression, *others)
 
-    monkeypatch.setattr(run_watch, "judges_of", failing)
+    monkeypatch.setattr(run_watch, "evaluators_of", failing)
     one = bench({"name": "bad", "when": "broken > 1"}, HIGH)
     one.log(loss=3.0, broken=2.0)
     one.log(loss=1.0, broken=2.0)

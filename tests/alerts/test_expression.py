@@ -8,9 +8,9 @@ from stepscope.alerts.conditions.expression import (
     FUNCTIONS,
     OVER_A_WINDOW,
     STATUSES,
-    doubts,
     parse,
     parse_window,
+    unknown_metrics,
 )
 from stepscope.alerts.conditions.tree import (
     Arithmetic,
@@ -43,7 +43,7 @@ KEYS = [
 ]
 
 
-def complaint_about(text):
+def error_for(text):
     with pytest.raises(ConfigError) as caught:
         parse(text)
     return str(caught.value)
@@ -51,7 +51,7 @@ def complaint_about(text):
 
 def pointed_at(text):
     """What is said of a condition, and the part of it the caret is under."""
-    said, line, caret = complaint_about(text).splitlines()
+    said, line, caret = error_for(text).splitlines()
     return said, line[caret.index("^") :]
 
 
@@ -90,7 +90,7 @@ def test_a_slash_between_name_characters_belongs_to_the_name():
 
 
 @pytest.mark.parametrize(
-    ("text", "said", "where"),
+    ("text", "problem", "where"),
     [
         ("loss >", "Expected a number, a metric name or a function, not the end.", ""),
         ("loss = 3", "'=' has no meaning here: write == to compare.", "= 3"),
@@ -106,28 +106,28 @@ def test_a_slash_between_name_characters_belongs_to_the_name():
             "max takes a metric and a window, as in max(loss, 2m), or several numbers.",
             "max(a) > 1",
         ),
-        ("mean(a, 1.5 points) > 1", "A window has 1 to 100,000 points.", "1.5 points) > 1"),
-        ("mean(a, 8d) > 1", "A window is longer than 0 and at most 604800s.", "8d) > 1"),
+        ("mean(a, 1.5 points) > 1", "A window must have 1 to 100,000 points.", "1.5 points) > 1"),
+        ("mean(a, 8d) > 1", "A window must be longer than 0 and at most 604800s.", "8d) > 1"),
         ("a > 5 points", "A number of points is a window: the second argument of a function.", "5 points"),
         ("1 < x < 3", "Join two comparisons by and: 1 < x and x < 5.", "< 3"),
         ("a > 1 and b", "Expected a condition, not a number: compare it, as in loss > 2.", "b"),
         ("(a > 1) + 2 > 3", "Expected a number, not a condition.", "(a > 1) + 2 > 3"),
         ("loss > 9e999", "This number is too large.", "9e999"),
-        ('status == "crashd"', "'crashd' is no status; did you mean 'crashed'?", '"crashd"'),
+        ('status == "crashd"', "'crashd' is not a status; did you mean 'crashed'?", '"crashd"'),
         ("status == 3", "Expected status on one side and a text in quotes on the other, not '3'.", "3"),
-        ("loss > `", "'`' has no meaning here: a name in backquotes needs a second backquote.", "`"),
+        ("loss > `", "'`' has no meaning here: a name in backquotes needs a closing backquote.", "`"),
         (
             "baseline > 1",
             (
-                "baseline alone needs one metric on the other side of its comparison; "
-                "say which, as in baseline(loss)."
+                "baseline without arguments needs exactly one metric on the other side of the "
+                "comparison; name the metric, as in baseline(loss)."
             ),
             "baseline > 1",
         ),
     ],
 )
-def test_a_mistake_is_pointed_at_and_told_what_was_expected(text, said, where):
-    assert pointed_at(text) == (said, where)
+def test_an_error_points_at_the_mistake_and_says_what_was_expected(text, problem, where):
+    assert pointed_at(text) == (problem, where)
 
 
 def test_a_division_without_spaces_is_explained():
@@ -145,26 +145,26 @@ def test_an_unknown_unit_is_told_those_there_are():
 
 def test_a_metric_nobody_knows_is_doubted():
     known = ["phase/data_seconds", "step_seconds", "loss"]
-    assert doubts(parse("loss > 1 and step_second > 2"), known) == [
+    assert unknown_metrics(parse("loss > 1 and step_second > 2"), known) == [
         "There is no metric 'step_second'; did you mean 'step_seconds'?"
     ]
-    [joined] = doubts(parse("phase/data_seconds/step_seconds > 0.5"), known)
+    [joined] = unknown_metrics(parse("phase/data_seconds/step_seconds > 0.5"), known)
     assert joined.endswith("to divide, put spaces around the slash: phase/data_seconds / step_seconds.")
-    assert doubts(parse("loss|train/loss > 1"), known) == []
+    assert unknown_metrics(parse("loss|train/loss > 1"), known) == []
 
 
 def test_a_long_condition_is_shown_around_its_mistake():
     text = "loss > 1 or " * 40 + "loss ? 1" + " or loss > 1" * 40
     _, where = pointed_at(text)
     assert where.startswith("? 1")
-    assert all(len(line) < 100 for line in complaint_about(text).splitlines())
+    assert all(len(line) < 100 for line in error_for(text).splitlines())
 
 
 def test_what_is_too_long_or_too_deep_is_refused():
-    assert "at most 2,000 characters" in complaint_about("x > 1" + " " * 2000)
-    assert "at most 50 parts deep" in complaint_about("(" * 51 + "x > 1" + ")" * 51)
-    assert "at most 50 parts deep" in complaint_about("-" * 60 + "x > 1")
-    assert "at most 50 parts deep" in complaint_about("x" + " + x" * 60 + " > 1")
+    assert "at most 2,000 characters" in error_for("x > 1" + " " * 2000)
+    assert "nested at most 50 levels deep" in error_for("(" * 51 + "x > 1" + ")" * 51)
+    assert "nested at most 50 levels deep" in error_for("-" * 60 + "x > 1")
+    assert "nested at most 50 levels deep" in error_for("x" + " + x" * 60 + " > 1")
     assert parse("(" * 50 + "x > 1" + ")" * 50) == parse("x > 1")
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepscope.alerts.conditions.history import History, Subject, spark
-from stepscope.alerts.conditions.recent import KEPT_ANYWAY, quantile
+from stepscope.alerts.conditions.recent import MIN_KEPT, quantile
 from stepscope.alerts.conditions.tree import Reach
 from tests.alerts.made_up import BEGAN, SECOND, feed, gpu, source
 
@@ -50,7 +50,7 @@ def test_old_points_are_let_go_but_for_a_few():
     history = History(keep_seconds=60)
     feed(history, "slow", np.arange(2000), every_s=3600)
     feed(history, "fast", np.arange(2000), every_s=0.05)
-    assert len(history.of("slow")[RANK_0]) == KEPT_ANYWAY
+    assert len(history.of("slow")[RANK_0]) == MIN_KEPT
     assert history.of("fast")[RANK_0].values.tolist() == list(range(799, 2000))
 
 
@@ -81,7 +81,7 @@ def test_what_arrives_late_takes_its_place_in_time():
 
 
 def test_series_beyond_the_limit_are_left_out_and_counted():
-    history = History(most_series=2)
+    history = History(max_series=2)
     for key in ("a", "b", "c", "d", "c"):
         feed(history, key, [1.0])
     feed(history, "a", [2.0])

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from stepscope.store.base import Reader
 
 
-def catch_up(run: RunWatch, store: Reader, segment: str, judged_until_ns: int | None = None) -> None:
+def catch_up(run: RunWatch, store: Reader, segment: str, evaluated_until_ns: int | None = None) -> None:
     """Loads the history of metrics that a run lacks: those of an earlier agent's time, or of a new rule.
 
     Points in the store must have been received already, or must not be received again. Machine metrics are
     received before the store has them: points that the store lacks are kept from the history.
 
-    An earlier agent has evaluated all points until `judged_until_ns`. Without it, a new rule is evaluated
+    An earlier agent has evaluated all points until `evaluated_until_ns`. Without it, a new rule is evaluated
     with the newest points, and the other rules continue where they were.
     """
     missing = run.missing_history
@@ -34,8 +34,8 @@ def catch_up(run: RunWatch, store: Reader, segment: str, judged_until_ns: int | 
     for key in missing:
         for subject, recent in run.history.of(key).items():
             known = before.get(key, {}).get(subject)
-            if judged_until_ns is not None:
-                recent.judged_until(judged_until_ns)
+            if evaluated_until_ns is not None:
+                recent.mark_evaluated_until(evaluated_until_ns)
             else:
-                recent.unjudged = 0 if known is None else min(known.unjudged, len(recent))
+                recent.unevaluated = 0 if known is None else min(known.unevaluated, len(recent))
     missing.clear()

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from stepscope.alerts.catching_up import catch_up
-from stepscope.alerts.conditions.recent import MAX_UNJUDGED
+from stepscope.alerts.conditions.recent import MAX_UNEVALUATED
 from stepscope.alerts.page_rules import PageRuleSet
 from stepscope.alerts.repeat_policy import RepeatPolicy
 from stepscope.alerts.rule import Rule, rule_from_training
@@ -37,7 +37,7 @@ log = logging.getLogger("stepscope.agent")
 PAUSE_NS = 400_000_000
 """Minimum time between two evaluations without new points, for rules that depend on time."""
 
-MANY_UNJUDGED = MAX_UNJUDGED // 5
+MANY_UNEVALUATED = MAX_UNEVALUATED // 5
 """Rules are evaluated immediately if a series has more points than this that were not evaluated."""
 
 CAUSE_WITHIN_NS = 10_000_000_000
@@ -70,7 +70,7 @@ class Engine:
         self._processes: dict[str, dict[tuple[str, int, int], Process]] = {}
         self._inherited_alerts = store.alert_book.open_alerts()
         """Open alerts of an earlier agent whose runs this one has not met yet."""
-        self._judged_until_ns = {run.id: run.last_ns for run in store.runs() if run.status in LIVE}
+        self._evaluated_until_ns = {run.id: run.last_ns for run in store.runs() if run.status in LIVE}
         """Until when an earlier agent has evaluated the points of each run."""
         self._just_begun: set[str] = set()
         """Runs whose rows of this round were already read from the store."""
@@ -94,14 +94,14 @@ class Engine:
         run.host = run.host or process.host
         known = self._processes.setdefault(process.run_id, {})
         known[process.segment, process.rank, process.pid] = process
-        self._judge_outcome(run)
+        self._update_status(run)
 
     def _newest_processes(self, run: RunWatch) -> list[Process]:
         known = self._processes[run.run_id].values()
         newest = max(process.segment for process in known)
         return [process for process in known if process.segment == newest]
 
-    def _judge_outcome(self, run: RunWatch) -> None:
+    def _update_status(self, run: RunWatch) -> None:
         """Updates the status of a run; after a lost connection it waits for the rank that caused it."""
         processes = self._newest_processes(run)
         status, reason = outcome_of(processes)
@@ -114,9 +114,9 @@ class Engine:
             self._lost_connection.discard(run.run_id)
             run.status, run.reason = status, reason
 
-    def _judge_lost_connections(self) -> None:
+    def _update_lost_connections(self) -> None:
         for run_id in list(self._lost_connection):
-            self._judge_outcome(self._runs[run_id])
+            self._update_status(self._runs[run_id])
 
     def take(self, table: Table) -> None:
         """Takes rows that are in the store, or that samplers read."""
@@ -127,7 +127,7 @@ class Engine:
     @property
     def is_behind(self) -> bool:
         """Whether so many points wait for evaluation that further ones may be dropped."""
-        return any(run.history.unjudged > MANY_UNJUDGED for run in self._runs.values())
+        return any(run.history.unevaluated > MANY_UNEVALUATED for run in self._runs.values())
 
     def wants(self, keys: Collection[str]) -> bool:
         """Whether a rule of any run uses one of these metrics."""
@@ -160,7 +160,7 @@ class Engine:
             return
         self._has_news, self._evaluated_ns = False, now_ns
         self._read_page_rules()
-        self._judge_lost_connections()
+        self._update_lost_connections()
         for run in list(self._runs.values()):
             if run.missing_history:
                 catch_up(run, self._store, self._segment_of(run.run_id))
@@ -228,7 +228,7 @@ class Engine:
             self.hear(process.run_id, event)
         # Its rows of this round are in the store already.
         self._just_begun.add(run.run_id)
-        catch_up(run, self._store, process.segment, self._judged_until_ns.get(run.run_id, 0))
+        catch_up(run, self._store, process.segment, self._evaluated_until_ns.get(run.run_id, 0))
         for alert in self._inherited_alerts:
             if alert.run_id == process.run_id:
                 run.adopt_alert(alert)

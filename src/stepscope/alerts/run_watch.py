@@ -7,10 +7,10 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from stepscope.alerts.conditions.evaluation import Outcome, judges_of
+from stepscope.alerts.conditions.evaluation import Outcome, evaluators_of
 from stepscope.alerts.conditions.history import History, Subject
 from stepscope.alerts.conditions.moments import as_of
-from stepscope.alerts.conditions.recent import MAX_UNJUDGED
+from stepscope.alerts.conditions.recent import MAX_UNEVALUATED
 from stepscope.alerts.page_rules import PageRuleSet
 from stepscope.alerts.rule import render
 from stepscope.alerts.state import State
@@ -21,7 +21,7 @@ from stepscope.schema.run import without_end_mark
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 
-    from stepscope.alerts.conditions.evaluation import Judge
+    from stepscope.alerts.conditions.evaluation import Evaluator
     from stepscope.alerts.conditions.tree import Expression
     from stepscope.alerts.repeat_policy import RepeatPolicy
     from stepscope.alerts.rule import Rule
@@ -94,16 +94,16 @@ class RunWatch:
     """The rules that use a metric."""
     _time_dependent: set[str] = field(default_factory=set)
     """Rules whose result may change without new points."""
-    _judges: dict[int, list[Judge]] = field(default_factory=dict)
+    _evaluators: dict[int, list[Evaluator]] = field(default_factory=dict)
     """By the identity of a rule's condition."""
-    _judges_generation: int = -1
-    """The generation of the history for which the judges were created."""
+    _evaluators_generation: int = -1
+    """The generation of the history for which the evaluators were created."""
     _evaluated_status: str = ""
     _unstored: int = 0
     """New alerts that are not stored yet: until they are, their points are evaluated again."""
 
     def __post_init__(self) -> None:
-        self.history = History(keys=self._keys, keep_unjudged=MAX_UNJUDGED)
+        self.history = History(keys=self._keys, keep_unevaluated=MAX_UNEVALUATED)
         self._select_rules()
 
     def add_rule(self, rule: Rule) -> None:
@@ -140,7 +140,7 @@ class RunWatch:
             self.missing_history.update(rule.keys - self._keys, reach.keys() - held)
             self._keys.update(rule.keys)
             self.history.widen(reach)
-        self._judges_generation = -1
+        self._evaluators_generation = -1
         self._due.update(self.rules)
 
     def wants(self, keys: Collection[str]) -> bool:
@@ -176,7 +176,7 @@ class RunWatch:
                 self._unstored += sum(change.turn == "fires" for change in changes)
                 yield from changes
         if not self._unstored:
-            self.history.all_judged()
+            self.history.mark_evaluated()
 
     def _due_rules(self) -> list[str]:
         """Returns the rules whose result may have changed since the last evaluation, in their order."""
@@ -215,7 +215,11 @@ class RunWatch:
             if turn is not None:
                 since_ns = state.true_since_ns or now_ns
                 yield Change(rule, subject, turn, self._detail(rule, outcome, since_ns))
-        if is_underway or fired_before_now or (rule.depends_on_time and self._judges.get(id(rule.condition))):
+        if (
+            is_underway
+            or fired_before_now
+            or (rule.depends_on_time and self._evaluators.get(id(rule.condition)))
+        ):
             self._time_dependent.add(rule.name)
         else:
             self._time_dependent.discard(rule.name)
@@ -228,30 +232,30 @@ class RunWatch:
         fired: set[Subject] = set()
         were_true: set[Subject] = set()
         status = self._rule_status()
-        for judge in () if rule.condition is None or rule.for_s else self._judges_for(rule.condition):
-            if not judge.moments.are_several:
+        for evaluator in () if rule.condition is None or rule.for_s else self._evaluators_for(rule.condition):
+            if not evaluator.moments.has_several:
                 continue
-            truths = judge.moments.judge(status)
-            if not truths.is_true.any() and not self._is_underway(rule.name, judge.subject):
+            truths = evaluator.moments.evaluate(status)
+            if not truths.is_true.any() and not self._is_underway(rule.name, evaluator.subject):
                 continue
-            state = self._states.setdefault((rule.name, judge.subject), State())
+            state = self._states.setdefault((rule.name, evaluator.subject), State())
             if truths.is_true.any():
-                were_true.add(judge.subject)
-            place = None if state.is_firing else state.advance_over(rule, truths)
+                were_true.add(evaluator.subject)
+            place = None if state.is_firing else state.advance_all(rule, truths)
             if place is not None:
-                fired.add(judge.subject)
+                fired.add(evaluator.subject)
                 with as_of(truths.ends, place):
-                    outcome = judge.outcome(int(truths.times_ns[place]), status)
+                    outcome = evaluator.outcome(int(truths.times_ns[place]), status)
                     since_ns = state.true_since_ns or int(truths.times_ns[place])
                     detail = self._detail(rule, outcome, since_ns)
-                yield Change(rule, judge.subject, "fires", detail)
+                yield Change(rule, evaluator.subject, "fires", detail)
         return fired, were_true
 
     def fired(self, change: Change, alert_id: int) -> None:
         """Records the id under which an alert was stored."""
         self._unstored -= 1
         if not self._unstored:
-            self.history.all_judged()
+            self.history.mark_evaluated()
         self._states[change.rule.name, change.subject].fired(alert_id)
         self.open[alert_id] = (change.rule.name, change.detail)
 
@@ -296,24 +300,24 @@ class RunWatch:
             return [Outcome(is_true=reported.is_true, rank=rank, step=step)]
         status = self._rule_status()
         return [
-            judge.outcome(now_ns, status)
-            for judge in self._judges_for(rule.condition)
+            evaluator.outcome(now_ns, status)
+            for evaluator in self._evaluators_for(rule.condition)
             # A condition that is not true changes nothing unless the rule is pending or firing.
-            if judge.is_true(now_ns, status) or self._is_underway(rule.name, judge.subject)
+            if evaluator.is_true(now_ns, status) or self._is_underway(rule.name, evaluator.subject)
         ]
 
     def _is_underway(self, rule: str, subject: Subject) -> bool:
         state = self._states.get((rule, subject))
         return state is not None and state.is_underway
 
-    def _judges_for(self, condition: Expression) -> list[Judge]:
-        if self._judges_generation != self.history.generation:
-            self._judges.clear()
-            self._judges_generation = self.history.generation
-        judges = self._judges.get(id(condition))
-        if judges is None:
-            judges = self._judges[id(condition)] = judges_of(condition, self.history)
-        return judges
+    def _evaluators_for(self, condition: Expression) -> list[Evaluator]:
+        if self._evaluators_generation != self.history.generation:
+            self._evaluators.clear()
+            self._evaluators_generation = self.history.generation
+        evaluators = self._evaluators.get(id(condition))
+        if evaluators is None:
+            evaluators = self._evaluators[id(condition)] = evaluators_of(condition, self.history)
+        return evaluators
 
     def _rule_status(self) -> str:
         """Returns the status for rules; a run that a person interrupted needs no alert."""
@@ -323,9 +327,9 @@ class RunWatch:
         if rule.clear is None:
             return None if outcome.is_true is None else not outcome.is_true
         subject = Subject(outcome.rank, outcome.host, outcome.device)
-        for judge in self._judges_for(rule.clear):
-            if judge.subject == subject:
-                return judge.is_true(now_ns, self._rule_status())
+        for evaluator in self._evaluators_for(rule.clear):
+            if evaluator.subject == subject:
+                return evaluator.is_true(now_ns, self._rule_status())
         return None
 
     def _detail(self, rule: Rule, outcome: Outcome, since_ns: int) -> AlertDetail:

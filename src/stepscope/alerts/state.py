@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 if TYPE_CHECKING:
-    from stepscope.alerts.conditions.moments import Truths
+    from stepscope.alerts.conditions.moments import ConditionResults
     from stepscope.alerts.rule import Rule
 
 Turn = Literal["fires", "resolves"]
@@ -55,7 +55,7 @@ class State:
         has_lasted = now_ns - self.true_since_ns >= rule.for_s * 1e9
         return "fires" if has_lasted and points - self.true_since_points >= rule.for_points else None
 
-    def advance_over(self, rule: Rule, truths: Truths) -> int | None:
+    def advance_all(self, rule: Rule, truths: ConditionResults) -> int | None:
         """Updates the state with the results of many moments, for a rule without a duration in seconds.
 
         Returns the place of the moment at which it fires; None if it does not, with the state after the last.

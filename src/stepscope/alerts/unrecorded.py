@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from stepscope import plugins
-from stepscope.alerts.conditions.expression import doubts
+from stepscope.alerts.conditions.expression import unknown_metrics
 from stepscope.alerts.defaults import default_rules
 from stepscope.samplers.base import Sampler
 
@@ -50,7 +50,7 @@ class UnrecordedMetrics:
             known |= sampled_keys()  # a short run may end before every sampler was polled
         for rule in new:
             self._checked.add(rule.name)
-            warnings = [] if rule.condition is None else doubts(rule.condition, known)
+            warnings = [] if rule.condition is None else unknown_metrics(rule.condition, known)
             if warnings:
                 text = f"Alert rule {rule.name!r} uses a metric that is not recorded: {' '.join(warnings)}"
                 yield rule.name, text

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepscope.alerts.conditions.expression import doubts
+from stepscope.alerts.conditions.expression import unknown_metrics
 from stepscope.alerts.defaults import rules_of
 from stepscope.alerts.delivery.delivery import make_channel
 from stepscope.alerts.page_rules import PageRules
@@ -328,7 +328,9 @@ def _check(options: argparse.Namespace) -> int:
     alerts = loaded.settings.alerts
     rules = rules_of(alerts)
     for rule in (*rules_from(alerts.rules), *threshold_rules(alerts.thresholds)):
-        for doubt in doubts(rule.condition, _known_keys(options)) if rule.condition is not None else ():
+        for doubt in (
+            unknown_metrics(rule.condition, _known_keys(options)) if rule.condition is not None else ()
+        ):
             text.say(f"{rule.name}: {doubt}")
     own = len(alerts.rules) + len(alerts.thresholds)
     own_rules = "1 rule" if own == 1 else f"{own} rules"

@@ -1,1 +1,1 @@
-"""The conditions of alert rules: their language, and the points they are judged by."""
+"""The conditions of alert rules: their language, and the points they are evaluated with."""

@@ -1,4 +1,4 @@
-"""Judges a condition by the newest points of a run, for everybody it is about."""
+"""Evaluates a condition with the newest points of a run, for each rank, host or device."""
 
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stepscope.alerts.conditions.history import History, Subject
-    from stepscope.alerts.conditions.recent import Recent
+    from stepscope.alerts.conditions.recent import RecentPoints
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a condition comes to for one subject."""
+    """The result of a condition for one subject."""
 
     is_true: bool | None
-    """None where that cannot be known: a metric is missing, or not a number."""
+    """None if unknown: a metric is missing or is not a number."""
     rank: int | None = None
     host: str = ""
     device: str = ""
     value: float | None = None
-    """The side of the comparison that decided in which the metric stands."""
+    """The side with the metric, of the comparison that decided."""
     threshold: float | None = None
     """The other side."""
     key: str = ""
-    """The metric to show; empty where the condition names none."""
+    """The metric to show; empty if the condition names none."""
     quantity: str = ""
-    """What the value is of; empty where that is the metric itself. This and the next two only where true."""
+    """The expression of the value; empty for the metric itself. Set only if true, as the next two fields."""
     recent: tuple[float, ...] = ()
     """Its last values, up to twenty, oldest first."""
     step: int | None = None
-    """The step of its last value; None for what is read from a machine."""
+    """The step of its last value; None for machine metrics."""
     points: int = 0
     """How many points the metric has had so far."""
 
@@ -62,17 +62,17 @@ class Outcome:
 def evaluate(
     expression: Expression, history: History, now_ns: int, status: str | None = None
 ) -> list[Outcome]:
-    """One outcome for each subject that any of the metrics tell of."""
-    return [judge.outcome(now_ns, status) for judge in judges_of(expression, history)]
+    """Returns one outcome for each subject that has any of the metrics."""
+    return [evaluator.outcome(now_ns, status) for evaluator in evaluators_of(expression, history)]
 
 
-def judges_of(expression: Expression, history: History) -> list[Judge]:
-    """One for each subject that any of the metrics tell of; they hold until `history.generation` changes."""
-    return [Judge(expression, history, subject) for subject in subjects_of(expression, history)]
+def evaluators_of(expression: Expression, history: History) -> list[Evaluator]:
+    """Returns one for each subject that has any of the metrics; valid until `history.generation` changes."""
+    return [Evaluator(expression, history, subject) for subject in subjects_of(expression, history)]
 
 
 def _written(side: Expression, key: str) -> str:
-    """A side of a comparison as people read it: of several names for a metric, the one that it has."""
+    """Writes a side of a comparison for people: of several names of a metric, only the one in use."""
     text = str(side)
     for name in side.metrics:
         if key in name.either:
@@ -80,12 +80,12 @@ def _written(side: Expression, key: str) -> str:
     return text
 
 
-class _Verdict(NamedTuple):
+class _Result(NamedTuple):
     is_true: bool | None
     value: float | None = None
     threshold: float | None = None
     side: Expression | None = None
-    """Where the metric to show is named."""
+    """The side that names the metric to show."""
 
 
 class _Moment(NamedTuple):
@@ -93,46 +93,46 @@ class _Moment(NamedTuple):
     status: str | None
 
 
-class Judge:
-    """Judges a condition for one subject, again and again.
+class Evaluator:
+    """Evaluates a condition for one subject, any number of times.
 
-    The series it is about are looked up and the tree is walked once, when it is made: conditions are judged
-    whenever a row has come, and hardly ever is one true.
+    It looks up the series and walks the tree once, when it is created: conditions are evaluated for every new
+    row, and are rarely true.
     """
 
     def __init__(self, expression: Expression, history: History, subject: Subject) -> None:
         self._expression, self._history, self.subject = expression, history, subject
-        self._judge = self._truth(expression)
+        self._evaluate = self._truth(expression)
 
     def is_true(self, now_ns: int, status: str | None) -> bool | None:
-        """Whether the condition is true now; None where that cannot be known."""
-        return self._judge(_Moment(now_ns, status)).is_true
+        """Whether the condition is true now; None if unknown."""
+        return self._evaluate(_Moment(now_ns, status)).is_true
 
     @functools.cached_property
     def moments(self) -> Moments:
-        """The condition as of each point that came since the last look."""
-        found = [self._recent(name) for name in self._expression.metrics]
-        recents = list(dict.fromkeys(one for one in found if one is not None))
+        """Evaluates the condition at each point since the last evaluation."""
+        series = [self._recent(name) for name in self._expression.metrics]
+        recents = list(dict.fromkeys(recent for recent in series if recent is not None))
         return Moments(self._expression, recents, self._recent, self.is_true)
 
     def outcome(self, now_ns: int, status: str | None) -> Outcome:
-        """What the condition comes to now."""
-        verdict = self._judge(_Moment(now_ns, status))
-        key, recent = self._shown(verdict.side or self._expression)
+        """Returns the current result of the condition."""
+        result = self._evaluate(_Moment(now_ns, status))
+        key, recent = self._shown(result.side or self._expression)
         points = 0 if recent is None else recent.total
-        known = Outcome(verdict.is_true, *self.subject, verdict.value, verdict.threshold, key, points=points)
-        if recent is None or not verdict.is_true:
-            # Nobody is told what is not so, and most conditions never are.
-            return known
-        quantity = "" if verdict.side is None else _written(verdict.side, key)
+        outcome = Outcome(result.is_true, *self.subject, result.value, result.threshold, key, points=points)
+        if recent is None or not result.is_true:
+            # The rest is needed for notices only, and most conditions are never true.
+            return outcome
+        quantity = "" if result.side is None else _written(result.side, key)
         return replace(
-            known,
+            outcome,
             quantity="" if quantity == key else quantity,
             recent=spark(recent),
             step=(int(recent.steps[-1]) or None) if len(recent) else None,
         )
 
-    def _shown(self, side: Expression) -> tuple[str, Recent | None]:
+    def _shown(self, side: Expression) -> tuple[str, RecentPoints | None]:
         for name in side.metrics:
             for key in name.either:
                 recent = self._history.find(key, self.subject)
@@ -140,30 +140,30 @@ class Judge:
                     return key, recent
         return next(iter(side.keys), ""), None
 
-    def _truth(self, part: Expression) -> Callable[[_Moment], _Verdict]:
+    def _truth(self, part: Expression) -> Callable[[_Moment], _Result]:
         if isinstance(part, Logic):
-            return _joined(part.operator, self._truth(part.left), self._truth_when_asked(part.right))
+            return _logic(part.operator, self._truth(part.left), self._lazy_truth(part.right))
         if isinstance(part, Not):
-            return _opposite(self._truth(part.operand))
+            return _negation(self._truth(part.operand))
         if isinstance(part, StatusIs):
             return _status_is(part)
-        assert isinstance(part, Comparison)  # noqa: S101 - the parser lets nothing else stand here
-        return _compared(part, self._number(part.left), self._number(part.right))
+        assert isinstance(part, Comparison)  # noqa: S101 - the parser allows nothing else here
+        return _comparison(part, self._number(part.left), self._number(part.right))
 
-    def _truth_when_asked(self, part: Expression) -> Callable[[_Moment], _Verdict]:
-        """The same, made when it is first asked: the second half of a condition hardly ever is."""
-        made: Callable[[_Moment], _Verdict] | None = None
+    def _lazy_truth(self, part: Expression) -> Callable[[_Moment], _Result]:
+        """Returns the same, created on first use: the second half of a condition is rarely evaluated."""
+        evaluate_part: Callable[[_Moment], _Result] | None = None
 
-        def judge(moment: _Moment) -> _Verdict:
-            nonlocal made
-            if made is None:
-                made = self._truth(part)
-            return made(moment)
+        def evaluate(moment: _Moment) -> _Result:
+            nonlocal evaluate_part
+            if evaluate_part is None:
+                evaluate_part = self._truth(part)
+            return evaluate_part(moment)
 
-        return judge
+        return evaluate
 
     def _number(self, part: Expression) -> Callable[[_Moment], float | None]:
-        """Gives a number, NaN where a metric is not one; None where it is not known."""
+        """Returns a function that computes a number: NaN if a metric is NaN, None if it is unknown."""
         if isinstance(part, Number):
             return lambda _: part.value
         if isinstance(part, Name | Windowed | Baseline):
@@ -171,67 +171,67 @@ class Judge:
             recent = self._recent(name) if name is not None else None
             return (lambda _: None) if recent is None else _of_metric(part, recent)
         if isinstance(part, Arithmetic):
-            return _calculated(part.operator, self._number(part.left), self._number(part.right))
-        return _of_several(part, [self._number(one) for one in part.parts])
+            return _arithmetic(part.operator, self._number(part.left), self._number(part.right))
+        return _function_of_numbers(part, [self._number(operand) for operand in part.parts])
 
-    def _recent(self, name: Name) -> Recent | None:
-        found = (self._history.find(key, self.subject) for key in name.either)
-        return next((recent for recent in found if recent is not None), None)
+    def _recent(self, name: Name) -> RecentPoints | None:
+        series = (self._history.find(key, self.subject) for key in name.either)
+        return next((recent for recent in series if recent is not None), None)
 
 
-def _joined(
-    operator: str, judge_left: Callable[[_Moment], _Verdict], judge_right: Callable[[_Moment], _Verdict]
-) -> Callable[[_Moment], _Verdict]:
-    """`and` is false when either is, `or` is true when either is, whatever is not known of the other."""
+def _logic(
+    operator: str, evaluate_left: Callable[[_Moment], _Result], evaluate_right: Callable[[_Moment], _Result]
+) -> Callable[[_Moment], _Result]:
+    """`and` is false if either side is, `or` is true if either side is, even if the other is unknown."""
     deciding = operator == "or"
 
-    def judge(moment: _Moment) -> _Verdict:
-        left = judge_left(moment)
+    def evaluate(moment: _Moment) -> _Result:
+        left = evaluate_left(moment)
         if left.is_true is deciding:
             return left
-        right = judge_right(moment)
-        is_right_better = right.is_true is deciding or (left.is_true is not None and right.is_true is None)
-        return right if is_right_better else left
+        right = evaluate_right(moment)
+        use_right = right.is_true is deciding or (left.is_true is not None and right.is_true is None)
+        return right if use_right else left
 
-    return judge
+    return evaluate
 
 
-def _opposite(judge_inner: Callable[[_Moment], _Verdict]) -> Callable[[_Moment], _Verdict]:
-    def judge(moment: _Moment) -> _Verdict:
-        inner = judge_inner(moment)
+def _negation(evaluate_inner: Callable[[_Moment], _Result]) -> Callable[[_Moment], _Result]:
+    def evaluate(moment: _Moment) -> _Result:
+        inner = evaluate_inner(moment)
         return inner._replace(is_true=None if inner.is_true is None else not inner.is_true)
 
-    return judge
+    return evaluate
 
 
-def _status_is(part: StatusIs) -> Callable[[_Moment], _Verdict]:
-    def judge(moment: _Moment) -> _Verdict:
+def _status_is(part: StatusIs) -> Callable[[_Moment], _Result]:
+    def evaluate(moment: _Moment) -> _Result:
         if moment.status is None:
-            return _Verdict(None)
-        return _Verdict((moment.status == part.status) == (part.operator == "=="))
+            return _Result(None)
+        return _Result((moment.status == part.status) == (part.operator == "=="))
 
-    return judge
+    return evaluate
 
 
-def _compared(
+def _comparison(
     part: Comparison,
     get_left: Callable[[_Moment], float | None],
     get_right: Callable[[_Moment], float | None],
-) -> Callable[[_Moment], _Verdict]:
-    is_turned = not part.left.keys and bool(part.right.keys)
-    side = part.right if is_turned else part.left
+) -> Callable[[_Moment], _Result]:
+    is_metric_right = not part.left.keys and bool(part.right.keys)
+    side = part.right if is_metric_right else part.left
     compare = _COMPARE[part.operator]
 
-    def judge(moment: _Moment) -> _Verdict:
+    def evaluate(moment: _Moment) -> _Result:
         left, right = get_left(moment), get_right(moment)
-        value, threshold = (right, left) if is_turned else (left, right)
-        known = left is not None and right is not None and not math.isnan(left) and not math.isnan(right)
-        return _Verdict(compare(left, right) if known else None, value, threshold, side)
+        value, threshold = (right, left) if is_metric_right else (left, right)
+        is_known = left is not None and right is not None and not math.isnan(left) and not math.isnan(right)
+        return _Result(compare(left, right) if is_known else None, value, threshold, side)
 
-    return judge
+    return evaluate
 
 
-def _of_metric(part: Name | Windowed | Baseline, recent: Recent) -> Callable[[_Moment], float | None]:
+def _of_metric(part: Name | Windowed | Baseline, recent: RecentPoints) -> Callable[[_Moment], float | None]:
     if isinstance(part, Baseline):
         return lambda _: recent.baseline
     if isinstance(part, Name) or (part.function == "last" and part.window is None):
@@ -246,7 +246,7 @@ def _of_metric(part: Name | Windowed | Baseline, recent: Recent) -> Callable[[_M
     return lambda moment: over_seconds(part.function, recent, span_ns, moment.now_ns)
 
 
-def _of_whole_series(function: str, recent: Recent) -> Callable[[_Moment], float | None]:
+def _of_whole_series(function: str, recent: RecentPoints) -> Callable[[_Moment], float | None]:
     if function == "age":
         return lambda moment: (
             max(0.0, (moment.now_ns - int(recent.times_ns[-1])) / 1e9) if len(recent) else None
@@ -254,7 +254,7 @@ def _of_whole_series(function: str, recent: Recent) -> Callable[[_Moment], float
     return lambda _: recent.start if function == "start" else None
 
 
-def _calculated(
+def _arithmetic(
     operator: str, get_left: Callable[[_Moment], float | None], get_right: Callable[[_Moment], float | None]
 ) -> Callable[[_Moment], float | None]:
     calculate, divides = _CALCULATE[operator], operator == "/"
@@ -268,7 +268,7 @@ def _calculated(
     return result
 
 
-def _of_several(
+def _function_of_numbers(
     part: Expression, getters: list[Callable[[_Moment], float | None]]
 ) -> Callable[[_Moment], float | None]:
     def result(moment: _Moment) -> float | None:
@@ -277,7 +277,7 @@ def _of_several(
             return None
         if isinstance(part, Negative):
             return -known[0]
-        assert isinstance(part, Of)  # noqa: S101 - no other kind of number is left
+        assert isinstance(part, Of)  # noqa: S101 - there is no other kind of number
         return math.nan if any(map(math.isnan, known)) else _OF[part.function](known)
 
     return result
@@ -289,7 +289,11 @@ _CALCULATE: dict[str, Callable[[float, float], float]] = {
     "*": operator.mul,
     "/": operator.truediv,
 }
-_OF: dict[str, Callable[[list[float]], float]] = {"abs": lambda one: abs(one[0]), "min": min, "max": max}
+_OF: dict[str, Callable[[list[float]], float]] = {
+    "abs": lambda values: abs(values[0]),
+    "min": min,
+    "max": max,
+}
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
     "<=": operator.le,

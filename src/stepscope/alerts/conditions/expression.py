@@ -1,4 +1,4 @@
-"""Reads the condition of an alert rule, such as `median(step_seconds, 2m) > 1.5 * baseline`."""
+"""Parses the condition of an alert rule, such as `median(step_seconds, 2m) > 1.5 * baseline`."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from stepscope.alerts.conditions.tree import Window
     from stepscope.errors import ConfigError
 
-DEEPEST = 50
-"""A condition whose parts lie deeper within each other is refused."""
+MAX_DEPTH = 50
+"""Maximum nesting of a condition."""
 
 OVER_A_WINDOW = (
     "last", "first", "mean", "min", "max", "median", "p90", "p95", "p99", "sum", "count", "std", "delta",
@@ -45,44 +45,44 @@ STATUSES: tuple[str, ...] = get_args(Status)
 
 
 def parse(text: str) -> Expression:
-    """The condition a text writes out; raises ConfigError that points at what is wrong with it."""
+    """Parses a condition; raises a ConfigError that points at the mistake."""
     return _Parser(text).whole()
 
 
 def parse_window(text: str) -> Window:
-    """The window a text such as `90s` or `100 steps` stands for."""
+    """Parses a window such as `90s` or `100 steps`."""
     return _Parser(text).whole_window()
 
 
-def doubts(expression: Expression, known: Collection[str]) -> list[str]:
-    """A sentence for each place where none of the metrics named is among those that are known."""
+def unknown_metrics(expression: Expression, known: Collection[str]) -> list[str]:
+    """Returns a sentence for each metric of a condition that is not among the known ones."""
     sentences = []
     for name in expression.metrics:
         if not any(key in known for key in name.either):
-            sentences += [_doubt(key, known) for key in name.either]
+            sentences += [_unknown_metric(key, known) for key in name.either]
     return sentences
 
 
-def _doubt(key: str, known: Collection[str]) -> str:
-    cuts = [at for at, sign in enumerate(key) if sign == "/"]
-    for at in cuts:
+def _unknown_metric(key: str, known: Collection[str]) -> str:
+    slashes = [at for at, sign in enumerate(key) if sign == "/"]
+    for at in slashes:
         left, right = key[:at], key[at + 1 :]
         if left in known and right in known:
             return f"There is no metric {key!r}; to divide, put spaces around the slash: {left} / {right}."
-    meant = nearest(key, known)
-    return f"There is no metric {key!r}" + (f"; did you mean {meant!r}?" if meant else " yet.")
+    similar = nearest(key, known)
+    return f"There is no metric {key!r}" + (f"; did you mean {similar!r}?" if similar else " yet.")
 
 
 class _Parser(Cursor):
-    """Puts the words of a condition together, from what holds loosely to what holds closely."""
+    """A recursive descent parser: one method for each level of precedence, the lowest first."""
 
     _depth = 0
 
     def whole(self) -> Expression:
         at = self.token.at
-        found = self._truth(self._either(), at)
+        condition = self._truth(self._either(), at)
         self.expect_end("and, or, or the end")
-        return found
+        return condition
 
     def whole_window(self) -> Window:
         window = self.window()
@@ -92,10 +92,10 @@ class _Parser(Cursor):
         return window
 
     def _either(self) -> Expression:
-        return self._chain(("or",), self._both, Logic, self._truth)
+        return self._binary(("or",), self._both, Logic, self._truth)
 
     def _both(self) -> Expression:
-        return self._chain(("and",), self._opposite, Logic, self._truth)
+        return self._binary(("and",), self._opposite, Logic, self._truth)
 
     def _opposite(self) -> Expression:
         if not self.is_next("not"):
@@ -127,18 +127,18 @@ class _Parser(Cursor):
         if {first.kind, second.kind} != {"name", "text"} or "status" not in (first.text, second.text):
             raise self.expected("status on one side and a text in quotes on the other")
         self.take()
-        said = first if first.kind == "text" else second
-        if said.text not in STATUSES:
-            meant = nearest(said.text, STATUSES)
-            rest = f"did you mean {meant!r}?" if meant else f"there are {', '.join(STATUSES)}."
-            raise self.mistake(said.at, f"{said.text!r} is no status; {rest}")
-        return self._built(StatusIs(operator, said.text))
+        status = first if first.kind == "text" else second
+        if status.text not in STATUSES:
+            similar = nearest(status.text, STATUSES)
+            rest = f"did you mean {similar!r}?" if similar else f"there are {', '.join(STATUSES)}."
+            raise self.mistake(status.at, f"{status.text!r} is not a status; {rest}")
+        return self._built(StatusIs(operator, status.text))
 
     def _sum(self) -> Expression:
-        return self._chain(("+", "-"), self._product, Arithmetic, self._number)
+        return self._binary(("+", "-"), self._product, Arithmetic, self._number)
 
     def _product(self) -> Expression:
-        return self._chain(("*", "/"), self._signed, Arithmetic, self._number)
+        return self._binary(("*", "/"), self._signed, Arithmetic, self._number)
 
     def _signed(self) -> Expression:
         if not self.is_next("-"):
@@ -169,20 +169,20 @@ class _Parser(Cursor):
     def _call(self, token: Token) -> Expression:
         function = OTHER_NAMES.get(token.text, token.text)
         if function not in FUNCTIONS:
-            meant = nearest(token.text, FUNCTIONS)
-            rest = f"did you mean {meant}?" if meant else f"there are {', '.join(FUNCTIONS)}."
+            similar = nearest(token.text, FUNCTIONS)
+            rest = f"did you mean {similar}?" if similar else f"there are {', '.join(FUNCTIONS)}."
             raise self.mistake(token.at, f"There is no function {token.text!r}; {rest}")
         self.take()
         begin = self.mark()
         if function not in OF_NUMBERS or function in OVER_A_WINDOW:
-            found = self._over_a_metric(function, must=function not in OF_NUMBERS)
-            if found is not None:
-                return found
+            call = self._over_a_metric(function, must=function not in OF_NUMBERS)
+            if call is not None:
+                return call
             self.back_to(begin)
         return self._of_numbers(function, token)
 
     def _over_a_metric(self, function: str, *, must: bool) -> Expression | None:
-        """A function of a metric name; None where it must be none and is one of numbers."""
+        """Parses a function of a metric; returns None if it may be one of numbers (`must` is False)."""
         is_word = self.token.kind == "name" and self.token.text not in RESERVED and not self.is_call()
         if not must and not is_word and self.token.kind != "quoted":
             return None
@@ -216,9 +216,9 @@ class _Parser(Cursor):
         at = self.token.at
         return self._number(self._deeper(self._sum), at)
 
-    # What holds it together.
+    # Helpers.
 
-    def _chain(
+    def _binary(
         self,
         signs: tuple[str, ...],
         operand: Callable[[], Expression],
@@ -235,19 +235,19 @@ class _Parser(Cursor):
 
     def _deeper(self, part: Callable[[], Expression]) -> Expression:
         self._depth += 1
-        if self._depth > DEEPEST:
+        if self._depth > MAX_DEPTH:
             raise self._too_deep()
-        found = part()
+        expression = part()
         self._depth -= 1
-        return found
+        return expression
 
     def _built(self, expression: Expression) -> Expression:
-        if expression.depth > DEEPEST:
+        if expression.depth > MAX_DEPTH:
             raise self._too_deep()
         return expression
 
     def _too_deep(self) -> ConfigError:
-        return self.mistake(self.token.at, f"A condition is at most {DEEPEST} parts deep.")
+        return self.mistake(self.token.at, f"A condition may be nested at most {MAX_DEPTH} levels deep.")
 
     def _truth(self, expression: Expression, at: int) -> Expression:
         if not expression.is_truth:
@@ -260,14 +260,14 @@ class _Parser(Cursor):
         return expression
 
     def _with_baseline(self, side: Expression, other: Expression, at: int) -> Expression:
-        """The same with the metric of the other side wherever `baseline` stands alone."""
+        """Replaces `baseline` without arguments by the baseline of the metric on the other side."""
         if isinstance(side, Baseline) and side.name is None:
             names = other.metrics
             if len(names) != 1:
                 raise self.mistake(
                     at,
-                    "baseline alone needs one metric on the other side of its comparison; say which, as in "
-                    "baseline(loss).",
+                    "baseline without arguments needs exactly one metric on the other side of the "
+                    "comparison; name the metric, as in baseline(loss).",
                 )
             return Baseline(names[0])
         if isinstance(side, Negative):

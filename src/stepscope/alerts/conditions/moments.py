@@ -1,7 +1,7 @@
-"""Judges a condition as of every point that came since the last look, many of them at once.
+"""Evaluates a condition at every point since the last evaluation, for many points at once.
 
-A fast training logs hundreds of points between two looks. What they were like must not depend on when the
-agent looked, so the condition is judged as if there had been a look after each of them.
+A fast training logs hundreds of points between two evaluations. Alerts must not depend on when the agent
+evaluates rules, so the condition is evaluated as if there had been an evaluation after each point.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from stepscope.alerts.conditions.sliding import FAST, OF_ROWS, over_each
+from stepscope.alerts.conditions.sliding import FAST, ROW_FUNCTIONS, sliding_values
 from stepscope.alerts.conditions.tree import (
     Arithmetic,
     Baseline,
@@ -32,96 +32,99 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stepscope.alerts.conditions.recent import Floats, Recent, Whole
+    from stepscope.alerts.conditions.recent import Floats, Ints, RecentPoints
     from stepscope.alerts.conditions.tree import Expression
 
     Flags = NDArray[np.bool_]
 
 MAX_IN_ROWS = 16_000
-"""So many values are sorted for one condition at one look; with more, every second or tenth window is."""
+"""Maximum number of values that are sorted in one evaluation; beyond it, windows are skipped regularly."""
 
 PARTS = 8
-"""What cannot be worked out for all points at once is judged so often in each window of points."""
+"""Conditions that cannot be computed for all points at once are evaluated this often in each window."""
 
 MAX_SINGLE = 64
-"""And no more often than this at one look, as long as no window is passed over."""
+"""And at most this often in one evaluation, as long as no window is skipped completely."""
 
 
-class Truths(NamedTuple):
-    """What a condition came to at some moments, oldest first; where it is neither, it is not known."""
+class ConditionResults(NamedTuple):
+    """Results of a condition at several moments, oldest first; neither true nor false if unknown."""
 
     is_true: Flags
     is_false: Flags
-    times_ns: Whole
-    points: Whole
-    """How many points the first metric of the condition had had by then."""
-    ends: dict[Recent, Whole]
-    """How many of the kept points of each series had come by then."""
+    times_ns: Ints
+    points: Ints
+    """Total number of points of the first metric of the condition at each moment."""
+    ends: dict[RecentPoints, Ints]
+    """Number of kept points of each series at each moment."""
 
 
 class _Ends(NamedTuple):
-    """Moments, by how many of the kept points of each series had come."""
+    """Moments, and the number of kept points of each series at each of them."""
 
-    times_ns: Whole
-    of: dict[Recent, Whole]
+    times_ns: Ints
+    of: dict[RecentPoints, Ints]
     status: str | None
 
 
 class Moments:
-    """A condition for one subject, as of the points that no rule has looked at yet."""
+    """Evaluates a condition for one subject at the points that were not evaluated yet."""
 
     def __init__(
         self,
         expression: Expression,
-        recents: Sequence[Recent],
-        find: Callable[[Name], Recent | None],
+        recents: Sequence[RecentPoints],
+        find: Callable[[Name], RecentPoints | None],
         is_true: Callable[[int, str | None], bool | None],
     ) -> None:
-        """`is_true` judges the condition as the series are now."""
+        """`is_true` evaluates the condition with the current points of the series."""
         self._expression, self._recents, self._find, self._is_true = expression, recents, find, is_true
-        windowed = [part for part in _every(expression) if isinstance(part, Windowed)]
-        slow = [one for one in windowed if not _is_fast(one)]
-        self._slow_points = [one.window.points for one in slow if one.window and one.window.points]
-        self._slow = {id(part) for part in _every(expression) if any(one in slow for one in _every(part))}
-        """The parts that have to be worked out for one moment after the other."""
+        windowed = [part for part in _all_parts(expression) if isinstance(part, Windowed)]
+        slow = [part for part in windowed if not _is_fast(part)]
+        self._slow_points = [part.window.points for part in slow if part.window and part.window.points]
+        self._slow = {
+            id(part) for part in _all_parts(expression) if any(inner in slow for inner in _all_parts(part))
+        }
+        """The parts that must be computed for each moment separately."""
         self._row_points = sum(
-            one.window.points
-            for one in windowed
-            if one.function in OF_ROWS and one.window and one.window.points
+            part.window.points
+            for part in windowed
+            if part.function in ROW_FUNCTIONS and part.window and part.window.points
         )
 
     @property
-    def are_several(self) -> bool:
-        """Whether more has come than the newest point, which a look at the present judges anyway."""
-        return any(recent.unjudged > 1 for recent in self._recents)
+    def has_several(self) -> bool:
+        """Whether there are points besides the newest one, which is evaluated in any case."""
+        return any(recent.unevaluated > 1 for recent in self._recents)
 
-    def judge(self, status: str | None) -> Truths:
-        """What the condition came to at each of them; the status is that of now."""
+    def evaluate(self, status: str | None) -> ConditionResults:
+        """Returns the results of the condition at these points; `status` is the current status of the run."""
         ends = self._ends(status)
         ends = self._thinned(ends, 1 + len(ends.times_ns) * self._row_points // MAX_IN_ROWS)
         with np.errstate(all="ignore"):
             is_true, is_false = self._truth(self._expression, ends)
             if self._slow:
                 is_true, is_false = self._one_by_one(ends, is_true)
-        return Truths(is_true, is_false, ends.times_ns, self._points(ends), ends.of)
+        return ConditionResults(is_true, is_false, ends.times_ns, self._points(ends), ends.of)
 
     def _ends(self, status: str | None) -> _Ends:
         if len(self._recents) == 1:
             (recent,) = self._recents
-            at = np.arange(len(recent) - recent.unjudged + 1, len(recent) + 1)
+            at = np.arange(len(recent) - recent.unevaluated + 1, len(recent) + 1)
             return _Ends(recent.times_ns[at - 1], {recent: at}, status)
-        news = [recent.times_ns[len(recent) - recent.unjudged :] for recent in self._recents]
-        times_ns = np.unique(np.concatenate(news))
+        new_times = [recent.times_ns[len(recent) - recent.unevaluated :] for recent in self._recents]
+        times_ns = np.unique(np.concatenate(new_times))
         of = {recent: np.searchsorted(recent.times_ns, times_ns, "right") for recent in self._recents}
         return _Ends(times_ns, of, status)
 
-    def _points(self, ends: _Ends) -> Whole:
+    def _points(self, ends: _Ends) -> Ints:
         first = self._recents[0]
         return first.total - len(first) + ends.of[first]
 
     def _thinned(self, ends: _Ends, every: int) -> _Ends:
-        at = _each(self._points(ends), every)
-        return _Ends(ends.times_ns[at], {one: count[at] for one, count in ends.of.items()}, ends.status)
+        at = _every_nth(self._points(ends), every)
+        of = {recent: counts[at] for recent, counts in ends.of.items()}
+        return _Ends(ends.times_ns[at], of, ends.status)
 
     def _one_by_one(self, ends: _Ends, may_be_true: Flags) -> tuple[Flags, Flags]:
         is_true, is_false = np.zeros_like(may_be_true), ~may_be_true
@@ -131,20 +134,20 @@ class Moments:
         shortest = min(self._slow_points, default=0)
         every = max(1, shortest // PARTS, min(shortest // 2, len(places) // MAX_SINGLE))
         every = every if shortest else max(1, len(places) // PARTS)
-        chosen = places if every == 1 else places[_each(self._points(ends)[places], every)]
+        chosen = places if every == 1 else places[_every_nth(self._points(ends)[places], every)]
         for place in chosen.tolist():
             with as_of(ends.of, place):
-                found = self._is_true(int(ends.times_ns[place]), ends.status)
-            is_true[place], is_false[place] = found is True, found is False
+                result = self._is_true(int(ends.times_ns[place]), ends.status)
+            is_true[place], is_false[place] = result is True, result is False
         return is_true, is_false
 
     def _truth(self, part: Expression, ends: _Ends) -> tuple[Flags, Flags]:
-        """Whether it is true and whether it is false; what is slow to work out may be both."""
-        many = len(ends.times_ns)
+        """Returns where it is true and where it is false; parts that are slow to compute may be both."""
+        count = len(ends.times_ns)
         if isinstance(part, Logic):
             is_true, is_false = self._truth(part.left, ends)
             if (is_false if part.operator == "and" else is_true).all():
-                # Most conditions are not true, and their second half need not be worked out to know that.
+                # Most conditions are not true; then their second half need not be computed.
                 return is_true, is_false
             other_true, other_false = self._truth(part.right, ends)
             if part.operator == "and":
@@ -155,11 +158,11 @@ class Moments:
             return is_false, is_true
         if isinstance(part, StatusIs):
             holds = (ends.status == part.status) == (part.operator == "==") and ends.status is not None
-            return np.full(many, holds), np.full(many, not holds and ends.status is not None)
-        assert isinstance(part, Comparison)  # noqa: S101 - the parser lets nothing else stand here
-        return self._compared(part, ends)
+            return np.full(count, holds), np.full(count, not holds and ends.status is not None)
+        assert isinstance(part, Comparison)  # noqa: S101 - the parser allows nothing else here
+        return self._comparison(part, ends)
 
-    def _compared(self, part: Comparison, ends: _Ends) -> tuple[Flags, Flags]:
+    def _comparison(self, part: Comparison, ends: _Ends) -> tuple[Flags, Flags]:
         if id(part) in self._slow:
             return np.ones(len(ends.times_ns), bool), np.ones(len(ends.times_ns), bool)
         left, right = self._number(part.left, ends), self._number(part.right, ends)
@@ -168,17 +171,17 @@ class Moments:
         return holds_at & is_known, ~holds_at & is_known
 
     def _number(self, part: Expression, ends: _Ends) -> Floats:
-        """The numbers at all moments; NaN where they are not known."""
+        """Returns the number at each moment; NaN if unknown."""
         if isinstance(part, Number):
             return np.full(len(ends.times_ns), part.value)
         if isinstance(part, Name | Windowed | Baseline):
             return self._of_metric(part, ends)
-        numbers = [self._number(one, ends) for one in part.parts]
+        numbers = [self._number(operand, ends) for operand in part.parts]
         if isinstance(part, Arithmetic):
             return _CALCULATE[part.operator](*numbers)
         if isinstance(part, Negative):
             return -numbers[0]
-        assert isinstance(part, Of)  # noqa: S101 - no other kind of number is left
+        assert isinstance(part, Of)  # noqa: S101 - there is no other kind of number
         return np.abs(numbers[0]) if part.function == "abs" else _OF[part.function].reduce(numbers)
 
     def _of_metric(self, part: Name | Windowed | Baseline, ends: _Ends) -> Floats:
@@ -186,33 +189,33 @@ class Moments:
         recent = self._find(name) if name is not None else None
         if recent is None:
             return np.full(len(ends.times_ns), np.nan)
-        function, points = _asked(part)
+        function, points = _function_and_points(part)
         if function == "age":
             last_ns = recent.times_ns[np.maximum(ends.of[recent] - 1, 0)]
             age = np.maximum(ends.times_ns - last_ns, 0) / 1e9
             return np.where(ends.of[recent] > 0, age, np.nan)
-        return over_each(function, recent, points, ends.of[recent])
+        return sliding_values(function, recent, points, ends.of[recent])
 
 
 @contextmanager
-def as_of(ends: Mapping[Recent, Whole], place: int) -> Iterator[None]:
-    """Hides what came after one of some moments from all series of a condition."""
+def as_of(ends: Mapping[RecentPoints, Ints], place: int) -> Iterator[None]:
+    """Hides all points after one of the moments, in all series of a condition."""
     with ExitStack() as stack:
         for recent, at in ends.items():
             stack.enter_context(recent.as_of(int(at[place])))
         yield
 
 
-def _each(points: Whole, every: int) -> NDArray[np.intp]:
-    """Places of the last of each so many points, counted from the first of all: looks do not change which.
+def _every_nth(points: Ints, every: int) -> NDArray[np.intp]:
+    """Returns the places of every n-th point since the first of the series, independent of evaluation times.
 
-    The newest is left out: a look at the present judges it.
+    The newest point is left out: it is evaluated in any case.
     """
     return np.flatnonzero(np.diff(points // every))
 
 
-def _asked(part: Name | Windowed | Baseline) -> tuple[str, int]:
-    """The function of a metric that is asked for, and over how many points."""
+def _function_and_points(part: Name | Windowed | Baseline) -> tuple[str, int]:
+    """Returns the function of a part and its number of points."""
     if isinstance(part, Baseline):
         return "baseline", 1
     if isinstance(part, Name) or part.window is None:
@@ -221,14 +224,14 @@ def _asked(part: Name | Windowed | Baseline) -> tuple[str, int]:
 
 
 def _is_fast(part: Windowed) -> bool:
-    """Whether it can be worked out for many moments at once."""
+    """Whether it can be computed for many moments at once."""
     return part.window is None or (part.window.points is not None and part.function in FAST)
 
 
-def _every(part: Expression) -> Iterator[Expression]:
-    yield part
-    for one in part.parts:
-        yield from _every(one)
+def _all_parts(expression: Expression) -> Iterator[Expression]:
+    yield expression
+    for part in expression.parts:
+        yield from _all_parts(part)
 
 
 def _divided(left: Floats, right: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""The newest points of one series, in the order of their times, and what it was like at first."""
+"""Keeps the newest points of one series in the order of time, and its baseline."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Floats = NDArray[np.float64]
-Whole = NDArray[np.int64]
+Ints = NDArray[np.int64]
 
-WARM_UP, FEWEST, MOST = 10, 30, 100
-"""A baseline leaves out so many finite points, is there after so many, and is fixed after so many."""
+BASELINE_WARM_UP, MIN_BASELINE, MAX_BASELINE = 10, 30, 100
+"""A baseline skips 10 finite points, exists from 30 further ones on, and is fixed after 100."""
 
-KEPT_ANYWAY = 1000
-"""So many points are kept however old they are: of what is logged seldom, the last ones still count."""
+MIN_KEPT = 1000
+"""This many points are kept however old they are, for metrics that are rarely logged."""
 
 MIN_POINTS, MIN_SHARE, MIN_TIME = 3, 0.2, 0.8
-"""A series has enough for a window when it has so many points at all, and this share of the points the window
-asks for, or is as old as this share of the time it asks for."""
+"""A window is evaluated if the series has this many points, and this share of the points of the window or a
+history of this share of its seconds."""
 
-STARTED = 5
-"""So many finite points tell where a series began."""
+START_POINTS = 5
+"""Number of finite points that give the start of a series."""
 
-MAX_UNJUDGED = 100_000
-"""So many points are kept until rules have looked at them; of more, the newest."""
+MAX_UNEVALUATED = 100_000
+"""Maximum number of points that are kept for the next evaluation; the oldest are dropped first."""
 
-_FIRST_ROOM = 64
+_INITIAL_CAPACITY = 64
 
 
 def quantile(values: Floats, share: float) -> float:
-    """What so much of the values lies below, between two of them in proportion.
+    """Returns a quantile, with linear interpolation.
 
-    Rules look at few values and look often: for these, NumPy's own takes ten times as long.
+    Rules use few values and are evaluated often: for these, `numpy.quantile` takes ten times as long.
     """
-    return quantile_in_order(np.sort(values), share)
+    return quantile_of_sorted(np.sort(values), share)
 
 
-def quantile_in_order(ordered: Floats, share: float) -> float:
-    """The same of values that are in order already, the smallest first."""
+def quantile_of_sorted(ordered: Floats, share: float) -> float:
+    """Returns the same for values that are already sorted."""
     at = share * (len(ordered) - 1)
     below = int(at)
     lower, upper = float(ordered[below]), float(ordered[min(below + 1, len(ordered) - 1)])
@@ -52,78 +52,78 @@ def quantile_in_order(ordered: Floats, share: float) -> float:
 
 
 def median(values: Floats) -> float:
-    """The value in the middle."""
+    """Returns the median."""
     return quantile(values, 0.5)
 
 
 @dataclass
-class Room:
-    """How much is kept of each series; may grow while they are kept."""
+class Retention:
+    """How many points of each series are kept; may grow."""
 
     points: int
     keep_ns: int
-    """Points older than this, compared with the newest, are let go,"""
-    anyway: int = KEPT_ANYWAY
-    """but for so many."""
-    unjudged: int = 0
-    """So many more are kept until rules have looked at them."""
+    """Points that are older than this, compared with the newest, are dropped, except for `min_kept`."""
+    min_kept: int = MIN_KEPT
+    max_unevaluated: int = 0
+    """How many further points are kept until they were evaluated."""
 
 
-class Recent:
+class RecentPoints:
     """The newest points of one series."""
 
-    def __init__(self, room: Room) -> None:
-        self._room = room
-        self._times: Whole = np.empty(_FIRST_ROOM, np.int64)
-        self._steps: Whole = np.empty(_FIRST_ROOM, np.int64)
-        self._values: Floats = np.empty(_FIRST_ROOM, np.float64)
+    def __init__(self, retention: Retention) -> None:
+        self._retention = retention
+        self._times: Ints = np.empty(_INITIAL_CAPACITY, np.int64)
+        self._steps: Ints = np.empty(_INITIAL_CAPACITY, np.int64)
+        self._values: Floats = np.empty(_INITIAL_CAPACITY, np.float64)
         self._begin = self._end = 0
         self.total = 0
-        """How many points there have been."""
-        self.unjudged = 0
-        """How many of the newest points no rule has looked at yet; whoever looks at them sets it to 0."""
+        """Number of points since the beginning, including dropped ones."""
+        self.unevaluated = 0
+        """How many of the newest points were not evaluated yet; the evaluation sets it to 0."""
         self.last_divergence: tuple[float, float] | None = None
-        """The level before the last divergence that was found, and that in it."""
+        """Level before and during the last divergence."""
         self._hidden = 0
         self._baseline: float | None = None
         self._start: float | None = None
-        self._began: Floats = np.empty(0, np.float64)
-        self._to_skip = WARM_UP
-        self._first: Floats = np.empty(0, np.float64)
+        self._start_values: Floats = np.empty(0, np.float64)
+        self._to_skip = BASELINE_WARM_UP
+        self._baseline_values: Floats = np.empty(0, np.float64)
         self._sorted: dict[int, Floats] = {}
 
     def __len__(self) -> int:
         return self._end - self._begin
 
     @property
-    def times_ns(self) -> Whole:
-        """When they were logged, in rising order."""
+    def times_ns(self) -> Ints:
+        """Times of the points, in ascending order."""
         return self._times[self._begin : self._end]
 
     @property
-    def steps(self) -> Whole:
-        """For which steps."""
+    def steps(self) -> Ints:
+        """Steps of the points."""
         return self._steps[self._begin : self._end]
 
     @property
     def values(self) -> Floats:
-        """Their values."""
+        """Values of the points."""
         return self._values[self._begin : self._end]
 
     @property
     def baseline(self) -> float | None:
         """The median of the first points after the warm-up; None while there are too few."""
-        return None if self._hidden and self.total < WARM_UP + FEWEST else self._baseline
+        is_early = self._hidden and self.total < BASELINE_WARM_UP + MIN_BASELINE
+        return None if is_early else self._baseline
 
     @property
     def start(self) -> float | None:
         """The median of the first five finite points; None while there are fewer."""
-        return None if self._hidden and self.total < STARTED else self._start
+        return None if self._hidden and self.total < START_POINTS else self._start
 
     @contextmanager
     def as_of(self, points: int) -> Iterator[None]:
-        """Hides all but the first so many of the kept points: as it was when the last of them came."""
-        hidden, in_order = len(self) - points, self._sorted
+        """Hides all but the first `points` of the kept points: the series as it was at the last of them."""
+        hidden, cached = len(self) - points, self._sorted
         self._end, self.total, self._hidden, self._sorted = (
             self._end - hidden,
             self.total - hidden,
@@ -134,55 +134,57 @@ class Recent:
             yield
         finally:
             self._end, self.total = self._end + hidden, self.total + hidden
-            self._hidden, self._sorted = 0, in_order
+            self._hidden, self._sorted = 0, cached
 
-    def judged_until(self, time_ns: int) -> None:
-        """Points that were logged then or earlier need not be looked at any more."""
-        self.unjudged = min(self.unjudged, len(self) - int(np.searchsorted(self.times_ns, time_ns, "right")))
+    def mark_evaluated_until(self, time_ns: int) -> None:
+        """Records that all points up to this time were evaluated."""
+        self.unevaluated = min(
+            self.unevaluated, len(self) - int(np.searchsorted(self.times_ns, time_ns, "right"))
+        )
 
     def since(self, time_ns: int) -> slice:
-        """Where the points that were logged then or later stand."""
+        """Returns the slice of the points at or after a time."""
         return slice(int(np.searchsorted(self.times_ns, time_ns)), len(self))
 
     def newest(self, points: int) -> slice:
-        """Where the last so many points stand."""
+        """Returns the slice of the last points."""
         return slice(max(0, len(self) - points), len(self))
 
-    def fills_points(self, points: int) -> bool:
-        """Whether there are enough points to judge a window of so many."""
+    def has_points_for(self, points: int) -> bool:
+        """Whether there are enough points to evaluate a window of this many points."""
         return self.total >= min(points, max(MIN_POINTS, MIN_SHARE * points))
 
-    def fills_time(self, span_ns: int, now_ns: int) -> bool:
-        """Whether there are enough points, over enough time, to judge a window of so long until now."""
+    def has_time_for(self, span_ns: int, now_ns: int) -> bool:
+        """Whether there are enough points, over enough time, to evaluate a window of this length."""
         if self.total < MIN_POINTS:
             return False
-        has_forgotten = self.total > len(self)  # the first of those that are left is not the beginning
-        return has_forgotten or now_ns - int(self.times_ns[0]) >= MIN_TIME * span_ns
+        has_dropped = self.total > len(self)  # then the first kept point is not the first of the series
+        return has_dropped or now_ns - int(self.times_ns[0]) >= MIN_TIME * span_ns
 
-    def in_order(self, points: int) -> Floats:
-        """The finite ones of the last so many values, the smallest first; worked out once for all who ask."""
-        known = self._sorted.get(points)
-        if known is None:
-            values = self.values[-points:].copy()
-            values.sort()
-            # NaN is sorted behind all others, so that the ends tell.
-            if len(values) and not (math.isfinite(values[0]) and math.isfinite(values[-1])):
-                values = values[np.isfinite(values)]
-            known = self._sorted[points] = values
-        return known
+    def sorted_values(self, points: int) -> Floats:
+        """Returns the finite values of the last points, sorted; cached until the next point."""
+        ordered = self._sorted.get(points)
+        if ordered is None:
+            ordered = self.values[-points:].copy()
+            ordered.sort()
+            # Sorting moves NaN to the end and infinities to the ends.
+            if len(ordered) and not (math.isfinite(ordered[0]) and math.isfinite(ordered[-1])):
+                ordered = ordered[np.isfinite(ordered)]
+            self._sorted[points] = ordered
+        return ordered
 
-    def add(self, steps: Whole, times_ns: Whole, values: Floats) -> None:
-        """Takes further points."""
+    def add(self, steps: Ints, times_ns: Ints, values: Floats) -> None:
+        """Adds points."""
         self.total += len(values)
-        if len(self._first) < MOST:
-            self._learn(values)
-        self.unjudged = min(self.unjudged + len(values), self._room.unjudged)
-        if len(values) > self._room.points + self.unjudged:
-            newest = slice(-self._room.points - self.unjudged, None)
+        if len(self._baseline_values) < MAX_BASELINE:
+            self._update_baseline(values)
+        self.unevaluated = min(self.unevaluated + len(values), self._retention.max_unevaluated)
+        if len(values) > self._retention.points + self.unevaluated:
+            newest = slice(-self._retention.points - self.unevaluated, None)
             steps, times_ns, values = steps[newest], times_ns[newest], values[newest]
         begin, end = self._end, self._end + len(values)
         if end > len(self._values):
-            self._make_room(len(values))
+            self._grow(len(values))
             begin, end = self._end, self._end + len(values)
         self._end = end
         self._steps[begin:end] = steps
@@ -192,41 +194,43 @@ class Recent:
         first = max(self._begin, begin - 1)
         if (self._times[first + 1 : end] < self._times[first : end - 1]).any():
             self._sort()
-        if len(self) > min(self._room.anyway, self._room.points):
-            self._forget()
+        if len(self) > min(self._retention.min_kept, self._retention.points):
+            self._drop_old()
 
-    def _learn(self, values: Floats) -> None:
+    def _update_baseline(self, values: Floats) -> None:
         finite = values[np.isfinite(values)]
         if self._start is None:
-            self._began = np.concatenate([self._began, finite[: STARTED - len(self._began)]])
-            self._start = median(self._began) if len(self._began) == STARTED else None
+            missing = START_POINTS - len(self._start_values)
+            self._start_values = np.concatenate([self._start_values, finite[:missing]])
+            self._start = median(self._start_values) if len(self._start_values) == START_POINTS else None
         skipped = min(self._to_skip, len(finite))
         self._to_skip -= skipped
-        self._first = np.concatenate([self._first, finite[skipped:][: MOST - len(self._first)]])
-        if len(self._first) >= FEWEST:
-            self._baseline = median(self._first)
+        missing = MAX_BASELINE - len(self._baseline_values)
+        self._baseline_values = np.concatenate([self._baseline_values, finite[skipped:][:missing]])
+        if len(self._baseline_values) >= MIN_BASELINE:
+            self._baseline = median(self._baseline_values)
 
-    def _make_room(self, points: int) -> None:
-        held = len(self)
-        room = (held + points) * 5 // 4 + _FIRST_ROOM  # more than is needed, so that points are moved seldom
+    def _grow(self, points: int) -> None:
+        count = len(self)
+        capacity = (count + points) * 5 // 4 + _INITIAL_CAPACITY  # spare capacity, to move points rarely
         for name in ("_times", "_steps", "_values"):
             old = getattr(self, name)
-            new = np.empty(room, old.dtype)
-            new[:held] = old[self._begin : self._end]
+            new = np.empty(capacity, old.dtype)
+            new[:count] = old[self._begin : self._end]
             setattr(self, name, new)
-        self._begin, self._end = 0, held
+        self._begin, self._end = 0, count
 
     def _sort(self) -> None:
         order = np.argsort(self.times_ns, kind="stable")
         for column in (self.times_ns, self.steps, self.values):
             column[:] = column[order]
-        # Those that came late are looked at with all that follows them.
-        self.unjudged = len(self) - int(np.argmax(order >= len(self) - self.unjudged))
+        # Points that came late are evaluated, and all that follow them again.
+        self.unevaluated = len(self) - int(np.argmax(order >= len(self) - self.unevaluated))
 
-    def _forget(self) -> None:
-        # A window that ended with the first point nobody has looked at is kept whole.
-        self._begin = max(self._begin, self._end - self._room.points - self.unjudged)
-        anyway = self._room.anyway + self.unjudged
-        kept_since_ns = int(self._times[self._end - 1]) - self._room.keep_ns
-        if len(self) > anyway and self._times[self._begin] < kept_since_ns:
-            self._begin += min(self.since(kept_since_ns).start, len(self) - anyway)
+    def _drop_old(self) -> None:
+        # Keeps the whole window that ends with the first point that was not evaluated.
+        self._begin = max(self._begin, self._end - self._retention.points - self.unevaluated)
+        min_kept = self._retention.min_kept + self.unevaluated
+        kept_since_ns = int(self._times[self._end - 1]) - self._retention.keep_ns
+        if len(self) > min_kept and self._times[self._begin] < kept_since_ns:
+            self._begin += min(self.since(kept_since_ns).start, len(self) - min_kept)

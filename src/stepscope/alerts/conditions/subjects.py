@@ -1,4 +1,4 @@
-"""Finds whom a condition is about: the ranks, hosts and devices that its metrics tell of."""
+"""Finds the subjects of a condition: the ranks, hosts and devices that have its metrics."""
 
 from __future__ import annotations
 
@@ -18,55 +18,60 @@ RUN = Subject()
 
 
 def subjects_of(expression: Expression, history: History) -> list[Subject]:
-    """Everybody a condition can be judged for, in order; only the run, where it names no metric.
+    """Returns all subjects of a condition, in order; only the run itself if it names no metric.
 
-    What is told of something broader, such as a host, counts for each narrower one, such as its GPUs. Ranks
-    are paired with the GPUs they are known to use, and where that is not known, with all of their host.
+    A metric of a host applies to each of its GPUs as well. Ranks are paired with the GPUs that they are known
+    to use, or with all GPUs of their host if that is unknown.
     """
     if not expression.metrics:
         return [RUN]
-    # Conditions are judged twice a second; who there is changes a few times in a run.
-    known = history.subjects.get(expression.metrics)
-    if known is None:
-        known = history.subjects[expression.metrics] = _found(expression.metrics, history)
-    return known
+    # Conditions are evaluated twice a second; their subjects change a few times in a run.
+    subjects = history.subjects.get(expression.metrics)
+    if subjects is None:
+        subjects = history.subjects[expression.metrics] = _find_subjects(expression.metrics, history)
+    return subjects
 
 
-def _found(metrics: tuple[Name, ...], history: History) -> list[Subject]:
-    found: set[Subject] = set()
+def _find_subjects(metrics: tuple[Name, ...], history: History) -> list[Subject]:
+    subjects: set[Subject] = set()
     for name in metrics:
-        found = _joined(found, _told_of(name, history), history) if found else _told_of(name, history)
-    return sorted(found, key=lambda one: (one.host, -1 if one.rank is None else one.rank, one.device))
+        of_metric = {subject for key in name.either for subject in history.of(key)}
+        subjects = _joined(subjects, of_metric, history) if subjects else of_metric
+    return sorted(
+        subjects,
+        key=lambda subject: (subject.host, -1 if subject.rank is None else subject.rank, subject.device),
+    )
 
 
-def _told_of(name: Name, history: History) -> set[Subject]:
-    return {subject for key in name.either for subject in history.of(key)}
-
-
-def _joined(these: set[Subject], those: set[Subject], history: History) -> set[Subject]:
-    """All that fit together, and those that nothing fits."""
-    if these == those:
-        return these
-    found: set[Subject] = set()
-    lonely = set(those)
+def _joined(left: set[Subject], right: set[Subject], history: History) -> set[Subject]:
+    """Joins the subjects of both sets that fit together, and keeps those without a match."""
+    if left == right:
+        return left
+    joined: set[Subject] = set()
+    unmatched = set(right)
     by_host: dict[str, list[Subject]] = {}
-    for other in those:
-        by_host.setdefault(other.host, []).append(other)
-    for one in these:
-        fitting = {one: one} if one in those else _fitting(one, by_host, history)
-        found.update(_narrowest(fitting.values()) if fitting else {one})
-        lonely.difference_update(fitting)
-    return found | lonely
+    for subject in right:
+        by_host.setdefault(subject.host, []).append(subject)
+    for subject in left:
+        matches = {subject: subject} if subject in right else _matches(subject, by_host, history)
+        joined.update(_narrowest(matches.values()) if matches else {subject})
+        unmatched.difference_update(matches)
+    return joined | unmatched
 
 
-def _fitting(one: Subject, by_host: dict[str, list[Subject]], history: History) -> dict[Subject, Subject]:
-    """Those that one can be joined with, and what that makes."""
-    near = [*by_host.get(one.host, ()), *by_host.get("", ())] if one.host else chain(*by_host.values())
-    pairs = ((other, one.joined(other)) for other in near)
-    return {other: pair for other, pair in pairs if pair is not None and history.is_pair(pair)}
+def _matches(subject: Subject, by_host: dict[str, list[Subject]], history: History) -> dict[Subject, Subject]:
+    """Returns the subjects that this one can be joined with, and the joined subject of each."""
+    host = subject.host
+    near = [*by_host.get(host, ()), *by_host.get("", ())] if host else chain(*by_host.values())
+    pairs = ((other, subject.joined(other)) for other in near)
+    return {other: pair for other, pair in pairs if pair is not None and history.can_pair(pair)}
 
 
-def _narrowest(pairs: Iterable[Subject]) -> set[Subject]:
-    """Without those that cover another one: the whole of a host beside one of its disks."""
-    several = set(pairs)
-    return {one for one in several if not any(one != other and one.covers(other) for other in several)}
+def _narrowest(subjects: Iterable[Subject]) -> set[Subject]:
+    """Removes subjects that cover another one, such as a whole host beside one of its disks."""
+    unique = set(subjects)
+    return {
+        subject
+        for subject in unique
+        if not any(subject != other and subject.covers(other) for other in unique)
+    }

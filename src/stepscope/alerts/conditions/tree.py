@@ -1,4 +1,4 @@
-"""The parts a condition is made of: a tree that can be compared, kept and written out."""
+"""The syntax tree of a condition; it can be compared, hashed and written as text."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import NamedTuple
 from stepscope.alerts.conditions.tokens import NAME
 
 RESERVED = frozenset({"and", "or", "not", "baseline", "status"})
-"""Words that are no metric unless they stand in backquotes."""
+"""Words that are not metric names unless they are in backquotes."""
 
 _PLAIN = re.compile(NAME)
 _DIVISOR = re.compile(r"[0-9][0-9.]*(?:e[0-9]+)?")
 LEVELS = {"or": 1, "and": 2, "not": 3, "<": 4, "+": 5, "-": 5, "*": 6, "/": 6, "negative": 7, "single": 8}
-"""How closely a part holds together: the higher, the closer."""
+"""Precedence of each kind of expression; a higher level binds tighter."""
 
 
 class Reach(NamedTuple):
-    """How far back a condition looks at a metric."""
+    """How much of the history of a metric a condition needs."""
 
     seconds: float
     points: int
@@ -27,7 +27,7 @@ class Reach(NamedTuple):
 
 @dataclass(frozen=True)
 class Window:
-    """The newest points of a series: those of some seconds, or so many of them."""
+    """The newest points of a series: those of the last seconds, or a number of points."""
 
     seconds: float | None = None
     points: int | None = None
@@ -46,40 +46,40 @@ class Expression:
 
     level = LEVELS["single"]
     is_truth = False
-    """Whether it is true or false, and no number."""
+    """Whether its value is true or false rather than a number."""
 
     @property
     def parts(self) -> tuple[Expression, ...]:
-        """What it is made of, in order."""
+        """Its operands, in order."""
         return ()
 
     @functools.cached_property
     def depth(self) -> int:
-        """How many parts lie within each other at most."""
+        """Its nesting depth."""
         return 1 + max((part.depth for part in self.parts), default=0)
 
     @functools.cached_property
     def names(self) -> tuple[tuple[Name, Window | None], ...]:
-        """Every place that names a metric, and the window that is looked at there."""
+        """All metrics in it with their windows."""
         return tuple(name for part in self.parts for name in part.names)
 
     @functools.cached_property
     def metrics(self) -> tuple[Name, ...]:
-        """The metrics it is about, each once, in order."""
+        """Its metrics, each once, in order."""
         return tuple(dict.fromkeys(name for name, _ in self.names))
 
     @functools.cached_property
     def keys(self) -> tuple[str, ...]:
-        """The names it may look up a metric by, each once, in order."""
+        """The names of all its metrics, each once, in order."""
         return tuple(dict.fromkeys(key for name in self.metrics for key in name.either))
 
     @functools.cached_property
     def depends_on_time(self) -> bool:
-        """Whether it may come out differently without a new point: a window of seconds, or an age."""
+        """Whether its value may change without a new point: it has a window of seconds, or an age."""
         return any(part.depends_on_time for part in self.parts)
 
     def reach(self) -> dict[str, Reach]:
-        """The longest window it needs of each metric, in seconds and in points."""
+        """Returns the longest window it needs of each metric, in seconds and in points."""
         longest: dict[str, Reach] = {}
         for name, window in self.names:
             seconds = (window.seconds if window else None) or 0.0
@@ -90,14 +90,14 @@ class Expression:
         return longest
 
     def _within(self, part: Expression, *, is_right: bool = False) -> str:
-        """Writes a part out, in parentheses where it would be read as something else without."""
+        """Writes an operand, in parentheses if precedence requires them."""
         needs = part.level < self.level or (is_right and part.level == self.level)
         return f"({part})" if needs else str(part)
 
 
 @dataclass(frozen=True)
 class Number(Expression):
-    """A number that is not negative; units are worked out."""
+    """A number that is not negative, converted to base units."""
 
     value: float
 
@@ -107,7 +107,7 @@ class Number(Expression):
 
 @dataclass(frozen=True)
 class Name(Expression):
-    """The last value of a metric; of several, that of the first that has any."""
+    """The last value of a metric; of several names, the first that has values."""
 
     either: tuple[str, ...]
 
@@ -135,7 +135,7 @@ class Windowed(Expression):
 
     @functools.cached_property
     def depends_on_time(self) -> bool:
-        """Whether its window is one of seconds, or it is an age itself."""
+        """Whether its window is in seconds, or it is an age."""
         return self.function == "age" or (self.window is not None and self.window.seconds is not None)
 
     def __str__(self) -> str:
@@ -144,10 +144,10 @@ class Windowed(Expression):
 
 @dataclass(frozen=True)
 class Baseline(Expression):
-    """What a metric was like soon after the run began."""
+    """The level of a metric near the beginning of the run."""
 
     name: Name | None
-    """None only while a condition is being read."""
+    """None only while a condition is being parsed."""
 
     @functools.cached_property
     def names(self) -> tuple[tuple[Name, Window | None], ...]:
@@ -176,7 +176,7 @@ class Of(Expression):
 
 @dataclass(frozen=True)
 class Negative(Expression):
-    """A number with its sign turned."""
+    """A number with its sign reversed."""
 
     operand: Expression
     level = LEVELS["negative"]
@@ -211,7 +211,7 @@ class Arithmetic(_Pair):
 
     @property
     def level(self) -> int:  # type: ignore[override]
-        """That of its sign."""
+        """Precedence of its operator."""
         return LEVELS[self.operator]
 
 
@@ -231,7 +231,7 @@ class Logic(_Pair):
 
     @property
     def level(self) -> int:  # type: ignore[override]
-        """That of its word."""
+        """Precedence of its operator."""
         return LEVELS[self.operator]
 
 
@@ -254,7 +254,7 @@ class Not(Expression):
 
 @dataclass(frozen=True)
 class StatusIs(Expression):
-    """Whether the run has a status, or has another."""
+    """Whether the run has a status, or does not have it."""
 
     operator: str
     status: str
@@ -266,17 +266,17 @@ class StatusIs(Expression):
 
 
 def quoted(key: str) -> str:
-    """A metric name as a condition has to write it."""
+    """Writes a metric name for a condition, in backquotes if necessary."""
     is_plain = _PLAIN.fullmatch(key) and key not in RESERVED and not looks_divided(key)
     return key if is_plain else f"`{key.replace('`', '``')}`"
 
 
 def looks_divided(key: str) -> bool:
-    """Whether a name ends in a slash and what is rather a number to divide by than part of a name."""
+    """Whether a name ends in a slash and something that is probably a divisor, not part of the name."""
     last = key.rpartition("/")[2]
     return "/" in key and (_DIVISOR.fullmatch(last) is not None or last in RESERVED)
 
 
 def plain_number(value: float) -> str:
-    """A number in the fewest characters that give it back exactly."""
+    """Writes a number in the fewest characters that represent it exactly."""
     return repr(value).removesuffix(".0")

@@ -1,4 +1,4 @@
-"""What the functions of conditions make of the points in a window."""
+"""The functions of conditions over the points of a window."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepscope.alerts.conditions.recent import median, quantile, quantile_in_order
+from stepscope.alerts.conditions.recent import median, quantile, quantile_of_sorted
 from stepscope.analysis.divergence import Start, divergence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepscope.alerts.conditions.recent import Floats, Recent, Whole
+    from stepscope.alerts.conditions.recent import Floats, Ints, RecentPoints
 
 EXACT = frozenset({"last", "first", "count", "nonfinite", "sum", "delta"})
-"""Functions that say something of few points as well: no more of them could take it back."""
+"""Functions that need no minimum number of points."""
 
 MAX_BLOCKS = 50
-"""A slope looks at each pair of points; a longer window is first cut into the medians of so many blocks."""
+"""A slope uses all pairs of points; a longer window is first reduced to the medians of this many blocks."""
 
 
 MIN_OF_START = 0.9
-"""A loss below this share of where it began may have been raised by a schedule, which rules do not know."""
+"""A rise to less than this share of the start may come from a schedule, which rules do not know."""
 
 
-def over_window(function: str, times_ns: Whole, values: Floats) -> float | None:
-    """A function of some points; None where they do not tell.
+def over_window(function: str, times_ns: Ints, values: Floats) -> float | None:
+    """Returns a function of some points; None if there are too few.
 
-    All but `last`, `first`, `count` and `nonfinite` leave out what is not finite: one bad point should not
-    silence a rule, and there is a function to count them.
+    All functions except `last`, `first`, `count` and `nonfinite` ignore values that are not finite: one bad
+    point must not disable a rule, and `nonfinite` counts them.
     """
     if function in ("count", "nonfinite"):
         return float(len(values) if function == "count" else np.count_nonzero(~np.isfinite(values)))
@@ -45,20 +45,20 @@ def over_window(function: str, times_ns: Whole, values: Floats) -> float | None:
         return float(_OF_VALUES[function](values)) if len(values) else None
 
 
-def over_newest(function: str, recent: Recent, points: int) -> Callable[[], float | None]:
-    """Gives the same of the last so many points of a series, whenever it is asked.
+def over_newest(function: str, recent: RecentPoints, points: int) -> Callable[[], float | None]:
+    """Returns a callable that computes a function of the last points of a series.
 
-    None as long as the series has too few points for the window: a mean of one point is none.
+    Its result is None while the series has too few points for the window.
     """
     get = _over_newest(function, recent, points)
     if function in EXACT:
         return get
-    return lambda: get() if recent.fills_points(points) else None
+    return lambda: get() if recent.has_points_for(points) else None
 
 
-def over_seconds(function: str, recent: Recent, span_ns: int, now_ns: int) -> float | None:
-    """The same of the points of the last seconds, as long as the series is old enough for the window."""
-    if function not in EXACT and not recent.fills_time(span_ns, now_ns):
+def over_seconds(function: str, recent: RecentPoints, span_ns: int, now_ns: int) -> float | None:
+    """Returns a function of the points of the last seconds; None if the series is too short."""
+    if function not in EXACT and not recent.has_time_for(span_ns, now_ns):
         return None
     within = recent.since(now_ns - span_ns)
     if function in _OF_SERIES:
@@ -66,10 +66,10 @@ def over_seconds(function: str, recent: Recent, span_ns: int, now_ns: int) -> fl
     return over_window(function, recent.times_ns[within], recent.values[within])
 
 
-def _over_newest(function: str, recent: Recent, points: int) -> Callable[[], float | None]:
+def _over_newest(function: str, recent: RecentPoints, points: int) -> Callable[[], float | None]:
     share = _SHARES.get(function)
     if share is not None:
-        return lambda: _quantile_of(recent.in_order(points), share)
+        return lambda: _quantile_of(recent.sorted_values(points), share)
     if function == "count":
         return lambda: float(min(len(recent), points))
 
@@ -83,30 +83,30 @@ def _over_newest(function: str, recent: Recent, points: int) -> Callable[[], flo
 
 
 def _quantile_of(ordered: Floats, share: float) -> float | None:
-    return quantile_in_order(ordered, share) if len(ordered) else None
+    return quantile_of_sorted(ordered, share) if len(ordered) else None
 
 
-def _divergence(recent: Recent, within: slice) -> float | None:
-    """How far a loss has risen above the level before, where it diverges; 0 where it does not."""
+def _divergence(recent: RecentPoints, within: slice) -> float | None:
+    """Returns how far a diverging loss has risen above its earlier level; 0 if it does not diverge."""
     values, start = recent.values[within], recent.start
     is_finite = np.isfinite(values)
     if start is None:
         return None
     least = MIN_OF_START * start if start > 0 else start
-    found = divergence(
+    excursion = divergence(
         values[is_finite],
         recent.steps[within][is_finite],
         Start(start, is_in_window=recent.total == len(values)),
         least_level=least,
     )
-    if found is None:
+    if excursion is None:
         return 0.0
-    recent.last_divergence = (found.level, found.value)
-    return found.value - found.level
+    recent.last_divergence = (excursion.level, excursion.value)
+    return excursion.value - excursion.level
 
 
-def _recovery(recent: Recent, within: slice) -> float | None:
-    """How much of the last divergence the loss has made good: 0 nothing, 1 all, or that there was none."""
+def _recovery(recent: RecentPoints, within: slice) -> float | None:
+    """Returns how far the loss has come back from its last divergence: 0 not at all, 1 completely or none."""
     values = recent.values[within]
     values = values[np.isfinite(values)]
     if not len(values):
@@ -117,8 +117,8 @@ def _recovery(recent: Recent, within: slice) -> float | None:
     return (value - median(values)) / (value - level)
 
 
-def _highest_before(recent: Recent, within: slice) -> float | None:
-    """The greatest finite value before the window."""
+def _highest_before(recent: RecentPoints, within: slice) -> float | None:
+    """Returns the greatest finite value before the window."""
     before = recent.values[: within.start]
     before = before[np.isfinite(before)]
     return float(before.max()) if len(before) else None
@@ -133,18 +133,18 @@ def _rate(seconds: Floats, values: Floats) -> float | None:
 
 
 def _slope(seconds: Floats, values: Floats) -> float | None:
-    """The median of the slopes between all pairs of points (Theil and Sen)."""
+    """Returns the median of the slopes between all pairs of points (Theil-Sen)."""
     if len(values) > MAX_BLOCKS:
         size = len(values) // MAX_BLOCKS
         blocks = slice(len(values) - size * MAX_BLOCKS, None)
         seconds = np.median(seconds[blocks].reshape(MAX_BLOCKS, size), axis=1)
         values = np.median(values[blocks].reshape(MAX_BLOCKS, size), axis=1)
     first, second = np.triu_indices(len(values), 1)
-    run = seconds[second] - seconds[first]
-    rises = run > 0
-    if not rises.any():
+    elapsed = seconds[second] - seconds[first]
+    has_elapsed = elapsed > 0
+    if not has_elapsed.any():
         return None
-    return median((values[second] - values[first])[rises] / run[rises])
+    return median((values[second] - values[first])[has_elapsed] / elapsed[has_elapsed])
 
 
 _OF_TIMES: dict[str, Callable[[Floats, Floats], float | None]] = {
@@ -152,7 +152,7 @@ _OF_TIMES: dict[str, Callable[[Floats, Floats], float | None]] = {
     "rate": _rate,
     "slope": _slope,
 }
-_OF_SERIES: dict[str, Callable[[Recent, slice], float | None]] = {
+_OF_SERIES: dict[str, Callable[[RecentPoints, slice], float | None]] = {
     "divergence": _divergence,
     "highest_before": _highest_before,
     "recovery": _recovery,

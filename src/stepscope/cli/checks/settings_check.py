@@ -96,7 +96,7 @@ class _Check:
             if rule is None:
                 continue
             if rule.name in names:
-                text = f"{dotted(key)}.name is {rule.name!r}, like that of another rule; each has its own."
+                text = f"{dotted(key)}.name is {rule.name!r}, which another rule has; names must be unique."
                 self._note((*key, "name"), text)
             names.add(rule.name)
             for name in rule.channels or ():

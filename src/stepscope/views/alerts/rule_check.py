@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepscope.alerts.conditions.evaluation import evaluate
-from stepscope.alerts.conditions.expression import doubts, parse
+from stepscope.alerts.conditions.expression import parse, unknown_metrics
 from stepscope.alerts.conditions.history import LIMIT_POINTS, History
 from stepscope.alerts.conditions.tokens import ConditionError
 from stepscope.alerts.conditions.tree import Baseline
@@ -88,7 +88,7 @@ def check_rule(
         fault=None,
         written=clean(expression, 4000),
         keys=keys,
-        doubts=tuple(clean(one, 500) for one in doubts(expression, known)),
+        doubts=tuple(clean(one, 500) for one in unknown_metrics(expression, known)),
         now=_now(expression, reader, run, now_ns),
     )
 
@@ -118,7 +118,7 @@ def _now(expression: Expression, reader: Reader, run: Run, now_ns: int) -> RuleN
 def _history(expression: Expression, reader: Reader, run: Run) -> History:
     """The points a condition looks at; all of a series only where its beginning counts."""
     segment, reach = run.segments[-1].id, expression.reach()
-    history = History(most_series=MAX_SERIES)
+    history = History(max_series=MAX_SERIES)
     history.widen(reach)
     from_start = {key for one in _baselines(expression) for key in one.keys}
     rest = [key for key in reach if key not in from_start]
