@@ -60,7 +60,7 @@ def test_how_long_is_counted_until_the_moment_given():
     [(-5, "0 s"), (0, "0 s"), (59, "59 s"), (185, "3 min 5 s"), (4_320, "1 h 12 min"), (86_460, "1 d")],
 )
 def test_a_length_of_time_is_said_in_two_units(seconds, said):
-    assert message.lasting(seconds * 10**9) == said
+    assert message.duration(seconds * 10**9) == said
 
 
 @pytest.mark.parametrize(

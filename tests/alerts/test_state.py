@@ -122,7 +122,7 @@ def test_reminders_come_while_it_fires_and_only_if_configured() -> None:
     ],
 )
 def test_quiet_hours_may_go_past_midnight(text: str, hour: int, holds: bool) -> None:
-    assert QuietHours.parse(text).hold(hour * 3600 * S) is holds
+    assert QuietHours.parse(text).contain(hour * 3600 * S) is holds
 
 
 @pytest.mark.parametrize("text", ["", "22-7", "25:00-07:00", "22:00", "22:60-07:00", "22:00-07:00 CET"])

@@ -73,8 +73,8 @@ def test_a_redirect_is_not_followed(web):
 @pytest.mark.parametrize(
     ("urls", "said"),
     [
-        (["canary://canary"], r"urls\[0\] is no address that apprise knows"),
-        (["canary"], "is no address"),
+        (["canary://canary"], r"urls\[0\] is not an address that apprise knows"),
+        (["canary"], "is not an address"),
         ("json://canary", "must be a list"),
         ([""], r"urls\[0\] is not set"),
     ],

@@ -88,5 +88,5 @@ def test_a_secret_that_cannot_be_read_says_where_it_was_sought(tmp_path):
 
 def test_a_secret_that_is_empty_is_not_taken_for_one(monkeypatch):
     monkeypatch.setenv("EMPTY", "")
-    with pytest.raises(ConfigError, match="a place where there is nothing"):
+    with pytest.raises(ConfigError, match="a variable or file that is empty"):
         plugins.make("channels", "slack", Channel, {"url": {"env": "EMPTY"}})

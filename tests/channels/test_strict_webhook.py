@@ -128,7 +128,7 @@ def test_a_redirect_to_this_machine_is_not_followed(secure_web, web, certificate
 
 def test_a_certificate_for_another_name_is_refused(secure_web, certificate):
     script = ScriptedNetwork([PUBLIC], port=secure_web.port)
-    with pytest.raises(DeliveryError, match="no certificate to trust"):
+    with pytest.raises(DeliveryError, match="no trusted certificate"):
         strict(script, certificate, url="https://elsewhere.example/x").send(notice())
     assert secure_web.requests == []
 
@@ -136,7 +136,7 @@ def test_a_certificate_for_another_name_is_refused(secure_web, certificate):
 def test_a_certificate_nobody_trusts_is_refused(secure_web):
     script = ScriptedNetwork([PUBLIC], port=secure_web.port)
     network = Network(script.resolve, script.connect)
-    with pytest.raises(DeliveryError, match="no certificate to trust"):
+    with pytest.raises(DeliveryError, match="no trusted certificate"):
         WebhookChannel(url="https://hooks.example/x", strict=True, _network=network).send(notice())
 
 

@@ -93,7 +93,7 @@ def validated(capsys, content: str) -> list[str]:
         (
             "alerts:\n  quiet_hours: late\n",
             (
-                "a.yaml:2: alerts.quiet_hours is 'late'; it must be two times, as 22:00-07:00 or "
+                "a.yaml:2: alerts.quiet_hours is 'late'; it must be two times, such as 22:00-07:00 or "
                 "22:00-07:00 UTC."
             ),
         ),

@@ -1,1 +1,1 @@
-"""One file per way to tell a person."""
+"""Alert channels, one file each."""

@@ -1,4 +1,4 @@
-"""Tells by any of the services that the package apprise knows: push, chat, text messages."""
+"""Sends alerts with the package apprise to any of its services: push, chat, text messages."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ LOGGERS = ("apprise", "urllib3.connectionpool")
 
 
 class AppriseChannel(Channel):
-    """Hands each notice to apprise.
+    """Sends each notice with apprise.
 
-    Options: `urls`, needed, a list of addresses as apprise writes them, each text or a secret. It comes with
+    Options: `urls` (required), a list of apprise addresses, each text or a secret. It needs
     `pip install 'stepscope[notify]'`.
     """
 
@@ -50,10 +50,10 @@ class AppriseChannel(Channel):
             with _silent():
                 is_known = service.add(text)
             if not is_known:
-                raise ConfigError(f"{options.name(f'urls[{place}]')} is no address that apprise knows.")
+                raise ConfigError(f"{options.name(f'urls[{place}]')} is not an address that apprise knows.")
             self._services.append(service)
             self._names.append(_service_names(service))
-        self._unreached = PendingRecipients(range(len(self._services)))
+        self._pending = PendingRecipients(range(len(self._services)))
 
     @property
     def target(self) -> str:
@@ -61,28 +61,28 @@ class AppriseChannel(Channel):
         return ", ".join(self._names)
 
     def send(self, notice: Notice) -> None:
-        """Hands a notice to each service that has not taken it yet."""
+        """Sends a notice to each service that has not accepted it yet."""
         kind = "success" if notice.kind == "resolved" else TYPES[notice.severity]
         title, body = message.subject(notice), message.text(notice)
-        left = []
-        for place in self._unreached.by(notice.id):
+        failed = []
+        for place in self._pending.of(notice.id):
             with _silent():
-                is_taken = self._services[place].notify(body, title, notify_type=kind, body_format="text")
-            if not is_taken:
-                left.append(place)
-        self._unreached.keep(notice.id, left)
-        if left:
-            failed = ", ".join(f"urls[{place}] ({self._names[place]})" for place in left)
-            raise DeliveryError(f"apprise could not deliver to {failed}.")
+                is_sent = self._services[place].notify(body, title, notify_type=kind, body_format="text")
+            if not is_sent:
+                failed.append(place)
+        self._pending.update(notice.id, failed)
+        if failed:
+            services = ", ".join(f"urls[{place}] ({self._names[place]})" for place in failed)
+            raise DeliveryError(f"apprise could not deliver to {services}.")
 
 
 def _service_names(service: Any) -> str:
-    return ", ".join(str(one.service_name) for one in service)
+    return ", ".join(str(plugin.service_name) for plugin in service)
 
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Keeps apprise from logging, because it would log addresses, and these hold passwords."""
+    """Disables the logging of apprise, which would log addresses that contain passwords."""
     loggers = [logging.getLogger(name) for name in LOGGERS]
     before = [logger.disabled for logger in loggers]
     for logger in loggers:

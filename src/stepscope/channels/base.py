@@ -1,4 +1,4 @@
-"""The interface of everything that can tell a person."""
+"""Base class of alert channels."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class DeliveryError(StepscopeError):
-    """A notice did not arrive.
+    """A notice could not be delivered.
 
-    `is_final` says that trying again is in vain, as with an address that does not exist. Neither the message
-    nor anything else of it holds a secret.
+    `is_final` means that a retry cannot succeed, as for an address that does not exist. The error contains no
+    secret, neither in its message nor elsewhere.
     """
 
     def __init__(self, message: str, *, is_final: bool = False) -> None:
@@ -24,18 +24,18 @@ class DeliveryError(StepscopeError):
 
 
 class Channel(ABC):
-    """One way to tell a person.
+    """Delivers notices to people.
 
-    The name of its file is its name under `alerts.channels` in the settings, its constructor's arguments are
-    its options there; what is wrong with them raises ConfigError. A constructor that has `_directory` gets
-    the working directory of the run, where relative paths begin. It is used by one thread at a time.
+    The file is named after the channel's name under `alerts.channels` in the settings. The arguments of the
+    constructor are its options there; it raises ConfigError for invalid ones. A parameter `_directory` gets
+    the working directory of the run, where relative paths start. One thread at a time uses a channel.
     """
 
     @abstractmethod
     def send(self, notice: Notice) -> None:
-        """Delivers a notice; raises DeliveryError where it cannot be known to have arrived."""
+        """Delivers a notice; raises DeliveryError if it is not certain that it arrived."""
 
     @property
     @abstractmethod
     def target(self) -> str:
-        """Where notices go, for people to read; without secrets."""
+        """Where notices go, for people to read, without secrets."""

@@ -1,4 +1,4 @@
-"""Tells by writing to the standard error of the training, in colour where that is a terminal."""
+"""Writes alerts to the standard error of the training, in colour if it is a terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ RESOLVED = "32"
 class ConsoleChannel(Channel):
     """Writes each notice to standard error. It has no options.
 
-    The agent's own is a log that few people read, so it is that of the training as long as that runs here.
+    It uses the standard error of the training while that runs on this machine: the agent's own is a log file
+    that few people read.
     """
 
     def __init__(self, *, _stream: TextIO | None = None, _proc: Path = PROC) -> None:
@@ -35,33 +36,33 @@ class ConsoleChannel(Channel):
 
     @property
     def target(self) -> str:
-        """The stream, as people call it."""
+        """The name of the stream."""
         return "standard error"
 
     def send(self, notice: Notice) -> None:
-        """Writes the text of a notice, its first line coloured, and a blank line after it."""
+        """Writes the text of a notice with its first line in colour, and an empty line after it."""
         try:
             with self._training_console(notice) or nullcontext(self._stream or sys.stderr) as stream:
                 if stream is None:
                     raise DeliveryError("This process has no standard error to write to.", is_final=True)
-                stream.write(_written(notice, stream))
+                stream.write(_formatted(notice, stream))
                 stream.flush()
-        except (OSError, ValueError) as error:  # ValueError: it is closed
+        except (OSError, ValueError) as error:  # ValueError: the stream is closed
             raise DeliveryError(f"Standard error cannot be written to: {error}.") from error
 
     def _training_console(self, notice: Notice) -> TextIO | None:
-        """The standard error of the training; None where it cannot be had."""
+        """Opens the standard error of the training; returns None if that is not possible."""
         if self._stream is not None or notice.pid is None:
             return None
         process = self._proc / str(notice.pid)
-        # Non-blocking: a pipe that nobody reads is not waited for.
+        # O_NONBLOCK: does not wait for the reader of a pipe.
         flags = os.O_WRONLY | os.O_APPEND | os.O_NOCTTY | os.O_NONBLOCK
         try:
             file = os.open(process / "fd" / "2", flags)
         except OSError:
             return None
         if stat.S_ISREG(os.fstat(file).st_mode) and not _appends(process):
-            os.close(file)  # the training goes on writing at its own position, over what we add at the end
+            os.close(file)  # the training writes to the file at its own position and would overwrite ours
             return None
         return os.fdopen(file, "w", encoding="utf-8", errors="replace")
 
@@ -74,7 +75,7 @@ def _appends(process: Path) -> bool:
     return False
 
 
-def _written(notice: Notice, stream: TextIO) -> str:
+def _formatted(notice: Notice, stream: TextIO) -> str:
     first, *others = [part for line in message.text(notice).split("\n") for part in _wrapped(line, stream)]
     rest = "\n".join(others)
     if _shows_colour(stream):
@@ -85,20 +86,20 @@ def _written(notice: Notice, stream: TextIO) -> str:
 
 
 def _wrapped(line: str, stream: TextIO) -> list[str]:
-    """A line as several that fit into a terminal, broken between words; the text of a pipe stays as it is."""
+    """Wraps a line to the width of a terminal; text for a pipe is not changed."""
     if not line or not stream.isatty():
         return [line]
     indent = line[: len(line) - len(line.lstrip())]
     columns = shutil.get_terminal_size().columns
-    with suppress(OSError):  # not a terminal after all
-        # That of the training: the agent has none.
+    with suppress(OSError):  # it is not a terminal after all
+        # The terminal of the training: the agent has none.
         columns = os.get_terminal_size(stream.fileno()).columns or columns
     return textwrap.wrap(
         line,
         max(columns, 20),
         subsequent_indent=f"{indent}  ",
         break_on_hyphens=False,
-        break_long_words=False,  # half an address leads nowhere
+        break_long_words=False,  # links must stay whole
     )
 
 

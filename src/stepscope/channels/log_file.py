@@ -1,4 +1,4 @@
-"""Tells by adding a line of JSON to a file, which is followed by another when it is full."""
+"""Appends alerts to a file as lines of JSON, with rotation."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ MIB = 1024 * 1024
 
 
 class LogFileChannel(Channel):
-    """Adds each notice to a file, one JSON object a line.
+    """Appends each notice to a file, one JSON object per line.
 
-    Options: `path`, needed; `max_bytes`, after which the file is renamed to `<path>.1` and a new one begun;
-    `keep`, how many renamed ones are kept.
+    Options: `path` (required); `max_bytes`, the size at which the file is renamed to `<path>.1` and a new one
+    started; `keep`, how many renamed files are kept.
     """
 
     def __init__(
@@ -34,11 +34,11 @@ class LogFileChannel(Channel):
 
     @property
     def target(self) -> str:
-        """The file."""
+        """The path of the file."""
         return str(self._path)
 
     def send(self, notice: Notice) -> None:
-        """Adds a line; the folder is made where there is none."""
+        """Appends a line; creates the folder if necessary."""
         line = json.dumps(message.fields(notice), allow_nan=False).encode() + b"\n"
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ class LogFileChannel(Channel):
 
 
 def _end_of_torn_line(path: Path) -> bytes:
-    """A line break where a writer was stopped within a line, so that the next begins a line of its own."""
+    """Returns a line break if the last line is incomplete, so that the next notice starts a new line."""
     with path.open("rb") as file:
         if file.seek(0, os.SEEK_END) == 0:
             return b""

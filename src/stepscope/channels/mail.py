@@ -1,4 +1,4 @@
-"""Tells by e-mail, handed to a mail server."""
+"""Sends alerts by e-mail through a mail server."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _ADDRESS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9.-]{1,25
 class MailChannel(Channel):
     """Sends each notice as one e-mail to all recipients.
 
-    Options: `host`, `sender` and `recipients`, a list, needed; `security`, one of `starttls`, `tls` and
+    Options: `host`, `sender` and `recipients`, a list (required); `security`, one of `starttls`, `tls` and
     `none`; `port`, by default that of the security; `user` and `password`; `timeout_s`, for each answer of
-    the server; `ca_file`, the certificates to trust in place of the system's; `allow_plain_password`, without
-    which no password is sent over a connection that is not encrypted.
+    the server; `ca_file`, certificates to trust instead of the system's; `allow_plain_password`, which
+    allows sending the password over a connection without encryption.
     """
 
     def __init__(  # noqa: PLR0913 - each is an option
@@ -71,9 +71,9 @@ class MailChannel(Channel):
                 "tls, or allow_plain_password to true."
             )
         self._tls = None if security == "none" else _context(options, ca_file)
-        self._unreached = PendingRecipients(self._recipients)
-        self._refused_for_good: dict[str, Refused] = {}
-        """By the id of a notice that others have yet to get."""
+        self._pending = PendingRecipients(self._recipients)
+        self._permanently_refused: dict[str, Refused] = {}
+        """By the id of a notice that other recipients still wait for."""
 
     @property
     def target(self) -> str:
@@ -81,36 +81,36 @@ class MailChannel(Channel):
         return f"{', '.join(self._recipients)} by {self._host}"
 
     def send(self, notice: Notice) -> None:
-        """Sends an e-mail to all who have not had it yet; raises where the server refuses any of them."""
+        """Sends an e-mail to all pending recipients; raises an error if the server refuses any of them."""
         mail = mail_message(notice, self._sender, self._recipients)
         try:
             server = self._connected()
             try:
-                refused = server.send_message(mail, self._sender, self._unreached.by(notice.id))
+                refused = server.send_message(mail, self._sender, self._pending.of(notice.id))
                 with suppress(smtplib.SMTPException, OSError):
-                    server.quit()  # the e-mail is the server's by now, whatever it answers to this
+                    server.quit()  # the server has accepted the e-mail, whatever it answers to this
             finally:
                 server.close()
         except smtplib.SMTPRecipientsRefused as error:
             refused = error.recipients
         except (smtplib.SMTPException, OSError) as error:
-            # Not chained: what a server says of a login may repeat it.
+            # Not chained: the server's answer to a login may repeat the password.
             raise self._failure(error) from None
-        self._note_refused(notice.id, refused)
+        self._check_refused(notice.id, refused)
 
-    def _note_refused(self, notice_id: str, refused: Refused) -> None:
-        """Raises for those who were refused; who was refused for good is not asked for again."""
-        for_good = {address: reply for address, reply in refused.items() if _is_final(reply[0])}
-        for_good = self._refused_for_good.pop(notice_id, {}) | for_good
-        for_now = [address for address in refused if address not in for_good]
-        self._unreached.keep(notice_id, for_now)
-        if for_now:
-            self._refused_for_good[notice_id] = for_good
-            if len(self._refused_for_good) > MAX_NOTICES:
-                del self._refused_for_good[next(iter(self._refused_for_good))]
+    def _check_refused(self, notice_id: str, refused: Refused) -> None:
+        """Raises an error for refused recipients; those refused permanently are not tried again."""
+        permanently = {address: reply for address, reply in refused.items() if _is_final(reply[0])}
+        permanently = self._permanently_refused.pop(notice_id, {}) | permanently
+        temporarily = [address for address in refused if address not in permanently]
+        self._pending.update(notice_id, temporarily)
+        if temporarily:
+            self._permanently_refused[notice_id] = permanently
+            if len(self._permanently_refused) > MAX_NOTICES:
+                del self._permanently_refused[next(iter(self._permanently_refused))]
             raise self._refusal(refused)
-        if for_good:
-            raise self._refusal(for_good)
+        if permanently:
+            raise self._refusal(permanently)
 
     def _connected(self) -> smtplib.SMTP:
         server: smtplib.SMTP
@@ -138,14 +138,14 @@ class MailChannel(Channel):
             )
             return DeliveryError(f"{server} refused {what}.", is_final=_is_final(code))
         if isinstance(error, smtplib.SMTPNotSupportedError):
-            text = f"{server} does not offer the encryption or the login that is set; nothing was sent."
+            text = f"{server} does not support the configured encryption or login; nothing was sent."
             return DeliveryError(text, is_final=True)
         if isinstance(error, ssl.SSLCertVerificationError):
-            reason = f"has no certificate to trust: {error.verify_message}"
+            reason = f"has no trusted certificate: {error.verify_message}"
         elif TimeoutError in {type(error), type(error.__context__)}:
             reason = f"did not answer within {self._timeout_s:g} s"
         elif isinstance(error, smtplib.SMTPException):
-            reason = "broke off the conversation"
+            reason = "closed the connection"
         else:
             reason = f"cannot be reached: {error.strerror or type(error).__name__}"
         return DeliveryError(f"{server} {reason}.")
@@ -160,16 +160,16 @@ def _is_final(code: int) -> bool:
     return 500 <= code < 600
 
 
-def _reply(code: int, said: bytes | str) -> str:
-    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
+def _reply(code: int, reply: bytes | str) -> str:
+    text = reply.decode("utf-8", "replace") if isinstance(reply, bytes) else reply
     return one_line(f"{code} {text}", MAX_REPLY).rstrip(".")
 
 
 def _login(options: Options, user: Secret, password: Secret) -> tuple[str, str]:
-    found = options.optional_text("user", user), options.optional_text("password", password)
-    if any(found) and not all(found):
-        raise options.missing("password" if found[0] else "user")
-    return found
+    login = options.optional_text("user", user), options.optional_text("password", password)
+    if any(login) and not all(login):
+        raise options.missing("password" if login[0] else "user")
+    return login
 
 
 def _addresses(options: Options, recipients: Sequence[str]) -> list[str]:
@@ -177,13 +177,13 @@ def _addresses(options: Options, recipients: Sequence[str]) -> list[str]:
         raise ConfigError(f"{options.name('recipients')} must be a list, such as [a@example.com].")
     if not recipients:
         raise options.missing("recipients")
-    return [_address(options, f"recipients[{place}]", one) for place, one in enumerate(recipients)]
+    return [_address(options, f"recipients[{place}]", address) for place, address in enumerate(recipients)]
 
 
 def _address(options: Options, option: str, value: str) -> str:
     address = options.text(option, value)
     if not _ADDRESS.fullmatch(address):
-        raise ConfigError(f"{options.name(option)} must be an address alone, such as a@example.com.")
+        raise ConfigError(f"{options.name(option)} must be an address without a name, such as a@example.com.")
     return address
 
 
@@ -191,5 +191,5 @@ def _context(options: Options, ca_file: str) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=options.optional_text("ca_file", ca_file) or None)
     except OSError as error:
-        reason = error.strerror or "it holds no certificate"
+        reason = error.strerror or "it contains no certificate"
         raise ConfigError(f"{options.name('ca_file')} cannot be used: {reason}.") from error

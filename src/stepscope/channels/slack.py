@@ -1,4 +1,4 @@
-"""Tells by posting to an incoming webhook of Slack, or of what takes the same: Mattermost, Discord."""
+"""Posts alerts to an incoming webhook of Slack, or of compatible services: Mattermost, Discord."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 COLOURS = {"critical": "#d32f2f", "warning": "#f9a825", "info": "#1976d2"}
 RESOLVED = "#2e7d32"
 MAX_CHARACTERS = 5_000
-"""Of all attachments together; Discord refuses a message with 6,000."""
+"""Maximum size of all attachments together; Discord refuses messages of 6,000 characters."""
 
-# They would wake a whole channel in Mattermost and Discord, which show text as it is.
-_CALLS = re.compile(r"@(?=everyone|here|channel|all)", re.IGNORECASE)
+# Mattermost and Discord would notify everybody in the channel.
+_MENTIONS = re.compile(r"@(?=everyone|here|channel|all)", re.IGNORECASE)
 
 
 class SlackChannel(Channel):
     """Posts each notice to an incoming webhook.
 
-    Options: `url`, needed, the address Slack shows when a webhook is added (for Discord with `/slack` at its
-    end); `timeout_s`, for the whole of it.
+    Options: `url` (required), the address that Slack shows when a webhook is added (for Discord with `/slack`
+    at its end); `timeout_s`, for the whole request.
     """
 
     def __init__(self, *, url: Secret = "", timeout_s: float = TIMEOUT_S) -> None:
@@ -40,22 +40,22 @@ class SlackChannel(Channel):
 
     @property
     def target(self) -> str:
-        """Scheme and host; the path is a password."""
+        """Scheme and host; the path is a password and is not shown."""
         return self._poster.target
 
     def send(self, notice: Notice) -> None:
-        """Posts a notice: one line of text, and an attachment with a coloured bar for each alert."""
+        """Posts a notice: a short text, and an attachment with a coloured bar for each alert."""
         body = json.dumps(payload(notice)).encode()
         self._poster.post(body, {"Content-Type": "application/json", "User-Agent": "stepscope"})
 
 
 def payload(notice: Notice) -> dict[str, Any]:
-    """A notice as Slack takes it; what does not fit is counted."""
+    """Returns a notice in Slack's format; alerts that do not fit are counted."""
     alerts = message.worst_first(notice)
     attachments: list[dict[str, Any]] = []
     size = 0
-    for told in alerts[: message.MAX_TOLD]:
-        attachment = _attachment(told, notice)
+    for alert in alerts[: message.MAX_IN_TEXT]:
+        attachment = _attachment(alert, notice)
         size += len(attachment["text"])
         if size > MAX_CHARACTERS:
             break
@@ -69,16 +69,16 @@ def payload(notice: Notice) -> dict[str, Any]:
 
 
 def escaped(text: str) -> str:
-    """Text that Slack shows as it is: no links, no mentions."""
+    """Escapes text so that Slack shows it unchanged: no links, no mentions."""
     plain = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return _CALLS.sub("@\N{ZERO WIDTH SPACE}", plain)
+    return _MENTIONS.sub("@\N{ZERO WIDTH SPACE}", plain)
 
 
-def _attachment(told: AlertDetail, notice: Notice) -> dict[str, Any]:
-    headline = message.headline(told, notice.kind)
-    lines = [headline, *(f"{name}: {fact}" for name, fact in message.facts(told, notice))]
+def _attachment(alert: AlertDetail, notice: Notice) -> dict[str, Any]:
+    headline = message.headline(alert, notice.kind)
+    lines = [headline, *(f"{name}: {fact}" for name, fact in message.facts(alert, notice))]
     return {
-        "color": RESOLVED if notice.kind == "resolved" else COLOURS[told.severity],
+        "color": RESOLVED if notice.kind == "resolved" else COLOURS[alert.severity],
         "fallback": escaped(headline),
         "text": escaped("\n".join(lines)),
         "mrkdwn_in": [],

@@ -1,4 +1,4 @@
-"""Tells by posting JSON to a web address, signed so that the receiver can tell who sent it."""
+"""Posts alerts as JSON to a web address, signed so that the receiver can verify the sender."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 class WebhookChannel(Channel):
     """Posts each notice as JSON.
 
-    Options: `url`, needed; `secret`, the key notices are signed with; `headers`, more of them, each text or a
-    secret; `timeout_s`, for the whole of it; `allow_private`, whether the address may lie in a private
-    network; `strict`, which allows https and public addresses only. Redirects are never followed.
+    Options: `url` (required); `secret`, the key that signs notices; `headers`, additional headers, each text
+    or a secret; `timeout_s`, for the whole request; `allow_private`, whether the address may be in a private
+    network; `strict`, which allows only https and public addresses. Redirects are never followed.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class WebhookChannel(Channel):
 
     @property
     def target(self) -> str:
-        """Scheme and host; the path may be a password."""
+        """Scheme and host; the path may be a password and is not shown."""
         return self._poster.target
 
     def send(self, notice: Notice) -> None:
-        """Posts the fields of a notice; the body and the id are the same in every attempt."""
+        """Posts the fields of a notice; body and id are the same in every attempt."""
         body = json.dumps(message.fields(notice), allow_nan=False).encode()
         headers = {
             **self._headers,
@@ -80,7 +80,7 @@ class WebhookChannel(Channel):
 
 
 def signature(secret: str, timestamp: str, notice_id: str, body: bytes) -> str:
-    """What shows that the body was sent at this moment by somebody who knows the secret."""
+    """Returns the signature of a body, its time and its id, made with the secret."""
     signed = f"{timestamp}.{notice_id}.".encode() + body
     return "v1=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
 
@@ -91,7 +91,7 @@ def _checked_headers(options: Options, headers: Mapping[str, Secret]) -> dict[st
         raise ConfigError(f"{options.name('headers')} must be a section of names and values.")
     for name, value in headers.items():
         if not (isinstance(name, str) and _HEADER_NAME.fullmatch(name)):
-            raise ConfigError(f"{options.name('headers')} has a name that no header can have.")
+            raise ConfigError(f"{options.name('headers')} has an invalid header name.")
         if name.lower() in OWN_HEADERS or name.lower().startswith(OWN_PREFIX):
             raise ConfigError(f"{options.name('headers')} has {name}, which is set by stepscope.")
         checked[name] = options.text(f"headers.{name}", value)

@@ -1,1 +1,1 @@
-"""One file per system or format we feed (plug-ins)."""
+"""Exporters (plug-ins), one file for each format or system."""

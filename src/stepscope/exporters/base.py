@@ -1,4 +1,4 @@
-"""The interfaces of everything that takes what runs tell somewhere else, afterwards or at once."""
+"""Base classes of exporters: of live runs, and of stored runs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of one source and one set of keys, as they are kept."""
+    """Rows of one source and one set of keys, as they are stored."""
 
     source: Source
     keys: Sequence[str]
     steps: NDArray[np.int64]
-    """All zero for what was read from a machine."""
+    """All zero for machine metrics."""
     times_ns: NDArray[np.int64]
     values: NDArray[np.float64]
     """A row for each step, a column for each key."""
@@ -34,12 +34,12 @@ class Rows:
     """Rows of a run, in the order logged."""
 
     labels: Mapping[str, NDArray[Any]]
-    """Whose and when, a column each: text (object), int64, float64 or datetime64[ns] in UTC.
+    """Labels and times, a column each: text (object), int64, float64 or datetime64[ns] in UTC.
 
-    A rank is masked where there is none: what was read from a machine belongs to all of them.
+    Ranks are masked for machine metrics, which belong to all ranks.
     """
     keys: tuple[str, ...]
-    """What the columns of `values` are called; none has the name of a label."""
+    """Names of the columns of `values`; none is the name of a label."""
     values: NDArray[np.float64]
     """A row for each row, a column for each key."""
     present: NDArray[np.bool_]
@@ -50,12 +50,12 @@ class Rows:
 
 
 class Feed(ABC):
-    """Takes what runs record, as it is kept. It is called by the agent, and must not wait.
+    """Exports the rows of live runs as they are stored. The agent calls it, and it must not block.
 
-    The name of its file is its name under `exporters` in the settings, its constructor's arguments are its
-    options there; runs with the same options share one. A constructor that has `_directory` is given the
-    working directory of the run, where relative paths begin. When it raises an exception, that is logged
-    once, and it is tried again a minute later.
+    The file is named after the exporter's name under `exporters` in the settings. The arguments of the
+    constructor are its options there; runs with the same options share one instance. A parameter
+    `_directory` gets the working directory of the run, where relative paths start. An exception is logged
+    once, and the exporter is called again a minute later.
     """
 
     @abstractmethod
@@ -63,18 +63,18 @@ class Feed(ABC):
         """Passes rows on."""
 
     def describe(self, facts: DeviceFacts) -> None:  # noqa: B027 - many need no more than its name
-        """Learns what a device is; comes before its figures do."""
+        """Takes the description of a device, before its metrics."""
 
     def finish(self, run_id: str, segment: str, rank: int) -> None:  # noqa: B027 - many write all at once
-        """Learns that a rank has ended and all its rows were taken; who waits for its end then reads on."""
+        """Called when a rank has ended and all its rows were taken, before anybody who waits for its end."""
 
     @abstractmethod
     def close(self) -> None:
-        """Completes what was begun."""
+        """Writes what is left."""
 
 
 class Exporter(ABC):
-    """Takes the rows of one run; all that one exporter is given have the same labels and keys."""
+    """Exports the rows of one stored run; all rows for one exporter have the same labels and keys."""
 
     @abstractmethod
     def publish(self, rows: Rows) -> None:
@@ -82,4 +82,4 @@ class Exporter(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Completes what was begun; what was opened elsewhere is left open."""
+        """Completes the output; does not close a file that the caller opened."""

@@ -1,4 +1,4 @@
-"""Writes rows as CSV that spreadsheets do not mistake for formulas."""
+"""Writes rows as CSV, with protection against formulas in spreadsheets."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 GUARDED = frozenset("=+-@\t\r\n'")
-"""Text that begins with one of these gets an apostrophe before it; one of its own counts, so that
-taking one apostrophe away always gives the text back."""
+"""Text that starts with one of these characters gets an apostrophe before it. The apostrophe itself is one of
+them, so that removing one apostrophe always restores the text."""
 
 _QUOTED = frozenset(',"\r\n')
 
 
 class CsvFile(Exporter):
-    """A heading, then a line for each row; a cell without a value is empty."""
+    """Writes a heading and a line for each row; a cell without a value is empty."""
 
     def __init__(self, target: BinaryIO, *, heading: bool = True) -> None:
         self._target = target
         self._heading = heading
 
     def publish(self, rows: Rows) -> None:
-        """Writes a line for each row, the heading before the first."""
+        """Writes a line for each row, and the heading before the first."""
         if self._heading:
             self._write([",".join(cell(name) for name in (*rows.labels, *rows.keys))])
             self._heading = False
@@ -46,7 +46,7 @@ class CsvFile(Exporter):
 
 @lru_cache(maxsize=4096)
 def cell(text: str) -> str:
-    """Text as a cell: guarded where a spreadsheet would compute it, quoted where CSV needs it."""
+    """Formats text as a cell: protected if a spreadsheet would compute it, quoted if CSV requires it."""
     guarded = f"'{text}" if text[:1] in GUARDED else text
     if not _QUOTED.isdisjoint(guarded):
         return '"' + guarded.replace('"', '""') + '"'
@@ -64,8 +64,8 @@ def _labels(column: NDArray[Any]) -> Iterable[str]:
 
 
 def _numbers(values: NDArray[np.float64], present: NDArray[np.bool_]) -> Iterable[str]:
-    """The shortest text that reads back as the same float64."""
+    """Returns the shortest texts that read back as the same float64."""
     texts = map(repr, values.tolist())
     if present.all():
         return texts
-    return [text if there else "" for text, there in zip(texts, present.tolist(), strict=True)]
+    return [text if is_present else "" for text, is_present in zip(texts, present.tolist(), strict=True)]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class JsonFile(Exporter):
-    """The objects of JSON lines, as the elements of an array."""
+    """Writes the objects of the JSON lines format as elements of one array."""
 
     def __init__(self, target: BinaryIO) -> None:
         self._target = target

@@ -1,4 +1,4 @@
-"""Writes rows as JSON lines: one object a line."""
+"""Writes rows as JSON lines: one object per line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NONFINITE = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
 
 
 class JsonLines(Exporter):
-    """An object for each row; a key that was not logged in a row is left out of its object."""
+    """Writes an object for each row, without keys that were not logged in that row."""
 
     def __init__(self, target: BinaryIO) -> None:
         self._target = target
@@ -32,14 +32,15 @@ class JsonLines(Exporter):
 
 
 def objects(rows: Rows) -> Iterator[str]:
-    """Rows as JSON objects, strictly valid: what is not finite is a string."""
+    """Yields rows as strictly valid JSON objects: values that are not finite are strings."""
     columns: list[Iterable[str]] = [_members(name, _labels(column)) for name, column in rows.labels.items()]
     for place, key in enumerate(rows.keys):
         members = _members(key, _numbers(rows.values[:, place]))
         present = rows.present[:, place]
         if not present.all():
             members = [
-                member if there else "" for member, there in zip(members, present.tolist(), strict=True)
+                member if is_present else ""
+                for member, is_present in zip(members, present.tolist(), strict=True)
             ]
         columns.append(members)
     for members in zip(*columns, strict=True):

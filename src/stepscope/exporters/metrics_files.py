@@ -1,4 +1,4 @@
-"""Writes `gpu_metrics_*.jsonl` and `training_metrics_*.jsonl` while runs go on, in the fields people know."""
+"""Writes `gpu_metrics_*.jsonl` and `training_metrics_*.jsonl` of live runs, with common field names."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GPU_FIELDS = {
     "power_draw_watts": ("gpu/power_watts", 1.0),
     "fan_speed_percent": ("gpu/fan_ratio", 100.0),
 }
-"""Each field with the figure it comes from, and what that is multiplied by."""
+"""Each field with its metric and the factor that converts the unit."""
 
 TRAINING_FIELDS = {
     "epoch": (("epoch", 1.0),),
@@ -49,39 +49,39 @@ TRAINING_FIELDS = {
     "memory_reserved_mb": (("memory_reserved_mb", 1.0), ("memory/reserved_bytes", 1 / MIB)),
     "step_seconds": ((STEP_SECONDS, 1.0),),
 }
-"""Each field with the keys it may have been logged under, and their factors; the first key present counts."""
+"""Each field with the keys it may be logged under, and their factors; the first key present is used."""
 
 TRAINING_LOSS = frozenset(key for key, _ in TRAINING_FIELDS["loss"])
 BATCH_SIZES = ("batch_size", "samples_per_step", "batch/samples")
-"""Where the samples of a step are told; one that was counted at chosen steps holds for those after it."""
+"""Keys with the number of samples of a step; a number from a sampled step also applies to later steps."""
 
 JOINED = frozenset(
     {key for keys in TRAINING_FIELDS.values() for key, _ in keys} | {EPOCH_GAP_SECONDS, *BATCH_SIZES}
 )
 OPENING = TRAINING_LOSS | {STEP_SECONDS}
-"""What makes a line of a step; other figures are added to it."""
+"""Keys that start the line of a step; other keys are added to it."""
 
 WAIT_S = 2.0
-"""How long a line waits for figures of its step: times come in groups, gradients when they were added up."""
+"""How long a line waits for other metrics of its step, which are recorded at different times."""
 LOSS_WAIT_S = 30.0
-"""How long it waits for a loss, which is known when the GPU has come to it."""
+"""How long a line waits for the loss, which is known when the GPU has computed it."""
 MAX_WAITING = 50_000
-"""Lines that wait at most; more are written at once."""
+"""Maximum number of waiting lines; beyond it the oldest are written immediately."""
 
 
 class RotatedLines:
-    """JSON lines in files named by the moment they were begun; a full one is followed by another."""
+    """Writes JSON lines to files named after their start time; a full file is followed by a new one."""
 
     def __init__(
         self,
         directory: Path,
         kind: str,
-        most_bytes: int = MAX_BYTES,
+        max_bytes: int = MAX_BYTES,
         keep: int = 10,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._directory, self._kind, self._now = directory, kind, now
-        self._most_bytes, self._keep = most_bytes, keep
+        self._max_bytes, self._keep = max_bytes, keep
         self._paths: list[Path] = []
 
     @property
@@ -90,25 +90,25 @@ class RotatedLines:
         return self._paths[-1] if self._paths else None
 
     def write(self, lines: Sequence[Mapping[str, object]]) -> None:
-        """Adds lines; NaN and infinities, which JSON does not have, are null."""
+        """Appends lines; NaN and infinities, which JSON does not have, become null."""
         if not lines:
             return
         plain = ({key: _plain(value) for key, value in line.items()} for line in lines)
         text = "".join(json.dumps(line) + "\n" for line in plain)
         path = self.path
-        if path is None or (path.exists() and path.stat().st_size + len(text) > self._most_bytes):
-            path = self._begin()
+        if path is None or (path.exists() and path.stat().st_size + len(text) > self._max_bytes):
+            path = self._start_file()
         size = path.stat().st_size if path.exists() else 0
         try:
             with path.open("a", encoding="utf-8") as file:
                 file.write(text)
         except OSError:
-            # All or nothing: they are written again later, and half a line cannot be read.
+            # All or nothing: the lines are written again later, and half a line cannot be read.
             if path.exists():
                 os.truncate(path, size)
             raise
 
-    def _begin(self) -> Path:
+    def _start_file(self) -> Path:
         self._directory.mkdir(parents=True, exist_ok=True)
         moment = self._now()
         while True:
@@ -117,7 +117,7 @@ class RotatedLines:
             try:
                 path.touch(exist_ok=False)
             except FileExistsError:
-                moment += 1  # begun by another run in the same second
+                moment += 1  # another run started a file in the same second
             else:
                 break
         self._paths.append(path)
@@ -135,23 +135,23 @@ class _Line:
     is_written: bool = False
 
     def lacks(self, figures: Mapping[str, float]) -> bool:
-        """Whether none of these is in it."""
+        """Whether it has none of these metrics."""
         return self.figures.keys().isdisjoint(figures)
 
 
 class StepLines:
-    """The lines of one rank: rows that come at different times, joined by their step, in the order of time.
+    """The lines of one rank: joins rows of the same step that arrive at different times, in order of time.
 
-    A step may come again, as where a script counts the batches of each epoch from 0: then the nearest in time
-    is meant.
+    A step number may occur more than once, as in a script that counts the batches of each epoch from 0: then
+    rows are joined with the line that is nearest in time.
     """
 
     def __init__(self) -> None:
         self._waiting: list[_Line] = []
         self._of_step: dict[int, list[_Line]] = {}
-        """Those that wait, and the newest that was written."""
+        """Waiting lines by step, and the newest written line."""
         self._early: dict[int, dict[str, float]] = {}
-        """Figures of steps that have no line yet."""
+        """Metrics of steps that have no line yet."""
         self._written_ns = -1
         self._epoch_begins_ns: list[int] = []
         self._counts_epochs, self._logs_epochs = False, False
@@ -166,7 +166,7 @@ class StepLines:
         return self._last_loss_ns is not None
 
     def add(self, table: Table, now: float) -> None:
-        """Takes in rows."""
+        """Adds rows."""
         places = [(key, place) for place, key in enumerate(table.keys) if key in JOINED]
         if not places:
             return
@@ -183,59 +183,60 @@ class StepLines:
         if not TRAINING_LOSS.isdisjoint(figures):
             self._last_loss_ns = max(time_ns, self._last_loss_ns or 0)
         lines = self._of_step.get(step, [])
-        if time_ns <= self._written_ns and any(one.lacks(figures) for one in lines if one.is_written):
-            return  # too late for its line
-        fitting = [one for one in lines if not one.is_written and one.lacks(figures)]
-        if fitting:
-            min(fitting, key=lambda one: abs(one.time_ns - time_ns)).figures.update(figures)
+        if time_ns <= self._written_ns and any(line.lacks(figures) for line in lines if line.is_written):
+            return  # its line is already written
+        matching = [line for line in lines if not line.is_written and line.lacks(figures)]
+        if matching:
+            min(matching, key=lambda line: abs(line.time_ns - time_ns)).figures.update(figures)
         elif OPENING.isdisjoint(figures):
             self._early.setdefault(step, {}).update(figures)
-            self._forget_early()
+            self._drop_early()
         else:
             line = _Line(step, time_ns, now, {**self._early.pop(step, {}), **figures})
             self._of_step.setdefault(step, []).append(line)
-            bisect.insort(self._waiting, line, key=lambda one: one.time_ns)
+            bisect.insort(self._waiting, line, key=lambda line: line.time_ns)
 
-    def due(self, now: float, *, all_of_them: bool = False) -> list[_Line]:
-        """The lines that need not wait any longer, in their order; `written` is to be told of them."""
-        found = []
+    def due(self, now: float, *, drain: bool = False) -> list[_Line]:
+        """Returns the lines that need not wait any longer, in order; the caller passes them to `written`."""
+        due = []
         surplus = len(self._waiting) - MAX_WAITING
         for place, line in enumerate(self._waiting):
-            if not (all_of_them or place < surplus or self._is_due(line, now - line.arrived)):
+            if not (drain or place < surplus or self._is_due(line, now - line.arrived)):
                 break
-            found.append(line)
-        return found
+            due.append(line)
+        return due
 
     def described(self, lines: Sequence[_Line]) -> Iterator[dict[str, object]]:
-        """The lines, with what is known from others: the epoch, and the samples of a step."""
+        """Yields the lines with values from other lines: the epoch, and the samples of a step."""
         samples = self._samples
         for line in lines:
             figures = dict(line.figures)
             samples = _samples_in(figures, samples)
             seconds = figures.get(STEP_SECONDS, 0.0)
-            if samples is not None and seconds > 0 and _told("throughput_samples_per_sec", figures) is None:
-                figures["throughput_samples_per_sec"] = samples / seconds
+            name = "throughput_samples_per_sec"
+            if samples is not None and seconds > 0 and _field_value(name, figures) is None:
+                figures[name] = samples / seconds
             if (self._counts_epochs or self._epoch_begins_ns) and not self._logs_epochs:
                 figures["epoch"] = float(bisect.bisect_right(self._epoch_begins_ns, line.time_ns))
             yield training_line(line.time_ns, line.step, figures)
 
     def written(self, lines: Sequence[_Line]) -> None:
-        """Notes that the first lines are in the file."""
+        """Records that these lines, the first waiting ones, are in the file."""
         del self._waiting[: len(lines)]
         for line in lines:
             line.is_written = True
             self._written_ns = max(self._written_ns, line.time_ns)
             self._samples = _samples_in(line.figures, self._samples)
-            others = [one for one in self._of_step.pop(line.step) if not one.is_written]
+            others = [other for other in self._of_step.pop(line.step) if not other.is_written]
             self._of_step[line.step] = [line, *others]
         while len(self._of_step) > MAX_WAITING + len(self._waiting):
             oldest = next(iter(self._of_step))
-            if any(not one.is_written for one in self._of_step[oldest]):
+            if any(not line.is_written for line in self._of_step[oldest]):
                 break
             del self._of_step[oldest]
 
     def complete(self) -> list[_Line]:
-        """The lines that nothing is missing in; what is still to come of others makes a line by itself."""
+        """Returns the complete lines; metrics of other lines that come later start a new line."""
         if self.has_ended:
             return self._waiting
         return [
@@ -248,19 +249,19 @@ class StepLines:
         return waited >= (LOSS_WAIT_S if self._expects_loss(line) else WAIT_S)
 
     def _expects_loss(self, line: _Line) -> bool:
-        # Losses come in order: a later one says that this step has none.
+        # Losses come in order: a later loss means that this step has none.
         has_loss = not TRAINING_LOSS.isdisjoint(line.figures)
         return not has_loss and self._last_loss_ns is not None and line.time_ns > self._last_loss_ns
 
-    def _forget_early(self) -> None:
+    def _drop_early(self) -> None:
         while len(self._early) > MAX_WAITING:
             del self._early[next(iter(self._early))]
 
 
 class MetricsFiles(Feed):
-    """A pair of files for each start of a run: what its GPUs did, and the steps of one rank.
+    """Writes two files for each start of a run: its GPU metrics, and the steps of one rank.
 
-    That is the lowest rank that logs a loss, or the lowest where none does.
+    That is the lowest rank that logs a loss, or the lowest rank if none does.
     """
 
     def __init__(
@@ -273,10 +274,10 @@ class MetricsFiles(Feed):
         _clock: Callable[[], float] = time.monotonic,
         _directory: Path = Path(),
     ) -> None:
-        # With less, each line would begin another file and delete the oldest.
+        # With less, each line would start a new file and delete the oldest.
         for option, value, least in (("max_bytes", max_bytes, 1000), ("keep", keep, 1)):
             if value < least:
-                raise ConfigError(f"exporters.metrics_files.{option} is {value}; the least is {least:,}.")
+                raise ConfigError(f"exporters.metrics_files.{option} is {value}; the minimum is {least:,}.")
         self._directory = _directory / Path(directory).expanduser()
         self._max_bytes, self._keep, self._now, self._clock = max_bytes, keep, _now, _clock
         self._indices: dict[str, int] = {}
@@ -285,7 +286,7 @@ class MetricsFiles(Feed):
         self._chosen: dict[tuple[str, str], int] = {}
 
     def describe(self, facts: DeviceFacts) -> None:
-        """Learns which number a GPU has."""
+        """Stores the index of a GPU."""
         if "index" in facts.fields:
             self._indices[facts.device] = int(facts.fields["index"])
 
@@ -303,19 +304,19 @@ class MetricsFiles(Feed):
             self._write_due(run_id, segment)
 
     def finish(self, run_id: str, segment: str, rank: int) -> None:
-        """Writes all that is left of a rank that has ended; others of its segment may go on."""
+        """Writes the remaining lines of a rank that has ended; other ranks of its segment may continue."""
         place = (run_id, segment)
         ranks = self._ranks.get(place, {})
         if rank in ranks:
             ranks[rank].has_ended = True
         if rank not in ranks or (place not in self._chosen and rank and not ranks[rank].has_loss):
-            return  # a rank that speaks for all may still be read
+            return  # the rank to write may still follow
         if self._chosen.setdefault(place, _choose(ranks)) == rank:
-            self._write(run_id, segment, ranks[rank], all_of_them=True)
+            self._write(run_id, segment, ranks[rank], drain=True)
             del self._ranks[place]
 
     def close(self) -> None:
-        """Writes what is complete; of the other steps the next agent hears what is still to come."""
+        """Writes the complete lines; the next agent receives the rest of the other steps."""
         for (run_id, segment), ranks in list(self._ranks.items()):
             lines = ranks.get(self._chosen.get((run_id, segment), _choose(ranks)))
             if lines is not None:
@@ -326,19 +327,18 @@ class MetricsFiles(Feed):
         ranks = self._ranks[run_id, segment]
         chosen = self._chosen.get((run_id, segment))
         if chosen is None:
-            if not any(one.due(self._clock()) for one in ranks.values()):
+            if not any(lines.due(self._clock()) for lines in ranks.values()):
                 return
             chosen = self._chosen[run_id, segment] = _choose(ranks)
         for rank in set(ranks) - {chosen}:
-            del ranks[rank]  # another speaks for them
+            del ranks[rank]  # only the chosen rank is written
         if chosen in ranks:
-            self._write(run_id, segment, ranks[chosen], all_of_them=False)
+            self._write(run_id, segment, ranks[chosen], drain=False)
         else:
             del self._ranks[run_id, segment]
 
-    def _write(self, run_id: str, segment: str, lines: StepLines, *, all_of_them: bool) -> None:
-        due = lines.due(self._clock(), all_of_them=all_of_them)
-        if due:
+    def _write(self, run_id: str, segment: str, lines: StepLines, *, drain: bool) -> None:
+        if due := lines.due(self._clock(), drain=drain):
             self._file(run_id, segment, "training_metrics").write(list(lines.described(due)))
             lines.written(due)
 
@@ -363,7 +363,7 @@ def _gpu_lines(table: Table, index: int) -> Iterator[dict[str, object]]:
 
 
 def gpu_line(time_ns: int, index: int, figures: Mapping[str, float | None]) -> dict[str, object]:
-    """A look at a GPU; a figure it does not give is null."""
+    """Returns the line of a GPU sample; missing metrics are null."""
     line: dict[str, object] = {"timestamp": timestamp(time_ns), "gpu_index": index}
     for name, (key, factor) in GPU_FIELDS.items():
         figure = figures.get(key)
@@ -372,17 +372,17 @@ def gpu_line(time_ns: int, index: int, figures: Mapping[str, float | None]) -> d
 
 
 def training_line(time_ns: int, step: int, metrics: Mapping[str, float | None]) -> dict[str, object]:
-    """A step of the training; what was not logged is null."""
+    """Returns the line of a training step; metrics that were not logged are null."""
     line: dict[str, object] = {"timestamp": timestamp(time_ns), "step": step}
     for name in TRAINING_FIELDS:
-        line[name] = _told(name, metrics)
+        line[name] = _field_value(name, metrics)
     seconds = metrics.get(STEP_SECONDS)
     line["throughput_steps_per_sec"] = 1 / seconds if seconds else None
     return line
 
 
-def _told(name: str, metrics: Mapping[str, float | None]) -> float | None:
-    """What is known for a field, under any of its keys."""
+def _field_value(name: str, metrics: Mapping[str, float | None]) -> float | None:
+    """Returns the value of a field from the first of its keys that was logged."""
     for key, factor in TRAINING_FIELDS[name]:
         value = metrics.get(key)
         if value is not None:
@@ -391,7 +391,7 @@ def _told(name: str, metrics: Mapping[str, float | None]) -> float | None:
 
 
 def timestamp(time_ns: int) -> str:
-    """The moment in UTC, to the millisecond."""
+    """Formats a time in UTC, to the millisecond."""
     moment = datetime.fromtimestamp(time_ns / 1e9, tz=timezone.utc)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

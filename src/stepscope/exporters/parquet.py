@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Parquet(Exporter):
-    """A column for each label and key; a key that was not logged in a row is null there, never NaN."""
+    """Writes a column for each label and key; a key that was not logged in a row is null, never NaN."""
 
     def __init__(self, target: BinaryIO) -> None:
         try:
@@ -24,7 +24,7 @@ class Parquet(Exporter):
         self._writer: Any = None
 
     def publish(self, rows: Rows) -> None:
-        """Writes rows as a row group; rows without any still tell the columns."""
+        """Writes rows as a row group; empty rows still define the columns."""
         table = self._table(rows)
         if self._writer is None:
             self._writer = self._arrow.parquet.ParquetWriter(self._target, table.schema, compression="zstd")

@@ -1,4 +1,4 @@
-"""Checks the options of a channel; what is said about a wrong one never repeats its value."""
+"""Checks the options of a channel; error messages never repeat a value, which may be a secret."""
 
 from __future__ import annotations
 
@@ -18,52 +18,52 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class Options:
-    """The options of one channel, by its name and with an example of how it is set up."""
+    """Checks the options of one channel; error messages show an example of its settings."""
 
     def __init__(self, channel: str, example: str) -> None:
         self._channel, self._example = channel, example
 
     def name(self, option: str) -> str:
-        """The option as the settings call it."""
+        """Returns the full name of an option in the settings."""
         return f"alerts.channels.{self._channel}.{option}"
 
     def missing(self, option: str) -> ConfigError:
-        """What to raise where an option that is needed is not there."""
-        return ConfigError(f"{self.name(option)} is not set; a channel looks like {self._example}.")
+        """Creates the error for a required option that is not set."""
+        return ConfigError(f"{self.name(option)} is not set; example: {self._example}.")
 
     def text(self, option: str, value: Secret | None) -> str:
-        """The text of an option that must be set: given outright, or read from a variable or a file."""
+        """Returns the text of a required option: given directly, or read from a variable or a file."""
         if value is None or value == "":
             raise self.missing(option)
-        found = self.optional_text(option, value)
-        if not found:
-            raise ConfigError(f"{self.name(option)} is to be read from a place where there is nothing.")
-        return found
+        text = self.optional_text(option, value)
+        if not text:
+            raise ConfigError(f"{self.name(option)} is read from a variable or file that is empty.")
+        return text
 
     def optional_text(self, option: str, value: Secret | None) -> str:
-        """The same for one that need not be set; empty where it is not."""
+        """Returns the text of an optional option; empty if it is not set."""
         if value is None:
             return ""
         try:
-            found = resolve_secret(value)
+            text = resolve_secret(value)
         except ConfigError as error:
             raise ConfigError(f"{self.name(option)}: {error}") from None
-        if _CONTROL.search(found):
-            raise ConfigError(f"{self.name(option)} has a line break or another control character in it.")
-        return found
+        if _CONTROL.search(text):
+            raise ConfigError(f"{self.name(option)} contains a line break or another control character.")
+        return text
 
     def seconds(self, option: str, value: float, most: float = MAX_TIMEOUT_S) -> float:
-        """A number of seconds that one can wait for."""
+        """Checks a timeout in seconds."""
         return float(self._number(option, value, 0.1, most))
 
     def whole(self, option: str, value: int, least: int, most: int) -> int:
-        """A whole number between two others."""
+        """Checks a whole number in a range."""
         if not isinstance(value, int):
             raise ConfigError(f"{self.name(option)} must be a whole number.")
         return int(self._number(option, value, least, most))
 
-    def switch(self, option: str, value: bool) -> bool:  # noqa: FBT001 - it is what is checked
-        """True or false, and nothing that only looks like it."""
+    def switch(self, option: str, value: bool) -> bool:  # noqa: FBT001 - the value to check
+        """Checks that a value is true or false."""
         if not isinstance(value, bool):
             raise ConfigError(f"{self.name(option)} must be true or false.")
         return value

@@ -1,4 +1,4 @@
-"""Writes a notice as an e-mail whose headers nothing in the notice can add to."""
+"""Creates the e-mail of a notice; nothing in a notice can add headers to it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ MAX_REFERENCES = 10
 
 
 def mail_message(notice: Notice, sender: str, recipients: Sequence[str]) -> EmailMessage:
-    """The e-mail of a notice; the same for every attempt to deliver it.
+    """Creates the e-mail of a notice; it is the same for every attempt to deliver it.
 
-    What is told of one rule of one run refers to the same e-mail, which was never sent: that is how programs
-    for e-mail come to show what is over beneath what was wrong.
+    All e-mails about one rule of one run refer to the same message id, which was never sent: so mail programs
+    show them as one thread.
     """
     domain = sender.rpartition("@")[2]
-    threads = [_reference(domain, notice.run_id, told.rule) for told in message.worst_first(notice)]
+    threads = [_reference(domain, notice.run_id, alert.rule) for alert in message.worst_first(notice)]
     mail = EmailMessage(policy=policy.SMTP)
     mail["From"] = sender
     mail["To"] = ", ".join(recipients)
@@ -38,17 +38,17 @@ def mail_message(notice: Notice, sender: str, recipients: Sequence[str]) -> Emai
         mail["In-Reply-To"] = threads[0]
         mail["References"] = " ".join(dict.fromkeys(threads[:MAX_REFERENCES]))
     mail["Auto-Submitted"] = "auto-generated"
-    # Not every server takes bytes beyond ASCII as they are.
+    # Not every server accepts bytes that are not ASCII.
     mail.set_content(message.text(notice), charset="utf-8", cte="quoted-printable")
     return mail
 
 
 def _without_encoded_words(subject: str) -> str:
-    """Keeps Python from decoding what looks encoded: some versions then write the line breaks in it."""
+    """Keeps Python from decoding encoded words: some versions would then write line breaks in the header."""
     return one_line(subject.replace("=?", "= ?"), message.MAX_SUBJECT)
 
 
 def _reference(domain: str, *parts: str) -> str:
-    """An id for the header; hashed, because names may have anything in them."""
+    """Creates a message id; hashed, because names may contain any character."""
     named = "\0".join(parts).encode("utf-8", "surrogatepass")
     return f"<{hashlib.sha256(named).hexdigest()[:32]}@{domain}>"

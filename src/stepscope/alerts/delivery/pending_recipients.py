@@ -1,4 +1,4 @@
-"""Remembers whom a notice has not reached yet, so that trying again does not tell the others twice."""
+"""Tracks which recipients a notice has not reached yet, so that a retry does not notify others twice."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ if TYPE_CHECKING:
 Target = TypeVar("Target")
 
 MAX_NOTICES = 64
-"""As many may be waiting for another attempt at once; of older ones everybody is told again."""
+"""Maximum number of notices that are tracked; a retry of an older one goes to all recipients again."""
 
 
 class PendingRecipients(Generic[Target]):
-    """The targets of a channel, and which of them each notice still has to reach."""
+    """The recipients of a channel, and which of them each notice still has to reach."""
 
-    def __init__(self, everybody: Sequence[Target]) -> None:
-        self._everybody = list(everybody)
-        self._left: dict[str, list[Target]] = {}
+    def __init__(self, recipients: Sequence[Target]) -> None:
+        self._recipients = list(recipients)
+        self._pending: dict[str, list[Target]] = {}
 
-    def by(self, notice_id: str) -> list[Target]:
-        """Those a notice has not reached; everybody where it was never tried."""
-        return self._left.get(notice_id, self._everybody)
+    def of(self, notice_id: str) -> list[Target]:
+        """Returns the recipients that a notice has not reached; all if it was never tried."""
+        return self._pending.get(notice_id, self._recipients)
 
-    def keep(self, notice_id: str, left: Sequence[Target]) -> None:
-        """Takes note of whom an attempt has not reached; a notice that reached all is forgotten."""
-        self._left.pop(notice_id, None)
-        if left:
-            self._left[notice_id] = list(left)
-        if len(self._left) > MAX_NOTICES:
-            del self._left[next(iter(self._left))]
+    def update(self, notice_id: str, pending: Sequence[Target]) -> None:
+        """Stores which recipients an attempt has not reached; forgets a notice that reached all."""
+        self._pending.pop(notice_id, None)
+        if pending:
+            self._pending[notice_id] = list(pending)
+        if len(self._pending) > MAX_NOTICES:
+            del self._pending[next(iter(self._pending))]

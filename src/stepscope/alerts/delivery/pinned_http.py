@@ -1,4 +1,4 @@
-"""Posts to a web address: resolved once, connected to what was resolved, within a time, no redirects."""
+"""Sends HTTP POST requests: resolves the host once, connects to that address, no redirects, one deadline."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ WORTH_RETRYING = frozenset([408, 425, 429])
 
 
 def resolve(host: str, port: int) -> list[str]:
-    """The IP addresses of a host, each once, in the system's order."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+    """Returns the IP addresses of a host, each once, in the system's order."""
+    results = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in results))
 
 
 @dataclass(frozen=True)
 class Network:
-    """The ways out of this process."""
+    """The network functions of this process; tests replace them."""
 
     resolve: Callable[[str, int], Sequence[str]] = resolve
     connect: Callable[[tuple[str, int], float], socket.socket] = socket.create_connection
@@ -44,13 +44,13 @@ class Network:
 
 
 class Deadline:
-    """The moment by which all must be done."""
+    """The time limit of a whole request."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
 
     def left_s(self) -> float:
-        """The seconds until then; raises TimeoutError once it has passed."""
+        """Returns the remaining seconds; raises TimeoutError if there are none."""
         left = self._end - time.monotonic()
         if left <= 0:
             raise TimeoutError
@@ -60,8 +60,8 @@ class Deadline:
 class Poster:
     """Posts to one address; `public_only` refuses every host with an address in a private network.
 
-    Proxies in the environment are not used, redirects are not followed, and of the answer only its status is
-    looked at.
+    It does not use proxies of the environment, does not follow redirects, and reads only the status of the
+    answer.
     """
 
     def __init__(
@@ -77,37 +77,37 @@ class Poster:
 
     @property
     def target(self) -> str:
-        """Where it goes, without what may be a password."""
+        """The address without the path, which may be a password."""
         return self._address.shown
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> None:
-        """Posts once; raises DeliveryError where the answer is not one of success."""
+        """Posts once; raises DeliveryError if the answer is not a success."""
         try:
             status = self._status(body, headers, Deadline(self._timeout_s))
         except TimeoutError:
             raise DeliveryError(f"{self.target} did not answer within {self._timeout_s:g} s.") from None
         except ssl.SSLCertVerificationError as error:
             reason = error.verify_message
-            raise DeliveryError(f"{self.target} has no certificate to trust: {reason}.") from error
+            raise DeliveryError(f"{self.target} has no trusted certificate: {reason}.") from error
         except http.client.HTTPException:
             # Not chained: its text repeats what the server sent.
-            raise DeliveryError(f"{self.target} did not answer as a web server does.") from None
+            raise DeliveryError(f"{self.target} did not send a valid HTTP response.") from None
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise DeliveryError(f"{self.target} cannot be reached: {reason}.") from error
-        self._judge(status)
+        self._check_status(status)
 
     def _status(self, body: bytes, headers: Mapping[str, str], deadline: Deadline) -> int:
         addresses = self._resolved(deadline)
         if self._public_only and not all(is_public(address) for address in addresses):
             raise DeliveryError(
-                f"{self.target} has an address that is not public; nothing was sent there.", is_final=True
+                f"{self.target} has an address that is not public; nothing was sent.", is_final=True
             )
         with closing(_TimedSocket(self._connected(addresses, deadline), deadline)) as link:
             if self._address.is_tls:
                 link.encrypt(self._network.tls(), self._address.name)
             connection = http.client.HTTPConnection(self._address.name, self._address.port)
-            # Both in place of connecting by name, which would resolve it again.
+            # An existing socket instead of connecting by name, which would resolve the name again.
             connection.sock = link
             connection.auto_open = 0
             sent = {"Host": self._address.authority, "Connection": "close", **headers}
@@ -116,7 +116,7 @@ class Poster:
                 return response.status
 
     def _resolved(self, deadline: Deadline) -> Sequence[str]:
-        """The addresses of the host, asked for in a thread because the system sets no time limit."""
+        """Returns the addresses of the host; resolved in a thread because the system sets no time limit."""
         answers: queue.SimpleQueue[Sequence[str] | OSError] = queue.SimpleQueue()
 
         def ask() -> None:
@@ -144,13 +144,13 @@ class Poster:
                 failure = error
         raise failure
 
-    def _judge(self, status: int) -> None:
+    def _check_status(self, status: int) -> None:
         if 200 <= status < 300:
             return
         if 300 <= status < 400:
             raise DeliveryError(
-                f"{self.target} answered {status}, a redirect, and these are not followed; "
-                "give the address it leads to.",
+                f"{self.target} answered {status}, a redirect, which is not followed; "
+                "set the address it leads to.",
                 is_final=True,
             )
         is_final = 400 <= status < 500 and status not in WORTH_RETRYING
@@ -158,7 +158,7 @@ class Poster:
 
 
 class _TimedSocket:
-    """As much of a socket as http.client needs, with one deadline for all that is sent and received."""
+    """The part of a socket that http.client needs, with one deadline for all sending and receiving."""
 
     def __init__(self, connected: socket.socket, deadline: Deadline) -> None:
         self._socket, self._deadline = connected, deadline
@@ -181,7 +181,7 @@ class _TimedSocket:
 
 
 class _LimitedReader(io.RawIOBase):
-    """Reads from a socket until the deadline, and no more than an answer may have."""
+    """Reads from a socket until the deadline, up to the maximum size of an answer."""
 
     def __init__(self, connected: socket.socket, deadline: Deadline) -> None:
         self._socket, self._deadline, self._left = connected, deadline, MAX_ANSWER_BYTES

@@ -1,4 +1,4 @@
-"""Hours of the day in which only what is critical is told."""
+"""Hours of the day in which only critical alerts are sent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FORM = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)\s*-\s*([01]?\d|2[0-3]):([0-5]\d)
 
 @dataclass(frozen=True)
 class QuietHours:
-    """From one minute of the day to another, perhaps past midnight."""
+    """A range of minutes of the day; it may include midnight."""
 
     first: int
     last: int
@@ -22,20 +22,21 @@ class QuietHours:
     @classmethod
     def parse(cls, text: str) -> QuietHours:
         """Reads `22:00-07:00`, in local time, or `22:00-07:00 UTC`."""
-        found = _FORM.fullmatch(text.strip())
-        if found is None:
+        match = _FORM.fullmatch(text.strip())
+        if match is None:
             raise ConfigError(
-                f"alerts.quiet_hours is {text!r}; it must be two times, as 22:00-07:00 or 22:00-07:00 UTC."
+                f"alerts.quiet_hours is {text!r}; it must be two times, such as 22:00-07:00 or "
+                "22:00-07:00 UTC."
             )
-        first_hour, first_minute, last_hour, last_minute, zone = found.groups()
+        first_hour, first_minute, last_hour, last_minute, zone = match.groups()
         return cls(
             int(first_hour) * 60 + int(first_minute),
             int(last_hour) * 60 + int(last_minute),
             zone is not None,
         )
 
-    def hold(self, now_ns: int) -> bool:
-        """Whether it is such an hour."""
+    def contain(self, now_ns: int) -> bool:
+        """Whether a time is in the quiet hours."""
         moment = datetime.fromtimestamp(now_ns / 1e9, timezone.utc)
         local = moment if self.is_utc else moment.astimezone()
         minute = local.hour * 60 + local.minute

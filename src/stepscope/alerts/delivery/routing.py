@@ -30,7 +30,7 @@ class Routing:
         """Whether notices about a rule are suppressed now, by a silence or by quiet hours."""
         if self.silences.read().silence_for(rule.name, (run.name, run.run_id), now_ns) is not None:
             return True
-        is_quiet = self.quiet_hours is not None and self.quiet_hours.hold(now_ns)
+        is_quiet = self.quiet_hours is not None and self.quiet_hours.contain(now_ns)
         return is_quiet and rule.severity != "critical"
 
     def link_to(self, run_id: str, alerts: Sequence[AlertDetail] = ()) -> str:

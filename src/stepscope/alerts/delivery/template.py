@@ -1,4 +1,4 @@
-"""Fills in the message of an alert: `{loss:.2f}`, `{gpu/temperature_celsius:.0f}`, `{value}`."""
+"""Fills in message templates of alerts: `{loss:.2f}`, `{gpu/temperature_celsius:.0f}`, `{value}`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 MAX_CHARACTERS = 2000
 UNKNOWN = "?"
-"""What stands for a value that there is none of."""
+"""Replaces a value that is missing."""
 
 _PART = re.compile(
     rf"""(?P<brace>\{{\{{|\}}\}})
@@ -22,36 +22,36 @@ _PART = re.compile(
     |(?P<wrong>\{{[^}}]*\}}?|\}})""",
     re.VERBOSE,
 )
-# Widths of two digits: a message must not be made to fill the memory.
+# Widths have at most two digits, so that a message cannot fill the memory.
 _FORM = re.compile(r"(?:.?[<>=^])?[-+ ]?#?0?[0-9]{0,2}[,_]?(?:\.[0-9]{1,2})?[a-zA-Z%]?")
 _HIDDEN = re.compile(r"(?:^|[./])__")
 
 
 def check_template(template: str) -> None:
-    """Raises ConfigError where a template is more than text with names in braces."""
+    """Raises ConfigError if a template contains anything but text and names in braces."""
     if len(template) > MAX_CHARACTERS:
         raise ConfigError(f"it has {len(template):,} characters; at most {MAX_CHARACTERS:,} are allowed.")
     for part in _PART.finditer(template):
         name = part["name"] or ""
         if part["wrong"] is not None or _HIDDEN.search(name):
             raise ConfigError(
-                f"{part.group()!r} cannot be filled in; write a metric name in braces, with a format if you "
-                "like, as in {loss:.2f} or {gpu/temperature_celsius}, odd names in backquotes as well; and "
-                "{{ for a brace."
+                f"{part.group()!r} cannot be filled in; write a metric name in braces, with an optional "
+                "format, as in {loss:.2f} or {gpu/temperature_celsius}; put unusual names in backquotes, and "
+                "write {{ for a brace."
             )
 
 
 def names_in(template: str) -> tuple[str, ...]:
-    """The names a template has values filled in for."""
+    """Returns the names in a template."""
     names = (part["name"] or part["quoted"] for part in _PART.finditer(template))
     return tuple(dict.fromkeys(name for name in names if name))
 
 
 def render(template: str, values: Mapping[str, Any]) -> str:
-    """The text with values in the place of their names.
+    """Returns the template with its names replaced by values.
 
-    A name without a value becomes `?`; a format that does not suit a value is left out of account. Names are
-    looked up as they stand, dots and slashes included: nothing of a value but its text can be had.
+    A name without a value becomes `?`; a format that does not fit a value is ignored. Names are looked up as
+    a whole, including dots and slashes: a template cannot access attributes of a value.
     """
 
     def filled(part: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Reads the address of a webhook, and says whether it leads out into the public network."""
+"""Parses the address of a webhook, and checks whether an IP address is public."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PROTOCOLS_V4 = ipaddress.IPv4Network("192.0.0.0/24")
 
 @dataclass(frozen=True)
 class WebAddress:
-    """Where to post to. The path is a password with many services, so it is never shown."""
+    """The address of a webhook. Its path is a password for many services, so it is never shown."""
 
     scheme: str
     host: str
@@ -35,38 +35,38 @@ class WebAddress:
 
     @property
     def name(self) -> str:
-        """The host as certificates have it."""
+        """The host name as in certificates."""
         return self.host.rstrip(".")
 
     @property
     def authority(self) -> str:
-        """Host and port, as the header `Host` has them."""
+        """Host and port as in the header `Host`."""
         host = f"[{self.name}]" if ":" in self.name else self.name
         return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
     def shown(self) -> str:
-        """What may be shown of it."""
+        """The part that may be shown."""
         return f"{self.scheme}://{self.authority}"
 
 
 def read_address(url: str, option: str, *, https_only: bool = False) -> WebAddress:
-    """The address a setting gives; what is wrong with it raises ConfigError, which does not repeat it."""
+    """Parses the address in a setting; raises a ConfigError that does not repeat it."""
     if _FORBIDDEN.search(url):
-        raise ConfigError(f"{option} has a blank, a backslash or a control character in it.")
+        raise ConfigError(f"{option} contains a space, a backslash or a control character.")
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError:
-        raise ConfigError(f"{option} is no web address; one looks like https://example.com/hook.") from None
+        raise ConfigError(f"{option} is not a web address; example: https://example.com/hook.") from None
     if parts.scheme not in PORTS:
         raise ConfigError(f"{option} must begin with https:// or http://.")
     if https_only and parts.scheme != "https":
         raise ConfigError(f"{option} must begin with https://, because strict is set.")
     if "@" in parts.netloc:
-        raise ConfigError(f"{option} has a user or password in it; give them as a header instead.")
+        raise ConfigError(f"{option} contains a user or password; use a header instead.")
     if port == 0:
-        raise ConfigError(f"{option} has the port 0, which leads nowhere.")
+        raise ConfigError(f"{option} has the port 0, which is not a valid port.")
     path = quote(parts.path or "/", safe="%/:=&~+!$,;'@()*") + (
         "?" + quote(parts.query, safe="%/:=&?~+!$,;'@()*") if parts.query else ""
     )
@@ -74,19 +74,19 @@ def read_address(url: str, option: str, *, https_only: bool = False) -> WebAddre
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address belongs to somebody else's machine in the public network.
+    """Whether an IP address belongs to a machine in the public network.
 
-    An IPv4 address that hides in an IPv6 one is judged as what it is. Python's own `is_global` is not enough:
-    for some versions it holds for multicast, site-local and protocol addresses.
+    An IPv4 address that is embedded in an IPv6 address is checked as IPv4. Python's `is_global` is not
+    enough: in some versions it is true for multicast, site-local and protocol addresses.
     """
     ip: ipaddress.IPv4Address | ipaddress.IPv6Address = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
-        hidden = ip.ipv4_mapped or ip.sixtofour
+        embedded = ip.ipv4_mapped or ip.sixtofour
         if ip in _EMBEDDED_V4:
-            hidden = ipaddress.IPv4Address(int(ip) & 0xFFFF_FFFF)
-        if hidden is None:
+            embedded = ipaddress.IPv4Address(int(ip) & 0xFFFF_FFFF)
+        if embedded is None:
             return ip in _PUBLIC_V6 and ip.is_global
-        ip = hidden
+        ip = embedded
     return ip.is_global and not (ip.is_multicast or ip.is_reserved or ip in _PROTOCOLS_V4)
 
 
@@ -98,5 +98,5 @@ def _host(host: str, option: str) -> str:
     except ValueError:
         ascii_host = ""
     if not _HOST.fullmatch(ascii_host):
-        raise ConfigError(f"{option} has no host, or one that no machine can have.")
+        raise ConfigError(f"{option} has no host, or an invalid one.")
     return ascii_host

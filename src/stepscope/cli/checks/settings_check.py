@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope import plugins
 from stepscope.alerts.defaults import default_rules
-from stepscope.alerts.delivery.delivery import USUAL, make_channel
+from stepscope.alerts.delivery.delivery import DEFAULT_CHANNELS, make_channel
 from stepscope.alerts.delivery.quiet_hours import QuietHours
 from stepscope.alerts.rule import rule_from
 from stepscope.alerts.thresholds import threshold_rules
@@ -89,7 +89,7 @@ class _Check:
 
     def _rules(self, alerts: Alerts) -> Iterator[Rule]:
         names: set[str] = set()
-        channels = {**USUAL, **alerts.channels}
+        channels = {**DEFAULT_CHANNELS, **alerts.channels}
         for number, fields in enumerate(alerts.rules):
             key = ("alerts", "rules", number)
             rule = self.attempt(key, functools.partial(rule_from, fields, dotted(key)))

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from stepscope.alerts.delivery.delivery import USUAL, make_channel
+from stepscope.alerts.delivery.delivery import DEFAULT_CHANNELS, make_channel
 from stepscope.alerts.page_rules import PageRules
 from stepscope.alerts.rule import Rule
 from stepscope.alerts.rule_list import (
@@ -122,7 +122,9 @@ def alerts_of(
         open=tuple(row for row in rows if row.resolved is None),
         past=tuple(past[:MAX_PAST]),
         rules=_rules(alerts, made, every),
-        channels=tuple(_channel(name, options) for name, options in {**USUAL, **alerts.channels}.items()),
+        channels=tuple(
+            _channel(name, options) for name, options in {**DEFAULT_CHANNELS, **alerts.channels}.items()
+        ),
         silences=tuple(
             SilenceRow(clean(one.rule, 200), clean(one.run, 200), one.until_ns / 1e9, clean(one.reason))
             for one in said.silences

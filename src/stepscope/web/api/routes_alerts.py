@@ -6,7 +6,7 @@ import time
 
 from fastapi import APIRouter, Response
 
-from stepscope.alerts.delivery.delivery import USUAL, make_channel
+from stepscope.alerts.delivery.delivery import DEFAULT_CHANNELS, make_channel
 from stepscope.channels.base import DeliveryError
 from stepscope.errors import NotFound, StepscopeError
 from stepscope.schema.alert import AlertDetail, Notice
@@ -68,7 +68,7 @@ def acknowledge(site: SiteOf, alert_id: AlertId) -> Response:
 @router.post("/channels/{name}/test", response_model=Delivered)
 def test_channel(site: SiteOf, name: ChannelName) -> Response:
     """Sends a test notice by a channel of the settings, now."""
-    channels = {**USUAL, **site.options.settings.alerts.channels}
+    channels = {**DEFAULT_CHANNELS, **site.options.settings.alerts.channels}
     if name not in channels:
         raise NotFound(f"The settings have no channel {name!r}; there are: {', '.join(channels)}.")
     now_ns = time.time_ns()

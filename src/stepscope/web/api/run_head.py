@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import stepscope
-from stepscope.alerts.delivery.delivery import USUAL
+from stepscope.alerts.delivery.delivery import DEFAULT_CHANNELS
 from stepscope.schema.run import LIVE
 from stepscope.schema.series import Selection
 from stepscope.web.live import cursor
@@ -89,7 +89,7 @@ def meta_of(site: AppState, opened: Opened) -> dict[str, Any]:
         "read_only": options.read_only,
         "has_token": site.keyring.is_needed(),
         "run_count": len(runs),
-        "channels": list({**USUAL, **options.settings.alerts.channels}),
+        "channels": list({**DEFAULT_CHANNELS, **options.settings.alerts.channels}),
         "projects": sorted({run.project for run in runs}),
         "bytes_used": opened.reader.bytes_used(),
         "agent": _agent_cost(runs),
