@@ -17,7 +17,7 @@ def test_the_text_says_what_where_since_when_and_what_to_do():
     assert message.text(notice()) == (
         "The run mnist-baseline (project vision, on node-3) has an alert.\n"
         "\n"
-        "CRITICAL: The loss is NaN.\n"
+        "CRITICAL: Loss is NaN.\n"
         "  rule: nonfinite_loss\n"
         "  value: train/loss = NaN, threshold 2\n"
         "  since: 2025-12-31T23:48:00Z, for 12 min\n"
@@ -45,7 +45,7 @@ def test_what_is_not_known_is_left_out():
     assert message.text(bare) == (
         "The run mnist-baseline has an alert.\n"
         "\n"
-        "CRITICAL: The loss is NaN.\n"
+        "CRITICAL: Loss is NaN.\n"
         "  rule: nonfinite_loss\n"
         "  since: 2025-12-31T23:48:00Z, for 12 min\n"
     )
@@ -68,16 +68,16 @@ def test_a_length_of_time_is_said_in_two_units(seconds, said):
     [
         (
             "firing",
-            "[CRITICAL] mnist-baseline: The loss is NaN.",
+            "[CRITICAL] mnist-baseline: Loss is NaN.",
             "The run mnist-baseline (project vision, on",
         ),
-        ("reminder", "[still CRITICAL] mnist-baseline: The loss is NaN.", "The run mnist-baseline (project"),
+        ("reminder", "[still CRITICAL] mnist-baseline: Loss is NaN.", "The run mnist-baseline (project"),
         (
             "resolved",
-            "[resolved CRITICAL] mnist-baseline: The loss is NaN.",
+            "[resolved CRITICAL] mnist-baseline: Loss is NaN.",
             "An alert of the run mnist-baseline",
         ),
-        ("test", "[TEST] mnist-baseline: The loss is NaN.", "This is a test of the alerts"),
+        ("test", "[TEST] mnist-baseline: Loss is NaN.", "This is a test of the alerts"),
     ],
 )
 def test_each_kind_is_worded_as_what_it_is(kind, subject, begins):
@@ -99,12 +99,12 @@ def test_several_alerts_come_the_worst_first_and_the_rest_is_counted():
     ]
     many = notice(alerts=(*minor, TOLD))
     text = message.text(many)
-    assert text.index("CRITICAL: The loss is NaN.") < text.index("INFO: It is 0.")
+    assert text.index("CRITICAL: Loss is NaN.") < text.index("INFO: It is 0.")
     assert "has 13 alerts." in text
     assert "It is 8." in text
     assert "It is 9." not in text
     assert "\n\nand 3 more\n" in text
-    assert message.subject(many) == "[CRITICAL] mnist-baseline: The loss is NaN. (and 12 more)"
+    assert message.subject(many) == "[CRITICAL] mnist-baseline: Loss is NaN. (and 12 more)"
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_the_fields_for_programs_are_these():
     alert = {
         "rule": "nonfinite_loss",
         "severity": "critical",
-        "message": "The loss is NaN.",
+        "message": "Loss is NaN.",
         "since": "2025-12-31T23:48:00Z",
         "key": "train/loss",
         "quantity": "",

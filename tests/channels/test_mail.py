@@ -62,7 +62,7 @@ def test_one_well_formed_mail_arrives_over_starttls_with_a_login(guarded, certif
     assert set(mail.keys()) - {"X-Peer", "X-MailFrom", "X-RcptTo"} == HEADERS
     assert mail["From"] == "stepscope@example.com"
     assert mail["To"] == "ann@example.com, bob@example.com"
-    assert mail["Subject"] == "[CRITICAL] mnist-baseline: The loss is NaN."
+    assert mail["Subject"] == "[CRITICAL] mnist-baseline: Loss is NaN."
     assert mail["Date"] == "Thu, 01 Jan 2026 00:00:00 +0000"
     assert mail["Auto-Submitted"] == "auto-generated"
     assert mail.get_content_type() == "text/plain"

@@ -19,11 +19,11 @@ def test_a_notice_arrives_with_a_line_of_text_and_a_coloured_attachment(web):
     [request] = web.requests
     assert request.path == "/services/T0/B0/canary"
     body = json.loads(request.body)
-    assert body["text"].startswith("[CRITICAL] mnist-baseline: The loss is NaN.\n")
+    assert body["text"].startswith("[CRITICAL] mnist-baseline: Loss is NaN.\n")
     assert body["text"].endswith("http://127.0.0.1:8765/run/run-1")
     [attachment] = body["attachments"]
     assert attachment["color"] == "#d32f2f"
-    assert attachment["fallback"] == "CRITICAL: The loss is NaN."
+    assert attachment["fallback"] == "CRITICAL: Loss is NaN."
     assert "recent: ▁▂▅█×" in attachment["text"]
     assert channel.target == web.url
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stepscope.alerts.defaults import HELD_BY_HEAT_OR_POWER
+from stepscope.alerts.defaults import THROTTLE_REASONS
 from stepscope.schema.keys import CHECKS_EVENT, phase_key
 from stepscope.views.machine.gpu_names import label_of
 from stepscope.views.plain import clean
@@ -192,7 +192,7 @@ def _throttled(scene: RunContext) -> list[EventMark]:
     """When a GPU was held down for heat or want of power; at its power limit it is so all day long."""
     found = []
     hosts = {host for host, _ in scene.own_gpus}
-    for reason in HELD_BY_HEAT_OR_POWER:
+    for reason in THROTTLE_REASONS:
         key = f"gpu/throttled_{reason}"
         for one in scene.summed.read(key):
             if not one.maximum:
