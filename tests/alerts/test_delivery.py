@@ -169,7 +169,8 @@ def test_a_library_that_raises_anything_is_a_failure_without_its_text(
         def send(self, notice: Notice) -> None:
             raise LookupError("https://secret@example.org")
 
-    delivery = Delivery(store, lambda _: {"one": Odd()}, clock)
+    odd = Odd()
+    delivery = Delivery(store, lambda _: {"one": odd}, clock)
     post(store, "a", "one")
     work(delivery, lambda: store.notices()[0]["attempts"] == 1)
     assert store.notices()[0]["trouble"] == "LookupError"

@@ -138,7 +138,7 @@ def test_a_late_rank_is_the_verdict(tmp_path):
     found = diagnose(tmp_path, *ranks_with_one_late(0.008))
     assert found.verdict.id == "dist.straggler"
     assert found.verdict.severity == "warning"
-    told = "The other ranks wait for rank 2: 8 ms of each step of 12 ms, mostly in forward."
+    told = "The other ranks wait 8 ms of each 12 ms step for rank 2, mostly in forward."
     assert found.verdict.headline == told
 
 

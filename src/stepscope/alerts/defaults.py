@@ -36,7 +36,7 @@ RULES: list[dict[str, Any]] = [
         "name": "nonfinite_loss",
         "when": f"nonfinite({LOSS}, 20 points) > 0",
         "severity": "critical",
-        "message": "Loss is not finite: {value:.0f} of its last 20 values are NaN or infinite.",
+        "message": "Loss is not finite: NaN or infinite in {value:.0f} of the last 20 values.",
         "advice": (
             "Stop and go back to the last good checkpoint. Check the gradients of the steps before, lower "
             "the learning rate or clip gradients, and look for a division by zero or a logarithm of zero."
