@@ -50,12 +50,12 @@ def test_an_example_fires_when_it_should_and_not_otherwise(name, key, of, bad, g
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_the_settings_of_an_example_have_nothing_wrong(block, monkeypatch):
+def test_the_settings_of_an_example_are_valid(block, monkeypatch):
     monkeypatch.setenv("SLACK_WEBHOOK", "https://hooks.slack.com/services/T0/B0/x")
     assert not alert_problems(load(yaml.safe_load(block), environment={}))
 
 
-def test_a_rule_may_count_steps_while_it_looks_at_a_gpu():
+def test_a_rule_may_count_steps_while_it_uses_a_gpu_metric():
     history = History()
     feed(history, "step_seconds", [0.1] * 600, every_s=0.1)
     now_ns = feed(history, "gpu/utilization_ratio", [0.3] * 60, of=gpu())
@@ -64,10 +64,10 @@ def test_a_rule_may_count_steps_while_it_looks_at_a_gpu():
 
 
 @pytest.mark.parametrize("name", [*KEYS, *FUNCTIONS, *(rule.name for rule in default_rules())])
-def test_everything_there_is_stands_on_the_page(name):
+def test_every_key_function_and_default_rule_is_on_the_page(name):
     assert re.search(rf"`{name}[`(]", PAGE)
 
 
 @pytest.mark.parametrize("name", [*PERCENT, *PLAIN, *BASELINE])
-def test_every_limit_stands_on_the_page(name):
+def test_every_threshold_is_on_the_page(name):
     assert f"`{name}`" in PAGE

@@ -47,7 +47,7 @@ with stepscope.TrainingMonitor(sys.argv[1], run="r") as monitor:
 """
 
 
-def test_a_loss_that_is_no_number_is_told_within_a_second_of_being_logged(
+def test_a_nan_loss_is_reported_within_a_second(
     folder: Path, settings: Path, receiver: Receiver, until
 ) -> None:
     with stepscope.TrainingMonitor(str(settings), run="r", directory=folder) as monitor:
@@ -62,7 +62,7 @@ def test_a_loss_that_is_no_number_is_told_within_a_second_of_being_logged(
     assert (alert["rule"], alert["severity"]) == ("nonfinite_loss", "critical")
 
 
-def test_a_training_that_is_stopped_is_told_as_stalled_and_resolved_when_it_goes_on(
+def test_a_stopped_training_is_reported_as_stalled_and_resolved_when_it_continues(
     start, folder: Path, settings: Path, receiver: Receiver, until
 ) -> None:
     training = start(TRAINING, settings)
@@ -79,7 +79,7 @@ def test_a_training_that_is_stopped_is_told_as_stalled_and_resolved_when_it_goes
     assert receiver.told().count("stalled") == 1
 
 
-def test_a_training_that_is_killed_is_told_as_crashed_with_the_reason(
+def test_a_killed_training_is_reported_as_crashed_with_the_reason(
     start, folder: Path, settings: Path, receiver: Receiver, until
 ) -> None:
     training = start(TRAINING, settings)
@@ -92,7 +92,7 @@ def test_a_training_that_is_killed_is_told_as_crashed_with_the_reason(
     assert stepscope.open_store(folder).run("r").alerts()[-1]["resolved_ns"] is not None
 
 
-def test_a_storm_of_breaches_is_one_notice_for_all_rules_of_a_moment(
+def test_rules_that_fire_together_are_one_notice(
     tmp_path: Path, folder: Path, receiver: Receiver, until
 ) -> None:
     settings = tmp_path / "storm.yaml"
@@ -214,14 +214,14 @@ def test_alerts_of_a_run_are_in_the_store_when_it_has_ended(folder: Path, settin
     assert alert["resolved_ns"] is not None
 
 
-def test_a_function_is_asked_about_the_last_row_of_a_run_too(folder: Path, settings: Path) -> None:
+def test_a_function_gets_the_last_row_of_a_run(folder: Path, settings: Path) -> None:
     with stepscope.TrainingMonitor(str(settings), run="r", directory=folder) as monitor:
         monitor.alert_system.add_alert_rule("own", lambda metrics: metrics["val/loss"] > 2, "critical")
         monitor.log({"val/loss": 3.0})
     assert [one["rule"] for one in stepscope.open_store(folder).run("r").alerts()] == ["own"]
 
 
-def test_a_failing_function_is_said_once_and_the_training_goes_on(
+def test_a_failing_function_is_logged_once_and_the_training_continues(
     folder: Path, settings: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with stepscope.TrainingMonitor(str(settings), run="r", directory=folder) as monitor:
@@ -232,7 +232,7 @@ def test_a_failing_function_is_said_once_and_the_training_goes_on(
     assert caplog.text.count("The condition of the rule 'odd' failed") == 1
 
 
-def test_alerts_that_are_switched_off_stay_silent(tmp_path: Path, folder: Path) -> None:
+def test_disabled_alerts_do_not_fire(tmp_path: Path, folder: Path) -> None:
     path = tmp_path / "off.yaml"
     path.write_text("alerts: {disabled: [nonfinite_loss]}\n")
     with stepscope.TrainingMonitor(str(path), run="r", directory=folder) as monitor:

@@ -24,7 +24,7 @@ LATE = 1500
         (4, 0.25, "near zero"),
     ],
 )
-def test_no_rule_fires_in_a_run_that_goes_well(seed, step_s, losses):
+def test_no_rule_fires_in_a_healthy_run(seed, step_s, losses):
     recording = going_well(seed, step_s, losses=losses)
     assert fired(RULES.values(), recording, tick_s=max(5.0, 10 * step_s)) == set()
 
@@ -114,14 +114,14 @@ BAD = [
 
 
 @pytest.mark.parametrize(("name", "goes_wrong"), BAD, ids=[wrong.__name__ for _, wrong in BAD])
-def test_a_rule_and_no_other_fires_when_something_goes_wrong(name, goes_wrong):
+def test_each_problem_fires_its_own_rule_only(name, goes_wrong):
     recording = going_well(seed=5, steps=2000)
     assert fired(RULES.values(), recording) == set()
     goes_wrong(recording)
     assert fired(RULES.values(), recording) == {name}
 
 
-def test_every_rule_is_tried_on_something_bad():
+def test_every_rule_is_tested_with_a_problem():
     assert {name for name, _ in BAD} == RULES.keys()
 
 
@@ -135,14 +135,14 @@ def test_a_gpu_that_is_kept_busy_by_a_slow_loader_is_not_input_bound():
     assert fired(RULES.values(), recording) == set()
 
 
-def test_rules_can_be_switched_off():
+def test_rules_can_be_disabled():
     assert {rule.name for rule in default_rules({"input_bound", "stalled"})} == RULES.keys() - {
         "input_bound",
         "stalled",
     }
 
 
-def test_every_rule_says_what_happened_and_what_to_do():
+def test_every_rule_has_a_message_and_advice():
     for rule in RULES.values():
         assert rule.message
         assert rule.advice
@@ -153,7 +153,7 @@ def test_every_rule_says_what_happened_and_what_to_do():
         )
 
 
-def test_a_history_as_it_is_by_default_holds_what_the_rules_look_at():
+def test_the_default_history_is_long_enough_for_the_default_rules():
     history = History()
     feed(history, "loss", np.zeros(3000), every_s=0.1)
     [series] = history.of("loss").values()
@@ -163,7 +163,7 @@ def test_a_history_as_it_is_by_default_holds_what_the_rules_look_at():
             assert reach.seconds <= 600
 
 
-def test_what_clears_a_rule_is_judged_for_the_same_subjects_and_true_in_a_run_that_goes_well():
+def test_a_clear_condition_has_the_same_subjects_and_is_true_in_a_healthy_run():
     history = whole(going_well(seed=7, steps=2000))
     for rule in RULES.values():
         outcomes = evaluate(rule.condition, *history)

@@ -98,7 +98,7 @@ def test_the_same_notice_posted_twice_is_sent_once(store: SqliteStore, clock: Cl
     assert box.arrived == ["a"]
 
 
-def test_a_failure_is_tried_again_later_and_later(store: SqliteStore, clock: Clock) -> None:
+def test_a_failed_delivery_is_retried_with_growing_pauses(store: SqliteStore, clock: Clock) -> None:
     box = Mailbox(*[DeliveryError("down")] * 3)
     delivery = Delivery(store, lambda _: {"one": box}, clock, chance=lambda: 0.5)
     post(store, "a", "one")
@@ -115,7 +115,7 @@ def test_a_failure_is_tried_again_later_and_later(store: SqliteStore, clock: Clo
     work(delivery, lambda: box.arrived == ["a"])
 
 
-def test_what_can_never_arrive_is_given_up_and_the_next_one_sent(store: SqliteStore, clock: Clock) -> None:
+def test_a_final_failure_is_given_up_and_the_next_notice_sent(store: SqliteStore, clock: Clock) -> None:
     box = Mailbox(DeliveryError("no such address", is_final=True))
     delivery = Delivery(store, lambda _: {"one": box}, clock)
     post(store, "a", "one")
@@ -176,9 +176,7 @@ def test_a_library_that_raises_anything_is_a_failure_without_its_text(
     assert store.notices()[0]["trouble"] == "LookupError"
 
 
-def test_notices_of_a_rule_that_an_outage_held_up_are_replaced_by_the_newest(
-    store: SqliteStore, clock: Clock
-) -> None:
+def test_delayed_notices_about_a_rule_are_replaced_by_the_newest(store: SqliteStore, clock: Clock) -> None:
     mailbox = Mailbox(*[DeliveryError("it is down")] * 3)
     delivery = Delivery(store, lambda _: {"one": mailbox}, clock)
     for number, name in enumerate(["fires", "is over", "fires again", "is over again"]):

@@ -86,14 +86,14 @@ def bench(tmp_path: Path) -> Iterator:
 HIGH = {"name": "high", "when": "loss > 2"}
 
 
-def test_what_fires_at_the_same_moment_is_one_notice_with_the_worst_first(bench) -> None:
+def test_alerts_that_fire_together_are_one_notice_with_the_worst_first(bench) -> None:
     one = bench(HIGH, {"name": "worse", "when": "loss > 3", "severity": "critical"})
     one.log(loss=5.0)
     assert one.told() == one.told("other") == [("firing", ["worse", "high"])]
     assert one.store.notices()[0]["link"] == "http://page/run/r-1/metrics?q=loss"
 
 
-def test_a_notice_leads_to_the_charts_of_its_metric_or_to_the_run() -> None:
+def test_a_notice_links_to_the_charts_of_its_metric_or_to_the_run() -> None:
     routing = Routing((), Silences(Path("nowhere")), link="http://page/base/")
     loss, hot = (
         AlertDetail("a", "info", "", 0, key="val/loss", step=5),
@@ -107,7 +107,7 @@ def test_a_notice_leads_to_the_charts_of_its_metric_or_to_the_run() -> None:
     assert Routing((), Silences(Path("nowhere"))).link_to("r", (loss,)) == ""
 
 
-def test_an_alert_that_stays_is_told_once_and_its_end_is_told(bench) -> None:
+def test_a_firing_alert_and_its_resolution_are_reported_once(bench) -> None:
     one = bench(HIGH)
     for loss in (5.0, 6.0, 7.0, 1.0, 1.0):
         one.log(loss=loss)
@@ -116,7 +116,7 @@ def test_an_alert_that_stays_is_told_once_and_its_end_is_told(bench) -> None:
     assert alert["resolved_ns"] == NOON + 4 * S
 
 
-def test_breaches_without_end_are_few_notices(bench) -> None:
+def test_a_flapping_rule_makes_few_notices(bench) -> None:
     one = bench(HIGH)
     for at in range(1200):
         one.log(0.05, loss=5.0 if at % 2 else 1.0)
@@ -148,7 +148,7 @@ def test_hysteresis_holds_an_alert_until_it_is_clear(bench) -> None:
     assert one.told()[-1] == ("resolved", ["high"])
 
 
-def test_a_silenced_rule_is_kept_but_not_told_until_the_silence_is_over(bench) -> None:
+def test_a_silenced_alert_is_stored_and_reported_after_the_silence(bench) -> None:
     one = bench(HIGH)
     one.silences.silence("hi*", "r", now_ns=one.now_ns, until_ns=one.now_ns + 60 * S)
     one.log(loss=5.0)
@@ -158,7 +158,7 @@ def test_a_silenced_rule_is_kept_but_not_told_until_the_silence_is_over(bench) -
     assert one.told() == [("firing", ["high"])]
 
 
-def test_in_quiet_hours_only_what_is_critical_is_told(bench) -> None:
+def test_only_critical_alerts_are_reported_in_quiet_hours(bench) -> None:
     one = bench(
         HIGH, {"name": "worse", "when": "loss > 3", "severity": "critical"}, quiet_hours="11:00-13:00 UTC"
     )
@@ -168,7 +168,7 @@ def test_in_quiet_hours_only_what_is_critical_is_told(bench) -> None:
     assert one.told() == [("firing", ["worse"]), ("firing", ["high"])]
 
 
-def test_reminders_come_until_somebody_looks_after_it(bench) -> None:
+def test_reminders_come_until_the_alert_is_acknowledged(bench) -> None:
     one = bench({**HIGH, "remind": "10m"})
     one.log(loss=5.0)
     one.log(601, loss=5.0)
@@ -178,7 +178,7 @@ def test_reminders_come_until_somebody_looks_after_it(bench) -> None:
     assert len(one.told()) == 2
 
 
-def test_an_agent_that_is_started_anew_fires_nothing_twice_and_still_tells_the_end(bench) -> None:
+def test_a_restarted_agent_does_not_fire_twice_and_reports_the_resolution(bench) -> None:
     one = bench(HIGH)
     one.log(loss=5.0)
     one.begin()
@@ -190,7 +190,7 @@ def test_an_agent_that_is_started_anew_fires_nothing_twice_and_still_tells_the_e
     assert one.told() == [("firing", ["high"]), ("resolved", ["high"])]
 
 
-def test_an_agent_that_is_started_anew_knows_the_points_of_before(bench) -> None:
+def test_a_restarted_agent_knows_the_earlier_points(bench) -> None:
     one = bench({"name": "slow", "when": "median(step_seconds, 20 points) > 1.5 * baseline"})
     for _ in range(120):
         one.log(step_seconds=1.0)
@@ -200,7 +200,7 @@ def test_an_agent_that_is_started_anew_knows_the_points_of_before(bench) -> None
     assert one.told() == [("firing", ["slow"])]
 
 
-def test_a_run_that_ends_ends_its_alerts_without_a_word(bench) -> None:
+def test_alerts_of_an_ended_run_are_resolved_without_a_notice(bench) -> None:
     one = bench(HIGH)
     one.log(loss=5.0)
     one.process.status, one.process.ended_ns = "finished", one.now_ns
@@ -226,7 +226,7 @@ def test_a_run_stopped_by_hand_has_not_crashed(bench) -> None:
         ("crashed", "out of memory.", "Training crashed: out of memory."),
     ],
 )
-def test_a_run_that_goes_wrong_is_told_of_in_one_sentence(bench, status, reason, message) -> None:
+def test_a_failed_run_is_reported_in_one_sentence(bench, status, reason, message) -> None:
     one = bench(*RULES)
     one.process.status, one.process.reason = status, reason
     one.engine.follow(one.process)
@@ -234,7 +234,7 @@ def test_a_run_that_goes_wrong_is_told_of_in_one_sentence(bench, status, reason,
     assert [alert["message"] for alert in one.store.alerts("r-1")] == [message]
 
 
-def test_figures_in_messages_are_written_as_on_the_page(bench) -> None:
+def test_numbers_in_messages_are_written_as_on_the_page(bench) -> None:
     one = bench(
         {"name": "usual", "when": "loss > 1e-3"},
         {"name": "own", "when": "loss > 0", "message": "Loss {loss}, {value}."},
@@ -246,7 +246,7 @@ def test_figures_in_messages_are_written_as_on_the_page(bench) -> None:
     ]
 
 
-def test_a_condition_that_the_training_judges_fires_and_resolves(bench) -> None:
+def test_a_condition_that_the_training_evaluates_fires_and_resolves(bench) -> None:
     one = bench()
     said = {"name": "own", "severity": "critical", "message": "Loss {loss:.1f}", "cooldown": 300.0}
     one.engine.hear("r-1", Event("alert_rule", NOON, 0, 0, "s1", said))
@@ -259,7 +259,7 @@ def test_a_condition_that_the_training_judges_fires_and_resolves(bench) -> None:
     assert one.store.alerts("r-1")[0]["message"] == "Loss 2.2"
 
 
-def test_a_loss_that_is_no_number_can_be_kept_and_changed_later(bench) -> None:
+def test_an_alert_with_a_nan_value_can_be_stored_and_changed(bench) -> None:
     one = bench({"name": "nonfinite", "when": "nonfinite(loss, 20 points) > 0"})
     one.log(loss=float("nan"))
     [alert] = one.store.alerts("r-1")
@@ -267,7 +267,7 @@ def test_a_loss_that_is_no_number_can_be_kept_and_changed_later(bench) -> None:
     assert alert["notified_ns"] == one.now_ns
 
 
-def test_a_rule_that_fails_is_left_out_and_said_once_while_the_others_go_on(
+def test_a_rule_that_fails_is_ignored_and_logged_once(
     bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     evaluators_of = run_watch.evaluators_of
@@ -286,9 +286,7 @@ def test_a_rule_that_fails_is_left_out_and_said_once_while_the_others_go_on(
     assert said == ["Rule bad of r failed and is ignored."]
 
 
-def test_the_store_is_written_only_when_there_is_something_to_tell(
-    bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_store_is_written_only_for_changes(bench, monkeypatch: pytest.MonkeyPatch) -> None:
     one = bench(HIGH | {"cooldown": "60s"})
     written: list[int] = []
     transaction = one.store.transaction
@@ -315,7 +313,7 @@ TYPO = {"name": "typo", "when": "los > 2"}
 SAID = "Alert rule 'typo' uses a metric that is not recorded: There is no metric 'los'; did you mean 'loss'?"
 
 
-def test_a_rule_over_what_is_never_recorded_says_so_once_after_a_minute(bench, caplog) -> None:
+def test_a_rule_with_an_unrecorded_metric_is_reported_once_after_a_minute(bench, caplog) -> None:
     one = bench(HIGH, TYPO)
     for _ in range(59):
         one.log(loss=1.0)
@@ -326,7 +324,7 @@ def test_a_rule_over_what_is_never_recorded_says_so_once_after_a_minute(bench, c
     assert caplog.text.count(SAID) == 1
 
 
-def test_a_later_agent_does_not_say_it_again(bench) -> None:
+def test_a_later_agent_does_not_report_an_unrecorded_metric_again(bench) -> None:
     one = bench(TYPO)
     for _ in range(2):
         for _ in range(70):
@@ -335,7 +333,7 @@ def test_a_later_agent_does_not_say_it_again(bench) -> None:
     assert notices_of_run(one) == [SAID]
 
 
-def test_a_run_that_ends_within_a_minute_says_it_too_but_not_of_what_samplers_read(bench) -> None:
+def test_a_short_run_reports_unrecorded_metrics_except_for_those_of_samplers(bench) -> None:
     one = bench(TYPO, {"name": "hot", "when": "gpu/temperature_celsius > 90"})
     one.log(loss=1.0)
     one.process = replace(one.process, status="finished", ended_ns=one.now_ns)
@@ -352,14 +350,14 @@ def test_a_sampled_metric_that_this_machine_does_not_have_is_named_after_a_minut
     assert "There is no metric 'gpu/temperature_celsius'" in said
 
 
-def test_usual_rules_and_rules_with_one_recorded_name_say_nothing(bench) -> None:
+def test_default_rules_and_rules_with_one_recorded_name_are_not_reported(bench) -> None:
     one = bench(*RULES, {"name": "either", "when": "val_loss|loss > 2"})
     for _ in range(130):
         one.log(loss=1.0)
     assert notices_of_run(one) == []
 
 
-def test_an_alert_names_the_rank_that_failed_by_itself(bench) -> None:
+def test_an_alert_names_the_rank_that_failed_first(bench) -> None:
     one = bench({"name": "ended", "when": 'status == "failed"', "message": "{reason}"})
     lost = replace(one.process, status="failed", reason="RuntimeError: Connection closed by peer")
     own = replace(one.process, rank=1, pid=8, status="failed", reason="ValueError: label 12 is too large")
@@ -387,7 +385,7 @@ def test_ranks_that_fail_one_after_another_make_one_alert_with_the_reason_of_the
     assert [alert["message"] for alert in notice["alerts"]] == ["rank 1: ValueError: label 12 is too large"]
 
 
-def test_a_lost_connection_is_told_though_the_other_ranks_go_on(bench) -> None:
+def test_a_lost_connection_is_reported_while_the_other_ranks_continue(bench) -> None:
     one = bench({"name": "ended", "when": 'status == "failed"', "message": "{reason}"})
     one.engine.follow(replace(one.process, rank=1, pid=8))
     lost = replace(one.process, status="failed", reason="RuntimeError: Connection closed by peer")
@@ -412,7 +410,7 @@ def log_many(bench: Bench, losses: list[float]) -> None:
     bench.engine.settle()
 
 
-def test_a_run_that_an_agent_meets_late_has_all_its_points_judged(bench) -> None:
+def test_an_agent_that_starts_late_evaluates_all_points_of_a_run(bench) -> None:
     one = bench({"name": "bad", "when": "nonfinite(loss, 20 points) > 0"})
     other = Source("r-2", "s1", 0, "h")
     rows = (np.arange(500), NOON + np.arange(500) * 1_000_000, np.ones((500, 1)))
@@ -425,7 +423,7 @@ def test_a_run_that_an_agent_meets_late_has_all_its_points_judged(bench) -> None
     assert one.told() == [("firing", ["bad"])]
 
 
-def test_the_next_agent_does_not_judge_again_what_the_one_before_has_judged(bench) -> None:
+def test_the_next_agent_does_not_evaluate_points_again(bench) -> None:
     one = bench({"name": "bad", "when": "nonfinite(loss, 20 points) > 0", "cooldown": 0})
     log_many(one, [1.0, float("nan"), *[1.0] * 300])
     one.now_ns += S

@@ -61,12 +61,12 @@ NOW = BEGAN + 99 * SECOND
         "count(x, 1ms) == 1",
     ],
 )
-def test_it_is_true(text, history):
+def test_a_condition_is_true(text, history):
     assert truth(text, history, NOW) is True
 
 
 @pytest.mark.parametrize("function", ["mean", "median", "p90", "min", "max", "std", "slope", "rate"])
-def test_a_window_of_time_is_not_judged_before_most_of_it_has_passed(function):
+def test_a_window_of_time_is_not_evaluated_before_most_of_it_has_passed(function):
     history = History()
     now_ns = feed(history, "load", 0.95 + 0.001 * np.arange(20))
     assert truth(f"{function}(load, 30s) > -1", history, now_ns) is None
@@ -74,20 +74,20 @@ def test_a_window_of_time_is_not_judged_before_most_of_it_has_passed(function):
     assert truth(f"{function}(load, 30s) > -1", history, now_ns) is True
 
 
-def test_a_mean_over_30_seconds_says_nothing_after_one_sample():
+def test_a_mean_over_30_seconds_is_unknown_after_one_sample():
     history = History()
     now_ns = feed(history, "cpu/utilization_ratio", [1.0])
     assert truth("mean(cpu/utilization_ratio, 30s) > 90%", history, now_ns) is None
     assert truth("mean(cpu/utilization_ratio, 30s) > 90%", history, now_ns + 29 * SECOND) is None
 
 
-def test_what_is_logged_less_often_than_its_window_is_long_is_judged_by_the_points_there_are():
+def test_a_metric_that_is_logged_rarely_is_evaluated_with_the_points_there_are():
     history = History()
     now_ns = feed(history, "val/loss", [3.0, 2.0, 1.0], every_s=60)
     assert truth("mean(val/loss, 30s) < 2", history, now_ns) is True
 
 
-def test_a_window_of_points_is_not_judged_before_a_fifth_of_them_are_there():
+def test_a_window_of_points_is_not_evaluated_before_it_has_a_fifth_of_them():
     history = History()
     now_ns = feed(history, "x", np.ones(19))
     assert truth("mean(x, 100 points) == 1", history, now_ns) is None
@@ -97,7 +97,7 @@ def test_a_window_of_points_is_not_judged_before_a_fifth_of_them_are_there():
     assert truth("mean(x, 100 points) == 1", history, now_ns) is True
 
 
-def test_a_series_that_is_longer_than_what_is_kept_of_it_fills_every_window():
+def test_a_series_of_which_points_were_dropped_fills_every_window():
     history = History(limit_points=1200)
     now_ns = feed(history, "x", np.ones(3000), every_s=0.001)
     assert truth("mean(x, 30s) == 1", history, now_ns) is True
@@ -109,14 +109,14 @@ def test_the_start_of_a_series_is_the_median_of_its_first_five_points():
     assert truth("start(batch/samples) == 64", history, now_ns) is True
 
 
-def test_the_highest_value_before_a_window_leaves_the_window_out():
+def test_the_highest_value_before_a_window_excludes_the_window():
     history = History()
     now_ns = feed(history, "x", [5, np.inf, 7, 1, 2, 300])
     assert truth("highest_before(x, 3 points) == 7", history, now_ns) is True
     assert truth("highest_before(x, 10 points) > 0", history, now_ns) is None
 
 
-def test_a_loss_that_diverges_has_risen_by_so_much_and_one_that_does_not_by_nothing():
+def test_divergence_is_the_rise_of_a_diverging_loss_and_otherwise_zero():
     history = History()
     falling = 2.5 * np.exp(-np.arange(300) / 40) + 0.5
     now_ns = feed(history, "loss", falling)
@@ -128,7 +128,7 @@ def test_a_loss_that_diverges_has_risen_by_so_much_and_one_that_does_not_by_noth
 @pytest.mark.parametrize(
     "text", ["x < 99", "x != 99", "x > 5 and x < 6", "not (x > 5)", "mean(x, 3 points) > 98"]
 )
-def test_it_is_false(text, history):
+def test_a_condition_is_false(text, history):
     assert truth(text, history, NOW) is False
 
 
@@ -148,17 +148,17 @@ def test_it_is_false(text, history):
         "baseline(bad) > 0",
     ],
 )
-def test_it_is_not_known(text, history):
+def test_a_condition_is_unknown(text, history):
     assert truth(text, history, NOW) is None
 
 
-def test_what_is_known_decides_without_the_rest(history):
+def test_a_known_side_may_decide_without_the_other(history):
     assert truth("missing > 1 and x < 5", history, NOW) is False
     assert truth("x < 5 and missing > 1", history, NOW) is False
     assert truth("missing > 1 or x > 5", history, NOW) is True
 
 
-def test_a_last_value_that_is_not_a_number_is_neither_above_nor_below(history):
+def test_a_nan_value_is_neither_above_nor_below(history):
     feed(history, "loss", [1.0, math.nan])
     assert truth("loss > 5", history, NOW) is None
     assert truth("loss <= 5", history, NOW) is None
@@ -166,19 +166,19 @@ def test_a_last_value_that_is_not_a_number_is_neither_above_nor_below(history):
     assert truth("nonfinite(loss, 20 points) > 0", history, NOW) is True
 
 
-def test_a_last_value_that_is_infinite_is_above(history):
+def test_an_infinite_value_is_above(history):
     feed(history, "loss", [1.0, math.inf])
     assert truth("loss > 5", history, NOW) is True
 
 
-def test_an_empty_window_is_not_known_but_has_no_points(history):
+def test_an_empty_window_is_unknown_and_its_count_is_zero(history):
     later = NOW + 3600 * SECOND
     assert truth("mean(x, 1m) > 1", history, later) is None
     assert truth("count(x, 1m) == 0 and nonfinite(x, 1m) == 0", history, later) is True
     assert truth("age(x) == 3600 and x == 99", history, later) is True
 
 
-def test_a_slope_is_hardly_moved_by_outliers():
+def test_a_slope_is_robust_against_outliers():
     history = History()
     values = 3.0 * np.arange(500.0)
     values[::5] += 10_000
@@ -195,7 +195,7 @@ def test_the_status_of_the_run_is_compared(history):
     assert truth('status != "crashed"', history, NOW, "running") is True
 
 
-def test_nobody_is_judged_by_what_nobody_has_logged(history):
+def test_a_metric_that_was_never_logged_has_no_outcomes(history):
     assert evaluate(parse("missing > 1"), history, NOW) == []
 
 
@@ -206,12 +206,12 @@ def test_an_outcome_shows_what_decided(history):
     assert (outcome.step, outcome.points, outcome.rank, outcome.host) == (100, 100, 0, "node")
 
 
-def test_the_metric_is_the_value_on_whichever_side_it_stands(history):
+def test_the_side_with_the_metric_is_the_value(history):
     outcome = judged("5 < x", history, NOW)
     assert (outcome.value, outcome.threshold, outcome.key) == (99.0, 5.0, "x")
 
 
-def test_each_rank_and_device_is_judged_by_itself():
+def test_each_rank_and_device_is_evaluated_separately():
     history = History()
     for rank, loss in enumerate([1.0, 9.0, 1.0]):
         now_ns = feed(history, "loss", [loss], of=source(rank))
@@ -219,7 +219,7 @@ def test_each_rank_and_device_is_judged_by_itself():
     assert [(one.rank, one.is_true) for one in outcomes] == [(0, False), (1, True), (2, False)]
 
 
-def test_what_is_told_of_a_host_counts_for_each_of_its_gpus():
+def test_a_metric_of_a_host_applies_to_each_of_its_gpus():
     history = History()
     for host, cpu in (("a", 0.2), ("b", 0.99)):
         feed(history, "cpu/utilization_ratio", [cpu], of=machine(host))
@@ -251,7 +251,7 @@ def test_ranks_are_paired_with_the_gpus_they_use():
     assert pairs == {(0, "GPU-0"): False, (1, "GPU-1"): True}
 
 
-def test_who_comes_later_is_judged_too():
+def test_a_subject_that_appears_later_is_evaluated_too():
     history = History()
     condition = parse("loss > 1 and gpu/power_watts > 1")
     for rank in (0, 1):
@@ -266,7 +266,7 @@ def test_who_comes_later_is_judged_too():
     assert [(one.rank, one.device) for one in evaluate(condition, history, now_ns)] == [(0, ""), (1, "GPU-0")]
 
 
-def test_a_rank_that_lacks_a_metric_is_not_judged_by_that_of_another():
+def test_a_rank_without_a_metric_does_not_use_that_of_another_rank():
     history = History()
     feed(history, "a", [1.0], of=source(0))
     feed(history, "a", [1.0], of=source(1))
@@ -275,7 +275,7 @@ def test_a_rank_that_lacks_a_metric_is_not_judged_by_that_of_another():
     assert [(one.rank, one.is_true) for one in outcomes] == [(0, True), (1, None)]
 
 
-def test_hundreds_of_ranks_and_gpus_are_judged_in_no_time():
+def test_hundreds_of_ranks_and_gpus_are_evaluated_quickly():
     import time
 
     history = History()
@@ -294,7 +294,7 @@ def test_hundreds_of_ranks_and_gpus_are_judged_in_no_time():
     st.lists(st.floats(), min_size=1, max_size=300),
     st.sampled_from(["10 points", "1m", "1h"]),
 )
-def test_no_values_whatever_make_a_function_fail(function, values, window):
+def test_no_values_make_a_function_fail(function, values, window):
     history = History()
     now_ns = feed(history, "x", values)
     [outcome] = evaluate(parse(f"{function}(x, {window}) > 1"), history, now_ns)

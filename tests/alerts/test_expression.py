@@ -79,7 +79,7 @@ def pointed_at(text):
         ("points > 5 and x > 2 or y > 3", "points > 5 and x > 2 or y > 3"),
     ],
 )
-def test_a_condition_is_written_out_in_one_way(text, canonical):
+def test_a_condition_has_one_written_form(text, canonical):
     assert str(parse(text)) == canonical
     assert parse(canonical) == parse(text)
 
@@ -137,13 +137,13 @@ def test_a_division_without_spaces_is_explained():
     assert parse("`loss/2` > 1").keys == ("loss/2",)
 
 
-def test_an_unknown_unit_is_told_those_there_are():
+def test_an_error_for_an_unknown_unit_lists_the_units():
     said, where = pointed_at("memory/used_bytes > 5 Gib")
     assert where == "Gib"
     assert "GiB" in said
 
 
-def test_a_metric_nobody_knows_is_doubted():
+def test_an_unknown_metric_is_reported():
     known = ["phase/data_seconds", "step_seconds", "loss"]
     assert unknown_metrics(parse("loss > 1 and step_second > 2"), known) == [
         "There is no metric 'step_second'; did you mean 'step_seconds'?"
@@ -173,7 +173,7 @@ def test_the_longest_window_of_each_metric_is_known():
     assert found == {"a": Reach(120.0, 50), "b": Reach(0.5, 1), "c": Reach(0.5, 1)}
 
 
-def test_a_window_stands_alone_where_a_rule_says_how_long():
+def test_a_window_can_be_parsed_separately():
     assert parse_window("100 steps") == Window(points=100)
     assert parse_window("1.5m") == Window(seconds=90.0)
     for wrong in ("", "5", "5 GiB", "2m 3s", "loss"):
@@ -217,7 +217,7 @@ truths = st.recursive(
 
 
 @given(truths)
-def test_what_is_written_out_reads_as_the_same_tree(tree):
+def test_a_written_condition_parses_to_the_same_tree(tree):
     if len(str(tree)) <= 2000 and tree.depth <= 25:
         assert parse(str(tree)) == tree
 
@@ -251,7 +251,7 @@ words = st.sampled_from([*FUNCTIONS, *KEYS[:3], *SIGNS, *WORDS])
     | st.lists(words, max_size=30).map(" ".join)
     | st.lists(words, max_size=30).map("".join)
 )
-def test_any_text_is_read_or_refused_as_a_mistake(text):
+def test_any_text_is_parsed_or_refused(text):
     try:
         tree = parse(text)
     except ConfigError:

@@ -25,7 +25,7 @@ def test_points_of_a_series_are_kept_in_order():
     assert recent.times_ns.tolist() == [BEGAN, BEGAN + SECOND, BEGAN + 2 * SECOND]
 
 
-def test_ranks_hosts_and_devices_have_series_of_their_own():
+def test_ranks_hosts_and_devices_have_separate_series():
     history = History()
     feed(history, "x", [1.0], of=source(0))
     feed(history, "x", [2.0], of=source(1))
@@ -37,7 +37,7 @@ def test_ranks_hosts_and_devices_have_series_of_their_own():
     }
 
 
-def test_no_more_than_so_many_points_are_kept():
+def test_the_number_of_points_is_limited():
     history = History(limit_points=50)
     for begin in range(0, 1000, 7):
         feed(history, "loss", np.arange(begin, begin + 7), every_s=0.01, begin_s=begin * 0.01)
@@ -46,7 +46,7 @@ def test_no_more_than_so_many_points_are_kept():
     assert recent.total == 1001
 
 
-def test_old_points_are_let_go_but_for_a_few():
+def test_old_points_are_dropped_except_for_a_minimum():
     history = History(keep_seconds=60)
     feed(history, "slow", np.arange(2000), every_s=3600)
     feed(history, "fast", np.arange(2000), every_s=0.05)
@@ -73,7 +73,7 @@ def test_a_window_is_the_points_of_the_last_seconds_or_the_last_points():
     assert np.shares_memory(recent.values[recent.newest(2)], recent._values)
 
 
-def test_what_arrives_late_takes_its_place_in_time():
+def test_late_points_are_sorted_by_time():
     history = History()
     feed(history, "loss", [1.0, 2.0, 5.0], every_s=1.0)
     feed(history, "loss", [1.5, 4.0], begin_s=0.5, every_s=1.0)
@@ -90,14 +90,14 @@ def test_series_beyond_the_limit_are_left_out_and_counted():
     assert history.of("a")[RANK_0].total == 2
 
 
-def test_other_keys_than_those_asked_for_are_not_kept():
+def test_only_the_given_keys_are_kept():
     history = History(keys={"loss"})
     feed(history, "loss", [1.0])
     feed(history, "accuracy", [1.0])
     assert history.latest(0) == {"loss": 1.0}
 
 
-def test_wide_windows_make_room():
+def test_wide_windows_extend_the_history():
     history = History(limit_points=10, keep_seconds=1)
     feed(history, "loss", [0.0])
     history.widen({"loss": Reach(7200.0, 3000)})
@@ -142,13 +142,13 @@ def test_a_quantile_of_equal_values_is_that_value():
     assert quantile(np.full(37, 0.1), 0.95) == 0.1
 
 
-def test_the_last_values_are_there_to_be_drawn():
+def test_the_last_values_are_available_for_a_sparkline():
     history = History()
     feed(history, "x", np.arange(100))
     assert spark(history.of("x")[RANK_0]) == tuple(range(80, 100))
 
 
-def test_the_latest_values_are_those_nearest_to_a_subject():
+def test_the_latest_values_are_those_of_the_closest_subject():
     history = History()
     feed(history, "loss", [1.0], of=source(0))
     feed(history, "loss", [2.0], of=source(1), begin_s=5)
@@ -158,7 +158,7 @@ def test_the_latest_values_are_those_nearest_to_a_subject():
     assert history.latest(None, "GPU-1") == {"loss": 2.0, "gpu/temperature_celsius": 70.0}
 
 
-def test_a_storm_of_rows_is_taken_in_no_time():
+def test_many_rows_are_added_quickly():
     history = History()
     keys = [f"key{number}" for number in range(20)]
     rows = 10_000

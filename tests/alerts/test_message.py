@@ -29,7 +29,7 @@ def test_the_text_says_what_where_since_when_and_what_to_do():
     )
 
 
-def test_what_is_not_known_is_left_out():
+def test_unknown_facts_are_left_out():
     bare = notice(
         key="",
         value=None,
@@ -51,7 +51,7 @@ def test_what_is_not_known_is_left_out():
     )
 
 
-def test_how_long_is_counted_until_the_moment_given():
+def test_durations_are_counted_until_the_given_time():
     assert "for 1 h 12 min" in message.text(notice(), now_ns=AT_NS + 60 * MINUTE_NS)
 
 
@@ -59,7 +59,7 @@ def test_how_long_is_counted_until_the_moment_given():
     ("seconds", "said"),
     [(-5, "0 s"), (0, "0 s"), (59, "59 s"), (185, "3 min 5 s"), (4_320, "1 h 12 min"), (86_460, "1 d")],
 )
-def test_a_length_of_time_is_said_in_two_units(seconds, said):
+def test_a_duration_is_written_in_two_units(seconds, said):
     assert message.duration(seconds * 10**9) == said
 
 
@@ -80,7 +80,7 @@ def test_a_length_of_time_is_said_in_two_units(seconds, said):
         ("test", "[TEST] mnist-baseline: Loss is NaN.", "This is a test of the alerts"),
     ],
 )
-def test_each_kind_is_worded_as_what_it_is(kind, subject, begins):
+def test_each_kind_of_notice_has_its_own_wording(kind, subject, begins):
     told = notice(kind=kind)
     assert message.subject(told) == subject
     assert message.text(told).startswith(begins)
@@ -88,12 +88,12 @@ def test_each_kind_is_worded_as_what_it_is(kind, subject, begins):
     assert ("still has" in message.text(told)) == (kind == "reminder")
 
 
-def test_a_test_without_alerts_is_worded_too():
+def test_a_test_notice_needs_no_alerts():
     assert message.subject(notice(kind="test", alerts=())) == "[TEST] mnist-baseline: the channel works"
     assert "nothing is wrong" in message.text(notice(kind="test", alerts=()))
 
 
-def test_several_alerts_come_the_worst_first_and_the_rest_is_counted():
+def test_the_worst_alert_comes_first_and_the_rest_is_counted():
     minor = [
         replace(TOLD, severity="info", rule=f"rule-{place}", message=f"It is {place}.") for place in range(12)
     ]
@@ -127,7 +127,7 @@ def test_recent_values_are_drawn(values, drawn):
 @pytest.mark.parametrize(
     "place", ["run", "project", "host", "rule", "message", "key", "device", "advice", "link"]
 )
-def test_nothing_in_a_name_can_steer_what_shows_it(place, text):
+def test_a_name_cannot_control_the_terminal_that_shows_it(place, text):
     told = notice(**{place: text})
     lines = message.text(told).split("\n")
     assert len(lines) == len(message.text(notice()).split("\n"))
@@ -179,7 +179,7 @@ def test_the_fields_for_programs_are_these():
     }, "Receivers read these: add a field, never rename or remove one."
 
 
-def test_the_fields_of_very_many_alerts_stay_few():
+def test_the_fields_contain_at_most_a_hundred_alerts():
     fields = message.fields(notice(alerts=(TOLD,) * 130))
     assert (len(fields["alerts"]), fields["left_out"]) == (100, 30)
 
@@ -187,5 +187,5 @@ def test_the_fields_of_very_many_alerts_stay_few():
 @pytest.mark.parametrize(
     ("value", "told"), [(float("inf"), "Infinity"), (-float("inf"), "-Infinity"), (None, None)]
 )
-def test_a_number_json_does_not_have_is_a_text(value, told):
+def test_a_number_that_json_does_not_have_is_a_string(value, told):
     assert message.fields(notice(value=value))["alerts"][0]["value"] == told

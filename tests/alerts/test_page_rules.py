@@ -86,7 +86,7 @@ def bench(tmp_path: Path):
 # What the engine makes of the file.
 
 
-def test_a_rule_made_while_a_run_is_live_fires_in_it_without_another_record(bench) -> None:
+def test_a_rule_created_during_a_live_run_fires_without_another_record(bench) -> None:
     one = bench()
     one.log(loss=5.0)
     one.page.put(HIGH)
@@ -95,7 +95,7 @@ def test_a_rule_made_while_a_run_is_live_fires_in_it_without_another_record(benc
     assert one.told() == [("firing", ["high"])]
 
 
-def test_a_new_rule_looks_back_at_points_that_no_other_rule_asked_for(bench) -> None:
+def test_a_new_rule_uses_earlier_points_that_no_other_rule_needed(bench) -> None:
     one = bench()
     for number in range(150):
         one.log(other=1.0 if number < 120 else 2.0)
@@ -117,7 +117,7 @@ def test_a_wider_window_than_any_before_is_filled_from_the_store_and_no_point_co
     assert one.fires() == []
 
 
-def test_what_was_read_of_a_machine_is_looked_back_at_too(bench) -> None:
+def test_a_new_rule_uses_earlier_points_of_machine_metrics(bench) -> None:
     one = bench()
     for value in (50.0, 90.0):
         one.log("seconds", "GPU-a", **{"gpu/temperature_celsius": value})
@@ -126,7 +126,7 @@ def test_what_was_read_of_a_machine_is_looked_back_at_too(bench) -> None:
     assert [(alert["rule"], alert["device"]) for alert in one.store.alerts("r-1")] == [("hot", "GPU-a")]
 
 
-def test_an_alert_of_a_rule_that_is_deleted_is_resolved_and_nobody_is_told(bench) -> None:
+def test_an_alert_of_a_deleted_rule_is_resolved_without_a_notice(bench) -> None:
     one = bench()
     one.page.put(HIGH)
     one.log(loss=5.0)
@@ -148,7 +148,7 @@ def test_an_alert_of_a_rule_that_was_deleted_while_no_agent_ran_is_resolved_by_t
     assert one.fires() == []
 
 
-def test_a_rule_that_asks_for_something_else_begins_anew(bench) -> None:
+def test_a_rule_with_another_condition_starts_again(bench) -> None:
     one = bench()
     one.page.put(HIGH)
     one.log(loss=5.0, other=1.0)
@@ -159,7 +159,7 @@ def test_a_rule_that_asks_for_something_else_begins_anew(bench) -> None:
     assert one.fires() == ["high"]
 
 
-def test_other_words_for_a_rule_leave_its_alert_alone(bench) -> None:
+def test_a_new_message_of_a_rule_does_not_change_its_alert(bench) -> None:
     one = bench()
     one.page.put(HIGH)
     one.log(loss=5.0)
@@ -169,7 +169,7 @@ def test_other_words_for_a_rule_leave_its_alert_alone(bench) -> None:
     assert one.fires() == ["high"]
 
 
-def test_a_rule_from_elsewhere_is_switched_off_and_on_again(bench) -> None:
+def test_a_rule_of_the_settings_can_be_disabled_and_enabled(bench) -> None:
     one = bench(HIGH)
     one.page.switch("high", on=False)
     one.log(loss=5.0)
@@ -179,7 +179,7 @@ def test_a_rule_from_elsewhere_is_switched_off_and_on_again(bench) -> None:
     assert one.fires() == ["high"]
 
 
-def test_a_rule_that_the_settings_switch_off_can_be_switched_on(bench) -> None:
+def test_a_rule_that_the_settings_disable_can_be_enabled(bench) -> None:
     one = bench({**HIGH, "enabled": False})
     one.log(loss=5.0)
     assert one.fires() == []
@@ -188,7 +188,7 @@ def test_a_rule_that_the_settings_switch_off_can_be_switched_on(bench) -> None:
     assert one.fires() == ["high"]
 
 
-def test_a_rule_of_the_same_name_takes_the_place_of_one_from_elsewhere_until_it_is_deleted(bench) -> None:
+def test_a_page_rule_replaces_a_rule_of_the_same_name_until_it_is_deleted(bench) -> None:
     one = bench(HIGH)
     one.page.put({**HIGH, "when": "loss > 100"})
     one.log(loss=5.0)
@@ -198,7 +198,7 @@ def test_a_rule_of_the_same_name_takes_the_place_of_one_from_elsewhere_until_it_
     assert one.fires() == ["high"]
 
 
-def test_a_rule_that_the_training_says_can_be_switched_off_and_taken_the_place_of(bench) -> None:
+def test_a_rule_of_the_training_can_be_disabled_and_replaced(bench) -> None:
     one = bench()
     one.page.switch("own", on=False)
     one.engine.hear("r-1", Event("alert_rule", NOON, 0, 0, "s1", {"name": "own", "when": "loss > 2"}))
@@ -221,21 +221,21 @@ def test_a_rule_that_the_training_says_can_be_switched_off_and_taken_the_place_o
         ({"run": "r", "project": "q"}, False),
     ],
 )
-def test_a_rule_holds_in_the_runs_it_is_meant_for(bench, scope: dict, holds: bool) -> None:
+def test_a_rule_applies_to_its_runs_only(bench, scope: dict, holds: bool) -> None:
     one = bench()
     one.page.put({**HIGH, **scope})
     one.log(loss=5.0)
     assert one.fires() == (["high"] if holds else [])
 
 
-def test_where_alerts_are_switched_off_altogether_no_rule_of_the_page_holds_either(bench) -> None:
+def test_page_rules_do_not_apply_if_alerts_are_disabled(bench) -> None:
     one = bench(is_off=True)
     one.page.put(HIGH)
     one.log(loss=5.0)
     assert one.fires() == []
 
 
-def test_a_rule_that_makes_no_sense_is_left_out_and_said_once(bench, caplog) -> None:
+def test_an_invalid_rule_is_ignored_and_logged_once(bench, caplog) -> None:
     one = bench()
     bad = [{"name": "bad", "when": "loss >"}, "nonsense", {"name": "\x1b[2J", "when": "loss > 1"}]
     (one.folder / "rules.json").write_text(json.dumps({"rules": [*bad, HIGH]}))
@@ -253,7 +253,7 @@ def test_a_rule_that_makes_no_sense_is_left_out_and_said_once(bench, caplog) -> 
 @pytest.mark.parametrize(
     "damage", ["", "{", "[]", '{"rules": 1}', '{"rules": [], "switches": []}', "[" * 5000, "\xff\x00"]
 )
-def test_a_damaged_file_is_said_once_and_what_held_before_still_holds(bench, caplog, damage: str) -> None:
+def test_a_damaged_file_is_logged_once_and_its_previous_content_applies(bench, caplog, damage: str) -> None:
     one = bench()
     one.page.put(HIGH)
     one.log(loss=5.0)
@@ -269,7 +269,7 @@ def test_a_damaged_file_is_said_once_and_what_held_before_still_holds(bench, cap
     assert (one.folder / "rules.damaged").read_bytes() == damage.encode("latin-1")
 
 
-def test_an_agent_looks_at_the_file_by_one_stat_a_round(bench, monkeypatch) -> None:
+def test_checking_the_file_costs_one_stat(bench, monkeypatch) -> None:
     one = bench(HIGH)
     one.log(loss=1.0)
     stats: list[Path] = []
@@ -292,7 +292,7 @@ def test_an_agent_looks_at_the_file_by_one_stat_a_round(bench, monkeypatch) -> N
 # The file itself.
 
 
-def test_what_makes_no_sense_is_not_kept(tmp_path: Path) -> None:
+def test_an_invalid_rule_is_not_stored(tmp_path: Path) -> None:
     page = PageRules(tmp_path)
     for wrong in (
         {"name": "x"},
@@ -322,7 +322,7 @@ def test_there_are_at_most_two_hundred_rules(tmp_path: Path) -> None:
     assert len(PageRules(tmp_path).read().rules) == MAX_RULES
 
 
-def test_rules_that_many_write_at_once_are_all_kept(tmp_path: Path) -> None:
+def test_rules_written_concurrently_are_all_kept(tmp_path: Path) -> None:
     def write(first: int) -> None:
         for number in range(first, first + 10):
             PageRules(tmp_path).put({"name": f"r{number}", "when": "loss > 1"})
@@ -335,7 +335,7 @@ def test_rules_that_many_write_at_once_are_all_kept(tmp_path: Path) -> None:
     assert len(PageRules(tmp_path).read().rules) == 40
 
 
-def test_a_page_rule_is_switched_by_its_own_field(tmp_path: Path) -> None:
+def test_a_page_rule_is_disabled_by_its_own_field(tmp_path: Path) -> None:
     page = PageRules(tmp_path)
     page.put(HIGH)
     page.switch("high", on=False)
@@ -345,7 +345,7 @@ def test_a_page_rule_is_switched_by_its_own_field(tmp_path: Path) -> None:
     assert page.read().rules[0].rule.enabled
 
 
-def test_a_cooldown_of_nothing_can_be_written(tmp_path: Path) -> None:
+def test_a_cooldown_may_be_zero(tmp_path: Path) -> None:
     page = PageRules(tmp_path)
     page.put({**HIGH, "cooldown": "0s"})
     assert page.read().rules[0].rule.cooldown_s == 0.0

@@ -40,7 +40,7 @@ def test_a_rule_put_through_the_api_fires_in_a_live_run_and_its_deletion_resolve
         until(lambda: fires() == [], 10)
 
 
-def test_a_usual_rule_switched_off_through_the_api_stays_silent_in_a_live_run(
+def test_a_default_rule_disabled_through_the_api_does_not_fire_in_a_live_run(
     folder: Path, until, fires
 ) -> None:
     with stepscope.TrainingMonitor(SETTINGS, run="r", directory=folder) as monitor:

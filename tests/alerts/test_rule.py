@@ -15,7 +15,7 @@ def complaint_about(*fields):
     return str(caught.value)
 
 
-def test_a_rule_may_say_everything():
+def test_a_rule_may_have_every_key():
     [rule] = rules_from(
         yaml.safe_load("""
         - name: slow
@@ -48,7 +48,7 @@ def test_a_rule_may_say_everything():
     )
 
 
-def test_a_rule_needs_a_name_and_a_condition_alone():
+def test_a_rule_needs_only_a_name_and_a_condition():
     [rule] = rules_from([{"name": "high", "condition": "loss > 2", "remind": None}])
     assert rule == Rule("high", parse("loss > 2"))
     assert (rule.severity, rule.cooldown_s, rule.resolve, rule.channels) == ("warning", 300.0, True, None)
@@ -58,7 +58,7 @@ def test_a_rule_needs_a_name_and_a_condition_alone():
     ("written", "seconds", "points"),
     [(60, 60.0, 0), (0.5, 0.5, 0), ("2m", 120.0, 0), ("100 steps", 0.0, 100), ("3 points", 0.0, 3)],
 )
-def test_how_long_is_a_number_of_seconds_or_a_text(written, seconds, points):
+def test_a_duration_is_a_number_of_seconds_or_text(written, seconds, points):
     [rule] = rules_from([{"name": "a", "when": "x > 1", "for": written}])
     assert (rule.for_s, rule.for_points) == (seconds, points)
 
@@ -93,18 +93,18 @@ def test_a_mistake_names_the_rule_the_key_the_value_and_what_is_allowed(fields, 
     assert said in complaint_about({"name": "high", "when": "loss > 2", **fields})
 
 
-def test_a_key_that_is_there_twice_is_named_as_it_was_written():
+def test_a_duplicate_key_is_named_as_it_was_written():
     said = complaint_about({"name": "high", "condition": "loss > 3", "when": "loss > 2"})
     assert "has both 'condition' and 'when'; keep one." in said
 
 
-def test_a_mistake_in_a_condition_is_pointed_at():
+def test_an_error_points_at_the_mistake_in_a_condition():
     said = complaint_about({"name": "high", "when": "loss >> 2"})
     assert said.startswith('alerts.rules[0].when (high) is "loss >> 2": Expected a number')
     assert said.splitlines()[1:] == ["  loss >> 2", "        ^"]
 
 
-def test_all_mistakes_are_told_at_once():
+def test_all_mistakes_are_reported_together():
     said = complaint_about({"name": "a"}, {"name": "b", "when": "x > 1"}, "c", {"name": "b", "when": "x > 2"})
     assert [line.split(" ")[0] for line in said.splitlines()] == [
         "alerts.rules[0]",
@@ -124,12 +124,12 @@ def test_a_rule_of_a_training_needs_no_condition():
 
 
 @pytest.mark.parametrize("fields", [{"name": ""}, {"severity": "bad"}, {"message": "{x[0]}"}])
-def test_a_rule_is_checked_when_it_is_made(fields):
+def test_a_rule_is_checked_when_it_is_created(fields):
     with pytest.raises(ConfigError):
         Rule(**{"name": "a", "condition": parse("x > 1"), **fields})
 
 
-def test_a_rule_knows_what_it_looks_at():
+def test_a_rule_lists_the_metrics_it_uses():
     rule = Rule("a", parse("mean(x, 2m) > 1"), clear=parse("mean(x, 50 points) < y"), message="{z} {x:.2f}")
     assert rule.keys == {"x", "y", "z"}
     assert rule.reach() == {"x": Reach(120.0, 50), "y": Reach(0.0, 1)}
@@ -180,11 +180,11 @@ def test_a_message_is_filled_in(template, text):
         "{a b}",
     ],
 )
-def test_a_message_holds_names_and_formats_alone(template):
+def test_a_message_may_only_contain_names_and_formats(template):
     with pytest.raises(ConfigError, match="cannot be filled in"):
         Rule("a", None, message=template)
     assert isinstance(render(template, {"x": object()}), str)
 
 
-def test_values_are_not_filled_in_once_more():
+def test_values_are_not_filled_in_twice():
     assert render("{run}", {"run": "{loss}", "loss": 1.0}) == "{loss}"

@@ -24,7 +24,7 @@ class Asked:
     for_points: int = 0
 
 
-def test_a_rule_without_a_duration_fires_at_the_first_look() -> None:
+def test_a_rule_without_a_duration_fires_at_the_first_evaluation() -> None:
     assert State().advance(Asked(), is_true=True, is_clear=None, now_ns=0) == "fires"
 
 
@@ -36,14 +36,14 @@ def test_a_rule_with_a_duration_is_pending_until_it_has_lasted() -> None:
     assert turns == [None, None, None, "fires"]
 
 
-def test_a_condition_that_stops_for_a_moment_begins_anew() -> None:
+def test_a_condition_that_is_interrupted_starts_again() -> None:
     state = State()
     truths = [(0, True), (40, False), (50, True), (100, True), (110, True)]
     turns = [state.advance(Asked(for_s=60), is_true=one, is_clear=None, now_ns=at * S) for at, one in truths]
     assert turns == [None, None, None, None, "fires"]
 
 
-def test_a_duration_in_points_waits_for_so_many() -> None:
+def test_a_duration_in_points_waits_for_that_many_points() -> None:
     state = State()
     turns = [
         state.advance(Asked(for_points=50), is_true=True, is_clear=None, now_ns=0, points=points)
@@ -52,7 +52,7 @@ def test_a_duration_in_points_waits_for_so_many() -> None:
     assert turns == [None, None, "fires"]
 
 
-def test_what_is_unknown_neither_fires_nor_resolves() -> None:
+def test_an_unknown_result_neither_fires_nor_resolves() -> None:
     state = State()
     assert state.advance(Asked(), is_true=None, is_clear=None, now_ns=0) is None
     state.fired(1)
@@ -60,7 +60,7 @@ def test_what_is_unknown_neither_fires_nor_resolves() -> None:
     assert state.is_firing
 
 
-def test_one_that_fires_resolves_when_it_is_clear_and_can_fire_again() -> None:
+def test_a_firing_rule_resolves_when_it_is_clear_and_can_fire_again() -> None:
     state = State()
     state.advance(Asked(), is_true=True, is_clear=None, now_ns=0)
     state.fired(7)
@@ -121,17 +121,17 @@ def test_reminders_come_while_it_fires_and_only_if_configured() -> None:
         ("09:00-17:00 UTC", 17, False),
     ],
 )
-def test_quiet_hours_may_go_past_midnight(text: str, hour: int, holds: bool) -> None:
+def test_quiet_hours_may_include_midnight(text: str, hour: int, holds: bool) -> None:
     assert QuietHours.parse(text).contain(hour * 3600 * S) is holds
 
 
 @pytest.mark.parametrize("text", ["", "22-7", "25:00-07:00", "22:00", "22:60-07:00", "22:00-07:00 CET"])
-def test_quiet_hours_that_are_none_are_refused_with_an_example(text: str) -> None:
+def test_invalid_quiet_hours_are_refused_with_an_example(text: str) -> None:
     with pytest.raises(ConfigError, match="22:00-07:00"):
         QuietHours.parse(text)
 
 
-def test_a_silence_holds_for_its_rules_and_runs_until_it_is_over(tmp_path: Path) -> None:
+def test_a_silence_applies_to_its_rules_and_runs_until_it_ends(tmp_path: Path) -> None:
     Silences(tmp_path).silence("gpu_*", "mnist", now_ns=0, until_ns=60 * S, reason="known")
     said = Silences(tmp_path).read()
     assert said.silence_for("gpu_hot", ("mnist", "mnist-1"), 59 * S).reason == "known"
@@ -140,7 +140,7 @@ def test_a_silence_holds_for_its_rules_and_runs_until_it_is_over(tmp_path: Path)
     assert said.silence_for("gpu_hot", ("mnist", "mnist-1"), 60 * S) is None
 
 
-def test_what_others_say_is_seen_by_who_has_read_before(tmp_path: Path) -> None:
+def test_changes_by_other_processes_are_read(tmp_path: Path) -> None:
     reader = Silences(tmp_path)
     assert reader.read().silences == ()
     made = Silences(tmp_path).silence("*", "*", now_ns=0, until_ns=S)
@@ -153,9 +153,7 @@ def test_what_others_say_is_seen_by_who_has_read_before(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"silences": [1]}', '{"silences": 5}', "\x00"])
-def test_a_file_that_makes_no_sense_silences_nothing_and_can_be_written_again(
-    tmp_path: Path, content: str
-) -> None:
+def test_an_invalid_file_silences_nothing_and_can_be_overwritten(tmp_path: Path, content: str) -> None:
     (tmp_path / "silences.json").write_text(content)
     assert Silences(tmp_path).read().silences == ()
     Silences(tmp_path).silence("*", "*", now_ns=0, until_ns=S)

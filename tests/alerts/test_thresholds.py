@@ -39,7 +39,7 @@ def is_true(name, limit, key, values, of):
 
 
 @pytest.mark.parametrize("name", TODAY)
-def test_a_limit_is_one_of_todays_metric_in_its_unit(name):
+def test_a_threshold_is_converted_to_the_current_metric_and_unit(name):
     limit, key, of, passed_at = TODAY[name]
     margin = abs(passed_at) / 100
     assert is_true(name, limit, key, [passed_at + margin] * 60, of) is True
@@ -47,34 +47,34 @@ def test_a_limit_is_one_of_todays_metric_in_its_unit(name):
 
 
 @pytest.mark.parametrize(("level", "fires"), [(2.1, False), (2.3, True)])
-def test_a_loss_is_compared_with_what_it_was_at_first(level, fires):
+def test_a_loss_is_compared_with_its_baseline(level, fires):
     losses = [2.0] * 200 + [level] * 30
     assert is_true("loss_increase", 0.1, "loss", losses, source()) is fires
     assert is_true("loss_increase", 0.1, "train/loss", losses, source()) is fires
 
 
-def test_a_loss_below_zero_has_increased_when_it_rises():
+def test_a_negative_loss_increases_when_it_rises():
     assert is_true("loss_increase", 0.1, "loss", [-2.0] * 200 + [-1.5] * 30, source()) is True
     assert is_true("loss_increase", 0.1, "loss", [-2.0] * 200 + [-2.5] * 30, source()) is False
 
 
 @pytest.mark.parametrize(("step_s", "fires"), [(1.0, False), (1.9, False), (2.1, True)])
-def test_a_speed_is_compared_with_what_it_was_at_first(step_s, fires):
+def test_a_speed_is_compared_with_its_baseline(step_s, fires):
     seconds = np.array([1.0] * 200 + [step_s] * 30)
     assert is_true("training_speed", 0.5, "step_seconds", seconds, source()) is fires
 
 
 @pytest.mark.parametrize("limit", [True, math.nan, math.inf, "5"])
-def test_a_limit_is_a_number(limit):
+def test_a_threshold_must_be_a_number(limit):
     with pytest.raises(ConfigError, match=r"alerts.thresholds.loss is .*; it must be a number."):
         threshold_rules({"loss": limit})
 
 
-def test_a_share_is_above_zero():
+def test_a_share_must_be_above_zero():
     with pytest.raises(ConfigError, match="training_speed is 0.0; it must be a share above 0"):
         threshold_rules({"training_speed": 0})
 
 
-def test_each_limit_is_a_rule_by_its_own_name():
+def test_each_threshold_becomes_a_rule_of_its_name():
     rules = threshold_rules({name: limit for name, (limit, *_) in TODAY.items()})
     assert [rule.name for rule in rules] == list(TODAY)

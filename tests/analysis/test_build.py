@@ -72,7 +72,7 @@ def test_keys_recorded_at_different_steps_are_aligned(store) -> None:
     assert rank.is_whole
 
 
-def test_a_long_run_costs_a_window_and_its_course_reaches_back_to_the_beginning(store) -> None:
+def test_a_long_run_has_a_window_and_a_course_since_its_beginning(store) -> None:
     begin(store)
     losses = np.linspace(9, 1, 10_000)
     log(store, {"step_seconds": np.ones(10_000), "loss": losses}, range(10_000))
@@ -83,7 +83,7 @@ def test_a_long_run_costs_a_window_and_its_course_reaches_back_to_the_beginning(
     assert rank.warm_up == 0
 
 
-def test_what_was_recorded_as_nan_is_told_from_what_was_not_recorded(store) -> None:
+def test_a_recorded_nan_is_distinguished_from_a_missing_value(store) -> None:
     begin(store)
     log(store, {"step_seconds": np.ones(4)}, range(4))
     log(store, {"loss": np.array([1.0, np.nan, np.inf])}, [0, 1, 3])
@@ -92,7 +92,7 @@ def test_what_was_recorded_as_nan_is_told_from_what_was_not_recorded(store) -> N
     assert rank.columns["loss"].finite.tolist() == [True, False, False, False]
 
 
-def test_steps_in_which_something_was_compiled_are_not_steady(store) -> None:
+def test_steps_with_compilation_are_not_steady(store) -> None:
     begin(store)
     log(store, {"step_seconds": np.r_[np.full(3, 30.0), np.ones(97)]}, range(100))
     log(store, {"compile/seconds": np.array([20.0, 3.0])}, [0, 50])
@@ -102,7 +102,7 @@ def test_steps_in_which_something_was_compiled_are_not_steady(store) -> None:
     assert np.flatnonzero(~rank.steady).tolist() == [0, 1, 2, 50]
 
 
-def test_steps_that_were_counted_anew_begin_a_window(store) -> None:
+def test_a_restarted_step_count_starts_a_new_window(store) -> None:
     begin(store)
     log(store, {"step_seconds": np.full(50, 5.0), "loss": np.ones(50)}, range(50))
     log(store, {"step_seconds": np.ones(30), "loss": np.zeros(30)}, range(20, 50), first_ns=BEGUN + 50 * S)
@@ -111,7 +111,7 @@ def test_steps_that_were_counted_anew_begin_a_window(store) -> None:
     assert rank.columns["loss"].values.tolist() == [0.0] * 30
 
 
-def test_only_the_newest_segment_is_looked_at(store) -> None:
+def test_only_the_newest_segment_is_examined(store) -> None:
     begin(store, "a")
     log(store, {"loss": np.ones(10)}, range(10))
     begin(store, "b", started_ns=BEGUN + 100 * S)
@@ -131,7 +131,7 @@ def test_every_rank_has_its_window_and_workers_have_none(store) -> None:
     assert window.facts[2] == {"cpus": 8}
 
 
-def test_figures_of_the_machine_are_those_of_the_time_of_the_steps(store) -> None:
+def test_machine_metrics_are_those_during_the_steps(store) -> None:
     begin(store)
     log(store, {"step_seconds": np.ones(10)}, range(10), first_ns=BEGUN + 50 * S)
     machine = Source("r", "a", 0, "h", axis="seconds")
@@ -142,7 +142,7 @@ def test_figures_of_the_machine_are_those_of_the_time_of_the_steps(store) -> Non
     assert window.figures("process/usable_cores", "elsewhere") == []
 
 
-def test_events_that_were_asked_for_are_those_of_the_segment(store) -> None:
+def test_requested_events_are_those_of_the_segment(store) -> None:
     begin(store)
     log(store, {"step_seconds": np.ones(10)}, range(10))
     with store.transaction():

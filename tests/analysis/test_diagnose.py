@@ -17,12 +17,12 @@ from tests.detectors.simulated import diagnose, going_well
 EVERY = sorted(known_detectors())
 
 
-def test_the_file_of_a_detector_has_its_name():
+def test_a_detector_file_is_named_after_its_id():
     assert {name.replace(".", "_") for name in EVERY} <= set(plugins.names("detectors"))
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_a_detector_says_what_it_needs_and_who_it_is(name):
+def test_a_detector_declares_what_it_needs(name):
     kind = known_detectors()[name]
     assert kind.id == name
     assert kind.requires
@@ -51,7 +51,7 @@ def test_a_wrong_option_is_a_clear_error(settings, said):
     assert said in str(error.value)
 
 
-def test_before_there_are_enough_steps_nothing_is_said(tmp_path):
+def test_without_enough_steps_there_is_no_finding(tmp_path):
     found = diagnose(tmp_path, going_well(0, 12))
     assert found.findings == ()
     assert (found.verdict.id, found.verdict.severity) == ("few_steps", "unknown")
@@ -67,7 +67,7 @@ def test_a_run_whose_steps_are_not_timed_says_what_to_do(tmp_path):
     assert creep == "Needs step_seconds, which is not recorded."
 
 
-def test_a_run_without_anything_is_not_known():
+def test_a_run_without_data_has_an_unknown_verdict():
     found = Diagnostician({}).examine(None)
     assert found.verdict.severity == "unknown"
     assert {one.id for one in found.considered} == set(EVERY)
@@ -83,14 +83,14 @@ def test_a_run_without_steps_has_passed_no_check_and_each_says_so():
     }
 
 
-def test_every_detector_is_either_told_or_considered(tmp_path):
+def test_every_detector_is_either_a_finding_or_considered(tmp_path):
     run = going_well(0, 300)
     run["loss"][200:] = np.nan
     found = diagnose(tmp_path, run)
     assert sorted([one.id for one in found.findings] + [one.id for one in found.considered]) == EVERY
 
 
-def test_a_detector_that_fails_is_said_once_and_takes_nothing_from_the_others(tmp_path, monkeypatch, caplog):
+def test_a_detector_that_fails_is_logged_once_and_does_not_stop_the_others(tmp_path, monkeypatch, caplog):
     def broken(*_):
         raise ZeroDivisionError("planted")
 
@@ -120,11 +120,11 @@ def test_a_detector_that_fails_is_said_once_and_takes_nothing_from_the_others(tm
         (0.9, "warning"),
     ],
 )
-def test_what_could_be_had_back_says_how_bad_it_is(share, severity):
+def test_the_recoverable_share_gives_the_severity(share, severity):
     assert severity_of(share) == severity
 
 
-def test_a_finding_is_the_json_the_page_knows(tmp_path):
+def test_a_finding_has_the_json_fields_of_the_page(tmp_path):
     run = going_well(0, 800)
     run["loss"][600] *= 50
     [found] = diagnose(tmp_path, run).findings

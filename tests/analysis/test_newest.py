@@ -38,7 +38,7 @@ def test_the_newest_points_are_the_last_of_all_points(store, rows) -> None:
     assert points["loss"].times_ns.tolist() == times(11_000)[-rows:].tolist()
 
 
-def test_a_key_logged_in_several_sets_comes_in_the_order_of_time(store) -> None:
+def test_a_key_of_several_key_sets_is_sorted_by_time(store) -> None:
     append(store, {"loss": [0.0, 2.0, 4.0]}, [0, 2, 4], np.array([0, 2, 4]) * NS)
     append(store, {"loss": [1.0, 3.0], "pause": [9.0, 9.0]}, [1, 3], np.array([1, 3]) * NS)
     [points] = store.newest(RUN, "a1", ["loss"], 4).values()
@@ -59,7 +59,7 @@ def finding(key: str = "host.gc", **fields: object) -> dict[str, object]:
     return {"id": "host.gc", "key": key, "severity": "notice", "first_step": 1, "first_time": 5.0, **fields}
 
 
-def test_a_finding_comes_back_as_it_was_put_and_says_whether_it_is_open(store, tmp_path) -> None:
+def test_a_stored_finding_is_read_back_and_says_whether_it_is_open(store, tmp_path) -> None:
     with store.transaction():
         store.put_finding(RUN, finding(share=0.5), BEGUN_NS)
         store.put_finding(RUN, finding("host.gc:1"), BEGUN_NS + 1)
@@ -72,7 +72,7 @@ def test_a_finding_comes_back_as_it_was_put_and_says_whether_it_is_open(store, t
     reader.close()
 
 
-def test_a_finding_that_is_put_again_is_changed_and_keeps_its_first_moment(store) -> None:
+def test_a_finding_that_is_stored_again_keeps_its_first_time(store) -> None:
     with store.transaction():
         store.put_finding(RUN, finding(), BEGUN_NS)
         store.clear_finding(RUN, "host.gc", BEGUN_NS + 1)
@@ -82,7 +82,7 @@ def test_a_finding_that_is_put_again_is_changed_and_keeps_its_first_moment(store
     assert (found["first_step"], found["first_time"]) == (1, 5.0)
 
 
-def test_a_finding_that_json_has_no_number_for_is_refused(store) -> None:
+def test_a_finding_with_a_number_that_json_does_not_have_is_refused(store) -> None:
     with pytest.raises(ValueError, match="JSON"), store.transaction():
         store.put_finding(RUN, finding(share=float("nan")), BEGUN_NS)
     assert store.findings(RUN) == []

@@ -12,12 +12,12 @@ from stepscope.analysis.trends import is_jump, trend_of
 CHANCE = np.random.default_rng(0)
 
 
-def test_a_spread_is_that_of_the_noise_and_not_of_the_odd_ones():
+def test_a_spread_ignores_outliers():
     values = np.r_[CHANCE.normal(5, 2, 10_000), np.full(500, 1e6)]
     assert spread(values) == pytest.approx(2, rel=0.1)
 
 
-def test_blocks_have_one_size_and_leave_the_first_few():
+def test_blocks_have_equal_size_and_leave_out_the_first_values():
     edges = block_edges(103, 10, 5)
     assert edges.tolist() == list(range(3, 104, 10))
     assert block_medians(np.arange(103.0), edges)[0] == 7.5
@@ -25,14 +25,14 @@ def test_blocks_have_one_size_and_leave_the_first_few():
     assert block_edges(3, 10, 5).tolist() == [0, 3]
 
 
-def test_what_noise_reaches_is_told_by_its_own_tail():
+def test_the_range_of_noise_is_estimated_from_its_tail():
     normal, heavy = np.abs(CHANCE.normal(size=2000)), np.abs(CHANCE.standard_t(2, 2000))
     assert expected_exceedances(normal, 30.0) < 1e-3
     assert expected_exceedances(heavy, 30.0) > 0.1
     assert expected_exceedances(normal[:5], 30.0) == np.inf
 
 
-def test_a_slope_lies_within_its_bounds_and_noise_without_one_has_none():
+def test_a_slope_is_within_its_interval_and_noise_has_none():
     x = np.arange(60.0)
     trend = trend_of(x, 3 + 0.1 * x + CHANCE.normal(0, 0.5, 60))
     assert trend.low < 0.1 < trend.high
@@ -42,7 +42,7 @@ def test_a_slope_lies_within_its_bounds_and_noise_without_one_has_none():
     assert trend_of(np.zeros(5), np.arange(5.0)) is None
 
 
-def test_a_slope_that_neighbours_make_alike_is_worth_less():
+def test_autocorrelation_widens_the_interval_of_a_slope():
     x = np.arange(60.0)
     sure = 0
     for seed in range(50):
@@ -52,7 +52,7 @@ def test_a_slope_that_neighbours_make_alike_is_worth_less():
     assert sure <= 10, "A random walk has a slope by chance; as independent values nearly all would be sure."
 
 
-def test_a_jump_is_told_from_a_line():
+def test_a_jump_is_distinguished_from_a_line():
     x, noise = np.arange(48.0), CHANCE.normal(0, 0.02, 48)
     assert is_jump(x, 1 + 0.5 * (x >= 24) + noise)
     assert not is_jump(x, 1 + 0.5 * x / 48 + noise)
@@ -76,7 +76,7 @@ def test_a_change_of_level_is_found_at_its_place():
         ([30.0] + [2.0] * 25, 26),
     ],
 )
-def test_a_warm_up_ends_where_the_level_does(head, length):
+def test_a_warm_up_ends_where_the_level_changes(head, length):
     usual = CHANCE.lognormal(0, 0.05, 400)
     assert abs(warm_up_length(np.r_[head, usual]) - length) <= 2
 
@@ -91,7 +91,7 @@ def test_steps_that_get_slower_have_no_warm_up():
     assert warm_up_length(np.linspace(1, 3, 300)) == 0
 
 
-def test_a_spike_is_found_with_its_place_and_a_loss_that_stays_up_is_none():
+def test_a_spike_is_found_and_a_loss_that_stays_high_is_not_a_spike():
     losses = 1 + CHANCE.normal(0, 0.05, 600)
     losses[400:403] += 5
     [found] = spikes(losses, 6.0)
@@ -100,7 +100,7 @@ def test_a_spike_is_found_with_its_place_and_a_loss_that_stays_up_is_none():
     assert spikes(losses, 6.0) == []
 
 
-def test_a_divergence_begins_where_the_course_was_left():
+def test_a_divergence_begins_where_the_loss_starts_to_rise():
     losses = np.concatenate([2.5 * np.exp(-np.arange(300) / 40) + 0.3, 0.3 * 1.2 ** np.arange(30)])
     losses *= np.exp(np.random.default_rng(0).normal(0, 0.03, 330))
     steps = np.arange(330)

@@ -31,14 +31,14 @@ def test_a_run_is_healthy_only_if_every_check_ran_and_no_large_share_is_unexplai
     assert unexplained.headline == f"No problem found by 6 checks. {share.sentence}."
 
 
-def test_the_share_of_an_account_of_wall_time_takes_the_place_of_that_of_the_checks():
+def test_the_share_of_wall_time_replaces_that_of_the_checks():
     account = LargeShare(0.47, "47 % of wall time is evaluation")
     found = verdict_of([], replace(ALL_RAN, share=LargeShare(0.3, "x")), RUNNING, account)
     assert found.headline.endswith("47 % of wall time is evaluation.")
 
 
 @pytest.mark.parametrize("status", ["failed", "crashed", "stalled"])
-def test_a_failure_leads_whatever_was_found(status):
+def test_a_failure_comes_before_all_findings(status):
     found = verdict_of([WAIT], ALL_RAN, replace(RUNNING, status=status, reason="out of memory"))
     assert (found.id, found.severity) == (f"status.{status}", "critical")
     assert found.headline.endswith("out of memory. Before that: A wait.")
@@ -52,18 +52,18 @@ def test_a_reason_that_ends_in_a_mark_gets_one_full_stop(reason):
     assert headline == "The run failed: RuntimeError: worker died. Before that: A wait."
 
 
-def test_losses_that_are_not_finite_come_before_what_is_slow():
+def test_losses_that_are_not_finite_come_before_lost_time():
     found = verdict_of([WAIT], ALL_RAN, replace(RUNNING, nonfinite_losses=3, is_last_loss_finite=False))
     assert (found.id, found.severity) == ("loss.nonfinite", "critical")
     assert found.headline == "3 losses are not finite. Also: A wait."
 
 
-def test_of_equally_bad_findings_one_that_spoils_the_result_comes_before_one_that_costs_time():
+def test_a_wrong_result_comes_before_lost_time_of_the_same_severity():
     passed = {"id": "num.nonfinite", "severity": WAIT["severity"], "headline": "A NaN that passed."}
     assert verdict_of([WAIT, passed], ALL_RAN, RUNNING).headline == "A NaN that passed."
 
 
-def test_without_any_check_nothing_is_called_fine():
+def test_a_run_without_checks_is_not_called_healthy():
     found = verdict_of([], None, RUNNING)
     assert (found.id, found.severity) == ("not_checked", "unknown")
 
@@ -96,12 +96,12 @@ def test_a_run_of_few_steps_is_too_early_to_judge_while_it_is_live_and_too_short
     assert verdict_of([], ALL_RAN, over).headline == ended
 
 
-def test_checks_can_be_kept_and_read_back():
+def test_checks_can_be_stored_and_read_back():
     kept = replace(ALL_RAN, not_run=("a",), share=LargeShare(0.5, "half"))
     assert Checks.from_dict(kept.as_dict()) == kept
 
 
-def test_time_outside_the_measured_phases_is_told(tmp_path):
+def test_time_outside_the_measured_phases_is_reported(tmp_path):
     run = going_well(1, 600)
     run["phase/other_seconds"] = run["phase/other_seconds"] + 0.15
     run["step_seconds"] = run["step_seconds"] + 0.15
@@ -110,14 +110,14 @@ def test_time_outside_the_measured_phases_is_told(tmp_path):
     assert "of step time is outside the measured phases." in found.headline
 
 
-def test_compilation_that_takes_most_of_the_time_is_told(tmp_path):
+def test_compilation_that_takes_most_of_the_time_is_reported(tmp_path):
     run = going_well(1, 300)
     run["compile/seconds"] = np.where(np.arange(300) == 2, 300.0, np.nan)
     run["step_seconds"][2] += 300
     assert "of wall time was compilation." in diagnose(tmp_path, run).verdict.headline
 
 
-def test_a_spike_before_the_newest_steps_is_not_called_none(tmp_path):
+def test_a_spike_before_the_newest_steps_is_mentioned(tmp_path):
     run = going_well(1, 6000)
     run["loss"][2000] = 900.0
     [spike] = [one for one in diagnose(tmp_path, run).considered if one.id == "conv.spike"]
@@ -142,7 +142,7 @@ def test_a_late_rank_is_the_verdict(tmp_path):
     assert found.verdict.headline == told
 
 
-def test_ranks_that_are_late_by_turns_have_no_late_one(tmp_path):
+def test_ranks_that_are_alternately_late_have_no_straggler(tmp_path):
     ranks = ranks_with_one_late(0.0)
     for number, rank in enumerate(ranks):
         rank["ranks/wait_seconds"] = np.where(np.arange(400) % 4 == number, 0.0, 0.004)

@@ -31,7 +31,7 @@ def address(web, path="canary-path"):
         ("resolved", "critical", "success"),
     ],
 )
-def test_a_notice_arrives_by_the_service_with_how_bad_it_is(web, kind, severity, told):
+def test_a_notice_arrives_with_its_severity(web, kind, severity, told):
     channel = AppriseChannel(urls=[address(web)])
     one = notice(kind=kind, severity=severity)
     channel.send(one)
@@ -49,7 +49,7 @@ def test_an_address_may_be_read_from_the_environment(web, monkeypatch):
     assert web.requests[0].path == "/from-environment"
 
 
-def test_a_service_that_fails_is_named_without_its_address_and_alone_tried_again(web, caplog, capsys):
+def test_only_the_failed_service_is_named_and_retried(web, caplog, capsys):
     with receiver() as failing:
         failing.answers = [status(500), status(200)]
         channel = AppriseChannel(urls=[address(web), address(failing)])
@@ -86,7 +86,7 @@ def test_an_address_apprise_does_not_know_is_refused_without_repeating_it(urls, 
     assert caplog.text == ""
 
 
-def test_without_the_package_the_command_to_type_is_told(monkeypatch):
+def test_without_the_package_the_error_has_the_install_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "apprise", None)
     with pytest.raises(MissingExtra, match=r"pip install 'stepscope\[notify\]'"):
         AppriseChannel(urls=["json://127.0.0.1"])

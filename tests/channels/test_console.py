@@ -19,7 +19,7 @@ from stepscope.channels.console import ConsoleChannel
 from tests.channels.notices import notice
 
 
-def test_the_text_goes_to_standard_error_without_colour_where_that_is_a_file(capsys):
+def test_the_text_goes_to_standard_error_without_colour_if_it_is_a_file(capsys):
     ConsoleChannel().send(notice())
     assert capsys.readouterr().err == message.text(notice()) + "\n"
 
@@ -32,12 +32,12 @@ def test_the_first_line_is_coloured_on_a_terminal(monkeypatch, kind, colour):
 
 
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
-def test_nothing_is_coloured_where_that_is_not_wanted(monkeypatch, name, value):
+def test_colour_can_be_disabled(monkeypatch, name, value):
     monkeypatch.setenv(name, value)
     assert "\x1b" not in on_a_terminal("firing")
 
 
-def test_lines_are_broken_between_words_where_the_terminal_ends(monkeypatch):
+def test_lines_are_wrapped_to_the_width_of_the_terminal(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     advice = "Lower the learning rate, or clip gradients: see ../docs/a-long-name-with-hyphens.md."
     lines = on_a_terminal("firing", columns=40, advice=advice).splitlines()
@@ -60,7 +60,7 @@ def on_a_terminal(kind: str, columns: int = 0, **told: str) -> str:
     return shown
 
 
-def test_a_stream_without_our_characters_gets_the_rest():
+def test_characters_that_the_stream_cannot_encode_are_replaced():
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     ConsoleChannel(_stream=stream).send(notice())
     assert b"recent: ?????" in stream.buffer.getvalue()
@@ -73,7 +73,7 @@ def test_a_closed_stream_is_a_delivery_error():
         ConsoleChannel(_stream=stream).send(notice())
 
 
-def test_a_process_without_standard_error_is_told_so(monkeypatch):
+def test_a_process_without_standard_error_is_a_delivery_error(monkeypatch):
     monkeypatch.setattr("sys.stderr", None)
     with pytest.raises(DeliveryError, match="no standard error") as raised:
         ConsoleChannel().send(notice())

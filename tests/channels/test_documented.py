@@ -62,7 +62,7 @@ def test_the_shown_fields_are_the_real_ones():
     assert set(re.findall(r"`(\w+)`", table)) >= {*fields, *fields["alerts"][0]}
 
 
-def test_the_shown_code_tells_a_genuine_request_from_a_forged_or_repeated_one(web):
+def test_the_shown_code_rejects_forged_and_repeated_requests(web):
     [code] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     shown: dict[str, object] = {}
     exec(code, shown)

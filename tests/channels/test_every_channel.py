@@ -29,7 +29,7 @@ def nowhere():
         yield free.getsockname()[1]
 
 
-def test_these_are_the_channels():
+def test_all_channels_are_known():
     assert set(NAMES) <= set(plugins.names("channels"))
 
 
@@ -43,7 +43,7 @@ def test_a_channel_without_its_options_says_which_is_missing_and_shows_an_exampl
 
 
 @pytest.mark.parametrize("name", NEEDED)
-def test_an_option_that_is_null_is_one_that_is_not_set(name):
+def test_a_null_option_counts_as_not_set(name):
     with pytest.raises(ConfigError, match="is not set"):
         plugins.make("channels", name, Channel, {NEEDED[name]: None})
 
@@ -81,12 +81,12 @@ def test_a_dead_network_is_a_delivery_error_without_secrets(name, nowhere, caplo
     assert CANARY not in "".join([*shown, *capsys.readouterr()])
 
 
-def test_a_secret_that_cannot_be_read_says_where_it_was_sought(tmp_path):
+def test_an_error_for_an_unreadable_secret_names_its_source(tmp_path):
     with pytest.raises(ConfigError, match=r"alerts\.channels\.slack\.url: .*/gone: No such file"):
         plugins.make("channels", "slack", Channel, {"url": {"file": str(tmp_path / "gone")}})
 
 
-def test_a_secret_that_is_empty_is_not_taken_for_one(monkeypatch):
+def test_an_empty_secret_is_refused(monkeypatch):
     monkeypatch.setenv("EMPTY", "")
     with pytest.raises(ConfigError, match="a variable or file that is empty"):
         plugins.make("channels", "slack", Channel, {"url": {"env": "EMPTY"}})

@@ -13,7 +13,7 @@ from stepscope.errors import ConfigError
 from tests.channels.notices import INJECTIONS, notice
 
 
-def test_each_notice_is_one_line_of_json_and_the_folder_is_made(tmp_path):
+def test_each_notice_is_one_line_of_json_and_the_folder_is_created(tmp_path):
     path = tmp_path / "new" / "folder" / "alerts.jsonl"
     channel = LogFileChannel(path=str(path))
     for text in INJECTIONS:
@@ -23,7 +23,7 @@ def test_each_notice_is_one_line_of_json_and_the_folder_is_made(tmp_path):
     assert channel.target == str(path)
 
 
-def test_a_full_file_is_followed_by_another_and_the_oldest_go(tmp_path):
+def test_a_full_file_is_rotated_and_the_oldest_are_deleted(tmp_path):
     path = tmp_path / "alerts.jsonl"
     channel = LogFileChannel(path=str(path), max_bytes=2_000, keep=2)
     for number in range(9):
@@ -37,7 +37,7 @@ def test_a_full_file_is_followed_by_another_and_the_oldest_go(tmp_path):
     assert len(ids) >= 3
 
 
-def test_none_is_kept_where_none_is_wanted(tmp_path):
+def test_no_renamed_file_is_kept_if_keep_is_zero(tmp_path):
     channel = LogFileChannel(path=str(tmp_path / "alerts.jsonl"), max_bytes=1_024, keep=0)
     channel.send(notice())
     channel.send(notice(id="notice-8"))
@@ -45,7 +45,7 @@ def test_none_is_kept_where_none_is_wanted(tmp_path):
     assert json.loads(file.read_text())["id"] == "notice-8"
 
 
-def test_a_line_begins_anew_after_one_that_was_torn(tmp_path):
+def test_a_new_line_starts_after_an_incomplete_one(tmp_path):
     path = tmp_path / "alerts.jsonl"
     path.write_text('{"version": 1, "id"')
     LogFileChannel(path=str(path)).send(notice())
@@ -60,6 +60,6 @@ def test_a_file_that_cannot_be_written_is_a_delivery_error(tmp_path):
 
 
 @pytest.mark.parametrize("wrong", [{"max_bytes": 3}, {"max_bytes": "big"}, {"keep": True}, {"keep": -1}])
-def test_limits_that_make_no_sense_are_refused(wrong):
+def test_invalid_limits_are_refused(wrong):
     with pytest.raises(ConfigError, match=rf"alerts\.channels\.log_file\.{next(iter(wrong))} must be"):
         LogFileChannel(path="alerts.jsonl", **wrong)

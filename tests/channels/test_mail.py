@@ -85,7 +85,7 @@ def test_every_attempt_has_the_same_id_and_another_notice_another(open_box):
     assert first.endswith("@example.com>")
 
 
-def test_what_is_over_is_shown_beneath_what_was_wrong():
+def test_firing_and_resolved_mails_are_in_one_thread():
     other = replace(TOLD, rule="slow", severity="info")
 
     def threads(*alerts, **changes):
@@ -117,7 +117,7 @@ def test_no_name_adds_a_header_or_a_recipient(place, text):
     assert parsed.get_content().replace("\r\n", "\n") == message.text(told)
 
 
-def test_names_of_the_corpus_arrive_as_one_mail_each(open_box):
+def test_each_unusual_name_arrives_as_one_mail(open_box):
     channel = without_login(open_box.port)
     for text in INJECTIONS:
         channel.send(notice(run=text, rule=text, message=text, host=text, project=text))
@@ -127,7 +127,7 @@ def test_names_of_the_corpus_arrive_as_one_mail_each(open_box):
     assert all(mail["Bcc"] is None for mail in open_box.mails)
 
 
-def test_a_refused_recipient_is_named_and_alone_tried_again(open_box):
+def test_only_the_refused_recipient_is_named_and_retried(open_box):
     open_box.refuses = {"bob@example.com": "451 4.7.1 try later"}
     channel = without_login(open_box.port)
     with pytest.raises(DeliveryError, match=r"refused bob@example.com \(451 4.7.1 try later\)") as raised:
@@ -141,7 +141,7 @@ def test_a_refused_recipient_is_named_and_alone_tried_again(open_box):
     ]
 
 
-def test_who_is_refused_for_good_is_not_tried_again_with_those_refused_for_now(open_box):
+def test_a_permanently_refused_recipient_is_not_retried(open_box):
     open_box.refuses = {"ann@example.com": "550 no such user", "bob@example.com": "451 try later"}
     channel = without_login(open_box.port)
     with pytest.raises(DeliveryError, match=r"ann@example.com \(550 .*bob@example.com \(451 ") as raised:
@@ -158,7 +158,7 @@ def test_who_is_refused_for_good_is_not_tried_again_with_those_refused_for_now(o
 
 
 @pytest.mark.parametrize("everybody", [True, False])
-def test_a_recipient_who_does_not_exist_is_final(open_box, everybody):
+def test_an_unknown_recipient_is_final(open_box, everybody):
     open_box.refuses = {"bob@example.com": "550 5.1.1 no such user"}
     if everybody:
         open_box.refuses["ann@example.com"] = "550 5.1.1 no such user"
@@ -171,7 +171,7 @@ def test_a_recipient_who_does_not_exist_is_final(open_box, everybody):
 @pytest.mark.parametrize(
     ("answer", "is_final"), [("554 5.7.1 is spam", True), ("452 4.3.1 disk full", False)]
 )
-def test_the_reply_of_the_server_says_whether_to_try_again(open_box, answer, is_final):
+def test_the_reply_of_the_server_decides_whether_to_retry(open_box, answer, is_final):
     open_box.answer = answer
     with pytest.raises(DeliveryError, match=answer) as raised:
         without_login(open_box.port).send(notice())
@@ -186,27 +186,27 @@ def test_a_wrong_password_is_final_and_not_repeated(guarded, certificate):
     assert guarded.mails == []
 
 
-def test_nothing_is_sent_to_a_server_whose_certificate_nobody_trusts(guarded, certificate):
+def test_nothing_is_sent_to_a_server_with_an_untrusted_certificate(guarded, certificate):
     with pytest.raises(DeliveryError, match="no trusted certificate"):
         with_login(guarded, certificate, ca_file="").send(notice())
     assert (guarded.logins, guarded.mails) == ([], [])
 
 
-def test_nothing_is_sent_to_a_server_that_offers_no_encryption(open_box, certificate):
+def test_nothing_is_sent_to_a_server_without_encryption(open_box, certificate):
     with pytest.raises(DeliveryError, match="does not support the configured encryption") as raised:
         with_login(open_box, certificate).send(notice())
     assert raised.value.is_final
     assert (open_box.logins, open_box.mails) == ([], [])
 
 
-def test_a_server_that_does_not_answer_is_given_up_on():
+def test_a_server_that_does_not_answer_times_out():
     expected = pytest.raises(DeliveryError, match="did not answer within 0.1 s")
     with socket.create_server(("127.0.0.1", 0)) as silent, expected as raised:
         without_login(silent.getsockname()[1], timeout_s=0.1).send(notice())
     assert not raised.value.is_final
 
 
-def test_a_server_that_hangs_up_may_be_tried_again():
+def test_a_closed_connection_is_retried():
     with socket.create_server(("127.0.0.1", 0)) as rude:
 
         def hang_up():
@@ -220,7 +220,7 @@ def test_a_server_that_hangs_up_may_be_tried_again():
     assert not raised.value.is_final
 
 
-def test_a_server_that_is_not_there_may_come_back():
+def test_an_unreachable_server_is_retried():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -245,19 +245,19 @@ def test_a_server_that_is_not_there_may_come_back():
         ({"security": "tls", "ca_file": __file__}, "ca_file cannot be used"),
     ],
 )
-def test_what_is_wrong_with_an_option_is_said(wrong, said):
+def test_an_invalid_option_is_a_clear_error(wrong, said):
     with pytest.raises(ConfigError, match=said) as raised:
         without_login(wrong.pop("port", 25), **wrong)
     assert "canary" not in str(raised.value)
 
 
-def test_a_password_goes_unencrypted_where_that_is_allowed():
+def test_a_password_is_sent_unencrypted_only_if_allowed():
     with mailbox(plain_login=True) as box:
         without_login(box.port, user=USER, password=PASSWORD, allow_plain_password=True).send(notice())
         assert (box.was_encrypted, box.logins) == ([False], [USER])
 
 
-def test_the_agent_sends_one_mail_for_one_alert_and_threads_its_end_with_it(
+def test_the_agent_sends_one_mail_for_an_alert_and_one_for_its_resolution(
     guarded, certificate, folder, monkeypatch, until
 ):
     monkeypatch.setenv("MAIL_PASSWORD", PASSWORD)

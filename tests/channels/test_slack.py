@@ -32,7 +32,7 @@ def test_a_notice_arrives_with_a_line_of_text_and_a_coloured_attachment(web):
     ("kind", "severity", "colour"),
     [("firing", "warning", "#f9a825"), ("reminder", "info", "#1976d2"), ("resolved", "critical", "#2e7d32")],
 )
-def test_the_colour_says_how_bad_it_is(kind, severity, colour):
+def test_the_colour_depends_on_the_severity(kind, severity, colour):
     assert payload(notice(kind=kind, severity=severity))["attachments"][0]["color"] == colour
 
 
@@ -55,7 +55,7 @@ def test_many_long_alerts_fit_and_the_rest_is_counted():
 
 
 @pytest.mark.parametrize("text", INJECTIONS)
-def test_whatever_a_run_is_called_can_be_sent(web, text):
+def test_any_run_name_can_be_sent(web, text):
     SlackChannel(url=web.url).send(notice(run=text, rule=text, message=text))
     assert len(json.loads(web.requests[0].body)["text"]) < 2_000
 

@@ -94,7 +94,7 @@ def test_one_private_address_among_public_ones_is_enough_to_refuse():
         "[fe80::1]",
     ],
 )
-def test_odd_spellings_of_private_addresses_are_refused(host):
+def test_unusual_notations_of_private_addresses_are_refused(host):
     """By the real resolver, which needs no network for these."""
     script = ScriptedNetwork()
     network = Network(connect=script.connect)
@@ -104,7 +104,7 @@ def test_odd_spellings_of_private_addresses_are_refused(host):
     assert script.connected == []
 
 
-def test_a_dot_after_a_name_does_not_hide_where_it_leads():
+def test_a_dot_after_a_name_does_not_hide_its_address():
     script = ScriptedNetwork(["127.0.0.1"])
     with pytest.raises(DeliveryError, match="not public"):
         strict(script, url="https://localhost./x").send(notice())
@@ -112,7 +112,7 @@ def test_a_dot_after_a_name_does_not_hide_where_it_leads():
     assert script.connected == []
 
 
-def test_a_dot_after_a_name_does_not_trouble_its_certificate(secure_web, certificate):
+def test_a_dot_after_a_name_does_not_affect_its_certificate(secure_web, certificate):
     script = ScriptedNetwork([PUBLIC], port=secure_web.port)
     strict(script, certificate, url="https://hooks.example./x").send(notice())
     assert secure_web.requests[0].headers["Host"] == "hooks.example"
@@ -133,14 +133,14 @@ def test_a_certificate_for_another_name_is_refused(secure_web, certificate):
     assert secure_web.requests == []
 
 
-def test_a_certificate_nobody_trusts_is_refused(secure_web):
+def test_an_untrusted_certificate_is_refused(secure_web):
     script = ScriptedNetwork([PUBLIC], port=secure_web.port)
     network = Network(script.resolve, script.connect)
     with pytest.raises(DeliveryError, match="no trusted certificate"):
         WebhookChannel(url="https://hooks.example/x", strict=True, _network=network).send(notice())
 
 
-def test_the_next_address_is_tried_where_one_does_not_answer(secure_web, certificate):
+def test_the_next_address_is_tried_if_one_does_not_answer(secure_web, certificate):
     script = ScriptedNetwork([PUBLIC_V6, PUBLIC], port=secure_web.port)
     reach = script.connect
 
@@ -154,7 +154,7 @@ def test_the_next_address_is_tried_where_one_does_not_answer(secure_web, certifi
     assert script.connected == [PUBLIC]
 
 
-def test_a_resolver_that_hangs_is_given_up_on():
+def test_a_resolver_that_hangs_times_out():
     answered = threading.Event()
     network = Network(resolve=lambda *_: [PUBLIC] if answered.wait(10) else [])
     channel = WebhookChannel(url="https://hooks.example/x", strict=True, timeout_s=0.1, _network=network)
@@ -163,7 +163,7 @@ def test_a_resolver_that_hangs_is_given_up_on():
     answered.set()
 
 
-def test_a_name_nobody_has_may_exist_later():
+def test_an_unknown_host_name_is_retried():
     def nobody(*_):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
@@ -180,7 +180,7 @@ def test_a_name_nobody_has_may_exist_later():
         ({"url": "https://hooks.example/x", "timeout_s": 30}, "from 0.1 to 5"),
     ],
 )
-def test_a_strict_webhook_refuses_settings_that_are_not(options, said):
+def test_a_strict_webhook_refuses_settings_that_are_not_strict(options, said):
     with pytest.raises(ConfigError, match=said):
         WebhookChannel(strict=True, **options)
 

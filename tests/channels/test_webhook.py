@@ -34,7 +34,7 @@ def test_a_notice_arrives_as_json_with_a_signature_that_holds(web):
     assert request.headers["X-Stepscope-Signature"] == signature(SECRET, stamp, "notice-7", request.body)
 
 
-def test_the_signature_covers_the_moment_the_id_and_the_body():
+def test_the_signature_covers_time_id_and_body():
     first = signature("a", "1", "notice", b"body")
     assert first.startswith("v1=")
     others = [("b", "1", "notice", b"body"), ("a", "2", "notice", b"body"), ("a", "1", "n", b"body")]
@@ -47,7 +47,7 @@ def test_without_a_secret_nothing_is_signed(web):
     assert web.requests[0].path == "/"
 
 
-def test_whatever_a_run_is_called_arrives_in_one_request(web):
+def test_any_run_name_arrives_in_one_request(web):
     channel = WebhookChannel(url=web.url)
     for text in INJECTIONS:
         channel.send(notice(run=text, message=text, rule=text))
@@ -68,7 +68,7 @@ def test_a_server_that_fails_twice_gets_the_same_id_and_body_at_the_third_attemp
 
 
 @pytest.mark.parametrize("code", [400, 401, 403, 404, 410, 422])
-def test_an_answer_that_will_not_change_is_final(web, code):
+def test_a_permanent_error_is_final(web, code):
     web.answers = [status(code, b"canary-body")]
     with pytest.raises(DeliveryError, match=f"answered {code}") as raised:
         WebhookChannel(url=web.url).send(notice())
@@ -77,7 +77,7 @@ def test_an_answer_that_will_not_change_is_final(web, code):
 
 
 @pytest.mark.parametrize("code", [408, 425, 429, 500, 502, 504])
-def test_an_answer_that_may_change_is_worth_trying_again(web, code):
+def test_a_temporary_error_is_retried(web, code):
     web.answers = [status(code)]
     with pytest.raises(DeliveryError) as raised:
         WebhookChannel(url=web.url).send(notice())
@@ -145,14 +145,14 @@ def test_an_answer_that_comes_byte_by_byte_is_cut_at_the_time_limit(web):
     assert not raised.value.is_final
 
 
-def test_what_is_no_web_server_is_not_repeated(web):
+def test_an_invalid_response_is_not_quoted(web):
     web.answers = [lambda handler: handler.wfile.write(b"SSH-2.0-canary\r\n\r\n")]
     with pytest.raises(DeliveryError, match="did not send a valid HTTP response") as raised:
         WebhookChannel(url=web.url).send(notice())
     assert raised.value.__cause__ is None
 
 
-def test_a_port_where_nobody_listens_is_a_delivery_error():
+def test_a_closed_port_is_a_delivery_error():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -196,7 +196,7 @@ def test_the_address_and_headers_may_be_read_from_the_environment_and_files(web,
         ({"strict": "yes"}, "true or false"),
     ],
 )
-def test_what_is_wrong_with_an_option_is_said_without_repeating_it(wrong, said):
+def test_an_error_in_an_option_does_not_repeat_its_value(wrong, said):
     with pytest.raises(ConfigError, match=said) as raised:
         WebhookChannel(**{"url": "http://example.com/x", **wrong})
     assert "canar" not in str(raised.value)

@@ -122,7 +122,7 @@ def test_the_losses_that_are_not_finite_are_counted(tmp_path):
     assert found.headline.startswith("16 of 106 losses are NaN or infinite, first at step 0,")
 
 
-def test_the_wait_of_a_step_with_several_batches_is_judged_for_each_of_them(tmp_path):
+def test_the_wait_of_a_step_is_divided_by_its_batches(tmp_path):
     four = {"micro_steps": np.full(600, 4.0)}
     [finding] = diagnose(tmp_path, waiting() | four, events=(LOADER,)).findings
     values = {evidence.label: evidence.value for evidence in finding.evidence}

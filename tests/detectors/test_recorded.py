@@ -61,7 +61,7 @@ def test_a_slow_loader_is_found_at_the_end_of_a_run(folder: Path, findings, monk
     assert found["input.exposed_wait"]["open"] is True
 
 
-def test_a_loader_that_keeps_up_is_left_alone(folder: Path, findings, monkeypatch) -> None:
+def test_a_loader_that_keeps_up_is_not_a_finding(folder: Path, findings, monkeypatch) -> None:
     clock = stop_the_clock(monkeypatch)
 
     def loader() -> Iterator[int]:
@@ -105,7 +105,7 @@ def lay_out(monitor: stepscope.TrainingMonitor, rows: list[dict[str, float]]) ->
         monitor.record_late(row, step, first_ns + int(end * 1e9))
 
 
-def test_steps_that_creep_are_found(folder: Path, findings) -> None:
+def test_steps_that_slow_down_are_found(folder: Path, findings) -> None:
     noise = np.random.default_rng(0).normal(1, 0.02, 400)
     rows = [{"phase/forward_seconds": 0.02, "phase/other_seconds": 0.01 + 5e-5 * step} for step in range(400)]
     for row, one in zip(rows, noise.tolist(), strict=True):
@@ -117,7 +117,7 @@ def test_steps_that_creep_are_found(folder: Path, findings) -> None:
     assert "most of it in other" in found["step.creep"]["headline"]
 
 
-def test_a_collector_that_stops_the_training_is_found(folder: Path, findings) -> None:
+def test_garbage_collection_that_pauses_the_training_is_found(folder: Path, findings) -> None:
     rows = [{"step_seconds": 0.02} for _ in range(300)]
     for row in rows[::10]:
         row.update({"step_seconds": 0.03, "gc/pause_seconds": 0.01, "gc/collections": 1.0})
@@ -129,9 +129,7 @@ def test_a_collector_that_stops_the_training_is_found(folder: Path, findings) ->
 
 
 @needs_torch
-def test_a_watched_model_whose_loader_computes_too_much_is_told_how_many_workers_it_needs(
-    folder: Path, findings
-) -> None:
+def test_an_expensive_loader_of_a_watched_model_gets_a_number_of_workers(folder: Path, findings) -> None:
     import torch
 
     class Laborious(torch.utils.data.Dataset):

@@ -8,7 +8,7 @@ from tests.detectors.simulated import SHAPES, diagnose, going_well
 
 @pytest.mark.parametrize("steps", [120, 1200])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_run_that_goes_well_is_left_alone(tmp_path, shape, steps):
+def test_a_healthy_run_has_no_findings(tmp_path, shape, steps):
     seed = SHAPES.index(shape)
     found = diagnose(tmp_path, going_well(seed, steps, shape=shape))
     assert [one.headline for one in found.findings] == []
@@ -22,13 +22,13 @@ def test_a_run_that_goes_well_is_left_alone(tmp_path, shape, steps):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_run_longer_than_a_window_is_left_alone(tmp_path, seed):
+def test_a_healthy_run_longer_than_a_window_has_no_findings(tmp_path, seed):
     found = diagnose(tmp_path, going_well(seed, 6000, shape=("usual", "restarts", "sawtooth", "noisy")[seed]))
     assert [one.headline for one in found.findings] == []
     assert found.verdict.steps == (6000 - 2048, 5999)
 
 
-def test_a_restart_of_the_learning_rate_is_no_divergence(tmp_path):
+def test_a_restart_of_the_learning_rate_is_not_a_divergence(tmp_path):
     run = going_well(1, 1000, shape="plateau")
     number = np.arange(1000)
     run["learning_rate"] = 0.1 * (0.5 + 0.5 * np.cos(np.pi * (number % 500) / 500))
@@ -38,21 +38,21 @@ def test_a_restart_of_the_learning_rate_is_no_divergence(tmp_path):
     assert diagnose(tmp_path, run).findings == ()
 
 
-def test_the_norms_of_a_loss_scaler_are_no_finding(tmp_path):
+def test_norms_that_overflow_for_a_loss_scaler_are_not_a_finding(tmp_path):
     run = going_well(2, 400)
     run["gradient_norm"][200:208] = np.nan
     run["optimizer_skipped"] = np.where((np.arange(400) >= 200) & (np.arange(400) < 208), 1.0, np.nan)
     assert diagnose(tmp_path, run).findings == ()
 
 
-def test_a_jump_of_step_time_is_no_creep(tmp_path):
+def test_a_jump_of_step_time_is_not_a_slowdown(tmp_path):
     run = going_well(3, 1200)
     for key in ("phase/forward_seconds", "step_seconds"):
         run[key][600:] += 0.02
     assert diagnose(tmp_path, run).findings == ()
 
 
-def test_steps_that_take_longer_because_batches_grow_are_no_creep(tmp_path):
+def test_slower_steps_with_larger_batches_are_not_a_slowdown(tmp_path):
     run = going_well(4, 1200)
     longer = 1 + 0.5 * np.arange(1200) / 1200
     for key in ("phase/forward_seconds", "phase/backward_seconds"):
@@ -62,7 +62,7 @@ def test_steps_that_take_longer_because_batches_grow_are_no_creep(tmp_path):
     assert diagnose(tmp_path, run).findings == ()
 
 
-def test_a_wait_that_the_gpu_does_not_notice_is_none(tmp_path):
+def test_a_wait_that_the_gpu_hides_is_not_a_finding(tmp_path):
     run = going_well(5, 600)
     run["phase/data_seconds"] = np.full(600, 0.02)
     run["step_seconds"] = run["step_seconds"] + 0.02

@@ -81,7 +81,7 @@ def assert_same(found, rows):
 
 
 @given(tables())
-def test_csv_gives_back_keys_and_values(table):
+def test_csv_round_trips_keys_and_values(table):
     run, keys, rows = table
     text = written(CsvFile, as_rows(run, keys, rows)).decode()
     heading, *lines = csv.reader(io.StringIO(text, newline=""))
@@ -97,14 +97,14 @@ def unguarded(text):
 
 
 @given(tables())
-def test_json_lines_give_back_keys_and_values(table):
+def test_json_lines_round_trip_keys_and_values(table):
     run, keys, rows = table
     lines = written(JsonLines, as_rows(run, keys, rows)).decode().split("\n")[:-1]
     assert_same_objects([json.loads(line, parse_constant=pytest.fail) for line in lines], table)
 
 
 @given(tables())
-def test_json_gives_back_keys_and_values(table):
+def test_json_round_trips_keys_and_values(table):
     run, keys, rows = table
     text = written(JsonFile, as_rows(run, keys, rows))
     assert_same_objects(json.loads(text, parse_constant=pytest.fail), table)
@@ -119,7 +119,7 @@ def assert_same_objects(objects, table):
 
 
 @given(tables())
-def test_parquet_gives_back_keys_and_values(table):
+def test_parquet_round_trips_keys_and_values(table):
     import pyarrow.parquet
 
     run, keys, rows = table
@@ -146,11 +146,11 @@ def test_parquet_gives_back_keys_and_values(table):
         ("", ""),
     ],
 )
-def test_a_text_cell_is_guarded_and_quoted(text, expected):
+def test_a_text_cell_is_protected_and_quoted(text, expected):
     assert cell(text) == expected
 
 
-def test_a_negative_number_is_not_guarded():
+def test_a_negative_number_is_not_protected():
     assert written(CsvFile, as_rows("r", ["a"], [(-1.5,)])).decode().endswith(",-1.5\n")
 
 

@@ -88,7 +88,7 @@ def lines(tmp_path: Path, name: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in (tmp_path / "logs" / name).read_text().splitlines()]
 
 
-def test_a_look_at_a_gpu_is_a_line_with_the_known_fields(files: MetricsFiles, tmp_path: Path) -> None:
+def test_a_gpu_sample_is_a_line_with_the_known_fields(files: MetricsFiles, tmp_path: Path) -> None:
     figures = {
         "gpu/utilization_ratio": [0.95],
         "gpu/memory_used_bytes": [22500.0 * MIB],
@@ -105,7 +105,7 @@ def test_a_look_at_a_gpu_is_a_line_with_the_known_fields(files: MetricsFiles, tm
     assert list(line.values()) == ["2025-07-30T12:34:56.789Z", 1, 95.0, 22500.0, 24576.0, 91.55, 75, 320, 65]
 
 
-def test_a_figure_a_gpu_does_not_give_is_null_and_not_zero(files: MetricsFiles, tmp_path: Path) -> None:
+def test_a_missing_gpu_metric_is_null_and_not_zero(files: MetricsFiles, tmp_path: Path) -> None:
     files.take(gpu({"gpu/power_watts": [100.0]}))
     (line,) = lines(tmp_path, "gpu_metrics_20250730_123456.jsonl")
     assert list(line) == GPU_FIELDS
@@ -134,7 +134,7 @@ def test_other_ranks_workers_and_other_metrics_write_no_lines(files: MetricsFile
     assert len(list((tmp_path / "logs").iterdir())) == 1
 
 
-def test_two_runs_of_the_same_second_have_files_of_their_own(files: MetricsFiles, tmp_path: Path) -> None:
+def test_two_runs_of_the_same_second_have_separate_files(files: MetricsFiles, tmp_path: Path) -> None:
     files.take(logged({"loss": [1.0]}))
     files.take(logged({"loss": [2.0]}, run="other"))
     files.close()
@@ -142,7 +142,7 @@ def test_two_runs_of_the_same_second_have_files_of_their_own(files: MetricsFiles
     assert found == ["training_metrics_20250730_123456.jsonl", "training_metrics_20250730_123457.jsonl"]
 
 
-def test_a_full_file_is_followed_by_another_and_the_oldest_go(tmp_path: Path) -> None:
+def test_a_full_file_is_rotated_and_the_oldest_are_deleted(tmp_path: Path) -> None:
     moment = NOON_S
     files = MetricsFiles(
         str(tmp_path / "logs"), max_bytes=1000, keep=2, _now=lambda: moment, _clock=lambda: moment
@@ -163,7 +163,7 @@ def steps(tmp_path: Path) -> list[dict[str, object]]:
     return lines(tmp_path, name) if (tmp_path / "logs" / name).exists() else []
 
 
-def test_figures_of_a_step_that_come_apart_are_one_line(
+def test_metrics_of_a_step_that_arrive_separately_are_one_line(
     files: MetricsFiles, clock: Clock, tmp_path: Path
 ) -> None:
     files.take(logged({"gradient_norm": [3.0]}))
@@ -180,9 +180,7 @@ def test_figures_of_a_step_that_come_apart_are_one_line(
     assert (second["step"], second["gradient_norm"], second["memory_allocated_mb"]) == (1001, None, 2.0)
 
 
-def test_an_agent_that_is_stopped_leaves_steps_to_the_next_that_are_not_complete(
-    clock: Clock, tmp_path: Path
-) -> None:
+def test_a_stopped_agent_leaves_incomplete_steps_to_the_next(clock: Clock, tmp_path: Path) -> None:
     first, second = (MetricsFiles(str(tmp_path / "logs"), _clock=clock) for _ in range(2))
     first.take(logged({"loss": [4.0, 3.0, 2.0]}, step=0))
     first.take(logged({STEP_SECONDS: [0.5, 0.5]}, step=0))
@@ -198,7 +196,7 @@ def test_an_agent_that_is_stopped_leaves_steps_to_the_next_that_are_not_complete
     assert found == [0, 1, 2, 3]
 
 
-def test_a_late_figure_makes_no_second_line(files: MetricsFiles, clock: Clock, tmp_path: Path) -> None:
+def test_a_late_metric_makes_no_second_line(files: MetricsFiles, clock: Clock, tmp_path: Path) -> None:
     files.take(logged({"loss": [0.5]}))
     clock.seconds = 5.0
     files.take(logged({"gradient_norm": [3.0]}))
@@ -207,7 +205,7 @@ def test_a_late_figure_makes_no_second_line(files: MetricsFiles, clock: Clock, t
     assert [(line["step"], line["loss"]) for line in steps(tmp_path)] == [(1000, 0.5)]
 
 
-def test_a_line_waits_longer_for_a_loss_that_the_gpu_has_not_come_to(
+def test_a_line_waits_longer_for_a_loss_that_the_gpu_has_not_computed(
     files: MetricsFiles, clock: Clock, tmp_path: Path
 ) -> None:
     files.take(logged({STEP_SECONDS: [1.0], "loss": [9.0]}))
@@ -232,7 +230,7 @@ def test_steps_between_two_losses_have_lines_without_one(
 
 
 @pytest.mark.parametrize("epoch_s", [0.5, 100.0], ids=["while others wait", "later"])
-def test_a_step_that_is_made_again_has_a_line_of_its_own(
+def test_a_repeated_step_has_its_own_line(
     files: MetricsFiles, clock: Clock, tmp_path: Path, epoch_s: float
 ) -> None:
     for epoch in range(3):
@@ -248,7 +246,7 @@ def test_a_step_that_is_made_again_has_a_line_of_its_own(
         assert [line["step_seconds"] for line in found] == [0.5, 0.5, 1.5, 1.5, 2.5, 2.5]
 
 
-def test_lines_are_in_the_order_of_steps_where_some_are_heard_of_before_others(
+def test_lines_are_in_order_of_time_even_if_rows_arrive_out_of_order(
     files: MetricsFiles, clock: Clock, tmp_path: Path
 ) -> None:
     files.take(logged({"loss": [9.0]}, step=0))
@@ -264,9 +262,7 @@ def test_lines_are_in_the_order_of_steps_where_some_are_heard_of_before_others(
     assert [line["epoch"] for line in found] == [0, 0, 0, 1, 1, 1]
 
 
-def test_a_run_that_is_only_watched_has_epochs_and_samples_of_what_it_was_fed(
-    files: MetricsFiles, tmp_path: Path
-) -> None:
+def test_a_watched_run_has_epochs_and_samples_of_its_batches(files: MetricsFiles, tmp_path: Path) -> None:
     files.take(logged({"batch/samples": [8.0]}, step=0))
     files.take(logged({STEP_SECONDS: [0.5] * 4}, step=0))
     files.take(logged({"gap/epoch_seconds": [0.1]}, step=2))
@@ -283,9 +279,7 @@ def test_a_run_without_epochs_or_batches_has_null_for_both(files: MetricsFiles, 
     assert (line["epoch"], line["throughput_samples_per_sec"]) == (None, None)
 
 
-def test_the_rank_that_logs_the_loss_speaks_for_all_whoever_comes_first(
-    files: MetricsFiles, clock: Clock, tmp_path: Path
-) -> None:
+def test_the_rank_that_logs_the_loss_is_written(files: MetricsFiles, clock: Clock, tmp_path: Path) -> None:
     files.take(logged({STEP_SECONDS: [0.5]}, rank=1))
     files.take(logged({STEP_SECONDS: [0.5], "loss": [3.0]}, rank=0))
     clock.seconds = 2.0
@@ -294,7 +288,7 @@ def test_the_rank_that_logs_the_loss_speaks_for_all_whoever_comes_first(
     assert [(line["step"], line["loss"]) for line in steps(tmp_path)] == [(1000, 3.0)]
 
 
-def test_the_end_of_a_rank_writes_what_waits(files: MetricsFiles, tmp_path: Path) -> None:
+def test_waiting_lines_are_written_when_a_rank_ends(files: MetricsFiles, tmp_path: Path) -> None:
     files.take(logged({"loss": [3.0]}))
     files.finish("run", "s1", 1)
     assert steps(tmp_path) == []
@@ -362,7 +356,7 @@ def test_every_step_of_a_real_run_is_one_line_when_it_has_ended(
         assert found[0]["gradient_norm"] is not None
 
 
-def test_a_run_writes_them_when_the_settings_ask_for_it(folder: Path, tmp_path: Path) -> None:
+def test_a_run_writes_the_files_if_they_are_configured(folder: Path, tmp_path: Path) -> None:
     config = {"exporters": {"metrics_files": {"directory": str(tmp_path / "logs")}}}
     with stepscope.TrainingMonitor(config, run="a", directory=folder) as monitor:
         for step in range(5):
@@ -393,9 +387,7 @@ STOPS_THE_AGENT = """
 """
 
 
-def test_an_agent_that_is_told_to_end_writes_what_waits_and_the_next_goes_on(
-    run_script, tmp_path: Path
-) -> None:
+def test_a_terminated_agent_writes_waiting_lines_and_the_next_continues(run_script, tmp_path: Path) -> None:
     result = run_script(STOPS_THE_AGENT, tmp_path / "logs")
     assert result.returncode == 0, result.stderr
     written = [
@@ -407,6 +399,6 @@ def test_an_agent_that_is_told_to_end_writes_what_waits_and_the_next_goes_on(
 
 
 @pytest.mark.parametrize("options", [{"max_bytes": -1}, {"max_bytes": 100}, {"keep": -1}, {"keep": 0}])
-def test_sizes_with_which_each_line_would_delete_an_older_one_are_refused(tmp_path, options):
+def test_sizes_that_are_too_small_are_refused(tmp_path, options):
     with pytest.raises(ConfigError, match=next(iter(options))):
         MetricsFiles(str(tmp_path), **options)

@@ -73,13 +73,13 @@ def steps_of_a_training(watch: Watch, steps: int) -> None:
         watch.log(0.2, loss=1.0, step_seconds=0.2, **{"phase/data_seconds": 0.01})
 
 
-def test_a_look_at_a_run_without_new_rows_costs_next_to_nothing() -> None:
+def test_an_evaluation_without_new_rows_costs_almost_nothing() -> None:
     watch = Watch()
     steps_of_a_training(watch, 30)
     assert calls_into_alerts(lambda: watch.look(0.5)) <= 5
 
 
-def test_a_row_has_only_the_rules_judged_that_look_at_it() -> None:
+def test_only_rules_that_use_a_metric_are_evaluated_for_its_rows() -> None:
     watch = Watch()
     steps_of_a_training(watch, 30)
     watch.log(0.2, accuracy=0.5)
@@ -97,21 +97,21 @@ def test_a_row_has_only_the_rules_judged_that_look_at_it() -> None:
         ({"when": "not (max(loss, 30s) > 1)", "for": "5s"}, {31.0: [], 6.0: []}),
     ],
 )
-def test_what_time_alone_brings_about_is_seen_without_new_rows(rule: dict, looks: dict) -> None:
+def test_a_rule_that_depends_on_time_fires_without_new_rows(rule: dict, looks: dict) -> None:
     watch = Watch({"name": "rule", **rule})
     assert watch.log(loss=2.0) == []
     for after_s, expected in looks.items():
         assert watch.look(after_s) == expected
 
 
-def test_an_alert_that_time_ends_is_over_without_new_rows() -> None:
+def test_a_rule_that_depends_on_time_resolves_without_new_rows() -> None:
     watch = Watch({"name": "rule", "when": "loss > 1", "clear": "age(loss) > 30"})
     assert watch.log(loss=2.0) == [("rule", "fires")]
     assert watch.look(29.0) == []
     assert watch.look(2.0) == [("rule", "resolves")]
 
 
-def test_a_status_that_changes_has_its_rules_judged_without_new_rows() -> None:
+def test_a_change_of_status_is_evaluated_without_new_rows() -> None:
     watch = Watch()
     steps_of_a_training(watch, 5)
     assert watch.look(1.0) == []
@@ -121,14 +121,14 @@ def test_a_status_that_changes_has_its_rules_judged_without_new_rows() -> None:
     assert watch.look(1.0) == [("stalled", "resolves")]
 
 
-def test_a_change_that_could_not_be_kept_is_seen_again_at_the_next_look() -> None:
+def test_a_change_that_could_not_be_stored_is_reported_again() -> None:
     watch = Watch({"name": "rule", "when": "loss > 1"})
     watch.run.history.add(RUN, ["loss"], np.array([1]), np.array([watch.now_ns]), np.array([[2.0]]))
     assert [one.turn for one in watch.run.changes(watch.now_ns)] == ["fires"]
     assert watch.look(0.5) == [("rule", "fires")]
 
 
-def test_a_rule_that_is_changed_is_judged_by_the_points_there_are() -> None:
+def test_a_changed_rule_is_evaluated_with_existing_points() -> None:
     watch = Watch({"name": "rule", "when": "loss > 3"})
     assert watch.log(loss=2.0) == []
     (changed,) = rules_from([{"name": "rule", "when": "loss > 1"}])
@@ -145,7 +145,7 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
     opened.close()
 
 
-def test_figures_that_the_store_does_not_have_yet_are_not_forgotten_when_a_rule_comes(
+def test_points_that_are_not_stored_yet_survive_a_new_rule(
     store: SqliteStore,
 ) -> None:
     watch = Watch({"name": "rule", "when": "heat > 90"})
@@ -171,7 +171,7 @@ def logged_at_once(watch: Watch, losses: list[float], each_s: float = 0.001) -> 
     return watch.look(0.0)
 
 
-def test_a_single_nan_between_two_looks_at_a_fast_run_fires() -> None:
+def test_a_single_nan_between_two_evaluations_of_a_fast_run_fires() -> None:
     watch = Watch()
     losses = [1.0] * 3000
     losses[700] = float("nan")
@@ -188,7 +188,7 @@ def test_a_nan_among_more_points_than_are_kept_fires() -> None:
     assert logged_at_once(watch, losses, 1e-5) == [("nonfinite_loss", "fires")]
 
 
-def test_an_alert_goes_on_while_any_point_since_the_last_look_makes_its_condition_true() -> None:
+def test_an_alert_fires_while_any_point_since_the_last_evaluation_is_true() -> None:
     watch = Watch()
     losses = [float("nan"), *[1.0] * 499]
     assert logged_at_once(watch, losses) == [("nonfinite_loss", "fires")]
@@ -203,7 +203,7 @@ def falling_then_back_at_the_start(steps: int, breaks_at: int) -> list[float]:
 
 
 @pytest.mark.parametrize("at_once", [425, 2000, 9000])
-def test_a_loss_that_goes_back_to_its_start_between_two_looks_fires_and_does_not_resolve(
+def test_a_loss_that_returns_to_its_start_between_evaluations_fires_and_does_not_resolve(
     at_once: int,
 ) -> None:
     watch = Watch()
@@ -233,7 +233,7 @@ def test_a_loss_that_goes_back_to_its_start_between_two_looks_fires_and_does_not
         ("sum(loss, 4 points) / max(p90(loss, 20 points), 1) > 3.5", "0s"),
     ],
 )
-def test_how_many_points_come_between_two_looks_changes_nothing_of_what_fires_first(
+def test_the_first_alert_does_not_depend_on_how_many_points_an_evaluation_covers(
     when: str, lasting: str, at_once: int
 ) -> None:
     chance = np.random.default_rng(4)
@@ -251,7 +251,7 @@ def test_how_many_points_come_between_two_looks_changes_nothing_of_what_fires_fi
     assert first_step(at_once) == first_step(1) is not None
 
 
-def test_a_rule_that_comes_later_is_not_judged_by_points_of_before() -> None:
+def test_a_new_rule_does_not_fire_for_earlier_points() -> None:
     watch = Watch({"name": "rule", "when": "loss > 10"})
     assert logged_at_once(watch, [1.0, 5.0, 1.0]) == []
     (later,) = rules_from([{"name": "later", "when": "loss > 3"}])
@@ -260,7 +260,7 @@ def test_a_rule_that_comes_later_is_not_judged_by_points_of_before() -> None:
     assert logged_at_once(watch, [1.0, 5.0, 1.0]) == [("later", "fires")]
 
 
-def test_points_whose_alert_could_not_be_kept_are_judged_again() -> None:
+def test_points_whose_alert_could_not_be_stored_are_evaluated_again() -> None:
     watch = Watch({"name": "rule", "when": "loss > 3"})
     watch.run.history.add(
         RUN, ["loss"], np.arange(3), watch.now_ns + np.arange(3), np.array([[1.0], [5.0], [1.0]])
