@@ -1,4 +1,4 @@
-"""The page on rules: its examples work, and it tells of everything there is."""
+"""The page on rules: its examples work, and it describes every key, function and default rule."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""From a training that goes wrong to the person who hears of it: real processes, a real agent, real HTTP."""
+"""From a failing training to a received notice: real processes, a real agent, real HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules every run has: silent while it goes well, heard when it does not."""
+"""The default rules: none fires in a healthy run, and each detects its problem."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The engine keeps what fires and posts what people are to hear: once, grouped, and not in quiet hours."""
+"""The engine stores alerts and posts notices: once, grouped, and not in quiet hours."""
 
 from __future__ import annotations
 

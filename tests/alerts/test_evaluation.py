@@ -1,4 +1,4 @@
-"""Conditions judged by made-up points."""
+"""Conditions evaluated with synthetic points."""
 
 import math
 

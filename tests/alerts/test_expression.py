@@ -1,4 +1,4 @@
-"""The language of conditions: what can be written, what it means, and what is said of mistakes."""
+"""The language of conditions: its syntax, its meaning, and its error messages."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The newest points of a run: what is kept, what is let go, and what a run was like at first."""
+"""The newest points of a run: what is kept, what is dropped, and the baseline."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What a notice says."""
+"""The text and the fields of a notice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules made on the page are kept whatever happens to their file, and judged in runs that are live."""
+"""Rules of the page survive damage of their file, and are evaluated in live runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rule that is put through the API while a training runs is judged by its real agent within seconds."""
+"""A rule that is put through the API while a training runs is evaluated by its real agent within seconds."""
 
 from __future__ import annotations
 

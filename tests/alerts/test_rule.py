@@ -1,4 +1,4 @@
-"""Rules as settings write them, and the messages they are told with."""
+"""Rules as settings write them, and their messages."""
 
 import pytest
 import yaml

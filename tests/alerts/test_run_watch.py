@@ -1,4 +1,4 @@
-"""A rule is judged when its outcome may have changed, and then only."""
+"""A rule is evaluated only when its result may have changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rule is quiet, pending, firing and quiet again; people hear of it at once, and not again and again."""
+"""The states of a rule; repeated notices, quiet hours and silences."""
 
 from __future__ import annotations
 

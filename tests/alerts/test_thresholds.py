@@ -1,4 +1,4 @@
-"""Limits by name, as older settings have them."""
+"""Thresholds by name, as older settings have them."""
 
 import math
 

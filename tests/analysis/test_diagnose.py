@@ -1,4 +1,4 @@
-"""Detectors are made as settings want them, fail alone, and what they say becomes a verdict."""
+"""Detectors get their options from settings, fail separately, and their results become a verdict."""
 
 import logging
 

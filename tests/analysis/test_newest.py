@@ -1,4 +1,4 @@
-"""What a look reads of a store and writes to it: the newest rows wherever they lie, and findings by key."""
+"""What a diagnosis reads from a store and writes to it: the newest rows, and findings by key."""
 
 from __future__ import annotations
 

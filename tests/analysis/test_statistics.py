@@ -1,4 +1,4 @@
-"""The statistics find what was put in, and are not led astray by what is odd."""
+"""The statistics find planted effects and are robust against outliers."""
 
 import numpy as np
 import pytest

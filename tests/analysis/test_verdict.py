@@ -1,4 +1,4 @@
-"""One function says how a run is doing: failures first, and healthy only where that is known."""
+"""One function says how a run is doing: failures first, and healthy only with enough evidence."""
 
 from dataclasses import replace
 

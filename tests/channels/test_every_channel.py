@@ -1,4 +1,4 @@
-"""What holds for every channel: it says what it needs, and keeps secrets to itself."""
+"""Every channel names its required options and reveals no secrets."""
 
 from __future__ import annotations
 

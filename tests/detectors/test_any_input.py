@@ -1,4 +1,4 @@
-"""Whatever numbers a run has recorded, no detector fails, and what is found can be written as JSON."""
+"""No recorded numbers make a detector fail, and findings can be written as JSON."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The page on detectors tells of every one, with its limits as they are; its example can be used."""
+"""The page on detectors describes every detector with its current options; its example works."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The example finds both of the things that were planted in it."""
+"""The example finds both of its planted problems."""
 
 import os
 import subprocess

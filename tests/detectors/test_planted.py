@@ -1,4 +1,4 @@
-"""Problems planted into runs that go well, and what each detector says of them."""
+"""Problems planted into healthy runs, and the finding of each detector."""
 
 import re
 

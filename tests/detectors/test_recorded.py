@@ -1,4 +1,4 @@
-"""Runs recorded by a monitor and diagnosed by its agent: findings are there when the run has ended."""
+"""Runs recorded by a monitor and diagnosed by its agent: findings are stored when the run has ended."""
 
 from __future__ import annotations
 

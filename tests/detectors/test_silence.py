@@ -1,4 +1,4 @@
-"""Runs that go well, of every shape: no detector has anything to say."""
+"""Healthy runs of every kind: no detector reports a finding."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Whatever is published to a file comes back from it, bit for bit."""
+"""Exported files read back as the same values, bit for bit."""
 
 import csv
 import io

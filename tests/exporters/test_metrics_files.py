@@ -1,4 +1,4 @@
-"""The two kinds of JSON lines have the names and fields people know, and are begun anew when full."""
+"""The two kinds of JSON lines have the common names and fields, and are rotated when full."""
 
 from __future__ import annotations
 
