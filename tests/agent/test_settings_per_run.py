@@ -113,16 +113,16 @@ def test_two_runs_of_one_agent_have_each_their_own_rules_channels_exporters_and_
     for training in (first, second):
         for _ in range(30):
             training.log(float("nan"), 2.0)
-    until(lambda: set(first.told()) == {"first_rule", "nonfinite_loss"})
-    until(lambda: receiver.told() == ["second_rule"])
+    until(lambda: set(first.rules()) == {"first_rule", "nonfinite_loss"})
+    until(lambda: receiver.rules() == ["second_rule"])
     assert agent_pid(folder) == agent
     first.end()
     second.end()
 
     assert rules_fired(folder, "first") == {"first_rule", "nonfinite_loss"}
     assert rules_fired(folder, "second") == {"second_rule"}
-    assert set(first.told()) == {"first_rule", "nonfinite_loss"}
-    assert set(receiver.told()) == {"second_rule"}
+    assert set(first.rules()) == {"first_rule", "nonfinite_loss"}
+    assert set(receiver.rules()) == {"second_rule"}
     assert open_findings(folder, "first") == set()
     assert open_findings(folder, "second") == {"num.nonfinite"}
     [written] = (first.home / "metrics").glob("training_metrics_*.jsonl")
@@ -140,11 +140,11 @@ def test_a_run_without_settings_gets_nothing_of_the_run_that_started_the_agent(
         for _ in range(25):
             training.log(float("nan"), 2.0)
     until(lambda: "nonfinite_loss" in rules_fired(folder, "plain"))
-    until(lambda: "first_rule" in first.told())
+    until(lambda: "first_rule" in first.rules())
     plain.end()
     first.end()
     assert rules_fired(folder, "plain") == {"nonfinite_loss"}
-    assert first.told().count("nonfinite_loss") == 1
+    assert first.rules().count("nonfinite_loss") == 1
     assert len(list((first.home / "metrics").iterdir())) == 1
 
 
@@ -159,8 +159,8 @@ def test_an_agent_that_is_killed_is_followed_by_one_that_goes_by_the_same_settin
     until(lambda: agent_pid(folder) not in (None, killed))
     for training in (first, second):
         training.log(1.0, 2.0)
-    until(lambda: first.told() == ["first_rule"])
-    until(lambda: receiver.told() == ["second_rule"])
+    until(lambda: first.rules() == ["first_rule"])
+    until(lambda: receiver.rules() == ["second_rule"])
     for training in (first, second):
         training.end()
     assert list((first.home / "metrics").iterdir())
@@ -179,7 +179,7 @@ def test_a_notice_of_a_run_that_has_ended_is_delivered_by_the_agent_of_a_later_o
     until(lambda: agent_pid(folder) is None)
     receiver.status = 200
     later = Training(start, tmp_path / "later", "")
-    until(lambda: receiver.told() == ["second_rule"])
+    until(lambda: receiver.rules() == ["second_rule"])
     until(lambda: list(list_private(folder)) == [])
     later.end()
 
@@ -193,7 +193,7 @@ def test_secrets_are_in_a_file_of_their_owner_while_the_run_goes_on_and_nowhere_
 
     training = Training(start, tmp_path / "second", SECOND, HOOK=f"{receiver.url}/{SECRET}")
     training.log(1.0, 2.0)
-    until(lambda: receiver.told() == ["second_rule"])
+    until(lambda: receiver.rules() == ["second_rule"])
     [(path, mode)] = places().items()
     assert path.suffix == ".settings"
     assert stat.S_IMODE(mode) == 0o600

@@ -31,8 +31,8 @@ class Receiver:
         self.url = f"http://127.0.0.1:{self._server.server_port}/hook"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
-    def told(self, kind: str = "firing") -> list[str]:
-        """The rules it was told of, notice by notice."""
+    def rules(self, kind: str = "firing") -> list[str]:
+        """The rules in the received notices, in order."""
         return [
             alert["rule"] for notice in self.notices if notice["kind"] == kind for alert in notice["alerts"]
         ]

@@ -56,8 +56,8 @@ def going_well(seed=0, step_s=0.25, steps=STEPS, losses="usual"):
         "gpu/temperature_celsius": 72 + 4 * np.sin(seconds / 200) + chance.normal(0, 1.5, many),
         "gpu/memory_used_ratio": np.minimum(0.2 + seconds / 60, 0.96) + chance.integers(0, 3, many) * 1e-4,
         "gpu/throttled_power_cap": (chance.random(many) < 0.7) * 1.0,
-        **{f"gpu/throttled_{one}": np.zeros(many) for one in ("hardware_thermal", "software_thermal")},
-        **{f"gpu/throttled_{one}": np.zeros(many) for one in ("hardware_slowdown", "power_brake")},
+        **{f"gpu/throttled_{reason}": np.zeros(many) for reason in ("hardware_thermal", "software_thermal")},
+        **{f"gpu/throttled_{reason}": np.zeros(many) for reason in ("hardware_slowdown", "power_brake")},
     }
     made.figures[HOST] = {
         "memory/nearest_limit_used_ratio": 0.6 + 0.1 * ((seconds / 300) % 1) + chance.normal(0, 0.01, many)

@@ -55,7 +55,7 @@ def test_a_nan_loss_is_reported_within_a_second(
             monitor.log_training_step(loss=1.0)
         monitor.log_training_step(loss=float("nan"))
         logged_ns = time.time_ns()
-        until(lambda: "nonfinite_loss" in receiver.told())
+        until(lambda: "nonfinite_loss" in receiver.rules())
         [alert] = stepscope.open_store(folder).run("r").alerts()
         # What it takes is the agent's business, so its own clock is read, not that of this busy machine.
         assert alert["fired_ns"] - logged_ns < 1e9
@@ -70,13 +70,15 @@ def test_a_stopped_training_is_reported_as_stalled_and_resolved_when_it_continue
         training.stdout.readline()
     training.send_signal(signal.SIGSTOP)
     stopped_ns = time.time_ns()
-    until(lambda: "stalled" in receiver.told())
-    [alert] = [one for one in stepscope.open_store(folder).run("r").alerts() if one["rule"] == "stalled"]
+    until(lambda: "stalled" in receiver.rules())
+    [alert] = [
+        alert for alert in stepscope.open_store(folder).run("r").alerts() if alert["rule"] == "stalled"
+    ]
     # By the agent's own clock: the floor is a second here, and people are promised ten.
     assert alert["fired_ns"] - stopped_ns < 10e9
     training.send_signal(signal.SIGCONT)
-    until(lambda: "stalled" in receiver.told("resolved"))
-    assert receiver.told().count("stalled") == 1
+    until(lambda: "stalled" in receiver.rules("resolved"))
+    assert receiver.rules().count("stalled") == 1
 
 
 def test_a_killed_training_is_reported_as_crashed_with_the_reason(
@@ -86,8 +88,10 @@ def test_a_killed_training_is_reported_as_crashed_with_the_reason(
     for _ in range(10):
         training.stdout.readline()
     training.kill()
-    until(lambda: "crashed" in receiver.told())
-    [alert] = [one for notice in receiver.notices for one in notice["alerts"] if one["rule"] == "crashed"]
+    until(lambda: "crashed" in receiver.rules())
+    [alert] = [
+        alert for notice in receiver.notices for alert in notice["alerts"] if alert["rule"] == "crashed"
+    ]
     assert "was killed (no error message)" in alert["message"]
     assert stepscope.open_store(folder).run("r").alerts()[-1]["resolved_ns"] is not None
 
@@ -107,9 +111,9 @@ def test_rules_that_fire_together_are_one_notice(
     with stepscope.TrainingMonitor(str(settings), run="r", directory=folder) as monitor:
         for step in range(10_000):
             monitor.log({"a": 2.0 + step, "b": 3.0})
-        until(lambda: len(receiver.told()) >= 2)
-    assert sorted(receiver.told()) == ["one", "other"]
-    [notice] = [one for one in receiver.notices if one["kind"] == "firing"]
+        until(lambda: len(receiver.rules()) >= 2)
+    assert sorted(receiver.rules()) == ["one", "other"]
+    [notice] = [notice for notice in receiver.notices if notice["kind"] == "firing"]
     assert notice["severity"] == "critical"
 
 
@@ -125,15 +129,15 @@ def test_an_agent_killed_before_the_notice_arrived_leaves_it_to_the_next_which_s
     until(lambda: agent_pid(folder) is None)
     receiver.status = 200
     monitor.log_training_step(loss=1.0)
-    until(lambda: "nonfinite_loss" in receiver.told())
+    until(lambda: "nonfinite_loss" in receiver.rules())
     monitor.stop_monitoring()
-    assert receiver.told().count("nonfinite_loss") == 1
+    assert receiver.rules().count("nonfinite_loss") == 1
     rules = [alert["rule"] for alert in stepscope.open_store(folder).run("r").alerts()]
     assert rules.count("nonfinite_loss") == 1
 
 
 def _attempts(folder: Path) -> int:
-    return max((one["attempts"] for one in stepscope.open_store(folder).run("r").notices()), default=0)
+    return max((notice["attempts"] for notice in stepscope.open_store(folder).run("r").notices()), default=0)
 
 
 def test_the_rule_with_a_function_of_the_older_document_works_as_written(
@@ -149,8 +153,10 @@ def test_the_rule_with_a_function_of_the_older_document_works_as_written(
         )
         for loss in (1.0, 2.5, 3.0):
             monitor.log_training_step(loss=loss)
-        until(lambda: "high_loss" in receiver.told())
-    [alert] = [one for notice in receiver.notices for one in notice["alerts"] if one["rule"] == "high_loss"]
+        until(lambda: "high_loss" in receiver.rules())
+    [alert] = [
+        alert for notice in receiver.notices for alert in notice["alerts"] if alert["rule"] == "high_loss"
+    ]
     assert alert["message"] == "High validation loss: 2.50"
 
 
@@ -160,7 +166,7 @@ def test_an_expression_in_python_is_a_rule_like_any_other(
     with stepscope.TrainingMonitor(str(settings), run="r", directory=folder) as monitor:
         monitor.alert_system.add_alert_rule("low", "accuracy < 0.5", message="{accuracy:.0%}")
         monitor.log_training_step(loss=1.0, accuracy=0.25)
-        until(lambda: "low" in receiver.told())
+        until(lambda: "low" in receiver.rules())
     assert receiver.notices[0]["alerts"][0]["message"] == "25%"
 
 
@@ -183,7 +189,7 @@ def test_thresholds_of_the_older_documents_work_as_written(
     with stepscope.TrainingMonitor(str(path), run="r", directory=folder) as monitor:
         monitor.log(row)
         until(lambda: stepscope.open_store(folder).run("r").alerts())
-    assert rule in {one["rule"] for one in stepscope.open_store(folder).run("r").alerts()}
+    assert rule in {alert["rule"] for alert in stepscope.open_store(folder).run("r").alerts()}
 
 
 def test_thresholds_against_the_runs_own_baseline_work_as_written(
@@ -202,7 +208,7 @@ def test_thresholds_against_the_runs_own_baseline_work_as_written(
             monitor.log({"loss": 1.3, "step_seconds": 0.4})
         until(lambda: len(stepscope.open_store(folder).run("r").alerts()) >= 2)
     assert {"loss_increase", "training_speed"} <= {
-        one["rule"] for one in stepscope.open_store(folder).run("r").alerts()
+        alert["rule"] for alert in stepscope.open_store(folder).run("r").alerts()
     }
 
 
@@ -218,7 +224,7 @@ def test_a_function_gets_the_last_row_of_a_run(folder: Path, settings: Path) -> 
     with stepscope.TrainingMonitor(str(settings), run="r", directory=folder) as monitor:
         monitor.alert_system.add_alert_rule("own", lambda metrics: metrics["val/loss"] > 2, "critical")
         monitor.log({"val/loss": 3.0})
-    assert [one["rule"] for one in stepscope.open_store(folder).run("r").alerts()] == ["own"]
+    assert [alert["rule"] for alert in stepscope.open_store(folder).run("r").alerts()] == ["own"]
 
 
 def test_a_failing_function_is_logged_once_and_the_training_continues(

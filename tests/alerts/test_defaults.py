@@ -167,10 +167,10 @@ def test_a_clear_condition_has_the_same_subjects_and_is_true_in_a_healthy_run():
     history = whole(going_well(seed=7, steps=2000))
     for rule in RULES.values():
         outcomes = evaluate(rule.condition, *history)
-        assert [one.is_true for one in outcomes] == [False]
+        assert [outcome.is_true for outcome in outcomes] == [False]
         if rule.clear is not None:
             cleared = evaluate(rule.clear, *history)
-            assert [(one.rank, one.host, one.device) for one in cleared] == [
-                (one.rank, one.host, one.device) for one in outcomes
+            assert [(outcome.rank, outcome.host, outcome.device) for outcome in cleared] == [
+                (outcome.rank, outcome.host, outcome.device) for outcome in outcomes
             ]
-            assert [one.is_true for one in cleared] == [True]
+            assert [outcome.is_true for outcome in cleared] == [True]

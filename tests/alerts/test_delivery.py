@@ -187,7 +187,7 @@ def test_delayed_notices_about_a_rule_are_replaced_by_the_newest(store: SqliteSt
     clock.ns += 600 * S
     work(delivery, lambda: not delivery.is_waiting)
     assert mailbox.arrived == ["is over again"]
-    assert [one["trouble"] for one in store.notices()][:2] == [SUPERSEDED] * 2
+    assert [notice["trouble"] for notice in store.notices()][:2] == [SUPERSEDED] * 2
 
 
 def test_a_notice_waits_for_an_older_one_of_the_same_rule_and_for_no_other(

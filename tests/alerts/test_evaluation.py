@@ -216,7 +216,7 @@ def test_each_rank_and_device_is_evaluated_separately():
     for rank, loss in enumerate([1.0, 9.0, 1.0]):
         now_ns = feed(history, "loss", [loss], of=source(rank))
     outcomes = evaluate(parse("loss > 5"), history, now_ns)
-    assert [(one.rank, one.is_true) for one in outcomes] == [(0, False), (1, True), (2, False)]
+    assert [(outcome.rank, outcome.is_true) for outcome in outcomes] == [(0, False), (1, True), (2, False)]
 
 
 def test_a_metric_of_a_host_applies_to_each_of_its_gpus():
@@ -228,8 +228,8 @@ def test_a_metric_of_a_host_applies_to_each_of_its_gpus():
     outcomes = evaluate(
         parse("cpu/utilization_ratio > 0.9 and gpu/utilization_ratio < 0.05"), history, now_ns
     )
-    found = {(one.host, one.device): one.is_true for one in outcomes}
-    assert found == {
+    by_device = {(outcome.host, outcome.device): outcome.is_true for outcome in outcomes}
+    assert by_device == {
         ("a", "GPU-0"): False,
         ("a", "GPU-1"): False,
         ("b", "GPU-0"): True,
@@ -243,11 +243,15 @@ def test_ranks_are_paired_with_the_gpus_they_use():
         feed(history, "step_seconds", [1.0 + number], of=source(number))
         now_ns = feed(history, "gpu/utilization_ratio", [0.5], of=gpu(number))
     condition = parse("gpu/utilization_ratio < 0.9 and step_seconds > 1.5")
-    pairs = {(one.rank, one.device): one.is_true for one in evaluate(condition, history, now_ns)}
+    pairs = {
+        (outcome.rank, outcome.device): outcome.is_true for outcome in evaluate(condition, history, now_ns)
+    }
     assert pairs == {(0, "GPU-0"): False, (0, "GPU-1"): False, (1, "GPU-0"): True, (1, "GPU-1"): True}
     for number in (0, 1):
         feed(history, "gpu/process_memory_bytes", [1.0], of=source(number, device=f"GPU-{number}"))
-    pairs = {(one.rank, one.device): one.is_true for one in evaluate(condition, history, now_ns)}
+    pairs = {
+        (outcome.rank, outcome.device): outcome.is_true for outcome in evaluate(condition, history, now_ns)
+    }
     assert pairs == {(0, "GPU-0"): False, (1, "GPU-1"): True}
 
 
@@ -256,14 +260,17 @@ def test_a_subject_that_appears_later_is_evaluated_too():
     condition = parse("loss > 1 and gpu/power_watts > 1")
     for rank in (0, 1):
         now_ns = feed(history, "loss", [2.0], of=source(rank))
-    assert [one.rank for one in evaluate(condition, history, now_ns)] == [0, 1]
+    assert [outcome.rank for outcome in evaluate(condition, history, now_ns)] == [0, 1]
     feed(history, "gpu/power_watts", [2.0], of=gpu(0))
-    assert [(one.rank, one.device) for one in evaluate(condition, history, now_ns)] == [
+    assert [(outcome.rank, outcome.device) for outcome in evaluate(condition, history, now_ns)] == [
         (0, "GPU-0"),
         (1, "GPU-0"),
     ]
     feed(history, "gpu/memory_used_bytes", [2.0], of=source(1, device="GPU-0", axis="seconds"))
-    assert [(one.rank, one.device) for one in evaluate(condition, history, now_ns)] == [(0, ""), (1, "GPU-0")]
+    assert [(outcome.rank, outcome.device) for outcome in evaluate(condition, history, now_ns)] == [
+        (0, ""),
+        (1, "GPU-0"),
+    ]
 
 
 def test_a_rank_without_a_metric_does_not_use_that_of_another_rank():
@@ -272,7 +279,7 @@ def test_a_rank_without_a_metric_does_not_use_that_of_another_rank():
     feed(history, "a", [1.0], of=source(1))
     now_ns = feed(history, "b", [1.0], of=source(0))
     outcomes = evaluate(parse("a == 1 and b == 1"), history, now_ns)
-    assert [(one.rank, one.is_true) for one in outcomes] == [(0, True), (1, None)]
+    assert [(outcome.rank, outcome.is_true) for outcome in outcomes] == [(0, True), (1, None)]
 
 
 def test_hundreds_of_ranks_and_gpus_are_evaluated_quickly():

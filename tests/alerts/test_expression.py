@@ -169,8 +169,8 @@ def test_what_is_too_long_or_too_deep_is_refused():
 
 
 def test_the_longest_window_of_each_metric_is_known():
-    found = parse("mean(a, 2m) > mean(a, 50 points) and a > baseline and delta(b|c, 500ms) > 0").reach()
-    assert found == {"a": Reach(120.0, 50), "b": Reach(0.5, 1), "c": Reach(0.5, 1)}
+    reach = parse("mean(a, 2m) > mean(a, 50 points) and a > baseline and delta(b|c, 500ms) > 0").reach()
+    assert reach == {"a": Reach(120.0, 50), "b": Reach(0.5, 1), "c": Reach(0.5, 1)}
 
 
 def test_a_window_can_be_parsed_separately():

@@ -64,149 +64,153 @@ class Bench:
         self.engine.tick()
 
     def fires(self) -> list[str]:
-        return [one["rule"] for one in self.store.alerts("r-1") if one["resolved_ns"] is None]
+        return [alert["rule"] for alert in self.store.alerts("r-1") if alert["resolved_ns"] is None]
 
-    def told(self) -> list[tuple[str, list[str]]]:
-        return [(one["kind"], [each["rule"] for each in one["alerts"]]) for one in self.store.notices()]
+    def posted(self) -> list[tuple[str, list[str]]]:
+        return [
+            (notice["kind"], [each["rule"] for each in notice["alerts"]]) for notice in self.store.notices()
+        ]
 
 
 @pytest.fixture
-def bench(tmp_path: Path):
-    made: list[Bench] = []
+def make_bench(tmp_path: Path):
+    benches: list[Bench] = []
 
     def make(*given: dict, **options) -> Bench:
-        made.append(Bench(tmp_path, list(given), **options))
-        return made[-1]
+        benches.append(Bench(tmp_path, list(given), **options))
+        return benches[-1]
 
     yield make
-    for one in made:
-        one.store.close()
+    for opened in benches:
+        opened.store.close()
 
 
 # What the engine makes of the file.
 
 
-def test_a_rule_created_during_a_live_run_fires_without_another_record(bench) -> None:
-    one = bench()
-    one.log(loss=5.0)
-    one.page.put(HIGH)
-    one.wait()
-    assert one.fires() == ["high"]
-    assert one.told() == [("firing", ["high"])]
+def test_a_rule_created_during_a_live_run_fires_without_another_record(make_bench) -> None:
+    bench = make_bench()
+    bench.log(loss=5.0)
+    bench.page.put(HIGH)
+    bench.wait()
+    assert bench.fires() == ["high"]
+    assert bench.posted() == [("firing", ["high"])]
 
 
-def test_a_new_rule_uses_earlier_points_that_no_other_rule_needed(bench) -> None:
-    one = bench()
+def test_a_new_rule_uses_earlier_points_that_no_other_rule_needed(make_bench) -> None:
+    bench = make_bench()
     for number in range(150):
-        one.log(other=1.0 if number < 120 else 2.0)
-    one.page.put({"name": "slow", "when": "median(other, 20 points) > 1.5 * baseline"})
-    one.wait()
-    assert one.fires() == ["slow"]
-    [alert] = one.store.alerts("r-1")
+        bench.log(other=1.0 if number < 120 else 2.0)
+    bench.page.put({"name": "slow", "when": "median(other, 20 points) > 1.5 * baseline"})
+    bench.wait()
+    assert bench.fires() == ["slow"]
+    [alert] = bench.store.alerts("r-1")
     assert alert["threshold"] == pytest.approx(1.5)
 
 
-def test_a_wider_window_than_any_before_is_filled_from_the_store_and_no_point_counts_twice(bench) -> None:
-    one = bench(HIGH)
+def test_a_wider_window_than_any_before_is_filled_from_the_store_and_no_point_counts_twice(
+    make_bench,
+) -> None:
+    bench = make_bench(HIGH)
     for _ in range(1500):
-        one.log(loss=1.0)
-    one.page.put({"name": "many", "when": "count(loss, 5000 points) == 1500"})
-    one.wait()
-    assert one.fires() == ["many"]
-    one.log(loss=1.0)
-    assert one.fires() == []
+        bench.log(loss=1.0)
+    bench.page.put({"name": "many", "when": "count(loss, 5000 points) == 1500"})
+    bench.wait()
+    assert bench.fires() == ["many"]
+    bench.log(loss=1.0)
+    assert bench.fires() == []
 
 
-def test_a_new_rule_uses_earlier_points_of_machine_metrics(bench) -> None:
-    one = bench()
+def test_a_new_rule_uses_earlier_points_of_machine_metrics(make_bench) -> None:
+    bench = make_bench()
     for value in (50.0, 90.0):
-        one.log("seconds", "GPU-a", **{"gpu/temperature_celsius": value})
-    one.page.put({"name": "hot", "when": "first(gpu/temperature_celsius, 1h) < 60"})
-    one.wait()
-    assert [(alert["rule"], alert["device"]) for alert in one.store.alerts("r-1")] == [("hot", "GPU-a")]
+        bench.log("seconds", "GPU-a", **{"gpu/temperature_celsius": value})
+    bench.page.put({"name": "hot", "when": "first(gpu/temperature_celsius, 1h) < 60"})
+    bench.wait()
+    assert [(alert["rule"], alert["device"]) for alert in bench.store.alerts("r-1")] == [("hot", "GPU-a")]
 
 
-def test_an_alert_of_a_deleted_rule_is_resolved_without_a_notice(bench) -> None:
-    one = bench()
-    one.page.put(HIGH)
-    one.log(loss=5.0)
-    assert one.page.delete("high")
-    one.wait()
-    [alert] = one.store.alerts("r-1")
-    assert (alert["resolved_ns"], alert["ended_with_rule"]) == (one.now_ns, True)
-    one.log(loss=6.0)
-    assert one.told() == [("firing", ["high"])]
+def test_an_alert_of_a_deleted_rule_is_resolved_without_a_notice(make_bench) -> None:
+    bench = make_bench()
+    bench.page.put(HIGH)
+    bench.log(loss=5.0)
+    assert bench.page.delete("high")
+    bench.wait()
+    [alert] = bench.store.alerts("r-1")
+    assert (alert["resolved_ns"], alert["ended_with_rule"]) == (bench.now_ns, True)
+    bench.log(loss=6.0)
+    assert bench.posted() == [("firing", ["high"])]
 
 
-def test_an_alert_of_a_rule_that_was_deleted_while_no_agent_ran_is_resolved_by_the_next(bench) -> None:
-    one = bench()
-    one.page.put(HIGH)
-    one.log(loss=5.0)
-    one.page.delete("high")
-    one.begin()
-    one.wait()
-    assert one.fires() == []
+def test_an_alert_of_a_rule_that_was_deleted_while_no_agent_ran_is_resolved_by_the_next(make_bench) -> None:
+    bench = make_bench()
+    bench.page.put(HIGH)
+    bench.log(loss=5.0)
+    bench.page.delete("high")
+    bench.begin()
+    bench.wait()
+    assert bench.fires() == []
 
 
-def test_a_rule_with_another_condition_starts_again(bench) -> None:
-    one = bench()
-    one.page.put(HIGH)
-    one.log(loss=5.0, other=1.0)
-    one.page.put({**HIGH, "when": "loss > 9"})
-    one.wait()
-    assert one.fires() == []
-    one.log(loss=10.0)
-    assert one.fires() == ["high"]
+def test_a_rule_with_another_condition_starts_again(make_bench) -> None:
+    bench = make_bench()
+    bench.page.put(HIGH)
+    bench.log(loss=5.0, other=1.0)
+    bench.page.put({**HIGH, "when": "loss > 9"})
+    bench.wait()
+    assert bench.fires() == []
+    bench.log(loss=10.0)
+    assert bench.fires() == ["high"]
 
 
-def test_a_new_message_of_a_rule_does_not_change_its_alert(bench) -> None:
-    one = bench()
-    one.page.put(HIGH)
-    one.log(loss=5.0)
-    one.page.put({**HIGH, "message": "Oh no.", "cooldown": "1h", "severity": "critical"})
-    one.wait()
-    assert len(one.store.alerts("r-1")) == 1
-    assert one.fires() == ["high"]
+def test_a_new_message_of_a_rule_does_not_change_its_alert(make_bench) -> None:
+    bench = make_bench()
+    bench.page.put(HIGH)
+    bench.log(loss=5.0)
+    bench.page.put({**HIGH, "message": "Oh no.", "cooldown": "1h", "severity": "critical"})
+    bench.wait()
+    assert len(bench.store.alerts("r-1")) == 1
+    assert bench.fires() == ["high"]
 
 
-def test_a_rule_of_the_settings_can_be_disabled_and_enabled(bench) -> None:
-    one = bench(HIGH)
-    one.page.switch("high", on=False)
-    one.log(loss=5.0)
-    assert one.fires() == []
-    one.page.switch("high", on=None)
-    one.wait()
-    assert one.fires() == ["high"]
+def test_a_rule_of_the_settings_can_be_disabled_and_enabled(make_bench) -> None:
+    bench = make_bench(HIGH)
+    bench.page.switch("high", on=False)
+    bench.log(loss=5.0)
+    assert bench.fires() == []
+    bench.page.switch("high", on=None)
+    bench.wait()
+    assert bench.fires() == ["high"]
 
 
-def test_a_rule_that_the_settings_disable_can_be_enabled(bench) -> None:
-    one = bench({**HIGH, "enabled": False})
-    one.log(loss=5.0)
-    assert one.fires() == []
-    one.page.switch("high", on=True)
-    one.wait()
-    assert one.fires() == ["high"]
+def test_a_rule_that_the_settings_disable_can_be_enabled(make_bench) -> None:
+    bench = make_bench({**HIGH, "enabled": False})
+    bench.log(loss=5.0)
+    assert bench.fires() == []
+    bench.page.switch("high", on=True)
+    bench.wait()
+    assert bench.fires() == ["high"]
 
 
-def test_a_page_rule_replaces_a_rule_of_the_same_name_until_it_is_deleted(bench) -> None:
-    one = bench(HIGH)
-    one.page.put({**HIGH, "when": "loss > 100"})
-    one.log(loss=5.0)
-    assert one.fires() == []
-    one.page.delete("high")
-    one.wait()
-    assert one.fires() == ["high"]
+def test_a_page_rule_replaces_a_rule_of_the_same_name_until_it_is_deleted(make_bench) -> None:
+    bench = make_bench(HIGH)
+    bench.page.put({**HIGH, "when": "loss > 100"})
+    bench.log(loss=5.0)
+    assert bench.fires() == []
+    bench.page.delete("high")
+    bench.wait()
+    assert bench.fires() == ["high"]
 
 
-def test_a_rule_of_the_training_can_be_disabled_and_replaced(bench) -> None:
-    one = bench()
-    one.page.switch("own", on=False)
-    one.engine.hear("r-1", Event("alert_rule", NOON, 0, 0, "s1", {"name": "own", "when": "loss > 2"}))
-    one.log(loss=5.0)
-    assert one.fires() == []
-    one.page.put({"name": "own", "when": "loss > 4"})
-    one.wait()
-    assert one.fires() == ["own"]
+def test_a_rule_of_the_training_can_be_disabled_and_replaced(make_bench) -> None:
+    bench = make_bench()
+    bench.page.switch("own", on=False)
+    bench.engine.hear("r-1", Event("alert_rule", NOON, 0, 0, "s1", {"name": "own", "when": "loss > 2"}))
+    bench.log(loss=5.0)
+    assert bench.fires() == []
+    bench.page.put({"name": "own", "when": "loss > 4"})
+    bench.wait()
+    assert bench.fires() == ["own"]
 
 
 @pytest.mark.parametrize(
@@ -221,57 +225,59 @@ def test_a_rule_of_the_training_can_be_disabled_and_replaced(bench) -> None:
         ({"run": "r", "project": "q"}, False),
     ],
 )
-def test_a_rule_applies_to_its_runs_only(bench, scope: dict, holds: bool) -> None:
-    one = bench()
-    one.page.put({**HIGH, **scope})
-    one.log(loss=5.0)
-    assert one.fires() == (["high"] if holds else [])
+def test_a_rule_applies_to_its_runs_only(make_bench, scope: dict, holds: bool) -> None:
+    bench = make_bench()
+    bench.page.put({**HIGH, **scope})
+    bench.log(loss=5.0)
+    assert bench.fires() == (["high"] if holds else [])
 
 
-def test_page_rules_do_not_apply_if_alerts_are_disabled(bench) -> None:
-    one = bench(is_off=True)
-    one.page.put(HIGH)
-    one.log(loss=5.0)
-    assert one.fires() == []
+def test_page_rules_do_not_apply_if_alerts_are_disabled(make_bench) -> None:
+    bench = make_bench(is_off=True)
+    bench.page.put(HIGH)
+    bench.log(loss=5.0)
+    assert bench.fires() == []
 
 
-def test_an_invalid_rule_is_ignored_and_logged_once(bench, caplog) -> None:
-    one = bench()
+def test_an_invalid_rule_is_ignored_and_logged_once(make_bench, caplog) -> None:
+    bench = make_bench()
     bad = [{"name": "bad", "when": "loss >"}, "nonsense", {"name": "\x1b[2J", "when": "loss > 1"}]
-    (one.folder / "rules.json").write_text(json.dumps({"rules": [*bad, HIGH]}))
-    one.log(loss=5.0)
-    assert one.fires() == ["high"]
-    one.page.put({**HIGH, "message": "Again."})
-    one.wait()
+    (bench.folder / "rules.json").write_text(json.dumps({"rules": [*bad, HIGH]}))
+    bench.log(loss=5.0)
+    assert bench.fires() == ["high"]
+    bench.page.put({**HIGH, "message": "Again."})
+    bench.wait()
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 3
     assert "Rule 'bad' of the page is ignored" in said[0]
-    kept = json.loads((one.folder / "rules.json").read_text())["rules"]
+    kept = json.loads((bench.folder / "rules.json").read_text())["rules"]
     assert kept[:3] == bad, "What somebody wrote by hand is theirs to mend."
 
 
 @pytest.mark.parametrize(
     "damage", ["", "{", "[]", '{"rules": 1}', '{"rules": [], "switches": []}', "[" * 5000, "\xff\x00"]
 )
-def test_a_damaged_file_is_logged_once_and_its_previous_content_applies(bench, caplog, damage: str) -> None:
-    one = bench()
-    one.page.put(HIGH)
-    one.log(loss=5.0)
-    (one.folder / "rules.json").write_bytes(damage.encode("latin-1"))
+def test_a_damaged_file_is_logged_once_and_its_previous_content_applies(
+    make_bench, caplog, damage: str
+) -> None:
+    bench = make_bench()
+    bench.page.put(HIGH)
+    bench.log(loss=5.0)
+    (bench.folder / "rules.json").write_bytes(damage.encode("latin-1"))
     for _ in range(3):
-        one.wait()
-    assert one.fires() == ["high"]
+        bench.wait()
+    assert bench.fires() == ["high"]
     assert [record.getMessage() for record in caplog.records if "cannot be read" in record.getMessage()]
     assert len(caplog.records) == 1
-    one.page.put({"name": "other", "when": "loss > 1"})
-    one.wait()
-    assert one.fires() == ["other"]
-    assert (one.folder / "rules.damaged").read_bytes() == damage.encode("latin-1")
+    bench.page.put({"name": "other", "when": "loss > 1"})
+    bench.wait()
+    assert bench.fires() == ["other"]
+    assert (bench.folder / "rules.damaged").read_bytes() == damage.encode("latin-1")
 
 
-def test_checking_the_file_costs_one_stat(bench, monkeypatch) -> None:
-    one = bench(HIGH)
-    one.log(loss=1.0)
+def test_checking_the_file_costs_one_stat(make_bench, monkeypatch) -> None:
+    bench = make_bench(HIGH)
+    bench.log(loss=1.0)
     stats: list[Path] = []
     mark = SharedFile.mark
 
@@ -282,10 +288,10 @@ def test_checking_the_file_costs_one_stat(bench, monkeypatch) -> None:
     monkeypatch.setattr(SharedFile, "mark", counted)
     monkeypatch.setattr(SharedFile, "read", lambda _: pytest.fail("there is nothing to read"))
     for _ in range(5):
-        one.wait()
+        bench.wait()
     assert [path.name for path in stats] == ["rules.json"] * 5
-    one.now_ns += 1000
-    one.engine.tick()
+    bench.now_ns += 1000
+    bench.engine.tick()
     assert len(stats) == 5, "A round in which nothing is judged costs nothing."
 
 
@@ -328,10 +334,10 @@ def test_rules_written_concurrently_are_all_kept(tmp_path: Path) -> None:
             PageRules(tmp_path).put({"name": f"r{number}", "when": "loss > 1"})
 
     writers = [threading.Thread(target=write, args=(10 * number,)) for number in range(4)]
-    for one in writers:
-        one.start()
-    for one in writers:
-        one.join()
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
     assert len(PageRules(tmp_path).read().rules) == 40
 
 

@@ -17,7 +17,7 @@ SETTINGS = {"agent": {"interval_s": 0.1}, "alerts": {"channels": {"console": {"e
 def fires(folder: Path) -> Callable[[], list[str]]:
     def rules() -> list[str]:
         alerts = stepscope.open_store(folder).run("r").alerts()
-        return [one["rule"] for one in alerts if one["resolved_ns"] is None]
+        return [alert["rule"] for alert in alerts if alert["resolved_ns"] is None]
 
     return rules
 

@@ -124,7 +124,7 @@ def test_a_change_of_status_is_evaluated_without_new_rows() -> None:
 def test_a_change_that_could_not_be_stored_is_reported_again() -> None:
     watch = Watch({"name": "rule", "when": "loss > 1"})
     watch.run.history.add(RUN, ["loss"], np.array([1]), np.array([watch.now_ns]), np.array([[2.0]]))
-    assert [one.turn for one in watch.run.changes(watch.now_ns)] == ["fires"]
+    assert [change.turn for change in watch.run.changes(watch.now_ns)] == ["fires"]
     assert watch.look(0.5) == [("rule", "fires")]
 
 
@@ -208,12 +208,12 @@ def test_a_loss_that_returns_to_its_start_between_evaluations_fires_and_does_not
 ) -> None:
     watch = Watch()
     losses = falling_then_back_at_the_start(9000, 900)
-    found = [
+    changes = [
         change
         for begin in range(0, 9000, at_once)
         for change in logged_at_once(watch, losses[begin : begin + at_once])
     ]
-    assert found == [("loss_divergence", "fires")]
+    assert changes == [("loss_divergence", "fires")]
     assert logged_at_once(watch, [0.4] * 500) == [("loss_divergence", "resolves")]
 
 
@@ -265,5 +265,5 @@ def test_points_whose_alert_could_not_be_stored_are_evaluated_again() -> None:
     watch.run.history.add(
         RUN, ["loss"], np.arange(3), watch.now_ns + np.arange(3), np.array([[1.0], [5.0], [1.0]])
     )
-    assert [one.turn for one in watch.run.changes(watch.now_ns)] == ["fires"]
+    assert [change.turn for change in watch.run.changes(watch.now_ns)] == ["fires"]
     assert watch.look(0.5) == [("rule", "fires")]

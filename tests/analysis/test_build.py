@@ -127,7 +127,7 @@ def test_every_rank_has_its_window_and_workers_have_none(store) -> None:
         log(store, {"step_seconds": np.full(20, 1.0 + rank)}, range(20), Source("r", "a", rank, "h"))
     log(store, {"step_seconds": np.ones(20)}, range(20), Source("r", "a", 0, "h", "worker-1"))
     window = build_window(store, "r", REQUEST)
-    assert [one.rank for one in window.ranks] == [0, 1, 2]
+    assert [rank.rank for rank in window.ranks] == [0, 1, 2]
     assert window.facts[2] == {"cpus": 8}
 
 
@@ -149,7 +149,7 @@ def test_requested_events_are_those_of_the_segment(store) -> None:
         for kind, segment in (("loader", "a"), ("loader", "old"), ("console", "a")):
             store.put_event("r", Event(kind, BEGUN, 0, 0, segment, {"num_workers": 2}))
     window = build_window(store, "r", REQUEST)
-    assert [(one.kind, one.segment) for one in window.events] == [("loader", "a")]
+    assert [(event.kind, event.segment) for event in window.events] == [("loader", "a")]
 
 
 def test_a_run_without_a_rank_has_no_window_and_one_without_steps_an_empty_one(store) -> None:

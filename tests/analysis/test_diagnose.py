@@ -52,32 +52,35 @@ def test_a_wrong_option_is_a_clear_error(settings, said):
 
 
 def test_without_enough_steps_there_is_no_finding(tmp_path):
-    found = diagnose(tmp_path, going_well(0, 12))
-    assert found.findings == ()
-    assert (found.verdict.id, found.verdict.severity) == ("few_steps", "unknown")
-    assert "20 are needed" in found.verdict.headline
-    [wait] = [one.why_not for one in found.considered if one.id == "input.exposed_wait"]
+    diagnosis = diagnose(tmp_path, going_well(0, 12))
+    assert diagnosis.findings == ()
+    assert (diagnosis.verdict.id, diagnosis.verdict.severity) == ("few_steps", "unknown")
+    assert "20 are needed" in diagnosis.verdict.headline
+    [wait] = [check.why_not for check in diagnosis.considered if check.id == "input.exposed_wait"]
     assert wait.startswith("Needs at least 30 steps after the warm-up; ")
 
 
 def test_a_run_whose_steps_are_not_timed_says_what_to_do(tmp_path):
-    found = diagnose(tmp_path, {"loss": np.linspace(2, 1, 300)})
-    assert (found.verdict.severity, found.verdict.tries) == ("unknown", ("monitor.watch(model, optimizer)",))
-    [creep] = [one.why_not for one in found.considered if one.id == "step.creep"]
+    diagnosis = diagnose(tmp_path, {"loss": np.linspace(2, 1, 300)})
+    assert (diagnosis.verdict.severity, diagnosis.verdict.tries) == (
+        "unknown",
+        ("monitor.watch(model, optimizer)",),
+    )
+    [creep] = [check.why_not for check in diagnosis.considered if check.id == "step.creep"]
     assert creep == "Needs step_seconds, which is not recorded."
 
 
 def test_a_run_without_data_has_an_unknown_verdict():
-    found = Diagnostician({}).examine(None)
-    assert found.verdict.severity == "unknown"
-    assert {one.id for one in found.considered} == set(EVERY)
+    diagnosis = Diagnostician({}).examine(None)
+    assert diagnosis.verdict.severity == "unknown"
+    assert {check.id for check in diagnosis.considered} == set(EVERY)
 
 
 def test_a_run_without_steps_has_passed_no_check_and_each_says_so():
     switched_off = {"host.gc": {"enabled": False}}
-    found = Diagnostician(switched_off).examine(None)
-    assert not any(one.has_run for one in found.considered)
-    assert {one.why_not for one in found.considered} == {
+    diagnosis = Diagnostician(switched_off).examine(None)
+    assert not any(check.has_run for check in diagnosis.considered)
+    assert {check.why_not for check in diagnosis.considered} == {
         "No steps were recorded.",
         "Disabled in the settings.",
     }
@@ -86,8 +89,8 @@ def test_a_run_without_steps_has_passed_no_check_and_each_says_so():
 def test_every_detector_is_either_a_finding_or_considered(tmp_path):
     run = going_well(0, 300)
     run["loss"][200:] = np.nan
-    found = diagnose(tmp_path, run)
-    assert sorted([one.id for one in found.findings] + [one.id for one in found.considered]) == EVERY
+    diagnosis = diagnose(tmp_path, run)
+    assert sorted(check.id for check in (*diagnosis.findings, *diagnosis.considered)) == EVERY
 
 
 def test_a_detector_that_fails_is_logged_once_and_does_not_stop_the_others(tmp_path, monkeypatch, caplog):
@@ -98,12 +101,12 @@ def test_a_detector_that_fails_is_logged_once_and_does_not_stop_the_others(tmp_p
     run = going_well(0, 800)
     run["loss"][600] *= 50
     with caplog.at_level(logging.ERROR):
-        found = diagnose(tmp_path, run)
+        diagnosis = diagnose(tmp_path, run)
         doctor = diagnosing.Diagnostician({})
         for _ in range(3):
             doctor.examine(None)
-    assert [one.id for one in found.findings] == ["conv.spike"]
-    assert [one.why_not for one in found.considered if one.id == "num.nonfinite"] == [
+    assert [finding.id for finding in diagnosis.findings] == ["conv.spike"]
+    assert [check.why_not for check in diagnosis.considered if check.id == "num.nonfinite"] == [
         "The detector failed: ZeroDivisionError."
     ]
     assert caplog.text.count("Detector num.nonfinite failed") == 1
@@ -127,8 +130,8 @@ def test_the_recoverable_share_gives_the_severity(share, severity):
 def test_a_finding_has_the_json_fields_of_the_page(tmp_path):
     run = going_well(0, 800)
     run["loss"][600] *= 50
-    [found] = diagnose(tmp_path, run).findings
-    told = found.as_dict()
+    [finding] = diagnose(tmp_path, run).findings
+    told = finding.as_dict()
     assert list(told) == [
         "id", "key", "title", "headline", "detail", "severity", "confidence", "share", "open", "muted",
         "first_step", "last_step", "first_time", "last_time", "rank", "device", "evidence", "chart",

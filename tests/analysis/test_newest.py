@@ -30,8 +30,8 @@ def test_the_newest_points_are_the_last_of_all_points(store, rows) -> None:
         part = values[first : first + 700]
         columns = {"loss": part[:, 0], "rate": part[:, 1], "other": part[:, 2]}
         append(store, columns, first + np.arange(len(part)), times(len(part), first))
-    [(found, points)] = store.newest(RUN, "a1", ["rate", "loss", "nothing"], rows).items()
-    assert found == source()
+    [(found_source, points)] = store.newest(RUN, "a1", ["rate", "loss", "nothing"], rows).items()
+    assert found_source == source()
     assert points.keys() == {"loss", "rate"}
     assert bits(points["rate"].values) == bits(values[-rows:, 1])
     assert points["loss"].steps.tolist() == list(range(11_000))[-rows:]
@@ -49,8 +49,8 @@ def test_rows_of_other_segments_and_runs_are_left_out_and_sources_kept_apart(sto
     for of in (source(), source(rank=1), source(segment="b2"), source(device="worker-1")):
         append(store, {"loss": np.ones(300)}, of=of)
     seal(store)
-    found = store.newest(RUN, "a1", ["loss"], 10)
-    assert set(found) == {source(), source(rank=1), source(device="worker-1")}
+    newest = store.newest(RUN, "a1", ["loss"], 10)
+    assert set(newest) == {source(), source(rank=1), source(device="worker-1")}
     assert store.newest("nobody", "a1", ["loss"], 10) == {}
     assert store.newest(RUN, "a1", [], 10) == {}
 
@@ -77,9 +77,9 @@ def test_a_finding_that_is_stored_again_keeps_its_first_time(store) -> None:
         store.put_finding(RUN, finding(), BEGUN_NS)
         store.clear_finding(RUN, "host.gc", BEGUN_NS + 1)
         store.put_finding(RUN, finding(severity="critical", first_step=9, first_time=9.0), BEGUN_NS + 2)
-    [found] = store.findings(RUN)
-    assert (found["severity"], found["open"]) == ("critical", True)
-    assert (found["first_step"], found["first_time"]) == (1, 5.0)
+    [stored] = store.findings(RUN)
+    assert (stored["severity"], stored["open"]) == ("critical", True)
+    assert (stored["first_step"], stored["first_time"]) == (1, 5.0)
 
 
 def test_a_finding_with_a_number_that_json_does_not_have_is_refused(store) -> None:

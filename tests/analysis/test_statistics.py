@@ -105,9 +105,9 @@ def test_a_divergence_begins_where_the_loss_starts_to_rise():
     losses *= np.exp(np.random.default_rng(0).normal(0, 0.03, 330))
     steps = np.arange(330)
     start = Start(2.8, is_in_window=True)
-    found = divergence(losses, steps, start)
-    assert found is not None
-    assert found.begin in range(298, 306)
+    excursion = divergence(losses, steps, start)
+    assert excursion is not None
+    assert excursion.begin in range(298, 306)
     assert divergence(losses, steps, start, least_level=1e6) is None
     back = np.concatenate([losses, losses[-1] * 0.9 ** np.arange(30)])
     assert divergence(back, np.arange(360), start) is None, "It is on its way back."

@@ -15,8 +15,8 @@ WAIT = {"id": "input.exposed_wait", "severity": "warning", "headline": "A wait."
 
 
 def test_a_run_is_healthy_only_if_every_check_ran_and_no_large_share_is_unexplained():
-    found = verdict_of([], ALL_RAN, RUNNING)
-    assert (found.severity, found.headline) == (
+    verdict = verdict_of([], ALL_RAN, RUNNING)
+    assert (verdict.severity, verdict.headline) == (
         "ok",
         "Healthy: 6 checks passed (520 newest steps); 50 ms a step.",
     )
@@ -33,15 +33,15 @@ def test_a_run_is_healthy_only_if_every_check_ran_and_no_large_share_is_unexplai
 
 def test_the_share_of_wall_time_replaces_that_of_the_checks():
     account = LargeShare(0.47, "47 % of wall time is evaluation")
-    found = verdict_of([], replace(ALL_RAN, share=LargeShare(0.3, "x")), RUNNING, account)
-    assert found.headline.endswith("47 % of wall time is evaluation.")
+    verdict = verdict_of([], replace(ALL_RAN, share=LargeShare(0.3, "x")), RUNNING, account)
+    assert verdict.headline.endswith("47 % of wall time is evaluation.")
 
 
 @pytest.mark.parametrize("status", ["failed", "crashed", "stalled"])
 def test_a_failure_comes_before_all_findings(status):
-    found = verdict_of([WAIT], ALL_RAN, replace(RUNNING, status=status, reason="out of memory"))
-    assert (found.id, found.severity) == (f"status.{status}", "critical")
-    assert found.headline.endswith("out of memory. Before that: A wait.")
+    verdict = verdict_of([WAIT], ALL_RAN, replace(RUNNING, status=status, reason="out of memory"))
+    assert (verdict.id, verdict.severity) == (f"status.{status}", "critical")
+    assert verdict.headline.endswith("out of memory. Before that: A wait.")
 
 
 @pytest.mark.parametrize("reason", ["RuntimeError: worker died:", "RuntimeError: worker died."])
@@ -53,9 +53,9 @@ def test_a_reason_that_ends_in_a_mark_gets_one_full_stop(reason):
 
 
 def test_losses_that_are_not_finite_come_before_lost_time():
-    found = verdict_of([WAIT], ALL_RAN, replace(RUNNING, nonfinite_losses=3, is_last_loss_finite=False))
-    assert (found.id, found.severity) == ("loss.nonfinite", "critical")
-    assert found.headline == "3 losses are not finite. Also: A wait."
+    verdict = verdict_of([WAIT], ALL_RAN, replace(RUNNING, nonfinite_losses=3, is_last_loss_finite=False))
+    assert (verdict.id, verdict.severity) == ("loss.nonfinite", "critical")
+    assert verdict.headline == "3 losses are not finite. Also: A wait."
 
 
 def test_a_wrong_result_comes_before_lost_time_of_the_same_severity():
@@ -64,13 +64,13 @@ def test_a_wrong_result_comes_before_lost_time_of_the_same_severity():
 
 
 def test_a_run_without_checks_is_not_called_healthy():
-    found = verdict_of([], None, RUNNING)
-    assert (found.id, found.severity) == ("not_checked", "unknown")
+    verdict = verdict_of([], None, RUNNING)
+    assert (verdict.id, verdict.severity) == ("not_checked", "unknown")
 
 
 def test_where_only_log_calls_are_known_the_verdict_says_that_phases_are_not_timed():
-    found = verdict_of([], Checks(3, ("host.gc", "step.creep")), RUNNING)
-    assert found.headline == "No problem found by 3 checks; 2 could not run. Phases of steps are not timed."
+    verdict = verdict_of([], Checks(3, ("host.gc", "step.creep")), RUNNING)
+    assert verdict.headline == "No problem found by 3 checks; 2 could not run. Phases of steps are not timed."
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_time_outside_the_measured_phases_is_reported(tmp_path):
     run = going_well(1, 600)
     run["phase/other_seconds"] = run["phase/other_seconds"] + 0.15
     run["step_seconds"] = run["step_seconds"] + 0.15
-    found = diagnose(tmp_path, run).verdict
-    assert found.id == "unexplained"
-    assert "of step time is outside the measured phases." in found.headline
+    verdict = diagnose(tmp_path, run).verdict
+    assert verdict.id == "unexplained"
+    assert "of step time is outside the measured phases." in verdict.headline
 
 
 def test_compilation_that_takes_most_of_the_time_is_reported(tmp_path):
@@ -120,7 +120,7 @@ def test_compilation_that_takes_most_of_the_time_is_reported(tmp_path):
 def test_a_spike_before_the_newest_steps_is_mentioned(tmp_path):
     run = going_well(1, 6000)
     run["loss"][2000] = 900.0
-    [spike] = [one for one in diagnose(tmp_path, run).considered if one.id == "conv.spike"]
+    [spike] = [check for check in diagnose(tmp_path, run).considered if check.id == "conv.spike"]
     assert "before them the loss was 900 near step" in spike.why_not
     assert spike.why_not.endswith("(2,048 newest steps checked).")
 
@@ -135,15 +135,15 @@ def ranks_with_one_late(late_s, steps=400):
 
 
 def test_a_late_rank_is_the_verdict(tmp_path):
-    found = diagnose(tmp_path, *ranks_with_one_late(0.008))
-    assert found.verdict.id == "dist.straggler"
-    assert found.verdict.severity == "warning"
+    diagnosis = diagnose(tmp_path, *ranks_with_one_late(0.008))
+    assert diagnosis.verdict.id == "dist.straggler"
+    assert diagnosis.verdict.severity == "warning"
     told = "The other ranks wait 8 ms of each 12 ms step for rank 2, mostly in forward."
-    assert found.verdict.headline == told
+    assert diagnosis.verdict.headline == told
 
 
 def test_ranks_that_are_alternately_late_have_no_straggler(tmp_path):
     ranks = ranks_with_one_late(0.0)
     for number, rank in enumerate(ranks):
         rank["ranks/wait_seconds"] = np.where(np.arange(400) % 4 == number, 0.0, 0.004)
-    assert "dist.straggler" not in {one.id for one in diagnose(tmp_path, *ranks).findings}
+    assert "dist.straggler" not in {finding.id for finding in diagnose(tmp_path, *ranks).findings}

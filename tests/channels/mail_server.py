@@ -31,7 +31,7 @@ class Mailbox:
 
     @property
     def mails(self) -> list[EmailMessage]:
-        return [message_from_bytes(one.content, policy=policy.default) for one in self.envelopes]
+        return [message_from_bytes(envelope.content, policy=policy.default) for envelope in self.envelopes]
 
     async def handle_RCPT(
         self, _server: SMTP, _session: Session, envelope: Envelope, to: str, _: object

@@ -28,9 +28,9 @@ def test_a_full_file_is_rotated_and_the_oldest_are_deleted(tmp_path):
     channel = LogFileChannel(path=str(path), max_bytes=2_000, keep=2)
     for number in range(9):
         channel.send(notice(id=f"notice-{number}"))
-    files = sorted(one.name for one in tmp_path.iterdir())
+    files = sorted(path.name for path in tmp_path.iterdir())
     assert files == ["alerts.jsonl", "alerts.jsonl.1", "alerts.jsonl.2"]
-    assert all(one.stat().st_size <= 2_000 for one in tmp_path.iterdir())
+    assert all(path.stat().st_size <= 2_000 for path in tmp_path.iterdir())
     lines = "".join((tmp_path / name).read_text() for name in reversed(files)).splitlines()
     ids = [json.loads(line)["id"] for line in lines]
     assert ids == [f"notice-{number}" for number in range(9 - len(ids), 9)]

@@ -50,7 +50,7 @@ def test_many_long_alerts_fit_and_the_rest_is_counted():
     long = replace(TOLD, message="m" * 900, advice="a" * 900)
     body = payload(notice(alerts=(long,) * 30))
     assert 1 <= len(body["attachments"]) <= 10
-    assert sum(len(one["text"]) for one in body["attachments"]) <= 5_000
+    assert sum(len(attachment["text"]) for attachment in body["attachments"]) <= 5_000
     assert f"and {30 - len(body['attachments'])} more" in body["text"]
 
 

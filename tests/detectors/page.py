@@ -79,9 +79,9 @@ def _allowed(bounds: object) -> str:
 
 def _sentences(kind: type[Detector]) -> dict[str, str]:
     """The sentence under each field, as the source has it."""
-    [body] = [one.body for one in ast.parse(inspect.getsource(kind)).body if isinstance(one, ast.ClassDef)]
-    names = {one.name for one in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    found = {}
+    [body] = [node.body for node in ast.parse(inspect.getsource(kind)).body if isinstance(node, ast.ClassDef)]
+    names = {option.name for option in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    sentences = {}
     for field, after in itertools.pairwise(body):
         if (
             isinstance(field, ast.AnnAssign)
@@ -89,8 +89,8 @@ def _sentences(kind: type[Detector]) -> dict[str, str]:
             and field.target.id in names
         ):
             assert isinstance(after, ast.Expr), f"{field.target.id} has no sentence under it."
-            found[field.target.id] = " ".join(ast.literal_eval(after.value).split())
-    return found
+            sentences[field.target.id] = " ".join(ast.literal_eval(after.value).split())
+    return sentences
 
 
 if __name__ == "__main__":

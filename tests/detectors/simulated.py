@@ -158,7 +158,7 @@ def _key_sets(columns: Columns) -> list[tuple[list[str], np.ndarray]]:
         is_number = key in ("loss", "gradient_norm")
         chosen = np.ones(len(values), bool) if is_number else ~np.isnan(values)
         sets.setdefault(chosen.tobytes() + bytes([is_number]), ([], chosen))[0].append(key)
-    return [one for one in sets.values() if one[1].any()]
+    return [rows for rows in sets.values() if rows[1].any()]
 
 
 def _smoothed(values: np.ndarray, kept: float = 0.95) -> np.ndarray:

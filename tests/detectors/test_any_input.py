@@ -39,7 +39,7 @@ def test_unusual_numbers_do_not_make_a_detector_fail(tmp_path, seed):
         odd["loss"] = odd_values(chance, run["loss"])
         odd["step_seconds"] = np.abs(np.nan_to_num(odd.get("step_seconds", run["step_seconds"]), posinf=1.0))
         odd["step_seconds"] = np.minimum(odd["step_seconds"], 1e3)
-    found = diagnose(tmp_path, odd, events=(("loader", {"num_workers": 2, "dataset": "d"}),))
-    assert not [one for one in found.considered if one.why_not.startswith("The detector failed")]
-    json.dumps([one.as_dict() for one in found.findings], allow_nan=False)
-    json.dumps(found.verdict.as_dict(), allow_nan=False)
+    diagnosis = diagnose(tmp_path, odd, events=(("loader", {"num_workers": 2, "dataset": "d"}),))
+    assert not [check for check in diagnosis.considered if check.why_not.startswith("The detector failed")]
+    json.dumps([finding.as_dict() for finding in diagnosis.findings], allow_nan=False)
+    json.dumps(diagnosis.verdict.as_dict(), allow_nan=False)

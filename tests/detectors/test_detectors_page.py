@@ -23,7 +23,7 @@ def test_the_settings_on_the_page_can_be_used():
     [example] = re.findall(r"```yaml\n(.*?)```", (DOCS / "detectors.md").read_text(), re.DOTALL)
     on, off = make_detectors(yaml.safe_load(example)["detectors"])
     assert [kind.id for kind in off] == ["host.gc"]
-    assert next(one.share for one in on if one.id == "input.exposed_wait") == 0.1
+    assert next(detector.share for detector in on if detector.id == "input.exposed_wait") == 0.1
 
 
 @pytest.mark.parametrize("name", sorted(known_detectors()))
@@ -34,7 +34,7 @@ def test_every_detector_has_a_heading(name):
 def test_every_field_of_a_finding_is_on_the_page(tmp_path):
     run = going_well(0, 800)
     run["loss"][600] *= 50
-    [found] = diagnose(tmp_path, run).findings
+    [finding] = diagnose(tmp_path, run).findings
     said = (DOCS / "diagnosis.md").read_text()
-    for name in (*found.as_dict(), *SEVERITIES):
+    for name in (*finding.as_dict(), *SEVERITIES):
         assert f"`{name}`" in said

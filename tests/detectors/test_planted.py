@@ -21,14 +21,14 @@ def waiting(seed=0, steps=600, wait_s=0.05, step_s=0.05):
 
 
 def test_a_wait_for_data_is_reported_with_its_share_and_the_workers_needed(tmp_path):
-    [found] = diagnose(tmp_path, waiting(), events=(LOADER,)).findings
-    assert (found.id, found.severity) == ("input.exposed_wait", "warning")
-    assert found.share == pytest.approx(0.5, abs=0.03)
+    [finding] = diagnose(tmp_path, waiting(), events=(LOADER,)).findings
+    assert (finding.id, finding.severity) == ("input.exposed_wait", "warning")
+    assert finding.share == pytest.approx(0.5, abs=0.03)
     # Half of the step makes a batch, the other half uses it: one worker just keeps up, two surely do.
-    assert "num_workers=2" in found.tries
-    assert found.estimate.low <= found.estimate.likely <= found.estimate.high
-    assert found.estimate.likely == pytest.approx(0.5, abs=0.05)
-    frameworks = {one.framework: one.code for one in found.remedies if one.framework}
+    assert "num_workers=2" in finding.tries
+    assert finding.estimate.low <= finding.estimate.likely <= finding.estimate.high
+    assert finding.estimate.likely == pytest.approx(0.5, abs=0.05)
+    frameworks = {remedy.framework: remedy.code for remedy in finding.remedies if remedy.framework}
     assert frameworks.keys() == {"PyTorch", "Lightning", "Transformers"}
     assert "num_workers=2" in frameworks["PyTorch"]
     assert "dataloader_num_workers=2" in frameworks["Transformers"]
@@ -37,9 +37,9 @@ def test_a_wait_for_data_is_reported_with_its_share_and_the_workers_needed(tmp_p
 def test_slow_workers_get_as_many_more_as_are_needed_and_processors_allow(tmp_path):
     loader = ("loader", {**LOADER[1], "num_workers": 2})
     run = waiting(wait_s=0.1)
-    [found] = diagnose(tmp_path, run, events=(loader,), facts={"cpus": 64}).findings
+    [finding] = diagnose(tmp_path, run, events=(loader,), facts={"cpus": 64}).findings
     # Two workers give a batch in 150 ms, so one takes 300 ms for it; the rest of a step takes 50 ms.
-    assert "num_workers=8" in found.tries
+    assert "num_workers=8" in finding.tries
     [limited] = diagnose(tmp_path, run, events=(loader,), facts={"cpus": 3}).findings
     assert "more workers will not help" in limited.detail
     assert limited.tries == ("cheaper transforms", "cache decoded samples")
@@ -47,9 +47,9 @@ def test_slow_workers_get_as_many_more_as_are_needed_and_processors_allow(tmp_pa
 
 def test_fewer_workers_are_advised_where_there_are_more_than_processors(tmp_path):
     loader = ("loader", {**LOADER[1], "num_workers": 12})
-    [found] = diagnose(tmp_path, waiting(), events=(loader,), facts={"cpus": 2}).findings
-    assert "num_workers=1" in found.tries
-    assert found.estimate.low == 0
+    [finding] = diagnose(tmp_path, waiting(), events=(loader,), facts={"cpus": 2}).findings
+    assert "num_workers=1" in finding.tries
+    assert finding.estimate.low == 0
 
 
 @pytest.mark.parametrize(("workers", "proposed"), [(1, 4), (2, 8), (12, 16)])
@@ -67,8 +67,8 @@ def test_workers_that_wait_for_a_disk_may_outnumber_the_processors(tmp_path, wor
 
 def test_the_framework_in_use_comes_first(tmp_path):
     facts = {"libraries": {"torch": "2.9", "lightning": "2.5"}}
-    [found] = diagnose(tmp_path, waiting(), events=(LOADER,), facts=facts).findings
-    assert found.remedies[0].framework == "Lightning"
+    [finding] = diagnose(tmp_path, waiting(), events=(LOADER,), facts=facts).findings
+    assert finding.remedies[0].framework == "Lightning"
 
 
 def test_waits_are_measured_on_the_gpu_clock_where_there_is_one(tmp_path):
@@ -76,10 +76,10 @@ def test_waits_are_measured_on_the_gpu_clock_where_there_is_one(tmp_path):
     chosen = np.arange(600) % 6 == 1
     run["device/data_seconds"] = np.where(chosen, 0.03, np.nan)
     run["device/step_seconds"] = np.where(chosen, 0.06, np.nan)
-    [found] = diagnose(tmp_path, run, events=(LOADER,)).findings
-    assert found.share == pytest.approx(0.5)
-    assert found.chart.keys == ("device/data_seconds", "device/step_seconds")
-    assert "pin_memory=True" in found.remedies[0].code
+    [finding] = diagnose(tmp_path, run, events=(LOADER,)).findings
+    assert finding.share == pytest.approx(0.5)
+    assert finding.chart.keys == ("device/data_seconds", "device/step_seconds")
+    assert "pin_memory=True" in finding.remedies[0].code
 
 
 def test_phases_that_were_timed_in_some_steps_only_are_enough(tmp_path):
@@ -89,8 +89,8 @@ def test_phases_that_were_timed_in_some_steps_only_are_enough(tmp_path):
         if key.startswith("phase/") and key != "phase/data_seconds":
             run[key] = np.where(sampled, run[key], np.nan)
     run["phase/sampled_ratio"] = np.where(sampled, 0.1, np.nan)
-    found = diagnose(tmp_path, run)
-    assert [one.id for one in found.findings] == ["input.exposed_wait"]
+    diagnosis = diagnose(tmp_path, run)
+    assert [finding.id for finding in diagnosis.findings] == ["input.exposed_wait"]
     healthy = going_well(1, 1000)
     for key in healthy:
         if key.startswith("phase/") and key != "phase/data_seconds":
@@ -103,23 +103,23 @@ def test_a_nan_loss_is_reported_with_its_step_and_the_first_bad_layer(tmp_path):
     run["loss"][321:] = np.nan
     sentence = "The gradient of encoder.3 is not finite."
     event = ("gradient_not_finite", {"layer": "encoder.3", "sentence": sentence})
-    [found] = diagnose(tmp_path, run, events=(event,)).findings
-    assert (found.id, found.first_step, found.severity) == ("num.nonfinite", 321, "critical")
-    assert found.headline == "Loss became NaN at step 321."
+    [finding] = diagnose(tmp_path, run, events=(event,)).findings
+    assert (finding.id, finding.first_step, finding.severity) == ("num.nonfinite", 321, "critical")
+    assert finding.headline == "Loss became NaN at step 321."
     [near] = diagnose(tmp_path, {**run, "loss": np.r_[np.nan, np.ones(499)]}, events=(event,)).findings
     assert (near.severity, near.first_step) == ("warning", 0)
     assert near.headline == "Loss was NaN at step 0 (first bad layer: `encoder.3`); it has recovered."
-    assert sentence in [one.note for one in near.evidence]
+    assert sentence in [evidence.note for evidence in near.evidence]
 
 
 def test_the_losses_that_are_not_finite_are_counted(tmp_path):
     run = going_well(1, 106)
     run["loss"][::7] = np.nan
-    [found] = diagnose(tmp_path, run).findings
-    assert found.headline == "16 of 106 losses are NaN, first at step 0, newest at step 105."
+    [finding] = diagnose(tmp_path, run).findings
+    assert finding.headline == "16 of 106 losses are NaN, first at step 0, newest at step 105."
     run["loss"][7] = np.inf
-    [found] = diagnose(tmp_path, run).findings
-    assert found.headline.startswith("16 of 106 losses are NaN or infinite, first at step 0,")
+    [finding] = diagnose(tmp_path, run).findings
+    assert finding.headline.startswith("16 of 106 losses are NaN or infinite, first at step 0,")
 
 
 def test_the_wait_of_a_step_is_divided_by_its_batches(tmp_path):
@@ -130,7 +130,9 @@ def test_the_wait_of_a_step_is_divided_by_its_batches(tmp_path):
     assert values["work in a batch"].startswith("12.")
     assert "num_workers=2" in finding.tries
     short = waiting(wait_s=0.003, step_s=0.01)
-    assert [one.id for one in diagnose(tmp_path, short, events=(LOADER,)).findings] == ["input.exposed_wait"]
+    assert [finding.id for finding in diagnose(tmp_path, short, events=(LOADER,)).findings] == [
+        "input.exposed_wait"
+    ]
     assert diagnose(tmp_path, short | four, events=(LOADER,)).findings == ()
 
 
@@ -171,44 +173,44 @@ def test_a_loss_that_explodes_in_the_first_steps_points_at_inputs_and_no_checkpo
 def test_gradients_that_stay_infinite_are_a_finding_without_a_bad_loss(tmp_path):
     run = going_well(1, 500)
     run["gradient_norm"][400:] = np.inf
-    [found] = diagnose(tmp_path, run).findings
-    assert (found.id, found.chart.keys) == ("num.nonfinite", ("gradient_norm",))
-    assert found.first_step in range(395, 401)
+    [finding] = diagnose(tmp_path, run).findings
+    assert (finding.id, finding.chart.keys) == ("num.nonfinite", ("gradient_norm",))
+    assert finding.first_step in range(395, 401)
 
 
 def test_a_spike_is_reported_with_its_step(tmp_path):
     run = going_well(1, 1000)
     run["loss"][700] *= 20
     run["learning_rate"] = np.full(1000, 0.1)
-    [found] = diagnose(tmp_path, run).findings
-    assert (found.id, found.severity, found.first_step) == ("conv.spike", "notice", 700)
-    assert ("learning rate", "0.1") in [(one.label, one.value) for one in found.evidence]
+    [finding] = diagnose(tmp_path, run).findings
+    assert (finding.id, finding.severity, finding.first_step) == ("conv.spike", "notice", 700)
+    assert ("learning rate", "0.1") in [(evidence.label, evidence.value) for evidence in finding.evidence]
 
 
 def test_several_spikes_are_one_finding_that_counts_them(tmp_path):
     run = going_well(1, 2000)
     for step in (700, 1100, 1700):
         run["loss"][step] *= 30
-    [found] = diagnose(tmp_path, run).findings
-    assert found.severity == "warning"
-    assert "3 such spikes" in found.headline
+    [finding] = diagnose(tmp_path, run).findings
+    assert finding.severity == "warning"
+    assert "3 such spikes" in finding.headline
 
 
 @pytest.mark.parametrize("growth", [1.5, 1.1])
 def test_a_loss_that_grows_and_grows_diverges(tmp_path, growth):
     run = going_well(1, 1000)
     run["loss"][950:] *= growth ** np.arange(50)
-    [found] = diagnose(tmp_path, run).findings
-    assert (found.id, found.severity) == ("conv.diverging", "critical")
-    assert found.first_step in range(945, 965)
+    [finding] = diagnose(tmp_path, run).findings
+    assert (finding.id, finding.severity) == ("conv.diverging", "critical")
+    assert finding.first_step in range(945, 965)
 
 
 def test_a_divergence_names_the_last_loss_and_writes_huge_numbers_short(tmp_path):
     run = going_well(1, 1000)
     run["loss"][900:] *= 1.7 ** np.arange(100)
-    [found] = diagnose(tmp_path, run).findings
-    assert f" to {number(run['loss'][-1])} since step " in found.headline
-    [distance] = [one.value for one in found.evidence if one.label == "distance"]
+    [finding] = diagnose(tmp_path, run).findings
+    assert f" to {number(run['loss'][-1])} since step " in finding.headline
+    [distance] = [evidence.value for evidence in finding.evidence if evidence.label == "distance"]
     assert re.fullmatch(r"\d(\.\d)?e\d+ spreads", distance)
 
 
@@ -217,18 +219,18 @@ def test_a_loss_that_blows_up_in_its_first_steps_diverges(tmp_path):
     run["loss"] = (
         2.3 * np.minimum(2.0 ** np.minimum(np.arange(300), 30), 500) * (1 + 0.1 * np.sin(np.arange(300)))
     )
-    [found] = diagnose(tmp_path, run).findings
-    assert found.id == "conv.diverging"
-    assert found.first_step < 20
+    [finding] = diagnose(tmp_path, run).findings
+    assert finding.id == "conv.diverging"
+    assert finding.first_step < 20
 
 
 def test_a_loss_that_ends_in_nan_is_reported_once_and_explains_its_divergence(tmp_path):
     run = going_well(1, 1000)
     run["loss"][950:] *= 1.5 ** np.arange(50)
     run["loss"][990:] = np.nan
-    found = diagnose(tmp_path, run)
-    assert [one.id for one in found.findings] == ["num.nonfinite"]
-    [why_not] = [check.why_not for check in found.considered if check.id == "conv.diverging"]
+    diagnosis = diagnose(tmp_path, run)
+    assert [finding.id for finding in diagnosis.findings] == ["num.nonfinite"]
+    [why_not] = [check.why_not for check in diagnosis.considered if check.id == "conv.diverging"]
     assert "Explained by: loss or gradients are not finite" in why_not
 
 
@@ -237,12 +239,12 @@ def test_steps_that_slow_down_are_reported_with_the_phase_that_grows(tmp_path):
     more = 0.05 * 0.4 * np.arange(1500) / 1500
     run["phase/optimizer_seconds"] = run["phase/optimizer_seconds"] + more
     run["step_seconds"] = run["step_seconds"] + more
-    [found] = diagnose(tmp_path, run).findings
-    assert found.id == "step.creep"
-    assert "longer than" in found.headline
-    assert "most of it in optimizer" in found.headline
-    assert found.estimate.high == pytest.approx(0.4 / 1.4, abs=0.05)
-    assert "param_groups" in found.remedies[0].code
+    [finding] = diagnose(tmp_path, run).findings
+    assert finding.id == "step.creep"
+    assert "longer than" in finding.headline
+    assert "most of it in optimizer" in finding.headline
+    assert finding.estimate.high == pytest.approx(0.4 / 1.4, abs=0.05)
+    assert "param_groups" in finding.remedies[0].code
 
 
 def test_a_slowdown_too_slow_for_a_window_is_found_over_the_whole_segment(tmp_path):
@@ -250,9 +252,9 @@ def test_a_slowdown_too_slow_for_a_window_is_found_over_the_whole_segment(tmp_pa
     more = 0.05 * 0.3 * np.arange(20_000) / 20_000
     run["phase/other_seconds"] = run["phase/other_seconds"] + more
     run["step_seconds"] = run["step_seconds"] + more
-    [found] = diagnose(tmp_path, run).findings
-    assert found.id == "step.creep"
-    assert found.first_step < 1000
+    [finding] = diagnose(tmp_path, run).findings
+    assert finding.id == "step.creep"
+    assert finding.first_step < 1000
 
 
 def test_pauses_of_the_garbage_collector_are_summed(tmp_path):
@@ -262,10 +264,10 @@ def test_pauses_of_the_garbage_collector_are_summed(tmp_path):
     run["gc/collections"] = np.where(pauses, 1.0, run["gc/collections"])
     run["gc/full_collections"] = np.where(pauses, 1.0, np.nan)
     run["step_seconds"] = np.where(pauses, run["step_seconds"] + 0.06, run["step_seconds"])
-    [found] = diagnose(tmp_path, run).findings
-    assert (found.id, found.severity) == ("host.gc", "warning")
-    assert found.share == pytest.approx(0.06 / (20 * 0.0535), abs=0.01)
-    assert "gc.freeze()" in found.remedies[0].code
+    [finding] = diagnose(tmp_path, run).findings
+    assert (finding.id, finding.severity) == ("host.gc", "warning")
+    assert finding.share == pytest.approx(0.06 / (20 * 0.0535), abs=0.01)
+    assert "gc.freeze()" in finding.remedies[0].code
 
 
 def test_the_longest_pause_is_reported_if_known_and_otherwise_the_mean(tmp_path):
@@ -273,13 +275,13 @@ def test_the_longest_pause_is_reported_if_known_and_otherwise_the_mean(tmp_path)
     pauses = np.arange(1000) % 20 == 10
     run["gc/pause_seconds"] = np.where(pauses, 0.06, run["gc/pause_seconds"])
     run["gc/collections"] = np.where(pauses, 3.0, run["gc/collections"])
-    [found] = diagnose(tmp_path, run).findings
-    assert " ms each on average" in found.headline
-    assert "longest pause" not in {one.label for one in found.evidence}
-    assert "up to" not in found.headline
+    [finding] = diagnose(tmp_path, run).findings
+    assert " ms each on average" in finding.headline
+    assert "longest pause" not in {evidence.label for evidence in finding.evidence}
+    assert "up to" not in finding.headline
     run["gc/longest_pause_seconds"] = np.where(pauses, 0.05, np.nan)
-    [found] = diagnose(tmp_path, run).findings
-    assert "up to 50 ms at once" in found.headline
+    [finding] = diagnose(tmp_path, run).findings
+    assert "up to 50 ms at once" in finding.headline
 
 
 def test_long_but_rare_pauses_are_information(tmp_path):
@@ -287,15 +289,17 @@ def test_long_but_rare_pauses_are_information(tmp_path):
     pauses = np.arange(2000) % 200 == 100
     run["gc/pause_seconds"] = np.where(pauses, 0.04, run["gc/pause_seconds"])
     run["gc/collections"] = np.where(pauses, 1.0, run["gc/collections"])
-    found = diagnose(tmp_path, run)
-    assert [(one.id, one.severity) for one in found.findings] == [("host.gc", "info")]
-    assert found.verdict.severity == "ok"
+    diagnosis = diagnose(tmp_path, run)
+    assert [(finding.id, finding.severity) for finding in diagnosis.findings] == [("host.gc", "info")]
+    assert diagnosis.verdict.severity == "ok"
 
 
 def test_a_problem_of_several_ranks_is_one_finding_that_lists_them(tmp_path):
-    [found] = diagnose(tmp_path, waiting(0), waiting(1), going_well(2, 600)).findings
-    assert found.rank in (0, 1)
-    assert ("2 of 3", "0, 1") in [(one.value, one.note.partition(";")[0]) for one in found.evidence]
+    [finding] = diagnose(tmp_path, waiting(0), waiting(1), going_well(2, 600)).findings
+    assert finding.rank in (0, 1)
+    assert ("2 of 3", "0, 1") in [
+        (evidence.value, evidence.note.partition(";")[0]) for evidence in finding.evidence
+    ]
     [every] = diagnose(tmp_path, waiting(0), waiting(1)).findings
     assert every.rank is None
 
@@ -306,18 +310,22 @@ def test_dangers_come_first_then_the_problems_that_cost_most_time(tmp_path):
     pauses = np.arange(600) % 20 == 10
     run["gc/pause_seconds"] = np.where(pauses, 0.06, run["gc/pause_seconds"])
     run["gc/collections"] = np.where(pauses, 1.0, run["gc/collections"])
-    found = diagnose(tmp_path, run)
-    assert [one.id for one in found.findings] == ["num.nonfinite", "input.exposed_wait", "host.gc"]
-    assert len(found.headlines) == 3
-    assert found.verdict.id == "num.nonfinite"
+    diagnosis = diagnose(tmp_path, run)
+    assert [finding.id for finding in diagnosis.findings] == [
+        "num.nonfinite",
+        "input.exposed_wait",
+        "host.gc",
+    ]
+    assert len(diagnosis.headlines) == 3
+    assert diagnosis.verdict.id == "num.nonfinite"
 
 
 def test_a_threshold_from_the_settings_is_used(tmp_path):
     run = waiting(wait_s=0.002)
     assert diagnose(tmp_path, run).findings == ()
     settings = {"input.exposed_wait": {"share": 0.02}}
-    [found] = diagnose(tmp_path, run, settings=settings).findings
-    assert found.severity == "notice"
+    [finding] = diagnose(tmp_path, run, settings=settings).findings
+    assert finding.severity == "notice"
     off = diagnose(tmp_path, waiting(), settings={"input.exposed_wait": {"enabled": False}})
     assert off.findings == ()
-    assert "Disabled" in next(one.why_not for one in off.considered if one.id == "input.exposed_wait")
+    assert "Disabled" in next(check.why_not for check in off.considered if check.id == "input.exposed_wait")

@@ -21,7 +21,9 @@ needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reas
 @pytest.fixture
 def findings(folder: Path) -> Callable[[str], dict[str, dict]]:
     """Reads the findings of a run, by their ids."""
-    return lambda name: {one["id"]: one for one in stepscope.open_store(folder).run(name).findings()}
+    return lambda name: {
+        finding["id"]: finding for finding in stepscope.open_store(folder).run(name).findings()
+    }
 
 
 class HandClock:
@@ -55,10 +57,10 @@ def test_a_slow_loader_is_found_at_the_end_of_a_run(folder: Path, findings, monk
         for number in monitor.batches(loader()):
             clock.now += 0.01
             monitor.log_training_step(loss=1.0 + 0.01 * (number % 7))
-    found = findings("slow")
-    assert found.keys() == {"input.exposed_wait"}
-    assert found["input.exposed_wait"]["share"] == pytest.approx(0.75, abs=0.01)
-    assert found["input.exposed_wait"]["open"] is True
+    by_id = findings("slow")
+    assert by_id.keys() == {"input.exposed_wait"}
+    assert by_id["input.exposed_wait"]["share"] == pytest.approx(0.75, abs=0.01)
+    assert by_id["input.exposed_wait"]["open"] is True
 
 
 def test_a_loader_that_keeps_up_is_not_a_finding(folder: Path, findings, monkeypatch) -> None:
@@ -112,9 +114,9 @@ def test_steps_that_slow_down_are_found(folder: Path, findings) -> None:
         row["step_seconds"] = one * sum(row.values())
     with stepscope.TrainingMonitor(run="creep", directory=folder) as monitor:
         lay_out(monitor, rows)
-    found = findings("creep")
-    assert found.keys() == {"step.creep"}
-    assert "most of it in other" in found["step.creep"]["headline"]
+    by_id = findings("creep")
+    assert by_id.keys() == {"step.creep"}
+    assert "most of it in other" in by_id["step.creep"]["headline"]
 
 
 def test_garbage_collection_that_pauses_the_training_is_found(folder: Path, findings) -> None:
@@ -123,9 +125,9 @@ def test_garbage_collection_that_pauses_the_training_is_found(folder: Path, find
         row.update({"step_seconds": 0.03, "gc/pause_seconds": 0.01, "gc/collections": 1.0})
     with stepscope.TrainingMonitor(run="pauses", directory=folder) as monitor:
         lay_out(monitor, rows)
-    found = findings("pauses")
-    assert found.keys() == {"host.gc"}
-    assert found["host.gc"]["share"] == pytest.approx(0.01 / 0.21, abs=0.002)
+    by_id = findings("pauses")
+    assert by_id.keys() == {"host.gc"}
+    assert by_id["host.gc"]["share"] == pytest.approx(0.01 / 0.21, abs=0.002)
 
 
 @needs_torch
@@ -149,10 +151,10 @@ def test_an_expensive_loader_of_a_watched_model_gets_a_number_of_workers(folder:
             optimizer.step()
             optimizer.zero_grad()
             monitor.log_training_step(loss=0.5)
-    found = findings("laborious")["input.exposed_wait"]
-    assert found["share"] > 0.5
-    assert {"workers", "work in a batch"} <= {one["label"] for one in found["evidence"]}
-    assert any("num_workers=" in (one["code"] or "") for one in found["remedies"])
+    finding = findings("laborious")["input.exposed_wait"]
+    assert finding["share"] > 0.5
+    assert {"workers", "work in a batch"} <= {evidence["label"] for evidence in finding["evidence"]}
+    assert any("num_workers=" in (remedy["code"] or "") for remedy in finding["remedies"])
 
 
 @needs_torch
@@ -175,6 +177,6 @@ def test_real_collections_in_a_watched_loop_are_found(folder: Path, findings, re
             gc.collect()
             monitor.log_training_step(loss=0.5)
     assert len(held) == 100_000
-    found = findings("collecting")["host.gc"]
-    assert found["share"] > 0.2
-    assert found["severity"] == "warning"
+    finding = findings("collecting")["host.gc"]
+    assert finding["share"] > 0.2
+    assert finding["severity"] == "warning"

@@ -10,22 +10,24 @@ from tests.detectors.simulated import SHAPES, diagnose, going_well
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_healthy_run_has_no_findings(tmp_path, shape, steps):
     seed = SHAPES.index(shape)
-    found = diagnose(tmp_path, going_well(seed, steps, shape=shape))
-    assert [one.headline for one in found.findings] == []
+    diagnosis = diagnose(tmp_path, going_well(seed, steps, shape=shape))
+    assert [finding.headline for finding in diagnosis.findings] == []
     if steps == 120:
-        assert (found.verdict.id, found.verdict.severity) == ("not_all_checked", "unknown")
-        assert "could not run" in found.verdict.headline
-        assert found.checks.not_run == ("step.creep",)
+        assert (diagnosis.verdict.id, diagnosis.verdict.severity) == ("not_all_checked", "unknown")
+        assert "could not run" in diagnosis.verdict.headline
+        assert diagnosis.checks.not_run == ("step.creep",)
     else:
-        assert (found.verdict.id, found.verdict.severity) == ("ok", "ok")
-        assert found.verdict.headline.startswith("Healthy: 6 checks passed (1,200 newest steps); ")
+        assert (diagnosis.verdict.id, diagnosis.verdict.severity) == ("ok", "ok")
+        assert diagnosis.verdict.headline.startswith("Healthy: 6 checks passed (1,200 newest steps); ")
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_healthy_run_longer_than_a_window_has_no_findings(tmp_path, seed):
-    found = diagnose(tmp_path, going_well(seed, 6000, shape=("usual", "restarts", "sawtooth", "noisy")[seed]))
-    assert [one.headline for one in found.findings] == []
-    assert found.verdict.steps == (6000 - 2048, 5999)
+    diagnosis = diagnose(
+        tmp_path, going_well(seed, 6000, shape=("usual", "restarts", "sawtooth", "noisy")[seed])
+    )
+    assert [finding.headline for finding in diagnosis.findings] == []
+    assert diagnosis.verdict.steps == (6000 - 2048, 5999)
 
 
 def test_a_restart_of_the_learning_rate_is_not_a_divergence(tmp_path):

@@ -88,8 +88,8 @@ def test_csv_round_trips_keys_and_values(table):
     assert [unguarded(name) for name in heading] == [*LABELS, *keys]
     assert all(unguarded(line[0]) == run for line in lines)
     assert all(line[3:5] == [f"{TIME}Z", "0.1"] for line in lines)
-    found = [[float(cell) if cell else None for cell in line[len(LABELS) :]] for line in lines]
-    assert_same(found, rows)
+    values = [[float(cell) if cell else None for cell in line[len(LABELS) :]] for line in lines]
+    assert_same(values, rows)
 
 
 def unguarded(text):
@@ -112,10 +112,10 @@ def test_json_round_trips_keys_and_values(table):
 
 def assert_same_objects(objects, table):
     run, keys, rows = table
-    assert all(one["run"] == run and one["time"] == f"{TIME}Z" for one in objects)
-    assert all(one.keys() <= {*LABELS, *keys} for one in objects)
-    found = [[NONFINITE.get(one.get(key), one.get(key)) for key in keys] for one in objects]
-    assert_same(found, rows)
+    assert all(row["run"] == run and row["time"] == f"{TIME}Z" for row in objects)
+    assert all(row.keys() <= {*LABELS, *keys} for row in objects)
+    read_values = [[NONFINITE.get(row.get(key), row.get(key)) for key in keys] for row in objects]
+    assert_same(read_values, rows)
 
 
 @given(tables())
@@ -128,8 +128,8 @@ def test_parquet_round_trips_keys_and_values(table):
     assert read.column_names == [*LABELS, *keys]
     assert set(read.column("run").to_pylist()) <= {run}
     assert str(read.schema.field("time").type) == "timestamp[ns, tz=UTC]"
-    found = [read.column(len(LABELS) + place).to_pylist() for place in range(len(keys))]
-    assert_same(list(zip(*found, strict=True)) if keys else rows, rows)
+    columns = [read.column(len(LABELS) + place).to_pylist() for place in range(len(keys))]
+    assert_same(list(zip(*columns, strict=True)) if keys else rows, rows)
 
 
 @pytest.mark.parametrize(

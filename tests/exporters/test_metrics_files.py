@@ -138,8 +138,8 @@ def test_two_runs_of_the_same_second_have_separate_files(files: MetricsFiles, tm
     files.take(logged({"loss": [1.0]}))
     files.take(logged({"loss": [2.0]}, run="other"))
     files.close()
-    found = sorted(path.name for path in (tmp_path / "logs").iterdir())
-    assert found == ["training_metrics_20250730_123456.jsonl", "training_metrics_20250730_123457.jsonl"]
+    names = sorted(path.name for path in (tmp_path / "logs").iterdir())
+    assert names == ["training_metrics_20250730_123456.jsonl", "training_metrics_20250730_123457.jsonl"]
 
 
 def test_a_full_file_is_rotated_and_the_oldest_are_deleted(tmp_path: Path) -> None:
@@ -151,10 +151,10 @@ def test_a_full_file_is_rotated_and_the_oldest_are_deleted(tmp_path: Path) -> No
         moment += 1
         files.take(logged({"loss": [float(step)]}, step=step))
     files.close()
-    found = sorted(path.name for path in (tmp_path / "logs").iterdir())
-    assert len(found) == 2
-    assert all((tmp_path / "logs" / name).stat().st_size <= 1000 for name in found)
-    assert lines(tmp_path, found[-1])[-1]["step"] == 39
+    names = sorted(path.name for path in (tmp_path / "logs").iterdir())
+    assert len(names) == 2
+    assert all((tmp_path / "logs" / name).stat().st_size <= 1000 for name in names)
+    assert lines(tmp_path, names[-1])[-1]["step"] == 39
 
 
 def steps(tmp_path: Path) -> list[dict[str, object]]:
@@ -188,12 +188,12 @@ def test_a_stopped_agent_leaves_incomplete_steps_to_the_next(clock: Clock, tmp_p
     second.take(logged({STEP_SECONDS: [0.5]}, step=2))
     second.take(logged({"loss": [1.0], STEP_SECONDS: [0.5]}, step=3))
     second.finish("run", "s1", 0)
-    found = [
+    written = [
         json.loads(line)["step"]
         for path in sorted((tmp_path / "logs").iterdir())
         for line in path.read_text().splitlines()
     ]
-    assert found == [0, 1, 2, 3]
+    assert written == [0, 1, 2, 3]
 
 
 def test_a_late_metric_makes_no_second_line(files: MetricsFiles, clock: Clock, tmp_path: Path) -> None:
@@ -240,10 +240,10 @@ def test_a_repeated_step_has_its_own_line(
         files.take(logged({STEP_SECONDS: [0.5 + epoch] * 2}, step=0, later_s=10 * epoch))
     files.close()
     expected = [(epoch, step) for epoch in range(3) for step in range(2)]
-    found = steps(tmp_path)
-    assert [(line["epoch"], line["step"]) for line in found] == expected
+    lines = steps(tmp_path)
+    assert [(line["epoch"], line["step"]) for line in lines] == expected
     if 3 * epoch_s < WAIT_S:
-        assert [line["step_seconds"] for line in found] == [0.5, 0.5, 1.5, 1.5, 2.5, 2.5]
+        assert [line["step_seconds"] for line in lines] == [0.5, 0.5, 1.5, 1.5, 2.5, 2.5]
 
 
 def test_lines_are_in_order_of_time_even_if_rows_arrive_out_of_order(
@@ -257,9 +257,9 @@ def test_lines_are_in_order_of_time_even_if_rows_arrive_out_of_order(
     clock.seconds = 2.5
     files.take(gpu({"gpu/power_watts": [1.0]}))
     files.finish("run", "s1", 0)
-    found = steps(tmp_path)
-    assert [line["step"] for line in found] == list(range(6))
-    assert [line["epoch"] for line in found] == [0, 0, 0, 1, 1, 1]
+    lines = steps(tmp_path)
+    assert [line["step"] for line in lines] == list(range(6))
+    assert [line["epoch"] for line in lines] == [0, 0, 0, 1, 1, 1]
 
 
 def test_a_watched_run_has_epochs_and_samples_of_its_batches(files: MetricsFiles, tmp_path: Path) -> None:
@@ -267,9 +267,9 @@ def test_a_watched_run_has_epochs_and_samples_of_its_batches(files: MetricsFiles
     files.take(logged({STEP_SECONDS: [0.5] * 4}, step=0))
     files.take(logged({"gap/epoch_seconds": [0.1]}, step=2))
     files.close()
-    found = steps(tmp_path)
-    assert [line["epoch"] for line in found] == [0, 0, 1, 1]
-    assert [line["throughput_samples_per_sec"] for line in found] == [16.0] * 4
+    lines = steps(tmp_path)
+    assert [line["epoch"] for line in lines] == [0, 0, 1, 1]
+    assert [line["throughput_samples_per_sec"] for line in lines] == [16.0] * 4
 
 
 def test_a_run_without_epochs_or_batches_has_null_for_both(files: MetricsFiles, tmp_path: Path) -> None:
@@ -347,13 +347,13 @@ def test_every_step_of_a_real_run_is_one_line_when_it_has_ended(
 ) -> None:
     assert run_script(WATCHED, tmp_path / "logs", loop).returncode == 0
     (path,) = (tmp_path / "logs").glob("training_metrics_*.jsonl")
-    found = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [line["step"] for line in found] == list(range(6))
-    assert [line["epoch"] for line in found] == [0, 0, 0, 1, 1, 1]
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["step"] for line in lines] == list(range(6))
+    assert [line["epoch"] for line in lines] == [0, 0, 0, 1, 1, 1]
     for name in ["timestamp", "step_seconds", "throughput_steps_per_sec", *filled]:
-        assert all(line[name] is not None for line in found), name
+        assert all(line[name] is not None for line in lines), name
     if loop != "plain":
-        assert found[0]["gradient_norm"] is not None
+        assert lines[0]["gradient_norm"] is not None
 
 
 def test_a_run_writes_the_files_if_they_are_configured(folder: Path, tmp_path: Path) -> None:
