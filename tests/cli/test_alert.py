@@ -215,7 +215,7 @@ def test_a_monitor_refuses_rules_that_make_no_sense(settings: dict, said: str) -
 
 def test_the_list_names_rules_of_live_runs_that_look_at_what_is_not_recorded(tmp_path: Path, capsys) -> None:
     store = SqliteStore(tmp_path / "store" / "store.sqlite")
-    fields = {"host": "h", "text": "The alert rule 'typo' looks at what is not recorded.", "rule": "typo"}
+    fields = {"host": "h", "text": "Alert rule 'typo' uses a metric that is not recorded.", "rule": "typo"}
     with store.transaction():
         for run, status in (("live", "running"), ("over", "finished")):
             store.put_process(Process(run, run, "p", "s", 0, "h", 7, "rank", started_ns=5, status=status))
@@ -224,7 +224,7 @@ def test_the_list_names_rules_of_live_runs_that_look_at_what_is_not_recorded(tmp
     store.close()
     assert main(["alert", "list", "--store", str(tmp_path / "store")]) == 0
     said = capsys.readouterr().err
-    assert "live: The alert rule 'typo' looks at what is not recorded." in said
+    assert "live: Alert rule 'typo' uses a metric that is not recorded." in said
     assert "over" not in said
     assert "fan" not in said
     assert main(["alert", "list", "--json", "--store", str(tmp_path / "store")]) == 0

@@ -126,7 +126,7 @@ class Engine:
 
     @property
     def is_behind(self) -> bool:
-        """Whether so many points wait for evaluation that further ones may be dropped."""
+        """Whether too many points wait for evaluation, so that further ones may be dropped."""
         return any(run.history.unevaluated > MANY_UNEVALUATED for run in self._runs.values())
 
     def wants(self, keys: Collection[str]) -> bool:

@@ -24,7 +24,7 @@ BEFORE = 50
 
 MIN_BEFORE = 20
 STRIDE = 5
-"""The level is recomputed every so many losses."""
+"""The level is recomputed after this many losses."""
 
 BACK = 5
 """A spike is over after this many usual losses."""

@@ -1,4 +1,4 @@
-"""Says how far the schedule or the data of a run may raise its loss, so that such a rise is no divergence."""
+"""Says how far a schedule or new data may raise a loss without it being a divergence."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Diverging(Detector):
     """Compares the newest losses with earlier ones and with the first."""
 
     id: ClassVar[str] = "conv.diverging"
-    title: ClassVar[str] = "The loss diverges"
+    title: ClassVar[str] = "Loss diverges"
     sentence: ClassVar[str] = (
         "the loss had come down, then doubles within 60 steps beyond its own noise, and then keeps growing "
         "above all earlier losses, stays at 2.5 times their maximum, or stays near the first loss for 100 "
@@ -157,7 +157,7 @@ def _remedies(first: int) -> tuple[Remedy, ...]:
             "PyTorch",
         ),
         Remedy("Clip gradients.", CLIP, "PyTorch"),
-        Remedy("Clip gradients and warm up.", "trainer = Trainer(gradient_clip_val=1.0)", "Lightning"),
+        Remedy("Clip gradients.", "trainer = Trainer(gradient_clip_val=1.0)", "Lightning"),
         Remedy(
             "Clip gradients and warm up.",
             "arguments = TrainingArguments(..., max_grad_norm=1.0, warmup_steps=500)",

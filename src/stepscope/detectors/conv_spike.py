@@ -40,7 +40,7 @@ class LossSpike(Detector):
     """Compares each loss with the losses before it."""
 
     id: ClassVar[str] = "conv.spike"
-    title: ClassVar[str] = "The loss spiked"
+    title: ClassVar[str] = "Loss spiked"
     sentence: ClassVar[str] = (
         "a loss is far above the median of the 50 losses before it, at least twice as high and beyond the "
         "run's own noise, and the loss has come back within 25 losses"

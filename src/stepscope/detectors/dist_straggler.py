@@ -39,7 +39,7 @@ class Straggler(Detector):
     """Compares how long ranks wait for each other: the slowest rank waits least."""
 
     id: ClassVar[str] = "dist.straggler"
-    title: ClassVar[str] = "All ranks wait for one"
+    title: ClassVar[str] = "All ranks wait for one rank"
     sentence: ClassVar[str] = (
         "one rank is last to the gradient exchange in most steps, and the others wait for it for a share of "
         "the step"
