@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from stepscope import TrainingMonitor, open_store
 from stepscope.cli.main import main
-from stepscope.views.export.alignment import Calls, line_up
-from stepscope.views.export.rows import column_names
+from stepscope.views.export.rows import Calls, column_names, line_up
 
 LABELS = ["run", "segment", "rank", "host", "device", "step", "time", "time_seconds"]
 ODD_KEYS = {"=1+2": 1.0, "a,b": 2.0, 'q"u': 3.0, "step": 4.0, "step_": 5.0, "語\n": 6.0, "'x": 7.0, "": 8.0}
