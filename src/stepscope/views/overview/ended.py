@@ -7,17 +7,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepscope.analysis.robust import spread
 from stepscope.number_format import number
 from stepscope.views.energy.energy import energy_of
 from stepscope.views.logs.console_lines import console_of
 from stepscope.views.logs.failure import MAX_SEARCHED, WENT_WRONG, failure_of
+from stepscope.views.machine.gpu_names import label_of
+from stepscope.views.metrics.catalogue import is_share
+from stepscope.views.metrics.metric_meaning import unit_of
 from stepscope.views.metrics.series_summaries import is_evaluation, is_loss
-from stepscope.views.overview.last_minute import changes_before_end
 from stepscope.views.plain import finite
 from stepscope.views.steps.pace import run_seconds
-from stepscope.views.wording import duration
+from stepscope.views.steps.step_values import MAX_VALUE
+from stepscope.views.wording import duration, quantity
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
     from stepscope.config.sections import Energy
     from stepscope.reading import Run
     from stepscope.store.base import SeriesSummary
@@ -25,8 +33,24 @@ if TYPE_CHECKING:
     from stepscope.views.logs.failure import Failure
     from stepscope.views.run_context import RunContext
 
+    Floats = NDArray[np.float64]
+
 MAX_LOG_LINES = 20
 BUCKETS = 1000
+
+LAST_S, BEFORE_S = 60.0, 360.0
+MIN_BEFORE, MIN_LAST = 5, 1
+SIGMAS = 6.0
+MIN_CHANGE = 0.2
+"""Of what a figure was before; less than that is not told."""
+
+MIN_POINTS = 0.1
+"""The same of a share of a whole, which may have been near nothing."""
+
+MAX_TOLD = 6
+MAX_SERIES = 400
+
+_NOT_TOLD = ("_total", "epoch", "stepscope/", "sampled_ratio", "learning_rate")
 
 
 @dataclass(frozen=True)
@@ -142,3 +166,98 @@ def _cost(energy: EnergyReport) -> str | None:
         if figure.value is not None:
             return f"{figure.value:,.2f} {figure.unit} ({figure.method})"
     return None
+
+
+@dataclass(frozen=True)
+class _Change:
+    key: str
+    label: str
+    before: float
+    after: float
+    sigmas: float
+
+    def sentence(self) -> str:
+        verb = "rose" if self.after > self.before else "fell"
+        unit = unit_of(self.key)
+        return (
+            f"{self.key}{self.label} {verb} from {quantity(self.before, unit)}"
+            f" to {quantity(self.after, unit)}"
+        )
+
+
+def changes_before_end(scene: RunContext) -> tuple[str, ...]:
+    """Sentences on what changed most, the most striking first."""
+    end = scene.run.info.last_ns / 1e9
+    broken: list[str] = []
+    found: list[_Change] = []
+    series = [one for key in scene.summed.keys for one in _candidates(scene, key, end)][:MAX_SERIES]
+    for one in series:
+        times, values = _last_points(scene, one, end)
+        if len(times) and not np.isfinite(values[-1]):
+            broken.append(f"{one.key}{_label(scene, one)} was no longer finite")
+            continue
+        change = _change(scene, one, times, values)
+        if change is not None:
+            found.append(change)
+    found.sort(key=lambda change: -change.sigmas)
+    return tuple([*broken, *(change.sentence() for change in found)][:MAX_TOLD])
+
+
+def _candidates(scene: RunContext, key: str, end: float) -> Iterator[SeriesSummary]:
+    if any(part in key for part in _NOT_TOLD):
+        return
+    several = [*scene.summed.read(key), *scene.summed.logged(key)]
+    newest = scene.run.segments[-1].id
+    yield from (one for one in several if one.source.segment == newest and one.last_ns / 1e9 > end - LAST_S)
+
+
+def _last_points(scene: RunContext, one: SeriesSummary, end: float) -> tuple[Floats, Floats]:
+    """Times and values of the last minutes; read by rollups, so that the length of a run does not matter."""
+    source = one.source
+    if source.axis == "seconds":
+        low, most = int(end - BEFORE_S), int(BEFORE_S) + 60
+    else:
+        pace = scene.figures.steps_per_second or 1.0
+        steps = int(min(max(pace * BEFORE_S, 64), 20_000))
+        low, most = (one.last_step or 0) - steps, min(steps + 1, 2_000)
+    buckets = scene.run.buckets(
+        one.key,
+        most,
+        low=low,
+        rank=source.rank,
+        segment=source.segment,
+        host=source.host,
+        device=source.device,
+        axis=source.axis,
+    )
+    kept = buckets.times > end - BEFORE_S
+    # The last value of a bucket, so that one that is not finite shows.
+    return buckets.times[kept], buckets.last[kept]
+
+
+def _change(scene: RunContext, one: SeriesSummary, times: Floats, values: Floats) -> _Change | None:
+    if not len(times):
+        return None
+    known = np.abs(values) < MAX_VALUE
+    is_last = times > times[-1] - LAST_S
+    before, last = values[known & ~is_last], values[known & is_last]
+    if len(before) < MIN_BEFORE or len(last) < MIN_LAST:
+        return None
+    # A jump in the very last seconds counts as well: the quarter of the minute that was the latest.
+    latest = last[-max(len(last) // 4, 1) :]
+    level, now = float(np.median(before)), float(np.median(latest))
+    least = MIN_POINTS if is_share(one.key, one.maximum) else MIN_CHANGE * abs(level)
+    noise = max(float(spread(before)), 1e-9 * abs(level), 1e-12)
+    sigmas = abs(now - level) / noise
+    if abs(now - level) < max(least, 1e-12) or sigmas < SIGMAS:
+        return None
+    return _Change(one.key, _label(scene, one), level, now, sigmas)
+
+
+def _label(scene: RunContext, one: SeriesSummary) -> str:
+    place = (one.source.host, one.source.device)
+    if place in scene.gpus:
+        return f" of {label_of(place, scene.gpus, several_hosts=len(scene.run.segments[-1].processes) > 1)}"
+    if one.source.rank is not None and len(scene.ranks) > 1:
+        return f" of rank {one.source.rank}"
+    return f" of {one.source.device}" if one.source.device else ""
