@@ -12,7 +12,9 @@ from stepscope.views.overview.ended import ended_of
 from stepscope.views.overview.environment import environment_of
 from stepscope.views.overview.event_marks import event_marks
 from stepscope.views.overview.missing import missing_of
-from stepscope.views.overview.tiles import tiles_of
+from stepscope.views.overview.tile_gpu import gpu_tile
+from stepscope.views.overview.tile_memory import memory_tile
+from stepscope.views.overview.tile_steps import step_time_tile, throughput_tile
 from stepscope.views.overview.verdict import verdict_for
 from stepscope.views.overview.wall_time import wall_time_of
 from stepscope.views.run_context import RunContext
@@ -78,7 +80,12 @@ def overview_of(
     marked = event_marks(scene, alerts)
     return Overview(
         verdict=verdict_for(run, marks.muted(run.id), scene.figures, run.diagnose()),
-        tiles=tiles_of(scene, eta_s(scene.figures)),
+        tiles=(
+            throughput_tile(scene),
+            step_time_tile(scene),
+            gpu_tile(scene),
+            memory_tile(scene, eta_s(scene.figures)),
+        ),
         phases=phases_of(run, scene.summed),
         wall_time=wall_time_of(run, scene.summed, now_ns),
         key_charts=key_charts(scene.summed),
