@@ -7,17 +7,41 @@ from typing import TYPE_CHECKING
 
 from stepscope.analysis.verdict import rank_of
 from stepscope.schema.run import LIVE
+from stepscope.views.energy.attribution import known_gpus
+from stepscope.views.machine.gpu_names import label_of
+from stepscope.views.plain import clean, finite
 from stepscope.views.runs.attention import Attention, attention_of, may_need_attention
-from stepscope.views.runs.host_now import HostNow, hosts_now
 from stepscope.views.runs.run_rows import KeptFigures, RunRow, run_row
 
 if TYPE_CHECKING:
-    from stepscope.reading import Runs
+    from collections.abc import Sequence
+
+    from stepscope.devices.gpu import GpuFacts
+    from stepscope.reading import Run, Runs
+    from stepscope.store.base import SeriesSummary
+    from stepscope.views.metrics.series_summaries import Place
     from stepscope.views.runs.marks import Marks
 
 MAX_RECENT = 10
 MAX_ATTENTION = 1000
 """So many runs are sent; there is one entry for each, and the list of runs counts the same ones."""
+
+LIVE_S = 30.0
+"""A machine of which nothing was read for so long is not watched any more."""
+
+RECENT_S = 86_400.0
+"""A machine that was last seen before that is not shown."""
+
+MAX_RUNS = 20
+
+_HOST = ("cpu/utilization_ratio", "memory/used_bytes", "memory/total_bytes")
+_GPU = (
+    "gpu/utilization_ratio",
+    "gpu/memory_used_bytes",
+    "gpu/memory_total_bytes",
+    "gpu/temperature_celsius",
+    "gpu/power_watts",
+)
 
 
 @dataclass(frozen=True)
@@ -53,3 +77,98 @@ def home_of(runs: Runs, marks: Marks, now_ns: int, kept: KeptFigures | None = No
         recent=tuple(run_row(run, marks, now_ns, kept) for run in recent),
         hosts=hosts_now(every, now_ns),
     )
+
+
+@dataclass(frozen=True)
+class GpuNow:
+    """A GPU as it was last read; None for what it does not tell."""
+
+    device: str
+    name: str
+    """Its number and its model."""
+    utilization_ratio: float | None
+    memory_used_bytes: float | None
+    memory_total_bytes: float | None
+    temperature_celsius: float | None
+    power_watts: float | None
+
+
+@dataclass(frozen=True)
+class HostNow:
+    """A machine as it was last read."""
+
+    host: str
+    live: bool
+    last_seen: float
+    cpu_ratio: float | None
+    memory_used_bytes: float | None
+    memory_total_bytes: float | None
+    gpus: tuple[GpuNow, ...]
+    runs: tuple[str, ...]
+    """Ids of the runs that are live there."""
+
+
+def hosts_now(runs: Sequence[Run], now_ns: int) -> tuple[HostNow, ...]:
+    """The machines of the live runs, and of the newest others; live ones first."""
+    live = [run for run in runs if run.status in LIVE]
+    others = [run for run in reversed(runs) if run.status not in LIVE]
+    facts: dict[Place, GpuFacts] = {}
+    newest: dict[tuple[str, str, str], SeriesSummary] = {}
+    for run in [*live, *others][: max(MAX_RUNS, len(live))]:
+        if run.info.last_ns < now_ns - RECENT_S * 1e9 and run.status not in LIVE:
+            continue
+        found = [one for one in run.summaries((*_HOST, *_GPU)) if one.source.axis == "seconds"]
+        if any(one.source.device for one in found):
+            facts = {**known_gpus(run), **facts}
+        for one in found:
+            place = (one.source.host, one.source.device, one.key)
+            if place not in newest or newest[place].last_ns < one.last_ns:
+                newest[place] = one
+    hosts = {host for host, _, _ in newest}
+    rows = [_host(host, newest, facts, live, now_ns) for host in sorted(hosts)]
+    return tuple(sorted(rows, key=lambda row: not row.live))
+
+
+def _host(
+    host: str,
+    newest: dict[tuple[str, str, str], SeriesSummary],
+    facts: dict[Place, GpuFacts],
+    live: Sequence[Run],
+    now_ns: int,
+) -> HostNow:
+    last_ns = max(one.last_ns for (place, _, _), one in newest.items() if place == host)
+    here = [run.id for run in live if any(one.host == host for one in run.segments[-1].processes)]
+    cpu, used, total = (_last(newest.get((host, "", key))) for key in _HOST)
+    devices = sorted(
+        {device for place, device, key in newest if place == host and device and key in _GPU},
+        key=lambda device: (facts[host, device].index if (host, device) in facts else 10**6, device),
+    )
+    return HostNow(
+        host=clean(host, 300),
+        live=now_ns - last_ns < LIVE_S * 1e9,
+        last_seen=last_ns / 1e9,
+        cpu_ratio=cpu,
+        memory_used_bytes=used,
+        memory_total_bytes=total,
+        gpus=tuple(_gpu(host, device, newest, facts) for device in devices),
+        runs=tuple(here),
+    )
+
+
+def _gpu(
+    host: str,
+    device: str,
+    newest: dict[tuple[str, str, str], SeriesSummary],
+    facts: dict[Place, GpuFacts],
+) -> GpuNow:
+    name = label_of((host, device), facts, several_hosts=False)
+    known = facts.get((host, device))
+    if known is not None:
+        name = f"{name} {known.name}".strip()
+    return GpuNow(
+        clean(device, 200), clean(name, 300), *(_last(newest.get((host, device, key))) for key in _GPU)
+    )
+
+
+def _last(one: SeriesSummary | None) -> float | None:
+    return None if one is None else finite(one.last)
