@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepscope.views.logs.console_line import ConsoleLine
-from stepscope.views.logs.log_files import log_lines
+from stepscope.views.logs.log_files import ConsoleLine, log_lines
 from stepscope.views.metrics.series_summaries import SeriesSummaries
 from stepscope.views.plain import clean, listed
 from stepscope.views.run_setup import first_process

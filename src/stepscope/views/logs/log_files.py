@@ -6,12 +6,12 @@ import json
 import os
 import re
 import stat
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope.recorder.logs.log_entry import CATEGORIES
-from stepscope.views.logs.console_line import ConsoleLine
 from stepscope.views.logs.traceback_text import CAUSE, CONTEXT, HEADING
 from stepscope.views.plain import clean, listed, mapping
 from stepscope.views.run_setup import first_process
@@ -20,6 +20,22 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from stepscope.reading import Run
+
+
+@dataclass(frozen=True)
+class ConsoleLine:
+    """One line."""
+
+    number: int
+    """Its place among all lines, counted from 1."""
+    text: str
+    time: float | None
+    """When it was printed, or captured at the latest."""
+    step: int | None
+    stream: str
+    """`console`, or the category of a log file."""
+    level: str
+
 
 LOG_DIRECTORY = "log_directory"
 """The fact that says where a run's log files are."""
