@@ -43,7 +43,7 @@ class RunContext:
         return self._kept.of(self.run, self.now_ns)
 
     @functools.cached_property
-    def summed(self) -> SeriesSummaries:
+    def summaries(self) -> SeriesSummaries:
         """All of its series in a few numbers each."""
         return SeriesSummaries(self.run.summaries())
 
@@ -69,18 +69,18 @@ class RunContext:
     @functools.cached_property
     def own_gpus(self) -> set[Place]:
         """Those it answers for."""
-        return own_gpus(self.run, self.summed, self.gpus)
+        return own_gpus(self.run, self.summaries, self.gpus)
 
     @functools.cached_property
     def ranks(self) -> list[int]:
         """The ranks that log steps."""
-        key = self.summed.step_key()
-        return self.summed.ranks(key) if key is not None else []
+        key = self.summaries.step_key()
+        return self.summaries.ranks(key) if key is not None else []
 
     @functools.cached_property
     def step_seconds(self) -> dict[int, StepValues]:
         """How long steps took, rank by rank; of the first ranks where there are many."""
-        return {rank: step_seconds(self.run, self.summed, rank) for rank in self.ranks[:MAX_RANKS]}
+        return {rank: step_seconds(self.run, self.summaries, rank) for rank in self.ranks[:MAX_RANKS]}
 
     @property
     def of_first_rank(self) -> StepValues | None:

@@ -76,20 +76,20 @@ class RunFigures:
 
 def figures_of(run: Run) -> RunFigures:
     """The figures of a run at this moment."""
-    summed = SeriesSummaries(run.summaries(KEYS))
-    if summed.loss_key() is None:
+    summaries = SeriesSummaries(run.summaries(KEYS))
+    if summaries.loss_key() is None:
         # What is logged has names of its own: all of them are looked at.
-        summed = SeriesSummaries(run.summaries())
-    step_key, loss_key = summed.step_key(), summed.loss_key()
-    series = summed.by_first_rank(step_key) if step_key is not None else []
-    losses = summed.by_first_rank(loss_key) if loss_key is not None else []
+        summaries = SeriesSummaries(run.summaries())
+    step_key, loss_key = summaries.step_key(), summaries.loss_key()
+    series = summaries.by_first_rank(step_key) if step_key is not None else []
+    losses = summaries.by_first_rank(loss_key) if loss_key is not None else []
     buckets = _buckets(run, losses or series)
-    best = summed.with_least(loss_key) if loss_key is not None else None
+    best = summaries.with_least(loss_key) if loss_key is not None else None
     setup = setup_of(run)
-    gpus = _Gpus(run, summed)
+    gpus = _Gpus(run, summaries)
     mean, worst, name = gpus.utilization()
     return RunFigures(
-        step=_last_step(summed, step_key, loss_key),
+        step=_last_step(summaries, step_key, loss_key),
         total_steps=setup.total_steps,
         points=sum(one.points for one in series),
         steps_per_second=_pace(run, series, buckets),
@@ -98,25 +98,25 @@ def figures_of(run: Run) -> RunFigures:
         loss_best=None if best is None else best.minimum,
         loss_nonfinite=_nonfinite(losses[-1]) if losses else None,
         nonfinite_losses=sum(one.nonfinite for one in losses),
-        data_wait_ratio=data_wait(summed),
+        data_wait_ratio=data_wait(summaries),
         gpu_mean_ratio=mean,
         gpu_worst_ratio=worst,
         gpu_worst=name,
-        peak_memory_bytes=_peak(summed, gpus),
+        peak_memory_bytes=_peak(summaries, gpus),
         config=setup.flat,
         spark=spark_of(buckets) if losses and buckets is not None else (),
-        large_share=large_share_of(run, summed),
+        large_share=large_share_of(run, summaries),
     )
 
 
-def _last_step(summed: SeriesSummaries, *keys: str | None) -> int | None:
+def _last_step(summaries: SeriesSummaries, *keys: str | None) -> int | None:
     """The newest step of any rank since the last start.
 
     A killed process leaves its last steps untimed: they are timed some at a time.
     """
     steps = []
     for key in keys:
-        logged = summed.logged(key) if key is not None else []
+        logged = summaries.logged(key) if key is not None else []
         steps += [one.last_step for one in logged if one.source.segment == logged[-1].source.segment]
     return max((step for step in steps if step is not None), default=None)
 
@@ -127,11 +127,11 @@ def _nonfinite(series: SeriesSummary) -> str | None:
     return None if math.isfinite(last) or not series.points else nonfinite(last)
 
 
-def data_wait(summed: SeriesSummaries) -> float | None:
+def data_wait(summaries: SeriesSummaries) -> float | None:
     """The share of step time that waits for data; None where it was not timed."""
     for wait, step in WAITS:
-        waited, waits = summed.total(wait)
-        took, steps = summed.total(step)
+        waited, waits = summaries.total(wait)
+        took, steps = summaries.total(step)
         if not waits or not steps or took <= 0:
             continue
         if step == "step_seconds" and waits < 0.9 * steps:
@@ -172,15 +172,15 @@ def _pace(run: Run, series: list[SeriesSummary], buckets: Buckets | None) -> flo
 class _Gpus:
     """The GPUs a run answers for; what they said of themselves is read where there are any."""
 
-    def __init__(self, run: Run, summed: SeriesSummaries) -> None:
-        self._summed = summed
-        has_any = UTILIZATION in summed or "gpu/memory_used_bytes" in summed
+    def __init__(self, run: Run, summaries: SeriesSummaries) -> None:
+        self._summaries = summaries
+        has_any = UTILIZATION in summaries or "gpu/memory_used_bytes" in summaries
         self._facts = known_gpus(run) if has_any else {}
-        self._own = own_gpus(run, summed, self._facts) if has_any else set()
+        self._own = own_gpus(run, summaries, self._facts) if has_any else set()
 
     def utilization(self) -> tuple[float | None, float | None, str | None]:
         """The mean over all of them, that of the least busy, and what that one is called."""
-        means = self.of_run(self._summed.mean_by_place(UTILIZATION))
+        means = self.of_run(self._summaries.mean_by_place(UTILIZATION))
         if not means:
             return None, None, None
         worst = min(means, key=lambda place: (means[place], place))
@@ -193,9 +193,9 @@ class _Gpus:
         return {place: value for place, value in devices.items() if place in self._own} or devices
 
 
-def _peak(summed: SeriesSummaries, gpus: _Gpus) -> float | None:
+def _peak(summaries: SeriesSummaries, gpus: _Gpus) -> float | None:
     for key in PEAKS:
-        found = summed.greatest_by_place(key)
+        found = summaries.greatest_by_place(key)
         if key == "gpu/memory_used_bytes":
             found = gpus.of_run(found)
         if found:

@@ -84,19 +84,19 @@ class _Measured:
     """NaN, ∞ or -∞ where the figure is none of the finite numbers."""
 
 
-def figure_rows(entrants: Sequence[ComparedRun], baseline: int, preset: str) -> tuple[FigureRow, ...]:
+def figure_rows(compared_runs: Sequence[ComparedRun], baseline: int, preset: str) -> tuple[FigureRow, ...]:
     """The figures of a preset that at least one run has."""
     rows: list[FigureRow] = []
-    scenes = [one.scene for one in entrants]
+    contexts = [one.context for one in compared_runs]
     if preset != "quality":
         rows += [
-            _row(scenes, baseline, name, unit, better, [measure(one) for one in entrants])
+            _row(contexts, baseline, name, unit, better, [measure(one) for one in compared_runs])
             for name, unit, better, measure in _PERFORMANCE
         ]
     if preset != "performance":
-        rows += _quality_rows(scenes, baseline)
+        rows += _quality_rows(contexts, baseline)
     if preset != "quality":
-        rows += _phase_rows(entrants, baseline)
+        rows += _phase_rows(compared_runs, baseline)
     return tuple(row for row in rows if any(cell.text != UNKNOWN for cell in row.cells))
 
 
@@ -117,7 +117,7 @@ def is_sure(one: Floats | None, other: Floats | None) -> bool | None:
 
 
 def _row(
-    scenes: Sequence[RunContext],
+    contexts: Sequence[RunContext],
     baseline: int,
     name: str,
     unit: str,
@@ -126,12 +126,12 @@ def _row(
 ) -> FigureRow:
     base = measured[baseline]
     cells = []
-    for place, (scene, one) in enumerate(zip(scenes, measured, strict=True)):
+    for place, (context, one) in enumerate(zip(contexts, measured, strict=True)):
         value = finite(one.value)
         text = one.nonfinite or UNKNOWN if value is None else quantity(value, unit)
         ratio = None if place == baseline else change(value, finite(base.value))
         sure = is_sure(one.blocks, base.blocks) if ratio is not None else None
-        cells.append(Cell(scene.run.id, value, text, ratio, worded(ratio, better, sure, unit), sure))
+        cells.append(Cell(context.run.id, value, text, ratio, worded(ratio, better, sure, unit), sure))
     return FigureRow(name, unit, better, tuple(cells))
 
 
@@ -166,21 +166,21 @@ def worded(ratio: float | None, better: Better, sure: bool | None, unit: str = "
     )
 
 
-def _step_time(entrant: ComparedRun) -> _Measured:
-    counted = entrant.seconds
+def _step_time(compared_run: ComparedRun) -> _Measured:
+    counted = compared_run.seconds
     return _Measured(float(np.median(counted)), _blocks(counted)) if len(counted) else _Measured(None)
 
 
-def _tail(entrant: ComparedRun) -> _Measured:
-    counted = entrant.seconds
+def _tail(compared_run: ComparedRun) -> _Measured:
+    counted = compared_run.seconds
     return _Measured(float(np.percentile(counted, 95)) if len(counted) else None)
 
 
-def _throughput(entrant: ComparedRun) -> _Measured:
+def _throughput(compared_run: ComparedRun) -> _Measured:
     """The pace that every page shows; how sure a difference is, the steps tell."""
-    timed = _step_time(entrant)
+    timed = _step_time(compared_run)
     blocks = None if timed.blocks is None else 1.0 / np.maximum(timed.blocks, 1e-12)
-    return _Measured(entrant.scene.figures.steps_per_second, blocks)
+    return _Measured(compared_run.context.figures.steps_per_second, blocks)
 
 
 def _blocks(values: Floats) -> Floats:
@@ -191,35 +191,44 @@ _PERFORMANCE: tuple[tuple[str, str, Better, Callable[[ComparedRun], _Measured]],
     ("Step time, p50", "seconds", "less", _step_time),
     ("Step time, p95", "seconds", "less", _tail),
     ("Steps a second", "/s", "more", _throughput),
-    ("Waiting for data", "ratio", "less", lambda one: _Measured(data_wait(one.summed))),
-    ("GPU utilization", "ratio", "more", lambda one: _Measured(one.scene.figures.gpu_mean_ratio)),
-    ("GPU utilization, worst", "ratio", "more", lambda one: _Measured(one.scene.figures.gpu_worst_ratio)),
-    ("Peak memory", "bytes", "less", lambda one: _Measured(one.scene.figures.peak_memory_bytes)),
+    ("Waiting for data", "ratio", "less", lambda one: _Measured(data_wait(one.summaries))),
+    ("GPU utilization", "ratio", "more", lambda one: _Measured(one.context.figures.gpu_mean_ratio)),
+    ("GPU utilization, worst", "ratio", "more", lambda one: _Measured(one.context.figures.gpu_worst_ratio)),
+    ("Peak memory", "bytes", "less", lambda one: _Measured(one.context.figures.peak_memory_bytes)),
 )
 
 
-def _phase_rows(entrants: Sequence[ComparedRun], baseline: int) -> Iterator[FigureRow]:
-    scenes = [one.scene for one in entrants]
-    several = [{each.phase: each for each in phases_of(one.scene.run, one.summed)} for one in entrants]
+def _phase_rows(compared_runs: Sequence[ComparedRun], baseline: int) -> Iterator[FigureRow]:
+    contexts = [one.context for one in compared_runs]
+    several = [
+        {each.phase: each for each in phases_of(one.context.run, one.summaries)} for one in compared_runs
+    ]
     for name in dict.fromkeys(name for phases in several for name in phases):
         measured = [_Measured(phases[name].mean_s if name in phases else None) for phases in several]
-        yield _row(scenes, baseline, f"Phase {name}, mean", "seconds", "less", measured)
+        yield _row(contexts, baseline, f"Phase {name}, mean", "seconds", "less", measured)
 
 
-def _quality_rows(scenes: Sequence[RunContext], baseline: int) -> Iterator[FigureRow]:
-    measured = [_final_loss(scene) for scene in scenes]
-    yield _row(scenes, baseline, FINAL_LOSS, "", "less", measured)
-    last = [_Measured(scene.figures.loss_last, None, scene.figures.loss_nonfinite) for scene in scenes]
-    yield _row(scenes, baseline, "Loss, last", "", "less", last)
-    best = [_Measured(scene.figures.loss_best) for scene in scenes]
-    yield _row(scenes, baseline, "Loss, best", "", "less", best)
-    losses = {scene.summed.loss_key() for scene in scenes}
-    keys = sorted({key for scene in scenes for key in scene.summed.keys if scene.summed.logged(key)} - losses)
+def _quality_rows(contexts: Sequence[RunContext], baseline: int) -> Iterator[FigureRow]:
+    measured = [_final_loss(context) for context in contexts]
+    yield _row(contexts, baseline, FINAL_LOSS, "", "less", measured)
+    last = [
+        _Measured(context.figures.loss_last, None, context.figures.loss_nonfinite) for context in contexts
+    ]
+    yield _row(contexts, baseline, "Loss, last", "", "less", last)
+    best = [_Measured(context.figures.loss_best) for context in contexts]
+    yield _row(contexts, baseline, "Loss, best", "", "less", best)
+    losses = {context.summaries.loss_key() for context in contexts}
+    keys = sorted(
+        {key for context in contexts for key in context.summaries.keys if context.summaries.logged(key)}
+        - losses
+    )
     shown = [key for key in keys if is_evaluation(key) or key.lower().endswith(("accuracy", "perplexity"))]
     for key in shown[:MAX_QUALITY]:
         better = _better(key)
         name = f"{key}, {'last' if better == 'none' else 'best'}"
-        yield _row(scenes, baseline, name, "", better, [_best(scene, key, better) for scene in scenes])
+        yield _row(
+            contexts, baseline, name, "", better, [_best(context, key, better) for context in contexts]
+        )
 
 
 def _better(key: str) -> Better:
@@ -230,8 +239,8 @@ def _better(key: str) -> Better:
     return "more" if any(word in name for word in known) else "none"
 
 
-def _best(scene: RunContext, key: str, better: Better) -> _Measured:
-    series = scene.summed.by_first_rank(key)
+def _best(context: RunContext, key: str, better: Better) -> _Measured:
+    series = context.summaries.by_first_rank(key)
     if not series:
         return _Measured(None)
     if better == "none":
@@ -242,15 +251,15 @@ def _best(scene: RunContext, key: str, better: Better) -> _Measured:
     return _Measured((min(known) if better == "less" else max(known)) if known else None)
 
 
-def _final_loss(scene: RunContext) -> _Measured:
+def _final_loss(context: RunContext) -> _Measured:
     """The median of the last tenth: a single loss is noise. A run whose last loss is NaN ended with NaN."""
-    key = scene.summed.loss_key()
+    key = context.summaries.loss_key()
     if key is None:
         return _Measured(None)
-    if scene.figures.loss_nonfinite is not None:
-        return _Measured(None, None, scene.figures.loss_nonfinite)
-    rank = next(iter(scene.summed.ranks(key)), None)
-    values = step_values(scene.run, key, rank).values
+    if context.figures.loss_nonfinite is not None:
+        return _Measured(None, None, context.figures.loss_nonfinite)
+    rank = next(iter(context.summaries.ranks(key)), None)
+    values = step_values(context.run, key, rank).values
     if not len(values):
         return _Measured(None)
     last = values[-max(int(len(values) * LAST_SHARE), 1) :]

@@ -34,13 +34,13 @@ MAX_RANKS = 4
 class ComparedRun:
     """What figures are made of."""
 
-    def __init__(self, scene: RunContext, *, with_warm_up: bool = False) -> None:
-        self.scene, self._with_warm_up = scene, with_warm_up
+    def __init__(self, context: RunContext, *, with_warm_up: bool = False) -> None:
+        self.context, self._with_warm_up = context, with_warm_up
 
     @functools.cached_property
     def left_out(self) -> int:
         """How many of its first steps do not count."""
-        first = self.scene.of_first_rank
+        first = self.context.of_first_rank
         if first is None or self._with_warm_up:
             return 0
         head = first.values[: min(len(first) // MAX_SHARE, MAX_LOOKED_AT)]
@@ -49,16 +49,16 @@ class ComparedRun:
     @property
     def seconds(self) -> Floats:
         """How long the steps of its first rank took, those that count."""
-        first = self.scene.of_first_rank
+        first = self.context.of_first_rank
         return np.empty(0) if first is None else first.values[self.left_out :]
 
     @functools.cached_property
-    def summed(self) -> SeriesSummaries:
+    def summaries(self) -> SeriesSummaries:
         """Its series in a few numbers each; sums are of the steps that count."""
-        first = self.scene.of_first_rank
+        first = self.context.of_first_rank
         if first is None or not self.left_out:
-            return self.scene.summed
-        run = self.scene.run
+            return self.context.summaries
+        run = self.context.run
         return _Steady(run, run.summaries(), int(first.steps[0]), int(first.steps[self.left_out - 1]))
 
 

@@ -84,16 +84,16 @@ def compare(  # noqa: PLR0913 - a comparison is asked for in many ways
     now_ns = time.time_ns() if now_ns is None else now_ns
     kept = kept or KeptFigures()
     kept.begin_list()
-    scenes = [RunContext(run, marks, now_ns, kept) for run in runs]
+    contexts = [RunContext(run, marks, now_ns, kept) for run in runs]
     rows = tuple(run_row(run, marks, now_ns, kept) for run in runs)
-    entrants = [ComparedRun(scene, with_warm_up=with_warm_up) for scene in scenes]
-    figures = figure_rows(entrants, [run.id for run in runs].index(base), preset)
+    compared_runs = [ComparedRun(context, with_warm_up=with_warm_up) for context in contexts]
+    figures = figure_rows(compared_runs, [run.id for run in runs].index(base), preset)
     groups = () if group_by is None else groups_of(rows, group_by)
     return Comparison(
         runs=rows,
         baseline=base,
-        keys=_in_common(scenes),
-        warm_up_steps=tuple(one.left_out for one in entrants),
+        keys=_in_common(contexts),
+        warm_up_steps=tuple(one.left_out for one in compared_runs),
         figures=figures,
         groups=groups,
         group_figures=group_rows(figures, groups, base) if groups else (),
@@ -102,8 +102,10 @@ def compare(  # noqa: PLR0913 - a comparison is asked for in many ways
     )
 
 
-def _in_common(scenes: Sequence[RunContext]) -> tuple[str, ...]:
-    several = [{key for key in scene.summed.keys if scene.summed.logged(key)} for scene in scenes]
+def _in_common(contexts: Sequence[RunContext]) -> tuple[str, ...]:
+    several = [
+        {key for key in context.summaries.keys if context.summaries.logged(key)} for context in contexts
+    ]
     return tuple(sorted(set.intersection(*several)))
 
 

@@ -29,19 +29,19 @@ def label_of(place: Place, facts: Mapping[Place, GpuFacts], *, several_hosts: bo
     return f"{host} {name}" if several_hosts else name
 
 
-def own_gpus(run: Run, summed: SeriesSummaries, facts: Mapping[Place, GpuFacts]) -> set[Place]:
+def own_gpus(run: Run, summaries: SeriesSummaries, facts: Mapping[Place, GpuFacts]) -> set[Place]:
     """Those on which a process of the run was seen; else those it could see; else all of its hosts."""
     used = {
         (one.source.host, one.source.device)
         for key in PROCESS_KEYS
-        for one in summed.read(key)
+        for one in summaries.read(key)
         if one.source.rank is not None
     }
     if used:
         return used
     every = {
         (one.source.host, one.source.device)
-        for one in summed.read("gpu/utilization_ratio") + summed.read("gpu/memory_used_bytes")
+        for one in summaries.read("gpu/utilization_ratio") + summaries.read("gpu/memory_used_bytes")
         if one.source.device
     }
     return _visible(run, every, facts) or every

@@ -52,48 +52,50 @@ class ChartSpec:
     per: Per
 
 
-def key_charts(summed: SeriesSummaries) -> tuple[ChartSpec, ...]:
+def key_charts(summaries: SeriesSummaries) -> tuple[ChartSpec, ...]:
     """How training goes: where the time goes, the loss, gradients, what evaluations found."""
     found: list[ChartSpec] = []
-    phases = tuple(phase_key(name) for name in phase_names(summed.keys) if summed.logged(phase_key(name)))
-    if phases and summed.logged(STEP_SECONDS):
+    phases = tuple(
+        phase_key(name) for name in phase_names(summaries.keys) if summaries.logged(phase_key(name))
+    )
+    if phases and summaries.logged(STEP_SECONDS):
         found.append(_chart("Time of a step, by phase", phases, kind="stack"))
-    elif summed.logged(STEP_SECONDS):
+    elif summaries.logged(STEP_SECONDS):
         found.append(_chart("Time of a step", (STEP_SECONDS,), per="rank"))
-    loss = summed.loss_key()
+    loss = summaries.loss_key()
     if loss is not None:
-        second = (LEARNING_RATE,) if summed.logged(LEARNING_RATE) else ()
+        second = (LEARNING_RATE,) if summaries.logged(LEARNING_RATE) else ()
         found.append(_chart("Loss", (loss, *second), second=second))
-    if summed.logged(GRADIENT_NORM):
+    if summaries.logged(GRADIENT_NORM):
         found.append(_chart("Norm of the gradients", (GRADIENT_NORM,)))
-    found += _quality(summed, loss)
-    if summed.logged("throughput"):
+    found += _quality(summaries, loss)
+    if summaries.logged("throughput"):
         found.append(_chart("Throughput", ("throughput",)))
     if not found:
-        found += [_chart(key, (key,)) for key in sorted(summed.keys) if summed.logged(key)][:MAX_LINES]
+        found += [_chart(key, (key,)) for key in sorted(summaries.keys) if summaries.logged(key)][:MAX_LINES]
     return tuple(found)
 
 
-def system_charts(summed: SeriesSummaries) -> tuple[ChartSpec, ...]:
+def system_charts(summaries: SeriesSummaries) -> tuple[ChartSpec, ...]:
     """What the machines did."""
     found = []
     for title, wanted, per in _SYSTEM:
-        keys = tuple(key for key in wanted if key in summed)
+        keys = tuple(key for key in wanted if key in summaries)
         if keys:
-            most = [one.maximum for key in keys for one in summed.read(key) if one.maximum is not None]
+            most = [one.maximum for key in keys for one in summaries.read(key) if one.maximum is not None]
             percent = all(is_share(key, max(most, default=None)) for key in keys)
             found.append(_chart(title, keys, per=per, percent=percent))
     return tuple(found)
 
 
-def _quality(summed: SeriesSummaries, loss: str | None) -> list[ChartSpec]:
-    logged = [key for key in summed.keys if key != loss and summed.logged(key)]
+def _quality(summaries: SeriesSummaries, loss: str | None) -> list[ChartSpec]:
+    logged = [key for key in summaries.keys if key != loss and summaries.logged(key)]
     losses = sorted(key for key in logged if is_loss(key) and is_evaluation(key))
     found = [_chart("Loss of evaluations", tuple(losses[:MAX_LINES]))] if losses else []
     for name in QUALITY:
         keys = sorted(key for key in logged if key.rpartition("/")[2].lower().endswith(name))
         if keys:
-            most = [one.maximum for key in keys for one in summed.logged(key) if one.maximum is not None]
+            most = [one.maximum for key in keys for one in summaries.logged(key) if one.maximum is not None]
             percent = name == "accuracy" and max(most, default=0.0) <= 1.0
             found.append(_chart(name.capitalize(), tuple(keys[:MAX_LINES]), percent=percent))
     return found[:MAX_EVALUATIONS]

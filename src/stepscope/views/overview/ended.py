@@ -73,15 +73,15 @@ class Ended:
     """What changed in the last minute; empty where it ended as it should."""
 
 
-def ended_of(scene: RunContext, settings: Energy) -> Ended | None:
+def ended_of(context: RunContext, settings: Energy) -> Ended | None:
     """The card; None while the run goes on."""
-    run = scene.run
-    if scene.is_live:
+    run = context.run
+    if context.is_live:
         return None
-    took = run_seconds(run, scene.now_ns)
-    step = scene.figures.step
+    took = run_seconds(run, context.now_ns)
+    step = context.figures.step
     went_wrong = run.status in WENT_WRONG
-    energy = energy_of(run, settings, scene.now_ns)
+    energy = energy_of(run, settings, context.now_ns)
     failure = failure_of(run)
     at = "" if step is None else f" at step {step:,}"
     return Ended(
@@ -89,19 +89,19 @@ def ended_of(scene: RunContext, settings: Energy) -> Ended | None:
         text=f"{run.status.capitalize()} after {duration(took)}{at}.",
         last_step=step,
         failure=failure,
-        last_loss=_last_loss(scene),
+        last_loss=_last_loss(context),
         log_lines=_last_lines(run, failure),
         duration_s=took,
         # Nothing at all is used by no run: it was not measured.
         energy_kwh=finite(energy.total.value) or None,
         cost=_cost(energy),
-        best=best_of(scene),
-        changed=changes_before_end(scene) if went_wrong else (),
+        best=best_of(context),
+        changed=changes_before_end(context) if went_wrong else (),
     )
 
 
-def _last_loss(scene: RunContext) -> str | None:
-    figures = scene.figures
+def _last_loss(context: RunContext) -> str | None:
+    figures = context.figures
     return figures.loss_nonfinite or (None if figures.loss_last is None else number(figures.loss_last))
 
 
@@ -116,19 +116,19 @@ def _last_lines(run: Run, failure: Failure | None) -> tuple[str, ...]:
     return tuple(texts[-MAX_LOG_LINES:])
 
 
-def best_of(scene: RunContext) -> str | None:
+def best_of(context: RunContext) -> str | None:
     """The least loss and its step: that of evaluations where there is one."""
-    summed = scene.summed
+    summaries = context.summaries
     evaluated = sorted(
-        key for key in summed.keys if is_loss(key) and is_evaluation(key) and summed.logged(key)
+        key for key in summaries.keys if is_loss(key) and is_evaluation(key) and summaries.logged(key)
     )
-    key = evaluated[0] if evaluated else summed.loss_key()
+    key = evaluated[0] if evaluated else summaries.loss_key()
     if key is None:
         return None
-    best = summed.with_least(key)
+    best = summaries.with_least(key)
     if best is None or best.minimum is None:
         return None
-    step = _step_of_least(scene.run, best)
+    step = _step_of_least(context.run, best)
     return f"{key} {number(best.minimum)}" + ("" if step is None else f" at step {step:,}")
 
 
@@ -185,42 +185,42 @@ class _Change:
         )
 
 
-def changes_before_end(scene: RunContext) -> tuple[str, ...]:
+def changes_before_end(context: RunContext) -> tuple[str, ...]:
     """Sentences on what changed most, the most striking first."""
-    end = scene.run.info.last_ns / 1e9
+    end = context.run.info.last_ns / 1e9
     broken: list[str] = []
     found: list[_Change] = []
-    series = [one for key in scene.summed.keys for one in _candidates(scene, key, end)][:MAX_SERIES]
+    series = [one for key in context.summaries.keys for one in _candidates(context, key, end)][:MAX_SERIES]
     for one in series:
-        times, values = _last_points(scene, one, end)
+        times, values = _last_points(context, one, end)
         if len(times) and not np.isfinite(values[-1]):
-            broken.append(f"{one.key}{_label(scene, one)} was no longer finite")
+            broken.append(f"{one.key}{_label(context, one)} was no longer finite")
             continue
-        change = _change(scene, one, times, values)
+        change = _change(context, one, times, values)
         if change is not None:
             found.append(change)
     found.sort(key=lambda change: -change.sigmas)
     return tuple([*broken, *(change.sentence() for change in found)][:MAX_TOLD])
 
 
-def _candidates(scene: RunContext, key: str, end: float) -> Iterator[SeriesSummary]:
+def _candidates(context: RunContext, key: str, end: float) -> Iterator[SeriesSummary]:
     if any(part in key for part in _NOT_TOLD):
         return
-    several = [*scene.summed.read(key), *scene.summed.logged(key)]
-    newest = scene.run.segments[-1].id
+    several = [*context.summaries.read(key), *context.summaries.logged(key)]
+    newest = context.run.segments[-1].id
     yield from (one for one in several if one.source.segment == newest and one.last_ns / 1e9 > end - LAST_S)
 
 
-def _last_points(scene: RunContext, one: SeriesSummary, end: float) -> tuple[Floats, Floats]:
+def _last_points(context: RunContext, one: SeriesSummary, end: float) -> tuple[Floats, Floats]:
     """Times and values of the last minutes; read by rollups, so that the length of a run does not matter."""
     source = one.source
     if source.axis == "seconds":
         low, most = int(end - BEFORE_S), int(BEFORE_S) + 60
     else:
-        pace = scene.figures.steps_per_second or 1.0
+        pace = context.figures.steps_per_second or 1.0
         steps = int(min(max(pace * BEFORE_S, 64), 20_000))
         low, most = (one.last_step or 0) - steps, min(steps + 1, 2_000)
-    buckets = scene.run.buckets(
+    buckets = context.run.buckets(
         one.key,
         most,
         low=low,
@@ -235,7 +235,7 @@ def _last_points(scene: RunContext, one: SeriesSummary, end: float) -> tuple[Flo
     return buckets.times[kept], buckets.last[kept]
 
 
-def _change(scene: RunContext, one: SeriesSummary, times: Floats, values: Floats) -> _Change | None:
+def _change(context: RunContext, one: SeriesSummary, times: Floats, values: Floats) -> _Change | None:
     if not len(times):
         return None
     known = np.abs(values) < MAX_VALUE
@@ -251,13 +251,15 @@ def _change(scene: RunContext, one: SeriesSummary, times: Floats, values: Floats
     sigmas = abs(now - level) / noise
     if abs(now - level) < max(least, 1e-12) or sigmas < SIGMAS:
         return None
-    return _Change(one.key, _label(scene, one), level, now, sigmas)
+    return _Change(one.key, _label(context, one), level, now, sigmas)
 
 
-def _label(scene: RunContext, one: SeriesSummary) -> str:
+def _label(context: RunContext, one: SeriesSummary) -> str:
     place = (one.source.host, one.source.device)
-    if place in scene.gpus:
-        return f" of {label_of(place, scene.gpus, several_hosts=len(scene.run.segments[-1].processes) > 1)}"
-    if one.source.rank is not None and len(scene.ranks) > 1:
+    if place in context.gpus:
+        return (
+            f" of {label_of(place, context.gpus, several_hosts=len(context.run.segments[-1].processes) > 1)}"
+        )
+    if one.source.rank is not None and len(context.ranks) > 1:
         return f" of rank {one.source.rank}"
     return f" of {one.source.device}" if one.source.device else ""

@@ -28,16 +28,22 @@ class Fact:
     value: str
 
 
-def environment_of(scene: RunContext) -> tuple[Fact, ...]:
+def environment_of(context: RunContext) -> tuple[Fact, ...]:
     """What is known, in the order people ask for it."""
-    process = first_process(scene.run)
+    process = first_process(context.run)
     facts = process.facts if process is not None else {}
-    lines = [*_gpus(scene), *_software(scene, facts), *_place(scene, facts), *_training(scene), *_code(facts)]
+    lines = [
+        *_gpus(context),
+        *_software(context, facts),
+        *_place(context, facts),
+        *_training(context),
+        *_code(facts),
+    ]
     return tuple(Fact(label, clean(value, 400)) for label, value in lines if value)
 
 
-def _gpus(scene: RunContext) -> Iterator[tuple[str, str]]:
-    known = [facts for place, facts in scene.gpus.items() if place in scene.own_gpus]
+def _gpus(context: RunContext) -> Iterator[tuple[str, str]]:
+    known = [facts for place, facts in context.gpus.items() if place in context.own_gpus]
     models = Counter(
         (facts.name, None if facts.memory_total_bytes is None else size(facts.memory_total_bytes))
         for facts in known
@@ -47,15 +53,15 @@ def _gpus(scene: RunContext) -> Iterator[tuple[str, str]]:
     yield "Driver", ", ".join(sorted({facts.driver for facts in known if facts.driver}))
 
 
-def _software(scene: RunContext, facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _software(context: RunContext, facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     libraries = mapping(facts.get("libraries"))
     yield "Libraries", ", ".join(f"{name} {version}" for name, version in libraries.items())
     yield "Python", str(facts.get("python") or "")
     yield "Platform", str(facts.get("platform") or "")
 
 
-def _place(scene: RunContext, facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    newest = scene.run.segments[-1].processes
+def _place(context: RunContext, facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    newest = context.run.segments[-1].processes
     hosts = list(dict.fromkeys(one.host for one in newest if one.role != "worker"))
     more = f" and {len(hosts) - MAX_HOSTS} more" if len(hosts) > MAX_HOSTS else ""
     yield "Hosts", ", ".join(hosts[:MAX_HOSTS]) + more
@@ -66,8 +72,8 @@ def _place(scene: RunContext, facts: Mapping[str, Any]) -> Iterator[tuple[str, s
         yield "Processors", f"{facts['cpus']}"
 
 
-def _training(scene: RunContext) -> Iterator[tuple[str, str]]:
-    census = scene.own_events["census"][-1].fields if "census" in scene.own_events else {}
+def _training(context: RunContext) -> Iterator[tuple[str, str]]:
+    census = context.own_events["census"][-1].fields if "census" in context.own_events else {}
     yield "Precision", _precision(census)
     parameters = _count(census.get("parameters"))
     if parameters:
@@ -76,8 +82,8 @@ def _training(scene: RunContext) -> Iterator[tuple[str, str]]:
     yield "Wrappers", ", ".join(map(str, listed(census.get("wrappers"))))
     optimizers = [mapping(one) for one in listed(census.get("optimizers"))]
     yield "Optimizer", ", ".join(str(one["name"]) for one in optimizers if "name" in one)
-    loader = scene.own_events["loader"][-1].fields if "loader" in scene.own_events else {}
-    yield "Batch", _batch(scene, loader)
+    loader = context.own_events["loader"][-1].fields if "loader" in context.own_events else {}
+    yield "Batch", _batch(context, loader)
     if loader.get("num_workers") is not None:
         yield "Loader workers", f"{loader['num_workers']}"
 
@@ -90,16 +96,16 @@ def _precision(census: Mapping[str, Any]) -> str:
     return str(max(dtypes, key=lambda name: _count(dtypes[name]), default=""))
 
 
-def _batch(scene: RunContext, loader: Mapping[str, Any]) -> str:
-    series = scene.summed.by_first_rank("batch_size") or scene.summed.by_first_rank(SAMPLES)
+def _batch(context: RunContext, loader: Mapping[str, Any]) -> str:
+    series = context.summaries.by_first_rank("batch_size") or context.summaries.by_first_rank(SAMPLES)
     samples = loader.get("batch_size")
     if samples is None and series and series[-1].last:
         samples = int(series[-1].last)
     if samples is None:
         return ""
-    several = scene.summed.by_first_rank("micro_steps")
+    several = context.summaries.by_first_rank("micro_steps")
     accumulated = int(several[-1].last) if several and several[-1].last else 1
-    ranks = f" on each of {len(scene.ranks)} ranks" if len(scene.ranks) > 1 else ""
+    ranks = f" on each of {len(context.ranks)} ranks" if len(context.ranks) > 1 else ""
     return f"{samples}" + (f" × {accumulated} accumulated" if accumulated > 1 else "") + ranks
 
 

@@ -71,16 +71,16 @@ class _Some:
     marks: Sequence[EventMark]
 
 
-def event_marks(scene: RunContext, alerts: Sequence[AlertRow]) -> EventMarks:
+def event_marks(context: RunContext, alerts: Sequence[AlertRow]) -> EventMarks:
     """The marks of a run."""
     found = [
-        *_told(scene),
-        *_epochs(scene),
-        *_phases(scene),
-        *_every(_resumes(scene)),
-        *_every(_notes(scene)),
+        *_told(context),
+        *_epochs(context),
+        *_phases(context),
+        *_every(_resumes(context)),
+        *_every(_notes(context)),
     ]
-    found += [*_every(_of_alert(alert) for alert in alerts), *_every(_throttled(scene))]
+    found += [*_every(_of_alert(alert) for alert in alerts), *_every(_throttled(context))]
     counts: dict[str, int] = {}
     kinds: dict[str, list[EventMark]] = {}
     for some in found:
@@ -108,8 +108,8 @@ def _every(marks: Iterable[EventMark]) -> list[_Some]:
     return [_Some(kind, len(several), several) for kind, several in kinds.items()]
 
 
-def _told(scene: RunContext) -> Iterator[_Some]:
-    for events in scene.events.values():
+def _told(context: RunContext) -> Iterator[_Some]:
+    for events in context.events.values():
         marked = [event for event in events if is_marked(event)]
         marks = [mark_of(marked[place]) for place in _evenly(len(marked))]
         if marks:
@@ -137,11 +137,11 @@ def _detail(fields: dict[str, Any]) -> str:
     return clean(", ".join(f"{name} {clean(value, 200)}" for name, value in shown[:8]), 600)
 
 
-def _epochs(scene: RunContext) -> Iterator[_Some]:
+def _epochs(context: RunContext) -> Iterator[_Some]:
     """Where the epoch that was logged changes; nothing where epochs were told as events."""
-    if "epoch" in scene.events or not scene.summed.logged("epoch") or not scene.ranks:
+    if "epoch" in context.events or not context.summaries.logged("epoch") or not context.ranks:
         return
-    logged = step_values(scene.run, "epoch", scene.summed.ranks("epoch")[0])
+    logged = step_values(context.run, "epoch", context.summaries.ranks("epoch")[0])
     whole = np.floor(logged.values)
     begins = np.flatnonzero(np.diff(whole) > 0) + 1
     marks = []
@@ -152,14 +152,14 @@ def _epochs(scene: RunContext) -> Iterator[_Some]:
         yield _Some("epoch", len(begins), marks)
 
 
-def _phases(scene: RunContext) -> Iterator[_Some]:
+def _phases(context: RunContext) -> Iterator[_Some]:
     """Checkpoints and evaluations that were timed and that nobody told as events."""
     for phase, kind in PHASE_MARKS.items():
         key = phase_key(phase)
-        known = [one for one in scene.summed.by_first_rank(key) if one.maximum]
-        if kind in scene.events or not known or not scene.ranks:
+        known = [one for one in context.summaries.by_first_rank(key) if one.maximum]
+        if kind in context.events or not known or not context.ranks:
             continue
-        logged = step_values(scene.run, key, known[0].source.rank)
+        logged = step_values(context.run, key, known[0].source.rank)
         rank, timed = known[0].source.rank, np.flatnonzero(logged.values > 0)
         marks = []
         for place in timed[_evenly(len(timed))].tolist():
@@ -170,14 +170,14 @@ def _phases(scene: RunContext) -> Iterator[_Some]:
             yield _Some(kind, len(timed), marks)
 
 
-def _resumes(scene: RunContext) -> Iterator[EventMark]:
-    for before, part in zip(scene.run.segments, scene.run.segments[1:], strict=False):
+def _resumes(context: RunContext) -> Iterator[EventMark]:
+    for before, part in zip(context.run.segments, context.run.segments[1:], strict=False):
         why = f"after it {before.status}" + (f": {clean(before.reason, 300)}" if before.reason else "")
         yield EventMark("resume", part.started_ns / 1e9, None, None, None, "resumed", why)
 
 
-def _notes(scene: RunContext) -> Iterator[EventMark]:
-    for note in scene.marks.notes(scene.run.id):
+def _notes(context: RunContext) -> Iterator[EventMark]:
+    for note in context.marks.notes(context.run.id):
         time = note.made if note.time is None else note.time
         yield EventMark("note", time, note.step, None, None, clean(note.text, 80), clean(note.text))
 
@@ -188,21 +188,21 @@ def _of_alert(alert: AlertRow) -> EventMark:
     )
 
 
-def _throttled(scene: RunContext) -> list[EventMark]:
+def _throttled(context: RunContext) -> list[EventMark]:
     """When a GPU was held down for heat or want of power; at its power limit it is so all day long."""
     found = []
-    hosts = {host for host, _ in scene.own_gpus}
+    hosts = {host for host, _ in context.own_gpus}
     for reason in THROTTLE_REASONS:
         key = f"gpu/throttled_{reason}"
-        for one in scene.summed.read(key):
+        for one in context.summaries.read(key):
             if not one.maximum:
                 continue
             source = one.source
-            points = scene.run.series(
+            points = context.run.series(
                 key, source.rank, source.segment, source.host, source.device, axis="seconds"
             )
             place = (source.host, source.device)
-            label = label_of(place, scene.gpus, several_hosts=len(hosts) > 1)
+            label = label_of(place, context.gpus, several_hosts=len(hosts) > 1)
             told = reason.replace("_", " ")
             found += [
                 EventMark("throttling", begin, None, end, None, f"{label} held down", told)

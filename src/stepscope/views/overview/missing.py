@@ -34,43 +34,43 @@ class Missing:
     why: str
 
 
-def missing_of(scene: RunContext) -> tuple[Missing, ...]:
+def missing_of(context: RunContext) -> tuple[Missing, ...]:
     """What is not there; nothing is said of a run that only watches a machine, or has hardly begun."""
-    processes = [one for part in scene.run.segments for one in part.processes]
+    processes = [one for part in context.run.segments for one in part.processes]
     if all(one.role == "machine" for one in processes):
         return (Missing("Training", "a machine is watched here, and nothing is trained"),)
-    return tuple(_found(scene))
+    return tuple(_found(context))
 
 
-def _found(scene: RunContext) -> Iterator[Missing]:
-    summed = scene.summed
-    if summed.step_key() is None:
-        if not scene.is_live:
+def _found(context: RunContext) -> Iterator[Missing]:
+    summaries = context.summaries
+    if summaries.step_key() is None:
+        if not context.is_live:
             # Only a process with a monitor of its own is recorded as a rank.
-            processes = [one for part in scene.run.segments for one in part.processes]
+            processes = [one for part in context.run.segments for one in part.processes]
             has_monitor = any(one.role == "rank" for one in processes)
             yield Missing("Steps", NO_STEPS if has_monitor else NO_MONITOR)
     else:
-        yield from _of_steps(scene)
-    if UTILIZATION not in summed:
-        told = [str(event.fields.get("text", "")) for event in scene.own_events.get("notice", ())]
+        yield from _of_steps(context)
+    if UTILIZATION not in summaries:
+        told = [str(event.fields.get("text", "")) for event in context.own_events.get("notice", ())]
         why = next((text for text in told if "gpu" in text.lower()), "")
         yield Missing("GPU", clean(why, 400) or NO_GPU)
-    if "console" not in scene.own_events and not was_launched(scene.run):
+    if "console" not in context.own_events and not was_launched(context.run):
         yield Missing("Console", NO_CONSOLE)
 
 
-def _of_steps(scene: RunContext) -> Iterator[Missing]:
-    summed = scene.summed
-    if not summed.logged(STEP_SECONDS):
+def _of_steps(context: RunContext) -> Iterator[Missing]:
+    summaries = context.summaries
+    if not summaries.logged(STEP_SECONDS):
         yield Missing("Time of steps", NO_BATCHES)
-    if not summed.logged(phase_key("data")):
+    if not summaries.logged(phase_key("data")):
         yield Missing("Wait for data", NO_BATCHES)
-    if not summed.logged(phase_key("forward")):
+    if not summaries.logged(phase_key("forward")):
         yield Missing("Phases of a step", NO_WATCH)
-    if summed.loss_key() is None:
+    if summaries.loss_key() is None:
         yield Missing("Loss", NO_LOSS)
-    if not summed.logged("learning_rate"):
+    if not summaries.logged("learning_rate"):
         yield Missing("Learning rate", NO_RATE)
-    if scene.figures.total_steps is None and scene.is_live:
+    if context.figures.total_steps is None and context.is_live:
         yield Missing("Time left", NO_TOTAL)

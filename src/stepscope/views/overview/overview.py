@@ -75,33 +75,33 @@ def overview_of(
     `energy` are the prices to reckon with, `kept` is what a server remembers, `acknowledged` the numbers of
     alerts that somebody looks after.
     """
-    scene = RunContext(run, marks, now_ns, kept)
+    context = RunContext(run, marks, now_ns, kept)
     alerts = alert_rows(run, marks, acknowledged)
-    marked = event_marks(scene, alerts)
+    marked = event_marks(context, alerts)
     return Overview(
-        verdict=verdict_for(run, marks.muted(run.id), scene.figures, run.diagnose()),
+        verdict=verdict_for(run, marks.muted(run.id), context.figures, run.diagnose()),
         tiles=(
-            throughput_tile(scene),
-            step_time_tile(scene),
-            gpu_tile(scene),
-            memory_tile(scene, eta_s(scene.figures)),
+            throughput_tile(context),
+            step_time_tile(context),
+            gpu_tile(context),
+            memory_tile(context, eta_s(context.figures)),
         ),
-        phases=phases_of(run, scene.summed),
-        wall_time=wall_time_of(run, scene.summed, now_ns),
-        key_charts=key_charts(scene.summed),
-        system_charts=system_charts(scene.summed),
+        phases=phases_of(run, context.summaries),
+        wall_time=wall_time_of(run, context.summaries, now_ns),
+        key_charts=key_charts(context.summaries),
+        system_charts=system_charts(context.summaries),
         events=marked.marks,
         event_counts=marked.counts,
         alerts=tuple(alerts),
-        environment=environment_of(scene),
-        ended=ended_of(scene, energy or Energy()),
-        waiting_s=_waiting_s(scene),
-        missing=missing_of(scene),
+        environment=environment_of(context),
+        ended=ended_of(context, energy or Energy()),
+        waiting_s=_waiting_s(context),
+        missing=missing_of(context),
     )
 
 
-def _waiting_s(scene: RunContext) -> float | None:
-    is_training = any(one.role in ("rank", "launcher") for one in scene.run.segments[-1].processes)
-    if not scene.is_live or not is_training or scene.summed.step_key() is not None:
+def _waiting_s(context: RunContext) -> float | None:
+    is_training = any(one.role in ("rank", "launcher") for one in context.run.segments[-1].processes)
+    if not context.is_live or not is_training or context.summaries.step_key() is not None:
         return None
-    return max(scene.now_ns - scene.run.segments[-1].started_ns, 0) / 1e9
+    return max(context.now_ns - context.run.segments[-1].started_ns, 0) / 1e9

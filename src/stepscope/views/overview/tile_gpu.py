@@ -26,21 +26,21 @@ POWER, POWER_LIMIT, ENERGY = "gpu/power_watts", "gpu/power_limit_watts", "gpu/en
 CPU, IO_WAIT = "cpu/utilization_ratio", "cpu/iowait_ratio"
 
 
-def gpu_tile(scene: RunContext) -> Tile:
+def gpu_tile(context: RunContext) -> Tile:
     """How busy the GPUs of a run are."""
-    means = scene.of_own_gpus(scene.summed.mean_by_place(UTILIZATION))
+    means = context.of_own_gpus(context.summaries.mean_by_place(UTILIZATION))
     if not means:
-        return _cpu_tile(scene)
+        return _cpu_tile(context)
     mean = sum(means.values()) / len(means)
     worst = min(means, key=lambda place: (means[place], place))
     detail = []
     if len(means) > 1:
-        detail.append(f"worst {_label(scene, worst, means)}: {percent(means[worst])}")
-    active = scene.of_own_gpus(scene.summed.mean_by_place(ACTIVE))
+        detail.append(f"worst {_label(context, worst, means)}: {percent(means[worst])}")
+    active = context.of_own_gpus(context.summaries.mean_by_place(ACTIVE))
     if active:
         detail.append(f"compute units busy {percent(sum(active.values()) / len(active))}")
-    detail += _power(scene)
-    state, told = _judged(mean, means[worst], _label(scene, worst, means))
+    detail += _power(context)
+    state, told = _judged(mean, means[worst], _label(context, worst, means))
     return Tile(
         "gpu",
         "GPU" if len(means) == 1 else f"{len(means)} GPUs",
@@ -48,19 +48,19 @@ def gpu_tile(scene: RunContext) -> Tile:
         tuple(detail),
         state,
         told,
-        _spark(scene, UTILIZATION),
+        _spark(context, UTILIZATION),
         None,
         UTILIZATION,
     )
 
 
-def _cpu_tile(scene: RunContext) -> Tile:
-    means = {place: mean for place, mean in scene.summed.mean_by_place(CPU).items() if not place[1]}
+def _cpu_tile(context: RunContext) -> Tile:
+    means = {place: mean for place, mean in context.summaries.mean_by_place(CPU).items() if not place[1]}
     if not means:
         return unknown_tile("gpu", "GPU", "no GPU was seen, the CPU was not read")
     mean = sum(means.values()) / len(means)
     detail = ["no GPU was seen"]
-    waits = {place: mean for place, mean in scene.summed.mean_by_place(IO_WAIT).items() if not place[1]}
+    waits = {place: mean for place, mean in context.summaries.mean_by_place(IO_WAIT).items() if not place[1]}
     if waits:
         detail.append(f"waiting for disks {percent(max(waits.values()))}")
     if len(means) > 1:
@@ -73,7 +73,7 @@ def _cpu_tile(scene: RunContext) -> Tile:
         tuple(detail),
         "none",
         "of the whole machine",
-        _spark(scene, CPU),
+        _spark(context, CPU),
         None,
         CPU,
     )
@@ -87,34 +87,34 @@ def _judged(mean: float, worst: float, name: str) -> tuple[State, str]:
     return ("warn", "could do more") if mean < LOW else ("ok", "busy")
 
 
-def _power(scene: RunContext) -> list[str]:
-    power = scene.of_own_gpus(scene.summed.mean_by_place(POWER))
+def _power(context: RunContext) -> list[str]:
+    power = context.of_own_gpus(context.summaries.mean_by_place(POWER))
     if not power:
         return []
-    limits = scene.of_own_gpus(scene.summed.greatest_by_place(POWER_LIMIT))
+    limits = context.of_own_gpus(context.summaries.greatest_by_place(POWER_LIMIT))
     drawn = f"{number(round(sum(power.values())))} W"
     if limits:
         drawn += f" of {number(round(sum(limits.values())))} W"
-    used = _watt_hours(scene)
+    used = _watt_hours(context)
     return [drawn if used is None else f"{drawn} · {number(used, 3)} Wh"]
 
 
-def _watt_hours(scene: RunContext) -> float | None:
+def _watt_hours(context: RunContext) -> float | None:
     """What their counters grew by, segment by segment."""
     grown = [
         one.maximum - one.minimum
-        for one in scene.summed.read(ENERGY)
+        for one in context.summaries.read(ENERGY)
         if one.maximum is not None
         and one.minimum is not None
-        and (one.source.host, one.source.device) in scene.own_gpus
+        and (one.source.host, one.source.device) in context.own_gpus
     ]
     return sum(grown) / 3600 if grown else None
 
 
-def _label(scene: RunContext, place: Place, means: dict[Place, float]) -> str:
-    return label_of(place, scene.gpus, several_hosts=len({host for host, _ in means}) > 1)
+def _label(context: RunContext, place: Place, means: dict[Place, float]) -> str:
+    return label_of(place, context.gpus, several_hosts=len({host for host, _ in means}) > 1)
 
 
-def _spark(scene: RunContext, key: str) -> tuple[float | None, ...]:
+def _spark(context: RunContext, key: str) -> tuple[float | None, ...]:
     device = None if key == UTILIZATION else ""
-    return spark_of(scene.run.buckets(key, SPARKS, device=device, axis="seconds"))
+    return spark_of(context.run.buckets(key, SPARKS, device=device, axis="seconds"))

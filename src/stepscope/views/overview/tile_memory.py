@@ -33,20 +33,20 @@ WASTED = 0.2
 """A share of reserved memory that no tensor has is worth a word."""
 
 
-def memory_tile(scene: RunContext, remaining_s: float | None) -> Tile:
+def memory_tile(context: RunContext, remaining_s: float | None) -> Tile:
     """How much memory a run takes of the GPU that is fullest; of the host where there is none."""
-    used = scene.of_own_gpus(scene.summed.greatest_by_place(USED))
-    totals = scene.of_own_gpus(scene.summed.greatest_by_place(TOTAL))
+    used = context.of_own_gpus(context.summaries.greatest_by_place(USED))
+    totals = context.of_own_gpus(context.summaries.greatest_by_place(TOTAL))
     shares = {place: most / totals[place] for place, most in used.items() if totals.get(place)}
     if not shares:
-        return _without_gpu(scene, remaining_s)
+        return _without_gpu(context, remaining_s)
     fullest = max(shares, key=lambda place: shares[place])
-    name = label_of(fullest, scene.gpus, several_hosts=len({host for host, _ in shares}) > 1)
+    name = label_of(fullest, context.gpus, several_hosts=len({host for host, _ in shares}) > 1)
     detail = [f"peak of {name}"] if len(shares) > 1 else ["peak"]
     detail.append(f"{size(totals[fullest] - used[fullest])} left")
-    detail += _wasted(scene)
+    detail += _wasted(context)
     state, told = _judged(shares[fullest])
-    leak_state, leak = _leak(scene, remaining_s)
+    leak_state, leak = _leak(context, remaining_s)
     return Tile(
         "memory",
         "GPU memory",
@@ -54,28 +54,28 @@ def memory_tile(scene: RunContext, remaining_s: float | None) -> Tile:
         (*detail, *leak),
         worst_state(state, leak_state),
         leak[0] if leak and leak_state != "ok" else told,
-        spark_of(scene.run.buckets(USED, SPARKS, host=fullest[0], device=fullest[1], axis="seconds")),
+        spark_of(context.run.buckets(USED, SPARKS, host=fullest[0], device=fullest[1], axis="seconds")),
         None,
         USED,
     )
 
 
-def _without_gpu(scene: RunContext, remaining_s: float | None) -> Tile:
+def _without_gpu(context: RunContext, remaining_s: float | None) -> Tile:
     """The memory of the processes, against that of the host or its container."""
-    resident = scene.summed.greatest_by_place(RESIDENT)
+    resident = context.summaries.greatest_by_place(RESIDENT)
     key = RESIDENT if resident else HOST_USED
     by_host: dict[str, float] = {}
-    for (host, _), most in (resident or scene.summed.greatest_by_place(key)).items():
+    for (host, _), most in (resident or context.summaries.greatest_by_place(key)).items():
         by_host[host] = max(by_host.get(host, 0.0), most)
     if not by_host:
         return unknown_tile("memory", "Memory", "no memory was read")
     host = max(by_host, key=lambda one: by_host[one])
-    total = scene.summed.greatest_by_place(HOST_TOTAL).get((host, ""), 0.0)
-    group = scene.summed.greatest_by_place(CGROUP_LIMIT).get((host, ""), 0.0)
+    total = context.summaries.greatest_by_place(HOST_TOTAL).get((host, ""), 0.0)
+    group = context.summaries.greatest_by_place(CGROUP_LIMIT).get((host, ""), 0.0)
     # Of the host's memory other programs take their share.
-    used = max(by_host[host], scene.summed.greatest_by_place(HOST_USED).get((host, ""), 0.0))
+    used = max(by_host[host], context.summaries.greatest_by_place(HOST_USED).get((host, ""), 0.0))
     limits = [(limit, taken) for limit, taken in ((total, used), (group, by_host[host])) if limit > 0]
-    leak_state, leak = _leak(scene, remaining_s)
+    leak_state, leak = _leak(context, remaining_s)
     detail = ["peak of a process" if resident else "peak of the host"]
     state: State = "unknown"
     told, value = "no limit is known", size(by_host[host])
@@ -91,7 +91,7 @@ def _without_gpu(scene: RunContext, remaining_s: float | None) -> Tile:
         (*detail, *leak),
         worst_state(state, leak_state),
         leak[0] if leak and leak_state != "ok" else told,
-        spark_of(scene.run.buckets(key, SPARKS, host=host, axis="seconds")),
+        spark_of(context.run.buckets(key, SPARKS, host=host, axis="seconds")),
         None,
         key,
     )
@@ -105,23 +105,23 @@ def _judged(share: float) -> tuple[State, str]:
     return "ok", f"{percent(1 - share)} headroom"
 
 
-def _wasted(scene: RunContext) -> list[str]:
+def _wasted(context: RunContext) -> list[str]:
     """Memory that PyTorch holds back and no tensor has, when it held most."""
-    reserved = [one for one in scene.summed.logged(RESERVED) if one.maximum]
+    reserved = [one for one in context.summaries.logged(RESERVED) if one.maximum]
     if not reserved:
         return []
     most = max(reserved, key=lambda one: one.maximum or 0.0)
-    key = PEAK if scene.summed.logged(PEAK) else ALLOCATED
-    held = [one.maximum for one in scene.summed.logged(key, most.source.rank) if one.maximum is not None]
+    key = PEAK if context.summaries.logged(PEAK) else ALLOCATED
+    held = [one.maximum for one in context.summaries.logged(key, most.source.rank) if one.maximum is not None]
     if not held or most.maximum is None:
         return []
     idle = max(most.maximum - max(held), 0.0)
     return [f"{size(idle)} reserved and not in use"] if idle >= WASTED * most.maximum else []
 
 
-def _leak(scene: RunContext, remaining_s: float | None) -> tuple[State, list[str]]:
+def _leak(context: RunContext, remaining_s: float | None) -> tuple[State, list[str]]:
     """What the worst series of memory says; nothing where none certainly grows."""
-    for verdict in leaks_of(scene.run, remaining_s, scene.now_ns):
+    for verdict in leaks_of(context.run, remaining_s, context.now_ns):
         growth = verdict.growth
         if growth.per_hour is None or not growth.goes_on:
             continue

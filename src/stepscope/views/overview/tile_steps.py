@@ -47,18 +47,18 @@ NO_STEPS = "no steps are known"
 TOO_FEW = "too few steps to judge"
 
 
-def throughput_tile(scene: RunContext) -> Tile:
+def throughput_tile(context: RunContext) -> Tile:
     """Steps a second, or samples and tokens where their number is known."""
-    pace, title = scene.figures.steps_per_second, "Throughput"
-    first = scene.of_first_rank
+    pace, title = context.figures.steps_per_second, "Throughput"
+    first = context.of_first_rank
     if first is None or not pace:
-        if scene.run.status == "stalled":
+        if context.run.status == "stalled":
             return unknown_tile("throughput", title, "no steps are made now")
         return unknown_tile("throughput", title, NO_STEPS if first is None else TOO_FEW)
-    per_step = _per_step(scene)
+    per_step = _per_step(context)
     rates = [rate(pace * count, unit) for unit, count in per_step.items()]
     detail = [*rates[1:], *([_steps_a_second(pace)] if rates else [])]
-    detail.append(f"p50 {duration(float(np.median(ComparedRun(scene).seconds)))} a step")
+    detail.append(f"p50 {duration(float(np.median(ComparedRun(context).seconds)))} a step")
     change = change_of(first)
     state, told = _judged_change(change)
     return Tile(
@@ -68,19 +68,19 @@ def throughput_tile(scene: RunContext) -> Tile:
         tuple(detail),
         state,
         told,
-        _pace_spark(scene),
+        _pace_spark(context),
         change,
-        _chart(scene),
+        _chart(context),
     )
 
 
-def step_time_tile(scene: RunContext) -> Tile:
+def step_time_tile(context: RunContext) -> Tile:
     """Median and tail of step times, and the slowest rank."""
-    medians = {rank: float(np.median(_warm(one))) for rank, one in scene.step_seconds.items() if len(one)}
-    first = scene.of_first_rank
+    medians = {rank: float(np.median(_warm(one))) for rank, one in context.step_seconds.items() if len(one)}
+    first = context.of_first_rank
     if first is None:
         return unknown_tile("step_time", "Step time", NO_STEPS)
-    seconds = ComparedRun(scene).seconds
+    seconds = ComparedRun(context).seconds
     p50, p95, p99 = np.percentile(seconds, [50, 95, 99]).tolist()
     detail = [f"p95 {duration(p95)} · p99 {duration(p99)}"]
     state: State = "ok"
@@ -108,9 +108,9 @@ def step_time_tile(scene: RunContext) -> Tile:
         tuple(detail),
         state,
         told,
-        _step_spark(scene),
+        _step_spark(context),
         None,
-        _chart(scene),
+        _chart(context),
     )
 
 
@@ -140,17 +140,19 @@ def _judged_change(change: Change | None) -> tuple[State, str]:
     return ("none" if change.ratio <= -NO_CHANGE else "ok"), change.text
 
 
-def _per_step(scene: RunContext) -> dict[str, float]:
+def _per_step(context: RunContext) -> dict[str, float]:
     """Samples and tokens of a step of all ranks together, as far as they are known."""
     found = {}
     for unit, keys in (("samples", (BATCH_SIZE, SAMPLES_PER_STEP, SAMPLES)), ("tokens", (TOKENS,))):
-        key = next((one for one in keys if scene.summed.logged(one)), None)
+        key = next((one for one in keys if context.summaries.logged(one)), None)
         if key is None:
             continue
-        ranks = [None] if key == SAMPLES_PER_STEP else scene.summed.ranks(key)
+        ranks = [None] if key == SAMPLES_PER_STEP else context.summaries.ranks(key)
         means = []
         for rank in ranks:
-            series = scene.summed.by_first_rank(key) if rank is None else scene.summed.logged(key, rank)
+            series = (
+                context.summaries.by_first_rank(key) if rank is None else context.summaries.logged(key, rank)
+            )
             counted = sum(one.finite for one in series)
             means += [sum(one.total for one in series) / counted] if counted else []
         if sum(means) > 0:
@@ -166,16 +168,16 @@ def _steps_a_second(pace: float) -> str:
     return rate(pace, "steps") if pace >= 0.1 else f"{duration(1 / pace)} a step"
 
 
-def _chart(scene: RunContext) -> str | None:
-    return STEP_SECONDS if scene.summed.logged(STEP_SECONDS) else scene.summed.step_key()
+def _chart(context: RunContext) -> str | None:
+    return STEP_SECONDS if context.summaries.logged(STEP_SECONDS) else context.summaries.step_key()
 
 
-def _step_spark(scene: RunContext) -> tuple[float | None, ...]:
-    if not scene.summed.logged(STEP_SECONDS):
+def _step_spark(context: RunContext) -> tuple[float | None, ...]:
+    if not context.summaries.logged(STEP_SECONDS):
         return ()
-    rank = scene.summed.ranks(STEP_SECONDS)[0]
-    return spark_of(scene.run.buckets(STEP_SECONDS, SPARKS, rank=rank, device="", axis="step"))
+    rank = context.summaries.ranks(STEP_SECONDS)[0]
+    return spark_of(context.run.buckets(STEP_SECONDS, SPARKS, rank=rank, device="", axis="step"))
 
 
-def _pace_spark(scene: RunContext) -> tuple[float | None, ...]:
-    return finites(1 / took if took else None for took in _step_spark(scene))
+def _pace_spark(context: RunContext) -> tuple[float | None, ...]:
+    return finites(1 / took if took else None for took in _step_spark(context))

@@ -74,18 +74,18 @@ class WallTime:
         return asdict(self)
 
 
-def wall_time_of(run: Run, summed: SeriesSummaries, now_ns: int) -> WallTime | None:
+def wall_time_of(run: Run, summaries: SeriesSummaries, now_ns: int) -> WallTime | None:
     """Where the time of a run went; None where its steps are not timed."""
-    ranks = summed.ranks(STEP_SECONDS)
+    ranks = summaries.ranks(STEP_SECONDS)
     whole = run_seconds(run, now_ns)
     if not ranks or whole <= 0:
         return None
 
     def total(key: str) -> float:
-        return sum(one.total for one in summed.logged(key, ranks[0]))
+        return sum(one.total for one in summaries.logged(key, ranks[0]))
 
     steps, compiling = total(STEP_SECONDS), total(COMPILE_SECONDS)
-    within = {one.phase: one.share * steps for one in phases_of(run, summed)}
+    within = {one.phase: one.share * steps for one in phases_of(run, summaries)}
     evaluating, saving = within.get("eval", 0.0), within.get("checkpoint", 0.0)
     spent = {
         "startup": total(STARTUP_SECONDS) + _before_the_monitor(run, ranks[0]),
@@ -94,7 +94,7 @@ def wall_time_of(run: Run, summed: SeriesSummaries, now_ns: int) -> WallTime | N
         "evaluation": total(EVAL_GAP_SECONDS) + evaluating,
         "checkpoints": total(CHECKPOINT_GAP_SECONDS) + saving,
         "epoch_gaps": total(EPOCH_GAP_SECONDS),
-        "ending": min(_after_the_last(run, summed, ranks[0], now_ns), whole),
+        "ending": min(_after_the_last(run, summaries, ranks[0], now_ns), whole),
     }
     if not all(map(math.isfinite, spent.values())):
         return None  # numbers of the user's own, under the names of ours
@@ -109,15 +109,15 @@ def wall_time_of(run: Run, summed: SeriesSummaries, now_ns: int) -> WallTime | N
     return WallTime(whole, tuple(parts))
 
 
-def large_share_of(run: Run, summed: SeriesSummaries) -> LargeShare | None:
+def large_share_of(run: Run, summaries: SeriesSummaries) -> LargeShare | None:
     """The largest part of the time so far that is no training, where it is large."""
     # To the last record: what is shown in a list must not change while nothing comes.
     ends = {part.id: max((one.last_ns for one in part.processes), default=0) for part in run.segments}
     whole = sum(seconds_of(part, ends[part.id]) for part in run.segments)
-    ranks = summed.ranks(STEP_SECONDS)
+    ranks = summaries.ranks(STEP_SECONDS)
     if whole < MIN_SECONDS or not ranks:
         return None
-    took = {key: sum(one.total for one in summed.logged(key, ranks[0])) for key in SHARES}
+    took = {key: sum(one.total for one in summaries.logged(key, ranks[0])) for key in SHARES}
     key = max(took, key=lambda one: took[one])
     share = took[key] / whole
     if not LARGE <= share <= 1:
@@ -135,12 +135,12 @@ def _before_the_monitor(run: Run, rank: int) -> float:
     return took
 
 
-def _after_the_last(run: Run, summed: SeriesSummaries, rank: int, now_ns: int) -> float:
+def _after_the_last(run: Run, summaries: SeriesSummaries, rank: int, now_ns: int) -> float:
     """Seconds from the last thing that was timed in each segment to its end, without saving checkpoints."""
     took = 0.0
     for part in run.segments:
         timed = {
-            key: [series for series in summed.logged(key, rank) if series.source.segment == part.id]
+            key: [series for series in summaries.logged(key, rank) if series.source.segment == part.id]
             for key in (STEP_SECONDS, *_GAPS)
         }
         saved = timed.pop(CHECKPOINT_GAP_SECONDS)

@@ -47,15 +47,15 @@ def phase_names(keys: Iterable[str]) -> list[str]:
     return [*(name for name in PHASES if name in found), *sorted(found.difference(PHASES))]
 
 
-def phases_of(run: Run, summed: SeriesSummaries) -> tuple[PhaseShare, ...]:
+def phases_of(run: Run, summaries: SeriesSummaries) -> tuple[PhaseShare, ...]:
     """The phases of a run; none where its steps are not timed."""
-    whole, steps = summed.total(STEP_SECONDS)
-    names = phase_names(summed.keys)
+    whole, steps = summaries.total(STEP_SECONDS)
+    names = phase_names(summaries.keys)
     if whole <= 0 or not steps or not names:
         return ()
-    spent = {name: summed.total(phase_key(name))[0] - summed.total(gap_key(name))[0] for name in names}
-    if 0 < summed.total(SAMPLED_RATIO)[1] < 0.99 * steps:
-        spent = _weighed(run, summed, spent, whole)
+    spent = {name: summaries.total(phase_key(name))[0] - summaries.total(gap_key(name))[0] for name in names}
+    if 0 < summaries.total(SAMPLED_RATIO)[1] < 0.99 * steps:
+        spent = _weighed(run, summaries, spent, whole)
     spent = _within(spent, whole)
     return tuple(
         PhaseShare(name, phase_key(name), took / steps, took / whole)
@@ -64,19 +64,21 @@ def phases_of(run: Run, summed: SeriesSummaries) -> tuple[PhaseShare, ...]:
     )
 
 
-def _weighed(run: Run, summed: SeriesSummaries, spent: Mapping[str, float], whole: float) -> dict[str, float]:
+def _weighed(
+    run: Run, summaries: SeriesSummaries, spent: Mapping[str, float], whole: float
+) -> dict[str, float]:
     """Sums over all steps, reckoned from those that have all phases.
 
     What was kept of every step, the wait for data above all, stays as it was added up; the rest of the time
     is shared out as it is in the sampled steps.
     """
-    steps = summed.total(STEP_SECONDS)[1]
+    steps = summaries.total(STEP_SECONDS)[1]
     # A phase that somebody timed by himself was timed whenever it came.
     own = {name for name in spent if name not in PHASES}
-    everywhere = {name for name in spent if summed.total(phase_key(name))[1] >= 0.9 * steps}
+    everywhere = {name for name in spent if summaries.total(phase_key(name))[1] >= 0.9 * steps}
     everywhere |= spent.keys() & {"checkpoint"}  # which is timed whenever it comes, and only then
     sampled = dict.fromkeys((name for name in spent if name not in everywhere | own), 0.0)
-    for rank in summed.ranks(SAMPLED_RATIO)[:MAX_WEIGHED]:
+    for rank in summaries.ranks(SAMPLED_RATIO)[:MAX_WEIGHED]:
         ratios = step_values(run, SAMPLED_RATIO, rank)
         for name in sampled:
             between = step_values(run, gap_key(name), rank)

@@ -110,20 +110,20 @@ def steps_of(
     run: Run, low: int | None = None, high: int | None = None, rank: int | None = None
 ) -> StepWindow:
     """The steps of a run between two, or the newest of them where there are too many to look at."""
-    summed = SeriesSummaries(run.summaries())
-    key = summed.step_key()
-    ranks = summed.ranks(key) if key is not None else []
+    summaries = SeriesSummaries(run.summaries())
+    key = summaries.step_key()
+    ranks = summaries.ranks(key) if key is not None else []
     looked_at = [rank] if rank is not None else ranks[:MAX_RANKS]
     if high is not None and (low is None or high - low >= MAX_STEPS):
         low = high - MAX_STEPS + 1 if low is None else max(low, high - MAX_STEPS + 1)
-    columns = {one: step_seconds(run, summed, one, low, high) for one in looked_at}
+    columns = {one: step_seconds(run, summaries, one, low, high) for one in looked_at}
     first = next((one for one in looked_at if len(columns[one])), None)
     if first is None:
         begin = low or 0
         return StepWindow(
             begin, begin if high is None else high, (), (), (), (), None, 0, tuple(ranks), None, None
         )
-    names = phase_names(summed.keys)
+    names = phase_names(summaries.keys)
     begin, end = int(columns[first].steps[0]), int(columns[first].steps[-1])
     window = _Window(run, names, first, columns[first])
     shown = columns[first].values
@@ -139,8 +139,8 @@ def steps_of(
         percentiles=_percentiles(shown),
         count=len(shown),
         ranks=tuple(ranks),
-        sampled_ratio=_sampled(summed, first),
-        overhead_ratio=_mean(summed, OVERHEAD_RATIO),
+        sampled_ratio=_sampled(summaries, first),
+        overhead_ratio=_mean(summaries, OVERHEAD_RATIO),
     )
 
 
@@ -268,14 +268,14 @@ def _percentiles(values: Floats) -> Percentiles:
     return Percentiles(p50, p90, p95, p99, float(values.max()))
 
 
-def _mean(summed: SeriesSummaries, key: str) -> float | None:
-    total, points = summed.total(key)
+def _mean(summaries: SeriesSummaries, key: str) -> float | None:
+    total, points = summaries.total(key)
     return total / points if points else None
 
 
-def _sampled(summed: SeriesSummaries, rank: int) -> float | None:
+def _sampled(summaries: SeriesSummaries, rank: int) -> float | None:
     """The share of steps with all phases: as it was told, weighed by the steps each stands for."""
-    kept = sum(one.points for one in summed.logged(SAMPLED_RATIO, rank))
-    key = summed.step_key()
-    steps = sum(one.points for one in summed.logged(key, rank)) if key is not None else 0
+    kept = sum(one.points for one in summaries.logged(SAMPLED_RATIO, rank))
+    key = summaries.step_key()
+    steps = sum(one.points for one in summaries.logged(key, rank)) if key is not None else 0
     return kept / steps if 0 < kept < steps else None

@@ -102,13 +102,13 @@ def step_values(
 
 
 def step_seconds(
-    run: Run, summed: SeriesSummaries, rank: int, low: int | None = None, high: int | None = None
+    run: Run, summaries: SeriesSummaries, rank: int, low: int | None = None, high: int | None = None
 ) -> StepValues:
     """How long each step of a rank took: as it was timed, or else from when its steps were logged."""
-    if summed.logged(STEP_SECONDS, rank):
+    if summaries.logged(STEP_SECONDS, rank):
         return step_values(run, STEP_SECONDS, rank, low, high)
-    key = summed.step_key()
-    if key is None or not summed.logged(key, rank):
+    key = summaries.step_key()
+    if key is None or not summaries.logged(key, rank):
         return NOTHING
     return _between_logs(run, step_values(run, key, rank, low, high))
 
