@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.views.energy.metering import Metered, Stretch, from_counter, from_rate, without
+from stepscope.views.energy.metering import Metered, TimeSpan, from_counter, from_rate, subtract_spans
 
 NS = 10**9
 BEGUN_NS = 1_760_000_000 * NS + 123_456_789
-HOUR = Stretch(BEGUN_NS, BEGUN_NS + 3600 * NS)
+HOUR = TimeSpan(BEGUN_NS, BEGUN_NS + 3600 * NS)
 
 
 def at(seconds: Sequence[float]) -> np.ndarray:
@@ -28,13 +28,13 @@ def test_a_hundred_watts_for_an_hour_are_a_tenth_of_a_kilowatt_hour_exactly() ->
 
 def test_a_ramp_is_integrated_by_trapezoids() -> None:
     seconds = np.arange(11.0)
-    found = from_rate(at(seconds), seconds * 10, Stretch(BEGUN_NS, BEGUN_NS + 10 * NS))
+    found = from_rate(at(seconds), seconds * 10, TimeSpan(BEGUN_NS, BEGUN_NS + 10 * NS))
     assert found == Metered(500.0, 10.0)
 
 
 def test_readings_before_the_start_and_after_the_end_count_only_up_to_them() -> None:
     seconds = np.arange(-5.0, 16.0)
-    inside = Stretch(BEGUN_NS, BEGUN_NS + 10 * NS + NS // 2)
+    inside = TimeSpan(BEGUN_NS, BEGUN_NS + 10 * NS + NS // 2)
     assert from_rate(at(seconds), np.full(21, 8.0), inside) == Metered(84.0, 10.5)
     assert from_counter(at(seconds), 8 * (seconds + 5), inside) == Metered(84.0, 10.5)
 
@@ -59,7 +59,7 @@ def test_a_late_first_reading_leaves_the_time_before_it_unknown() -> None:
 def test_a_counter_that_begins_again_goes_on_from_what_it_shows() -> None:
     seconds = np.arange(101.0)
     shown = np.where(seconds < 50, 5_000_000 + 100 * seconds, 100 * (seconds - 49.5))
-    found = from_counter(at(seconds), shown, Stretch(BEGUN_NS, BEGUN_NS + 100 * NS))
+    found = from_counter(at(seconds), shown, TimeSpan(BEGUN_NS, BEGUN_NS + 100 * NS))
     # Half a second's use, from the last look to the reset, was never seen.
     assert found == Metered(9_950.0, 99.0)
 
@@ -67,7 +67,7 @@ def test_a_counter_that_begins_again_goes_on_from_what_it_shows() -> None:
 def test_a_counter_that_falls_to_what_nobody_could_have_used_adds_nothing() -> None:
     seconds = np.arange(11.0)
     shown = np.where(seconds < 5, 9e9, 8e9) + seconds
-    found = from_counter(at(seconds), shown, Stretch(BEGUN_NS, BEGUN_NS + 10 * NS))
+    found = from_counter(at(seconds), shown, TimeSpan(BEGUN_NS, BEGUN_NS + 10 * NS))
     assert found == Metered(9.0, 9.0)
 
 
@@ -75,7 +75,7 @@ def test_what_is_not_a_number_is_passed_over() -> None:
     seconds = np.arange(11.0)
     watts = np.full(11, 10.0)
     watts[4] = np.nan
-    assert from_rate(at(seconds), watts, Stretch(BEGUN_NS, BEGUN_NS + 10 * NS)) == Metered(100.0, 10.0)
+    assert from_rate(at(seconds), watts, TimeSpan(BEGUN_NS, BEGUN_NS + 10 * NS)) == Metered(100.0, 10.0)
 
 
 @pytest.mark.parametrize("meter", [from_rate, from_counter])
@@ -86,13 +86,13 @@ def test_without_readings_nothing_is_known(meter) -> None:
 
 def test_one_reading_of_a_counter_says_nothing_and_one_of_power_a_little() -> None:
     one = np.array([100.0])
-    short = Stretch(BEGUN_NS, BEGUN_NS + 4 * NS)
+    short = TimeSpan(BEGUN_NS, BEGUN_NS + 4 * NS)
     assert from_counter(at([2.0]), one, short) == Metered(0.0, 0.0)
     assert from_rate(at([2.0]), one, short) == Metered(400.0, 4.0)
 
 
 def test_a_reading_far_outside_says_nothing_of_a_short_stretch() -> None:
-    short = Stretch(BEGUN_NS, BEGUN_NS + 2 * NS)
+    short = TimeSpan(BEGUN_NS, BEGUN_NS + 2 * NS)
     assert from_rate(at([100.0]), np.array([50.0]), short) == Metered(0.0, 0.0)
     assert from_rate(at([-100.0]), np.array([50.0]), short) == Metered(0.0, 0.0)
 
@@ -105,18 +105,18 @@ def test_a_reading_far_outside_says_nothing_of_a_short_stretch() -> None:
 def test_never_more_is_covered_than_there_was_and_no_more_is_used_than_the_most_seen(
     readings: list[tuple[float, float]], first: int, second: int
 ) -> None:
-    stretch = Stretch(BEGUN_NS + min(first, second) * NS, BEGUN_NS + max(first, second) * NS)
+    span = TimeSpan(BEGUN_NS + min(first, second) * NS, BEGUN_NS + max(first, second) * NS)
     times = at([seconds for seconds, _ in readings]) if readings else np.empty(0, np.int64)
     watts = np.array([value for _, value in readings])
-    found = from_rate(times, watts, stretch)
-    assert -1e-9 <= found.covered_seconds <= stretch.seconds + 1e-6
-    assert found.amount <= max([value for _, value in readings], default=0.0) * stretch.seconds + 1e-3
+    found = from_rate(times, watts, span)
+    assert -1e-9 <= found.covered_seconds <= span.seconds + 1e-6
+    assert found.amount <= max([value for _, value in readings], default=0.0) * span.seconds + 1e-3
     assert found.amount >= -1e-9
 
 
 def test_what_another_stretch_covers_is_cut_out() -> None:
-    whole, middle = Stretch(0, 100), Stretch(40, 60)
-    assert without(whole, [middle]) == [Stretch(0, 40), Stretch(60, 100)]
-    assert without(whole, [Stretch(90, 200), Stretch(-5, 10)]) == [Stretch(10, 90)]
-    assert without(whole, [Stretch(200, 300)]) == [whole]
-    assert without(middle, [whole]) == []
+    whole, middle = TimeSpan(0, 100), TimeSpan(40, 60)
+    assert subtract_spans(whole, [middle]) == [TimeSpan(0, 40), TimeSpan(60, 100)]
+    assert subtract_spans(whole, [TimeSpan(90, 200), TimeSpan(-5, 10)]) == [TimeSpan(10, 90)]
+    assert subtract_spans(whole, [TimeSpan(200, 300)]) == [whole]
+    assert subtract_spans(middle, [whole]) == []

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from stepscope.reading import Run
-    from stepscope.views.machine.readings import Part, Readings
+    from stepscope.views.machine.readings import HostSegment, Readings
 
-TREE = "tree/cpu_ratio"
-HOST = "cpu/utilization_ratio"
+PROCESS_TREE_CPU = "tree/cpu_ratio"
+HOST_CPU = "cpu/utilization_ratio"
 
 GpuRule = Literal["process", "visible", "host"]
 CpuRule = Literal["share", "whole"]
@@ -31,44 +31,47 @@ CPU_RULES: Mapping[CpuRule, str] = {
     "whole": "all of it, as the run's share of the processor time is not known",
 }
 
-_FACTS = {one.name for one in fields(GpuFacts)}
-_NEEDED = {"uuid", "index", "name", "vendor"}
+_FACT_NAMES = {field.name for field in fields(GpuFacts)}
+_REQUIRED_FACTS = {"uuid", "index", "name", "vendor"}
 
 
 def known_gpus(run: Run) -> dict[tuple[str, str], GpuFacts]:
     """What the GPUs of a run said of themselves, by host and UUID; the last word counts."""
-    found = {}
+    gpus = {}
     for event in run.own_events("device"):
-        told = {name: value for name, value in event.fields.items() if name in _FACTS}
-        if told.keys() >= _NEEDED:
-            found[str(event.fields.get("host", "")), str(told["uuid"])] = GpuFacts(**told)
-    return found
+        facts = {name: value for name, value in event.fields.items() if name in _FACT_NAMES}
+        if facts.keys() >= _REQUIRED_FACTS:
+            gpus[str(event.fields.get("host", "")), str(facts["uuid"])] = GpuFacts(**facts)
+    return gpus
 
 
 def gpus_of(
-    readings: Readings, part: Part, known: Mapping[tuple[str, str], GpuFacts]
+    readings: Readings, host_segment: HostSegment, known: Mapping[tuple[str, str], GpuFacts]
 ) -> tuple[list[str], GpuRule]:
     """The GPUs that count for a part, and by which rule."""
-    used = readings.devices(part, "gpu/process_")
+    used = readings.devices(host_segment, "gpu/process_")
     if used:
         return used, "process"
-    here = [device for device in readings.devices(part, "gpu/") if device]
-    facts = [known[part.host, device] for device in here if (part.host, device) in known]
-    seen: set[str | None] = set()
-    for process in part.processes:
-        seen.update(visible_gpus(process.facts.get("environment", {}), facts))
-    if None in seen or len(facts) < len(here):
-        return here, "host"
-    return sorted(device for device in seen if device is not None), "visible"
+    host_gpus = [device for device in readings.devices(host_segment, "gpu/") if device]
+    facts = [known[host_segment.host, device] for device in host_gpus if (host_segment.host, device) in known]
+    visible: set[str | None] = set()
+    for process in host_segment.processes:
+        visible.update(visible_gpus(process.facts.get("environment", {}), facts))
+    if None in visible or len(facts) < len(host_gpus):
+        return host_gpus, "host"
+    return sorted(device for device in visible if device is not None), "visible"
 
 
-def cpu_share(readings: Readings, part: Part) -> tuple[float, CpuRule]:
+def cpu_share(readings: Readings, host_segment: HostSegment) -> tuple[float, CpuRule]:
     """How much of a host's busy processor time was the run's; all of it where that was not read."""
-    trees, hosts = readings.places(part, TREE), readings.places(part, HOST, device="")
-    cores = next((cpus for one in part.processes if (cpus := one.facts.get("cpus"))), None)
-    if not trees or not hosts or cores is None:
+    tree_sources, host_sources = (
+        readings.places(host_segment, PROCESS_TREE_CPU),
+        readings.places(host_segment, HOST_CPU, device=""),
+    )
+    cores = next((cpus for process in host_segment.processes if (cpus := process.facts.get("cpus"))), None)
+    if not tree_sources or not host_sources or cores is None:
         return 1.0, "whole"
-    own = readings.metered(part, trees, TREE, from_rate).amount
-    busy = readings.metered(part, hosts, HOST, from_rate).amount * cores
+    run_seconds = readings.metered(host_segment, tree_sources, PROCESS_TREE_CPU, from_rate).amount
+    host_seconds = readings.metered(host_segment, host_sources, HOST_CPU, from_rate).amount * cores
     # Both are read at slightly different moments, so the one may seem larger than the whole.
-    return (min(own / busy, 1.0), "share") if busy > 0 else (1.0, "whole")
+    return (min(run_seconds / host_seconds, 1.0), "share") if host_seconds > 0 else (1.0, "whole")

@@ -21,7 +21,7 @@ NO_GPU_PRICE = "set energy.gpu_price_per_hour to have it reckoned"
 
 
 @dataclass(frozen=True)
-class Rented:
+class GpuRental:
     """The hours of one model of GPU, and what they would cost in a cloud."""
 
     gpu: str | None
@@ -69,20 +69,20 @@ def electricity(energy: Figure, settings: Energy) -> Figure:
     )
 
 
-def rent(gpus: Iterable[tuple[str | None, float]], tables: Tables) -> tuple[tuple[Rented, ...], Figure]:
+def rent(gpus: Iterable[tuple[str | None, float]], tables: Tables) -> tuple[tuple[GpuRental, ...], Figure]:
     """What GPUs, given by name and seconds, would cost in a cloud: model by model, and together."""
     seconds: dict[str | None, float] = {}
     for name, live_seconds in gpus:
         seconds[name] = seconds.get(name, 0.0) + live_seconds
-    items = tuple(_rented(name, live_seconds / 3600, tables) for name, live_seconds in seconds.items())
-    return items, _sum(items)
+    rentals = tuple(_rental(name, live_seconds / 3600, tables) for name, live_seconds in seconds.items())
+    return rentals, _sum(rentals)
 
 
-def _rented(gpu: str | None, gpu_hours: float, tables: Tables) -> Rented:
+def _rental(gpu: str | None, gpu_hours: float, tables: Tables) -> GpuRental:
     price = None if gpu is None else tables.price_of(gpu)
     if price is None:
-        return Rented(gpu, gpu_hours, None, None, None, None, None, None, None)
-    return Rented(
+        return GpuRental(gpu, gpu_hours, None, None, None, None, None, None, None)
+    return GpuRental(
         gpu,
         gpu_hours,
         gpu_hours * price.per_hour,
@@ -95,34 +95,34 @@ def _rented(gpu: str | None, gpu_hours: float, tables: Tables) -> Rented:
     )
 
 
-def _sum(items: tuple[Rented, ...]) -> Figure:
-    currencies = sorted({one.currency for one in items if one.currency is not None})
+def _sum(rentals: tuple[GpuRental, ...]) -> Figure:
+    currencies = sorted({rental.currency for rental in rentals if rental.currency is not None})
     unit = currencies[0] if len(currencies) == 1 else ""
-    if not items:
+    if not rentals:
         return unknown(unit, "no GPU is put down to the run")
-    unpriced = [one.gpu or "a GPU without a name" for one in items if one.amount is None]
+    unpriced = [rental.gpu or "a GPU without a name" for rental in rentals if rental.amount is None]
     if unpriced:
         return unknown(unit, f"no price is known for {', '.join(unpriced)}; {NO_GPU_PRICE}")
     if len(currencies) > 1:
         return unknown("", f"prices are in {' and '.join(currencies)}, which are not added up")
     return Figure(
-        sum(one.amount or 0.0 for one in items),
+        sum(rental.amount or 0.0 for rental in rentals),
         unit,
         "cloud",
         "GPU-hours while the run was live x price by the hour; list prices of their day",
-        "; ".join(sorted({one.source for one in items if one.source is not None})),
+        "; ".join(sorted({rental.source for rental in rentals if rental.source is not None})),
     )
 
 
 def _carbon(settings: Energy, tables: Tables) -> CarbonIntensity | str:
     """What a kilowatt-hour emits, or why that is not known."""
-    given, region = settings.carbon_grams_per_kwh, settings.region
-    if given is not None:
+    grams_per_kwh, region = settings.carbon_grams_per_kwh, settings.region
+    if grams_per_kwh is not None:
         place = region or "settings"
-        return CarbonIntensity(place, "your settings", given, None, "energy.carbon_grams_per_kwh")
+        return CarbonIntensity(place, "your settings", grams_per_kwh, None, "energy.carbon_grams_per_kwh")
     if region is None:
         return NO_REGION
-    found = tables.carbon_of(region)
-    if found is None:
+    carbon = tables.carbon_of(region)
+    if carbon is None:
         return f"energy.region is {region!r}, which is not in the table; {NO_REGION}"
-    return found
+    return carbon

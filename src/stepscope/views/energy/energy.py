@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from stepscope.views.energy.attribution import CPU_RULES, GPU_RULES, cpu_share, gpus_of, known_gpus
-from stepscope.views.energy.cost import NO_ENERGY, Rented, carbon_dioxide, electricity, rent
+from stepscope.views.energy.cost import NO_ENERGY, GpuRental, carbon_dioxide, electricity, rent
 from stepscope.views.energy.figure import Figure, unknown
 from stepscope.views.energy.metering import from_counter, from_rate
 from stepscope.views.energy.prices import load_tables
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stepscope.reading import Run
     from stepscope.views.energy.attribution import CpuRule, GpuRule
     from stepscope.views.energy.metering import Metered
-    from stepscope.views.machine.readings import Meter, Part
+    from stepscope.views.machine.readings import HostSegment, Meter
 
 KWH = 3.6e6
 """Joules."""
@@ -33,13 +33,13 @@ Kind = Literal["gpu", "cpu", "dram"]
 
 NAMES: dict[Kind, str] = {"gpu": "GPU", "cpu": "CPU", "dram": "DRAM"}
 COUNTERS: dict[Kind, str] = {"cpu": "energy/cpu_joules_total", "dram": "energy/dram_joules_total"}
-WHY_NOT: dict[Kind, str] = {
+NOT_MEASURED: dict[Kind, str] = {
     "gpu": "neither energy nor power of its GPUs was read",
     "cpu": "no energy counter (RAPL) of its hosts was read; the run's notices say why",
     "dram": "no energy counter of its hosts' memory was read; not all processors have one",
 }
 
-MOSTLY = 0.9
+MIN_COUNTER_COVERAGE = 0.9
 """A counter known for this share of the time is taken without asking for more."""
 
 
@@ -87,7 +87,7 @@ class EnergyReport:
     carbon_dioxide: Figure
     electricity: Figure
     cloud: Figure
-    rented: tuple[Rented, ...]
+    rented: tuple[GpuRental, ...]
     """The GPU-hours of each model, and their price."""
 
     def described(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def energy_of(run: Run, settings: Energy, now_ns: int | None = None) -> EnergyRe
     hosts, cpu, dram = _hosts(readings)
     total = _total({"gpu": gpu, "cpu": cpu, "dram": dram})
     workload = workload_of(run)
-    items, cloud = rent([(one.name, one.live_seconds) for one in gpus], tables)
+    rentals, cloud = rent([(gpu_energy.name, gpu_energy.live_seconds) for gpu_energy in gpus], tables)
     return EnergyReport(
         total=total,
         gpu=gpu,
@@ -116,70 +116,76 @@ def energy_of(run: Run, settings: Energy, now_ns: int | None = None) -> EnergyRe
         live_seconds=readings.live_seconds,
         devices=(*gpus, *hosts),
         workload=workload,
-        per_step=_per(total, workload.steps, KWH, "J"),
-        per_thousand_samples=_per(total, workload.samples, 1e6, "Wh"),
+        per_step=_energy_per(total, workload.steps, KWH, "J"),
+        per_thousand_samples=_energy_per(total, workload.samples, 1e6, "Wh"),
         carbon_dioxide=carbon_dioxide(total, settings, tables),
         electricity=electricity(total, settings),
         cloud=cloud,
-        rented=items,
+        rented=rentals,
     )
 
 
 def _gpus(run: Run, readings: Readings) -> tuple[list[DeviceEnergy], Figure]:
     known = known_gpus(run)
     rules: dict[GpuRule, str] = {}
-    found = []
-    for part in readings.parts:
-        devices, rule = gpus_of(readings, part, known)
+    measured = []
+    for host_segment in readings.host_segments:
+        devices, rule = gpus_of(readings, host_segment, known)
         for device in devices:
             rules[rule] = GPU_RULES[rule]
-            name = known[part.host, device].name if (part.host, device) in known else None
-            found.append(_gpu(readings, part, device, name))
-    gpus = _joined(found)
+            name = known[host_segment.host, device].name if (host_segment.host, device) in known else None
+            measured.append(_gpu(readings, host_segment, device, name))
+    gpus = _by_device(measured)
     if gpus:
-        return gpus, _sum(gpus, " and ".join(rules.values()), WHY_NOT["gpu"])
-    if any(readings.devices(part, "gpu/") for part in readings.parts):
+        return gpus, _sum(gpus, " and ".join(rules.values()), NOT_MEASURED["gpu"])
+    if any(readings.devices(host_segment, "gpu/") for host_segment in readings.host_segments):
         return [], Figure(0.0, "kWh", "none visible", "the run could see none of its hosts' GPUs")
     return [], unknown("kWh", "no GPU was read")
 
 
-def _gpu(readings: Readings, part: Part, device: str, name: str | None) -> DeviceEnergy:
+def _gpu(readings: Readings, host_segment: HostSegment, device: str, name: str | None) -> DeviceEnergy:
     """From the counter, which misses nothing between two looks; from the power where that is known longer."""
-    counted = _read(readings, part, GPU_COUNTER, device, from_counter)
+    counted = _read(readings, host_segment, GPU_COUNTER, device, from_counter)
     measured, method = counted, "counter"
-    if counted.covered_seconds < MOSTLY * part.seconds:
-        integrated = _read(readings, part, GPU_POWER, device, from_rate)
+    if counted.covered_seconds < MIN_COUNTER_COVERAGE * host_segment.seconds:
+        integrated = _read(readings, host_segment, GPU_POWER, device, from_rate)
         if integrated.covered_seconds > counted.covered_seconds:
             measured, method = integrated, "power"
     return _device(
-        DeviceEnergy("gpu", part.host, device, name, None, None, part.seconds, 0.0, 1.0), measured, method
+        DeviceEnergy("gpu", host_segment.host, device, name, None, None, host_segment.seconds, 0.0, 1.0),
+        measured,
+        method,
     )
 
 
 def _hosts(readings: Readings) -> tuple[list[DeviceEnergy], Figure, Figure]:
     rules: dict[CpuRule, str] = {}
-    found = []
-    for part in readings.parts:
-        share, rule = cpu_share(readings, part)
+    measured = []
+    for host_segment in readings.host_segments:
+        share, rule = cpu_share(readings, host_segment)
         rules[rule] = CPU_RULES[rule]
-        found.append(_host(readings, part, "cpu", share))
-        found.append(_host(readings, part, "dram", share))
-    hosts = _joined(found)
+        measured.append(_host(readings, host_segment, "cpu", share))
+        measured.append(_host(readings, host_segment, "dram", share))
+    hosts = _by_device(measured)
     how = " and ".join(rules.values())
     kinds: tuple[Kind, Kind] = ("cpu", "dram")
-    cpu, dram = (_sum([one for one in hosts if one.kind == kind], how, WHY_NOT[kind]) for kind in kinds)
+    cpu, dram = (
+        _sum([device for device in hosts if device.kind == kind], how, NOT_MEASURED[kind]) for kind in kinds
+    )
     return hosts, cpu, dram
 
 
-def _host(readings: Readings, part: Part, kind: Kind, share: float) -> DeviceEnergy:
-    measured = _read(readings, part, COUNTERS[kind], "", from_counter)
+def _host(readings: Readings, host_segment: HostSegment, kind: Kind, share: float) -> DeviceEnergy:
+    measured = _read(readings, host_segment, COUNTERS[kind], "", from_counter)
     return _device(
-        DeviceEnergy(kind, part.host, "", None, None, None, part.seconds, 0.0, share), measured, "RAPL"
+        DeviceEnergy(kind, host_segment.host, "", None, None, None, host_segment.seconds, 0.0, share),
+        measured,
+        "RAPL",
     )
 
 
-def _read(readings: Readings, part: Part, key: str, device: str, meter: Meter) -> Metered:
-    return readings.metered(part, readings.places(part, key, device), key, meter)
+def _read(readings: Readings, host_segment: HostSegment, key: str, device: str, meter: Meter) -> Metered:
+    return readings.metered(host_segment, readings.places(host_segment, key, device), key, meter)
 
 
 def _device(unmeasured: DeviceEnergy, measured: Metered, method: str) -> DeviceEnergy:
@@ -189,30 +195,30 @@ def _device(unmeasured: DeviceEnergy, measured: Metered, method: str) -> DeviceE
     return replace(unmeasured, kwh=kwh, method=method, covered_seconds=measured.covered_seconds)
 
 
-def _joined(found: Iterable[DeviceEnergy]) -> list[DeviceEnergy]:
+def _by_device(parts: Iterable[DeviceEnergy]) -> list[DeviceEnergy]:
     """One for each device, over all segments in which the run had it."""
     groups: dict[tuple[Kind, str, str], list[DeviceEnergy]] = {}
-    for one in found:
-        groups.setdefault((one.kind, one.host, one.device), []).append(one)
+    for part in parts:
+        groups.setdefault((part.kind, part.host, part.device), []).append(part)
     return [_over_segments(members) for members in groups.values()]
 
 
-def _over_segments(members: Sequence[DeviceEnergy]) -> DeviceEnergy:
-    live_seconds = sum(one.live_seconds for one in members)
-    shares = sum(one.share_ratio * one.live_seconds for one in members)
+def _over_segments(parts: Sequence[DeviceEnergy]) -> DeviceEnergy:
+    live_seconds = sum(part.live_seconds for part in parts)
+    shares = sum(part.share_ratio * part.live_seconds for part in parts)
     return replace(
-        members[-1],
-        kwh=_known_sum(one.kwh for one in members),
-        method=_methods(members),
+        parts[-1],
+        kwh=_known_sum(part.kwh for part in parts),
+        method=_methods(parts),
         live_seconds=live_seconds,
-        covered_seconds=sum(one.covered_seconds for one in members),
-        share_ratio=shares / live_seconds if live_seconds else members[-1].share_ratio,
+        covered_seconds=sum(part.covered_seconds for part in parts),
+        share_ratio=shares / live_seconds if live_seconds else parts[-1].share_ratio,
     )
 
 
 def _sum(devices: Sequence[DeviceEnergy], how: str, why_not: str) -> Figure:
     """What devices of one kind used together; those that were not measured are told, not guessed."""
-    measured = [one for one in devices if one.kwh is not None]
+    measured = [device for device in devices if device.kwh is not None]
     if not measured:
         return unknown("kWh", why_not)
     if len(measured) < len(devices):
@@ -220,33 +226,33 @@ def _sum(devices: Sequence[DeviceEnergy], how: str, why_not: str) -> Figure:
     ratio = _covered_ratio(measured)
     if ratio is not None and ratio < 0.995:
         how += f"; known for {ratio:.0%} of the time, nothing is added for the rest"
-    return Figure(_known_sum(one.kwh for one in measured), "kWh", _methods(measured), how)
+    return Figure(_known_sum(device.kwh for device in measured), "kWh", _methods(measured), how)
 
 
 def _total(parts: dict[Kind, Figure]) -> Figure:
     known = [NAMES[kind] for kind, figure in parts.items() if figure.value is not None]
-    lacking = [f"{NAMES[kind]} ({figure.how})" for kind, figure in parts.items() if figure.value is None]
+    missing = [f"{NAMES[kind]} ({figure.how})" for kind, figure in parts.items() if figure.value is None]
     if not known:
-        return unknown("kWh", f"not measured: {'; '.join(lacking)}")
+        return unknown("kWh", f"not measured: {'; '.join(missing)}")
     how = f"sum of {', '.join(known)}"
-    if lacking:
-        how += f"; without {'; '.join(lacking)}"
+    if missing:
+        how += f"; without {'; '.join(missing)}"
     return Figure(_known_sum(figure.value for figure in parts.values()), "kWh", "sum", how)
 
 
-def _per(energy: Figure, things: Counted, scale: float, unit: str) -> Figure:
+def _energy_per(energy: Figure, counted: Counted, scale: float, unit: str) -> Figure:
     """The energy by each of some things, in another unit."""
     if energy.value is None:
         return unknown(unit, NO_ENERGY)
-    if not things.value:
-        return unknown(unit, things.how)
-    return Figure(energy.value * scale / things.value, unit, None, f"energy / {things.how}")
+    if not counted.value:
+        return unknown(unit, counted.how)
+    return Figure(energy.value * scale / counted.value, unit, None, f"energy / {counted.how}")
 
 
 def _covered_ratio(devices: Sequence[DeviceEnergy]) -> float | None:
-    measured = [one for one in devices if one.kwh is not None]
-    live_seconds = sum(one.live_seconds for one in measured)
-    return sum(one.covered_seconds for one in measured) / live_seconds if live_seconds else None
+    measured = [device for device in devices if device.kwh is not None]
+    live_seconds = sum(device.live_seconds for device in measured)
+    return sum(device.covered_seconds for device in measured) / live_seconds if live_seconds else None
 
 
 def _known_sum(values: Iterable[float | None]) -> float | None:
@@ -255,4 +261,4 @@ def _known_sum(values: Iterable[float | None]) -> float | None:
 
 
 def _methods(devices: Iterable[DeviceEnergy]) -> str | None:
-    return " and ".join(sorted({one.method for one in devices if one.method is not None})) or None
+    return " and ".join(sorted({device.method for device in devices if device.method is not None})) or None

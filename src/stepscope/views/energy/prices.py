@@ -61,7 +61,9 @@ class Tables:
 
     def price_of(self, gpu: str) -> GpuPrice | None:
         """The price of a GPU by its name; None when no pattern fits it."""
-        return next((one for one in self.gpus if any(fits(pattern, gpu) for pattern in one.patterns)), None)
+        return next(
+            (price for price in self.gpus if any(fits(pattern, gpu) for pattern in price.patterns)), None
+        )
 
     def carbon_of(self, region: str) -> CarbonIntensity | None:
         """What a kilowatt-hour emits in a region; None when it is not in the table."""
@@ -76,10 +78,10 @@ def fits(pattern: str, gpu: str) -> bool:
     """
     if SLICE.search(gpu) and not SLICE.search(pattern):
         return False
-    wanted, name = pattern.lower(), gpu.lower()
+    lowered, name = pattern.lower(), gpu.lower()
     if any(sign in pattern for sign in "*?["):
-        return fnmatchcase(name, wanted)
-    return re.search(rf"(?<![a-z0-9]){re.escape(wanted)}(?![a-z0-9])", name) is not None
+        return fnmatchcase(name, lowered)
+    return re.search(rf"(?<![a-z0-9]){re.escape(lowered)}(?![a-z0-9])", name) is not None
 
 
 def load_tables(settings: Energy) -> Tables:
@@ -106,30 +108,30 @@ def load_tables(settings: Energy) -> Tables:
 class _Table:
     """One file of prices, of regions, or of both; what is wrong in it is said with its line."""
 
-    def __init__(self, read: Document) -> None:
-        self._read = read
-        if read.problems:
-            raise ConfigError("\n".join(map(str, read.problems)))
-        for name in read.data:
+    def __init__(self, parsed: Document) -> None:
+        self._document = parsed
+        if parsed.problems:
+            raise ConfigError("\n".join(map(str, parsed.problems)))
+        for name in parsed.data:
             if name not in ("gpus", "carbon", "sources"):
-                raise self._wrong((name,), "is not a part of such a file; it has gpus, carbon and sources")
+                raise self._error((name,), "is not a part of such a file; it has gpus, carbon and sources")
 
     def gpus(self) -> Iterator[GpuPrice]:
         """Its prices, in their order."""
-        entries = self._read.data.get("gpus") or []
+        entries = self._document.data.get("gpus") or []
         if not isinstance(entries, list):
-            raise self._wrong(("gpus",), "must be a list")
+            raise self._error(("gpus",), "must be a list")
         for number, entry in enumerate(entries):
             key: Key = ("gpus", number)
             fields = self._section(key, entry)
             patterns = fields.get("patterns")
             if not isinstance(patterns, list) or not patterns:
-                raise self._wrong((*key, "patterns"), "must be a list of patterns of GPU names")
+                raise self._error((*key, "patterns"), "must be a list of patterns of GPU names")
             yield GpuPrice(
                 tuple(map(str, patterns)),
                 self._number((*key, "price_per_hour"), fields),
                 str(fields.get("currency", "USD")),
-                str(fields.get("provider", self._read.name)),
+                str(fields.get("provider", self._document.name)),
                 str(fields.get("offer", "")),
                 str(fields.get("date", "")),
                 self._source(fields),
@@ -137,37 +139,37 @@ class _Table:
 
     def regions(self) -> Iterator[tuple[CarbonIntensity, list[str]]]:
         """Its regions, and the other names of each."""
-        for region, entry in self._section(("carbon",), self._read.data.get("carbon") or {}).items():
+        for region, entry in self._section(("carbon",), self._document.data.get("carbon") or {}).items():
             key: Key = ("carbon", region)
             fields = self._section(key, entry)
             year = fields.get("year")
             if year is not None and type(year) is not int:
-                raise self._wrong((*key, "year"), f"is {year!r}; it must be a year")
+                raise self._error((*key, "year"), f"is {year!r}; it must be a year")
             others = fields.get("also") or []
             if not isinstance(others, list):
-                raise self._wrong((*key, "also"), "must be a list of names")
+                raise self._error((*key, "also"), "must be a list of names")
             name, grams = str(fields.get("name", region)), self._number((*key, "grams_per_kwh"), fields)
             yield (
                 CarbonIntensity(region, name, grams, year, self._source(fields)),
-                [str(one) for one in others],
+                [str(other) for other in others],
             )
 
     def _section(self, key: Key, entry: Any) -> dict[str, Any]:
         if not isinstance(entry, dict):
-            raise self._wrong(key, "must be a section")
+            raise self._error(key, "must be a section")
         return entry
 
     def _number(self, key: Key, fields: Mapping[str, Any]) -> float:
         value: Any = fields.get(key[-1])
         if type(value) not in (int, float) or not math.isfinite(value) or value < 0:
-            given = "is missing" if value is None else f"is {value!r}"
-            raise self._wrong(key, f"{given}; it must be a number, at least 0")
+            problem = "is missing" if value is None else f"is {value!r}"
+            raise self._error(key, f"{problem}; it must be a number, at least 0")
         return float(value)
 
     def _source(self, fields: Mapping[str, Any]) -> str:
         """Where a figure comes from; one named among the sources is written out."""
-        source = str(fields.get("source", self._read.name))
-        return str(self._section(("sources",), self._read.data.get("sources") or {}).get(source, source))
+        source = str(fields.get("source", self._document.name))
+        return str(self._section(("sources",), self._document.data.get("sources") or {}).get(source, source))
 
-    def _wrong(self, key: Key, what: str) -> ConfigError:
-        return ConfigError(f"{self._read.origin_of(key)}: {dotted(key)} {what}.")
+    def _error(self, key: Key, what: str) -> ConfigError:
+        return ConfigError(f"{self._document.origin_of(key)}: {dotted(key)} {what}.")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepscope.schema.run import LIVE
-from stepscope.views.energy.metering import Metered, Stretch, total, without
+from stepscope.views.energy.metering import Metered, TimeSpan, subtract_spans, total
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from stepscope.schema.run import Process, SegmentInfo
     from stepscope.schema.series import Source
 
-    Meter = Callable[[NDArray[np.int64], NDArray[np.float64], Stretch], Metered]
+    Meter = Callable[[NDArray[np.int64], NDArray[np.float64], TimeSpan], Metered]
 
 
 @dataclass(frozen=True)
-class Part:
+class HostSegment:
     """A host in a segment of a run."""
 
     segment: str
     host: str
     processes: tuple[Process, ...]
-    stretches: tuple[Stretch, ...]
+    spans: tuple[TimeSpan, ...]
     """When the run was live there; what a later segment covers as well belongs to that one."""
 
     @property
     def seconds(self) -> float:
         """How long the run was live there."""
-        return sum(stretch.seconds for stretch in self.stretches)
+        return sum(span.seconds for span in self.spans)
 
 
 class Readings:
@@ -47,65 +47,75 @@ class Readings:
             if source.axis == "seconds":
                 for key in keys:
                     self._places.setdefault(key, []).append(source)
-        self.parts = _parts(run, now_ns)
+        self.host_segments = _host_segments(run, now_ns)
         self.live_seconds = _live_seconds(run, now_ns)
         """How long the run was live anywhere; the time between its segments is left out."""
 
-    def devices(self, part: Part, prefix: str) -> list[str]:
+    def devices(self, host_segment: HostSegment, prefix: str) -> list[str]:
         """The devices of a part of which some key with such a beginning was read."""
-        found = {
+        devices = {
             source.device
             for key, sources in self._places.items()
             if key.startswith(prefix)
             for source in sources
-            if (source.segment, source.host) == (part.segment, part.host)
+            if (source.segment, source.host) == (host_segment.segment, host_segment.host)
         }
-        return sorted(found)
+        return sorted(devices)
 
-    def places(self, part: Part, key: str, device: str | None = None) -> list[Source]:
+    def places(self, host_segment: HostSegment, key: str, device: str | None = None) -> list[Source]:
         """Where a key was read in a part: of any device, or of one."""
         return [
             source
             for source in self._places.get(key, ())
-            if (source.segment, source.host) == (part.segment, part.host)
+            if (source.segment, source.host) == (host_segment.segment, host_segment.host)
             and (device is None or source.device == device)
         ]
 
-    def metered(self, part: Part, sources: Sequence[Source], key: str, meter: Meter) -> Metered:
+    def metered(
+        self, host_segment: HostSegment, sources: Sequence[Source], key: str, meter: Meter
+    ) -> Metered:
         """What a key adds up to while the part was live, all sources together."""
-        found = []
+        amounts = []
         for source in sources:
             points = self._run.series(key, source.rank, source.segment, source.host, source.device)
-            found += [meter(points.times_ns, points.values, stretch) for stretch in part.stretches]
-        return total(found)
+            amounts += [meter(points.times_ns, points.values, span) for span in host_segment.spans]
+        return total(amounts)
 
 
-def _parts(run: Run, now_ns: int) -> list[Part]:
+def _host_segments(run: Run, now_ns: int) -> list[HostSegment]:
     hosts: dict[tuple[str, str], list[Process]] = {}
     for segment in run.segments:
-        for process in _counted(segment):
+        for process in _counted_processes(segment):
             hosts.setdefault((segment.id, process.host), []).append(process)
-    whole = {key: _stretch(processes, now_ns) for key, processes in hosts.items()}
+    spans = {key: _live_span(processes, now_ns) for key, processes in hosts.items()}
     keys = list(hosts)
-    parts = []
-    for number, (segment_id, host) in enumerate(keys):
-        later = [whole[key] for key in keys[number + 1 :] if key[1] == host]
-        stretches = tuple(without(whole[segment_id, host], later))
-        parts.append(Part(segment_id, host, tuple(hosts[segment_id, host]), stretches))
-    return parts
+    host_segments = []
+    for index, (segment_id, host) in enumerate(keys):
+        later = [spans[key] for key in keys[index + 1 :] if key[1] == host]
+        live_spans = tuple(subtract_spans(spans[segment_id, host], later))
+        host_segments.append(HostSegment(segment_id, host, tuple(hosts[segment_id, host]), live_spans))
+    return host_segments
 
 
 def _live_seconds(run: Run, now_ns: int) -> float:
-    whole = [_stretch(counted, now_ns) for segment in run.segments if (counted := _counted(segment))]
-    left = [piece for number, one in enumerate(whole) for piece in without(one, whole[number + 1 :])]
-    return sum(stretch.seconds for stretch in left)
+    spans = [
+        _live_span(processes, now_ns)
+        for segment in run.segments
+        if (processes := _counted_processes(segment))
+    ]
+    live_spans = [
+        piece for index, span in enumerate(spans) for piece in subtract_spans(span, spans[index + 1 :])
+    ]
+    return sum(live_span.seconds for live_span in live_spans)
 
 
-def _counted(segment: SegmentInfo) -> list[Process]:
+def _counted_processes(segment: SegmentInfo) -> list[Process]:
     """Loader workers come and go; a time of zero is one that a damaged journal did not tell."""
-    return [one for one in segment.processes if one.role != "worker" and one.started_ns]
+    return [process for process in segment.processes if process.role != "worker" and process.started_ns]
 
 
-def _stretch(processes: Sequence[Process], now_ns: int) -> Stretch:
-    ends = [now_ns if one.status in LIVE else one.ended_ns or one.last_ns for one in processes]
-    return Stretch(min(one.started_ns for one in processes), max(ends))
+def _live_span(processes: Sequence[Process], now_ns: int) -> TimeSpan:
+    ends = [
+        now_ns if process.status in LIVE else process.ended_ns or process.last_ns for process in processes
+    ]
+    return TimeSpan(min(process.started_ns for process in processes), max(ends))

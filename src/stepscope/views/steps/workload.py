@@ -9,7 +9,7 @@ import numpy as np
 
 from stepscope.schema.keys import LOSS_KEYS, STEP_SECONDS
 from stepscope.steps.evidence.batch_contents import SAMPLES
-from stepscope.views.energy.metering import Stretch, from_rate
+from stepscope.views.energy.metering import TimeSpan, from_rate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,17 +66,19 @@ def _steps(points: Points) -> int:
 
 def _samples(run: Run, logged: Mapping[str, int], steps: Mapping[str, int]) -> Counted:
     if BATCH_SIZE in logged:
-        every = [_per_step(run, BATCH_SIZE, source, steps) for source in _places(run, BATCH_SIZE)]
-        return Counted(sum(every), f"the {BATCH_SIZE} of every rank that logged it, over all steps")
+        counts = [_per_step(run, BATCH_SIZE, source, steps) for source in _places(run, BATCH_SIZE)]
+        return Counted(sum(counts), f"the {BATCH_SIZE} of every rank that logged it, over all steps")
     if SAMPLES_PER_STEP in logged:
-        every = [_per_step(run, SAMPLES_PER_STEP, one, steps) for one in _first_ranks(run, SAMPLES_PER_STEP)]
-        return Counted(sum(every), f"{SAMPLES_PER_STEP}, over all steps")
+        counts = [
+            _per_step(run, SAMPLES_PER_STEP, source, steps) for source in _first_ranks(run, SAMPLES_PER_STEP)
+        ]
+        return Counted(sum(counts), f"{SAMPLES_PER_STEP}, over all steps")
     if SAMPLES in logged:
-        every = [_per_step(run, SAMPLES, source, steps) for source in _places(run, SAMPLES)]
-        return Counted(sum(every), "the batches that were looked at, on every rank, over all steps")
+        counts = [_per_step(run, SAMPLES, source, steps) for source in _places(run, SAMPLES)]
+        return Counted(sum(counts), "the batches that were looked at, on every rank, over all steps")
     if THROUGHPUT in logged:
-        every = [_over_time(_points(run, THROUGHPUT, source)) for source in _first_ranks(run, THROUGHPUT)]
-        return Counted(sum(every), f"{THROUGHPUT}, taken as samples a second, over the time it was logged")
+        counts = [_over_time(_points(run, THROUGHPUT, source)) for source in _first_ranks(run, THROUGHPUT)]
+        return Counted(sum(counts), f"{THROUGHPUT}, taken as samples a second, over the time it was logged")
     return Counted(None, f"log {BATCH_SIZE}, {SAMPLES_PER_STEP} or {THROUGHPUT} to have it counted")
 
 
@@ -93,7 +95,7 @@ def _over_time(points: Points) -> float:
     if len(points) < 2:
         return 0.0
     times_ns = points.times_ns
-    return from_rate(times_ns, points.values, Stretch(int(times_ns.min()), int(times_ns.max()))).amount
+    return from_rate(times_ns, points.values, TimeSpan(int(times_ns.min()), int(times_ns.max()))).amount
 
 
 def _places(run: Run, key: str) -> list[Source]:
@@ -103,12 +105,12 @@ def _places(run: Run, key: str) -> list[Source]:
 
 def _first_ranks(run: Run, key: str) -> list[Source]:
     """Who logged a key first in each segment, by rank: the others do the same steps."""
-    found: dict[str, Source] = {}
+    first_sources: dict[str, Source] = {}
     for source in _places(run, key):
-        best = found.get(source.segment)
+        best = first_sources.get(source.segment)
         if best is None or _order(source) < _order(best):
-            found[source.segment] = source
-    return list(found.values())
+            first_sources[source.segment] = source
+    return list(first_sources.values())
 
 
 def _order(source: Source) -> tuple[int, str, str]:
