@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stepscope.views.metrics.catalogue import catalogue_of
-from stepscope.views.metrics.metric_meaning import group_of, is_steady, sentence_of, unit_of
+from stepscope.views.metrics.metric_meaning import group_of, is_never_smoothed, sentence_of, unit_of
 from tests.views.made import Made, as_json
 
 
@@ -74,9 +74,9 @@ def test_what_smoothing_would_falsify_is_not_smoothed() -> None:
         "gpu/throttled_power_cap",
         "global_step",
     ):
-        assert is_steady(key)
+        assert is_never_smoothed(key)
     for key in ("loss", "step_seconds", "gpu/utilization_ratio", "clr", "total_loss"):
-        assert not is_steady(key)
+        assert not is_never_smoothed(key)
 
 
 def test_groups_and_sentences() -> None:

@@ -84,7 +84,7 @@ def figures_of(run: Run) -> RunFigures:
     series = summaries.by_first_rank(step_key) if step_key is not None else []
     losses = summaries.by_first_rank(loss_key) if loss_key is not None else []
     buckets = _buckets(run, losses or series)
-    best = summaries.with_least(loss_key) if loss_key is not None else None
+    best = summaries.with_minimum(loss_key) if loss_key is not None else None
     setup = setup_of(run)
     gpus = _Gpus(run, summaries)
     mean, worst, name = gpus.utilization()
@@ -195,7 +195,7 @@ class _Gpus:
 
 def _peak(summaries: SeriesSummaries, gpus: _Gpus) -> float | None:
     for key in PEAKS:
-        found = summaries.greatest_by_place(key)
+        found = summaries.max_by_place(key)
         if key == "gpu/memory_used_bytes":
             found = gpus.of_run(found)
         if found:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from stepscope.views.energy.attribution import known_gpus
 from stepscope.views.machine.gpu_names import label_of
-from stepscope.views.metrics.metric_meaning import group_of, is_steady, sentence_of, unit_of
+from stepscope.views.metrics.metric_meaning import group_of, is_never_smoothed, sentence_of, unit_of
 from stepscope.views.plain import finite
 
 if TYPE_CHECKING:
@@ -59,37 +59,39 @@ class Catalogue:
 def catalogue_of(run: Run) -> Catalogue:
     """Every key of a run."""
     groups: dict[tuple[Axis, str], list[SeriesSummary]] = {}
-    for one in run.summaries():
-        groups.setdefault((one.source.axis, one.key), []).append(one)
-    has_devices = any(one.source.device for several in groups.values() for one in several)
+    for summary in run.summaries():
+        groups.setdefault((summary.source.axis, summary.key), []).append(summary)
+    has_devices = any(summary.source.device for series in groups.values() for summary in series)
     facts = known_gpus(run) if has_devices else {}
-    ordered = sorted(groups, key=lambda place: (place[0] == "seconds", place[1]))
-    return Catalogue(tuple(_described(key, axis, groups[axis, key], facts) for axis, key in ordered))
+    ordered = sorted(groups, key=lambda group: (group[0] == "seconds", group[1]))
+    return Catalogue(tuple(_catalogue_key(key, axis, groups[axis, key], facts) for axis, key in ordered))
 
 
-def is_share(key: str, most: float | None) -> bool:
+def is_share(key: str, maximum: float | None) -> bool:
     """Whether a key is a share of a whole; one that has passed 1 is not."""
-    return unit_of(key) == "ratio" and (most is None or most <= 1.0)
+    return unit_of(key) == "ratio" and (maximum is None or maximum <= 1.0)
 
 
-def _described(
-    key: str, axis: Axis, several: Sequence[SeriesSummary], facts: Mapping[Place, GpuFacts]
+def _catalogue_key(
+    key: str, axis: Axis, series: Sequence[SeriesSummary], facts: Mapping[Place, GpuFacts]
 ) -> CatalogueKey:
-    newest = max(several, key=lambda one: one.last_ns)
-    most = max((one.maximum for one in several if one.maximum is not None), default=None)
-    hosts = len({one.source.host for one in several})
-    places = dict.fromkeys((one.source.rank, one.source.host, one.source.device) for one in several)
+    newest = max(series, key=lambda summary: summary.last_ns)
+    maximum = max((summary.maximum for summary in series if summary.maximum is not None), default=None)
+    hosts = len({summary.source.host for summary in series})
+    places = dict.fromkeys(
+        (summary.source.rank, summary.source.host, summary.source.device) for summary in series
+    )
     return CatalogueKey(
         key=key,
         group=group_of(key),
         unit=unit_of(key),
         help=sentence_of(key),
         axis=axis,
-        points=sum(one.points for one in several),
+        points=sum(summary.points for summary in series),
         last=finite(newest.last),
-        nonfinite=sum(one.nonfinite for one in several),
-        percent=is_share(key, most),
-        no_smoothing=is_steady(key),
+        nonfinite=sum(summary.nonfinite for summary in series),
+        percent=is_share(key, maximum),
+        no_smoothing=is_never_smoothed(key),
         places=tuple(
             KeyPlace(rank, host, device, _device_name((host, device), facts, hosts > 1))
             for rank, host, device in places

@@ -9,7 +9,7 @@ from stepscope import plugins
 from stepscope.agent.own_cost import METRICS as OWN_METRICS
 from stepscope.samplers.base import Sampler
 
-_ENDINGS = (
+_UNITS_BY_SUFFIX = (
     ("_bytes_per_second", "bytes/s"),
     ("tokens_per_second", "tokens/s"),
     ("samples_per_second", "samples/s"),
@@ -26,7 +26,7 @@ _ENDINGS = (
     ("_percent", "%"),
     ("_ms", "ms"),
 )
-_WHOLE = {"loss": "", "accuracy": "ratio", "perplexity": "", "seconds": "seconds"}
+_UNITS_BY_NAME = {"loss": "", "accuracy": "ratio", "perplexity": "", "seconds": "seconds"}
 
 _PHASES = {
     "data": "waiting for the next batch",
@@ -69,18 +69,18 @@ _SENTENCES = {
     "step_seconds": "How long a whole step took.",
     "stepscope/overhead_ratio": "Share of the training thread's time that recording takes.",
 }
-_STEADY_NAMES = ("epoch", "step", "iteration")
-_SWITCHES = re.compile(r"(?:^|/)(?:throttled_|optimizer_skipped$|.*_(?:pending|failed)$)")
+_COUNTER_NAMES = ("epoch", "step", "iteration")
+_FLAGS = re.compile(r"(?:^|/)(?:throttled_|optimizer_skipped$|.*_(?:pending|failed)$)")
 _PHASE = re.compile(r"(phase|device|lag|ranks)/(\w+?)(?:_wait)?_seconds")
 
 
 def unit_of(key: str) -> str:
     """The unit at the end of a name; empty for a bare number."""
     name = key.rpartition("/")[2].lower()
-    if name in _WHOLE:
-        return _WHOLE[name]
-    for ending, unit in _ENDINGS:
-        if name.endswith(ending):
+    if name in _UNITS_BY_NAME:
+        return _UNITS_BY_NAME[name]
+    for suffix, unit in _UNITS_BY_SUFFIX:
+        if name.endswith(suffix):
             return unit
     return "ratio" if name.endswith("accuracy") else ""
 
@@ -92,32 +92,32 @@ def group_of(key: str) -> str:
 
 def sentence_of(key: str) -> str:
     """What a key means; empty for one that the user made up."""
-    known = _SENTENCES.get(key) or _declared().get(key)
-    if known is not None:
-        return known
-    found = _PHASE.fullmatch(key)
-    if found is None or found[2] not in _PHASES:
+    sentence = _SENTENCES.get(key) or _declared().get(key)
+    if sentence is not None:
+        return sentence
+    match = _PHASE.fullmatch(key)
+    if match is None or match[2] not in _PHASES:
         return ""
-    what = _PHASES[found[2]]
+    activity = _PHASES[match[2]]
     return {
-        "phase": f"Time of a step that went into {what}.",
-        "device": f"The same on the GPU's own clock, at chosen steps: {what}.",
-        "lag": f"How far the GPU was behind the host at the end of this phase: {what}.",
-        "ranks": f"Time a rank waited for the others within this phase: {what}.",
-    }[found[1]]
+        "phase": f"Time of a step that went into {activity}.",
+        "device": f"The same on the GPU's own clock, at chosen steps: {activity}.",
+        "lag": f"How far the GPU was behind the host at the end of this phase: {activity}.",
+        "ranks": f"Time a rank waited for the others within this phase: {activity}.",
+    }[match[1]]
 
 
-def is_steady(key: str) -> bool:
+def is_never_smoothed(key: str) -> bool:
     """Whether smoothing would make something of it that it is not: rates, counters, switches."""
     name = key.rpartition("/")[2].lower()
     is_rate = "learning_rate" in name or "lr" in re.split(r"[^a-z0-9]+", name)
-    counts = name.endswith(("_total", "micro_steps", *_STEADY_NAMES))
-    return is_rate or counts or _SWITCHES.search(key) is not None
+    is_counter = name.endswith(("_total", "micro_steps", *_COUNTER_NAMES))
+    return is_rate or is_counter or _FLAGS.search(key) is not None
 
 
 @functools.cache
 def _declared() -> dict[str, str]:
     """What samplers say of the figures they read."""
     samplers = [plugins.load("samplers", name, Sampler) for name in plugins.names("samplers")]  # type: ignore[type-abstract]  # only its members
-    found = {metric.key: metric.sentence for one in samplers for metric in one.metrics}
-    return {**found, **{metric.key: metric.sentence for metric in OWN_METRICS}}
+    sentences = {metric.key: metric.sentence for sampler in samplers for metric in sampler.metrics}
+    return {**sentences, **{metric.key: metric.sentence for metric in OWN_METRICS}}

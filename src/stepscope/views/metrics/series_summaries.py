@@ -21,8 +21,8 @@ class SeriesSummaries:
 
     def __init__(self, summaries: Iterable[SeriesSummary]) -> None:
         self._by_key: dict[str, list[SeriesSummary]] = {}
-        for one in summaries:
-            self._by_key.setdefault(one.key, []).append(one)
+        for summary in summaries:
+            self._by_key.setdefault(summary.key, []).append(summary)
 
     def __contains__(self, key: str) -> bool:
         return key in self._by_key
@@ -34,66 +34,68 @@ class SeriesSummaries:
 
     def logged(self, key: str, rank: int | None = None) -> list[SeriesSummary]:
         """What ranks logged under a key, by a rank or by all of them, oldest segment first."""
-        found = [
-            one
-            for one in self._by_key.get(key, ())
-            if one.source.axis == "step"
-            and not one.source.device
-            and (rank is None or one.source.rank == rank)
+        logged = [
+            summary
+            for summary in self._by_key.get(key, ())
+            if summary.source.axis == "step"
+            and not summary.source.device
+            and (rank is None or summary.source.rank == rank)
         ]
-        return sorted(found, key=lambda one: one.last_ns)
+        return sorted(logged, key=lambda summary: summary.last_ns)
 
     def ranks(self, key: str) -> list[int]:
         """The ranks that logged a key."""
-        return sorted({one.source.rank for one in self.logged(key) if one.source.rank is not None})
+        return sorted(
+            {summary.source.rank for summary in self.logged(key) if summary.source.rank is not None}
+        )
 
     def by_first_rank(self, key: str) -> list[SeriesSummary]:
         """What the lowest rank logged under a key: the others do the same steps."""
         ranks = self.ranks(key)
         return self.logged(key, ranks[0]) if ranks else self.logged(key)
 
-    def with_least(self, key: str) -> SeriesSummary | None:
+    def with_minimum(self, key: str) -> SeriesSummary | None:
         """Where the least finite value of the lowest rank is, in whichever segment: that is its best loss.
 
         Steps that a resumed run made again do not take the first ones back: both were made.
         """
-        known = [one for one in self.by_first_rank(key) if one.minimum is not None]
-        return min(known, key=lambda one: one.minimum or 0.0, default=None)
+        known = [summary for summary in self.by_first_rank(key) if summary.minimum is not None]
+        return min(known, key=lambda summary: summary.minimum or 0.0, default=None)
 
     def read(self, key: str) -> list[SeriesSummary]:
         """What was read from machines under a key."""
-        return [one for one in self._by_key.get(key, ()) if one.source.axis == "seconds"]
+        return [summary for summary in self._by_key.get(key, ()) if summary.source.axis == "seconds"]
 
     def total(self, key: str) -> tuple[float, int]:
         """The sum of all that ranks logged under a key, and of how many numbers."""
-        found = self.logged(key)
-        return sum(one.total for one in found), sum(one.finite for one in found)
+        logged = self.logged(key)
+        return sum(summary.total for summary in logged), sum(summary.finite for summary in logged)
 
     def mean_by_place(self, key: str) -> dict[Place, float]:
         """The mean of what was read of each device."""
         sums: dict[Place, list[float]] = {}
-        for one in self.read(key):
-            if one.finite > 0:
-                held = sums.setdefault((one.source.host, one.source.device), [0.0, 0.0])
-                held[0] += one.total
-                held[1] += one.finite
+        for summary in self.read(key):
+            if summary.finite > 0:
+                sums_of_place = sums.setdefault((summary.source.host, summary.source.device), [0.0, 0.0])
+                sums_of_place[0] += summary.total
+                sums_of_place[1] += summary.finite
         return {place: total / count for place, (total, count) in sums.items()}
 
-    def greatest_by_place(self, key: str) -> dict[Place, float]:
+    def max_by_place(self, key: str) -> dict[Place, float]:
         """The greatest that was read of each device, or logged on each host."""
-        found: dict[Place, float] = {}
-        for one in self._by_key.get(key, ()):
-            if one.maximum is not None:
-                place = one.source.host, one.source.device
-                found[place] = max(found.get(place, one.maximum), one.maximum)
-        return found
+        maxima: dict[Place, float] = {}
+        for summary in self._by_key.get(key, ()):
+            if summary.maximum is not None:
+                place = summary.source.host, summary.source.device
+                maxima[place] = max(maxima.get(place, summary.maximum), summary.maximum)
+        return maxima
 
     def step_key(self) -> str | None:
         """What is logged once a step: its time, or the loss; else what was logged most often."""
         known = next((key for key in STEP_KEYS if self.logged(key)), None)
         if known is not None:
             return known
-        counts = {key: sum(one.points for one in self.by_first_rank(key)) for key in self._by_key}
+        counts = {key: sum(summary.points for summary in self.by_first_rank(key)) for key in self._by_key}
         return max((key for key, count in counts.items() if count), key=counts.__getitem__, default=None)
 
     def loss_key(self) -> str | None:
@@ -101,8 +103,8 @@ class SeriesSummaries:
         known = next((key for key in LOSS_KEYS if self.logged(key)), None)
         if known is not None:
             return known
-        like = [key for key in self._by_key if is_loss(key) and self.logged(key)]
-        return min(like, key=lambda key: (is_evaluation(key), len(key), key), default=None)
+        candidates = [key for key in self._by_key if is_loss(key) and self.logged(key)]
+        return min(candidates, key=lambda key: (is_evaluation(key), len(key), key), default=None)
 
 
 def is_loss(key: str) -> bool:

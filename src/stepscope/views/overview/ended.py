@@ -125,7 +125,7 @@ def best_of(context: RunContext) -> str | None:
     key = evaluated[0] if evaluated else summaries.loss_key()
     if key is None:
         return None
-    best = summaries.with_least(key)
+    best = summaries.with_minimum(key)
     if best is None or best.minimum is None:
         return None
     step = _step_of_least(context.run, best)

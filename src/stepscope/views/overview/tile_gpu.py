@@ -91,7 +91,7 @@ def _power(context: RunContext) -> list[str]:
     power = context.of_own_gpus(context.summaries.mean_by_place(POWER))
     if not power:
         return []
-    limits = context.of_own_gpus(context.summaries.greatest_by_place(POWER_LIMIT))
+    limits = context.of_own_gpus(context.summaries.max_by_place(POWER_LIMIT))
     drawn = f"{number(round(sum(power.values())))} W"
     if limits:
         drawn += f" of {number(round(sum(limits.values())))} W"

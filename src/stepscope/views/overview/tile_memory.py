@@ -35,8 +35,8 @@ WASTED = 0.2
 
 def memory_tile(context: RunContext, remaining_s: float | None) -> Tile:
     """How much memory a run takes of the GPU that is fullest; of the host where there is none."""
-    used = context.of_own_gpus(context.summaries.greatest_by_place(USED))
-    totals = context.of_own_gpus(context.summaries.greatest_by_place(TOTAL))
+    used = context.of_own_gpus(context.summaries.max_by_place(USED))
+    totals = context.of_own_gpus(context.summaries.max_by_place(TOTAL))
     shares = {place: most / totals[place] for place, most in used.items() if totals.get(place)}
     if not shares:
         return _without_gpu(context, remaining_s)
@@ -62,18 +62,18 @@ def memory_tile(context: RunContext, remaining_s: float | None) -> Tile:
 
 def _without_gpu(context: RunContext, remaining_s: float | None) -> Tile:
     """The memory of the processes, against that of the host or its container."""
-    resident = context.summaries.greatest_by_place(RESIDENT)
+    resident = context.summaries.max_by_place(RESIDENT)
     key = RESIDENT if resident else HOST_USED
     by_host: dict[str, float] = {}
-    for (host, _), most in (resident or context.summaries.greatest_by_place(key)).items():
+    for (host, _), most in (resident or context.summaries.max_by_place(key)).items():
         by_host[host] = max(by_host.get(host, 0.0), most)
     if not by_host:
         return unknown_tile("memory", "Memory", "no memory was read")
     host = max(by_host, key=lambda one: by_host[one])
-    total = context.summaries.greatest_by_place(HOST_TOTAL).get((host, ""), 0.0)
-    group = context.summaries.greatest_by_place(CGROUP_LIMIT).get((host, ""), 0.0)
+    total = context.summaries.max_by_place(HOST_TOTAL).get((host, ""), 0.0)
+    group = context.summaries.max_by_place(CGROUP_LIMIT).get((host, ""), 0.0)
     # Of the host's memory other programs take their share.
-    used = max(by_host[host], context.summaries.greatest_by_place(HOST_USED).get((host, ""), 0.0))
+    used = max(by_host[host], context.summaries.max_by_place(HOST_USED).get((host, ""), 0.0))
     limits = [(limit, taken) for limit, taken in ((total, used), (group, by_host[host])) if limit > 0]
     leak_state, leak = _leak(context, remaining_s)
     detail = ["peak of a process" if resident else "peak of the host"]
