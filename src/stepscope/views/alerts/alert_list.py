@@ -112,51 +112,54 @@ def alerts_of(
     """The alerts of all runs of a store, newest first, and what the settings say of alerts."""
     alerts = settings_for().alerts if settings is None else settings
     now_ns = time.time_ns() if now_ns is None else now_ns
-    said, made = Silences(folder).read(), PageRules(folder).read()
-    shown = marks or NoMarks()
-    every = runs.runs()
-    rows = [row for run in every for row in alert_rows(run, shown, said.acknowledged)]
+    silences, page_rules = Silences(folder).read(), PageRules(folder).read()
+    shown_marks = marks or NoMarks()
+    all_runs = runs.runs()
+    rows = [row for run in all_runs for row in alert_rows(run, shown_marks, silences.acknowledged)]
     rows.sort(key=lambda row: -row.fired)
     past = [row for row in rows if row.resolved is not None]
     return AlertList(
         open=tuple(row for row in rows if row.resolved is None),
         past=tuple(past[:MAX_PAST]),
-        rules=_rules(alerts, made, every),
-        channels=tuple(
-            _channel(name, options) for name, options in {**DEFAULT_CHANNELS, **alerts.channels}.items()
-        ),
+        rules=_rules(alerts, page_rules, all_runs),
+        channels=tuple(_channel(name, options) for name, options in {**DEFAULT_CHANNELS, **alerts.channels}.items()),
         silences=tuple(
-            SilenceRow(clean(one.rule, 200), clean(one.run, 200), one.until_ns / 1e9, clean(one.reason))
-            for one in said.silences
-            if one.until_ns > now_ns
+            SilenceRow(
+                clean(silence.rule, 200),
+                clean(silence.run, 200),
+                silence.until_ns / 1e9,
+                clean(silence.reason),
+            )
+            for silence in silences.silences
+            if silence.until_ns > now_ns
         ),
         quiet_hours=alerts.quiet_hours,
-        rules_trouble="The file of rules made on this page cannot be read." if made.trouble else "",
+        rules_trouble="The file of rules made on this page cannot be read." if page_rules.trouble else "",
     )
 
 
 def rules_of_live_runs(runs: Iterable[Run], settings: Alerts) -> list[ListedRule]:
     """What live runs have of rules of their own: said by the training, or from settings other than these."""
     live = [run for run in runs if run.status in LIVE]
-    said = rules_of_trainings((run.id, run.own_events("alert_rule")) for run in live)
-    return [*said, *rules_of_recorded_settings(((run.id, _recorded(run)) for run in live), settings)]
+    from_training = rules_of_trainings((run.id, run.own_events("alert_rule")) for run in live)
+    return [*from_training, *rules_of_recorded_settings(((run.id, _recorded_settings(run)) for run in live), settings)]
 
 
-def _recorded(run: Run) -> Alerts:
-    process = deciding_process(one for part in run.segments for one in part.processes)
+def _recorded_settings(run: Run) -> Alerts:
+    process = deciding_process(process for segment in run.segments for process in segment.processes)
     return recorded_alerts({} if process is None else process.facts)
 
 
-def _rules(alerts: Alerts, made: PageRuleSet, runs: Sequence[Run]) -> tuple[RuleRow, ...]:
-    own = rules_of_live_runs(runs, alerts)
+def _rules(alerts: Alerts, page_rules: PageRuleSet, runs: Sequence[Run]) -> tuple[RuleRow, ...]:
+    run_rules = rules_of_live_runs(runs, alerts)
     return (
-        *(_rule(one) for one in list_rules(alerts, made, own)),
-        *(_useless(name, why) for name, why in made.problems.items()),
+        *(_rule(listed) for listed in list_rules(alerts, page_rules, run_rules)),
+        *(_invalid_rule(name, why) for name, why in page_rules.problems.items()),
     )
 
 
-def _rule(one: ListedRule) -> RuleRow:
-    rule, fields = one.rule, one.fields or {}
+def _rule(listed: ListedRule) -> RuleRow:
+    rule, fields = listed.rule, listed.fields or {}
     times = {
         **written_times(rule),
         **{key: str(fields[key]) for key in ("for", "cooldown", "remind") if key in fields},
@@ -167,12 +170,12 @@ def _rule(one: ListedRule) -> RuleRow:
         condition=clean(fields.get("when") or ("" if rule.condition is None else rule.condition), 4000),
         message=clean(rule.message),
         enabled=rule.enabled,
-        is_default=one.origin == "usual",
+        is_default=listed.origin == "usual",
         advice=clean(rule.advice),
-        origin=one.origin,
-        replaces=one.replaces,
-        run=clean(one.run, 300),
-        project=clean(one.project, 300),
+        origin=listed.origin,
+        replaces=listed.replaces,
+        run=clean(listed.run, 300),
+        project=clean(listed.project, 300),
         for_=clean(times["for"], 50),
         clear=clean(fields.get("clear") or ("" if rule.clear is None else rule.clear), 4000),
         cooldown=clean(times["cooldown"], 50),
@@ -183,7 +186,7 @@ def _rule(one: ListedRule) -> RuleRow:
     )
 
 
-def _useless(name: str, why: str) -> RuleRow:
+def _invalid_rule(name: str, why: str) -> RuleRow:
     """A rule of the page that makes no sense: there to be deleted or written anew."""
     row = _rule(ListedRule(Rule("-", None, enabled=False), "page"))
     return replace(row, name=clean(name, 200), problem=clean(why.partition("\n")[0]))

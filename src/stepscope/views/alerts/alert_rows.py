@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class RepeatPolicy:
+class ChannelDelivery:
     """A channel by which people were to be told."""
 
     channel: str
@@ -46,7 +46,7 @@ class AlertRow:
     recent: tuple[float | None, ...]
     advice: str
     acknowledged: bool
-    told: tuple[RepeatPolicy, ...]
+    told: tuple[ChannelDelivery, ...]
 
 
 def alert_rows(run: Run, marks: Marks, acknowledged: Collection[int] = ()) -> list[AlertRow]:
@@ -56,7 +56,7 @@ def alert_rows(run: Run, marks: Marks, acknowledged: Collection[int] = ()) -> li
         return []
     notices = run.notices()
     name = clean(marks.name(run.id) or run.name, 300)
-    return [_row(run.id, name, one, notices, acknowledged) for one in reversed(alerts)]
+    return [_row(run.id, name, alert, notices, acknowledged) for alert in reversed(alerts)]
 
 
 def _row(
@@ -86,22 +86,22 @@ def _row(
         recent=finites(alert.get("recent") or ()),
         advice=clean(alert.get("advice") or ""),
         acknowledged=alert["id"] in acknowledged,
-        told=_told(alert, notices),
+        told=_deliveries(alert, notices),
     )
 
 
-def _told(alert: dict[str, Any], notices: Sequence[dict[str, Any]]) -> tuple[RepeatPolicy, ...]:
+def _deliveries(alert: dict[str, Any], notices: Sequence[dict[str, Any]]) -> tuple[ChannelDelivery, ...]:
     """The first notice of each channel that says that this alert fires."""
-    found: dict[str, RepeatPolicy] = {}
+    deliveries: dict[str, ChannelDelivery] = {}
     for notice in notices:
-        if notice["kind"] == "firing" and any(_is_about(one, alert) for one in notice["alerts"]):
+        if notice["kind"] == "firing" and any(_is_about(mentioned, alert) for mentioned in notice["alerts"]):
             sent_ns = notice["sent_ns"]
-            telling = RepeatPolicy(
+            delivery = ChannelDelivery(
                 clean(notice["channel"], 200), None if sent_ns is None else sent_ns / 1e9, sent_ns is not None
             )
-            found.setdefault(telling.channel, telling)
-    return tuple(found.values())
+            deliveries.setdefault(delivery.channel, delivery)
+    return tuple(deliveries.values())
 
 
-def _is_about(told: dict[str, Any], alert: dict[str, Any]) -> bool:
-    return all(told.get(name) == alert.get(name) for name in ("rule", "since_ns", "rank", "device"))
+def _is_about(mentioned: dict[str, Any], alert: dict[str, Any]) -> bool:
+    return all(mentioned.get(name) == alert.get(name) for name in ("rule", "since_ns", "rank", "device"))

@@ -82,13 +82,13 @@ def check_rule(
     keys = tuple(clean(key, 300) for key in expression.keys)
     if reader is None or run is None:
         return RuleCheck(ok=True, fault=None, written=clean(expression, 4000), keys=keys, doubts=(), now=None)
-    known = {key for several in reader.sources(run.id).values() for key in several}
+    known = {key for keys_of_source in reader.sources(run.id).values() for key in keys_of_source}
     return RuleCheck(
         ok=True,
         fault=None,
         written=clean(expression, 4000),
         keys=keys,
-        doubts=tuple(clean(one, 500) for one in unknown_metrics(expression, known)),
+        doubts=tuple(clean(doubt, 500) for doubt in unknown_metrics(expression, known)),
         now=_now(expression, reader, run, now_ns),
     )
 
@@ -98,7 +98,7 @@ def _now(expression: Expression, reader: Reader, run: Run, now_ns: int) -> RuleN
     history = _history(expression, reader, run)
     outcomes = evaluate(expression, history, now_ns if is_live else run.info.last_ns, run.status)
     # What is true is shown before what is not, and that before what is not known.
-    outcomes.sort(key=lambda one: (not one.is_true, one.is_true is None, one.value is None))
+    outcomes.sort(key=lambda outcome: (not outcome.is_true, outcome.is_true is None, outcome.value is None))
     shown: Outcome | None = outcomes[0] if outcomes else None
     return RuleNow(
         run_id=run.id,
@@ -106,7 +106,7 @@ def _now(expression: Expression, reader: Reader, run: Run, now_ns: int) -> RuleN
         live=is_live,
         is_true=None if shown is None else shown.is_true,
         subjects=len(outcomes),
-        true=sum(one.is_true is True for one in outcomes),
+        true=sum(outcome.is_true is True for outcome in outcomes),
         key="" if shown is None else clean(shown.key, 300),
         value=None if shown is None else finite(shown.value),
         threshold=None if shown is None else finite(shown.threshold),
@@ -120,18 +120,18 @@ def _history(expression: Expression, reader: Reader, run: Run) -> History:
     segment, reach = run.segments[-1].id, expression.reach()
     history = History(max_series=MAX_SERIES)
     history.widen(reach)
-    from_start = {key for one in _baselines(expression) for key in one.keys}
+    from_start = {key for needed in _baselines(expression) for key in needed.keys}
     rest = [key for key in reach if key not in from_start]
-    rows = max([LIMIT_POINTS, *(one.points for one in reach.values())])
+    rows = max([LIMIT_POINTS, *(needed.points for needed in reach.values())])
     for source, series in reader.newest(run.id, segment, rest, rows).items() if rest else ():
         for key, points in series.items():
             history.add(source, [key], points.steps, points.times_ns, points.values[:, None])
-    if sum(one.points for one in reader.summaries(run.id, from_start)) > MAX_POINTS:
+    if sum(needed.points for needed in reader.summaries(run.id, from_start)) > MAX_POINTS:
         return history  # what a baseline is compared with is not known, then
     for source, keys in reader.sources(run.id).items() if from_start else ():
         for key in from_start.intersection(keys) if source.segment == segment else ():
-            chosen = Selection(run.id, key, segment, source.rank, source.host, source.device, source.axis)
-            points = reader.points(chosen)
+            selection = Selection(run.id, key, segment, source.rank, source.host, source.device, source.axis)
+            points = reader.points(selection)
             history.add(source, [key], points.steps, points.times_ns, points.values[:, None])
     return history
 
@@ -139,5 +139,5 @@ def _history(expression: Expression, reader: Reader, run: Run) -> History:
 def _baselines(part: Expression) -> Iterator[Baseline]:
     if isinstance(part, Baseline):
         yield part
-    for one in part.parts:
-        yield from _baselines(one)
+    for inner in part.parts:
+        yield from _baselines(inner)
