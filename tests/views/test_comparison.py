@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stepscope.errors import NotFound, StepscopeError
-from stepscope.views.compare.compared_figures import FINAL_LOSS, worded
+from stepscope.views.compare.compared_figures import FINAL_LOSS, change_text
 from stepscope.views.compare.comparison import Comparison, compare
 from tests.views.made import Made, as_json, at
 
@@ -107,7 +107,7 @@ def test_a_loss_that_exploded_differs_for_sure_and_is_told_as_a_factor(made: Mad
     one = cell(compared(made, "a-1", "bb-1"), FINAL_LOSS, 1)
     assert one.sure is True
     assert re.fullmatch(r"▲ \d(\.\d+)?e\d+ times higher \(worse\)", one.delta_text)
-    assert worded(7.0e21, "less", sure=False) == "7e21 times higher (within noise)"
+    assert change_text(7.0e21, "less", sure=False) == "7e21 times higher (within noise)"
 
 
 def test_the_warm_up_does_not_count(made: Made) -> None:

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-MAX_SHARE = 5
+WARM_UP_PART = 5
 """The warm-up is looked for in such a part of a run, and is at most half of that: a loader that was mended
 half-way was no warm-up."""
 
-MAX_LOOKED_AT = 20_000
+MAX_WARM_UP_STEPS = 20_000
 MAX_RANKS = 4
 """Ranks whose warm-up is added up step by step; the others do the same steps."""
 
@@ -43,8 +43,8 @@ class ComparedRun:
         first = self.context.of_first_rank
         if first is None or self._with_warm_up:
             return 0
-        head = first.values[: min(len(first) // MAX_SHARE, MAX_LOOKED_AT)]
-        return max(warm_up(len(first)), warm_up_length(head))
+        first_values = first.values[: min(len(first) // WARM_UP_PART, MAX_WARM_UP_STEPS)]
+        return max(warm_up(len(first)), warm_up_length(first_values))
 
     @property
     def seconds(self) -> Floats:
@@ -59,10 +59,10 @@ class ComparedRun:
         if first is None or not self.left_out:
             return self.context.summaries
         run = self.context.run
-        return _Steady(run, run.summaries(), int(first.steps[0]), int(first.steps[self.left_out - 1]))
+        return _WithoutWarmUp(run, run.summaries(), int(first.steps[0]), int(first.steps[self.left_out - 1]))
 
 
-class _Steady(SeriesSummaries):
+class _WithoutWarmUp(SeriesSummaries):
     """Sums without some of the first steps."""
 
     def __init__(self, run: Run, summaries: Iterable[SeriesSummary], first: int, last: int) -> None:
@@ -72,21 +72,23 @@ class _Steady(SeriesSummaries):
 
     def total(self, key: str) -> tuple[float, int]:
         if key not in self._totals:
-            self._totals[key] = self._counted(key)
+            self._totals[key] = self._total_without_warm_up(key)
         return self._totals[key]
 
-    def _counted(self, key: str) -> tuple[float, int]:
+    def _total_without_warm_up(self, key: str) -> tuple[float, int]:
         whole, count = super().total(key)
         ranks = self.ranks(key)
-        asked = ranks[:MAX_RANKS]
-        early = [self._early(key, rank) for rank in asked]
-        for_all = len(ranks) / max(len(asked), 1)
-        left = count - round(for_all * sum(points for _, points in early))
-        return max(whole - for_all * sum(total for total, _ in early), 0.0), max(left, 0)
+        sampled_ranks = ranks[:MAX_RANKS]
+        warm_up_totals = [self._warm_up_total(key, rank) for rank in sampled_ranks]
+        scale = len(ranks) / max(len(sampled_ranks), 1)
+        remaining = count - round(scale * sum(points for _, points in warm_up_totals))
+        return max(whole - scale * sum(total for total, _ in warm_up_totals), 0.0), max(remaining, 0)
 
-    def _early(self, key: str, rank: int) -> tuple[float, int]:
+    def _warm_up_total(self, key: str, rank: int) -> tuple[float, int]:
         """The sum of a rank's finite values at the steps that do not count, and their number."""
         low, high = self._first, self._last
-        found = self._run.buckets(key, MAX_LOOKED_AT, low=low, high=high, rank=rank, device="", axis="step")
-        finite = found.count - found.nonfinite
-        return float((found.mean[finite > 0] * finite[finite > 0]).sum()), int(finite.sum())
+        buckets = self._run.buckets(
+            key, MAX_WARM_UP_STEPS, low=low, high=high, rank=rank, device="", axis="step"
+        )
+        finite = buckets.count - buckets.nonfinite
+        return float((buckets.mean[finite > 0] * finite[finite > 0]).sum()), int(finite.sum())

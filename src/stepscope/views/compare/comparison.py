@@ -15,9 +15,9 @@ from stepscope.views.compare.compared_figures import (
     UNKNOWN,
     FigureRow,
     change,
+    change_text,
     figure_rows,
     is_sure,
-    worded,
 )
 from stepscope.views.compare.compared_run import ComparedRun
 from stepscope.views.run_context import RunContext
@@ -93,7 +93,7 @@ def compare(  # noqa: PLR0913 - a comparison is asked for in many ways
         runs=rows,
         baseline=base,
         keys=_in_common(contexts),
-        warm_up_steps=tuple(one.left_out for one in compared_runs),
+        warm_up_steps=tuple(compared_run.left_out for compared_run in compared_runs),
         figures=figures,
         groups=groups,
         group_figures=group_rows(figures, groups, base) if groups else (),
@@ -103,10 +103,10 @@ def compare(  # noqa: PLR0913 - a comparison is asked for in many ways
 
 
 def _in_common(contexts: Sequence[RunContext]) -> tuple[str, ...]:
-    several = [
+    logged_keys = [
         {key for key in context.summaries.keys if context.summaries.logged(key)} for context in contexts
     ]
-    return tuple(sorted(set.intersection(*several)))
+    return tuple(sorted(set.intersection(*logged_keys)))
 
 
 @dataclass(frozen=True)
@@ -147,21 +147,21 @@ class GroupRow:
 
 def groups_of(rows: Sequence[RunRow], key: str) -> tuple[Group, ...]:
     """The groups of an entry: by size where all values are numbers, else in the order of the runs."""
-    found: dict[tuple[str, Scalar], list[RunRow]] = {}
+    rows_by_value: dict[tuple[str, Scalar], list[RunRow]] = {}
     for row in rows:
         # 1 and 1.0 are one value, 1 and "1" are two.
         value = row.config.get(key)
-        found.setdefault((kind_of(value) if key in row.config else "", value), []).append(row)
-    if all(kind == "" for kind, _ in found):
+        rows_by_value.setdefault((kind_of(value) if key in row.config else "", value), []).append(row)
+    if all(kind == "" for kind, _ in rows_by_value):
         raise NotFound(f"None of the compared runs has a configuration entry {key!r}.")
-    kinds = {kind for kind, _ in found} - {""}
-    ordered = list(found)
+    kinds = {kind for kind, _ in rows_by_value} - {""}
+    ordered = list(rows_by_value)
     if kinds == {"number"}:
-        ordered.sort(key=lambda one: (one[0] == "", one[1] or 0))
+        ordered.sort(key=lambda kind_and_value: (kind_and_value[0] == "", kind_and_value[1] or 0))
     return tuple(
         Group(
             None if kind == "" else quoted(value) if len(kinds) > 1 else shown(value),
-            tuple(row.id for row in found[kind, value]),
+            tuple(row.id for row in rows_by_value[kind, value]),
         )
         for kind, value in ordered
     )
@@ -169,33 +169,33 @@ def groups_of(rows: Sequence[RunRow], key: str) -> tuple[Group, ...]:
 
 def group_rows(figures: Sequence[FigureRow], groups: Sequence[Group], baseline: str) -> tuple[GroupRow, ...]:
     """The figures of groups, against the group of the baseline."""
-    base = next(at for at, group in enumerate(groups) if baseline in group.runs)
+    base = next(index for index, group in enumerate(groups) if baseline in group.runs)
     return tuple(_group_row(figure, groups, base) for figure in figures)
 
 
 def _group_row(figure: FigureRow, groups: Sequence[Group], base: int) -> GroupRow:
     by_run = {cell.run: cell for cell in figure.cells}
-    several = [
+    values_by_group = [
         np.array([value for run in group.runs if (value := by_run[run].value) is not None])
         for group in groups
     ]
     means = [
         None if _nonfinite(by_run[run] for run in group.runs) or not len(values) else float(values.mean())
-        for group, values in zip(groups, several, strict=True)
+        for group, values in zip(groups, values_by_group, strict=True)
     ]
     cells = []
-    for at, values in enumerate(several):
-        ratio = None if at == base else change(means[at], means[base])
-        sure = is_sure(values, several[base]) if ratio is not None else None
+    for index, values in enumerate(values_by_group):
+        ratio = None if index == base else change(means[index], means[base])
+        sure = is_sure(values, values_by_group[base]) if ratio is not None else None
         low, high = (float(values.min()), float(values.max())) if len(values) else (None, None)
-        mean = means[at]
+        mean = means[index]
         text = (
             quantity(mean, figure.unit)
             if mean is not None
-            else (_nonfinite(by_run[run] for run in groups[at].runs) or UNKNOWN)
+            else (_nonfinite(by_run[run] for run in groups[index].runs) or UNKNOWN)
         )
-        change_text = worded(ratio, figure.better, sure, figure.unit)
-        cells.append(GroupCell(len(values), mean, text, low, high, ratio, change_text, sure))
+        delta_text = change_text(ratio, figure.better, sure, figure.unit)
+        cells.append(GroupCell(len(values), mean, text, low, high, ratio, delta_text, sure))
     return GroupRow(figure.name, figure.unit, figure.better, tuple(cells))
 
 
