@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 RECENT_NS = 7 * 86_400 * 10**9
 """A run that went wrong longer ago needs nobody's attention any more."""
 
-WRONG = ("crashed", "failed", "stalled")
+BAD_STATUSES = ("crashed", "failed", "stalled")
 """Statuses that a verdict calls critical, and so does this."""
 
 NONFINITE = "num.nonfinite"
@@ -61,22 +61,22 @@ def attention_of(
         return None
     name = clean(marks.name(run.id) or run.name, MAX_NAME)
     findings = findings_of(run, diagnosis)
-    several = [
+    reasons = [
         *_of_status(run),
         *_of_loss(run, marks, figures, findings),
         *_of_alerts(run),
         *_of_findings(run, marks, findings),
     ]
-    found = [Attention(run.id, name, *said) for said in several]
-    return min(found, key=lambda one: (rank_of(one.severity), -one.since), default=None)
+    needs = [Attention(run.id, name, *reason) for reason in reasons]
+    return min(needs, key=lambda attention: (rank_of(attention.severity), -attention.since), default=None)
 
 
-_Said = tuple[str, str, float, Literal["alert", "status", "finding"]]
+_Reason = tuple[str, str, float, Literal["alert", "status", "finding"]]
 """What, how bad, since when, and of which kind."""
 
 
-def _of_status(run: Run) -> Iterator[_Said]:
-    if run.status in WRONG:
+def _of_status(run: Run) -> Iterator[_Reason]:
+    if run.status in BAD_STATUSES:
         why = f": {clean(without_end_mark(run.reason), MAX_NAME)}" if run.reason else ""
         since_ns = run.info.last_ns if run.info.ended_ns is None else run.info.ended_ns
         yield f"{run.status}{why}", "critical", since_ns / 1e9, "status"
@@ -84,21 +84,21 @@ def _of_status(run: Run) -> Iterator[_Said]:
 
 def _of_loss(
     run: Run, marks: Marks, figures: RunFigures, findings: Sequence[dict[str, Any]]
-) -> Iterator[_Said]:
+) -> Iterator[_Reason]:
     """A loss that is not a number now, or was not when the run ended, where no open finding says so."""
     if figures.loss_nonfinite is None or NONFINITE in marks.muted(run.id):
         return
-    told = [one for one in findings if NONFINITE in _names(one)]
-    if any(is_open(one) for one in told):
+    loss_findings = [finding for finding in findings if NONFINITE in _names(finding)]
+    if any(is_open(finding) for finding in loss_findings):
         return
-    for finding in told:
+    for finding in loss_findings:
         yield _headline(finding), "critical", float(finding.get("first_time") or 0.0), "finding"
         return
     at = "" if figures.step is None else f" at step {figures.step:,}"
     yield f"{figures.loss_key} is {figures.loss_nonfinite}{at}", "critical", run.info.last_ns / 1e9, "finding"
 
 
-def _of_alerts(run: Run) -> Iterator[_Said]:
+def _of_alerts(run: Run) -> Iterator[_Reason]:
     """Those of a run that has ended are over with it, and an info alert only informs."""
     if run.status not in LIVE:
         return
@@ -107,7 +107,7 @@ def _of_alerts(run: Run) -> Iterator[_Said]:
             yield clean(alert["message"], MAX_WHAT), alert["severity"], alert["fired_ns"] / 1e9, "alert"
 
 
-def _of_findings(run: Run, marks: Marks, findings: Sequence[dict[str, Any]]) -> Iterator[_Said]:
+def _of_findings(run: Run, marks: Marks, findings: Sequence[dict[str, Any]]) -> Iterator[_Reason]:
     """What can still be changed in a live run, and what has ruined one that has ended."""
     severities = ("warning", "critical") if run.status in LIVE else ("critical",)
     for finding in shown(findings, marks.muted(run.id)):

@@ -86,13 +86,13 @@ def names() -> list[str]:
 
 
 def _test(term: Term) -> Test:
-    test = _plain(term)
+    test = _included_test(term)
     if not term.is_excluded:
         return test
     return lambda row, now: not test(row, now)
 
 
-def _plain(term: Term) -> Test:
+def _included_test(term: Term) -> Test:
     if term.is_pattern:
         return _pattern(term)
     if not term.name:
@@ -122,23 +122,23 @@ def _pattern(term: Term) -> Test:
 def _text(term: Term, name: str) -> Test:
     if term.sign not in (":", "=", "==", "!="):
         raise term.mistake(f"{name} is text: write {name}:{term.value}")
-    several = [one.casefold() for one in term.value.split(",") if one]
-    if not several:
+    values = [value.casefold() for value in term.value.split(",") if value]
+    if not values:
         raise term.mistake("A value is missing at the end of this term.")
-    if name == "status" and not set(several) <= set(STATUSES):
+    if name == "status" and not set(values) <= set(STATUSES):
         raise term.mistake(f"There is no status {term.value!r}; there are {', '.join(STATUSES)}.")
     is_any = _TEXT_TESTS[name]
     if term.sign == "!=":
-        return lambda row, _: not any(is_any(row, one) for one in several)
-    return lambda row, _: any(is_any(row, one) for one in several)
+        return lambda row, _: not any(is_any(row, value) for value in values)
+    return lambda row, _: any(is_any(row, value) for value in values)
 
 
 def _is_verdict(row: RunRow, value: str) -> bool:
     """Whether a verdict is so bad, or its id or its sentence has these words in a row."""
-    wanted = _hyphened(value)
-    told = (_hyphened(row.verdict.id), _hyphened(row.verdict.headline))
+    words = _hyphened(value)
+    verdict_texts = (_hyphened(row.verdict.id), _hyphened(row.verdict.headline))
     severity = "unknown" if value == "none" else value
-    return severity == row.verdict.severity or (bool(wanted) and any(wanted in one for one in told))
+    return severity == row.verdict.severity or (bool(words) and any(words in text for text in verdict_texts))
 
 
 def _is_attention(row: RunRow, value: str) -> bool:
@@ -168,52 +168,52 @@ _TEXT_TESTS: dict[str, Callable[[RunRow, str], bool]] = {
 
 def _figure(term: Term, kind: str, figure: Callable[[RunRow], float | None]) -> Test:
     try:
-        wanted = filter_values.READERS[kind](term.value)
+        threshold = filter_values.READERS[kind](term.value)
     except ValueError as error:
         raise term.mistake(f"{term.name} is compared with {error}, not with {term.value!r}.") from None
     compare = _COMPARISONS[term.sign]
 
     def test(row: RunRow, _: float) -> bool:
         value = figure(row)
-        return value is not None and compare(value, wanted)
+        return value is not None and compare(value, threshold)
 
     return test
 
 
 def _moment(term: Term, figure: Callable[[RunRow], float | None]) -> Test:
     try:
-        wanted = filter_values.moment(term.value)
+        moment = filter_values.moment(term.value)
     except ValueError as error:
         raise term.mistake(f"{term.name} is compared with {error}, not with {term.value!r}.") from None
 
     def test(row: RunRow, now: float) -> bool:
         value = figure(row)
-        return value is not None and _is_at(value, term.sign, wanted, now)
+        return value is not None and _is_at(value, term.sign, moment, now)
 
     return test
 
 
-def _is_at(value: float, sign: str, wanted: Moment, now: float) -> bool:
+def _is_at(value: float, sign: str, moment: Moment, now: float) -> bool:
     """Compares with a moment; with a day, what lies in it is equal to it."""
-    begin, end = wanted.at(now)
+    begin, end = moment.at(now)
     if end > begin:
-        place = -1.0 if value < begin else 1.0 if value >= end else 0.0
-        return _COMPARISONS[sign](place, 0.0)
+        relation = -1.0 if value < begin else 1.0 if value >= end else 0.0
+        return _COMPARISONS[sign](relation, 0.0)
     return _COMPARISONS[sign](value, begin)
 
 
 def _config(term: Term) -> Test:
     name = term.name[len(CONFIG) :]
     try:
-        wanted: float | None = filter_values.count(term.value)
+        number: float | None = filter_values.count(term.value)
     except ValueError:
-        wanted = None
-    if wanted is None and term.sign in ("<", "<=", ">", ">="):
+        number = None
+    if number is None and term.sign in ("<", "<=", ">", ">="):
         raise term.mistake(f"{term.name} is compared with a number, not with {term.value!r}.")
 
     def test(row: RunRow, _: float) -> bool:
-        found, value = _entry(row, name)
-        return found and _config_holds(value, term, wanted)
+        has_entry, value = _entry(row, name)
+        return has_entry and _config_holds(value, term, number)
 
     return test
 
@@ -222,35 +222,35 @@ def _entry(row: RunRow, name: str) -> tuple[bool, Scalar]:
     """An entry by its whole name, or by the end of it where only one entry ends so."""
     if name in row.config:
         return True, row.config[name]
-    like = [value for key, value in row.config.items() if key.endswith(f".{name}")]
-    return (True, like[0]) if len(like) == 1 else (False, None)
+    candidates = [value for key, value in row.config.items() if key.endswith(f".{name}")]
+    return (True, candidates[0]) if len(candidates) == 1 else (False, None)
 
 
-def _config_holds(value: Scalar, term: Term, wanted: float | None) -> bool:
+def _config_holds(value: Scalar, term: Term, number: float | None) -> bool:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and wanted is not None:
-        return _COMPARISONS[term.sign](float(value), wanted)  # type: ignore[arg-type]  # it is a number
-    said, told = term.value.casefold(), "null" if value is None else str(value).casefold()
+    if is_number and number is not None:
+        return _COMPARISONS[term.sign](float(value), number)  # type: ignore[arg-type]  # it is a number
+    wanted_text, entry_text = term.value.casefold(), "null" if value is None else str(value).casefold()
     if term.sign == ":":
-        return said in told
+        return wanted_text in entry_text
     if term.sign in ("=", "=="):
-        return said == told
-    return said != told if term.sign == "!=" else False
+        return wanted_text == entry_text
+    return wanted_text != entry_text if term.sign == "!=" else False
 
 
-def _is_near(one: float, other: float) -> bool:
-    return abs(one - other) <= 1e-9 * max(abs(one), abs(other))
+def _is_near(left: float, right: float) -> bool:
+    return abs(left - right) <= 1e-9 * max(abs(left), abs(right))
 
 
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     ":": _is_near,
     "=": _is_near,
     "==": _is_near,
-    "!=": lambda one, other: not _is_near(one, other),
-    "<": lambda one, other: one < other,
-    "<=": lambda one, other: one <= other or _is_near(one, other),
-    ">": lambda one, other: one > other,
-    ">=": lambda one, other: one >= other or _is_near(one, other),
+    "!=": lambda left, right: not _is_near(left, right),
+    "<": lambda left, right: left < right,
+    "<=": lambda left, right: left <= right or _is_near(left, right),
+    ">": lambda left, right: left > right,
+    ">=": lambda left, right: left >= right or _is_near(left, right),
 }
 
 

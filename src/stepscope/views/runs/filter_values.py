@@ -51,23 +51,27 @@ def size(text: str) -> float:
 
 def share(text: str) -> float:
     """A share, as 50 or 50% or 0.5: what is above 1 is percent."""
-    found = _NUMBER.fullmatch(text)
-    if found is None or found[2] not in ("", "%"):
+    match = _NUMBER.fullmatch(text)
+    if match is None or match[2] not in ("", "%"):
         raise ValueError("a share such as 50% or 0.5")
-    value = _finite(found[1])
-    return value / 100 if found[2] == "%" or abs(value) > 1 else value
+    value = _finite(match[1])
+    return value / 100 if match[2] == "%" or abs(value) > 1 else value
 
 
 def length(text: str) -> float:
     """Seconds, as 90, 2h or 1h30m."""
-    total, at, is_negative = 0.0, 0, text.startswith("-")
+    total, position, is_negative = 0.0, 0, text.startswith("-")
     rest = text[1:] if is_negative else text
-    while at < len(rest):
-        found = _LENGTH.match(rest, at)
-        if found is None or found[2] not in SECONDS or (found[2] == "" and at + len(found[0]) < len(rest)):
+    while position < len(rest):
+        match = _LENGTH.match(rest, position)
+        if (
+            match is None
+            or match[2] not in SECONDS
+            or (match[2] == "" and position + len(match[0]) < len(rest))
+        ):
             raise ValueError("a length of time such as 90s, 2h or 1h30m")
-        total += _finite(found[1]) * SECONDS[found[2]]
-        at = found.end()
+        total += _finite(match[1]) * SECONDS[match[2]]
+        position = match.end()
     if not rest:
         raise ValueError("a length of time such as 90s, 2h or 1h30m")
     return -total if is_negative else total
@@ -88,11 +92,11 @@ def moment(text: str) -> Moment:
         raise ValueError("a moment such as -2d, 2026-01-31 or 2026-01-31T18:00") from None
 
 
-def _scaled(text: str, units: dict[str, float], what: str) -> float:
-    found = _NUMBER.fullmatch(text)
-    if found is None or found[2] not in units:
-        raise ValueError(what)
-    return _finite(str(_finite(found[1]) * units[found[2]]))
+def _scaled(text: str, units: dict[str, float], expected: str) -> float:
+    match = _NUMBER.fullmatch(text)
+    if match is None or match[2] not in units:
+        raise ValueError(expected)
+    return _finite(str(_finite(match[1]) * units[match[2]]))
 
 
 def _finite(text: str) -> float:

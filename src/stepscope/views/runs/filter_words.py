@@ -51,15 +51,15 @@ def terms_of(text: str) -> list[Term]:
             MAX_CHARACTERS,
             len(text),
         )
-    found: list[Term] = []
-    at = _after_blanks(text, 0)
-    while at < len(text):
-        if len(found) == MAX_TERMS:
-            raise FilterError(f"The filter has more than {MAX_TERMS} terms.", at, len(text))
-        term = _term(text, at)
-        found.append(term)
-        at = _after_blanks(text, term.end)
-    return found
+    terms: list[Term] = []
+    position = _after_blanks(text, 0)
+    while position < len(text):
+        if len(terms) == MAX_TERMS:
+            raise FilterError(f"The filter has more than {MAX_TERMS} terms.", position, len(text))
+        term = _term(text, position)
+        terms.append(term)
+        position = _after_blanks(text, term.end)
+    return terms
 
 
 def _term(text: str, begin: int) -> Term:
@@ -141,10 +141,10 @@ def _pattern(text: str, begin: int, at: int, *, is_excluded: bool) -> Term:
 
 
 def _word_end(text: str, at: int) -> int:
-    found = _BARE.match(text, at)
-    return at if found is None else found.end()
+    match = _BARE.match(text, at)
+    return at if match is None else match.end()
 
 
 def _after_blanks(text: str, at: int) -> int:
-    found = _BLANKS.match(text, at)
-    return at if found is None else found.end()
+    match = _BLANKS.match(text, at)
+    return at if match is None else match.end()

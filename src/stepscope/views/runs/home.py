@@ -26,16 +26,16 @@ MAX_RECENT = 10
 MAX_ATTENTION = 1000
 """So many runs are sent; there is one entry for each, and the list of runs counts the same ones."""
 
-LIVE_S = 30.0
+MAX_LIVE_AGE_S = 30.0
 """A machine of which nothing was read for so long is not watched any more."""
 
-RECENT_S = 86_400.0
+MAX_AGE_S = 86_400.0
 """A machine that was last seen before that is not shown."""
 
 MAX_RUNS = 20
 
-_HOST = ("cpu/utilization_ratio", "memory/used_bytes", "memory/total_bytes")
-_GPU = (
+_HOST_KEYS = ("cpu/utilization_ratio", "memory/used_bytes", "memory/total_bytes")
+_GPU_KEYS = (
     "gpu/utilization_ratio",
     "gpu/memory_used_bytes",
     "gpu/memory_total_bytes",
@@ -57,25 +57,25 @@ class Home:
 def home_of(runs: Runs, marks: Marks, now_ns: int, kept: KeptFigures | None = None) -> Home:
     """All of it, of the runs that nobody has put aside; a live run is shown in any case."""
     kept = kept or KeptFigures()
-    every = runs.runs()
-    live = [run for run in every if run.status in LIVE]
-    ended = [run for run in every if run.status not in LIVE and not marks.archived(run.id)]
+    all_runs = runs.runs()
+    live = [run for run in all_runs if run.status in LIVE]
+    ended = [run for run in all_runs if run.status not in LIVE and not marks.archived(run.id)]
     ended.sort(key=lambda run: run.info.ended_ns or run.info.last_ns)
     recent = ended[-MAX_RECENT:][::-1]
     # The figures of runs that nobody needs to look at are not read: there may be thousands.
-    looked_at = [run for run in (*live, *ended) if may_need_attention(run, marks, now_ns)]
+    candidates = [run for run in (*live, *ended) if may_need_attention(run, marks, now_ns)]
     kept.begin_list()
-    several = [
+    needs = [
         attention_of(run, marks, kept.of(run, now_ns), now_ns, kept.diagnosis(run, now_ns))
-        for run in looked_at
+        for run in candidates
     ]
-    attention = [one for one in several if one is not None]
-    attention.sort(key=lambda one: (rank_of(one.severity), -one.since))
+    attention = [attention_needed for attention_needed in needs if attention_needed is not None]
+    attention.sort(key=lambda attention_needed: (rank_of(attention_needed.severity), -attention_needed.since))
     return Home(
         running=tuple(run_row(run, marks, now_ns, kept) for run in reversed(live)),
         attention=tuple(attention[:MAX_ATTENTION]),
         recent=tuple(run_row(run, marks, now_ns, kept) for run in recent),
-        hosts=hosts_now(every, now_ns),
+        hosts=hosts_now(all_runs, now_ns),
     )
 
 
@@ -115,15 +115,19 @@ def hosts_now(runs: Sequence[Run], now_ns: int) -> tuple[HostNow, ...]:
     facts: dict[Place, GpuFacts] = {}
     newest: dict[tuple[str, str, str], SeriesSummary] = {}
     for run in [*live, *others][: max(MAX_RUNS, len(live))]:
-        if run.info.last_ns < now_ns - RECENT_S * 1e9 and run.status not in LIVE:
+        if run.info.last_ns < now_ns - MAX_AGE_S * 1e9 and run.status not in LIVE:
             continue
-        found = [one for one in run.summaries((*_HOST, *_GPU)) if one.source.axis == "seconds"]
-        if any(one.source.device for one in found):
+        readings = [
+            summary
+            for summary in run.summaries((*_HOST_KEYS, *_GPU_KEYS))
+            if summary.source.axis == "seconds"
+        ]
+        if any(summary.source.device for summary in readings):
             facts = {**known_gpus(run), **facts}
-        for one in found:
-            place = (one.source.host, one.source.device, one.key)
-            if place not in newest or newest[place].last_ns < one.last_ns:
-                newest[place] = one
+        for summary in readings:
+            place = (summary.source.host, summary.source.device, summary.key)
+            if place not in newest or newest[place].last_ns < summary.last_ns:
+                newest[place] = summary
     hosts = {host for host, _, _ in newest}
     rows = [_host(host, newest, facts, live, now_ns) for host in sorted(hosts)]
     return tuple(sorted(rows, key=lambda row: not row.live))
@@ -136,22 +140,24 @@ def _host(
     live: Sequence[Run],
     now_ns: int,
 ) -> HostNow:
-    last_ns = max(one.last_ns for (place, _, _), one in newest.items() if place == host)
-    here = [run.id for run in live if any(one.host == host for one in run.segments[-1].processes)]
-    cpu, used, total = (_last(newest.get((host, "", key))) for key in _HOST)
+    last_ns = max(summary.last_ns for (place, _, _), summary in newest.items() if place == host)
+    live_runs = [
+        run.id for run in live if any(summary.host == host for summary in run.segments[-1].processes)
+    ]
+    cpu, used, total = (_last(newest.get((host, "", key))) for key in _HOST_KEYS)
     devices = sorted(
-        {device for place, device, key in newest if place == host and device and key in _GPU},
+        {device for place, device, key in newest if place == host and device and key in _GPU_KEYS},
         key=lambda device: (facts[host, device].index if (host, device) in facts else 10**6, device),
     )
     return HostNow(
         host=clean(host, 300),
-        live=now_ns - last_ns < LIVE_S * 1e9,
+        live=now_ns - last_ns < MAX_LIVE_AGE_S * 1e9,
         last_seen=last_ns / 1e9,
         cpu_ratio=cpu,
         memory_used_bytes=used,
         memory_total_bytes=total,
         gpus=tuple(_gpu(host, device, newest, facts) for device in devices),
-        runs=tuple(here),
+        runs=tuple(live_runs),
     )
 
 
@@ -166,9 +172,9 @@ def _gpu(
     if known is not None:
         name = f"{name} {known.name}".strip()
     return GpuNow(
-        clean(device, 200), clean(name, 300), *(_last(newest.get((host, device, key))) for key in _GPU)
+        clean(device, 200), clean(name, 300), *(_last(newest.get((host, device, key))) for key in _GPU_KEYS)
     )
 
 
-def _last(one: SeriesSummary | None) -> float | None:
-    return None if one is None else finite(one.last)
+def _last(summary: SeriesSummary | None) -> float | None:
+    return None if summary is None else finite(summary.last)

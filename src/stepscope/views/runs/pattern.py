@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 MAX_CHARACTERS = 200
 MAX_DEPTH = 20
 MAX_REPEATS = 100
-MAX_PARTS = 2_000
+MAX_INSTRUCTIONS = 2_000
 MAX_TEXT = 1_000
 """Of a text so many characters are looked at."""
-MAX_KEPT = 2_000
+MAX_CACHED_STEPS = 2_000
 """So many steps of the matching are remembered."""
 
 _CLASSES = {"d": str.isdecimal, "w": lambda sign: sign.isalnum() or sign == "_", "s": str.isspace}
-_SIGNS = {"n": "\n", "t": "\t", "r": "\r"}
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 _REPEATS = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 
 
@@ -31,7 +31,7 @@ class PatternError(ValueError):
 
 
 @dataclass(frozen=True)
-class _Letters:
+class _CharacterSet:
     """Which characters fit: single ones, ranges and classes, or all others."""
 
     singles: frozenset[str] = frozenset()
@@ -39,82 +39,85 @@ class _Letters:
     classes: tuple[str, ...] = ()
     is_negated: bool = False
 
-    def fit(self, signs: Iterable[str]) -> bool:
+    def matches(self, cases: Iterable[str]) -> bool:
         """Whether a character, in one of the cases it is given in, is among them."""
-        return any(self._has(sign) for sign in signs) != self.is_negated
+        return any(self._has(character) for character in cases) != self.is_negated
 
-    def _has(self, sign: str) -> bool:
+    def _has(self, character: str) -> bool:
         return (
-            sign in self.singles
-            or any(low <= sign <= high for low, high in self.ranges)
-            or any(_CLASSES[name.lower()](sign) != name.isupper() for name in self.classes)
+            character in self.singles
+            or any(low <= character <= high for low, high in self.ranges)
+            or any(_CLASSES[name.lower()](character) != name.isupper() for name in self.classes)
         )
 
 
-class _Part(NamedTuple):
+class _Instruction(NamedTuple):
     """One instruction: take a character, go on at either of two places, or be at an end of the text."""
 
     kind: str
-    letters: _Letters = _Letters()
+    characters: _CharacterSet = _CharacterSet()
     first: int = 0
     second: int = 0
 
 
-_Places = frozenset[int]
+_States = frozenset[int]
 
 
 class Pattern:
     """An expression made ready. All ways through it are followed at once, so none is ever tried again."""
 
-    def __init__(self, parts: Sequence[_Part], *, ignores_case: bool) -> None:
-        self._parts, self._ignores_case = parts, ignores_case
-        self._fresh = self._reached({0})
-        self._steps: dict[tuple[_Places, str], _Places] = {}
+    def __init__(self, instructions: Sequence[_Instruction], *, ignores_case: bool) -> None:
+        self._instructions, self._ignores_case = instructions, ignores_case
+        self._start = self._reachable({0})
+        self._transitions: dict[tuple[_States, str], _States] = {}
 
     def is_in(self, text: str) -> bool:
         """Whether some part of a text matches."""
         text = text[:MAX_TEXT]
-        places = self._reached({0}, at_begin=True)
-        for sign in text:
-            if self._is_over(places):
+        states = self._reachable({0}, at_begin=True)
+        for character in text:
+            if self._is_match(states):
                 return True
-            places = self._after(places, sign)
-        return self._is_over(self._reached(places, at_begin=not text, at_end=True))
+            states = self._after(states, character)
+        return self._is_match(self._reachable(states, at_begin=not text, at_end=True))
 
-    def _after(self, places: _Places, sign: str) -> _Places:
+    def _after(self, states: _States, character: str) -> _States:
         """Where one is after a character; a match may also begin there."""
-        known = self._steps.get((places, sign))
+        known = self._transitions.get((states, character))
         if known is not None:
             return known
-        cases = {sign, *(one for one in (sign.lower(), sign.upper()) if self._ignores_case)}
+        cases = {character, *(case for case in (character.lower(), character.upper()) if self._ignores_case)}
         taken = {
-            place + 1
-            for place in places
-            if self._parts[place].kind == "take" and self._parts[place].letters.fit(cases)
+            state + 1
+            for state in states
+            if self._instructions[state].kind == "take"
+            and self._instructions[state].characters.matches(cases)
         }
-        if len(self._steps) >= MAX_KEPT:
-            self._steps.clear()
-        found = self._steps[places, sign] = self._reached(taken) | self._fresh
-        return found
+        if len(self._transitions) >= MAX_CACHED_STEPS:
+            self._transitions.clear()
+        reached = self._transitions[states, character] = self._reachable(taken) | self._start
+        return reached
 
-    def _is_over(self, places: _Places) -> bool:
-        return any(self._parts[place].kind == "over" for place in places)
+    def _is_match(self, states: _States) -> bool:
+        return any(self._instructions[state].kind == "over" for state in states)
 
-    def _reached(self, begin: set[int] | _Places, *, at_begin: bool = False, at_end: bool = False) -> _Places:
+    def _reachable(
+        self, begin: set[int] | _States, *, at_begin: bool = False, at_end: bool = False
+    ) -> _States:
         """Everything that can be got to without taking a character."""
-        found: set[int] = set()
-        waiting = list(begin)
-        while waiting:
-            place = waiting.pop()
-            if place in found:
+        reached: set[int] = set()
+        pending = list(begin)
+        while pending:
+            state = pending.pop()
+            if state in reached:
                 continue
-            found.add(place)
-            part = self._parts[place]
-            if part.kind == "fork":
-                waiting += [part.first, part.second]
-            elif (part.kind == "begin" and at_begin) or (part.kind == "end" and at_end):
-                waiting.append(place + 1)
-        return frozenset(found)
+            reached.add(state)
+            instruction = self._instructions[state]
+            if instruction.kind == "fork":
+                pending += [instruction.first, instruction.second]
+            elif (instruction.kind == "begin" and at_begin) or (instruction.kind == "end" and at_end):
+                pending.append(state + 1)
+        return frozenset(reached)
 
 
 def compile_pattern(text: str, *, ignores_case: bool = False) -> Pattern:
@@ -122,176 +125,189 @@ def compile_pattern(text: str, *, ignores_case: bool = False) -> Pattern:
     if len(text) > MAX_CHARACTERS:
         raise PatternError(f"It has {len(text)} characters; at most {MAX_CHARACTERS} are allowed.", 0)
     parser = _Parser(text)
-    parts = parser.alternatives(0)
-    if parser.at < len(parser.text):
-        raise PatternError("This bracket closes nothing.", parser.at)
-    return Pattern((*parts, _Part("over")), ignores_case=ignores_case)
+    instructions = parser.alternatives(0)
+    if parser.position < len(parser.text):
+        raise PatternError("This bracket closes nothing.", parser.position)
+    return Pattern((*instructions, _Instruction("over")), ignores_case=ignores_case)
 
 
 class _Parser:
     """Reads an expression from left to right; places in what it makes are relative until they are joined."""
 
     def __init__(self, text: str) -> None:
-        self.text, self.at = text, 0
+        self.text, self.position = text, 0
 
-    def alternatives(self, depth: int) -> tuple[_Part, ...]:
+    def alternatives(self, depth: int) -> tuple[_Instruction, ...]:
         if depth > MAX_DEPTH:
-            raise PatternError(f"Groups lie more than {MAX_DEPTH} deep in each other.", self.at)
-        found = self._sequence(depth)
+            raise PatternError(f"Groups lie more than {MAX_DEPTH} deep in each other.", self.position)
+        branches = self._sequence(depth)
         while self._next_is("|"):
-            self.at += 1
+            self.position += 1
             other = self._sequence(depth)
-            found = self._checked(_either(found, other))
-        return found
+            branches = self._limited(_either(branches, other))
+        return branches
 
-    def _sequence(self, depth: int) -> tuple[_Part, ...]:
-        found: tuple[_Part, ...] = ()
-        while self.at < len(self.text) and self.text[self.at] not in "|)":
-            found = self._checked(_joined(found, self._repeated(self._single(depth))))
-        return found
+    def _sequence(self, depth: int) -> tuple[_Instruction, ...]:
+        instructions: tuple[_Instruction, ...] = ()
+        while self.position < len(self.text) and self.text[self.position] not in "|)":
+            instructions = self._limited(_joined(instructions, self._repeated(self._single(depth))))
+        return instructions
 
-    def _repeated(self, single: tuple[_Part, ...]) -> tuple[_Part, ...]:
-        begin = self.at
+    def _repeated(self, single: tuple[_Instruction, ...]) -> tuple[_Instruction, ...]:
+        begin = self.position
         bounds = self._bounds()
         if bounds is None:
             return single
         least, most = bounds
         if (most is not None and (most < least or most > MAX_REPEATS)) or least > MAX_REPEATS:
             raise PatternError(f"It repeats more than {MAX_REPEATS} times, or backwards.", begin)
-        found: tuple[_Part, ...] = ()
+        repeated: tuple[_Instruction, ...] = ()
         for _ in range(least):
-            found = self._checked(_joined(found, single))
+            repeated = self._limited(_joined(repeated, single))
         if most is None:
-            return self._checked(_joined(found, _star(single)))
+            return self._limited(_joined(repeated, _star(single)))
         for _ in range(most - least):
-            found = self._checked(_joined(found, _either(single, ())))
-        return found
+            repeated = self._limited(_joined(repeated, _either(single, ())))
+        return repeated
 
     def _bounds(self) -> tuple[int, int | None] | None:
-        sign = self.text[self.at : self.at + 1]
-        if sign in _REPEATS and sign:
-            self.at += 1
-            bounds = _REPEATS[sign]
-        elif sign == "{":
-            end = self.text.find("}", self.at)
-            low, comma, high = self.text[self.at + 1 : max(end, 0)].partition(",")
+        character = self.text[self.position : self.position + 1]
+        if character in _REPEATS and character:
+            self.position += 1
+            bounds = _REPEATS[character]
+        elif character == "{":
+            end = self.text.find("}", self.position)
+            low, comma, high = self.text[self.position + 1 : max(end, 0)].partition(",")
             if not _is_count(low) or not (high == "" or _is_count(high)):
                 raise PatternError(
-                    "Write how often it repeats as {2} or {2,5}; a bare brace as \\{.", self.at
+                    "Write how often it repeats as {2} or {2,5}; a bare brace as \\{.", self.position
                 )
-            self.at = end + 1
+            self.position = end + 1
             bounds = int(low), (int(high) if high else None if comma else int(low))
         else:
             return None
         if self._next_is("?"):  # reluctant or not: whether it matches is the same
-            self.at += 1
-        if self.text[self.at : self.at + 1] in ("*", "+", "?", "{"):
-            raise PatternError("What repeats is repeated again; put it into a group.", self.at)
+            self.position += 1
+        if self.text[self.position : self.position + 1] in ("*", "+", "?", "{"):
+            raise PatternError("What repeats is repeated again; put it into a group.", self.position)
         return bounds
 
-    def _single(self, depth: int) -> tuple[_Part, ...]:
-        begin, sign = self.at, self.text[self.at]
-        self.at += 1
-        if sign == "(":
+    def _single(self, depth: int) -> tuple[_Instruction, ...]:
+        begin, character = self.position, self.text[self.position]
+        self.position += 1
+        if character == "(":
             return self._group(begin, depth)
-        if sign == "[":
-            return (_Part("take", self._letters(begin)),)
-        if sign == "\\":
-            return (_Part("take", self._escaped(begin)),)
-        if sign in "*+?{":
-            raise PatternError(f"There is nothing before {sign!r} that could be repeated.", begin)
-        if sign == ".":
-            return (_Part("take", _Letters(is_negated=True)),)
-        if sign in "^$":
-            return (_Part("begin" if sign == "^" else "end"),)
-        return (_Part("take", _Letters(frozenset(sign))),)
+        if character == "[":
+            return (_Instruction("take", self._character_set(begin)),)
+        if character == "\\":
+            return (_Instruction("take", self._escaped(begin)),)
+        if character in "*+?{":
+            raise PatternError(f"There is nothing before {character!r} that could be repeated.", begin)
+        if character == ".":
+            return (_Instruction("take", _CharacterSet(is_negated=True)),)
+        if character in "^$":
+            return (_Instruction("begin" if character == "^" else "end"),)
+        return (_Instruction("take", _CharacterSet(frozenset(character))),)
 
-    def _group(self, begin: int, depth: int) -> tuple[_Part, ...]:
-        if self.text.startswith("?:", self.at):
-            self.at += 2
+    def _group(self, begin: int, depth: int) -> tuple[_Instruction, ...]:
+        if self.text.startswith("?:", self.position):
+            self.position += 2
         elif self._next_is("?"):
             raise PatternError("Of the groups that begin with (? there is (?: alone.", begin)
-        found = self.alternatives(depth + 1)
+        inner = self.alternatives(depth + 1)
         if not self._next_is(")"):
             raise PatternError("This bracket is never closed.", begin)
-        self.at += 1
-        return found
+        self.position += 1
+        return inner
 
-    def _escaped(self, begin: int) -> _Letters:
-        sign = self.text[self.at : self.at + 1]
-        self.at += 1
-        if not sign:
+    def _escaped(self, begin: int) -> _CharacterSet:
+        character = self.text[self.position : self.position + 1]
+        self.position += 1
+        if not character:
             raise PatternError("A backslash stands at the end, before nothing.", begin)
-        if sign.lower() in _CLASSES:
-            return _Letters(classes=(sign,))
-        if sign in _SIGNS:
-            return _Letters(frozenset(_SIGNS[sign]))
-        if sign.isalnum():
-            raise PatternError(f"\\{sign} is not part of this language.", begin)
-        return _Letters(frozenset(sign))
+        if character.lower() in _CLASSES:
+            return _CharacterSet(classes=(character,))
+        if character in _ESCAPES:
+            return _CharacterSet(frozenset(_ESCAPES[character]))
+        if character.isalnum():
+            raise PatternError(f"\\{character} is not part of this language.", begin)
+        return _CharacterSet(frozenset(character))
 
-    def _letters(self, begin: int) -> _Letters:
+    def _character_set(self, begin: int) -> _CharacterSet:
         is_negated = self._next_is("^")
-        self.at += is_negated
+        self.position += is_negated
         singles: set[str] = set()
         ranges: list[tuple[str, str]] = []
         classes: list[str] = []
         is_first = True
         while is_first or not self._next_is("]"):
-            if self.at >= len(self.text):
+            if self.position >= len(self.text):
                 raise PatternError("This bracket is never closed.", begin)
             is_first = False
-            low = self._letter(classes)
-            if low and self._next_is("-") and self.text[self.at + 1 : self.at + 2] not in ("]", ""):
-                self.at += 1
-                high = self._letter(classes)
+            low = self._set_member(classes)
+            if (
+                low
+                and self._next_is("-")
+                and self.text[self.position + 1 : self.position + 2] not in ("]", "")
+            ):
+                self.position += 1
+                high = self._set_member(classes)
                 if not high or high < low:
                     raise PatternError("This range runs backwards.", begin)
                 ranges.append((low, high))
             else:
                 singles.update(low)
-        self.at += 1
-        return _Letters(frozenset(singles), tuple(ranges), tuple(classes), is_negated)
+        self.position += 1
+        return _CharacterSet(frozenset(singles), tuple(ranges), tuple(classes), is_negated)
 
-    def _letter(self, classes: list[str]) -> str:
+    def _set_member(self, classes: list[str]) -> str:
         """One character of a set; empty for a class, which is added to the classes."""
-        begin, sign = self.at, self.text[self.at]
-        self.at += 1
-        if sign != "\\":
-            return sign
-        found = self._escaped(begin)
-        classes += found.classes
-        return next(iter(found.singles), "")
+        begin, character = self.position, self.text[self.position]
+        self.position += 1
+        if character != "\\":
+            return character
+        escaped = self._escaped(begin)
+        classes += escaped.classes
+        return next(iter(escaped.singles), "")
 
-    def _next_is(self, sign: str) -> bool:
-        return self.text[self.at : self.at + 1] == sign
+    def _next_is(self, character: str) -> bool:
+        return self.text[self.position : self.position + 1] == character
 
-    def _checked(self, parts: tuple[_Part, ...]) -> tuple[_Part, ...]:
-        if len(parts) > MAX_PARTS:
+    def _limited(self, instructions: tuple[_Instruction, ...]) -> tuple[_Instruction, ...]:
+        if len(instructions) > MAX_INSTRUCTIONS:
             raise PatternError("It says too much at once; leave out some of its repeats.", 0)
-        return parts
+        return instructions
 
 
-def _joined(one: tuple[_Part, ...], other: tuple[_Part, ...]) -> tuple[_Part, ...]:
-    return one + _moved(other, len(one))
+def _joined(first: tuple[_Instruction, ...], second: tuple[_Instruction, ...]) -> tuple[_Instruction, ...]:
+    return first + _moved(second, len(first))
 
 
-def _either(one: tuple[_Part, ...], other: tuple[_Part, ...]) -> tuple[_Part, ...]:
-    begin_other = 2 + len(one)
-    end = begin_other + len(other)
-    fork, leap = _Part("fork", first=1, second=begin_other), _Part("fork", first=end, second=end)
-    return (fork, *_moved(one, 1), leap, *_moved(other, begin_other))
+def _either(first: tuple[_Instruction, ...], second: tuple[_Instruction, ...]) -> tuple[_Instruction, ...]:
+    begin_second = 2 + len(first)
+    end = begin_second + len(second)
+    fork, jump = (
+        _Instruction("fork", first=1, second=begin_second),
+        _Instruction("fork", first=end, second=end),
+    )
+    return (fork, *_moved(first, 1), jump, *_moved(second, begin_second))
 
 
-def _star(one: tuple[_Part, ...]) -> tuple[_Part, ...]:
-    end = len(one) + 2
-    return (_Part("fork", first=1, second=end), *_moved(one, 1), _Part("fork", first=0, second=end))
+def _star(body: tuple[_Instruction, ...]) -> tuple[_Instruction, ...]:
+    end = len(body) + 2
+    return (
+        _Instruction("fork", first=1, second=end),
+        *_moved(body, 1),
+        _Instruction("fork", first=0, second=end),
+    )
 
 
-def _moved(parts: tuple[_Part, ...], by: int) -> tuple[_Part, ...]:
+def _moved(instructions: tuple[_Instruction, ...], by: int) -> tuple[_Instruction, ...]:
     return tuple(
-        part._replace(first=part.first + by, second=part.second + by) if part.kind == "fork" else part
-        for part in parts
+        instruction._replace(first=instruction.first + by, second=instruction.second + by)
+        if instruction.kind == "fork"
+        else instruction
+        for instruction in instructions
     )
 
 

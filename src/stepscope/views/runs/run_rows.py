@@ -85,14 +85,14 @@ class KeptFigures:
 
     def of(self, run: Run, now_ns: int) -> RunFigures:
         """The figures of a run, found anew where they may have changed."""
-        mark = _mark(run)
-        known = self._kept.get(run.id)
-        if known is not None and known[0] == mark:
-            return known[1]
-        found = figures_of(run)
+        version = _version(run)
+        cached = self._kept.get(run.id)
+        if cached is not None and cached[0] == version:
+            return cached[1]
+        figures = figures_of(run)
         if self._is_settled(run, now_ns):
-            self._kept[run.id] = mark, found
-        return found
+            self._kept[run.id] = version, figures
+        return figures
 
     def begin_list(self) -> None:
         """Lets one more list diagnose some runs that no agent has looked at."""
@@ -104,24 +104,24 @@ class KeptFigures:
         A page diagnoses each run it shows. A list of hundreds cannot: it does so for some, and for others the
         next time, since what was found in a run that has ended is remembered.
         """
-        mark = _mark(run)
-        known = self._diagnosed.get(run.id)
-        if known is not None and known[0] == mark:
-            return known[1]
+        version = _version(run)
+        cached = self._diagnosed.get(run.id)
+        if cached is not None and cached[0] == version:
+            return cached[1]
         if self._left <= 0 or self.of(run, now_ns).points < MIN_STEPS or checks_kept(run) is not None:
             return None
         self._left -= 1
-        found = run.diagnose()
+        diagnosis = run.diagnose()
         if self._is_settled(run, now_ns):
-            self._diagnosed[run.id] = mark, found
-        return found
+            self._diagnosed[run.id] = version, diagnosis
+        return diagnosis
 
     def forget_others(self, run_ids: Iterable[str]) -> None:
         """Lets go of runs that are there no more."""
-        known = set(run_ids)
-        for kept in (self._kept, self._diagnosed):
-            for run_id in kept.keys() - known:
-                kept.pop(run_id, None)
+        existing = set(run_ids)
+        for cache in (self._kept, self._diagnosed):
+            for run_id in cache.keys() - existing:
+                cache.pop(run_id, None)
 
     @staticmethod
     def _is_settled(run: Run, now_ns: int) -> bool:
@@ -134,11 +134,11 @@ def run_rows(
     """A row for each run, oldest first. Whoever asks often hands over what was `kept` the last time."""
     now_ns = time.time_ns() if now_ns is None else now_ns
     kept = kept or KeptFigures()
-    found = runs.runs()
-    kept.forget_others(run.id for run in found)
+    all_runs = runs.runs()
+    kept.forget_others(run.id for run in all_runs)
     kept.begin_list()
     # The newest are at the top of a list: those are diagnosed first.
-    return [run_row(run, marks, now_ns, kept) for run in reversed(found)][::-1]
+    return [run_row(run, marks, now_ns, kept) for run in reversed(all_runs)][::-1]
 
 
 def run_row(run: Run, marks: Marks, now_ns: int, kept: KeptFigures | None = None) -> RunRow:
@@ -147,9 +147,11 @@ def run_row(run: Run, marks: Marks, now_ns: int, kept: KeptFigures | None = None
     figures, diagnosis = kept.of(run, now_ns), kept.diagnosis(run, now_ns)
     attention = attention_of(run, marks, figures, now_ns, diagnosis)
     is_live = run.status in LIVE
-    processes = [one for part in run.segments for one in part.processes if one.role != "worker"]
-    newest = [one for one in run.segments[-1].processes if one.role == "rank"]
-    started_ns = run.info.created_ns or min((one.started_ns for one in processes), default=0)
+    processes = [
+        process for segment in run.segments for process in segment.processes if process.role != "worker"
+    ]
+    newest = [process for process in run.segments[-1].processes if process.role == "rank"]
+    started_ns = run.info.created_ns or min((process.started_ns for process in processes), default=0)
     ended_ns = None if is_live else run.info.ended_ns or run.info.last_ns
     return RunRow(
         id=run.id,
@@ -177,12 +179,12 @@ def run_row(run: Run, marks: Marks, now_ns: int, kept: KeptFigures | None = None
         verdict=verdict_for(run, marks.muted(run.id), figures, diagnosis),
         attention=None if attention is None else attention.what,
         # Those of a run that has ended are over with it.
-        open_alerts=sum(one["resolved_ns"] is None for one in run.alerts()) if is_live else 0,
+        open_alerts=sum(process["resolved_ns"] is None for process in run.alerts()) if is_live else 0,
         tags=marks.tags(run.id),
         archived=marks.archived(run.id),
         colour=marks.colour(run.id),
-        hosts=tuple(dict.fromkeys(clean(one.host, MAX_NAME) for one in processes)),
-        ranks=len({one.rank for one in newest}),
+        hosts=tuple(dict.fromkeys(clean(process.host, MAX_NAME) for process in processes)),
+        ranks=len({process.rank for process in newest}),
         segments=len(run.segments),
         config=figures.config,
         spark=figures.spark,
@@ -197,6 +199,6 @@ def eta_s(figures: RunFigures) -> float | None:
     return max(figures.total_steps - figures.step - 1, 0) / figures.steps_per_second
 
 
-def _mark(run: Run) -> tuple[object, ...]:
-    processes = sum(len(part.processes) for part in run.segments)
+def _version(run: Run) -> tuple[object, ...]:
+    processes = sum(len(segment.processes) for segment in run.segments)
     return run.status, run.info.last_ns, run.info.ended_ns, len(run.segments), processes
