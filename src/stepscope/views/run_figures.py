@@ -13,7 +13,7 @@ from stepscope.schema.run import LIVE
 from stepscope.views.energy.attribution import known_gpus
 from stepscope.views.machine.gpu_names import PROCESS_KEYS, label_of, own_gpus
 from stepscope.views.metrics.series_summaries import SeriesSummaries
-from stepscope.views.overview.wall_time import SHARES, large_share_of
+from stepscope.views.overview.wall_time import SHARE_TEXTS, large_share_of
 from stepscope.views.plain import bucket_levels, finite, finites
 from stepscope.views.run_setup import setup_of
 from stepscope.views.steps.pace import recent_pace, whole_pace
@@ -43,7 +43,14 @@ PEAKS = (
 
 KEYS = tuple(
     dict.fromkeys(
-        (*STEP_KEYS, *(key for pair in WAITS for key in pair), UTILIZATION, *PROCESS_KEYS, *PEAKS, *SHARES)
+        (
+            *STEP_KEYS,
+            *(key for pair in WAITS for key in pair),
+            UTILIZATION,
+            *PROCESS_KEYS,
+            *PEAKS,
+            *SHARE_TEXTS,
+        )
     )
 )
 

@@ -23,7 +23,7 @@ QUALITY = ("accuracy", "perplexity", "f1", "auc", "bleu", "reward", "iou")
 Kind = Literal["line", "stack"]
 Per = Literal["rank", "device", "host", "none"]
 
-_SYSTEM: tuple[tuple[str, tuple[str, ...], Per], ...] = (
+_SYSTEM_CHARTS: tuple[tuple[str, tuple[str, ...], Per], ...] = (
     ("GPU utilization", ("gpu/utilization_ratio",), "device"),
     ("GPU memory", ("gpu/memory_used_bytes",), "device"),
     ("GPU power", ("gpu/power_watts",), "device"),
@@ -54,51 +54,61 @@ class ChartSpec:
 
 def key_charts(summaries: SeriesSummaries) -> tuple[ChartSpec, ...]:
     """How training goes: where the time goes, the loss, gradients, what evaluations found."""
-    found: list[ChartSpec] = []
+    charts: list[ChartSpec] = []
     phases = tuple(
         phase_key(name) for name in phase_names(summaries.keys) if summaries.logged(phase_key(name))
     )
     if phases and summaries.logged(STEP_SECONDS):
-        found.append(_chart("Time of a step, by phase", phases, kind="stack"))
+        charts.append(_chart("Time of a step, by phase", phases, kind="stack"))
     elif summaries.logged(STEP_SECONDS):
-        found.append(_chart("Time of a step", (STEP_SECONDS,), per="rank"))
+        charts.append(_chart("Time of a step", (STEP_SECONDS,), per="rank"))
     loss = summaries.loss_key()
     if loss is not None:
-        second = (LEARNING_RATE,) if summaries.logged(LEARNING_RATE) else ()
-        found.append(_chart("Loss", (loss, *second), second=second))
+        second_axis = (LEARNING_RATE,) if summaries.logged(LEARNING_RATE) else ()
+        charts.append(_chart("Loss", (loss, *second_axis), second_axis=second_axis))
     if summaries.logged(GRADIENT_NORM):
-        found.append(_chart("Norm of the gradients", (GRADIENT_NORM,)))
-    found += _quality(summaries, loss)
+        charts.append(_chart("Norm of the gradients", (GRADIENT_NORM,)))
+    charts += _quality(summaries, loss)
     if summaries.logged("throughput"):
-        found.append(_chart("Throughput", ("throughput",)))
-    if not found:
-        found += [_chart(key, (key,)) for key in sorted(summaries.keys) if summaries.logged(key)][:MAX_LINES]
-    return tuple(found)
+        charts.append(_chart("Throughput", ("throughput",)))
+    if not charts:
+        charts += [_chart(key, (key,)) for key in sorted(summaries.keys) if summaries.logged(key)][:MAX_LINES]
+    return tuple(charts)
 
 
 def system_charts(summaries: SeriesSummaries) -> tuple[ChartSpec, ...]:
     """What the machines did."""
-    found = []
-    for title, wanted, per in _SYSTEM:
-        keys = tuple(key for key in wanted if key in summaries)
+    charts = []
+    for title, candidates, per in _SYSTEM_CHARTS:
+        keys = tuple(key for key in candidates if key in summaries)
         if keys:
-            most = [one.maximum for key in keys for one in summaries.read(key) if one.maximum is not None]
-            percent = all(is_share(key, max(most, default=None)) for key in keys)
-            found.append(_chart(title, keys, per=per, percent=percent))
-    return tuple(found)
+            maxima = [
+                summary.maximum
+                for key in keys
+                for summary in summaries.read(key)
+                if summary.maximum is not None
+            ]
+            percent = all(is_share(key, max(maxima, default=None)) for key in keys)
+            charts.append(_chart(title, keys, per=per, percent=percent))
+    return tuple(charts)
 
 
 def _quality(summaries: SeriesSummaries, loss: str | None) -> list[ChartSpec]:
     logged = [key for key in summaries.keys if key != loss and summaries.logged(key)]
     losses = sorted(key for key in logged if is_loss(key) and is_evaluation(key))
-    found = [_chart("Loss of evaluations", tuple(losses[:MAX_LINES]))] if losses else []
+    charts = [_chart("Loss of evaluations", tuple(losses[:MAX_LINES]))] if losses else []
     for name in QUALITY:
         keys = sorted(key for key in logged if key.rpartition("/")[2].lower().endswith(name))
         if keys:
-            most = [one.maximum for key in keys for one in summaries.logged(key) if one.maximum is not None]
-            percent = name == "accuracy" and max(most, default=0.0) <= 1.0
-            found.append(_chart(name.capitalize(), tuple(keys[:MAX_LINES]), percent=percent))
-    return found[:MAX_EVALUATIONS]
+            maxima = [
+                summary.maximum
+                for key in keys
+                for summary in summaries.logged(key)
+                if summary.maximum is not None
+            ]
+            percent = name == "accuracy" and max(maxima, default=0.0) <= 1.0
+            charts.append(_chart(name.capitalize(), tuple(keys[:MAX_LINES]), percent=percent))
+    return charts[:MAX_EVALUATIONS]
 
 
 def _chart(
@@ -106,9 +116,9 @@ def _chart(
     keys: tuple[str, ...],
     *,
     kind: Kind = "line",
-    second: tuple[str, ...] = (),
+    second_axis: tuple[str, ...] = (),
     percent: bool = False,
     per: Per = "none",
 ) -> ChartSpec:
     unit = unit_of(keys[0])
-    return ChartSpec(title, keys, unit, kind, second, kind == "stack" or unit == "bytes", percent, per)
+    return ChartSpec(title, keys, unit, kind, second_axis, kind == "stack" or unit == "bytes", percent, per)

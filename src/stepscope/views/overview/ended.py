@@ -40,17 +40,17 @@ BUCKETS = 1000
 
 LAST_S, BEFORE_S = 60.0, 360.0
 MIN_BEFORE, MIN_LAST = 5, 1
-SIGMAS = 6.0
+MIN_SIGMAS = 6.0
 MIN_CHANGE = 0.2
 """Of what a figure was before; less than that is not told."""
 
-MIN_POINTS = 0.1
+MIN_SHARE_CHANGE = 0.1
 """The same of a share of a whole, which may have been near nothing."""
 
-MAX_TOLD = 6
+MAX_CHANGES = 6
 MAX_SERIES = 400
 
-_NOT_TOLD = ("_total", "epoch", "stepscope/", "sampled_ratio", "learning_rate")
+_IGNORED_KEYS = ("_total", "epoch", "stepscope/", "sampled_ratio", "learning_rate")
 
 
 @dataclass(frozen=True)
@@ -109,9 +109,9 @@ def _last_lines(run: Run, failure: Failure | None) -> tuple[str, ...]:
     """What was printed last; of a failure what was printed before its traceback, which is shown by itself."""
     trace = failure.traceback if failure is not None else None
     texts = [line.text for line in console_of(run, limit=MAX_SEARCHED if trace else MAX_LOG_LINES).lines]
-    known = set((trace or "").split("\n"))
+    trace_lines = set((trace or "").split("\n"))
     # Log files have it indented.
-    while trace and texts and {texts[-1], texts[-1].removeprefix("    ")} & {*known, ""}:
+    while trace and texts and {texts[-1], texts[-1].removeprefix("    ")} & {*trace_lines, ""}:
         texts.pop()
     return tuple(texts[-MAX_LOG_LINES:])
 
@@ -128,11 +128,11 @@ def best_of(context: RunContext) -> str | None:
     best = summaries.with_minimum(key)
     if best is None or best.minimum is None:
         return None
-    step = _step_of_least(context.run, best)
+    step = _step_of_minimum(context.run, best)
     return f"{key} {number(best.minimum)}" + ("" if step is None else f" at step {step:,}")
 
 
-def _step_of_least(run: Run, series: SeriesSummary) -> int | None:
+def _step_of_minimum(run: Run, series: SeriesSummary) -> int | None:
     """The first step with the least value, found through buckets: a long series is never read whole.
 
     None where the points of it cannot be read.
@@ -140,7 +140,7 @@ def _step_of_least(run: Run, series: SeriesSummary) -> int | None:
     source = series.source
     low, high = None, None
     while True:
-        found = run.buckets(
+        buckets = run.buckets(
             series.key,
             BUCKETS,
             low=low,
@@ -151,13 +151,13 @@ def _step_of_least(run: Run, series: SeriesSummary) -> int | None:
             device=source.device,
             axis="step",
         )
-        if np.isnan(found.minimum).all():
+        if np.isnan(buckets.minimum).all():
             return None
-        place = int(np.nanargmin(found.minimum))
-        low = int(found.starts[place])
-        if found.width == 1:
+        index = int(np.nanargmin(buckets.minimum))
+        low = int(buckets.starts[index])
+        if buckets.width == 1:
             return low
-        high = low + found.width - 1
+        high = low + buckets.width - 1
 
 
 def _cost(energy: EnergyReport) -> str | None:
@@ -188,41 +188,45 @@ class _Change:
 def changes_before_end(context: RunContext) -> tuple[str, ...]:
     """Sentences on what changed most, the most striking first."""
     end = context.run.info.last_ns / 1e9
-    broken: list[str] = []
-    found: list[_Change] = []
-    series = [one for key in context.summaries.keys for one in _candidates(context, key, end)][:MAX_SERIES]
-    for one in series:
-        times, values = _last_points(context, one, end)
+    nonfinite: list[str] = []
+    changes: list[_Change] = []
+    series = [summary for key in context.summaries.keys for summary in _candidates(context, key, end)]
+    for summary in series[:MAX_SERIES]:
+        times, values = _last_points(context, summary, end)
         if len(times) and not np.isfinite(values[-1]):
-            broken.append(f"{one.key}{_label(context, one)} was no longer finite")
+            nonfinite.append(f"{summary.key}{_label(context, summary)} was no longer finite")
             continue
-        change = _change(context, one, times, values)
+        change = _change(context, summary, times, values)
         if change is not None:
-            found.append(change)
-    found.sort(key=lambda change: -change.sigmas)
-    return tuple([*broken, *(change.sentence() for change in found)][:MAX_TOLD])
+            changes.append(change)
+    changes.sort(key=lambda change: -change.sigmas)
+    return tuple([*nonfinite, *(change.sentence() for change in changes)][:MAX_CHANGES])
 
 
 def _candidates(context: RunContext, key: str, end: float) -> Iterator[SeriesSummary]:
-    if any(part in key for part in _NOT_TOLD):
+    if any(part in key for part in _IGNORED_KEYS):
         return
-    several = [*context.summaries.read(key), *context.summaries.logged(key)]
+    series = [*context.summaries.read(key), *context.summaries.logged(key)]
     newest = context.run.segments[-1].id
-    yield from (one for one in several if one.source.segment == newest and one.last_ns / 1e9 > end - LAST_S)
+    yield from (
+        summary
+        for summary in series
+        if summary.source.segment == newest and summary.last_ns / 1e9 > end - LAST_S
+    )
 
 
-def _last_points(context: RunContext, one: SeriesSummary, end: float) -> tuple[Floats, Floats]:
+def _last_points(context: RunContext, summary: SeriesSummary, end: float) -> tuple[Floats, Floats]:
     """Times and values of the last minutes; read by rollups, so that the length of a run does not matter."""
-    source = one.source
+    source = summary.source
     if source.axis == "seconds":
-        low, most = int(end - BEFORE_S), int(BEFORE_S) + 60
+        low, max_buckets = int(end - BEFORE_S), int(BEFORE_S) + 60
     else:
-        pace = context.figures.steps_per_second or 1.0
-        steps = int(min(max(pace * BEFORE_S, 64), 20_000))
-        low, most = (one.last_step or 0) - steps, min(steps + 1, 2_000)
+        steps_per_second = context.figures.steps_per_second or 1.0
+        steps = int(min(max(steps_per_second * BEFORE_S, 64), 20_000))
+        low, max_buckets = (summary.last_step or 0) - steps, min(steps + 1, 2_000)
     buckets = context.run.buckets(
-        one.key,
-        most,
+        summary.key,
+        max_buckets,
         low=low,
         rank=source.rank,
         segment=source.segment,
@@ -235,7 +239,7 @@ def _last_points(context: RunContext, one: SeriesSummary, end: float) -> tuple[F
     return buckets.times[kept], buckets.last[kept]
 
 
-def _change(context: RunContext, one: SeriesSummary, times: Floats, values: Floats) -> _Change | None:
+def _change(context: RunContext, summary: SeriesSummary, times: Floats, values: Floats) -> _Change | None:
     if not len(times):
         return None
     known = np.abs(values) < MAX_VALUE
@@ -246,20 +250,20 @@ def _change(context: RunContext, one: SeriesSummary, times: Floats, values: Floa
     # A jump in the very last seconds counts as well: the quarter of the minute that was the latest.
     latest = last[-max(len(last) // 4, 1) :]
     level, now = float(np.median(before)), float(np.median(latest))
-    least = MIN_POINTS if is_share(one.key, one.maximum) else MIN_CHANGE * abs(level)
+    min_change = MIN_SHARE_CHANGE if is_share(summary.key, summary.maximum) else MIN_CHANGE * abs(level)
     noise = max(float(spread(before)), 1e-9 * abs(level), 1e-12)
     sigmas = abs(now - level) / noise
-    if abs(now - level) < max(least, 1e-12) or sigmas < SIGMAS:
+    if abs(now - level) < max(min_change, 1e-12) or sigmas < MIN_SIGMAS:
         return None
-    return _Change(one.key, _label(context, one), level, now, sigmas)
+    return _Change(summary.key, _label(context, summary), level, now, sigmas)
 
 
-def _label(context: RunContext, one: SeriesSummary) -> str:
-    place = (one.source.host, one.source.device)
+def _label(context: RunContext, summary: SeriesSummary) -> str:
+    place = (summary.source.host, summary.source.device)
     if place in context.gpus:
         return (
             f" of {label_of(place, context.gpus, several_hosts=len(context.run.segments[-1].processes) > 1)}"
         )
-    if one.source.rank is not None and len(context.ranks) > 1:
-        return f" of rank {one.source.rank}"
-    return f" of {one.source.device}" if one.source.device else ""
+    if summary.source.rank is not None and len(context.ranks) > 1:
+        return f" of rank {summary.source.rank}"
+    return f" of {summary.source.device}" if summary.source.device else ""

@@ -48,8 +48,10 @@ def _gpus(context: RunContext) -> Iterator[tuple[str, str]]:
         (facts.name, None if facts.memory_total_bytes is None else size(facts.memory_total_bytes))
         for facts in known
     )
-    told = [f"{count} × {name}" + (f" ({held})" if held else "") for (name, held), count in models.items()]
-    yield "GPUs", ", ".join(told) or "none seen"
+    descriptions = [
+        f"{count} × {name}" + (f" ({memory})" if memory else "") for (name, memory), count in models.items()
+    ]
+    yield "GPUs", ", ".join(descriptions) or "none seen"
     yield "Driver", ", ".join(sorted({facts.driver for facts in known if facts.driver}))
 
 
@@ -62,7 +64,7 @@ def _software(context: RunContext, facts: Mapping[str, Any]) -> Iterator[tuple[s
 
 def _place(context: RunContext, facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     newest = context.run.segments[-1].processes
-    hosts = list(dict.fromkeys(one.host for one in newest if one.role != "worker"))
+    hosts = list(dict.fromkeys(process.host for process in newest if process.role != "worker"))
     more = f" and {len(hosts) - MAX_HOSTS} more" if len(hosts) > MAX_HOSTS else ""
     yield "Hosts", ", ".join(hosts[:MAX_HOSTS]) + more
     world_size = facts.get("world_size")
@@ -73,26 +75,26 @@ def _place(context: RunContext, facts: Mapping[str, Any]) -> Iterator[tuple[str,
 
 
 def _training(context: RunContext) -> Iterator[tuple[str, str]]:
-    census = context.own_events["census"][-1].fields if "census" in context.own_events else {}
-    yield "Precision", _precision(census)
-    parameters = _count(census.get("parameters"))
+    setup = context.own_events["census"][-1].fields if "census" in context.own_events else {}
+    yield "Precision", _precision(setup)
+    parameters = _count(setup.get("parameters"))
     if parameters:
-        compiled = ", compiled" if census.get("compiled") else ""
+        compiled = ", compiled" if setup.get("compiled") else ""
         yield "Model", f"{number(parameters)} parameters{compiled}"
-    yield "Wrappers", ", ".join(map(str, listed(census.get("wrappers"))))
-    optimizers = [mapping(one) for one in listed(census.get("optimizers"))]
-    yield "Optimizer", ", ".join(str(one["name"]) for one in optimizers if "name" in one)
+    yield "Wrappers", ", ".join(map(str, listed(setup.get("wrappers"))))
+    optimizers = [mapping(optimizer) for optimizer in listed(setup.get("optimizers"))]
+    yield "Optimizer", ", ".join(str(optimizer["name"]) for optimizer in optimizers if "name" in optimizer)
     loader = context.own_events["loader"][-1].fields if "loader" in context.own_events else {}
     yield "Batch", _batch(context, loader)
     if loader.get("num_workers") is not None:
         yield "Loader workers", f"{loader['num_workers']}"
 
 
-def _precision(census: Mapping[str, Any]) -> str:
-    autocast = census.get("autocast")
+def _precision(setup: Mapping[str, Any]) -> str:
+    autocast = setup.get("autocast")
     if autocast and autocast != "off":
         return f"autocast {autocast}"
-    dtypes = mapping(census.get("parameter_dtypes"))
+    dtypes = mapping(setup.get("parameter_dtypes"))
     return str(max(dtypes, key=lambda name: _count(dtypes[name]), default=""))
 
 
@@ -103,8 +105,8 @@ def _batch(context: RunContext, loader: Mapping[str, Any]) -> str:
         samples = int(series[-1].last)
     if samples is None:
         return ""
-    several = context.summaries.by_first_rank("micro_steps")
-    accumulated = int(several[-1].last) if several and several[-1].last else 1
+    micro_steps = context.summaries.by_first_rank("micro_steps")
+    accumulated = int(micro_steps[-1].last) if micro_steps and micro_steps[-1].last else 1
     ranks = f" on each of {len(context.ranks)} ranks" if len(context.ranks) > 1 else ""
     return f"{samples}" + (f" × {accumulated} accumulated" if accumulated > 1 else "") + ranks
 

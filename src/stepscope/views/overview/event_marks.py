@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from stepscope.views.alerts.alert_rows import AlertRow
     from stepscope.views.run_context import RunContext
 
-MAX_OF_A_KIND = 200
+MAX_PER_KIND = 200
 """Of a kind with more, as of epochs of a second each, some all over the run are marked; all are counted."""
 
-GAP_S = 10.0
+MAX_GAP_S = 10.0
 """Two spells of heat this near to each other are one."""
 
-SETUP = {"config", "total_steps"}
+SETUP_KINDS = {"config", "total_steps"}
 """What a training records of its set-up."""
 
 NOT_MARKED = {
@@ -63,7 +63,7 @@ class EventMarks:
 
 
 @dataclass(frozen=True)
-class _Some:
+class _KindMarks:
     """Some of the marks of a kind, and how many there are in all."""
 
     kind: str
@@ -73,52 +73,52 @@ class _Some:
 
 def event_marks(context: RunContext, alerts: Sequence[AlertRow]) -> EventMarks:
     """The marks of a run."""
-    found = [
-        *_told(context),
+    groups = [
+        *_from_events(context),
         *_epochs(context),
         *_phases(context),
-        *_every(_resumes(context)),
-        *_every(_notes(context)),
+        *_by_kind(_resumes(context)),
+        *_by_kind(_notes(context)),
     ]
-    found += [*_every(_of_alert(alert) for alert in alerts), *_every(_throttled(context))]
+    groups += [*_by_kind(_from_alert(alert) for alert in alerts), *_by_kind(_throttled(context))]
     counts: dict[str, int] = {}
     kinds: dict[str, list[EventMark]] = {}
-    for some in found:
-        counts[some.kind] = counts.get(some.kind, 0) + some.total
-        kinds.setdefault(some.kind, []).extend(some.marks)
+    for group in groups:
+        counts[group.kind] = counts.get(group.kind, 0) + group.total
+        kinds.setdefault(group.kind, []).extend(group.marks)
     kept: list[EventMark] = []
     for marks in kinds.values():
-        marks.sort(key=lambda one: one.time)
-        kept += [marks[place] for place in _evenly(len(marks))]
-    return EventMarks(tuple(sorted(kept, key=lambda one: one.time)), counts)
+        marks.sort(key=lambda mark: mark.time)
+        kept += [marks[index] for index in _spread_indices(len(marks))]
+    return EventMarks(tuple(sorted(kept, key=lambda mark: mark.time)), counts)
 
 
-def _evenly(count: int) -> list[int]:
+def _spread_indices(count: int) -> list[int]:
     """Which of so many are marked: all, or as many as may be, from the first to the last."""
-    if count <= MAX_OF_A_KIND:
+    if count <= MAX_PER_KIND:
         return list(range(count))
-    return [round(place) for place in np.linspace(0, count - 1, MAX_OF_A_KIND).tolist()]
+    return [round(index) for index in np.linspace(0, count - 1, MAX_PER_KIND).tolist()]
 
 
-def _every(marks: Iterable[EventMark]) -> list[_Some]:
+def _by_kind(marks: Iterable[EventMark]) -> list[_KindMarks]:
     """Marks of which there are never many, by kind."""
     kinds: dict[str, list[EventMark]] = {}
     for mark in marks:
         kinds.setdefault(mark.kind, []).append(mark)
-    return [_Some(kind, len(several), several) for kind, several in kinds.items()]
+    return [_KindMarks(kind, len(marks_of_kind), marks_of_kind) for kind, marks_of_kind in kinds.items()]
 
 
-def _told(context: RunContext) -> Iterator[_Some]:
+def _from_events(context: RunContext) -> Iterator[_KindMarks]:
     for events in context.events.values():
-        marked = [event for event in events if is_marked(event)]
-        marks = [mark_of(marked[place]) for place in _evenly(len(marked))]
+        shown = [event for event in events if is_marked(event)]
+        marks = [mark_of(shown[index]) for index in _spread_indices(len(shown))]
         if marks:
-            yield _Some(marks[0].kind, len(marked), marks)
+            yield _KindMarks(marks[0].kind, len(shown), marks)
 
 
 def is_marked(event: Event) -> bool:
     """Whether an event is a moment people look for; of those the training recorded, most are."""
-    return event.kind not in (SETUP if event.by_user else NOT_MARKED)
+    return event.kind not in (SETUP_KINDS if event.by_user else NOT_MARKED)
 
 
 def mark_of(event: Event) -> EventMark:
@@ -137,7 +137,7 @@ def _detail(fields: dict[str, Any]) -> str:
     return clean(", ".join(f"{name} {clean(value, 200)}" for name, value in shown[:8]), 600)
 
 
-def _epochs(context: RunContext) -> Iterator[_Some]:
+def _epochs(context: RunContext) -> Iterator[_KindMarks]:
     """Where the epoch that was logged changes; nothing where epochs were told as events."""
     if "epoch" in context.events or not context.summaries.logged("epoch") or not context.ranks:
         return
@@ -145,35 +145,35 @@ def _epochs(context: RunContext) -> Iterator[_Some]:
     whole = np.floor(logged.values)
     begins = np.flatnonzero(np.diff(whole) > 0) + 1
     marks = []
-    for place in begins[_evenly(len(begins))].tolist():
-        time, step = float(logged.times[place]), int(logged.steps[place])
-        marks.append(EventMark("epoch", time, step, None, None, f"epoch {int(whole[place])}", ""))
+    for index in begins[_spread_indices(len(begins))].tolist():
+        time, step = float(logged.times[index]), int(logged.steps[index])
+        marks.append(EventMark("epoch", time, step, None, None, f"epoch {int(whole[index])}", ""))
     if marks:
-        yield _Some("epoch", len(begins), marks)
+        yield _KindMarks("epoch", len(begins), marks)
 
 
-def _phases(context: RunContext) -> Iterator[_Some]:
+def _phases(context: RunContext) -> Iterator[_KindMarks]:
     """Checkpoints and evaluations that were timed and that nobody told as events."""
     for phase, kind in PHASE_MARKS.items():
         key = phase_key(phase)
-        known = [one for one in context.summaries.by_first_rank(key) if one.maximum]
-        if kind in context.events or not known or not context.ranks:
+        summaries = [summary for summary in context.summaries.by_first_rank(key) if summary.maximum]
+        if kind in context.events or not summaries or not context.ranks:
             continue
-        logged = step_values(context.run, key, known[0].source.rank)
-        rank, timed = known[0].source.rank, np.flatnonzero(logged.values > 0)
+        logged = step_values(context.run, key, summaries[0].source.rank)
+        rank, timed = summaries[0].source.rank, np.flatnonzero(logged.values > 0)
         marks = []
-        for place in timed[_evenly(len(timed))].tolist():
-            took, end = float(logged.values[place]), float(logged.times[place])
-            step = int(logged.steps[place])
+        for index in timed[_spread_indices(len(timed))].tolist():
+            took, end = float(logged.values[index]), float(logged.times[index])
+            step = int(logged.steps[index])
             marks.append(EventMark(kind, end - took, step, end, rank, kind, duration(took)))
         if marks:
-            yield _Some(kind, len(timed), marks)
+            yield _KindMarks(kind, len(timed), marks)
 
 
 def _resumes(context: RunContext) -> Iterator[EventMark]:
-    for before, part in zip(context.run.segments, context.run.segments[1:], strict=False):
-        why = f"after it {before.status}" + (f": {clean(before.reason, 300)}" if before.reason else "")
-        yield EventMark("resume", part.started_ns / 1e9, None, None, None, "resumed", why)
+    for previous, segment in zip(context.run.segments, context.run.segments[1:], strict=False):
+        why = f"after it {previous.status}" + (f": {clean(previous.reason, 300)}" if previous.reason else "")
+        yield EventMark("resume", segment.started_ns / 1e9, None, None, None, "resumed", why)
 
 
 def _notes(context: RunContext) -> Iterator[EventMark]:
@@ -182,7 +182,7 @@ def _notes(context: RunContext) -> Iterator[EventMark]:
         yield EventMark("note", time, note.step, None, None, clean(note.text, 80), clean(note.text))
 
 
-def _of_alert(alert: AlertRow) -> EventMark:
+def _from_alert(alert: AlertRow) -> EventMark:
     return EventMark(
         "alert", alert.fired, alert.step, alert.resolved, alert.rank, alert.rule, clean(alert.message, 600)
     )
@@ -190,30 +190,30 @@ def _of_alert(alert: AlertRow) -> EventMark:
 
 def _throttled(context: RunContext) -> list[EventMark]:
     """When a GPU was held down for heat or want of power; at its power limit it is so all day long."""
-    found = []
+    marks = []
     hosts = {host for host, _ in context.own_gpus}
     for reason in THROTTLE_REASONS:
         key = f"gpu/throttled_{reason}"
-        for one in context.summaries.read(key):
-            if not one.maximum:
+        for summary in context.summaries.read(key):
+            if not summary.maximum:
                 continue
-            source = one.source
+            source = summary.source
             points = context.run.series(
                 key, source.rank, source.segment, source.host, source.device, axis="seconds"
             )
             place = (source.host, source.device)
             label = label_of(place, context.gpus, several_hosts=len(hosts) > 1)
-            told = reason.replace("_", " ")
-            found += [
-                EventMark("throttling", begin, None, end, None, f"{label} held down", told)
+            detail = reason.replace("_", " ")
+            marks += [
+                EventMark("throttling", begin, None, end, None, f"{label} held down", detail)
                 for begin, end in _spans(points.times[points.values > 0])
             ]
-    return found
+    return marks
 
 
 def _spans(times: NDArray[np.float64]) -> list[tuple[float, float]]:
     if not len(times):
         return []
-    cuts = np.flatnonzero(np.diff(times) > GAP_S)
+    cuts = np.flatnonzero(np.diff(times) > MAX_GAP_S)
     begins, ends = np.r_[0, cuts + 1], np.r_[cuts, len(times) - 1]
     return [(float(times[begin]), float(times[end])) for begin, end in zip(begins, ends, strict=True)]

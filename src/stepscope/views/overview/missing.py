@@ -36,25 +36,25 @@ class Missing:
 
 def missing_of(context: RunContext) -> tuple[Missing, ...]:
     """What is not there; nothing is said of a run that only watches a machine, or has hardly begun."""
-    processes = [one for part in context.run.segments for one in part.processes]
-    if all(one.role == "machine" for one in processes):
+    processes = [process for segment in context.run.segments for process in segment.processes]
+    if all(process.role == "machine" for process in processes):
         return (Missing("Training", "a machine is watched here, and nothing is trained"),)
-    return tuple(_found(context))
+    return tuple(_missing_parts(context))
 
 
-def _found(context: RunContext) -> Iterator[Missing]:
+def _missing_parts(context: RunContext) -> Iterator[Missing]:
     summaries = context.summaries
     if summaries.step_key() is None:
         if not context.is_live:
             # Only a process with a monitor of its own is recorded as a rank.
-            processes = [one for part in context.run.segments for one in part.processes]
-            has_monitor = any(one.role == "rank" for one in processes)
+            processes = [process for segment in context.run.segments for process in segment.processes]
+            has_monitor = any(process.role == "rank" for process in processes)
             yield Missing("Steps", NO_STEPS if has_monitor else NO_MONITOR)
     else:
         yield from _of_steps(context)
     if UTILIZATION not in summaries:
-        told = [str(event.fields.get("text", "")) for event in context.own_events.get("notice", ())]
-        why = next((text for text in told if "gpu" in text.lower()), "")
+        notices = [str(event.fields.get("text", "")) for event in context.own_events.get("notice", ())]
+        why = next((text for text in notices if "gpu" in text.lower()), "")
         yield Missing("GPU", clean(why, 400) or NO_GPU)
     if "console" not in context.own_events and not was_launched(context.run):
         yield Missing("Console", NO_CONSOLE)

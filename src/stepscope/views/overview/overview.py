@@ -101,7 +101,7 @@ def overview_of(
 
 
 def _waiting_s(context: RunContext) -> float | None:
-    is_training = any(one.role in ("rank", "launcher") for one in context.run.segments[-1].processes)
+    is_training = any(process.role in ("rank", "launcher") for process in context.run.segments[-1].processes)
     if not context.is_live or not is_training or context.summaries.step_key() is not None:
         return None
     return max(context.now_ns - context.run.segments[-1].started_ns, 0) / 1e9

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from stepscope.views.overview.tile import State
     from stepscope.views.run_context import RunContext
 
-IDLE, LOW = 0.3, 0.6
+MAX_IDLE_RATIO, MAX_LOW_RATIO = 0.3, 0.6
 """A GPU below the one is mostly idle; below the other it could do more."""
 
-APART = 0.2
+MAX_BELOW_MEAN = 0.2
 """A GPU so much below the mean of all is named."""
 
 ACTIVE = "gpu/sm_active_ratio"
@@ -40,14 +40,14 @@ def gpu_tile(context: RunContext) -> Tile:
     if active:
         detail.append(f"compute units busy {percent(sum(active.values()) / len(active))}")
     detail += _power(context)
-    state, told = _judged(mean, means[worst], _label(context, worst, means))
+    state, state_text = _state(mean, means[worst], _label(context, worst, means))
     return Tile(
         "gpu",
         "GPU" if len(means) == 1 else f"{len(means)} GPUs",
         percent(mean),
         tuple(detail),
         state,
-        told,
+        state_text,
         _spark(context, UTILIZATION),
         None,
         UTILIZATION,
@@ -64,8 +64,8 @@ def _cpu_tile(context: RunContext) -> Tile:
     if waits:
         detail.append(f"waiting for disks {percent(max(waits.values()))}")
     if len(means) > 1:
-        least = min(means, key=lambda place: means[place])
-        detail.append(f"least busy {least[0]}: {percent(means[least])}")
+        least_busy = min(means, key=lambda place: means[place])
+        detail.append(f"least busy {least_busy[0]}: {percent(means[least_busy])}")
     return Tile(
         "gpu",
         "CPU",
@@ -79,12 +79,12 @@ def _cpu_tile(context: RunContext) -> Tile:
     )
 
 
-def _judged(mean: float, worst: float, name: str) -> tuple[State, str]:
-    if mean < IDLE:
+def _state(mean: float, worst: float, name: str) -> tuple[State, str]:
+    if mean < MAX_IDLE_RATIO:
         return "bad", "mostly idle"
-    if worst < mean - APART:
+    if worst < mean - MAX_BELOW_MEAN:
         return "warn", f"{name} does less than the others"
-    return ("warn", "could do more") if mean < LOW else ("ok", "busy")
+    return ("warn", "could do more") if mean < MAX_LOW_RATIO else ("ok", "busy")
 
 
 def _power(context: RunContext) -> list[str]:
@@ -101,14 +101,14 @@ def _power(context: RunContext) -> list[str]:
 
 def _watt_hours(context: RunContext) -> float | None:
     """What their counters grew by, segment by segment."""
-    grown = [
-        one.maximum - one.minimum
-        for one in context.summaries.read(ENERGY)
-        if one.maximum is not None
-        and one.minimum is not None
-        and (one.source.host, one.source.device) in context.own_gpus
+    used_joules = [
+        summary.maximum - summary.minimum
+        for summary in context.summaries.read(ENERGY)
+        if summary.maximum is not None
+        and summary.minimum is not None
+        and (summary.source.host, summary.source.device) in context.own_gpus
     ]
-    return sum(grown) / 3600 if grown else None
+    return sum(used_joules) / 3600 if used_joules else None
 
 
 def _label(context: RunContext, place: Place, means: dict[Place, float]) -> str:

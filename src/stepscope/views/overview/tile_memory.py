@@ -19,7 +19,7 @@ PEAK, RESERVED, ALLOCATED = "memory/peak_bytes", "memory/reserved_bytes", "memor
 RESIDENT, HOST_USED = "process/rss_bytes", "memory/used_bytes"
 HOST_TOTAL, CGROUP_LIMIT = "memory/total_bytes", "memory/cgroup_limit_bytes"
 
-TIGHT, FULL = 0.92, 0.97
+MIN_TIGHT_RATIO, MIN_FULL_RATIO = 0.92, 0.97
 """Shares of the memory there is from which there is little, or no, room left."""
 
 MEMORY_OF = {
@@ -29,7 +29,7 @@ MEMORY_OF = {
 }
 """What a sentence calls the memory that is watched for leaks."""
 
-WASTED = 0.2
+MIN_UNUSED_RATIO = 0.2
 """A share of reserved memory that no tensor has is worth a word."""
 
 
@@ -37,15 +37,15 @@ def memory_tile(context: RunContext, remaining_s: float | None) -> Tile:
     """How much memory a run takes of the GPU that is fullest; of the host where there is none."""
     used = context.of_own_gpus(context.summaries.max_by_place(USED))
     totals = context.of_own_gpus(context.summaries.max_by_place(TOTAL))
-    shares = {place: most / totals[place] for place, most in used.items() if totals.get(place)}
+    shares = {place: used_bytes / totals[place] for place, used_bytes in used.items() if totals.get(place)}
     if not shares:
-        return _without_gpu(context, remaining_s)
+        return _host_tile(context, remaining_s)
     fullest = max(shares, key=lambda place: shares[place])
     name = label_of(fullest, context.gpus, several_hosts=len({host for host, _ in shares}) > 1)
     detail = [f"peak of {name}"] if len(shares) > 1 else ["peak"]
     detail.append(f"{size(totals[fullest] - used[fullest])} left")
-    detail += _wasted(context)
-    state, told = _judged(shares[fullest])
+    detail += _unused_memory(context)
+    state, state_text = _state(shares[fullest])
     leak_state, leak = _leak(context, remaining_s)
     return Tile(
         "memory",
@@ -53,23 +53,23 @@ def memory_tile(context: RunContext, remaining_s: float | None) -> Tile:
         f"{size(used[fullest])} of {size(totals[fullest])}",
         (*detail, *leak),
         worst_state(state, leak_state),
-        leak[0] if leak and leak_state != "ok" else told,
+        leak[0] if leak and leak_state != "ok" else state_text,
         spark_of(context.run.buckets(USED, SPARKS, host=fullest[0], device=fullest[1], axis="seconds")),
         None,
         USED,
     )
 
 
-def _without_gpu(context: RunContext, remaining_s: float | None) -> Tile:
+def _host_tile(context: RunContext, remaining_s: float | None) -> Tile:
     """The memory of the processes, against that of the host or its container."""
     resident = context.summaries.max_by_place(RESIDENT)
     key = RESIDENT if resident else HOST_USED
     by_host: dict[str, float] = {}
-    for (host, _), most in (resident or context.summaries.max_by_place(key)).items():
-        by_host[host] = max(by_host.get(host, 0.0), most)
+    for (host, _), used_bytes in (resident or context.summaries.max_by_place(key)).items():
+        by_host[host] = max(by_host.get(host, 0.0), used_bytes)
     if not by_host:
         return unknown_tile("memory", "Memory", "no memory was read")
-    host = max(by_host, key=lambda one: by_host[one])
+    host = max(by_host, key=lambda name: by_host[name])
     total = context.summaries.max_by_place(HOST_TOTAL).get((host, ""), 0.0)
     group = context.summaries.max_by_place(CGROUP_LIMIT).get((host, ""), 0.0)
     # Of the host's memory other programs take their share.
@@ -78,45 +78,49 @@ def _without_gpu(context: RunContext, remaining_s: float | None) -> Tile:
     leak_state, leak = _leak(context, remaining_s)
     detail = ["peak of a process" if resident else "peak of the host"]
     state: State = "unknown"
-    told, value = "no limit is known", size(by_host[host])
+    state_text, value = "no limit is known", size(by_host[host])
     if limits:
-        limit, taken = min(limits, key=lambda one: one[0] - one[1])
+        limit, taken = min(limits, key=lambda limit_and_use: limit_and_use[0] - limit_and_use[1])
         detail.append(f"{size(max(limit - taken, 0.0))} left")
         value = f"{value} of {size(limit)}"
-        state, told = _judged(taken / limit)
+        state, state_text = _state(taken / limit)
     return Tile(
         "memory",
         "Memory",
         value,
         (*detail, *leak),
         worst_state(state, leak_state),
-        leak[0] if leak and leak_state != "ok" else told,
+        leak[0] if leak and leak_state != "ok" else state_text,
         spark_of(context.run.buckets(key, SPARKS, host=host, axis="seconds")),
         None,
         key,
     )
 
 
-def _judged(share: float) -> tuple[State, str]:
-    if share >= FULL:
+def _state(share: float) -> tuple[State, str]:
+    if share >= MIN_FULL_RATIO:
         return "bad", f"{percent(share)} full: the next step may fail"
-    if share >= TIGHT:
+    if share >= MIN_TIGHT_RATIO:
         return "warn", f"{percent(share)} full"
     return "ok", f"{percent(1 - share)} headroom"
 
 
-def _wasted(context: RunContext) -> list[str]:
+def _unused_memory(context: RunContext) -> list[str]:
     """Memory that PyTorch holds back and no tensor has, when it held most."""
-    reserved = [one for one in context.summaries.logged(RESERVED) if one.maximum]
+    reserved = [summary for summary in context.summaries.logged(RESERVED) if summary.maximum]
     if not reserved:
         return []
-    most = max(reserved, key=lambda one: one.maximum or 0.0)
+    largest = max(reserved, key=lambda summary: summary.maximum or 0.0)
     key = PEAK if context.summaries.logged(PEAK) else ALLOCATED
-    held = [one.maximum for one in context.summaries.logged(key, most.source.rank) if one.maximum is not None]
-    if not held or most.maximum is None:
+    in_use = [
+        summary.maximum
+        for summary in context.summaries.logged(key, largest.source.rank)
+        if summary.maximum is not None
+    ]
+    if not in_use or largest.maximum is None:
         return []
-    idle = max(most.maximum - max(held), 0.0)
-    return [f"{size(idle)} reserved and not in use"] if idle >= WASTED * most.maximum else []
+    unused = max(largest.maximum - max(in_use), 0.0)
+    return [f"{size(unused)} reserved and not in use"] if unused >= MIN_UNUSED_RATIO * largest.maximum else []
 
 
 def _leak(context: RunContext, remaining_s: float | None) -> tuple[State, list[str]]:
@@ -125,8 +129,8 @@ def _leak(context: RunContext, remaining_s: float | None) -> tuple[State, list[s
         growth = verdict.growth
         if growth.per_hour is None or not growth.goes_on:
             continue
-        told = f"{MEMORY_OF.get(verdict.key, 'memory')} grows by {size(growth.per_hour.value)} an hour"
+        growth_text = f"{MEMORY_OF.get(verdict.key, 'memory')} grows by {size(growth.per_hour.value)} an hour"
         if verdict.is_leak and verdict.seconds_to_limit is not None:
-            return "bad", [f"{told}, and is full in {duration(verdict.seconds_to_limit)}"]
-        return ("warn" if verdict.is_leak is None else "ok"), [told]
+            return "bad", [f"{growth_text}, and is full in {duration(verdict.seconds_to_limit)}"]
+        return ("warn" if verdict.is_leak is None else "ok"), [growth_text]
     return "ok", []

@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from stepscope.views.run_context import RunContext
     from stepscope.views.steps.step_values import StepValues
 
-COMPARED = 200
+MAX_COMPARED = 200
 """The first so many warm steps are what the last so many are compared with."""
 
 MIN_COMPARED = 20
 MIN_JUDGED = 20
 """Fewer steps have no 95th percentile of their own, and nobody can say whether they are even."""
 
-SLOWER, MUCH_SLOWER = 0.15, 0.33
+MIN_SLOWDOWN, MIN_LARGE_SLOWDOWN = 0.15, 0.33
 """Shares of its own first pace that a run may lose."""
 
-NO_CHANGE = 0.05
+MAX_NOISE = 0.05
 """A change that small is noise."""
 
-UNEVEN = 2.0
+MIN_UNEVEN_RATIO = 2.0
 """A 95th percentile of so many medians is worth a look."""
 
-LATE = 0.1
+MIN_LATE_RATIO = 0.1
 """A rank this much slower than the median of all is worth a look."""
 
 NO_STEPS = "no steps are known"
@@ -49,26 +49,26 @@ TOO_FEW = "too few steps to judge"
 
 def throughput_tile(context: RunContext) -> Tile:
     """Steps a second, or samples and tokens where their number is known."""
-    pace, title = context.figures.steps_per_second, "Throughput"
+    steps_per_second, title = context.figures.steps_per_second, "Throughput"
     first = context.of_first_rank
-    if first is None or not pace:
+    if first is None or not steps_per_second:
         if context.run.status == "stalled":
             return unknown_tile("throughput", title, "no steps are made now")
         return unknown_tile("throughput", title, NO_STEPS if first is None else TOO_FEW)
     per_step = _per_step(context)
-    rates = [rate(pace * count, unit) for unit, count in per_step.items()]
-    detail = [*rates[1:], *([_steps_a_second(pace)] if rates else [])]
+    rates = [rate(steps_per_second * count, unit) for unit, count in per_step.items()]
+    detail = [*rates[1:], *([_step_rate_text(steps_per_second)] if rates else [])]
     detail.append(f"p50 {duration(float(np.median(ComparedRun(context).seconds)))} a step")
     change = change_of(first)
-    state, told = _judged_change(change)
+    state, state_text = _change_state(change)
     return Tile(
         "throughput",
         title,
-        rates[0] if rates else _steps_a_second(pace),
+        rates[0] if rates else _step_rate_text(steps_per_second),
         tuple(detail),
         state,
-        told,
-        _pace_spark(context),
+        state_text,
+        _step_rate_spark(context),
         change,
         _chart(context),
     )
@@ -76,7 +76,11 @@ def throughput_tile(context: RunContext) -> Tile:
 
 def step_time_tile(context: RunContext) -> Tile:
     """Median and tail of step times, and the slowest rank."""
-    medians = {rank: float(np.median(_warm(one))) for rank, one in context.step_seconds.items() if len(one)}
+    medians = {
+        rank: float(np.median(_warm(seconds_of_rank)))
+        for rank, seconds_of_rank in context.step_seconds.items()
+        if len(seconds_of_rank)
+    }
     first = context.of_first_rank
     if first is None:
         return unknown_tile("step_time", "Step time", NO_STEPS)
@@ -84,22 +88,22 @@ def step_time_tile(context: RunContext) -> Tile:
     p50, p95, p99 = np.percentile(seconds, [50, 95, 99]).tolist()
     detail = [f"p95 {duration(p95)} · p99 {duration(p99)}"]
     state: State = "ok"
-    told = "even"
+    state_text = "even"
     if len(seconds) < MIN_JUDGED:
-        detail, state, told = [], "unknown", TOO_FEW
-    elif p95 > UNEVEN * p50 > 0:
-        state, told = "warn", f"uneven: p95 is {number(p95 / p50, 2)} × p50"
+        detail, state, state_text = [], "unknown", TOO_FEW
+    elif p95 > MIN_UNEVEN_RATIO * p50 > 0:
+        state, state_text = "warn", f"uneven: p95 is {number(p95 / p50, 2)} × p50"
     if len(medians) > 1:
         worst = max(medians, key=lambda rank: medians[rank])
         middle = float(np.median(list(medians.values())))
-        over = medians[worst] / middle - 1 if middle > 0 else 0.0
+        excess = medians[worst] / middle - 1 if middle > 0 else 0.0
         detail.append(
-            f"slowest rank {worst}: {duration(medians[worst])} ({comparison(over, 'slower', 'faster')})"
+            f"slowest rank {worst}: {duration(medians[worst])} ({comparison(excess, 'slower', 'faster')})"
         )
-        if over > LATE:
-            state, told = (
+        if excess > MIN_LATE_RATIO:
+            state, state_text = (
                 "warn",
-                f"rank {worst} is {comparison(over, 'slower', 'faster')} than the median of all",
+                f"rank {worst} is {comparison(excess, 'slower', 'faster')} than the median of all",
             )
     return Tile(
         "step_time",
@@ -107,7 +111,7 @@ def step_time_tile(context: RunContext) -> Tile:
         duration(p50),
         tuple(detail),
         state,
-        told,
+        state_text,
         _step_spark(context),
         None,
         _chart(context),
@@ -117,34 +121,34 @@ def step_time_tile(context: RunContext) -> Tile:
 def change_of(seconds: StepValues) -> Change | None:
     """How the pace of the last steps compares with that of the first warm ones; None for too few steps."""
     values = seconds.values[warm_up(len(seconds)) :]
-    compared = min(COMPARED, len(values) // 2)
+    compared = min(MAX_COMPARED, len(values) // 2)
     if compared < MIN_COMPARED:
         return None
     before, now = float(np.median(values[:compared])), float(np.median(values[-compared:]))
     if before <= 0 or now <= 0:
         return None
     ratio = before / now - 1
-    if abs(ratio) < NO_CHANGE:
+    if abs(ratio) < MAX_NOISE:
         return Change(ratio, f"as fast as its first {compared} warm steps")
     if ratio >= 1 and not is_many_times(ratio):
         return Change(ratio, f"{number(1 + ratio, 2)} times as fast as its first {compared} warm steps")
     return Change(ratio, f"{comparison(ratio, 'faster', 'slower')} than its first {compared} warm steps")
 
 
-def _judged_change(change: Change | None) -> tuple[State, str]:
+def _change_state(change: Change | None) -> tuple[State, str]:
     if change is None:
         return "unknown", "too few steps to compare with its beginning"
-    if change.ratio < -SLOWER:
-        return ("bad" if change.ratio < -MUCH_SLOWER else "warn"), change.text
+    if change.ratio < -MIN_SLOWDOWN:
+        return ("bad" if change.ratio < -MIN_LARGE_SLOWDOWN else "warn"), change.text
     # A little slower is neither good nor worth a warning.
-    return ("none" if change.ratio <= -NO_CHANGE else "ok"), change.text
+    return ("none" if change.ratio <= -MAX_NOISE else "ok"), change.text
 
 
 def _per_step(context: RunContext) -> dict[str, float]:
     """Samples and tokens of a step of all ranks together, as far as they are known."""
-    found = {}
+    per_step = {}
     for unit, keys in (("samples", (BATCH_SIZE, SAMPLES_PER_STEP, SAMPLES)), ("tokens", (TOKENS,))):
-        key = next((one for one in keys if context.summaries.logged(one)), None)
+        key = next((candidate for candidate in keys if context.summaries.logged(candidate)), None)
         if key is None:
             continue
         ranks = [None] if key == SAMPLES_PER_STEP else context.summaries.ranks(key)
@@ -153,19 +157,21 @@ def _per_step(context: RunContext) -> dict[str, float]:
             series = (
                 context.summaries.by_first_rank(key) if rank is None else context.summaries.logged(key, rank)
             )
-            counted = sum(one.finite for one in series)
-            means += [sum(one.total for one in series) / counted] if counted else []
+            values = sum(summary.finite for summary in series)
+            means += [sum(summary.total for summary in series) / values] if values else []
         if sum(means) > 0:
-            found[unit] = sum(means)
-    return found
+            per_step[unit] = sum(means)
+    return per_step
 
 
 def _warm(seconds: StepValues) -> NDArray[np.float64]:
     return seconds.values[warm_up(len(seconds)) :]
 
 
-def _steps_a_second(pace: float) -> str:
-    return rate(pace, "steps") if pace >= 0.1 else f"{duration(1 / pace)} a step"
+def _step_rate_text(steps_per_second: float) -> str:
+    if steps_per_second >= 0.1:
+        return rate(steps_per_second, "steps")
+    return f"{duration(1 / steps_per_second)} a step"
 
 
 def _chart(context: RunContext) -> str | None:
@@ -179,5 +185,5 @@ def _step_spark(context: RunContext) -> tuple[float | None, ...]:
     return spark_of(context.run.buckets(STEP_SECONDS, SPARKS, rank=rank, device="", axis="step"))
 
 
-def _pace_spark(context: RunContext) -> tuple[float | None, ...]:
+def _step_rate_spark(context: RunContext) -> tuple[float | None, ...]:
     return finites(1 / took if took else None for took in _step_spark(context))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stepscope.reading import Run
     from stepscope.views.run_figures import RunFigures
 
-MUCH_WAIT = 0.2
+MIN_WAIT_RATIO = 0.2
 """A share of step time spent waiting for data that nobody would call fine."""
 
 NONFINITE = "num.nonfinite"
@@ -37,32 +37,32 @@ def verdict_for(
     `share` is the largest unexplained share of wall time, where an account of it was made.
     """
     share = share or figures.large_share
-    findings = shown(findings_of(run, diagnosis), muted)
-    checks = checks_kept(run) if diagnosis is None else diagnosis.checks
-    if checks is None and share is None and (figures.data_wait_ratio or 0.0) >= MUCH_WAIT:
+    findings = shown_findings(findings_of(run, diagnosis), muted)
+    checks = recorded_checks(run) if diagnosis is None else diagnosis.checks
+    if checks is None and share is None and (figures.data_wait_ratio or 0.0) >= MIN_WAIT_RATIO:
         waits = figures.data_wait_ratio or 0.0
         share = LargeShare(waits, f"{percent(waits)} of step time waits for data")
-    found = verdict_of(findings, checks, state_of(run, figures, muted), share)
+    verdict = verdict_of(findings, checks, state_of(run, figures, muted), share)
     return replace(
-        found,
-        id=clean(found.id, 200),
-        headline=clean(found.headline, 800),
-        tries=tuple(clean(one, 100) for one in found.tries),
+        verdict,
+        id=clean(verdict.id, 200),
+        headline=clean(verdict.headline, 800),
+        tries=tuple(clean(suggestion, 100) for suggestion in verdict.tries),
     )
 
 
 def findings_of(run: Run, diagnosis: Diagnosis | None = None) -> list[dict[str, Any]]:
     """What is known of a run: what the agent has kept, and what a diagnosis finds beside it."""
-    kept = run.findings()
+    recorded = run.findings()
     if diagnosis is None:
-        return kept
-    known = {one.get("key") for one in kept if is_open(one)}
-    return [*kept, *(one.as_dict() for one in diagnosis.findings if one.key not in known)]
+        return recorded
+    open_keys = {finding.get("key") for finding in recorded if is_open(finding)}
+    return [*recorded, *(finding.as_dict() for finding in diagnosis.findings if finding.key not in open_keys)]
 
 
-def shown(findings: Iterable[dict[str, Any]], muted: Collection[str]) -> list[dict[str, Any]]:
+def shown_findings(findings: Iterable[dict[str, Any]], muted: Collection[str]) -> list[dict[str, Any]]:
     """Those that are open, and that nobody has muted."""
-    return [one for one in findings if _is_shown(one, muted)]
+    return [finding for finding in findings if _is_shown(finding, muted)]
 
 
 def state_of(run: Run, figures: RunFigures, muted: Collection[str] = ()) -> RunState:
@@ -74,14 +74,16 @@ def state_of(run: Run, figures: RunFigures, muted: Collection[str] = ()) -> RunS
         points=figures.points,
         nonfinite_losses=0 if NONFINITE in muted else figures.nonfinite_losses,
         is_last_loss_finite=figures.loss_last is not None,
-        is_training=any(one.role != "machine" for part in run.segments for one in part.processes),
+        is_training=any(
+            process.role != "machine" for segment in run.segments for process in segment.processes
+        ),
     )
 
 
-def checks_kept(run: Run) -> Checks | None:
+def recorded_checks(run: Run) -> Checks | None:
     """What the agent last kept of a run's checks; None where no agent has looked at it."""
-    kept = [one for one in run.events(CHECKS_EVENT) if not one.by_user]
-    return Checks.from_dict(kept[-1].fields) if kept else None
+    events = [event for event in run.events(CHECKS_EVENT) if not event.by_user]
+    return Checks.from_dict(events[-1].fields) if events else None
 
 
 def is_open(finding: Mapping[str, Any]) -> bool:

@@ -36,7 +36,7 @@ LABELS = {
 }
 """What each part is called, in the order in which they are shown."""
 
-SHARES = {
+SHARE_TEXTS = {
     EVAL_GAP_SECONDS: "evaluation",
     CHECKPOINT_GAP_SECONDS: "writing checkpoints",
     EPOCH_GAP_SECONDS: "between epochs",
@@ -82,11 +82,11 @@ def wall_time_of(run: Run, summaries: SeriesSummaries, now_ns: int) -> WallTime 
         return None
 
     def total(key: str) -> float:
-        return sum(one.total for one in summaries.logged(key, ranks[0]))
+        return sum(summary.total for summary in summaries.logged(key, ranks[0]))
 
     steps, compiling = total(STEP_SECONDS), total(COMPILE_SECONDS)
-    within = {one.phase: one.share * steps for one in phases_of(run, summaries)}
-    evaluating, saving = within.get("eval", 0.0), within.get("checkpoint", 0.0)
+    within_steps = {phase.phase: phase.share * steps for phase in phases_of(run, summaries)}
+    evaluating, saving = within_steps.get("eval", 0.0), within_steps.get("checkpoint", 0.0)
     spent = {
         "startup": total(STARTUP_SECONDS) + _before_the_monitor(run, ranks[0]),
         "steps": max(steps - compiling - evaluating - saving, 0.0),
@@ -112,40 +112,49 @@ def wall_time_of(run: Run, summaries: SeriesSummaries, now_ns: int) -> WallTime 
 def large_share_of(run: Run, summaries: SeriesSummaries) -> LargeShare | None:
     """The largest part of the time so far that is no training, where it is large."""
     # To the last record: what is shown in a list must not change while nothing comes.
-    ends = {part.id: max((one.last_ns for one in part.processes), default=0) for part in run.segments}
-    whole = sum(seconds_of(part, ends[part.id]) for part in run.segments)
+    ends = {
+        segment.id: max((process.last_ns for process in segment.processes), default=0)
+        for segment in run.segments
+    }
+    whole = sum(seconds_of(segment, ends[segment.id]) for segment in run.segments)
     ranks = summaries.ranks(STEP_SECONDS)
     if whole < MIN_SECONDS or not ranks:
         return None
-    took = {key: sum(one.total for one in summaries.logged(key, ranks[0])) for key in SHARES}
-    key = max(took, key=lambda one: took[one])
-    share = took[key] / whole
+    seconds = {key: sum(process.total for process in summaries.logged(key, ranks[0])) for key in SHARE_TEXTS}
+    key = max(seconds, key=lambda key: seconds[key])
+    share = seconds[key] / whole
     if not LARGE <= share <= 1:
         return None
-    return LargeShare(share, f"{percent(share)} of wall time is {SHARES[key]}")
+    return LargeShare(share, f"{percent(share)} of wall time is {SHARE_TEXTS[key]}")
 
 
 def _before_the_monitor(run: Run, rank: int) -> float:
     """Seconds from the start of a launcher to that of its training, in which modules are imported."""
-    took = 0.0
-    for part in run.segments:
-        began_ns = [one.started_ns for one in part.processes if one.role == "rank" and one.rank == rank]
-        if began_ns and any(one.role == "launcher" for one in part.processes):
-            took += max(min(began_ns) - part.started_ns, 0) / 1e9
-    return took
+    seconds = 0.0
+    for segment in run.segments:
+        began_ns = [
+            process.started_ns
+            for process in segment.processes
+            if process.role == "rank" and process.rank == rank
+        ]
+        if began_ns and any(process.role == "launcher" for process in segment.processes):
+            seconds += max(min(began_ns) - segment.started_ns, 0) / 1e9
+    return seconds
 
 
 def _after_the_last(run: Run, summaries: SeriesSummaries, rank: int, now_ns: int) -> float:
     """Seconds from the last thing that was timed in each segment to its end, without saving checkpoints."""
-    took = 0.0
-    for part in run.segments:
+    seconds = 0.0
+    for segment in run.segments:
         timed = {
-            key: [series for series in summaries.logged(key, rank) if series.source.segment == part.id]
+            key: [series for series in summaries.logged(key, rank) if series.source.segment == segment.id]
             for key in (STEP_SECONDS, *_GAPS)
         }
         saved = timed.pop(CHECKPOINT_GAP_SECONDS)
-        last_ns = max((series.last_ns for several in timed.values() for series in several), default=0)
+        last_ns = max(
+            (series.last_ns for series_of_key in timed.values() for series in series_of_key), default=0
+        )
         if last_ns:
             saving = sum(series.last or 0.0 for series in saved if series.last_ns > last_ns)
-            took += max(seconds_of(part, now_ns) - (last_ns - part.started_ns) / 1e9 - saving, 0.0)
-    return took
+            seconds += max(seconds_of(segment, now_ns) - (last_ns - segment.started_ns) / 1e9 - saving, 0.0)
+    return seconds

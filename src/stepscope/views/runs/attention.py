@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from stepscope.analysis.verdict import rank_of
 from stepscope.schema.run import LIVE, without_end_mark
-from stepscope.views.overview.verdict import findings_of, is_open, shown
+from stepscope.views.overview.verdict import findings_of, is_open, shown_findings
 from stepscope.views.plain import clean
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _of_alerts(run: Run) -> Iterator[_Reason]:
 def _of_findings(run: Run, marks: Marks, findings: Sequence[dict[str, Any]]) -> Iterator[_Reason]:
     """What can still be changed in a live run, and what has ruined one that has ended."""
     severities = ("warning", "critical") if run.status in LIVE else ("critical",)
-    for finding in shown(findings, marks.muted(run.id)):
+    for finding in shown_findings(findings, marks.muted(run.id)):
         if finding.get("severity") in severities:
             since = float(finding.get("first_time") or 0.0)
             yield _headline(finding), str(finding.get("severity")), since, "finding"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from stepscope.analysis.verdict import MIN_STEPS
 from stepscope.schema.run import LIVE
-from stepscope.views.overview.verdict import checks_kept, verdict_for
+from stepscope.views.overview.verdict import recorded_checks, verdict_for
 from stepscope.views.plain import clean
 from stepscope.views.run_figures import figures_of
 from stepscope.views.runs.attention import attention_of
@@ -108,7 +108,7 @@ class KeptFigures:
         cached = self._diagnosed.get(run.id)
         if cached is not None and cached[0] == version:
             return cached[1]
-        if self._left <= 0 or self.of(run, now_ns).points < MIN_STEPS or checks_kept(run) is not None:
+        if self._left <= 0 or self.of(run, now_ns).points < MIN_STEPS or recorded_checks(run) is not None:
             return None
         self._left -= 1
         diagnosis = run.diagnose()
