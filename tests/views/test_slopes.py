@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stepscope.views.machine.slopes import is_line, low_levels, slope_of
+from stepscope.views.machine.slopes import is_line, lower_quartiles, slope_of
 
 
 def noise(count: int, seed: int, size: float = 1.0) -> np.ndarray:
@@ -61,7 +61,7 @@ def test_a_step_axis_that_goes_back_is_no_trouble() -> None:
 @pytest.mark.parametrize("count", [10, 200, 201, 999, 36_000])
 def test_a_long_series_is_told_in_blocks_that_grow_alike(count: int) -> None:
     x = np.arange(float(count))
-    levels, places = low_levels(5.0 * x, x)
+    levels, places = lower_quartiles(5.0 * x, x)
     assert len(levels) == len(places) <= 200
     assert len(levels) >= min(count, 100)
     slope = slope_of(places, levels)
@@ -71,7 +71,7 @@ def test_a_long_series_is_told_in_blocks_that_grow_alike(count: int) -> None:
 
 def test_a_level_series_in_blocks_shows_no_slope_of_their_making() -> None:
     for count in (201, 300, 399, 5000):
-        levels, places = low_levels(noise(count, count), np.arange(float(count)))
+        levels, places = lower_quartiles(noise(count, count), np.arange(float(count)))
         slope = slope_of(places, levels)
         assert slope is not None
         assert slope.low <= 0 <= slope.high

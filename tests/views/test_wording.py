@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepscope.number_format import number
-from stepscope.views.plain import clean, finite, tree
+from stepscope.views.json_values import clean, finite, tree
 from stepscope.views.runs.marks import Marks, NoMarks
 from stepscope.views.wording import comparison, duration, percent, quantity, rate, signed_percent, size
 

@@ -11,9 +11,9 @@ from stepscope.cli.output.table import Column, shorten, table
 from stepscope.cli.output.text import emit, moment, number, paint, safe, say, screen_width, to_json
 from stepscope.reading import open_store
 from stepscope.schema.run import Status
-from stepscope.views.export.described import loss_shown, run_in_short, seconds
+from stepscope.views.export.run_json import last_loss, run_summary, seconds
 from stepscope.views.run_figures import figures_of
-from stepscope.views.steps.pace import run_seconds
+from stepscope.views.steps.step_rate import run_seconds
 from stepscope.views.wording import duration
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
         say(f"None of the {len(every)} runs in {store.folder} is of that kind.")
     warn_of_set_aside(store)
     if options.json:
-        emit([to_json([run_in_short(one, str(store.folder.absolute())) for one in listed])])
+        emit([to_json([run_summary(one, str(store.folder.absolute())) for one in listed])])
     elif listed:
         emit(_lines(listed, with_project=len({one.project for one in every}) > 1))
     store.close()
@@ -88,7 +88,7 @@ def _lines(listed: Sequence[Run], *, with_project: bool) -> Iterator[str]:
     rows = []
     for one in listed:
         figures = figures_of(one)
-        loss = loss_shown(figures)
+        loss = last_loss(figures)
         cells = [
             one.name,
             *([one.project] if with_project else []),

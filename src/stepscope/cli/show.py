@@ -21,14 +21,14 @@ from stepscope.reading import PARAMS
 from stepscope.schema.keys import CHECKS_EVENT
 from stepscope.views.compare.compared_config import shown
 from stepscope.views.energy.energy import energy_of
-from stepscope.views.export.described import SPARKS, extremes, run_in_full, seconds
+from stepscope.views.export.run_json import SPARKS, extremes, run_details, seconds
+from stepscope.views.json_values import tree
 from stepscope.views.machine.machine_figures import described, machine_figures
 from stepscope.views.metrics.series_summaries import SeriesSummaries
 from stepscope.views.overview.wall_time import wall_time_of
-from stepscope.views.plain import tree
 from stepscope.views.run_setup import flattened
 from stepscope.views.schedule.schedule import schedule_of
-from stepscope.views.steps.pace import run_seconds
+from stepscope.views.steps.step_rate import run_seconds
 from stepscope.views.wording import duration, percent
 
 if TYPE_CHECKING:
@@ -89,9 +89,9 @@ def run(options: argparse.Namespace) -> int:
 def _told(one: Run, folder: str, options: argparse.Namespace) -> dict[str, Any]:
     """What `--json` prints."""
     if options.schedule:
-        return {**run_in_full(one, folder, [], []), "schedule": schedule_of(one).described()}
+        return {**run_details(one, folder, [], []), "schedule": schedule_of(one).described()}
     keys = [] if options.events else _chosen_keys(one, options.keys)[: options.limit]
-    told = run_in_full(one, folder, keys, _newest(one.events(), options.limit))
+    told = run_details(one, folder, keys, _newest(one.events(), options.limit))
     told["params"] = one.params
     if not options.events:
         told["machine"] = [described(one) for one in machine_figures(one, options.keys, SPARKS)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from stepscope.config.secret import redacted
 from stepscope.number_format import number
 from stepscope.views.energy.attribution import known_gpus
-from stepscope.views.plain import clean, tree
+from stepscope.views.json_values import clean, tree
 from stepscope.views.run_setup import first_process, flattened, setup_of
 from stepscope.views.wording import size
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAX_PROCESSES = 256
 
 _LIBRARIES = "libraries"
-_ELSEWHERE = {"command", "python", "platform", "environment", "commit", "mark", "config", _LIBRARIES}
+_SHOWN_ELSEWHERE = {"command", "python", "platform", "environment", "commit", "mark", "config", _LIBRARIES}
 """Facts that have sections of their own."""
 
 
@@ -64,16 +64,18 @@ def config_of(run: Run) -> RunConfig:
         events.setdefault(event.kind, []).append(event)
     sections = [
         Section("Launch", tuple(_launch(facts))),
-        Section("Libraries", tuple(Item(name, str(one), copy=True) for name, one in _of(facts, _LIBRARIES))),
+        Section(
+            "Libraries", tuple(Item(name, str(value), copy=True) for name, value in _of(facts, _LIBRARIES))
+        ),
         Section("Environment variables", tuple(_variables(facts))),
         Section("Processes", tuple(_processes(run))),
-        Section("GPUs", tuple(_gpu(place, one) for place, one in known_gpus(run).items())),
+        Section("GPUs", tuple(_gpu(place, gpu) for place, gpu in known_gpus(run).items())),
         Section("Data loader", tuple(_flat(_newest(events.get("loader"))))),
         Section("Model and PyTorch", tuple(_flat(_newest(events.get("census"))))),
-        Section("Recorded with", tuple(_flat({k: v for k, v in facts.items() if k not in _ELSEWHERE}))),
+        Section("Recorded with", tuple(_flat({k: v for k, v in facts.items() if k not in _SHOWN_ELSEWHERE}))),
         Section("Notices", tuple(_notices(events.get("notice", ())))),
     ]
-    return RunConfig(setup_of(run).nested, tuple(one for one in sections if one.items))
+    return RunConfig(setup_of(run).nested, tuple(section for section in sections if section.items))
 
 
 def _launch(facts: Mapping[str, Any]) -> Iterable[Item]:
@@ -91,23 +93,29 @@ def _variables(facts: Mapping[str, Any]) -> Iterable[Item]:
 
 
 def _processes(run: Run) -> Iterable[Item]:
-    for part in run.segments[-1:]:
-        for one in part.processes[:MAX_PROCESSES]:
-            what = f"rank {one.rank}" if one.role == "rank" else one.role
-            lost = f", {one.dropped + one.lost:,} records lost" if one.dropped or one.lost else ""
-            yield Item(f"{what} · {clean(one.host, 200)}", f"process {one.pid}, {one.status}{lost}")
+    for segment in run.segments[-1:]:
+        for process in segment.processes[:MAX_PROCESSES]:
+            role = f"rank {process.rank}" if process.role == "rank" else process.role
+            lost = (
+                f", {process.dropped + process.lost:,} records lost"
+                if process.dropped or process.lost
+                else ""
+            )
+            yield Item(
+                f"{role} · {clean(process.host, 200)}", f"process {process.pid}, {process.status}{lost}"
+            )
 
 
 def _gpu(place: tuple[str, str], facts: GpuFacts) -> Item:
-    told = [facts.name]
+    details = [facts.name]
     if facts.memory_total_bytes is not None:
-        told.append(size(facts.memory_total_bytes))
+        details.append(size(facts.memory_total_bytes))
     if facts.power_limit_watts is not None:
-        told.append(f"{number(facts.power_limit_watts)} W")
-    told += [f"driver {facts.driver}"] if facts.driver else []
-    told += [f"PCI {facts.pci_bus_id}"] if facts.pci_bus_id else []
-    told.append(facts.uuid)
-    return Item(f"gpu {facts.index} · {clean(place[0], 200)}", clean(", ".join(told)), copy=True)
+        details.append(f"{number(facts.power_limit_watts)} W")
+    details += [f"driver {facts.driver}"] if facts.driver else []
+    details += [f"PCI {facts.pci_bus_id}"] if facts.pci_bus_id else []
+    details.append(facts.uuid)
+    return Item(f"gpu {facts.index} · {clean(place[0], 200)}", clean(", ".join(details)), copy=True)
 
 
 def _flat(nested: Mapping[str, Any]) -> Iterable[Item]:
@@ -117,10 +125,10 @@ def _flat(nested: Mapping[str, Any]) -> Iterable[Item]:
 
 
 def _notices(events: Iterable[Event]) -> Iterable[Item]:
-    told = dict.fromkeys(
-        (clean(one.fields.get("host", ""), 200), clean(one.fields.get("text", ""))) for one in events
+    notices = dict.fromkeys(
+        (clean(event.fields.get("host", ""), 200), clean(event.fields.get("text", ""))) for event in events
     )
-    return (Item(host or "host", text) for host, text in told)
+    return (Item(host or "host", text) for host, text in notices)
 
 
 def _newest(events: list[Event] | None) -> dict[str, Any]:
@@ -128,5 +136,5 @@ def _newest(events: list[Event] | None) -> dict[str, Any]:
 
 
 def _of(facts: Mapping[str, Any], name: str) -> Iterable[tuple[str, Any]]:
-    found = facts.get(name)
-    return found.items() if isinstance(found, dict) else ()
+    section = facts.get(name)
+    return section.items() if isinstance(section, dict) else ()

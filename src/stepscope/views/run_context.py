@@ -50,16 +50,18 @@ class RunContext:
     @functools.cached_property
     def events(self) -> dict[str, list[Event]]:
         """What happened, by kind, oldest first."""
-        found: dict[str, list[Event]] = {}
+        events_by_kind: dict[str, list[Event]] = {}
         for event in self.run.events():
-            found.setdefault(event.kind, []).append(event)
-        return found
+            events_by_kind.setdefault(event.kind, []).append(event)
+        return events_by_kind
 
     @functools.cached_property
     def own_events(self) -> dict[str, list[Event]]:
         """What stepscope itself has noticed, by kind, oldest first."""
-        found = {kind: [one for one in events if not one.by_user] for kind, events in self.events.items()}
-        return {kind: events for kind, events in found.items() if events}
+        by_kind = {
+            kind: [event for event in events if not event.by_user] for kind, events in self.events.items()
+        }
+        return {kind: events for kind, events in by_kind.items() if events}
 
     @functools.cached_property
     def gpus(self) -> dict[Place, GpuFacts]:
@@ -85,7 +87,7 @@ class RunContext:
     @property
     def of_first_rank(self) -> StepValues | None:
         """How long the steps of the lowest rank took; None where no steps are known."""
-        return next((one for one in self.step_seconds.values() if len(one)), None)
+        return next((seconds for seconds in self.step_seconds.values() if len(seconds)), None)
 
     def of_own_gpus(self, by_place: dict[Place, float]) -> dict[Place, float]:
         """Figures of devices, of its own GPUs alone; of all where none of them has any."""

@@ -11,12 +11,12 @@ import numpy as np
 from stepscope.number_format import nonfinite
 from stepscope.schema.run import LIVE
 from stepscope.views.energy.attribution import known_gpus
+from stepscope.views.json_values import bucket_levels, finite, finites
 from stepscope.views.machine.gpu_names import PROCESS_KEYS, label_of, own_gpus
 from stepscope.views.metrics.series_summaries import SeriesSummaries
 from stepscope.views.overview.wall_time import SHARE_TEXTS, large_share_of
-from stepscope.views.plain import bucket_levels, finite, finites
 from stepscope.views.run_setup import setup_of
-from stepscope.views.steps.pace import recent_pace, whole_pace
+from stepscope.views.steps.step_rate import recent_step_rate, whole_run_step_rate
 from stepscope.views.steps.workload import STEP_KEYS
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from stepscope.reading import Run
     from stepscope.schema.series import Buckets
     from stepscope.store.base import SeriesSummary
+    from stepscope.views.json_values import Scalar
     from stepscope.views.metrics.series_summaries import Place
-    from stepscope.views.plain import Scalar
 
 SPARKS = 40
 UTILIZATION = "gpu/utilization_ratio"
@@ -98,13 +98,13 @@ def figures_of(run: Run) -> RunFigures:
     return RunFigures(
         step=_last_step(summaries, step_key, loss_key),
         total_steps=setup.total_steps,
-        points=sum(one.points for one in series),
-        steps_per_second=_pace(run, series, buckets),
+        points=sum(summary.points for summary in series),
+        steps_per_second=_steps_per_second(run, series, buckets),
         loss_key=loss_key,
         loss_last=finite(losses[-1].last) if losses else None,
         loss_best=None if best is None else best.minimum,
         loss_nonfinite=_nonfinite(losses[-1]) if losses else None,
-        nonfinite_losses=sum(one.nonfinite for one in losses),
+        nonfinite_losses=sum(summary.nonfinite for summary in losses),
         data_wait_ratio=data_wait(summaries),
         gpu_mean_ratio=mean,
         gpu_worst_ratio=worst,
@@ -124,7 +124,9 @@ def _last_step(summaries: SeriesSummaries, *keys: str | None) -> int | None:
     steps = []
     for key in keys:
         logged = summaries.logged(key) if key is not None else []
-        steps += [one.last_step for one in logged if one.source.segment == logged[-1].source.segment]
+        steps += [
+            summary.last_step for summary in logged if summary.source.segment == logged[-1].source.segment
+        ]
     return max((step for step in steps if step is not None), default=None)
 
 
@@ -165,15 +167,15 @@ def _buckets(run: Run, series: list[SeriesSummary]) -> Buckets | None:
     return run.buckets(series[-1].key, SPARKS, rank=source.rank, device=source.device, axis="step")
 
 
-def _pace(run: Run, series: list[SeriesSummary], buckets: Buckets | None) -> float | None:
+def _steps_per_second(run: Run, series: list[SeriesSummary], buckets: Buckets | None) -> float | None:
     if not series or buckets is None:
         return None
     if run.status == "stalled":
         return 0.0
     if run.status in LIVE:
         newest = series[-1]
-        return finite(recent_pace(run, newest, newest.mean if newest.key == "step_seconds" else None))
-    return finite(whole_pace(series, buckets, run.segments))
+        return finite(recent_step_rate(run, newest, newest.mean if newest.key == "step_seconds" else None))
+    return finite(whole_run_step_rate(series, buckets, run.segments))
 
 
 class _Gpus:
@@ -202,9 +204,9 @@ class _Gpus:
 
 def _peak(summaries: SeriesSummaries, gpus: _Gpus) -> float | None:
     for key in PEAKS:
-        found = summaries.max_by_place(key)
+        peaks = summaries.max_by_place(key)
         if key == "gpu/memory_used_bytes":
-            found = gpus.of_run(found)
-        if found:
-            return finite(max(found.values()))
+            peaks = gpus.of_run(peaks)
+        if peaks:
+            return finite(max(peaks.values()))
     return None

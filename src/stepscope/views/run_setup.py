@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stepscope.reading import PARAMS, merged_params
-from stepscope.views.plain import clean, mapping, scalar, tree
+from stepscope.views.json_values import clean, mapping, scalar, tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from stepscope.reading import Run
     from stepscope.schema.run import Process
-    from stepscope.views.plain import Scalar
+    from stepscope.views.json_values import Scalar
 
 CONFIG = "config"
 """The fact, and the kind of event, that holds a configuration: `monitor.event("config", batch_size=64)`."""
@@ -37,13 +37,17 @@ _NOT_CONFIG = {"kind", "step", "time", "host"}
 
 def first_process(run: Run) -> Process | None:
     """The process that speaks for a run: of its newest segment the lowest rank, or whatever there is."""
-    return speaker(run.segments[-1].processes) if run.segments else None
+    return main_process(run.segments[-1].processes) if run.segments else None
 
 
-def speaker(processes: Iterable[Process]) -> Process | None:
+def main_process(processes: Iterable[Process]) -> Process | None:
     """The lowest rank, or whatever there is."""
     order = {"rank": 0, "launcher": 1, "machine": 2, "worker": 3}
-    return min(processes, key=lambda one: (order.get(one.role, 9), one.rank, one.started_ns), default=None)
+    return min(
+        processes,
+        key=lambda process: (order.get(process.role, 9), process.rank, process.started_ns),
+        default=None,
+    )
 
 
 @dataclass(frozen=True)
@@ -62,8 +66,8 @@ def setup_of(run: Run) -> Setup:
     """What a run told of its set-up, by its newest segment and its events."""
     process = first_process(run)
     facts = process.facts if process is not None else {}
-    told = dict(mapping(facts.get(CONFIG)))
-    said = _count(facts.get(TOTAL_STEPS))
+    config = dict(mapping(facts.get(CONFIG)))
+    total_steps = _count(facts.get(TOTAL_STEPS))
     loader: dict[str, Any] = {}
     events = run.events((CONFIG, LOADER, TOTAL_STEPS, PARAMS))
     for event in events:
@@ -71,35 +75,35 @@ def setup_of(run: Run) -> Setup:
         if not event.by_user:
             fields = {name: value for name, value in fields.items() if name not in _NOT_CONFIG}
         if event.kind == CONFIG:
-            told.update(fields)
+            config.update(fields)
         elif event.kind == LOADER:
             loader = loader if event.by_user else fields
         elif event.kind == TOTAL_STEPS and _count(facts.get(TOTAL_STEPS)) is None:
-            said = _count(fields.get(TOTAL_STEPS, fields.get("value"))) or said
+            total_steps = _count(fields.get(TOTAL_STEPS, fields.get("value"))) or total_steps
     params = (event for event in events if event.kind == PARAMS and not event.by_user)
-    told.update(merged_params(params, run.segments))
+    config.update(merged_params(params, run.segments))
     if loader:
-        told.setdefault(LOADER, loader)
-    nested: dict[str, Any] = tree(told)
+        config.setdefault(LOADER, loader)
+    nested: dict[str, Any] = tree(config)
     flat = flattened(nested)
-    return Setup(nested, flat, _total_of(flat) if said is None else said)
+    return Setup(nested, flat, _total_of(flat) if total_steps is None else total_steps)
 
 
 def flattened(nested: Mapping[str, Any]) -> dict[str, Scalar]:
     """The same with one name for each value, as in `optimizer.lr`; lists become text."""
-    found: dict[str, Scalar] = {}
+    flat: dict[str, Scalar] = {}
     for name, value in _leaves(nested, "", MAX_DEPTH):
-        if len(found) >= MAX_ENTRIES:
+        if len(flat) >= MAX_ENTRIES:
             break
-        found[name] = value
-    return found
+        flat[name] = value
+    return flat
 
 
 def _total_of(config: Mapping[str, Scalar]) -> int | None:
-    for wanted in TOTAL_NAMES:
+    for total_name in TOTAL_NAMES:
         for name, value in config.items():
-            if name.rpartition(".")[2] == wanted and (said := _count(value)) is not None:
-                return said
+            if name.rpartition(".")[2] == total_name and (count := _count(value)) is not None:
+                return count
     return None
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from stepscope import number_format
 from stepscope.alerts.delivery.sparkline import LEVELS
 from stepscope.alerts.delivery.sparkline import sparkline as bars
-from stepscope.views.plain import bucket_levels
+from stepscope.views.json_values import bucket_levels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -22,7 +22,7 @@ from stepscope.config.plain import recorded_alerts
 from stepscope.errors import StepscopeError
 from stepscope.schema.run import LIVE, deciding_process
 from stepscope.views.alerts.alert_rows import AlertRow, alert_rows
-from stepscope.views.plain import clean
+from stepscope.views.json_values import clean
 from stepscope.views.runs.marks import NoMarks
 
 if TYPE_CHECKING:

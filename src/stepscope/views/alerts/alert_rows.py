@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from stepscope.views.plain import clean, finite, finites
+from stepscope.views.json_values import clean, finite, finites
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

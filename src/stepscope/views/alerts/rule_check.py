@@ -12,7 +12,7 @@ from stepscope.alerts.conditions.tokens import ConditionError
 from stepscope.alerts.conditions.tree import Baseline
 from stepscope.schema.run import LIVE
 from stepscope.schema.series import Selection
-from stepscope.views.plain import clean, finite
+from stepscope.views.json_values import clean, finite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from stepscope.views.plain import Scalar
+    from stepscope.views.json_values import Scalar
 
 MAX_LINES = 1_000
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from stepscope.analysis.robust import block_edges, block_medians, spread
+from stepscope.views.json_values import finite
 from stepscope.views.metrics.series_summaries import is_evaluation, is_loss
-from stepscope.views.plain import finite
 from stepscope.views.run_figures import data_wait
 from stepscope.views.steps.phases import phases_of
 from stepscope.views.steps.step_values import step_values

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from stepscope.analysis.verdict import Verdict
     from stepscope.reading import Run
     from stepscope.views.compare.compared_figures import Better, Cell
-    from stepscope.views.plain import Scalar
+    from stepscope.views.json_values import Scalar
     from stepscope.views.runs.marks import Marks
     from stepscope.views.runs.run_rows import RunRow
 

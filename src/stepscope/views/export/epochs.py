@@ -21,14 +21,14 @@ def by_epoch(batches: Iterable[Rows], *, keep_key: bool) -> Iterator[tuple[int |
 
     A fractional epoch counts as the one begun. Each rank and segment starts anew.
     """
-    place: tuple[object, object] | None = None
+    previous: tuple[object, object] | None = None
     carried = np.nan
     for rows in batches:
         if not len(rows):
             continue
-        found = (rows.labels["segment"][0], rows.labels["rank"][0])
-        if found != place:
-            place, carried = found, np.nan
+        rank_segment = (rows.labels["segment"][0], rows.labels["rank"][0])
+        if rank_segment != previous:
+            previous, carried = rank_segment, np.nan
         epochs = _filled(rows, carried)
         carried = epochs[-1]
         shown = rows if keep_key else _without_key(rows)
@@ -43,8 +43,8 @@ def _filled(rows: Rows, carried: float) -> NDArray[np.float64]:
         return np.full(len(rows), np.nan)
     column = rows.keys.index(KEY)
     values = rows.values[:, column]
-    told = rows.present[:, column] & np.isfinite(values)
-    latest = np.maximum.accumulate(np.where(told, np.arange(len(rows)), -1))
+    is_known = rows.present[:, column] & np.isfinite(values)
+    latest = np.maximum.accumulate(np.where(is_known, np.arange(len(rows)), -1))
     return np.where(latest >= 0, np.floor(values[latest]), carried)
 
 
@@ -54,6 +54,6 @@ def _picked(rows: Rows, inside: NDArray[np.bool_]) -> Rows:
 
 
 def _without_key(rows: Rows) -> Rows:
-    kept = [place for place, key in enumerate(rows.keys) if key != KEY]
-    keys = tuple(rows.keys[place] for place in kept)
+    kept = [column for column, key in enumerate(rows.keys) if key != KEY]
+    keys = tuple(rows.keys[column] for column in kept)
     return Rows(rows.labels, keys, rows.values[:, kept], rows.present[:, kept])

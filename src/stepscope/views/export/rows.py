@@ -31,7 +31,7 @@ LONG_LABELS = ("run", "segment", "rank", "host", "device", "step", "time", "key"
 
 
 @dataclass(frozen=True)
-class _Place:
+class _RowSource:
     """Whose points are lined up."""
 
     run: str
@@ -39,8 +39,8 @@ class _Place:
 
     def points(self, run: Run, key: str) -> Points:
         """What this source has of a key."""
-        one = self.source
-        return run.series(key, one.rank, one.segment, one.host, one.device)
+        source = self.source
+        return run.series(key, source.rank, source.segment, source.host, source.device)
 
     def labels(self, steps: Ints, times_ns: Ints) -> dict[str, NDArray[Any]]:
         """The columns that say whose and when."""
@@ -75,7 +75,7 @@ def wide_rows(run: Run, keys: Sequence[str]) -> Iterator[Rows]:
     """A row for each step and rank; a key that comes again at a step begins a further row."""
     names = column_names(keys, WIDE_LABELS)
     batch = min(max(BATCH_CELLS // max(len(keys), 1), 1), MAX_BATCH_ROWS)
-    yield _wide(_Place(run.name, Source(run.id, "", 0, "")), names, _nothing(), {}, slice(0, 0))
+    yield _wide(_RowSource(run.name, Source(run.id, "", 0, "")), names, _no_calls(), {}, slice(0, 0))
     for place in _places(run, keys):
         calls, columns = _columns(run, place, keys)
         for first in range(0, len(calls.steps), batch):
@@ -84,14 +84,14 @@ def wide_rows(run: Run, keys: Sequence[str]) -> Iterator[Rows]:
 
 def long_rows(run: Run, keys: Sequence[str]) -> Iterator[Rows]:
     """A row for each point, a key after the other, each with the moment it was logged."""
-    yield _long(_Place(run.name, Source(run.id, "", 0, "")), "", _nothing(), np.empty(0), slice(0, 0))
+    yield _long(_RowSource(run.name, Source(run.id, "", 0, "")), "", _no_calls(), np.empty(0), slice(0, 0))
     for place in _places(run, keys):
         for key in keys:
             points = place.points(run, key)
             calls = Calls(points.steps, points.times_ns)
             for first in range(0, len(points), MAX_BATCH_ROWS):
-                stretch = slice(first, first + MAX_BATCH_ROWS)
-                yield _long(place, key, calls, points.values, stretch)
+                rows = slice(first, first + MAX_BATCH_ROWS)
+                yield _long(place, key, calls, points.values, rows)
 
 
 def column_names(keys: Sequence[str], labels: Sequence[str]) -> tuple[str, ...]:
@@ -107,28 +107,34 @@ def column_names(keys: Sequence[str], labels: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _places(run: Run, keys: Sequence[str]) -> list[_Place]:
+def _places(run: Run, keys: Sequence[str]) -> list[_RowSource]:
     """Segments in their order; of a segment the ranks, then its hosts, and of each its devices."""
-    order = {part.id: number for number, part in enumerate(run.segments)}
-    wanted = set(keys)
-    known = [source for source, logged in run.sources().items() if not wanted.isdisjoint(logged)]
+    order = {segment.id: index for index, segment in enumerate(run.segments)}
+    wanted_keys = set(keys)
+    sources = [source for source, logged in run.sources().items() if not wanted_keys.isdisjoint(logged)]
     ordered = sorted(
-        dict.fromkeys(replace(source, axis="step") for source in known),
-        key=lambda one: (order.get(one.segment, 0), one.rank is None, one.rank or 0, one.host, one.device),
+        dict.fromkeys(replace(source, axis="step") for source in sources),
+        key=lambda source: (
+            order.get(source.segment, 0),
+            source.rank is None,
+            source.rank or 0,
+            source.host,
+            source.device,
+        ),
     )
-    return [_Place(run.name, source) for source in ordered]
+    return [_RowSource(run.name, source) for source in ordered]
 
 
-def _columns(run: Run, place: _Place, keys: Sequence[str]) -> tuple[Calls, dict[int, _Column]]:
+def _columns(run: Run, place: _RowSource, keys: Sequence[str]) -> tuple[Calls, dict[int, _Column]]:
     """The rows of a rank, and for each key that it logged the values and where they go."""
     distinct: list[Calls] = []
-    found: dict[int, tuple[int, Floats]] = {}
-    for number, key in enumerate(keys):
+    values_by_column: dict[int, tuple[int, Floats]] = {}
+    for column, key in enumerate(keys):
         points = place.points(run, key)
         if len(points):
-            found[number] = (_index(distinct, points), points.values)
+            values_by_column[column] = (_index(distinct, points), points.values)
     calls, rows = line_up(distinct)
-    columns = {number: _column(rows[index], values) for number, (index, values) in found.items()}
+    columns = {column: _column(rows[index], values) for column, (index, values) in values_by_column.items()}
     return calls, columns
 
 
@@ -148,31 +154,31 @@ def _index(distinct: list[Calls], points: Points) -> int:
     return len(distinct) - 1
 
 
-def _nothing() -> Calls:
+def _no_calls() -> Calls:
     return Calls(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def _wide(
-    place: _Place,
+    place: _RowSource,
     names: tuple[str, ...],
     calls: Calls,
     columns: dict[int, _Column],
-    stretch: slice,
+    rows: slice,
 ) -> Rows:
-    steps, times_ns = calls.steps[stretch], calls.times_ns[stretch]
+    steps, times_ns = calls.steps[rows], calls.times_ns[rows]
     values = np.zeros((len(steps), len(names)), order="F")
     present = np.zeros(values.shape, bool, order="F")
     for number, column in columns.items():
-        column.fill(stretch.start, values[:, number], present[:, number])
+        column.fill(rows.start, values[:, number], present[:, number])
     labels = place.labels(steps, times_ns)
     return Rows({**labels, "time_seconds": times_ns / 1e9}, names, values, present)
 
 
-def _long(place: _Place, key: str, calls: Calls, values: Floats, stretch: slice) -> Rows:
-    steps = calls.steps[stretch]
-    labels = place.labels(steps, calls.times_ns[stretch])
+def _long(place: _RowSource, key: str, calls: Calls, values: Floats, rows: slice) -> Rows:
+    steps = calls.steps[rows]
+    labels = place.labels(steps, calls.times_ns[rows])
     labels["key"] = _repeated(key, len(steps))
-    column = values[stretch, None]
+    column = values[rows, None]
     return Rows(labels, ("value",), column, np.ones(column.shape, bool))
 
 
@@ -217,7 +223,7 @@ def line_up(distinct: Sequence[Calls]) -> tuple[Calls, list[Ints]]:
     order of their first call.
     """
     if len(distinct) < 2:
-        return _alone(distinct)
+        return _single_series(distinct)
     owners = np.repeat(np.arange(len(distinct)), [len(calls.steps) for calls in distinct])
     steps = np.concatenate([calls.steps for calls in distinct])
     times_ns = np.concatenate([calls.times_ns for calls in distinct])
@@ -237,7 +243,7 @@ def line_up(distinct: Sequence[Calls]) -> tuple[Calls, list[Ints]]:
     return Calls(steps[ordered], times_ns[ordered]), np.split(goes_to, ends[:-1])
 
 
-def _alone(distinct: Sequence[Calls]) -> tuple[Calls, list[Ints]]:
+def _single_series(distinct: Sequence[Calls]) -> tuple[Calls, list[Ints]]:
     """Where all keys are logged together, every call is a row."""
     if not distinct:
         return Calls(np.empty(0, np.int64), np.empty(0, np.int64)), []
@@ -252,13 +258,13 @@ def _further_rows(steps: Ints, times_ns: Ints, owners: Ints) -> list[int]:
     same = np.r_[False, (steps[1:] == steps[:-1]) & (times_ns[1:] == times_ns[:-1])]
     moment_begins = np.maximum.accumulate(np.where(same, 0, np.arange(len(steps))))
     order = np.lexsort((owners, steps))
-    again = (steps[order][1:] == steps[order][:-1]) & (owners[order][1:] == owners[order][:-1])
-    before, repeated = order[:-1][again], order[1:][again]
+    is_repeated = (steps[order][1:] == steps[order][:-1]) & (owners[order][1:] == owners[order][:-1])
+    before, repeated = order[:-1][is_repeated], order[1:][is_repeated]
     in_turn = np.argsort(repeated)
-    begin, found = -1, []
+    begin, begins = -1, []
     for call, earlier in zip(repeated[in_turn].tolist(), before[in_turn].tolist(), strict=True):
         if earlier >= begin:
             moment = int(moment_begins[call])
             begin = moment if moment > earlier else call
-            found.append(begin)
-    return found
+            begins.append(begin)
+    return begins

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepscope.views.json_values import clean, listed
 from stepscope.views.logs.log_files import ConsoleLine, log_lines
 from stepscope.views.metrics.series_summaries import SeriesSummaries
-from stepscope.views.plain import clean, listed
 from stepscope.views.run_setup import first_process
 
 if TYPE_CHECKING:
@@ -64,15 +64,17 @@ def console_of(run: Run, search: str = "", limit: int = 500) -> Console:
         return Console((), 0, captured=True, why_not=PRINTED_NOTHING, how=(), file=None)
     if not lines:
         return Console((), 0, captured=False, why_not=NOT_CAPTURED, how=_ways(run), file=None)
-    wanted = search.casefold()
-    found = [(place, line) for place, line in enumerate(lines[-MAX_LINES:]) if wanted in line.text.casefold()]
-    shown = found[-max(limit, 0) :] if limit else []
+    search_text = search.casefold()
+    matches = [
+        (index, line) for index, line in enumerate(lines[-MAX_LINES:]) if search_text in line.text.casefold()
+    ]
+    shown = matches[-max(limit, 0) :] if limit else []
     steps = _steps_at(run, [line.time for _, line in shown])
     numbered = tuple(
-        replace(line, number=place + 1, step=step if line.step is None else line.step)
-        for (place, line), step in zip(shown, steps, strict=True)
+        replace(line, number=index + 1, step=step if line.step is None else line.step)
+        for (index, line), step in zip(shown, steps, strict=True)
     )
-    return Console(numbered, len(found), captured=True, why_not=None, how=(), file=file)
+    return Console(numbered, len(matches), captured=True, why_not=None, how=(), file=file)
 
 
 def was_launched(run: Run) -> bool:
@@ -101,10 +103,10 @@ def _captured(run: Run) -> list[ConsoleLine]:
     if not events:
         launcher = run.launcher_run
         events = [] if launcher is None else launcher.own_events("console")
-    found: list[ConsoleLine] = []
+    lines: list[ConsoleLine] = []
     for segment in run.segments:
-        found += _joined(event for event in events if event.segment == segment.id)
-    return found
+        lines += _joined(event for event in events if event.segment == segment.id)
+    return lines
 
 
 def _joined(events: Iterable[Event]) -> list[ConsoleLine]:
@@ -150,11 +152,11 @@ def _steps_at(run: Run, times: list[float | None]) -> list[int | None]:
     ends: NDArray[np.float64] = buckets.times[order]
     steps = (buckets.starts + buckets.width - 1)[order]
     last = int(buckets.starts[order][-1])
-    found: list[int | None] = []
+    steps_at_times: list[int | None] = []
     for time in times:
         if time is None:
-            found.append(None)
+            steps_at_times.append(None)
         else:
             place = int(np.searchsorted(ends, time))
-            found.append(min(int(steps[place]), last) if place < len(steps) else last)
-    return found
+            steps_at_times.append(min(int(steps[place]), last) if place < len(steps) else last)
+    return steps_at_times

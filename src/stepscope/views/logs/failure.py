@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stepscope.views.json_values import clean, mapping
 from stepscope.views.logs.console_lines import console_of
 from stepscope.views.logs.log_files import trace_lines
 from stepscope.views.logs.traceback_text import raised_in, traceback_in
-from stepscope.views.plain import clean, mapping
 
 if TYPE_CHECKING:
     from stepscope.reading import Run
@@ -60,12 +60,12 @@ def failure_of(run: Run) -> Failure | None:
     reason = clean(run.reason, MAX_REASON) or NO_REASON
     texts = [line.text for line in console_of(run, limit=MAX_SEARCHED).lines]
     rank = _RANK.match(reason)
-    exception, message = _parted(reason if rank is None else reason[rank.end() :])
+    exception, message = _split_exception(reason if rank is None else reason[rank.end() :])
     trace = traceback_in(texts, exception) if exception else None
-    trace = trace or _recorded(run, None if rank is None else int(rank[1])) or traceback_in(texts)
+    trace = trace or _recorded_traceback(run, None if rank is None else int(rank[1])) or traceback_in(texts)
     if exception is None and trace:
         # A launcher knows the exit code alone; what its command printed last says why.
-        exception, message = _parted(raised_in(trace))
+        exception, message = _split_exception(raised_in(trace))
     return Failure(
         reason=reason,
         exception=exception,
@@ -75,16 +75,16 @@ def failure_of(run: Run) -> Failure | None:
     )
 
 
-def _recorded(run: Run, rank: int | None) -> str | None:
+def _recorded_traceback(run: Run, rank: int | None) -> str | None:
     """The traceback that a monitor has recorded itself, without source: of a rank, or of the last to fail."""
-    events = [one for one in run.events("failure") if not one.by_user and rank in (None, one.rank)]
+    events = [event for event in run.events("failure") if not event.by_user and rank in (None, event.rank)]
     return "\n".join(trace_lines(mapping(events[-1].fields))) if events else None
 
 
-def _parted(line: str) -> tuple[str | None, str]:
+def _split_exception(line: str) -> tuple[str | None, str]:
     """Type and message of an exception; no type where a line is about none."""
-    found = _EXCEPTION.fullmatch(line)
-    return (found[1] or found[3], found[2] or "") if found else (None, line)
+    match = _EXCEPTION.fullmatch(line)
+    return (match[1] or match[3], match[2] or "") if match else (None, line)
 
 
 def _hint(run: Run, *, is_captured: bool) -> str:

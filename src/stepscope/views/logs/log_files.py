@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope.recorder.logs.log_entry import CATEGORIES
+from stepscope.views.json_values import clean, listed, mapping
 from stepscope.views.logs.traceback_text import CAUSE, CONTEXT, HEADING
-from stepscope.views.plain import clean, listed, mapping
 from stepscope.views.run_setup import first_process
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ MAX_FILES = 32
 MAX_CAUSES = 5
 MAX_LINE = 4_000
 
-_TEXT = re.compile(r"(\S+Z) ([A-Z]+) (\S+) (.*)")
+_ENTRY = re.compile(r"(\S+Z) ([A-Z]+) (\S+) (.*)")
 _STEP = re.compile(r"\S+Z [A-Z]+ \S+ \S+ step (\d{1,18}) ")
 
 
@@ -66,15 +66,17 @@ def log_lines(run: Run) -> tuple[list[ConsoleLine], str | None]:
 
 def _files(folder: Path, run_id: str) -> list[tuple[str, Path]]:
     """Files named after the run, in the folders of the categories."""
-    found: list[tuple[str, Path]] = []
+    files: list[tuple[str, Path]] = []
     for category in CATEGORIES:
         try:
             names = sorted(entry.name for entry in os.scandir(folder / category))
         except OSError:
             continue
-        own = [name for name in names if name.startswith(f"{run_id}-") and name.endswith((".log", ".jsonl"))]
-        found += [(category, folder / category / name) for name in own]
-    return found[:MAX_FILES]
+        run_files = [
+            name for name in names if name.startswith(f"{run_id}-") and name.endswith((".log", ".jsonl"))
+        ]
+        files += [(category, folder / category / name) for name in run_files]
+    return files[:MAX_FILES]
 
 
 def _read(path: Path, category: str) -> list[ConsoleLine]:
@@ -83,14 +85,14 @@ def _read(path: Path, category: str) -> list[ConsoleLine]:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return []
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode):
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
         return []
     with os.fdopen(descriptor, "rb") as file:
-        file.seek(max(found.st_size - MAX_BYTES, 0))
+        file.seek(max(status.st_size - MAX_BYTES, 0))
         data = file.read(MAX_BYTES)
-    if found.st_size > MAX_BYTES:
+    if status.st_size > MAX_BYTES:
         data = data.partition(b"\n")[2]
     lines: list[ConsoleLine] = []
     for text in data.decode("utf-8", "replace").splitlines():
@@ -106,8 +108,8 @@ def _without_copies(lines: list[ConsoleLine]) -> list[ConsoleLine]:
 
 def _message(line: ConsoleLine) -> str:
     """A line without the name of its category."""
-    found = _TEXT.match(line.text)
-    return line.text if found is None else found[4]
+    match = _ENTRY.match(line.text)
+    return line.text if match is None else match[4]
 
 
 def _entry(text: str, category: str, before: float | None) -> list[ConsoleLine]:
@@ -117,10 +119,10 @@ def _entry(text: str, category: str, before: float | None) -> list[ConsoleLine]:
     fields = _fields(text)
     step = fields.get("step")
     level = clean(fields.get("level", ""), 20).lower()
-    time = _moment(str(fields.get("time", ""))) or before
+    time = _timestamp(str(fields.get("time", ""))) or before
     texts = [str(fields.get("message", text)), *trace_lines(mapping(fields.get("exception")))]
     known = step if isinstance(step, int) else None
-    return [ConsoleLine(0, clean(one, MAX_LINE), time, known, category, level) for one in texts]
+    return [ConsoleLine(0, clean(line, MAX_LINE), time, known, category, level) for line in texts]
 
 
 def trace_lines(exception: Mapping[str, Any], depth: int = MAX_CAUSES) -> list[str]:
@@ -134,7 +136,8 @@ def trace_lines(exception: Mapping[str, Any], depth: int = MAX_CAUSES) -> list[s
     lines.append(HEADING)
     frames = (mapping(frame) for frame in listed(exception.get("frames")))
     lines += [
-        f'  File "{one.get("file")}", line {one.get("line")}, in {one.get("function")}' for one in frames
+        f'  File "{frame.get("file")}", line {frame.get("line")}, in {frame.get("function")}'
+        for frame in frames
     ]
     message = str(exception.get("message", ""))
     lines += f"{exception.get('type')}{': ' if message else ''}{message}".splitlines()
@@ -142,25 +145,25 @@ def trace_lines(exception: Mapping[str, Any], depth: int = MAX_CAUSES) -> list[s
 
 
 def _line(text: str, category: str, before: float | None) -> ConsoleLine:
-    found = _TEXT.match(text)
-    if found is None:
+    match = _ENTRY.match(text)
+    if match is None:
         return ConsoleLine(0, clean(text, MAX_LINE), before, None, category, "")
-    step_found = _STEP.match(text)
-    step = int(step_found[1]) if step_found else None
+    step_match = _STEP.match(text)
+    step = int(step_match[1]) if step_match else None
     return ConsoleLine(
-        0, clean(text, MAX_LINE), _moment(found[1]) or before, step, category, found[2].lower()
+        0, clean(text, MAX_LINE), _timestamp(match[1]) or before, step, category, match[2].lower()
     )
 
 
 def _fields(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        fields = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return fields if isinstance(fields, dict) else {}
 
 
-def _moment(text: str) -> float | None:
+def _timestamp(text: str) -> float | None:
     try:
         return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
     except (ValueError, OverflowError, OSError):

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 HEADING = "Traceback (most recent call last):"
 CONTEXT = "During handling of the above exception, another exception occurred:"
 CAUSE = "The above exception was the direct cause of the following exception:"
-LOGGED = "Training failed."
+LOGGED_MESSAGE = "Training failed."
 """What the recorder's log files say when training fails; the exception follows, indented."""
 
 GROUP, GROUP_FRAME = "Exception Group ", " |+"
 """How the heading of an exception group begins, and what its lines are drawn in."""
 
-_NAMED = re.compile(r"[A-Za-z_][\w.]*(?:: |(?:Error|Exception|Exit|Interrupt|Iteration|Warning)$)")
+_EXCEPTION_LINE = re.compile(r"[A-Za-z_][\w.]*(?:: |(?:Error|Exception|Exit|Interrupt|Iteration|Warning)$)")
 
 MAX_TRACE_LINES = 200
 MAX_MESSAGE_LINES = 20
@@ -31,7 +31,7 @@ def traceback_in(texts: Sequence[str], exception: str | None = None) -> str | No
     for place, text in enumerate(texts):
         if text.endswith(HEADING):
             blocks.append(_block(texts, place))
-        elif text.endswith(f": {LOGGED}"):
+        elif text.endswith(f": {LOGGED_MESSAGE}"):
             blocks.append(_logged_block(texts, place))
     blocks = [block for block in blocks if block]
     if exception is not None:
@@ -44,18 +44,18 @@ def raised_in(trace: str) -> str:
     """The line of a traceback that names its exception."""
     lines = trace.split("\n")
     begin = max((place for place, line in enumerate(lines) if line.endswith(HEADING)), default=-1)
-    named = _named(lines[begin + 1 :])
+    named = _exception_line(lines[begin + 1 :])
     return "" if named is None else lines[begin + 1 + named].lstrip(GROUP_FRAME)
 
 
-def _named(lines: Sequence[str]) -> int | None:
+def _exception_line(lines: Sequence[str]) -> int | None:
     """Where an exception is named: in a line that is not indented, and rather in one that looks like it.
 
     What a program prints while it dies may be anywhere between the lines of its traceback.
     """
     flush = [place for place, line in enumerate(lines) if line[:1].strip()]
-    named = [place for place in flush if _NAMED.match(lines[place])]
-    framed = [place for place, line in enumerate(lines) if _NAMED.match(line.removeprefix("  | "))]
+    named = [place for place in flush if _EXCEPTION_LINE.match(lines[place])]
+    framed = [place for place, line in enumerate(lines) if _EXCEPTION_LINE.match(line.removeprefix("  | "))]
     return next(iter(named or flush or framed), None)
 
 
@@ -71,7 +71,7 @@ def _block(texts: Sequence[str], place: int) -> list[str]:
     if prefix.endswith(GROUP):
         return [texts[place], *itertools.takewhile(lambda text: text.startswith("  "), texts[place + 1 :])]
     lines = [text.removeprefix(prefix) for text in texts[place + 1 : place + 1 + MAX_TRACE_LINES]]
-    body = _named(lines)
+    body = _exception_line(lines)
     if body is None:
         return []
     end = body + 1
@@ -84,12 +84,12 @@ def _block(texts: Sequence[str], place: int) -> list[str]:
 
 def _raised_from(texts: Sequence[str], place: int, prefix: str) -> list[str]:
     """The tracebacks before this one of which it says that it came of them."""
-    at = place - 1
-    while at >= 0 and not texts[at].removeprefix(prefix).strip():
-        at -= 1
-    if at < 0 or texts[at].removeprefix(prefix) not in (CONTEXT, CAUSE):
+    position = place - 1
+    while position >= 0 and not texts[position].removeprefix(prefix).strip():
+        position -= 1
+    if position < 0 or texts[position].removeprefix(prefix) not in (CONTEXT, CAUSE):
         return []
-    begin = next((one for one in range(at, -1, -1) if texts[one] == f"{prefix}{HEADING}"), None)
+    begin = next((index for index in range(position, -1, -1) if texts[index] == f"{prefix}{HEADING}"), None)
     if begin is None:
         return []
     between = [text.removeprefix(prefix) for text in texts[begin:place]]
@@ -98,9 +98,9 @@ def _raised_from(texts: Sequence[str], place: int, prefix: str) -> list[str]:
 
 def _logged_block(texts: Sequence[str], place: int) -> list[str]:
     """What a log file has of an exception under the line that says that training failed."""
-    found = []
+    lines = []
     for text in texts[place + 1 : place + 1 + MAX_TRACE_LINES]:
         if not text.startswith("    "):
             break
-        found.append(text[4:])
-    return found
+        lines.append(text[4:])
+    return lines

@@ -32,30 +32,30 @@ def label_of(place: Place, facts: Mapping[Place, GpuFacts], *, several_hosts: bo
 def own_gpus(run: Run, summaries: SeriesSummaries, facts: Mapping[Place, GpuFacts]) -> set[Place]:
     """Those on which a process of the run was seen; else those it could see; else all of its hosts."""
     used = {
-        (one.source.host, one.source.device)
+        (summary.source.host, summary.source.device)
         for key in PROCESS_KEYS
-        for one in summaries.read(key)
-        if one.source.rank is not None
+        for summary in summaries.read(key)
+        if summary.source.rank is not None
     }
     if used:
         return used
-    every = {
-        (one.source.host, one.source.device)
-        for one in summaries.read("gpu/utilization_ratio") + summaries.read("gpu/memory_used_bytes")
-        if one.source.device
+    seen = {
+        (summary.source.host, summary.source.device)
+        for summary in summaries.read("gpu/utilization_ratio") + summaries.read("gpu/memory_used_bytes")
+        if summary.source.device
     }
-    return _visible(run, every, facts) or every
+    return _visible(run, seen, facts) or seen
 
 
-def _visible(run: Run, every: Collection[Place], facts: Mapping[Place, GpuFacts]) -> set[Place]:
-    if not every or any(place not in facts for place in every):
+def _visible(run: Run, gpus: Collection[Place], facts: Mapping[Place, GpuFacts]) -> set[Place]:
+    if not gpus or any(place not in facts for place in gpus):
         return set()
-    seen: set[Place] = set()
-    for part in run.segments[-1:]:
-        for process in part.processes:
-            here = [facts[place] for place in every if place[0] == process.host]
-            found = visible_gpus(process.facts.get("environment", {}), here)
-            if process.role == "worker" or None in found:
+    visible: set[Place] = set()
+    for segment in run.segments[-1:]:
+        for process in segment.processes:
+            host_gpus = [facts[place] for place in gpus if place[0] == process.host]
+            uuids = visible_gpus(process.facts.get("environment", {}), host_gpus)
+            if process.role == "worker" or None in uuids:
                 continue
-            seen.update((process.host, uuid) for uuid in found if uuid is not None)
-    return seen & set(every)
+            visible.update((process.host, uuid) for uuid in uuids if uuid is not None)
+    return visible & set(gpus)

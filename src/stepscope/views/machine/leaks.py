@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepscope.schema.run import LIVE
-from stepscope.views.machine.slopes import is_line, low_levels, slope_of
+from stepscope.views.machine.slopes import is_line, lower_quartiles, slope_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 KEYS = ("memory/allocated_bytes", "process/uss_bytes", "process/rss_bytes")
 
-FULL = 0.8
+MAX_FULL_RATIO = 0.8
 """Memory is called full at this share of its limit: what comes on top in a bad moment still has room."""
 
-FEWEST = 30
+MIN_READINGS = 30
 """Readings, after the warm-up, below which nothing is said."""
 
 HORIZON_S = 86_400.0
@@ -90,16 +90,16 @@ def leaks_of(
     `remaining_seconds` is how long a live run will still go on, where that is known.
     """
     now_ns = time.time_ns() if now_ns is None else now_ns
-    lived_s = (now_ns - run.segments[-1].started_ns) / 1e9
+    age_s = (now_ns - run.segments[-1].started_ns) / 1e9
     horizon_s = 0.0
     if run.status in LIVE:
-        horizon_s = max(HORIZON_S, lived_s) if remaining_seconds is None else remaining_seconds
+        horizon_s = max(HORIZON_S, age_s) if remaining_seconds is None else remaining_seconds
     verdicts = []
-    for key, source in _places(run):
+    for key, source in _memory_series(run):
         points = run.series(key, source.rank, source.segment, source.host, source.device, source.axis)
         growth = growth_of(points.times, points.values, points.steps.astype(np.float64))
-        verdicts.append(judged(key, source, growth, _limit(run, key, source), horizon_s))
-    return sorted(verdicts, key=lambda one: (not one.is_leak, not one.growth.goes_on))
+        verdicts.append(leak_verdict(key, source, growth, _limit(run, key, source), horizon_s))
+    return sorted(verdicts, key=lambda verdict: (not verdict.is_leak, not verdict.growth.goes_on))
 
 
 def growth_of(times: Floats, values: Floats, steps: Floats | None = None) -> Growth:
@@ -107,26 +107,28 @@ def growth_of(times: Floats, values: Floats, steps: Floats | None = None) -> Gro
     finite = np.isfinite(values)
     seconds = times[finite] - (times[finite][0] if finite.any() else 0.0)
     axis = seconds if steps is None else steps[finite]
-    held, seconds, axis = low_levels(values[finite], seconds, axis)
-    start = _end_of_warm_up(seconds, held)
-    seconds, held, axis = seconds[start:], held[start:], axis[start:]
-    spans = float(seconds[-1] - seconds[0]) if len(seconds) else 0.0
-    level = float(held[-1]) if len(held) else 0.0
-    slope = slope_of(seconds, held) if len(held) >= FEWEST else None
+    used, seconds, axis = lower_quartiles(values[finite], seconds, axis)
+    start = _end_of_warm_up(seconds, used)
+    seconds, used, axis = seconds[start:], used[start:], axis[start:]
+    span_s = float(seconds[-1] - seconds[0]) if len(seconds) else 0.0
+    level = float(used[-1]) if len(used) else 0.0
+    slope = slope_of(seconds, used) if len(used) >= MIN_READINGS else None
     if slope is None:
-        return Growth(None, None, goes_on=False, readings=len(held), seconds=spans, level_bytes=level)
-    by_step = slope_of(axis, held) if steps is not None else None
+        return Growth(None, None, goes_on=False, readings=len(used), seconds=span_s, level_bytes=level)
+    by_step = slope_of(axis, used) if steps is not None else None
     return Growth(
         per_hour=slope.times(3600.0),
         per_thousand_steps=None if by_step is None else by_step.times(1000.0),
-        goes_on=slope.low > 0 and _is_steady(seconds, held),
-        readings=len(held),
-        seconds=spans,
+        goes_on=slope.low > 0 and _is_steady(seconds, used),
+        readings=len(used),
+        seconds=span_s,
         level_bytes=level,
     )
 
 
-def judged(key: str, source: Source, growth: Growth, limit: Limit | None, horizon_s: float) -> LeakVerdict:
+def leak_verdict(
+    key: str, source: Source, growth: Growth, limit: Limit | None, horizon_s: float
+) -> LeakVerdict:
     """Compares growth with the room that is left."""
     per_s = growth.per_hour.value / 3600.0 if growth.per_hour is not None and growth.goes_on else 0.0
     room_s = ratio = None
@@ -135,7 +137,7 @@ def judged(key: str, source: Source, growth: Growth, limit: Limit | None, horizo
         ratio = (growth.level_bytes + per_s * horizon_s) / limit.limit_bytes
     is_leak: bool | None = growth.goes_on
     if growth.goes_on:
-        is_leak = None if ratio is None else ratio > FULL
+        is_leak = None if ratio is None else ratio > MAX_FULL_RATIO
     return LeakVerdict(
         key=key,
         rank=source.rank,
@@ -156,12 +158,12 @@ def _end_of_warm_up(x: Floats, y: Floats) -> int:
     for share in _WARM_UPS:
         start = int(len(y) * share)
         middle = (start + len(y)) // 2
-        if middle - start < FEWEST // 2:
+        if middle - start < MIN_READINGS // 2:
             break
         early, late = slope_of(x[start:middle], y[start:middle]), slope_of(x[middle:], y[middle:])
         if early is not None and late is not None and early.agrees_with(late):
             return start
-    return int(len(y) * _WARM_UPS[0 if len(y) < 2 * FEWEST else -1])
+    return int(len(y) * _WARM_UPS[0 if len(y) < 2 * MIN_READINGS else -1])
 
 
 def _is_steady(x: Floats, y: Floats) -> bool:
@@ -174,7 +176,7 @@ def _is_steady(x: Floats, y: Floats) -> bool:
     return not slows_down and is_line(x, y)
 
 
-def _places(run: Run) -> Iterator[tuple[str, Source]]:
+def _memory_series(run: Run) -> Iterator[tuple[str, Source]]:
     newest = run.segments[-1].id
     for source, keys in run.sources().items():
         if source.segment == newest:
@@ -184,30 +186,30 @@ def _places(run: Run) -> Iterator[tuple[str, Source]]:
 def _limit(run: Run, key: str, source: Source) -> Limit | None:
     """The tightest limit on a series."""
     if key.startswith("process/"):
-        found = [
+        limits = [
             Limit(value, whose)
             for name, whose in (("memory/total_bytes", "host"), ("memory/cgroup_limit_bytes", "container"))
-            if (value := _least(run, name, source)) is not None
+            if (value := _min_newest(run, name, source)) is not None
         ]
-        return min(found, key=lambda limit: limit.limit_bytes, default=None)
+        return min(limits, key=lambda limit: limit.limit_bytes, default=None)
     totals = [
         float(device["total_bytes"])
         for event in run.own_events("census")
         if event.rank == source.rank and event.segment == source.segment
         for device in event.fields.get("devices", ())
     ]
-    total = totals[-1] if totals else _least(run, "gpu/memory_total_bytes", source)
+    total = totals[-1] if totals else _min_newest(run, "gpu/memory_total_bytes", source)
     return None if total is None else Limit(total, "device")
 
 
-def _least(run: Run, key: str, source: Source) -> float | None:
+def _min_newest(run: Run, key: str, source: Source) -> float | None:
     """The least of the newest values of a figure on a host, whichever rank or device it is of."""
-    found = []
-    for place, keys in run.sources().items():
-        if key in keys and place.host == source.host and place.segment == source.segment:
-            values = run.series(key, place.rank, place.segment, place.host, place.device, place.axis).values
-            found += [float(values[-1])] if len(values) and values[-1] > 0 else []
-    return min(found, default=None)
+    newest = []
+    for other, keys in run.sources().items():
+        if key in keys and other.host == source.host and other.segment == source.segment:
+            values = run.series(key, other.rank, other.segment, other.host, other.device, other.axis).values
+            newest += [float(values[-1])] if len(values) and values[-1] > 0 else []
+    return min(newest, default=None)
 
 
 def _why(growth: Growth, limit: Limit | None, ratio: float | None) -> str:
@@ -219,5 +221,5 @@ def _why(growth: Growth, limit: Limit | None, ratio: float | None) -> str:
         return "it grew by a jump, or has stopped growing"
     if limit is None or ratio is None:
         return "it grows, and no limit is known"
-    reached = "over" if ratio > FULL else "not over"
-    return f"it grows, and is {reached} {FULL:.0%} of the {limit.whose}'s memory by the end"
+    reached = "over" if ratio > MAX_FULL_RATIO else "not over"
+    return f"it grows, and is {reached} {MAX_FULL_RATIO:.0%} of the {limit.whose}'s memory by the end"

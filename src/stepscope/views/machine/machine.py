@@ -64,10 +64,10 @@ class MachineNow:
             self._figures.setdefault(reading.device, {}).update(reading.values)
             return bool(reading.values)
         if isinstance(reading, Notice):
-            known, self._notices[reading.subject] = self._notices.get(reading.subject), reading.text
-            return known != reading.text
-        fields, self.facts[reading.device] = self.facts.get(reading.device), reading.fields
-        return fields != reading.fields
+            previous, self._notices[reading.subject] = self._notices.get(reading.subject), reading.text
+            return previous != reading.text
+        previous, self.facts[reading.device] = self.facts.get(reading.device), reading.fields
+        return previous != reading.fields
 
     def index_of(self, device: str) -> int | None:
         """The number of a GPU; None for what is none."""
@@ -76,8 +76,8 @@ class MachineNow:
 
     def gpus(self) -> list[GpuNow]:
         """All GPUs, by number."""
-        found = [self._gpu(device) for device in self.facts if self.index_of(device) is not None]
-        return sorted(found, key=lambda gpu: gpu.index)
+        gpus = [self._gpu(device) for device in self.facts if self.index_of(device) is not None]
+        return sorted(gpus, key=lambda gpu: gpu.index)
 
     def host(self) -> HostNow:
         """The host itself."""

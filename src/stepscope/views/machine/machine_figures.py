@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stepscope.views.export.described import extremes
+from stepscope.views.export.run_json import extremes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,19 +51,21 @@ class MachineFigure:
     buckets: Buckets
 
 
-def machine_figures(run: Run, pattern: str | None, sparks: int) -> Iterator[MachineFigure]:
+def machine_figures(run: Run, pattern: str | None, buckets_shown: int) -> Iterator[MachineFigure]:
     """The headlines, or every key that matches a pattern, each device by itself."""
-    numbers = _gpu_numbers(run)
+    gpu_labels = _gpu_labels(run)
     places: dict[tuple[str, int | None, str, str], None] = {}
     for source, keys in run.sources().items():
         if source.axis == "seconds":
             places.update(dict.fromkeys((key, source.rank, source.host, source.device) for key in keys))
     several_hosts = len({host for _, _, host, _ in places}) > 1
     for key in [key for key in _ordered(places) if _is_chosen(key, pattern)]:
-        for _, rank, host, device in sorted((one for one in places if one[0] == key), key=_by_place(numbers)):
-            buckets = run.buckets(key, sparks, rank=rank, host=host, device=device, axis="seconds")
+        for _, rank, host, device in sorted(
+            (place for place in places if place[0] == key), key=_place_order(gpu_labels)
+        ):
+            buckets = run.buckets(key, buckets_shown, rank=rank, host=host, device=device, axis="seconds")
             least, greatest = extremes(buckets)
-            label = numbers.get(device, device) or ("" if rank is None else f"rank {rank}")
+            label = gpu_labels.get(device, device) or ("" if rank is None else f"rank {rank}")
             if several_hosts:
                 label = f"{host} {label}".strip()
             counted = int(buckets.count.sum() - buckets.nonfinite.sum())
@@ -88,13 +90,13 @@ def described(figure: MachineFigure) -> dict[str, Any]:
     }
 
 
-def _gpu_numbers(run: Run) -> dict[str, str]:
+def _gpu_labels(run: Run) -> dict[str, str]:
     """What people call a GPU whose UUID a series has."""
-    found = {}
+    labels = {}
     for event in run.own_events("device"):
         if "index" in event.fields:
-            found[str(event.fields["device"])] = f"gpu {event.fields['index']}"
-    return found
+            labels[str(event.fields["device"])] = f"gpu {event.fields['index']}"
+    return labels
 
 
 def _ordered(places: dict[tuple[str, int | None, str, str], None]) -> list[str]:
@@ -110,12 +112,12 @@ def _is_chosen(key: str, pattern: str | None) -> bool:
     return fnmatchcase(key, glob)
 
 
-def _by_place(numbers: dict[str, str]) -> Any:
-    def place(one: tuple[str, int | None, str, str]) -> tuple[object, ...]:
-        _, rank, host, device = one
-        name = numbers.get(device, device)
+def _place_order(gpu_labels: dict[str, str]) -> Any:
+    def sort_key(figure_place: tuple[str, int | None, str, str]) -> tuple[object, ...]:
+        _, rank, host, device = figure_place
+        name = gpu_labels.get(device, device)
         head, _, number = name.rpartition(" " if name.startswith("gpu ") else "-")
         ordinal = int(number) if number.isdecimal() else 0
         return host, -1 if rank is None else rank, head, ordinal, name
 
-    return place
+    return sort_key

@@ -19,7 +19,7 @@ CONFIDENCE = 0.99
 MAX_BLOCKS = 200
 """A longer series is cut into so many blocks: each pair of points is looked at, and pairs grow as squares."""
 
-MIN_BY_RANGE, CLEAR = 15, 3.0
+MIN_RANGE_READINGS, MIN_RANGE_RATIO = 15, 3.0
 """Of so many readings, growth is certain that is so many times what a line leaves of them."""
 
 
@@ -48,37 +48,37 @@ def slope_of(x: Floats, y: Floats, confidence: float = CONFIDENCE) -> Slope | No
     is new, so readings count as fewer the more alike neighbours are.
     """
     first, second = np.triu_indices(len(x), 1)
-    run = x[second] - x[first]
-    rises = run > 0
-    if not rises.any():
+    distances = x[second] - x[first]
+    is_increasing = distances > 0
+    if not is_increasing.any():
         return None
-    slopes = np.sort((y[second] - y[first])[rises] / run[rises])
-    middle = float(np.median(slopes))
-    rest = y - middle * x
-    reach = slope_interval(rest, confidence)
-    if reach >= 1:
-        return _by_range(middle, x, rest)
-    low, high = np.quantile(slopes, [(1 - reach) / 2, (1 + reach) / 2])
-    return Slope(middle, float(low), float(high))
+    slopes = np.sort((y[second] - y[first])[is_increasing] / distances[is_increasing])
+    median = float(np.median(slopes))
+    residuals = y - median * x
+    pair_share = slope_interval(residuals, confidence)
+    if pair_share >= 1:
+        return _by_range(median, x, residuals)
+    low, high = np.quantile(slopes, [(1 - pair_share) / 2, (1 + pair_share) / 2])
+    return Slope(median, float(low), float(high))
 
 
-def _by_range(middle: float, x: Floats, rest: Floats) -> Slope:
+def _by_range(median: float, x: Floats, residuals: Floats) -> Slope:
     """Bounds for readings that follow each other so closely that ranks tell nothing.
 
     What wanders without end leaves about as much as it has moved. What leaves far less grows: a leak whose
     pace goes up and down leaves a smooth wave.
     """
-    if len(x) < MIN_BY_RANGE:
-        return Slope(middle, -np.inf, np.inf)
-    slack = CLEAR * float(np.ptp(rest)) / float(x[-1] - x[0])
-    return Slope(middle, middle - slack, middle + slack)
+    if len(x) < MIN_RANGE_READINGS:
+        return Slope(median, -np.inf, np.inf)
+    slack = MIN_RANGE_RATIO * float(np.ptp(residuals)) / float(x[-1] - x[0])
+    return Slope(median, median - slack, median + slack)
 
 
-def low_levels(y: Floats, *axes: Floats, most: int = MAX_BLOCKS) -> tuple[Floats, ...]:
+def lower_quartiles(y: Floats, *axes: Floats, max_blocks: int = MAX_BLOCKS) -> tuple[Floats, ...]:
     """The lower quartile of each block, and its middle on each axis: spikes and teeth count for little."""
-    if len(y) <= most:
+    if len(y) <= max_blocks:
         return (y, *axes)
-    width = -(-len(y) // most)
+    width = -(-len(y) // max_blocks)
     # Blocks are of one size, because the quartile of a smaller one is a higher one: the first few are left.
     spare = len(y) % width
     levels = np.quantile(y[spare:].reshape(-1, width), 0.25, axis=1)
@@ -93,14 +93,14 @@ def is_line(x: Floats, y: Floats) -> bool:
     count = len(y)
     line = np.polynomial.Polynomial.fit(x, y, 1)
     # A remainder below the rounding of the values says no more than none.
-    least = count * float(np.finfo(np.float64).eps * np.abs(y).max()) ** 2 + np.finfo(np.float64).tiny
-    one, two = _best_jumps(y)
-    unexplained = {2: float(((y - line(x)) ** 2).sum()), 3: one, 5: two}
-    weights = {
-        told: count * np.log(max(rest, least) / count) + told * np.log(count)
-        for told, rest in unexplained.items()
+    min_residual = count * float(np.finfo(np.float64).eps * np.abs(y).max()) ** 2 + np.finfo(np.float64).tiny
+    one_jump, two_jumps = _best_jumps(y)
+    unexplained = {2: float(((y - line(x)) ** 2).sum()), 3: one_jump, 5: two_jumps}
+    criteria = {
+        parameters: count * np.log(max(residual, min_residual) / count) + parameters * np.log(count)
+        for parameters, residual in unexplained.items()
     }
-    return bool(weights[2] <= min(weights[3], weights[5]))
+    return bool(criteria[2] <= min(criteria[3], criteria[5]))
 
 
 def _best_jumps(y: Floats) -> tuple[float, float]:

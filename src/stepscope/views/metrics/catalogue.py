@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepscope.views.energy.attribution import known_gpus
+from stepscope.views.json_values import finite
 from stepscope.views.machine.gpu_names import label_of
 from stepscope.views.metrics.metric_meaning import group_of, is_never_smoothed, sentence_of, unit_of
-from stepscope.views.plain import finite
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

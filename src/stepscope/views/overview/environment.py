@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.number_format import number
 from stepscope.steps.evidence.batch_contents import SAMPLES
-from stepscope.views.plain import clean, listed, mapping
+from stepscope.views.json_values import clean, listed, mapping
 from stepscope.views.run_setup import first_process
 from stepscope.views.wording import size
 

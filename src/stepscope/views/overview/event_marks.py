@@ -9,8 +9,8 @@ import numpy as np
 
 from stepscope.alerts.defaults import THROTTLE_REASONS
 from stepscope.schema.keys import CHECKS_EVENT, phase_key
+from stepscope.views.json_values import clean
 from stepscope.views.machine.gpu_names import label_of
-from stepscope.views.plain import clean
 from stepscope.views.steps.step_values import step_values
 from stepscope.views.wording import duration
 

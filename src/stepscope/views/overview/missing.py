@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepscope.schema.keys import STEP_SECONDS, phase_key
+from stepscope.views.json_values import clean
 from stepscope.views.logs.console_lines import was_launched
-from stepscope.views.plain import clean
 from stepscope.views.run_figures import UTILIZATION
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from stepscope.number_format import number
 from stepscope.schema.keys import STEP_SECONDS
 from stepscope.steps.evidence.batch_contents import SAMPLES, TOKENS
 from stepscope.views.compare.compared_run import ComparedRun
+from stepscope.views.json_values import finites
 from stepscope.views.overview.tile import Change, Tile, unknown_tile
-from stepscope.views.plain import finites
 from stepscope.views.run_figures import SPARKS, spark_of
 from stepscope.views.steps.step_values import warm_up
 from stepscope.views.steps.workload import BATCH_SIZE, SAMPLES_PER_STEP

@@ -9,7 +9,7 @@ from stepscope.analysis.large_shares import LargeShare
 from stepscope.analysis.verdict import Checks, RunState, Verdict, verdict_of
 from stepscope.schema.keys import CHECKS_EVENT
 from stepscope.schema.run import LIVE
-from stepscope.views.plain import clean
+from stepscope.views.json_values import clean
 from stepscope.views.wording import percent
 
 if TYPE_CHECKING:

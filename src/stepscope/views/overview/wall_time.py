@@ -14,8 +14,8 @@ from stepscope.schema.keys import (
     STARTUP_SECONDS,
     STEP_SECONDS,
 )
-from stepscope.views.steps.pace import run_seconds, seconds_of
 from stepscope.views.steps.phases import phases_of
+from stepscope.views.steps.step_rate import run_seconds, segment_seconds
 from stepscope.views.wording import percent
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def large_share_of(run: Run, summaries: SeriesSummaries) -> LargeShare | None:
         segment.id: max((process.last_ns for process in segment.processes), default=0)
         for segment in run.segments
     }
-    whole = sum(seconds_of(segment, ends[segment.id]) for segment in run.segments)
+    whole = sum(segment_seconds(segment, ends[segment.id]) for segment in run.segments)
     ranks = summaries.ranks(STEP_SECONDS)
     if whole < MIN_SECONDS or not ranks:
         return None
@@ -156,5 +156,7 @@ def _after_the_last(run: Run, summaries: SeriesSummaries, rank: int, now_ns: int
         )
         if last_ns:
             saving = sum(series.last or 0.0 for series in saved if series.last_ns > last_ns)
-            seconds += max(seconds_of(segment, now_ns) - (last_ns - segment.started_ns) / 1e9 - saving, 0.0)
+            seconds += max(
+                segment_seconds(segment, now_ns) - (last_ns - segment.started_ns) / 1e9 - saving, 0.0
+            )
     return seconds

@@ -17,7 +17,7 @@ from stepscope.views.runs.pattern import PatternError, compile_pattern
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepscope.views.plain import Scalar
+    from stepscope.views.json_values import Scalar
     from stepscope.views.runs.filter_values import Moment
     from stepscope.views.runs.run_rows import RunRow
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from stepscope.analysis.verdict import rank_of
 from stepscope.schema.run import LIVE
 from stepscope.views.energy.attribution import known_gpus
+from stepscope.views.json_values import clean, finite
 from stepscope.views.machine.gpu_names import label_of
-from stepscope.views.plain import clean, finite
 from stepscope.views.runs.attention import Attention, attention_of, may_need_attention
 from stepscope.views.runs.run_rows import KeptFigures, RunRow, run_row
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from stepscope.analysis.verdict import MIN_STEPS
 from stepscope.schema.run import LIVE
+from stepscope.views.json_values import clean
 from stepscope.views.overview.verdict import recorded_checks, verdict_for
-from stepscope.views.plain import clean
 from stepscope.views.run_figures import figures_of
 from stepscope.views.runs.attention import attention_of
-from stepscope.views.steps.pace import run_seconds
+from stepscope.views.steps.step_rate import run_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stepscope.analysis.diagnose import Diagnosis
     from stepscope.analysis.verdict import Verdict
     from stepscope.reading import Run, Runs
-    from stepscope.views.plain import Scalar
+    from stepscope.views.json_values import Scalar
     from stepscope.views.run_figures import RunFigures
     from stepscope.views.runs.marks import Marks
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-FEWEST = 10
+MIN_LOSSES = 10
 """Losses below which no change is judged."""
 
 WINDOW, MIN_IN_WINDOW = 0.1, 20
@@ -28,9 +28,9 @@ MAX_BLOCKS = 30
 NEIGHBOURS = 50
 """Losses are compared with those before them in stretches of so many: a course is nearly straight there."""
 
-MAX_ALIKE = 0.98
+MAX_AUTOCORRELATION = 0.98
 
-SURELY = 2.58
+CERTAIN_ERRORS = 2.58
 """Standard errors beyond which one in a hundred lies by chance."""
 
 
@@ -58,42 +58,42 @@ class Noise:
 
     size: float
     """As a standard deviation."""
-    alike: float
+    autocorrelation: float
     """How much a loss is like the one before it, from 0 to 1; smoothed losses are very much so."""
 
     def of_mean(self, count: int) -> float:
         """The standard error of the mean of so many in a row."""
-        kept, lost = self.alike, 1 - self.alike
+        kept, lost = self.autocorrelation, 1 - self.autocorrelation
         overlap = 2 * kept * (1 - kept**count) / (count * lost**2)
         return self.size * math.sqrt(max((1 + kept) / lost - overlap, 0.0) / count)
 
 
-def noise_of(y: Floats, alike: float) -> Noise:
+def noise_of(y: Floats, autocorrelation: float) -> Noise:
     """The noise of a stretch, from the differences of neighbours: the course itself hardly enters them."""
     moves = np.diff(y)
     if len(moves) < 2:
-        return Noise(0.0, alike)
-    return Noise(_spread(moves) / math.sqrt(2 * (1 - alike)), alike)
+        return Noise(0.0, autocorrelation)
+    return Noise(_spread(moves) / math.sqrt(2 * (1 - autocorrelation)), autocorrelation)
 
 
-def likeness(y: Floats) -> float:
+def autocorrelation_of(y: Floats) -> float:
     """How much losses are like the ones before them, their course taken away."""
     size = min(len(y), NEIGHBOURS)
-    if size < FEWEST:
+    if size < MIN_LOSSES:
         return 0.0
     parts = y[len(y) % size :].reshape(-1, size)
     parts = parts - parts.mean(axis=1, keepdims=True)
     along = np.arange(size) - (size - 1) / 2
-    rest = parts - np.outer(parts @ along / (along @ along), along)
-    bounds = 4 * np.median(np.abs(rest), axis=1, keepdims=True)
-    rest = np.clip(rest, -bounds, bounds)  # a spike is like nothing, and would hide what is alike
-    powers = (rest**2).sum(axis=1)
-    found = (rest[:, 1:] * rest[:, :-1]).sum(axis=1)[powers > 0] / powers[powers > 0]
-    if not len(found):
+    residuals = parts - np.outer(parts @ along / (along @ along), along)
+    bounds = 4 * np.median(np.abs(residuals), axis=1, keepdims=True)
+    residuals = np.clip(residuals, -bounds, bounds)  # a spike is like nothing, and would hide what is alike
+    powers = (residuals**2).sum(axis=1)
+    correlations = (residuals[:, 1:] * residuals[:, :-1]).sum(axis=1)[powers > 0] / powers[powers > 0]
+    if not len(correlations):
         return 0.0
     # Taking away a line takes away some likeness with it.
-    whole = (float(np.median(found)) + 2 / size) / (1 - 4 / size)
-    return min(max(whole, 0.0), MAX_ALIKE)
+    corrected = (float(np.median(correlations)) + 2 / size) / (1 - 4 / size)
+    return min(max(corrected, 0.0), MAX_AUTOCORRELATION)
 
 
 def level_at_end(x: Floats, y: Floats, noise: Noise) -> Level:
@@ -101,15 +101,15 @@ def level_at_end(x: Floats, y: Floats, noise: Noise) -> Level:
     size = min(max(int(len(y) * WINDOW), MIN_IN_WINDOW), max(len(y) // 2, 1))
     slope = slope_of(*_blocks(x[-2 * size :], y[-2 * size :]))
     along, losses = _blocks(x[-size:] - x[-1], y[-size:])
-    straight = losses if slope is None else losses - slope.value * along
-    within = Noise(_spread(straight), likeness(straight)).of_mean(len(straight))
+    detrended = losses if slope is None else losses - slope.value * along
+    within = Noise(_spread(detrended), autocorrelation_of(detrended)).of_mean(len(detrended))
     # A median strays a quarter more than a mean.
     error = max(1.25 * noise.of_mean(size), 1.25 * within, _wandering(y, size))
     drift = 0.0 if slope is None else abs(slope.value) * float(x[-1] - x[-size])
-    if drift <= SURELY * math.sqrt(2) * error:
+    if drift <= CERTAIN_ERRORS * math.sqrt(2) * error:
         return Level(float(np.median(losses)), error)
     # Half a window further is one and a half times this one less half of the one before, and strays more.
-    return Level(float(np.median(straight)), math.sqrt(2.5) * error)
+    return Level(float(np.median(detrended)), math.sqrt(2.5) * error)
 
 
 def level_at_start(x: Floats, y: Floats, noise: Noise) -> Level:

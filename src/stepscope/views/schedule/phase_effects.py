@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from stepscope.views.schedule.loss_levels import (
-    FEWEST,
     MIN_IN_WINDOW,
+    MIN_LOSSES,
     Change,
     Level,
+    autocorrelation_of,
     change,
     level_at_end,
     level_at_start,
-    likeness,
     noise_of,
 )
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-MOST = 1e100
+MAX_VALUE = 1e100
 """What is not below this is no number to reckon with: NaN, infinite, or a loss that is lost."""
 
 CERTAIN, LIKELY = 0.99, 0.95
 """Confidence from which a change is told as a fact, and as what seems so."""
 
-HIGHEST = 0.9
+NEAR_MAX_RATIO = 0.9
 """The rate is at its highest from this share of the greatest on."""
 
-ENOUGH_FOR_HALVES = 4 * MIN_IN_WINDOW
+MIN_FOR_HALVES = 4 * MIN_IN_WINDOW
 """Losses from which on the second half of a phase is judged by itself."""
 
 
@@ -55,7 +55,7 @@ class Course(NamedTuple):
 
     def finite(self) -> Course:
         """Those that are numbers, and small enough to be squared."""
-        known = np.abs(self.values) < MOST
+        known = np.abs(self.values) < MAX_VALUE
         return Course(self.steps[known], self.values[known])
 
 
@@ -82,7 +82,7 @@ class Effect:
     @property
     def change(self) -> Change | None:
         """How far the loss fell; None where there are too few losses to judge."""
-        if self.before is None or self.after is None or self.losses < FEWEST:
+        if self.before is None or self.after is None or self.losses < MIN_LOSSES:
             return None
         return change(self.before, self.after)
 
@@ -90,24 +90,24 @@ class Effect:
 def effects(phases: Sequence[RatePhase], rates: Course, losses: Course) -> list[Effect]:
     """What the loss did in each phase. Each begins at the level the one before it came to."""
     finite = losses.finite()
-    alike = likeness(finite.values)
-    usual = noise_of(finite.values, alike)
-    found = []
+    autocorrelation = autocorrelation_of(finite.values)
+    run_noise = noise_of(finite.values, autocorrelation)
+    phase_effects = []
     level: Level | None = None
-    for first, last in _stretches(phases, rates, losses):
-        every, known = losses.between(first, last), finite.between(first, last)
-        noise = noise_of(known.values, alike) if len(known.steps) >= FEWEST else usual
+    for first, last in _step_ranges(phases, rates, losses):
+        phase_losses, known = losses.between(first, last), finite.between(first, last)
+        noise = noise_of(known.values, autocorrelation) if len(known.steps) >= MIN_LOSSES else run_noise
         effect = Effect(first, last, len(known.steps))
         if len(known.steps):
             before = level_at_start(*known, noise) if level is None else level
             level = level_at_end(*known, noise)
             second = _second_half(known, level, noise)
             effect = replace(effect, before=before, after=level, noise=noise, second_half=second)
-        found.append(_with_failures(effect, every))
-    return _with_rise_at_highest(found, rates, finite, usual)
+        phase_effects.append(_with_failures(effect, phase_losses))
+    return _with_rise_at_highest(phase_effects, rates, finite, run_noise)
 
 
-def _stretches(phases: Sequence[RatePhase], rates: Course, losses: Course) -> list[tuple[int, int]]:
+def _step_ranges(phases: Sequence[RatePhase], rates: Course, losses: Course) -> list[tuple[int, int]]:
     """First and last step of each phase: all steps belong to one."""
     ends = [rates.steps[0], rates.steps[-1], *losses.steps[:1], *losses.steps[-1:]]
     begins = [int(min(ends)), *(int(rates.steps[phase.first]) for phase in phases[1:])]
@@ -116,49 +116,52 @@ def _stretches(phases: Sequence[RatePhase], rates: Course, losses: Course) -> li
 
 def _second_half(known: Course, after: Level, noise: Noise) -> Change | None:
     middle = len(known.steps) // 2
-    if len(known.steps) < ENOUGH_FOR_HALVES:
+    if len(known.steps) < MIN_FOR_HALVES:
         return None
     return change(level_at_end(known.steps[:middle], known.values[:middle], noise), after)
 
 
-def _with_failures(effect: Effect, every: Course) -> Effect:
-    failed = every.steps[~(np.abs(every.values) < MOST)]
+def _with_failures(effect: Effect, losses: Course) -> Effect:
+    failed = losses.steps[~(np.abs(losses.values) < MAX_VALUE)]
     return replace(effect, not_finite=len(failed), first_not_finite=int(failed[0])) if len(failed) else effect
 
 
-def _with_rise_at_highest(found: list[Effect], rates: Course, finite: Course, noise: Noise) -> list[Effect]:
+def _with_rise_at_highest(
+    phase_effects: list[Effect], rates: Course, finite: Course, noise: Noise
+) -> list[Effect]:
     """Marks the phase in the middle of which the rate was at its highest, if the loss rose all the while."""
     top = int(np.argmax(rates.values))
-    lower = np.flatnonzero(rates.values < HIGHEST * rates.values[top])
-    place = int(np.searchsorted(lower, top))
+    lower = np.flatnonzero(rates.values < NEAR_MAX_RATIO * rates.values[top])
+    index = int(np.searchsorted(lower, top))
     if not len(lower):  # a rate that is never lower says nothing about a high one
-        return found
-    first = rates.steps[lower[place - 1] + 1] if place else found[0].first_step
-    last = rates.steps[lower[place]] - 1 if place < len(lower) else found[-1].last_step
+        return phase_effects
+    first = rates.steps[lower[index - 1] + 1] if index else phase_effects[0].first_step
+    last = rates.steps[lower[index]] - 1 if index < len(lower) else phase_effects[-1].last_step
     known = finite.between(first, last)
     if len(known.steps) < 2 * MIN_IN_WINDOW:
-        return found
+        return phase_effects
     moved = change(level_at_start(*known, noise), level_at_end(*known, noise))
     rose = moved.fell < 0 and moved.confidence >= CERTAIN
     middle = (first + last) / 2
     return [
-        replace(one, rose_at_highest=rose and one.first_step <= middle < one.last_step + 1) for one in found
+        replace(effect, rose_at_highest=rose and effect.first_step <= middle < effect.last_step + 1)
+        for effect in phase_effects
     ]
 
 
 def verdict(effect: Effect, improvement_ratio: float | None, steps_ratio: float, rates: Course) -> str:
     """What can be said of a phase: no more than the numbers show."""
-    said = [_main_clause(effect, improvement_ratio, steps_ratio), _second_half_clause(effect)]
+    clauses = [_main_clause(effect, improvement_ratio, steps_ratio), _second_half_clause(effect)]
     if effect.rose_at_highest:
-        what = "it" if said[0].startswith("the loss rose") else "the loss"
+        what = "it" if clauses[0].startswith("the loss rose") else "the loss"
         top = f"{rates.values.max():.3g}"
-        said.append(f"{what} rose while the rate was at its highest: {top} may be too high")
+        clauses.append(f"{what} rose while the rate was at its highest: {top} may be too high")
     if effect.first_not_finite is not None:
         rate = float(np.interp(effect.first_not_finite, *rates))
         count = f"{effect.not_finite:,} of {effect.losses + effect.not_finite:,} losses"
         at = f"the first at step {effect.first_not_finite:,} with a rate of {rate:.3g}"
-        said.append(f"{count} were not finite, {at}")
-    return "; ".join(clause for clause in said if clause)
+        clauses.append(f"{count} were not finite, {at}")
+    return "; ".join(clause for clause in clauses if clause)
 
 
 def _main_clause(effect: Effect, improvement_ratio: float | None, steps_ratio: float) -> str:
@@ -170,15 +173,15 @@ def _main_clause(effect: Effect, improvement_ratio: float | None, steps_ratio: f
     if moved.confidence < LIKELY:
         return "brought nothing that can be told from noise"
     certain = moved.confidence >= CERTAIN
-    sure = "over 99.9%" if moved.confidence > 0.999 else f"{moved.confidence:.1%}"
+    confidence = "over 99.9%" if moved.confidence > 0.999 else f"{moved.confidence:.1%}"
     if moved.fell < 0:
-        said = f"the loss {'rose' if certain else 'seems to have risen'} by {-moved.fell:.3g}"
+        clause = f"the loss {'rose' if certain else 'seems to have risen'} by {-moved.fell:.3g}"
     elif improvement_ratio is None or steps_ratio == 1:
-        said = f"{'lowered' if certain else 'seems to have lowered'} the loss by {moved.fell:.3g}"
+        clause = f"{'lowered' if certain else 'seems to have lowered'} the loss by {moved.fell:.3g}"
     else:
         brought = f"{_percent(improvement_ratio)} of all improvement in {_percent(steps_ratio)} of the steps"
-        said = f"{'brought' if certain else 'seems to have brought'} {brought}"
-    return f"{said} (confidence {sure})"
+        clause = f"{'brought' if certain else 'seems to have brought'} {brought}"
+    return f"{clause} (confidence {confidence})"
 
 
 def _second_half_clause(effect: Effect) -> str:

@@ -20,24 +20,24 @@ Shape = Literal["linear", "cosine", "exponential"]
 MAX_READINGS = 4096
 """A longer series is thinned to so many readings; where a phase begins is then looked up in all of them."""
 
-ALIKE = 1e-5
+MAX_ROUNDING = 1e-5
 """Readings that differ by this share are one level: it is rounding. No schedule moves so little for long."""
 
 MAX_JITTER = 0.01
 """Readings may go up and down by chance as far as this, and still be one level."""
-FLAT = 0.02
+MAX_FLAT_CHANGE = 0.02
 """A stretch that moves by less in all is called constant."""
-TURN = 0.05
+MIN_TURN = 0.05
 """It has turned when it has gone back by this much; less is no phase of its own."""
-SUDDEN = 0.2
+MIN_JUMP = 0.2
 """From one reading to the next, this is no course of a curve but a jump."""
-LONG = 0.02
+MIN_LEVEL_RATIO = 0.02
 """A level is a phase of its own if it lasts for this share of all steps."""
 
-MIN_STAIRS, MAX_STAIRS, HIGHEST_STAIR = 5, 12, 0.3
+MIN_STAIRS, MAX_STAIRS, MAX_STAIR_RATIO = 5, 12, 0.3
 """So many levels in a row, none of which takes more than this share of the way, are a curve in steps."""
 
-MIN_OF_A_CURVE, FITS = 5, 0.02
+MIN_CURVE_POINTS, MAX_MISFIT = 5, 0.02
 """A shape needs so many points, none further from it than this share of all the way it goes."""
 
 FLOOR = 1e-6
@@ -98,7 +98,7 @@ def rate_phases(steps: Floats, rates: Floats) -> list[RatePhase]:
 
 def _levels(steps: Floats, rates: Floats) -> _Course:
     logs = np.log(np.maximum(rates, max(FLOOR * float(rates.max()), np.finfo(np.float64).tiny)))
-    slack = max(ALIKE, _jitter(logs))
+    slack = max(MAX_ROUNDING, _jitter(logs))
     firsts = [0]
     for reading, log in enumerate(logs.tolist()):
         if abs(log - logs[firsts[-1]]) > slack:
@@ -127,7 +127,7 @@ def _jitter(logs: Floats) -> float:
 
 def _pieces(course: _Course) -> list[_Piece]:
     lengths = np.diff(course.begins)
-    stays = (lengths >= LONG * (course.begins[-1] - course.begins[0])) & (course.counts > 1)
+    stays = (lengths >= MIN_LEVEL_RATIO * (course.begins[-1] - course.begins[0])) & (course.counts > 1)
     pieces: list[_Piece] = []
     begin = 0
     for level in [*np.flatnonzero(stays).tolist(), len(course.logs)]:
@@ -144,58 +144,58 @@ def _pieces(course: _Course) -> list[_Piece]:
 
 def _monotone(logs: Floats, first: int, last: int) -> list[_Piece]:
     """Parts between one turn and the next."""
-    found = []
+    pieces = []
     begin = low = high = first
     direction = 0
     for level in range(first + 1, last + 1):
         high = level if logs[level] >= logs[high] else high
         low = level if logs[level] <= logs[low] else low
-        if direction >= 0 and logs[high] - logs[level] > TURN:
+        if direction >= 0 and logs[high] - logs[level] > MIN_TURN:
             if direction > 0:
-                found.append(_Piece(begin, high, 1))
+                pieces.append(_Piece(begin, high, 1))
                 begin = high + 1
             direction, low = -1, level
-        elif direction <= 0 and logs[level] - logs[low] > TURN:
+        elif direction <= 0 and logs[level] - logs[low] > MIN_TURN:
             if direction < 0:
-                found.append(_Piece(begin, low, -1))
+                pieces.append(_Piece(begin, low, -1))
                 begin = low + 1
             direction, high = 1, level
     moved = logs[last] - logs[begin]
-    if direction == 0 and abs(moved) > FLAT:
+    if direction == 0 and abs(moved) > MAX_FLAT_CHANGE:
         direction = int(np.sign(moved))
-    return [*found, _Piece(begin, last, direction)]
+    return [*pieces, _Piece(begin, last, direction)]
 
 
 def _without_jumps(course: _Course, pieces: list[_Piece]) -> list[_Piece]:
     """What happens from one reading to the next is no phase: it is how the phase after it begins."""
-    found = []
+    kept = []
     begin: int | None = None
     for piece in pieces[:-1]:
         begin = piece.first if begin is None else begin
         if piece.first < piece.last or course.counts[piece.first] > 1:
-            found.append(piece._replace(first=begin))
+            kept.append(piece._replace(first=begin))
             begin = None
     last = pieces[-1]
     if last.first == last.last:
         last = last._replace(direction=0)
-    return [*found, last if begin is None else last._replace(first=begin)]
+    return [*kept, last if begin is None else last._replace(first=begin)]
 
 
 def _with_stairs_as_curves(course: _Course, pieces: list[_Piece]) -> list[_Piece]:
     """Many levels in a row, each below the one before, are a decay that is taken in steps, as by epochs."""
-    found: list[_Piece] = []
-    place = 0
-    while place < len(pieces):
-        end = _end_of_stairs(course, pieces, place)
-        stairs = pieces[place:end]
+    joined: list[_Piece] = []
+    index = 0
+    while index < len(pieces):
+        end = _end_of_stairs(course, pieces, index)
+        stairs = pieces[index:end]
         if _is_curve(course, stairs):
             direction = int(np.sign(course.logs[stairs[-1].last] - course.logs[stairs[0].first]))
-            found.append(_Piece(stairs[0].first, stairs[-1].last, direction))
-            place = end
+            joined.append(_Piece(stairs[0].first, stairs[-1].last, direction))
+            index = end
         else:
-            found.append(pieces[place])
-            place += 1
-    return found
+            joined.append(pieces[index])
+            index += 1
+    return joined
 
 
 def _end_of_stairs(course: _Course, pieces: list[_Piece], begin: int) -> int:
@@ -218,7 +218,7 @@ def _is_curve(course: _Course, stairs: list[_Piece]) -> bool:
     if len(rates) < MIN_STAIRS:
         return False
     highest = float(np.abs(np.diff(rates)).max())
-    return len(rates) > MAX_STAIRS or highest <= HIGHEST_STAIR * abs(float(rates[0] - rates[-1]))
+    return len(rates) > MAX_STAIRS or highest <= MAX_STAIR_RATIO * abs(float(rates[0] - rates[-1]))
 
 
 def _split_at_drops(course: _Course, piece: _Piece) -> list[_Piece]:
@@ -229,9 +229,9 @@ def _split_at_drops(course: _Course, piece: _Piece) -> list[_Piece]:
     around = np.maximum(np.r_[0.0, moves[:-1]], np.r_[moves[1:], 0.0])
     usual = float(np.median(moves))
     begins = course.begins[piece.first + 1 : piece.last + 1]
-    least = LONG * (course.begins[-1] - course.begins[0])
+    least = MIN_LEVEL_RATIO * (course.begins[-1] - course.begins[0])
     inside = (begins - course.begins[piece.first] > least) & (course.begins[piece.last + 1] - begins > least)
-    sudden = inside & (moves > 2 * SUDDEN) & (moves > 5 * around) & (moves > 5 * usual)
+    sudden = inside & (moves > 2 * MIN_JUMP) & (moves > 5 * around) & (moves > 5 * usual)
     if not sudden.any():
         return [piece]
     cut = piece.first + int(np.argmax(np.where(sudden, moves, 0.0)))
@@ -240,15 +240,15 @@ def _split_at_drops(course: _Course, piece: _Piece) -> list[_Piece]:
 
 
 def _with_levels_joined(course: _Course, pieces: list[_Piece]) -> list[_Piece]:
-    found = pieces[:1]
+    joined = pieces[:1]
     for piece in pieces[1:]:
-        before = found[-1]
-        near = abs(course.logs[piece.last] - course.logs[before.last]) < FLAT
+        before = joined[-1]
+        near = abs(course.logs[piece.last] - course.logs[before.last]) < MAX_FLAT_CHANGE
         if before.direction == piece.direction == 0 and near:
-            found[-1] = before._replace(last=piece.last)
+            joined[-1] = before._replace(last=piece.last)
         else:
-            found.append(piece)
-    return found
+            joined.append(piece)
+    return joined
 
 
 def _begin(course: _Course, pair: tuple[_Piece, _Piece], thin: Ints, rates: Floats) -> int:
@@ -265,13 +265,13 @@ def _begin(course: _Course, pair: tuple[_Piece, _Piece], thin: Ints, rates: Floa
 
 def _turns(course: _Course, before: _Piece, piece: _Piece) -> bool:
     """Whether a rate that was moving goes back from here without a jump."""
-    return before.direction * piece.direction < 0 and abs(_jump(course, before, piece)) < SUDDEN
+    return before.direction * piece.direction < 0 and abs(_jump(course, before, piece)) < MIN_JUMP
 
 
 def _kinds(course: _Course, pieces: list[_Piece]) -> list[Kind]:
     kinds: list[Kind] = []
     for place, piece in enumerate(pieces):
-        begins_low = place == 0 or _jump(course, pieces[place - 1], piece) < -SUDDEN
+        begins_low = place == 0 or _jump(course, pieces[place - 1], piece) < -MIN_JUMP
         rising: Kind = "warm-up" if begins_low else "rise"
         kinds.append("constant" if piece.direction == 0 else "decay" if piece.direction < 0 else rising)
     return kinds
@@ -281,7 +281,7 @@ def _cycles(course: _Course, pieces: list[_Piece]) -> list[int | None]:
     """Numbers that go up where a rate is raised again after a decay, at once or in the course of steps."""
     numbers = [1]
     for before, piece in pairwise(pieces):
-        restarts = piece.direction < 0 and _jump(course, before, piece) > SUDDEN
+        restarts = piece.direction < 0 and _jump(course, before, piece) > MIN_JUMP
         rises_again = piece.direction > 0 > before.direction
         numbers.append(numbers[-1] + (restarts or rises_again))
     return [
@@ -311,7 +311,7 @@ def _shape(course: _Course, pieces: list[_Piece], place: int) -> Shape | None:
 
 def shape_of(x: Floats, y: Floats) -> Shape | None:
     """The one shape that leads from the first point to the last by all others; None for none or several."""
-    if len(x) < MIN_OF_A_CURVE or x[-1] == x[0] or y[-1] == y[0]:
+    if len(x) < MIN_CURVE_POINTS or x[-1] == x[0] or y[-1] == y[0]:
         return None
     way = (x - x[0]) / (x[-1] - x[0])
     left = (y - y[-1]) / (y[0] - y[-1])
@@ -319,5 +319,5 @@ def shape_of(x: Floats, y: Floats) -> Shape | None:
     if min(y[0], y[-1]) > FLOOR * max(y[0], y[-1]):
         ratio = y[-1] / y[0]
         curves["exponential"] = (ratio**way - ratio) / (1 - ratio)
-    fitting = [shape for shape, curve in curves.items() if float(np.abs(left - curve).max()) < FITS]
+    fitting = [shape for shape, curve in curves.items() if float(np.abs(left - curve).max()) < MAX_MISFIT]
     return fitting[0] if len(fitting) == 1 else None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stepscope.schema.keys import LEARNING_RATE, LOSS_KEYS
-from stepscope.views.schedule.loss_levels import FEWEST, change
+from stepscope.views.schedule.loss_levels import MIN_LOSSES, change
 from stepscope.views.schedule.phase_effects import CERTAIN, Course, effects, verdict
 from stepscope.views.schedule.rate_phases import rate_phases
 
@@ -35,7 +35,7 @@ NO_RATE = (
     "log_training_step(loss=loss, learning_rate=rate) or with optimizer=optimizer"
 )
 ONE_READING = "learning_rate was logged for one step only, which tells of no schedule: log it with each step"
-COUNTED_ANEW = (
+RESTARTED_STEPS = (
     "steps begin anew again and again, so that none has its place in the run: pass step= to count on"
 )
 
@@ -113,8 +113,8 @@ def schedule_of(run: Run, rank: int | None = None) -> Schedule:
         _by_segment(run, key, min(ranks.get(key, ()), default=None) if rank is None else rank)
         for key in (LEARNING_RATE, loss_key)
     )
-    if any(_counts_anew(steps) for steps, _ in (*rates, *losses)):
-        return Schedule(loss_key=loss_key, why=COUNTED_ANEW)
+    if any(_is_restarted(steps) for steps, _ in (*rates, *losses)):
+        return Schedule(loss_key=loss_key, why=RESTARTED_STEPS)
     begins = [
         min((int(steps.min()) for steps, _ in both if len(steps)), default=None)
         for both in zip(rates, losses, strict=True)
@@ -131,27 +131,32 @@ def schedule_from(rates: Logged, losses: Logged, loss_key: str | None = "loss") 
     if len(phases) > MAX_PHASES:
         why = f"the rate turns {len(phases) - 1} times: up to {MAX_PHASES} phases are told"
         return Schedule(loss_key=loss_key, why=why)
-    every = _in_order(*losses)
-    reach = float(np.diff(course.steps).max())
-    known = every.between(course.steps[0] - reach, course.steps[-1] + reach)
-    found = effects(phases, course, known)
-    whole = _whole(found)
-    gain = whole.fell if whole is not None and whole.fell > 0 and whole.confidence >= CERTAIN else None
-    steps = found[-1].last_step - found[0].first_step + 1
-    judged = tuple(
-        _judged(phase, effect, course, steps, gain) for phase, effect in zip(phases, found, strict=True)
+    all_losses = _in_order(*losses)
+    max_distance = float(np.diff(course.steps).max())
+    known = all_losses.between(course.steps[0] - max_distance, course.steps[-1] + max_distance)
+    phase_effects = effects(phases, course, known)
+    whole_change = _whole_change(phase_effects)
+    gain = (
+        whole_change.fell
+        if whole_change is not None and whole_change.fell > 0 and whole_change.confidence >= CERTAIN
+        else None
+    )
+    steps = phase_effects[-1].last_step - phase_effects[0].first_step + 1
+    schedule_phases = tuple(
+        _schedule_phase(phase, effect, course, steps, gain)
+        for phase, effect in zip(phases, phase_effects, strict=True)
     )
     return Schedule(
-        name=_name(judged),
-        phases=judged,
+        name=_name(schedule_phases),
+        phases=schedule_phases,
         loss_key=loss_key,
-        improvement=None if whole is None else whole.fell,
-        confidence=None if whole is None else whole.confidence,
-        notes=_notes(loss_key, len(every.steps) - len(known.steps)),
+        improvement=None if whole_change is None else whole_change.fell,
+        confidence=None if whole_change is None else whole_change.confidence,
+        notes=_notes(loss_key, len(all_losses.steps) - len(known.steps)),
     )
 
 
-def _judged(
+def _schedule_phase(
     phase: RatePhase, effect: Effect, rates: Course, all_steps: int, gain: float | None
 ) -> SchedulePhase:
     steps = effect.last_step - effect.first_step + 1
@@ -181,10 +186,12 @@ def _judged(
     )
 
 
-def _whole(found: Sequence[Effect]) -> Change | None:
+def _whole_change(phase_effects: Sequence[Effect]) -> Change | None:
     """From the first level to the last."""
-    levels = [level for effect in found for level in (effect.before, effect.after) if level is not None]
-    if sum(effect.losses for effect in found) < FEWEST:
+    levels = [
+        level for effect in phase_effects for level in (effect.before, effect.after) if level is not None
+    ]
+    if sum(effect.losses for effect in phase_effects) < MIN_LOSSES:
         return None
     return change(levels[0], levels[-1])
 
@@ -220,15 +227,15 @@ def _is_one_cycle(phases: Sequence[SchedulePhase]) -> bool:
 def _by_segment(run: Run, key: str | None, rank: int | None) -> list[Logged]:
     if key is None:
         return [(np.empty(0, np.int64), np.empty(0)) for _ in run.segments]
-    found = (run.series(key, rank, part.id) for part in run.segments)
-    return [(points.steps, points.values) for points in found]
+    points_by_segment = (run.series(key, rank, segment.id) for segment in run.segments)
+    return [(points.steps, points.values) for points in points_by_segment]
 
 
 def _joined(parts: Sequence[Logged], begins: Sequence[int | None]) -> Logged:
     """Segments one after another, each cut off where a later one begins."""
     kept = []
-    for place, (steps, values) in enumerate(parts):
-        later = [begin for begin in begins[place + 1 :] if begin is not None]
+    for index, (steps, values) in enumerate(parts):
+        later = [begin for begin in begins[index + 1 :] if begin is not None]
         inside = steps < min(later) if later else np.ones(len(steps), bool)
         kept.append((steps[inside], values[inside]))
     return np.concatenate([steps for steps, _ in kept]), np.concatenate([values for _, values in kept])
@@ -244,6 +251,6 @@ def _in_order(steps: Ints, values: NDArray[np.float64]) -> Course:
     return Course(steps.astype(np.float64), values)
 
 
-def _counts_anew(steps: Ints) -> bool:
+def _is_restarted(steps: Ints) -> bool:
     """Whether steps are those of an epoch, say, and not of the run."""
     return int((np.diff(steps) < 0).sum()) >= 2 and 2 * len(np.unique(steps)) < len(steps)

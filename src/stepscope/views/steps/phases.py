@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-MAX_WEIGHED = 4
+MAX_RANKS = 4
 """Ranks whose sampled steps are weighed one by one; the others do the same steps."""
 
 _KEY = re.compile(r"phase/(.+)_seconds")
@@ -43,8 +43,8 @@ class PhaseShare:
 
 def phase_names(keys: Iterable[str]) -> list[str]:
     """The phases among some keys, in the order of a step; those with names of their own come last."""
-    found = {match[1] for key in keys if (match := _KEY.fullmatch(key)) is not None}
-    return [*(name for name in PHASES if name in found), *sorted(found.difference(PHASES))]
+    names = {match[1] for key in keys if (match := _KEY.fullmatch(key)) is not None}
+    return [*(name for name in PHASES if name in names), *sorted(names.difference(PHASES))]
 
 
 def phases_of(run: Run, summaries: SeriesSummaries) -> tuple[PhaseShare, ...]:
@@ -55,8 +55,8 @@ def phases_of(run: Run, summaries: SeriesSummaries) -> tuple[PhaseShare, ...]:
         return ()
     spent = {name: summaries.total(phase_key(name))[0] - summaries.total(gap_key(name))[0] for name in names}
     if 0 < summaries.total(SAMPLED_RATIO)[1] < 0.99 * steps:
-        spent = _weighed(run, summaries, spent, whole)
-    spent = _within(spent, whole)
+        spent = _estimated(run, summaries, spent, whole)
+    spent = _without_gaps(spent, whole)
     return tuple(
         PhaseShare(name, phase_key(name), took / steps, took / whole)
         for name, took in spent.items()
@@ -64,7 +64,7 @@ def phases_of(run: Run, summaries: SeriesSummaries) -> tuple[PhaseShare, ...]:
     )
 
 
-def _weighed(
+def _estimated(
     run: Run, summaries: SeriesSummaries, spent: Mapping[str, float], whole: float
 ) -> dict[str, float]:
     """Sums over all steps, reckoned from those that have all phases.
@@ -74,31 +74,31 @@ def _weighed(
     """
     steps = summaries.total(STEP_SECONDS)[1]
     # A phase that somebody timed by himself was timed whenever it came.
-    own = {name for name in spent if name not in PHASES}
-    everywhere = {name for name in spent if summaries.total(phase_key(name))[1] >= 0.9 * steps}
-    everywhere |= spent.keys() & {"checkpoint"}  # which is timed whenever it comes, and only then
-    sampled = dict.fromkeys((name for name in spent if name not in everywhere | own), 0.0)
-    for rank in summaries.ranks(SAMPLED_RATIO)[:MAX_WEIGHED]:
+    user_phases = {name for name in spent if name not in PHASES}
+    always_timed = {name for name in spent if summaries.total(phase_key(name))[1] >= 0.9 * steps}
+    always_timed |= spent.keys() & {"checkpoint"}  # which is timed whenever it comes, and only then
+    sampled = dict.fromkeys((name for name in spent if name not in always_timed | user_phases), 0.0)
+    for rank in summaries.ranks(SAMPLED_RATIO)[:MAX_RANKS]:
         ratios = step_values(run, SAMPLED_RATIO, rank)
         for name in sampled:
             between = step_values(run, gap_key(name), rank)
-            sampled[name] += _sum(step_values(run, phase_key(name), rank), ratios, between)
+            sampled[name] += _weighted_sum(step_values(run, phase_key(name), rank), ratios, between)
     total = sum(sampled.values())
-    left = max(whole - sum(spent[name] for name in everywhere - own), 0.0)
-    scale = left / total if total > 0 else 0.0
+    remaining = max(whole - sum(spent[name] for name in always_timed - user_phases), 0.0)
+    scale = remaining / total if total > 0 else 0.0
     return {name: sampled[name] * scale if name in sampled else spent[name] for name in spent}
 
 
-def _sum(values: StepValues, ratios: StepValues, between: StepValues) -> float:
+def _weighted_sum(values: StepValues, ratios: StepValues, between: StepValues) -> float:
     """A weighed sum, without what came `between` two steps and is recorded under the number of one."""
-    chances = ratios.at(values.steps)
+    probabilities = ratios.at(values.steps)
     if len(ratios) < 0.5 * len(values):  # told now and then, and not with each step that was kept
-        chances = ratios.held_at(values.steps)
-    known = np.isfinite(chances) & (values.values != between.at(values.steps))
-    return float((values.values[known] * sample_weights(chances[known])).sum())
+        probabilities = ratios.held_at(values.steps)
+    known = np.isfinite(probabilities) & (values.values != between.at(values.steps))
+    return float((values.values[known] * sample_weights(probabilities[known])).sum())
 
 
-def _within(spent: Mapping[str, float], whole: float) -> dict[str, float]:
+def _without_gaps(spent: Mapping[str, float], whole: float) -> dict[str, float]:
     """In runs of earlier versions, evaluations between two steps are among the phases: they are left out."""
     others = sum(took for name, took in spent.items() if name != "eval")
     room = max(whole - others, 0.0)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepscope.steps.ranks.gradients_ready import WAIT_SECONDS
+from stepscope.views.json_values import clean, finites
 from stepscope.views.metrics.metric_meaning import unit_of
-from stepscope.views.plain import clean, finites
 from stepscope.views.steps.ranks import lateness, phase_medians
 from stepscope.views.wording import duration
 
@@ -56,21 +56,23 @@ def heatmap_of(
 ) -> Heatmap:
     """A key of all ranks that have it, in at most so many columns."""
     hosts = {
-        one.source.rank: one.source.host
-        for one in sorted(run.summaries([key]), key=lambda one: one.last_ns)
-        if one.source.rank is not None
+        summary.source.rank: summary.source.host
+        for summary in sorted(run.summaries([key]), key=lambda summary: summary.last_ns)
+        if summary.source.rank is not None
     }
     ranks = sorted(hosts)[:MAX_RANKS]
     columns = min(max(columns, 1), MAX_COLUMNS)
-    found = {rank: run.buckets(key, columns, low=low, high=high, rank=rank, axis="step") for rank in ranks}
-    filled = {rank: one for rank, one in found.items() if len(one)}
-    if not filled:
+    buckets_by_rank = {
+        rank: run.buckets(key, columns, low=low, high=high, rank=rank, axis="step") for rank in ranks
+    }
+    nonempty = {rank: buckets for rank, buckets in buckets_by_rank.items() if len(buckets)}
+    if not nonempty:
         return Heatmap(key, unit_of(key), tuple(ranks), _hosts(hosts, ranks), (), 1, ((),) * len(ranks), None)
     # A rank with fewer steps comes in narrower buckets: all are brought to the width of the widest.
-    width = _width(filled, columns)
-    first = min(int(one.starts[0]) // width for one in filled.values())
-    last = max(int(one.starts[-1]) // width for one in filled.values())
-    rows = tuple(finites(_row(found[rank], width, first, last).tolist()) for rank in ranks)
+    width = _width(nonempty, columns)
+    first = min(int(buckets.starts[0]) // width for buckets in nonempty.values())
+    last = max(int(buckets.starts[-1]) // width for buckets in nonempty.values())
+    rows = tuple(finites(_row(buckets_by_rank[rank], width, first, last).tolist()) for rank in ranks)
     starts = tuple(index * width for index in range(first, last + 1))
     return Heatmap(key, unit_of(key), tuple(ranks), _hosts(hosts, ranks), starts, width, rows, late_rank(run))
 
@@ -88,10 +90,10 @@ def late_rank(run: Run) -> LateRank | None:
     return LateRank(late.rank, late.phase, late.seconds, f"{text}.")
 
 
-def _width(found: dict[int, Buckets], columns: int) -> int:
-    width = max(one.width for one in found.values())
-    first = min(int(one.starts[0]) for one in found.values())
-    last = max(int(one.starts[-1]) for one in found.values())
+def _width(buckets_by_rank: dict[int, Buckets], columns: int) -> int:
+    width = max(buckets.width for buckets in buckets_by_rank.values())
+    first = min(int(buckets.starts[0]) for buckets in buckets_by_rank.values())
+    last = max(int(buckets.starts[-1]) for buckets in buckets_by_rank.values())
     while last // width - first // width + 1 > max(columns, 2):
         width *= 2
     return width
@@ -106,8 +108,8 @@ def _row(buckets: Buckets, width: int, first: int, last: int) -> NDArray[np.floa
     sums = np.bincount(places[known], (buckets.mean * weight)[known], count)
     weights = np.bincount(places[known], weight[known], count)
     with np.errstate(invalid="ignore"):
-        found: NDArray[np.float64] = np.where(weights > 0, sums / np.maximum(weights, 1.0), np.nan)
-    return found
+        means: NDArray[np.float64] = np.where(weights > 0, sums / np.maximum(weights, 1.0), np.nan)
+    return means
 
 
 def _hosts(hosts: dict[int, str], ranks: list[int]) -> tuple[str, ...]:

@@ -43,28 +43,28 @@ def phase_medians(run: Run) -> dict[int, dict[str, float]]:
     waits = {phase: wait_key(phase) for phase in PHASES if wait_key(phase) in infos}
     if WAIT_SECONDS in infos and not waits:
         waits = {"backward": WAIT_SECONDS}
-    found: dict[int, dict[str, float]] = {}
+    medians: dict[int, dict[str, float]] = {}
     for rank in sorted(infos[key_of("forward")].ranks) if key_of("forward") in infos else ():
-        found[rank] = {
+        medians[rank] = {
             phase: _median(run, rank, key_of(phase), waits.get(phase))
             for phase in PHASES
             if key_of(phase) in infos
         }
         if WAIT_SECONDS in infos:
-            found[rank]["wait"] = _median(run, rank, WAIT_SECONDS)
-    return found
+            medians[rank]["wait"] = _median(run, rank, WAIT_SECONDS)
+    return medians
 
 
 def lateness(medians: Mapping[int, Mapping[str, float]]) -> RankLateness | None:
     """The late rank and what it is late with; None for one rank, or ranks that do not wait for each other."""
-    waits = {rank: one["wait"] for rank, one in medians.items() if "wait" in one}
+    waits = {rank: phases["wait"] for rank, phases in medians.items() if "wait" in phases}
     if len(waits) < 2:
         return None
     late = min(waits, key=lambda rank: waits[rank])
-    others = [one for rank, one in medians.items() if rank != late]
-    seconds = float(np.median([one["wait"] for one in others])) - waits[late]
+    others = [phases for rank, phases in medians.items() if rank != late]
+    seconds = float(np.median([phases["wait"] for phases in others])) - waits[late]
     excess = {
-        phase: medians[late][phase] - float(np.median([one[phase] for one in others]))
+        phase: medians[late][phase] - float(np.median([phases[phase] for phases in others]))
         for phase in medians[late]
         if phase != "wait"
     }

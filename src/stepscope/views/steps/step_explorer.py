@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepscope.schema.keys import OVERHEAD_RATIO, SAMPLED_RATIO, phase_key
+from stepscope.views.json_values import clean
 from stepscope.views.metrics.series_summaries import SeriesSummaries
-from stepscope.views.plain import clean
 from stepscope.views.steps.phases import phase_names
 from stepscope.views.steps.step_marks import StepMarks
-from stepscope.views.steps.step_values import MAX_STEPS, NOTHING, step_seconds, step_values
+from stepscope.views.steps.step_values import MAX_STEPS, NO_VALUES, step_seconds, step_values
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,7 +28,7 @@ MAX_BARS = 400
 MAX_SLOWEST = 20
 MAX_RANKS = 64
 BINS = 40
-FAR = 3
+MAX_TAIL_RATIO = 3
 """How many times the spread of nearly all steps the slowest hundredth may reach within the even bins."""
 
 OTHER = "other"
@@ -37,7 +37,7 @@ OTHER = "other"
 NOT_TIMED = "phases not timed"
 """What the rest of a step is called whose phases were not timed."""
 
-WORST_SHARE = 0.5
+MIN_SLOW_PHASE_SHARE = 0.5
 """A phase is to blame for a slow step if it has this share of what the step took too long."""
 
 
@@ -113,20 +113,22 @@ def steps_of(
     summaries = SeriesSummaries(run.summaries())
     key = summaries.step_key()
     ranks = summaries.ranks(key) if key is not None else []
-    looked_at = [rank] if rank is not None else ranks[:MAX_RANKS]
+    ranks_read = [rank] if rank is not None else ranks[:MAX_RANKS]
     if high is not None and (low is None or high - low >= MAX_STEPS):
         low = high - MAX_STEPS + 1 if low is None else max(low, high - MAX_STEPS + 1)
-    columns = {one: step_seconds(run, summaries, one, low, high) for one in looked_at}
-    first = next((one for one in looked_at if len(columns[one])), None)
+    seconds_by_rank = {
+        rank_number: step_seconds(run, summaries, rank_number, low, high) for rank_number in ranks_read
+    }
+    first = next((rank_number for rank_number in ranks_read if len(seconds_by_rank[rank_number])), None)
     if first is None:
         begin = low or 0
         return StepWindow(
             begin, begin if high is None else high, (), (), (), (), None, 0, tuple(ranks), None, None
         )
     names = phase_names(summaries.keys)
-    begin, end = int(columns[first].steps[0]), int(columns[first].steps[-1])
-    window = _Window(run, names, first, columns[first])
-    shown = columns[first].values
+    begin, end = int(seconds_by_rank[first].steps[0]), int(seconds_by_rank[first].steps[-1])
+    window = _Window(run, names, first, seconds_by_rank[first])
+    shown = seconds_by_rank[first].values
     bars = window.bars()
     order = (*names, NOT_TIMED) if any(NOT_TIMED in bar.phases for bar in bars) else tuple(names)
     return StepWindow(
@@ -134,12 +136,12 @@ def steps_of(
         to=end if high is None else min(high, end),
         bars=bars,
         phase_order=order,
-        slowest=_slowest(run, names, columns, window),
+        slowest=_slowest(run, names, seconds_by_rank, window),
         histogram=_histogram(shown),
         percentiles=_percentiles(shown),
         count=len(shown),
         ranks=tuple(ranks),
-        sampled_ratio=_sampled(summaries, first),
+        sampled_ratio=_sampled_ratio(summaries, first),
         overhead_ratio=_mean(summaries, OVERHEAD_RATIO),
     )
 
@@ -154,49 +156,49 @@ class _Window:
         self.marks = StepMarks(run, rank, low, high)
 
     @functools.cached_property
-    def _usual(self) -> dict[str, float]:
+    def _typical(self) -> dict[str, float]:
         """The median of each phase."""
-        return {name: float(np.median(one.values)) for name, one in self._phases.items() if len(one)}
+        return {name: float(np.median(values.values)) for name, values in self._phases.items() if len(values)}
 
     def bars(self) -> tuple[Bar, ...]:
-        places = self._chosen()
+        places = self._drawn_steps()
         steps, times = self.seconds.steps[places], self.seconds.times[places]
-        columns = {name: one.at(steps) for name, one in self._phases.items()}
-        found = []
-        for at, place in enumerate(places.tolist()):
+        columns = {name: values.at(steps) for name, values in self._phases.items()}
+        bars = []
+        for index, position in enumerate(places.tolist()):
             phases = {
-                clean(name, 200): float(column[at])
+                clean(name, 200): float(column[index])
                 for name, column in columns.items()
-                if np.isfinite(column[at]) and column[at] > 0
+                if np.isfinite(column[index]) and column[index] > 0
             }
-            step, seconds = int(steps[at]), float(self.seconds.values[place])
-            if OTHER in columns and not np.isfinite(columns[OTHER][at]):
+            step, seconds = int(steps[index]), float(self.seconds.values[position])
+            if OTHER in columns and not np.isfinite(columns[OTHER][index]):
                 phases[NOT_TIMED] = max(seconds - sum(phases.values()), 0.0)
-            found.append(Bar(step, float(times[at]), seconds, phases, self.marks.of(step, seconds, phases)))
-        return tuple(found)
+            bars.append(Bar(step, float(times[index]), seconds, phases, self.marks.of(step, seconds, phases)))
+        return tuple(bars)
 
     def slow(self, place: int, median: float) -> SlowStep:
         step, seconds = int(self.seconds.steps[place]), float(self.seconds.values[place])
         at = np.array([step])
-        phases = {name: float(one.at(at)[0]) for name, one in self._phases.items()}
+        phases = {name: float(values.at(at)[0]) for name, values in self._phases.items()}
         return SlowStep(
             step,
             self.rank,
             float(self.seconds.times[place]),
             seconds,
             seconds / median if median > 0 else 1.0,
-            self._to_blame(phases, seconds - median),
+            self._slow_phase(phases, seconds - median),
             self.marks.of(step, seconds, {name: took for name, took in phases.items() if took > 0}),
         )
 
-    def _to_blame(self, phases: dict[str, float], excess: float) -> str | None:
+    def _slow_phase(self, phases: dict[str, float], excess: float) -> str | None:
         if excess <= 0:
             return None
-        over = {name: took - self._usual[name] for name, took in phases.items() if np.isfinite(took)}
+        over = {name: took - self._typical[name] for name, took in phases.items() if np.isfinite(took)}
         worst = max(over, key=lambda name: over[name], default=None)
-        return worst if worst is not None and over[worst] >= WORST_SHARE * excess else None
+        return worst if worst is not None and over[worst] >= MIN_SLOW_PHASE_SHARE * excess else None
 
-    def _chosen(self) -> Ints:
+    def _drawn_steps(self) -> Ints:
         """Places of the steps to draw: evenly spread, those with all phases first, and all of the slowest."""
         count = len(self.seconds)
         if count <= MAX_BARS:
@@ -205,40 +207,42 @@ class _Window:
         slots = MAX_BARS - MAX_SLOWEST
         edges = np.linspace(0, count, slots + 1).astype(np.int64)
         chosen = edges[:-1].copy()
-        whole = self._whole()
-        if len(whole):
-            next_whole = np.minimum(np.searchsorted(whole, edges[:-1]), len(whole) - 1)
-            candidates = whole[next_whole]
+        fully_timed = self._fully_timed()
+        if len(fully_timed):
+            next_timed = np.minimum(np.searchsorted(fully_timed, edges[:-1]), len(fully_timed) - 1)
+            candidates = fully_timed[next_timed]
             fits = (candidates >= edges[:-1]) & (candidates < edges[1:])
             chosen[fits] = candidates[fits]
         return np.unique(np.r_[chosen, slowest])
 
-    def _whole(self) -> Ints:
+    def _fully_timed(self) -> Ints:
         """Places of the steps with all phases."""
-        fewest = min((one for one in self._phases.values() if len(one)), key=len, default=NOTHING)
-        found: Ints = np.flatnonzero(np.isin(self.seconds.steps, fewest.steps))
-        return found if len(found) < len(self.seconds) else np.empty(0, np.int64)
+        least_timed = min(
+            (values for values in self._phases.values() if len(values)), key=len, default=NO_VALUES
+        )
+        positions: Ints = np.flatnonzero(np.isin(self.seconds.steps, least_timed.steps))
+        return positions if len(positions) < len(self.seconds) else np.empty(0, np.int64)
 
 
 def _slowest(
-    run: Run, names: list[str], columns: dict[int, StepValues], window: _Window
+    run: Run, names: list[str], seconds_by_rank: dict[int, StepValues], window: _Window
 ) -> tuple[SlowStep, ...]:
     """The slowest steps of all ranks that are looked at, against the median of them all."""
-    every = np.concatenate([one.values for one in columns.values()])
-    median = float(np.median(every))
+    all_seconds = np.concatenate([seconds.values for seconds in seconds_by_rank.values()])
+    median = float(np.median(all_seconds))
     candidates: list[tuple[float, int, int]] = []
-    for rank, one in columns.items():
-        most = min(MAX_SLOWEST, len(one))
-        places = np.argsort(one.values)[-most:] if most else np.empty(0, np.int64)
-        candidates += [(float(one.values[place]), rank, place) for place in places.tolist()]
-    candidates.sort(key=lambda one: (-one[0], one[1], one[2]))
+    for rank, seconds in seconds_by_rank.items():
+        count = min(MAX_SLOWEST, len(seconds))
+        positions = np.argsort(seconds.values)[-count:] if count else np.empty(0, np.int64)
+        candidates += [(float(seconds.values[position]), rank, position) for position in positions.tolist()]
+    candidates.sort(key=lambda seconds: (-seconds[0], seconds[1], seconds[2]))
     windows = {window.rank: window}
-    found = []
-    for _, rank, place in candidates[:MAX_SLOWEST]:
+    slowest = []
+    for _, rank, position in candidates[:MAX_SLOWEST]:
         if rank not in windows:
-            windows[rank] = _Window(run, names, rank, columns[rank])
-        found.append(windows[rank].slow(place, median))
-    return tuple(found)
+            windows[rank] = _Window(run, names, rank, seconds_by_rank[rank])
+        slowest.append(windows[rank].slow(position, median))
+    return tuple(slowest)
 
 
 def _histogram(values: Floats) -> tuple[Bin, ...]:
@@ -250,8 +254,8 @@ def _histogram(values: Floats) -> tuple[Bin, ...]:
     if high <= low:
         return (Bin(low, high, len(values)),)
     p95, p99 = np.percentile(values, [95, 99]).tolist()
-    usual = p95 if p95 > low and p99 - low > FAR * (p95 - low) else p99
-    near = min(high, low + 1.25 * (usual - low))
+    typical = p95 if p95 > low and p99 - low > MAX_TAIL_RATIO * (p95 - low) else p99
+    near = min(high, low + 1.25 * (typical - low))
     top = near if near > low else high
     edges = np.linspace(low, top, BINS + 1)
     if top < high:
@@ -273,9 +277,9 @@ def _mean(summaries: SeriesSummaries, key: str) -> float | None:
     return total / points if points else None
 
 
-def _sampled(summaries: SeriesSummaries, rank: int) -> float | None:
+def _sampled_ratio(summaries: SeriesSummaries, rank: int) -> float | None:
     """The share of steps with all phases: as it was told, weighed by the steps each stands for."""
-    kept = sum(one.points for one in summaries.logged(SAMPLED_RATIO, rank))
+    sampled = sum(summary.points for summary in summaries.logged(SAMPLED_RATIO, rank))
     key = summaries.step_key()
-    steps = sum(one.points for one in summaries.logged(key, rank)) if key is not None else 0
-    return kept / steps if 0 < kept < steps else None
+    steps = sum(summary.points for summary in summaries.logged(key, rank)) if key is not None else 0
+    return sampled / steps if 0 < sampled < steps else None

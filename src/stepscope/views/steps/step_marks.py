@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepscope.views.json_values import clean
 from stepscope.views.overview.event_marks import is_marked
-from stepscope.views.plain import clean
 from stepscope.views.steps.step_values import step_values
 
 if TYPE_CHECKING:
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
     from stepscope.reading import Run
 
-LONG_PAUSE = 0.1
+MIN_PAUSE_RATIO = 0.1
 """A pause of the collector of this share of a step is worth a mark."""
 
 MAX_MARKS = 6
 
-COUNTED = {
+COUNTER_MARKS = {
     "compile/frames": "compiled",
     "compile/recompiles": "compiled again",
     "compile/graph_breaks": "graph break",
     "optimizer_skipped": "optimizer skipped",
 }
-PAUSE = "gc/pause_seconds"
+PAUSE_SECONDS = "gc/pause_seconds"
 
 
 class StepMarks:
@@ -39,20 +39,20 @@ class StepMarks:
             if is_here and is_marked(event) and event.step is not None:
                 self._events.setdefault(event.step, []).append(clean(event.kind, 60).replace("_", " "))
         self._counted: dict[int, list[str]] = {}
-        for key, word in COUNTED.items():
-            found = step_values(run, key, rank, low, high)
-            for step in found.steps[found.values > 0].tolist():
+        for key, word in COUNTER_MARKS.items():
+            counts = step_values(run, key, rank, low, high)
+            for step in counts.steps[counts.values > 0].tolist():
                 self._counted.setdefault(step, []).append(word)
-        self._pauses = step_values(run, PAUSE, rank, low, high)
+        self._pauses = step_values(run, PAUSE_SECONDS, rank, low, high)
 
     def of(self, step: int, seconds: float, phases: Mapping[str, float]) -> tuple[str, ...]:
         """What happened in a step that took so long, with these phases."""
-        found = [*self._events.get(step, ()), *self._counted.get(step, ())]
+        marks = [*self._events.get(step, ()), *self._counted.get(step, ())]
         if phases.get("checkpoint", 0.0) > 0:
-            found.append("checkpoint")
+            marks.append("checkpoint")
         if phases.get("eval", 0.0) > 0:
-            found.append("evaluation")
+            marks.append("evaluation")
         pause = float(self._pauses.at(np.array([step]))[0])
-        if pause >= LONG_PAUSE * seconds:
-            found.append("garbage collection")
-        return tuple(dict.fromkeys(found))[:MAX_MARKS]
+        if pause >= MIN_PAUSE_RATIO * seconds:
+            marks.append("garbage collection")
+        return tuple(dict.fromkeys(marks))[:MAX_MARKS]

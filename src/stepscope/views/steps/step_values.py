@@ -27,7 +27,7 @@ MAX_POINTS = 1_000_000
 MAX_VALUE = 1e150
 """Numbers beyond it are taken for broken ones: their squares and sums would not be finite."""
 
-FEW = 8
+SMALL_RANGE = 8
 """A range of less than such a part of a series is read by itself: the rest need not be unpacked."""
 
 MAX_STEPS = 200_000
@@ -53,19 +53,19 @@ class StepValues:
 
     def at(self, steps: Ints) -> Floats:
         """The values of some steps; NaN where there is none."""
-        found = np.full(len(steps), np.nan)
+        values = np.full(len(steps), np.nan)
         if len(self.steps):
-            places = np.minimum(np.searchsorted(self.steps, steps), len(self.steps) - 1)
-            known = self.steps[places] == steps
-            found[known] = self.values[places[known]]
-        return found
+            positions = np.minimum(np.searchsorted(self.steps, steps), len(self.steps) - 1)
+            known = self.steps[positions] == steps
+            values[known] = self.values[positions[known]]
+        return values
 
     def held_at(self, steps: Ints) -> Floats:
         """The last value known at each of some steps; before the first, the first."""
         if not len(self.steps):
             return np.full(len(steps), np.nan)
-        places = np.searchsorted(self.steps, steps, side="right") - 1
-        return self.values[np.maximum(places, 0)]
+        positions = np.searchsorted(self.steps, steps, side="right") - 1
+        return self.values[np.maximum(positions, 0)]
 
     def between(self, low: int | None, high: int | None) -> StepValues:
         """Those of a range of steps, both ends included."""
@@ -76,7 +76,7 @@ class StepValues:
         return StepValues(self.steps[first:last], self.values[first:last], lambda: self.times[first:last])
 
 
-NOTHING = StepValues(np.empty(0, np.int64), np.empty(0), lambda: np.empty(0))
+NO_VALUES = StepValues(np.empty(0, np.int64), np.empty(0), lambda: np.empty(0))
 
 
 def step_values(
@@ -84,16 +84,18 @@ def step_values(
 ) -> StepValues:
     """What a rank logged under a key, or all did where none is named, between two steps where given."""
     summaries = [
-        one
-        for one in run.summaries([key])
-        if one.source.axis == "step" and not one.source.device and (rank is None or one.source.rank == rank)
+        summary
+        for summary in run.summaries([key])
+        if summary.source.axis == "step"
+        and not summary.source.device
+        and (rank is None or summary.source.rank == rank)
     ]
     if not summaries:
-        return NOTHING
-    count = sum(one.points for one in summaries)
-    is_small = low is not None and high is not None and high - low < count // FEW
+        return NO_VALUES
+    count = sum(summary.points for summary in summaries)
+    is_small = low is not None and high is not None and high - low < count // SMALL_RANGE
     if count > MAX_POINTS or is_small:
-        newest = max(summaries, key=lambda one: one.last_ns).last_step or 0
+        newest = max(summaries, key=lambda summary: summary.last_ns).last_step or 0
         return _newest(run, key, rank, low, newest if high is None else high)
     points = run.series(key, rank, device="", axis="step")
     kept = _kept(points.steps, points.values)
@@ -109,7 +111,7 @@ def step_seconds(
         return step_values(run, STEP_SECONDS, rank, low, high)
     key = summaries.step_key()
     if key is None or not summaries.logged(key, rank):
-        return NOTHING
+        return NO_VALUES
     return _between_logs(run, step_values(run, key, rank, low, high))
 
 
@@ -131,17 +133,17 @@ def _kept(steps: Ints, values: Floats) -> Ints:
 
 def _newest(run: Run, key: str, rank: int | None, low: int | None, high: int) -> StepValues:
     begin = high - MAX_STEPS + 1 if low is None else max(low, high - MAX_STEPS + 1)
-    found = run.buckets(key, MAX_STEPS, low=begin, high=high, rank=rank, device="", axis="step")
-    kept = np.flatnonzero(np.abs(found.last) < MAX_VALUE)
-    return StepValues(found.starts[kept], found.last[kept], lambda: found.times[kept])
+    buckets = run.buckets(key, MAX_STEPS, low=begin, high=high, rank=rank, device="", axis="step")
+    kept = np.flatnonzero(np.abs(buckets.last) < MAX_VALUE)
+    return StepValues(buckets.starts[kept], buckets.last[kept], lambda: buckets.times[kept])
 
 
 def _between_logs(run: Run, logged: StepValues) -> StepValues:
     """The time from one log call to the next, for each step in between; none across a restart."""
     if len(logged) < 2:
-        return NOTHING
-    begins = np.array([part.started_ns / 1e9 for part in run.segments])
+        return NO_VALUES
+    begins = np.array([segment.started_ns / 1e9 for segment in run.segments])
     owners = np.searchsorted(begins, logged.times, side="right")
-    took = np.diff(logged.times) / np.diff(logged.steps)
-    kept = np.flatnonzero((took > 0) & (owners[1:] == owners[:-1]))
-    return StepValues(logged.steps[1:][kept], took[kept], lambda: logged.times[1:][kept])
+    seconds = np.diff(logged.times) / np.diff(logged.steps)
+    kept = np.flatnonzero((seconds > 0) & (owners[1:] == owners[:-1]))
+    return StepValues(logged.steps[1:][kept], seconds[kept], lambda: logged.times[1:][kept])

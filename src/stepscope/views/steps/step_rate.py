@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 RECENT_S = 30.0
 MAX_BUCKETS = 64
-USUAL_STEPS = 2_048
+DEFAULT_STEPS = 2_048
 """So many of the last steps are looked at where nobody knows how long one takes."""
 
 
-def recent_pace(run: Run, newest: SeriesSummary, step_s: float | None) -> float | None:
+def recent_step_rate(run: Run, newest: SeriesSummary, step_s: float | None) -> float | None:
     """Steps a second over the last half minute of a segment, of which `newest` is logged once a step."""
     if newest.last_step is None or newest.points < 2:
         return None
-    steps = USUAL_STEPS if not step_s else min(max(ceil(2 * RECENT_S / step_s), 16), 10_000_000)
+    steps = DEFAULT_STEPS if not step_s else min(max(ceil(2 * RECENT_S / step_s), 16), 10_000_000)
     source = newest.source
     buckets = run.buckets(
         newest.key,
@@ -44,18 +44,18 @@ def recent_pace(run: Run, newest: SeriesSummary, step_s: float | None) -> float 
     return float(counts[first + 1 :].sum()) / took if took > 0 else None
 
 
-def whole_pace(
+def whole_run_step_rate(
     series: list[SeriesSummary], buckets: Buckets, segments: tuple[SegmentInfo, ...]
 ) -> float | None:
     """Steps a second over a whole run, from its step times or, without those, from when steps were logged.
 
     None for a run of one step: one step is no rate.
     """
-    if sum(one.points for one in series) < 2:
+    if sum(summary.points for summary in series) < 2:
         return None
     if series and series[0].key == "step_seconds":
-        seconds = sum(one.total for one in series)
-        return sum(one.finite for one in series) / seconds if seconds > 0 else None
+        seconds = sum(summary.total for summary in series)
+        return sum(summary.finite for summary in series) / seconds if seconds > 0 else None
     if len(buckets) < 2:
         return None
     order = np.argsort(buckets.times, kind="stable")
@@ -66,26 +66,26 @@ def whole_pace(
 
 def run_seconds(run: Run, now_ns: int) -> float:
     """How long a run took or takes so far: its segments, without the time between them."""
-    return sum(seconds_of(part, now_ns) for part in run.segments)
+    return sum(segment_seconds(segment, now_ns) for segment in run.segments)
 
 
-def seconds_of(part: SegmentInfo, now_ns: int) -> float:
+def segment_seconds(segment: SegmentInfo, now_ns: int) -> float:
     """How long a segment ran, or has run so far."""
-    if not part.started_ns:
+    if not segment.started_ns:
         return 0.0
-    end_ns = part.ended_ns
+    end_ns = segment.ended_ns
     if end_ns is None:
-        is_live = any(one.status in ("running", "stalled") for one in part.processes)
-        end_ns = now_ns if is_live else max(one.last_ns for one in part.processes)
-    return max(end_ns - part.started_ns, 0) / 1e9
+        is_live = any(process.status in ("running", "stalled") for process in segment.processes)
+        end_ns = now_ns if is_live else max(process.last_ns for process in segment.processes)
+    return max(end_ns - segment.started_ns, 0) / 1e9
 
 
 def _downtime_s(segments: tuple[SegmentInfo, ...], begin: float, end: float) -> float:
     """How much of a stretch of time lies between two segments."""
-    total, over = 0.0, begin
-    for part in segments:
-        started = part.started_ns / 1e9
-        total += max(0.0, min(started, end) - max(over, begin))
-        ended_ns = part.ended_ns or max(one.last_ns for one in part.processes)
-        over = max(over, ended_ns / 1e9)
+    total, last_end = 0.0, begin
+    for segment in segments:
+        started = segment.started_ns / 1e9
+        total += max(0.0, min(started, end) - max(last_end, begin))
+        ended_ns = segment.ended_ns or max(process.last_ns for process in segment.processes)
+        last_end = max(last_end, ended_ns / 1e9)
     return total

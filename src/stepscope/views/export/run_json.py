@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stepscope.views.run_figures import figures_of
-from stepscope.views.steps.pace import run_seconds
+from stepscope.views.steps.step_rate import run_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,33 +23,33 @@ SPARKS = 24
 """A trend has at most so many buckets."""
 
 
-def run_in_short(one: Run, folder: str) -> dict[str, Any]:
+def run_summary(run: Run, folder: str) -> dict[str, Any]:
     """A run as a list shows it; None where something is not known."""
-    processes = [process for part in one.segments for process in part.processes]
-    ended_ns = one.info.ended_ns
-    figures = figures_of(one)
+    processes = [process for segment in run.segments for process in segment.processes]
+    ended_ns = run.info.ended_ns
+    figures = figures_of(run)
     return {
-        "id": one.id,
-        "name": one.name,
-        "project": one.project,
-        "status": one.status,
-        "reason": one.reason,
-        "started": seconds(one.info.created_ns),
+        "id": run.id,
+        "name": run.name,
+        "project": run.project,
+        "status": run.status,
+        "reason": run.reason,
+        "started": seconds(run.info.created_ns),
         "ended": None if ended_ns is None else seconds(ended_ns),
-        "duration_seconds": run_seconds(one, time.time_ns()),
+        "duration_seconds": run_seconds(run, time.time_ns()),
         "step": figures.step,
         "steps_per_second": figures.steps_per_second,
         "loss_key": figures.loss_key,
-        "loss_last": loss_shown(figures),
+        "loss_last": last_loss(figures),
         "loss_best": figures.loss_best,
-        "segments": len(one.segments),
+        "segments": len(run.segments),
         "dropped": sum(process.dropped for process in processes),
         "lost": sum(process.lost for process in processes),
         "folder": folder,
     }
 
 
-def loss_shown(figures: RunFigures) -> float | None:
+def last_loss(figures: RunFigures) -> float | None:
     """The newest loss, as NaN or infinite as it is; None where none was logged."""
     if figures.loss_nonfinite is not None:
         return float(figures.loss_nonfinite.replace("∞", "inf"))
@@ -61,24 +61,24 @@ def seconds(time_ns: int) -> float | None:
     return time_ns / 1e9 if time_ns else None
 
 
-def run_in_full(one: Run, folder: str, keys: Sequence[SeriesInfo], events: Sequence[Event]) -> dict[str, Any]:
+def run_details(run: Run, folder: str, keys: Sequence[SeriesInfo], events: Sequence[Event]) -> dict[str, Any]:
     """A run with its segments, and those of its keys and events that are asked for."""
     return {
-        **run_in_short(one, folder),
-        "segments": [_segment(part) for part in one.segments],
-        "keys": [_key(one, known) for known in keys],
+        **run_summary(run, folder),
+        "segments": [_segment(segment) for segment in run.segments],
+        "keys": [_key(run, info) for info in keys],
         "events": [_event(event) for event in events],
     }
 
 
-def _segment(part: SegmentInfo) -> dict[str, Any]:
+def _segment(segment: SegmentInfo) -> dict[str, Any]:
     return {
-        "id": part.id,
-        "status": part.status,
-        "reason": part.reason,
-        "started": seconds(part.started_ns),
-        "ended": None if part.ended_ns is None else seconds(part.ended_ns),
-        "processes": [_process(process) for process in part.processes],
+        "id": segment.id,
+        "status": segment.status,
+        "reason": segment.reason,
+        "started": seconds(segment.started_ns),
+        "ended": None if segment.ended_ns is None else seconds(segment.ended_ns),
+        "processes": [_process(process) for process in segment.processes],
     }
 
 
@@ -100,14 +100,14 @@ def _process(process: Process) -> dict[str, Any]:
     }
 
 
-def _key(one: Run, known: SeriesInfo) -> dict[str, Any]:
-    buckets = one.buckets(known.key, SPARKS)
+def _key(run: Run, info: SeriesInfo) -> dict[str, Any]:
+    buckets = run.buckets(info.key, SPARKS)
     low, high = extremes(buckets)
     return {
-        "key": known.key,
-        "points": known.points,
-        "ranks": list(known.ranks),
-        "last": float("nan") if known.last is None else known.last,
+        "key": info.key,
+        "points": info.points,
+        "ranks": list(info.ranks),
+        "last": float("nan") if info.last is None else info.last,
         "min": low,
         "max": high,
         "nonfinite": int(buckets.nonfinite.sum()),
