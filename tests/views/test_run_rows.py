@@ -15,7 +15,7 @@ from stepscope.schema.keys import CHECKS_EVENT
 from stepscope.views.overview.verdict import verdict_for
 from stepscope.views.run_figures import figures_of
 from stepscope.views.runs.marks import NoMarks
-from stepscope.views.runs.run_rows import MAX_DIAGNOSED, KeptFigures, RunRow, run_row, run_rows
+from stepscope.views.runs.run_rows import MAX_DIAGNOSED, FigureCache, RunRow, run_row, run_rows
 from tests.views.made import NS, RUN, Made, OwnMarks, as_json, at, trained
 
 NOW = at(200)
@@ -220,8 +220,8 @@ def test_a_long_list_diagnoses_a_few_runs_at_a_time_that_no_agent_has_looked_at(
     for number in range(MAX_DIAGNOSED + 3):
         made.process(f"run-{number:02d}")
         made.log({"loss": np.linspace(2, 1, 30)}, run=f"run-{number:02d}")
-    kept = KeptFigures()
-    told = [[row.verdict.id for row in run_rows(made.runs(), NoMarks(), NOW, kept)] for _ in range(2)]
+    cache = FigureCache()
+    told = [[row.verdict.id for row in run_rows(made.runs(), NoMarks(), NOW, cache)] for _ in range(2)]
     assert told[0] == ["not_checked"] * 3 + ["unmeasured"] * MAX_DIAGNOSED
     assert told[1] == ["unmeasured"] * (MAX_DIAGNOSED + 3)
 
@@ -258,24 +258,24 @@ def test_figures_of_an_ended_run_are_kept_and_found_anew_when_it_is_resumed(
 ) -> None:
     made.process(end=100.0)
     made.log({"loss": np.ones(10)})
-    kept, asked = KeptFigures(), []
+    cache, asked = FigureCache(), []
     ask = Run.summaries
     monkeypatch.setattr(Run, "summaries", lambda self, keys=None: asked.append(self.id) or ask(self, keys))
     later = at(100) + 60 * NS
     for _ in range(3):
-        assert run_rows(made.runs(), NoMarks(), later, kept)[0].step == 9
+        assert run_rows(made.runs(), NoMarks(), later, cache)[0].step == 9
     assert len(asked) == 1
     made.process(segment="b2", end=None, started_ns=at(150), last_ns=at(160))
     made.log({"loss": np.ones(10)}, np.arange(10, 20), segment="b2", begin=150)
-    assert run_rows(made.runs(), NoMarks(), later, kept)[0].step == 19
+    assert run_rows(made.runs(), NoMarks(), later, cache)[0].step == 19
 
 
 def test_a_run_that_has_just_ended_is_not_kept_as_its_last_figures_may_still_come(made: Made) -> None:
     made.process(end=100.0)
-    kept = KeptFigures()
-    assert run_rows(made.runs(), NoMarks(), at(101), kept)[0].step is None
+    cache = FigureCache()
+    assert run_rows(made.runs(), NoMarks(), at(101), cache)[0].step is None
     made.log({"loss": np.ones(10)})
-    assert run_rows(made.runs(), NoMarks(), at(102), kept)[0].step == 9
+    assert run_rows(made.runs(), NoMarks(), at(102), cache)[0].step == 9
 
 
 def test_runs_come_oldest_first_and_each_but_once(made: Made) -> None:

@@ -39,11 +39,11 @@ def bucket_levels(buckets: Buckets) -> NDArray[np.float64]:
     return levels
 
 
-def clean(text: object, most: int = MAX_TEXT) -> str:
+def clean(text: object, max_length: int = MAX_TEXT) -> str:
     """Text without halves of characters, which no encoding takes, and not too long."""
-    whole = str(text)
-    short = whole if len(whole) <= most else f"{whole[: most - 1]}…"
-    return short.encode("utf-8", "replace").decode()
+    string = str(text)
+    shortened = string if len(string) <= max_length else f"{string[: max_length - 1]}…"
+    return shortened.encode("utf-8", "replace").decode()
 
 
 def mapping(value: Any) -> Mapping[str, Any]:

@@ -69,7 +69,7 @@ def config_of(run: Run) -> RunConfig:
         ),
         Section("Environment variables", tuple(_variables(facts))),
         Section("Processes", tuple(_processes(run))),
-        Section("GPUs", tuple(_gpu(place, gpu) for place, gpu in known_gpus(run).items())),
+        Section("GPUs", tuple(_gpu(host_device, gpu) for host_device, gpu in known_gpus(run).items())),
         Section("Data loader", tuple(_flat(_newest(events.get("loader"))))),
         Section("Model and PyTorch", tuple(_flat(_newest(events.get("census"))))),
         Section("Recorded with", tuple(_flat({k: v for k, v in facts.items() if k not in _SHOWN_ELSEWHERE}))),
@@ -106,7 +106,7 @@ def _processes(run: Run) -> Iterable[Item]:
             )
 
 
-def _gpu(place: tuple[str, str], facts: GpuFacts) -> Item:
+def _gpu(host_device: tuple[str, str], facts: GpuFacts) -> Item:
     details = [facts.name]
     if facts.memory_total_bytes is not None:
         details.append(size(facts.memory_total_bytes))
@@ -115,7 +115,7 @@ def _gpu(place: tuple[str, str], facts: GpuFacts) -> Item:
     details += [f"driver {facts.driver}"] if facts.driver else []
     details += [f"PCI {facts.pci_bus_id}"] if facts.pci_bus_id else []
     details.append(facts.uuid)
-    return Item(f"gpu {facts.index} · {clean(place[0], 200)}", clean(", ".join(details)), copy=True)
+    return Item(f"gpu {facts.index} · {clean(host_device[0], 200)}", clean(", ".join(details)), copy=True)
 
 
 def _flat(nested: Mapping[str, Any]) -> Iterable[Item]:

@@ -9,14 +9,14 @@ from stepscope.schema.run import LIVE
 from stepscope.views.energy.attribution import known_gpus
 from stepscope.views.machine.gpu_names import own_gpus
 from stepscope.views.metrics.series_summaries import SeriesSummaries
-from stepscope.views.runs.run_rows import KeptFigures
+from stepscope.views.runs.run_rows import FigureCache
 from stepscope.views.steps.step_values import step_seconds
 
 if TYPE_CHECKING:
     from stepscope.devices.gpu import GpuFacts
     from stepscope.reading import Run
     from stepscope.schema.record import Event
-    from stepscope.views.metrics.series_summaries import Place
+    from stepscope.views.metrics.series_summaries import HostDevice
     from stepscope.views.run_figures import RunFigures
     from stepscope.views.runs.marks import Marks
     from stepscope.views.steps.step_values import StepValues
@@ -28,9 +28,9 @@ MAX_RANKS = 16
 class RunContext:
     """One run at one moment."""
 
-    def __init__(self, run: Run, marks: Marks, now_ns: int, kept: KeptFigures | None = None) -> None:
+    def __init__(self, run: Run, marks: Marks, now_ns: int, cache: FigureCache | None = None) -> None:
         self.run, self.marks, self.now_ns = run, marks, now_ns
-        self._kept = kept or KeptFigures()
+        self._cache = cache or FigureCache()
 
     @property
     def is_live(self) -> bool:
@@ -40,7 +40,7 @@ class RunContext:
     @functools.cached_property
     def figures(self) -> RunFigures:
         """What a list shows of it."""
-        return self._kept.of(self.run, self.now_ns)
+        return self._cache.of(self.run, self.now_ns)
 
     @functools.cached_property
     def summaries(self) -> SeriesSummaries:
@@ -64,12 +64,12 @@ class RunContext:
         return {kind: events for kind, events in by_kind.items() if events}
 
     @functools.cached_property
-    def gpus(self) -> dict[Place, GpuFacts]:
+    def gpus(self) -> dict[HostDevice, GpuFacts]:
         """What its GPUs said of themselves."""
         return known_gpus(self.run) if "device" in self.own_events else {}
 
     @functools.cached_property
-    def own_gpus(self) -> set[Place]:
+    def own_gpus(self) -> set[HostDevice]:
         """Those it answers for."""
         return own_gpus(self.run, self.summaries, self.gpus)
 
@@ -89,7 +89,9 @@ class RunContext:
         """How long the steps of the lowest rank took; None where no steps are known."""
         return next((seconds for seconds in self.step_seconds.values() if len(seconds)), None)
 
-    def of_own_gpus(self, by_place: dict[Place, float]) -> dict[Place, float]:
+    def of_own_gpus(self, by_device: dict[HostDevice, float]) -> dict[HostDevice, float]:
         """Figures of devices, of its own GPUs alone; of all where none of them has any."""
-        devices = {place: value for place, value in by_place.items() if place[1]}
-        return {place: value for place, value in devices.items() if place in self.own_gpus} or devices
+        devices = {host_device: value for host_device, value in by_device.items() if host_device[1]}
+        return {
+            host_device: value for host_device, value in devices.items() if host_device in self.own_gpus
+        } or devices

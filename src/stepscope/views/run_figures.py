@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stepscope.schema.series import Buckets
     from stepscope.store.base import SeriesSummary
     from stepscope.views.json_values import Scalar
-    from stepscope.views.metrics.series_summaries import Place
+    from stepscope.views.metrics.series_summaries import HostDevice
 
 SPARKS = 40
 UTILIZATION = "gpu/utilization_ratio"
@@ -139,14 +139,14 @@ def _nonfinite(series: SeriesSummary) -> str | None:
 def data_wait(summaries: SeriesSummaries) -> float | None:
     """The share of step time that waits for data; None where it was not timed."""
     for wait, step in WAITS:
-        waited, waits = summaries.total(wait)
-        took, steps = summaries.total(step)
-        if not waits or not steps or took <= 0:
+        wait_seconds, wait_count = summaries.total(wait)
+        step_seconds, step_count = summaries.total(step)
+        if not wait_count or not step_count or step_seconds <= 0:
             continue
-        if step == "step_seconds" and waits < 0.9 * steps:
+        if step == "step_seconds" and wait_count < 0.9 * step_count:
             # Timed at some of the steps alone: these stand for the others.
-            return finite(min((waited / waits) / (took / steps), 1.0))
-        return finite(min(waited / took, 1.0))
+            return finite(min((wait_seconds / wait_count) / (step_seconds / step_count), 1.0))
+        return finite(min(wait_seconds / step_seconds, 1.0))
     return None
 
 
@@ -154,9 +154,9 @@ def spark_of(buckets: Buckets) -> tuple[float | None, ...]:
     """The mean of each bucket from the first to the last; None where nothing was logged."""
     if not len(buckets):
         return ()
-    places = (buckets.starts - buckets.starts[0]) // buckets.width
-    heights = np.full(int(places[-1]) + 1, np.nan)
-    heights[places] = bucket_levels(buckets)
+    positions = (buckets.starts - buckets.starts[0]) // buckets.width
+    heights = np.full(int(positions[-1]) + 1, np.nan)
+    heights[positions] = bucket_levels(buckets)
     return finites(heights.tolist())
 
 
@@ -189,22 +189,24 @@ class _Gpus:
 
     def utilization(self) -> tuple[float | None, float | None, str | None]:
         """The mean over all of them, that of the least busy, and what that one is called."""
-        means = self.of_run(self._summaries.mean_by_place(UTILIZATION))
+        means = self.of_run(self._summaries.mean_by_device(UTILIZATION))
         if not means:
             return None, None, None
-        worst = min(means, key=lambda place: (means[place], place))
+        worst = min(means, key=lambda host_device: (means[host_device], host_device))
         name = label_of(worst, self._facts, several_hosts=len({host for host, _ in means}) > 1)
         return sum(means.values()) / len(means), means[worst], name
 
-    def of_run(self, by_place: dict[Place, float]) -> dict[Place, float]:
+    def of_run(self, by_device: dict[HostDevice, float]) -> dict[HostDevice, float]:
         """Those of the run; all where none of them is known to be."""
-        devices = {place: value for place, value in by_place.items() if place[1]}
-        return {place: value for place, value in devices.items() if place in self._own} or devices
+        devices = {host_device: value for host_device, value in by_device.items() if host_device[1]}
+        return {
+            host_device: value for host_device, value in devices.items() if host_device in self._own
+        } or devices
 
 
 def _peak(summaries: SeriesSummaries, gpus: _Gpus) -> float | None:
     for key in PEAKS:
-        peaks = summaries.max_by_place(key)
+        peaks = summaries.max_by_device(key)
         if key == "gpu/memory_used_bytes":
             peaks = gpus.of_run(peaks)
         if peaks:

@@ -115,10 +115,10 @@ def _count(value: object) -> int | None:
 
 def _leaves(value: Mapping[str, Any], prefix: str, depth: int) -> Iterator[tuple[str, Scalar]]:
     for name, part in value.items():
-        place = f"{prefix}{clean(name, 200)}"
+        full_name = f"{prefix}{clean(name, 200)}"
         if isinstance(part, dict) and part and depth > 1:
-            yield from _leaves(part, f"{place}.", depth - 1)
+            yield from _leaves(part, f"{full_name}.", depth - 1)
         elif isinstance(part, dict | list):
-            yield place, clean(json.dumps(part, ensure_ascii=False), MAX_LISTED)
+            yield full_name, clean(json.dumps(part, ensure_ascii=False), MAX_LISTED)
         else:
-            yield place, scalar(part)
+            yield full_name, scalar(part)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from stepscope.alerts.page_rules import PageRules
 from stepscope.alerts.silences import Silences
-from stepscope.views.runs.run_rows import KeptFigures, run_row, run_rows
+from stepscope.views.runs.run_rows import FigureCache, run_row, run_rows
 from stepscope.web.access.keyring import Keyring
 from stepscope.web.marks import Marks
 from stepscope.web.reader_pool import ReaderPool
@@ -42,7 +42,7 @@ class AppState:
         self.demo = Demo(options.folder)
         self.silences = Silences(options.folder)
         self.page_rules = PageRules(options.folder)
-        self.kept = KeptFigures()
+        self.kept = FigureCache()
         self.keyring = Keyring(options)
         self.feed: Feed = Feed(self)
         self._rows: tuple[object, int, list[RunRow]] = (None, 0, [])

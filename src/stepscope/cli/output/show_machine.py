@@ -62,7 +62,7 @@ def machine_lines(one: Run, pattern: str | None, most: int | None, sparks: int) 
 
 def _cells(figure: MachineFigure) -> list[str]:
     heights = text.bucket_heights(figure.buckets)
-    numbers = [_number(figure.key, value) for value in (figure.mean, figure.least, figure.greatest)]
+    numbers = [_number(figure.key, value) for value in (figure.mean, figure.minimum, figure.maximum)]
     return [figure.key, figure.label or "host", *numbers, text.sparkline(heights)]
 
 

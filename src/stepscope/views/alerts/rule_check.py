@@ -121,9 +121,9 @@ def _history(expression: Expression, reader: Reader, run: Run) -> History:
     history = History(max_series=MAX_SERIES)
     history.widen(reach)
     from_start = {key for needed in _baselines(expression) for key in needed.keys}
-    rest = [key for key in reach if key not in from_start]
+    recent_keys = [key for key in reach if key not in from_start]
     rows = max([LIMIT_POINTS, *(needed.points for needed in reach.values())])
-    for source, series in reader.newest(run.id, segment, rest, rows).items() if rest else ():
+    for source, series in reader.newest(run.id, segment, recent_keys, rows).items() if recent_keys else ():
         for key, points in series.items():
             history.add(source, [key], points.steps, points.times_ns, points.values[:, None])
     if sum(needed.points for needed in reader.summaries(run.id, from_start)) > MAX_POINTS:

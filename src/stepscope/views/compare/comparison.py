@@ -22,7 +22,7 @@ from stepscope.views.compare.compared_figures import (
 from stepscope.views.compare.compared_run import ComparedRun
 from stepscope.views.run_context import RunContext
 from stepscope.views.runs.marks import NoMarks
-from stepscope.views.runs.run_rows import KeptFigures, run_row
+from stepscope.views.runs.run_rows import FigureCache, run_row
 from stepscope.views.wording import quantity
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def compare(  # noqa: PLR0913 - a comparison is asked for in many ways
     with_warm_up: bool = False,
     marks: Marks | None = None,
     now_ns: int | None = None,
-    kept: KeptFigures | None = None,
+    cache: FigureCache | None = None,
 ) -> Comparison:
     """Compares runs with one of them, by its id: the first where none is named.
 
@@ -82,10 +82,10 @@ def compare(  # noqa: PLR0913 - a comparison is asked for in many ways
         raise NotFound(f"The baseline {base!r} is not among the runs that are compared.")
     marks = marks or NoMarks()
     now_ns = time.time_ns() if now_ns is None else now_ns
-    kept = kept or KeptFigures()
-    kept.begin_list()
-    contexts = [RunContext(run, marks, now_ns, kept) for run in runs]
-    rows = tuple(run_row(run, marks, now_ns, kept) for run in runs)
+    cache = cache or FigureCache()
+    cache.begin_list()
+    contexts = [RunContext(run, marks, now_ns, cache) for run in runs]
+    rows = tuple(run_row(run, marks, now_ns, cache) for run in runs)
     compared_runs = [ComparedRun(context, with_warm_up=with_warm_up) for context in contexts]
     figures = figure_rows(compared_runs, [run.id for run in runs].index(base), preset)
     groups = () if group_by is None else groups_of(rows, group_by)

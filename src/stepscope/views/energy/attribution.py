@@ -65,8 +65,8 @@ def gpus_of(
 def cpu_share(readings: Readings, host_segment: HostSegment) -> tuple[float, CpuRule]:
     """How much of a host's busy processor time was the run's; all of it where that was not read."""
     tree_sources, host_sources = (
-        readings.places(host_segment, PROCESS_TREE_CPU),
-        readings.places(host_segment, HOST_CPU, device=""),
+        readings.sources(host_segment, PROCESS_TREE_CPU),
+        readings.sources(host_segment, HOST_CPU, device=""),
     )
     cores = next((cpus for process in host_segment.processes if (cpus := process.facts.get("cpus"))), None)
     if not tree_sources or not host_sources or cores is None:

@@ -118,8 +118,10 @@ def _carbon(settings: Energy, tables: Tables) -> CarbonIntensity | str:
     """What a kilowatt-hour emits, or why that is not known."""
     grams_per_kwh, region = settings.carbon_grams_per_kwh, settings.region
     if grams_per_kwh is not None:
-        place = region or "settings"
-        return CarbonIntensity(place, "your settings", grams_per_kwh, None, "energy.carbon_grams_per_kwh")
+        region_name = region or "settings"
+        return CarbonIntensity(
+            region_name, "your settings", grams_per_kwh, None, "energy.carbon_grams_per_kwh"
+        )
     if region is None:
         return NO_REGION
     carbon = tables.carbon_of(region)

@@ -185,7 +185,7 @@ def _host(readings: Readings, host_segment: HostSegment, kind: Kind, share: floa
 
 
 def _read(readings: Readings, host_segment: HostSegment, key: str, device: str, meter: Meter) -> Metered:
-    return readings.metered(host_segment, readings.places(host_segment, key, device), key, meter)
+    return readings.metered(host_segment, readings.sources(host_segment, key, device), key, meter)
 
 
 def _device(unmeasured: DeviceEnergy, measured: Metered, method: str) -> DeviceEnergy:

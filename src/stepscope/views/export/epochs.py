@@ -54,6 +54,6 @@ def _picked(rows: Rows, inside: NDArray[np.bool_]) -> Rows:
 
 
 def _without_key(rows: Rows) -> Rows:
-    kept = [column for column, key in enumerate(rows.keys) if key != KEY]
-    keys = tuple(rows.keys[column] for column in kept)
-    return Rows(rows.labels, keys, rows.values[:, kept], rows.present[:, kept])
+    columns = [column for column, key in enumerate(rows.keys) if key != KEY]
+    keys = tuple(rows.keys[column] for column in columns)
+    return Rows(rows.labels, keys, rows.values[:, columns], rows.present[:, columns])

@@ -66,9 +66,9 @@ class _Column:
     def fill(self, first: int, values: Floats, present: NDArray[np.bool_]) -> None:
         """Puts what belongs to a stretch of rows in its place."""
         begin, end = np.searchsorted(self.rows, (first, first + len(values)))
-        places = self.rows[begin:end] - first
-        values[places] = self.values[begin:end]
-        present[places] = True
+        positions = self.rows[begin:end] - first
+        values[positions] = self.values[begin:end]
+        present[positions] = True
 
 
 def wide_rows(run: Run, keys: Sequence[str]) -> Iterator[Rows]:
@@ -76,22 +76,22 @@ def wide_rows(run: Run, keys: Sequence[str]) -> Iterator[Rows]:
     names = column_names(keys, WIDE_LABELS)
     batch = min(max(BATCH_CELLS // max(len(keys), 1), 1), MAX_BATCH_ROWS)
     yield _wide(_RowSource(run.name, Source(run.id, "", 0, "")), names, _no_calls(), {}, slice(0, 0))
-    for place in _places(run, keys):
-        calls, columns = _columns(run, place, keys)
+    for row_source in _row_sources(run, keys):
+        calls, columns = _columns(run, row_source, keys)
         for first in range(0, len(calls.steps), batch):
-            yield _wide(place, names, calls, columns, slice(first, first + batch))
+            yield _wide(row_source, names, calls, columns, slice(first, first + batch))
 
 
 def long_rows(run: Run, keys: Sequence[str]) -> Iterator[Rows]:
     """A row for each point, a key after the other, each with the moment it was logged."""
     yield _long(_RowSource(run.name, Source(run.id, "", 0, "")), "", _no_calls(), np.empty(0), slice(0, 0))
-    for place in _places(run, keys):
+    for row_source in _row_sources(run, keys):
         for key in keys:
-            points = place.points(run, key)
+            points = row_source.points(run, key)
             calls = Calls(points.steps, points.times_ns)
             for first in range(0, len(points), MAX_BATCH_ROWS):
                 rows = slice(first, first + MAX_BATCH_ROWS)
-                yield _long(place, key, calls, points.values, rows)
+                yield _long(row_source, key, calls, points.values, rows)
 
 
 def column_names(keys: Sequence[str], labels: Sequence[str]) -> tuple[str, ...]:
@@ -107,7 +107,7 @@ def column_names(keys: Sequence[str], labels: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _places(run: Run, keys: Sequence[str]) -> list[_RowSource]:
+def _row_sources(run: Run, keys: Sequence[str]) -> list[_RowSource]:
     """Segments in their order; of a segment the ranks, then its hosts, and of each its devices."""
     order = {segment.id: index for index, segment in enumerate(run.segments)}
     wanted_keys = set(keys)
@@ -125,12 +125,12 @@ def _places(run: Run, keys: Sequence[str]) -> list[_RowSource]:
     return [_RowSource(run.name, source) for source in ordered]
 
 
-def _columns(run: Run, place: _RowSource, keys: Sequence[str]) -> tuple[Calls, dict[int, _Column]]:
+def _columns(run: Run, row_source: _RowSource, keys: Sequence[str]) -> tuple[Calls, dict[int, _Column]]:
     """The rows of a rank, and for each key that it logged the values and where they go."""
     distinct: list[Calls] = []
     values_by_column: dict[int, tuple[int, Floats]] = {}
     for column, key in enumerate(keys):
-        points = place.points(run, key)
+        points = row_source.points(run, key)
         if len(points):
             values_by_column[column] = (_index(distinct, points), points.values)
     calls, rows = line_up(distinct)
@@ -159,7 +159,7 @@ def _no_calls() -> Calls:
 
 
 def _wide(
-    place: _RowSource,
+    row_source: _RowSource,
     names: tuple[str, ...],
     calls: Calls,
     columns: dict[int, _Column],
@@ -170,13 +170,13 @@ def _wide(
     present = np.zeros(values.shape, bool, order="F")
     for number, column in columns.items():
         column.fill(rows.start, values[:, number], present[:, number])
-    labels = place.labels(steps, times_ns)
+    labels = row_source.labels(steps, times_ns)
     return Rows({**labels, "time_seconds": times_ns / 1e9}, names, values, present)
 
 
-def _long(place: _RowSource, key: str, calls: Calls, values: Floats, rows: slice) -> Rows:
+def _long(row_source: _RowSource, key: str, calls: Calls, values: Floats, rows: slice) -> Rows:
     steps = calls.steps[rows]
-    labels = place.labels(steps, calls.times_ns[rows])
+    labels = row_source.labels(steps, calls.times_ns[rows])
     labels["key"] = _repeated(key, len(steps))
     column = values[rows, None]
     return Rows(labels, ("value",), column, np.ones(column.shape, bool))

@@ -157,6 +157,6 @@ def _steps_at(run: Run, times: list[float | None]) -> list[int | None]:
         if time is None:
             steps_at_times.append(None)
         else:
-            place = int(np.searchsorted(ends, time))
-            steps_at_times.append(min(int(steps[place]), last) if place < len(steps) else last)
+            index = int(np.searchsorted(ends, time))
+            steps_at_times.append(min(int(steps[index]), last) if index < len(steps) else last)
     return steps_at_times

@@ -28,11 +28,11 @@ MAX_MESSAGE_LINES = 20
 def traceback_in(texts: Sequence[str], exception: str | None = None) -> str | None:
     """The last traceback in some lines, with those it was raised from; of one exception where it is given."""
     blocks: list[list[str]] = []
-    for place, text in enumerate(texts):
+    for index, text in enumerate(texts):
         if text.endswith(HEADING):
-            blocks.append(_block(texts, place))
+            blocks.append(_block(texts, index))
         elif text.endswith(f": {LOGGED_MESSAGE}"):
-            blocks.append(_logged_block(texts, place))
+            blocks.append(_logged_block(texts, index))
     blocks = [block for block in blocks if block]
     if exception is not None:
         # A launcher prints a traceback of its own after that of the training.
@@ -43,7 +43,7 @@ def traceback_in(texts: Sequence[str], exception: str | None = None) -> str | No
 def raised_in(trace: str) -> str:
     """The line of a traceback that names its exception."""
     lines = trace.split("\n")
-    begin = max((place for place, line in enumerate(lines) if line.endswith(HEADING)), default=-1)
+    begin = max((index for index, line in enumerate(lines) if line.endswith(HEADING)), default=-1)
     named = _exception_line(lines[begin + 1 :])
     return "" if named is None else lines[begin + 1 + named].lstrip(GROUP_FRAME)
 
@@ -53,9 +53,9 @@ def _exception_line(lines: Sequence[str]) -> int | None:
 
     What a program prints while it dies may be anywhere between the lines of its traceback.
     """
-    flush = [place for place, line in enumerate(lines) if line[:1].strip()]
-    named = [place for place in flush if _EXCEPTION_LINE.match(lines[place])]
-    framed = [place for place, line in enumerate(lines) if _EXCEPTION_LINE.match(line.removeprefix("  | "))]
+    flush = [index for index, line in enumerate(lines) if line[:1].strip()]
+    named = [index for index in flush if _EXCEPTION_LINE.match(lines[index])]
+    framed = [index for index, line in enumerate(lines) if _EXCEPTION_LINE.match(line.removeprefix("  | "))]
     return next(iter(named or flush or framed), None)
 
 
@@ -65,12 +65,12 @@ def _is_of(line: str, exception: str) -> bool:
     return named.rpartition(".")[2] == exception.rpartition(".")[2]
 
 
-def _block(texts: Sequence[str], place: int) -> list[str]:
+def _block(texts: Sequence[str], index: int) -> list[str]:
     """A traceback from its heading to the end of its message, without what each line has before it."""
-    prefix = texts[place].removesuffix(HEADING)
+    prefix = texts[index].removesuffix(HEADING)
     if prefix.endswith(GROUP):
-        return [texts[place], *itertools.takewhile(lambda text: text.startswith("  "), texts[place + 1 :])]
-    lines = [text.removeprefix(prefix) for text in texts[place + 1 : place + 1 + MAX_TRACE_LINES]]
+        return [texts[index], *itertools.takewhile(lambda text: text.startswith("  "), texts[index + 1 :])]
+    lines = [text.removeprefix(prefix) for text in texts[index + 1 : index + 1 + MAX_TRACE_LINES]]
     body = _exception_line(lines)
     if body is None:
         return []
@@ -79,27 +79,27 @@ def _block(texts: Sequence[str], place: int) -> list[str]:
         if HEADING in lines[end]:
             break
         end += 1
-    return [*_raised_from(texts, place, prefix), HEADING, *lines[:end]]
+    return [*_raised_from(texts, index, prefix), HEADING, *lines[:end]]
 
 
-def _raised_from(texts: Sequence[str], place: int, prefix: str) -> list[str]:
+def _raised_from(texts: Sequence[str], index: int, prefix: str) -> list[str]:
     """The tracebacks before this one of which it says that it came of them."""
-    position = place - 1
-    while position >= 0 and not texts[position].removeprefix(prefix).strip():
-        position -= 1
-    if position < 0 or texts[position].removeprefix(prefix) not in (CONTEXT, CAUSE):
+    previous = index - 1
+    while previous >= 0 and not texts[previous].removeprefix(prefix).strip():
+        previous -= 1
+    if previous < 0 or texts[previous].removeprefix(prefix) not in (CONTEXT, CAUSE):
         return []
-    begin = next((index for index in range(position, -1, -1) if texts[index] == f"{prefix}{HEADING}"), None)
+    begin = next((index for index in range(previous, -1, -1) if texts[index] == f"{prefix}{HEADING}"), None)
     if begin is None:
         return []
-    between = [text.removeprefix(prefix) for text in texts[begin:place]]
+    between = [text.removeprefix(prefix) for text in texts[begin:index]]
     return [*_raised_from(texts, begin, prefix), *between]
 
 
-def _logged_block(texts: Sequence[str], place: int) -> list[str]:
+def _logged_block(texts: Sequence[str], index: int) -> list[str]:
     """What a log file has of an exception under the line that says that training failed."""
     lines = []
-    for text in texts[place + 1 : place + 1 + MAX_TRACE_LINES]:
+    for text in texts[index + 1 : index + 1 + MAX_TRACE_LINES]:
         if not text.startswith("    "):
             break
         lines.append(text[4:])

@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 
     from stepscope.devices.gpu import GpuFacts
     from stepscope.reading import Run
-    from stepscope.views.metrics.series_summaries import Place, SeriesSummaries
+    from stepscope.views.metrics.series_summaries import HostDevice, SeriesSummaries
 
 PROCESS_KEYS = ("gpu/process_memory_bytes", "gpu/process_utilization_ratio")
 """What is read of a GPU only where a process of the run works on it."""
 
 
-def label_of(place: Place, facts: Mapping[Place, GpuFacts], *, several_hosts: bool) -> str:
+def label_of(host_device: HostDevice, facts: Mapping[HostDevice, GpuFacts], *, several_hosts: bool) -> str:
     """Such as `gpu 3`, with its host where there are several; its own id where nothing is known of it."""
-    host, device = place
-    known = facts.get(place)
+    host, device = host_device
+    known = facts.get(host_device)
     name = device or "gpu"
     if known is not None:
         name = f"gpu {known.index}"
@@ -29,7 +29,7 @@ def label_of(place: Place, facts: Mapping[Place, GpuFacts], *, several_hosts: bo
     return f"{host} {name}" if several_hosts else name
 
 
-def own_gpus(run: Run, summaries: SeriesSummaries, facts: Mapping[Place, GpuFacts]) -> set[Place]:
+def own_gpus(run: Run, summaries: SeriesSummaries, facts: Mapping[HostDevice, GpuFacts]) -> set[HostDevice]:
     """Those on which a process of the run was seen; else those it could see; else all of its hosts."""
     used = {
         (summary.source.host, summary.source.device)
@@ -47,13 +47,13 @@ def own_gpus(run: Run, summaries: SeriesSummaries, facts: Mapping[Place, GpuFact
     return _visible(run, seen, facts) or seen
 
 
-def _visible(run: Run, gpus: Collection[Place], facts: Mapping[Place, GpuFacts]) -> set[Place]:
-    if not gpus or any(place not in facts for place in gpus):
+def _visible(run: Run, gpus: Collection[HostDevice], facts: Mapping[HostDevice, GpuFacts]) -> set[HostDevice]:
+    if not gpus or any(host_device not in facts for host_device in gpus):
         return set()
-    visible: set[Place] = set()
+    visible: set[HostDevice] = set()
     for segment in run.segments[-1:]:
         for process in segment.processes:
-            host_gpus = [facts[place] for place in gpus if place[0] == process.host]
+            host_gpus = [facts[host_device] for host_device in gpus if host_device[0] == process.host]
             uuids = visible_gpus(process.facts.get("environment", {}), host_gpus)
             if process.role == "worker" or None in uuids:
                 continue

@@ -46,25 +46,25 @@ class MachineFigure:
     """Whose figure it is, in short: gpu 0, loader-1, rank 0; empty for the host."""
     points: int
     mean: float | None
-    least: float | None
-    greatest: float | None
+    minimum: float | None
+    maximum: float | None
     buckets: Buckets
 
 
 def machine_figures(run: Run, pattern: str | None, buckets_shown: int) -> Iterator[MachineFigure]:
     """The headlines, or every key that matches a pattern, each device by itself."""
     gpu_labels = _gpu_labels(run)
-    places: dict[tuple[str, int | None, str, str], None] = {}
+    series: dict[tuple[str, int | None, str, str], None] = {}
     for source, keys in run.sources().items():
         if source.axis == "seconds":
-            places.update(dict.fromkeys((key, source.rank, source.host, source.device) for key in keys))
-    several_hosts = len({host for _, _, host, _ in places}) > 1
-    for key in [key for key in _ordered(places) if _is_chosen(key, pattern)]:
+            series.update(dict.fromkeys((key, source.rank, source.host, source.device) for key in keys))
+    several_hosts = len({host for _, _, host, _ in series}) > 1
+    for key in [key for key in _ordered(series) if _is_chosen(key, pattern)]:
         for _, rank, host, device in sorted(
-            (place for place in places if place[0] == key), key=_place_order(gpu_labels)
+            (series_id for series_id in series if series_id[0] == key), key=_place_order(gpu_labels)
         ):
             buckets = run.buckets(key, buckets_shown, rank=rank, host=host, device=device, axis="seconds")
-            least, greatest = extremes(buckets)
+            minimum, maximum = extremes(buckets)
             label = gpu_labels.get(device, device) or ("" if rank is None else f"rank {rank}")
             if several_hosts:
                 label = f"{host} {label}".strip()
@@ -72,7 +72,7 @@ def machine_figures(run: Run, pattern: str | None, buckets_shown: int) -> Iterat
             total = float(np.nansum(buckets.mean * (buckets.count - buckets.nonfinite)))
             mean = total / counted if counted else None
             points = int(buckets.count.sum())
-            yield MachineFigure(key, rank, host, device, label, points, mean, least, greatest, buckets)
+            yield MachineFigure(key, rank, host, device, label, points, mean, minimum, maximum, buckets)
 
 
 def described(figure: MachineFigure) -> dict[str, Any]:
@@ -85,8 +85,8 @@ def described(figure: MachineFigure) -> dict[str, Any]:
         "label": figure.label,
         "points": figure.points,
         "mean": figure.mean,
-        "min": figure.least,
-        "max": figure.greatest,
+        "min": figure.minimum,
+        "max": figure.maximum,
     }
 
 
@@ -99,8 +99,8 @@ def _gpu_labels(run: Run) -> dict[str, str]:
     return labels
 
 
-def _ordered(places: dict[tuple[str, int | None, str, str], None]) -> list[str]:
-    keys = dict.fromkeys(key for key, *_ in places)
+def _ordered(series: dict[tuple[str, int | None, str, str], None]) -> list[str]:
+    keys = dict.fromkeys(key for key, *_ in series)
     first = [key for key in HEADLINES if key in keys]
     return [*first, *sorted(keys.keys() - set(first))]
 
@@ -113,8 +113,8 @@ def _is_chosen(key: str, pattern: str | None) -> bool:
 
 
 def _place_order(gpu_labels: dict[str, str]) -> Any:
-    def sort_key(figure_place: tuple[str, int | None, str, str]) -> tuple[object, ...]:
-        _, rank, host, device = figure_place
+    def sort_key(series_id: tuple[str, int | None, str, str]) -> tuple[object, ...]:
+        _, rank, host, device = series_id
         name = gpu_labels.get(device, device)
         head, _, number = name.rpartition(" " if name.startswith("gpu ") else "-")
         ordinal = int(number) if number.isdecimal() else 0

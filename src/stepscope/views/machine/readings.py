@@ -42,11 +42,11 @@ class Readings:
 
     def __init__(self, run: Run, now_ns: int) -> None:
         self._run = run
-        self._places: dict[str, list[Source]] = {}
+        self._sources: dict[str, list[Source]] = {}
         for source, keys in run.sources().items():
             if source.axis == "seconds":
                 for key in keys:
-                    self._places.setdefault(key, []).append(source)
+                    self._sources.setdefault(key, []).append(source)
         self.host_segments = _host_segments(run, now_ns)
         self.live_seconds = _live_seconds(run, now_ns)
         """How long the run was live anywhere; the time between its segments is left out."""
@@ -55,18 +55,18 @@ class Readings:
         """The devices of a part of which some key with such a beginning was read."""
         devices = {
             source.device
-            for key, sources in self._places.items()
+            for key, sources in self._sources.items()
             if key.startswith(prefix)
             for source in sources
             if (source.segment, source.host) == (host_segment.segment, host_segment.host)
         }
         return sorted(devices)
 
-    def places(self, host_segment: HostSegment, key: str, device: str | None = None) -> list[Source]:
+    def sources(self, host_segment: HostSegment, key: str, device: str | None = None) -> list[Source]:
         """Where a key was read in a part: of any device, or of one."""
         return [
             source
-            for source in self._places.get(key, ())
+            for source in self._sources.get(key, ())
             if (source.segment, source.host) == (host_segment.segment, host_segment.host)
             and (device is None or source.device == device)
         ]

@@ -106,9 +106,9 @@ def is_line(x: Floats, y: Floats) -> bool:
 def _best_jumps(y: Floats) -> tuple[float, float]:
     """What one jump, and two, leave unexplained at their best places."""
     costs = _level_costs(y)
-    one = costs[0, :-1] + costs[1:, -1]
-    two = costs[0, :-2, None] + costs[1:-1, 1:-1] + costs[None, 2:, -1]
-    return float(one.min()), float(two[np.triu_indices(len(two))].min())
+    one_jump = costs[0, :-1] + costs[1:, -1]
+    two_jumps = costs[0, :-2, None] + costs[1:-1, 1:-1] + costs[None, 2:, -1]
+    return float(one_jump.min()), float(two_jumps[np.triu_indices(len(two_jumps))].min())
 
 
 def _level_costs(y: Floats) -> Floats:

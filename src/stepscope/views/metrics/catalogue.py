@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stepscope.reading import Run
     from stepscope.schema.series import Axis
     from stepscope.store.base import SeriesSummary
-    from stepscope.views.metrics.series_summaries import Place
+    from stepscope.views.metrics.series_summaries import HostDevice
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def is_share(key: str, maximum: float | None) -> bool:
 
 
 def _catalogue_key(
-    key: str, axis: Axis, series: Sequence[SeriesSummary], facts: Mapping[Place, GpuFacts]
+    key: str, axis: Axis, series: Sequence[SeriesSummary], facts: Mapping[HostDevice, GpuFacts]
 ) -> CatalogueKey:
     newest = max(series, key=lambda summary: summary.last_ns)
     maximum = max((summary.maximum for summary in series if summary.maximum is not None), default=None)
@@ -99,5 +99,5 @@ def _catalogue_key(
     )
 
 
-def _device_name(place: Place, facts: Mapping[Place, GpuFacts], several_hosts: bool) -> str:  # noqa: FBT001 - of one caller
-    return label_of(place, facts, several_hosts=several_hosts) if place[1] else ""
+def _device_name(host_device: HostDevice, facts: Mapping[HostDevice, GpuFacts], several_hosts: bool) -> str:  # noqa: FBT001 - of one caller
+    return label_of(host_device, facts, several_hosts=several_hosts) if host_device[1] else ""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from stepscope.store.base import SeriesSummary
 
-Place = tuple[str, str]
+HostDevice = tuple[str, str]
 """Host and device."""
 
 
@@ -71,23 +71,23 @@ class SeriesSummaries:
         logged = self.logged(key)
         return sum(summary.total for summary in logged), sum(summary.finite for summary in logged)
 
-    def mean_by_place(self, key: str) -> dict[Place, float]:
+    def mean_by_device(self, key: str) -> dict[HostDevice, float]:
         """The mean of what was read of each device."""
-        sums: dict[Place, list[float]] = {}
+        sums: dict[HostDevice, list[float]] = {}
         for summary in self.read(key):
             if summary.finite > 0:
-                sums_of_place = sums.setdefault((summary.source.host, summary.source.device), [0.0, 0.0])
-                sums_of_place[0] += summary.total
-                sums_of_place[1] += summary.finite
-        return {place: total / count for place, (total, count) in sums.items()}
+                device_sums = sums.setdefault((summary.source.host, summary.source.device), [0.0, 0.0])
+                device_sums[0] += summary.total
+                device_sums[1] += summary.finite
+        return {host_device: total / count for host_device, (total, count) in sums.items()}
 
-    def max_by_place(self, key: str) -> dict[Place, float]:
+    def max_by_device(self, key: str) -> dict[HostDevice, float]:
         """The greatest that was read of each device, or logged on each host."""
-        maxima: dict[Place, float] = {}
+        maxima: dict[HostDevice, float] = {}
         for summary in self._by_key.get(key, ()):
             if summary.maximum is not None:
-                place = summary.source.host, summary.source.device
-                maxima[place] = max(maxima.get(place, summary.maximum), summary.maximum)
+                host_device = summary.source.host, summary.source.device
+                maxima[host_device] = max(maxima.get(host_device, summary.maximum), summary.maximum)
         return maxima
 
     def step_key(self) -> str | None:

@@ -78,7 +78,7 @@ def ended_of(context: RunContext, settings: Energy) -> Ended | None:
     run = context.run
     if context.is_live:
         return None
-    took = run_seconds(run, context.now_ns)
+    duration_s = run_seconds(run, context.now_ns)
     step = context.figures.step
     went_wrong = run.status in WENT_WRONG
     energy = energy_of(run, settings, context.now_ns)
@@ -86,12 +86,12 @@ def ended_of(context: RunContext, settings: Energy) -> Ended | None:
     at = "" if step is None else f" at step {step:,}"
     return Ended(
         status=run.status,
-        text=f"{run.status.capitalize()} after {duration(took)}{at}.",
+        text=f"{run.status.capitalize()} after {duration(duration_s)}{at}.",
         last_step=step,
         failure=failure,
         last_loss=_last_loss(context),
         log_lines=_last_lines(run, failure),
-        duration_s=took,
+        duration_s=duration_s,
         # Nothing at all is used by no run: it was not measured.
         energy_kwh=finite(energy.total.value) or None,
         cost=_cost(energy),
@@ -234,9 +234,9 @@ def _last_points(context: RunContext, summary: SeriesSummary, end: float) -> tup
         device=source.device,
         axis=source.axis,
     )
-    kept = buckets.times > end - BEFORE_S
+    is_recent = buckets.times > end - BEFORE_S
     # The last value of a bucket, so that one that is not finite shows.
-    return buckets.times[kept], buckets.last[kept]
+    return buckets.times[is_recent], buckets.last[is_recent]
 
 
 def _change(context: RunContext, summary: SeriesSummary, times: Floats, values: Floats) -> _Change | None:
@@ -259,11 +259,10 @@ def _change(context: RunContext, summary: SeriesSummary, times: Floats, values: 
 
 
 def _label(context: RunContext, summary: SeriesSummary) -> str:
-    place = (summary.source.host, summary.source.device)
-    if place in context.gpus:
-        return (
-            f" of {label_of(place, context.gpus, several_hosts=len(context.run.segments[-1].processes) > 1)}"
-        )
+    host_device = (summary.source.host, summary.source.device)
+    if host_device in context.gpus:
+        several_hosts = len(context.run.segments[-1].processes) > 1
+        return f" of {label_of(host_device, context.gpus, several_hosts=several_hosts)}"
     if summary.source.rank is not None and len(context.ranks) > 1:
         return f" of rank {summary.source.rank}"
     return f" of {summary.source.device}" if summary.source.device else ""

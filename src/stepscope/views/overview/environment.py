@@ -43,7 +43,7 @@ def environment_of(context: RunContext) -> tuple[Fact, ...]:
 
 
 def _gpus(context: RunContext) -> Iterator[tuple[str, str]]:
-    known = [facts for place, facts in context.gpus.items() if place in context.own_gpus]
+    known = [facts for host_device, facts in context.gpus.items() if host_device in context.own_gpus]
     models = Counter(
         (facts.name, None if facts.memory_total_bytes is None else size(facts.memory_total_bytes))
         for facts in known

@@ -86,11 +86,11 @@ def event_marks(context: RunContext, alerts: Sequence[AlertRow]) -> EventMarks:
     for group in groups:
         counts[group.kind] = counts.get(group.kind, 0) + group.total
         kinds.setdefault(group.kind, []).extend(group.marks)
-    kept: list[EventMark] = []
+    shown: list[EventMark] = []
     for marks in kinds.values():
         marks.sort(key=lambda mark: mark.time)
-        kept += [marks[index] for index in _spread_indices(len(marks))]
-    return EventMarks(tuple(sorted(kept, key=lambda mark: mark.time)), counts)
+        shown += [marks[index] for index in _spread_indices(len(marks))]
+    return EventMarks(tuple(sorted(shown, key=lambda mark: mark.time)), counts)
 
 
 def _spread_indices(count: int) -> list[int]:
@@ -163,9 +163,9 @@ def _phases(context: RunContext) -> Iterator[_KindMarks]:
         rank, timed = summaries[0].source.rank, np.flatnonzero(logged.values > 0)
         marks = []
         for index in timed[_spread_indices(len(timed))].tolist():
-            took, end = float(logged.values[index]), float(logged.times[index])
+            seconds, end = float(logged.values[index]), float(logged.times[index])
             step = int(logged.steps[index])
-            marks.append(EventMark(kind, end - took, step, end, rank, kind, duration(took)))
+            marks.append(EventMark(kind, end - seconds, step, end, rank, kind, duration(seconds)))
         if marks:
             yield _KindMarks(kind, len(timed), marks)
 
@@ -201,8 +201,8 @@ def _throttled(context: RunContext) -> list[EventMark]:
             points = context.run.series(
                 key, source.rank, source.segment, source.host, source.device, axis="seconds"
             )
-            place = (source.host, source.device)
-            label = label_of(place, context.gpus, several_hosts=len(hosts) > 1)
+            host_device = (source.host, source.device)
+            label = label_of(host_device, context.gpus, several_hosts=len(hosts) > 1)
             detail = reason.replace("_", " ")
             marks += [
                 EventMark("throttling", begin, None, end, None, f"{label} held down", detail)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from stepscope.views.overview.tile import Tile
     from stepscope.views.overview.wall_time import WallTime
     from stepscope.views.runs.marks import Marks
-    from stepscope.views.runs.run_rows import KeptFigures
+    from stepscope.views.runs.run_rows import FigureCache
     from stepscope.views.steps.phases import PhaseShare
 
 
@@ -67,7 +67,7 @@ def overview_of(
     now_ns: int,
     *,
     energy: Energy | None = None,
-    kept: KeptFigures | None = None,
+    cache: FigureCache | None = None,
     acknowledged: Collection[int] = (),
 ) -> Overview:
     """The first page of a run.
@@ -75,7 +75,7 @@ def overview_of(
     `energy` are the prices to reckon with, `kept` is what a server remembers, `acknowledged` the numbers of
     alerts that somebody looks after.
     """
-    context = RunContext(run, marks, now_ns, kept)
+    context = RunContext(run, marks, now_ns, cache)
     alerts = alert_rows(run, marks, acknowledged)
     marked = event_marks(context, alerts)
     return Overview(

@@ -11,7 +11,7 @@ from stepscope.views.run_figures import SPARKS, UTILIZATION, spark_of
 from stepscope.views.wording import percent
 
 if TYPE_CHECKING:
-    from stepscope.views.metrics.series_summaries import Place
+    from stepscope.views.metrics.series_summaries import HostDevice
     from stepscope.views.overview.tile import State
     from stepscope.views.run_context import RunContext
 
@@ -28,15 +28,15 @@ CPU, IO_WAIT = "cpu/utilization_ratio", "cpu/iowait_ratio"
 
 def gpu_tile(context: RunContext) -> Tile:
     """How busy the GPUs of a run are."""
-    means = context.of_own_gpus(context.summaries.mean_by_place(UTILIZATION))
+    means = context.of_own_gpus(context.summaries.mean_by_device(UTILIZATION))
     if not means:
         return _cpu_tile(context)
     mean = sum(means.values()) / len(means)
-    worst = min(means, key=lambda place: (means[place], place))
+    worst = min(means, key=lambda host_device: (means[host_device], host_device))
     detail = []
     if len(means) > 1:
         detail.append(f"worst {_label(context, worst, means)}: {percent(means[worst])}")
-    active = context.of_own_gpus(context.summaries.mean_by_place(ACTIVE))
+    active = context.of_own_gpus(context.summaries.mean_by_device(ACTIVE))
     if active:
         detail.append(f"compute units busy {percent(sum(active.values()) / len(active))}")
     detail += _power(context)
@@ -55,16 +55,24 @@ def gpu_tile(context: RunContext) -> Tile:
 
 
 def _cpu_tile(context: RunContext) -> Tile:
-    means = {place: mean for place, mean in context.summaries.mean_by_place(CPU).items() if not place[1]}
+    means = {
+        host_device: mean
+        for host_device, mean in context.summaries.mean_by_device(CPU).items()
+        if not host_device[1]
+    }
     if not means:
         return unknown_tile("gpu", "GPU", "no GPU was seen, the CPU was not read")
     mean = sum(means.values()) / len(means)
     detail = ["no GPU was seen"]
-    waits = {place: mean for place, mean in context.summaries.mean_by_place(IO_WAIT).items() if not place[1]}
+    waits = {
+        host_device: mean
+        for host_device, mean in context.summaries.mean_by_device(IO_WAIT).items()
+        if not host_device[1]
+    }
     if waits:
         detail.append(f"waiting for disks {percent(max(waits.values()))}")
     if len(means) > 1:
-        least_busy = min(means, key=lambda place: means[place])
+        least_busy = min(means, key=lambda host_device: means[host_device])
         detail.append(f"least busy {least_busy[0]}: {percent(means[least_busy])}")
     return Tile(
         "gpu",
@@ -88,10 +96,10 @@ def _state(mean: float, worst: float, name: str) -> tuple[State, str]:
 
 
 def _power(context: RunContext) -> list[str]:
-    power = context.of_own_gpus(context.summaries.mean_by_place(POWER))
+    power = context.of_own_gpus(context.summaries.mean_by_device(POWER))
     if not power:
         return []
-    limits = context.of_own_gpus(context.summaries.max_by_place(POWER_LIMIT))
+    limits = context.of_own_gpus(context.summaries.max_by_device(POWER_LIMIT))
     drawn = f"{number(round(sum(power.values())))} W"
     if limits:
         drawn += f" of {number(round(sum(limits.values())))} W"
@@ -111,8 +119,8 @@ def _watt_hours(context: RunContext) -> float | None:
     return sum(used_joules) / 3600 if used_joules else None
 
 
-def _label(context: RunContext, place: Place, means: dict[Place, float]) -> str:
-    return label_of(place, context.gpus, several_hosts=len({host for host, _ in means}) > 1)
+def _label(context: RunContext, host_device: HostDevice, means: dict[HostDevice, float]) -> str:
+    return label_of(host_device, context.gpus, several_hosts=len({host for host, _ in means}) > 1)
 
 
 def _spark(context: RunContext, key: str) -> tuple[float | None, ...]:

@@ -35,12 +35,16 @@ MIN_UNUSED_RATIO = 0.2
 
 def memory_tile(context: RunContext, remaining_s: float | None) -> Tile:
     """How much memory a run takes of the GPU that is fullest; of the host where there is none."""
-    used = context.of_own_gpus(context.summaries.max_by_place(USED))
-    totals = context.of_own_gpus(context.summaries.max_by_place(TOTAL))
-    shares = {place: used_bytes / totals[place] for place, used_bytes in used.items() if totals.get(place)}
+    used = context.of_own_gpus(context.summaries.max_by_device(USED))
+    totals = context.of_own_gpus(context.summaries.max_by_device(TOTAL))
+    shares = {
+        host_device: used_bytes / totals[host_device]
+        for host_device, used_bytes in used.items()
+        if totals.get(host_device)
+    }
     if not shares:
         return _host_tile(context, remaining_s)
-    fullest = max(shares, key=lambda place: shares[place])
+    fullest = max(shares, key=lambda host_device: shares[host_device])
     name = label_of(fullest, context.gpus, several_hosts=len({host for host, _ in shares}) > 1)
     detail = [f"peak of {name}"] if len(shares) > 1 else ["peak"]
     detail.append(f"{size(totals[fullest] - used[fullest])} left")
@@ -62,18 +66,18 @@ def memory_tile(context: RunContext, remaining_s: float | None) -> Tile:
 
 def _host_tile(context: RunContext, remaining_s: float | None) -> Tile:
     """The memory of the processes, against that of the host or its container."""
-    resident = context.summaries.max_by_place(RESIDENT)
+    resident = context.summaries.max_by_device(RESIDENT)
     key = RESIDENT if resident else HOST_USED
     by_host: dict[str, float] = {}
-    for (host, _), used_bytes in (resident or context.summaries.max_by_place(key)).items():
+    for (host, _), used_bytes in (resident or context.summaries.max_by_device(key)).items():
         by_host[host] = max(by_host.get(host, 0.0), used_bytes)
     if not by_host:
         return unknown_tile("memory", "Memory", "no memory was read")
     host = max(by_host, key=lambda name: by_host[name])
-    total = context.summaries.max_by_place(HOST_TOTAL).get((host, ""), 0.0)
-    group = context.summaries.max_by_place(CGROUP_LIMIT).get((host, ""), 0.0)
+    total = context.summaries.max_by_device(HOST_TOTAL).get((host, ""), 0.0)
+    group = context.summaries.max_by_device(CGROUP_LIMIT).get((host, ""), 0.0)
     # Of the host's memory other programs take their share.
-    used = max(by_host[host], context.summaries.max_by_place(HOST_USED).get((host, ""), 0.0))
+    used = max(by_host[host], context.summaries.max_by_device(HOST_USED).get((host, ""), 0.0))
     limits = [(limit, taken) for limit, taken in ((total, used), (group, by_host[host])) if limit > 0]
     leak_state, leak = _leak(context, remaining_s)
     detail = ["peak of a process" if resident else "peak of the host"]

@@ -186,4 +186,4 @@ def _step_spark(context: RunContext) -> tuple[float | None, ...]:
 
 
 def _step_rate_spark(context: RunContext) -> tuple[float | None, ...]:
-    return finites(1 / took if took else None for took in _step_spark(context))
+    return finites(1 / seconds if seconds else None for seconds in _step_spark(context))

@@ -77,8 +77,8 @@ class WallTime:
 def wall_time_of(run: Run, summaries: SeriesSummaries, now_ns: int) -> WallTime | None:
     """Where the time of a run went; None where its steps are not timed."""
     ranks = summaries.ranks(STEP_SECONDS)
-    whole = run_seconds(run, now_ns)
-    if not ranks or whole <= 0:
+    total_seconds = run_seconds(run, now_ns)
+    if not ranks or total_seconds <= 0:
         return None
 
     def total(key: str) -> float:
@@ -94,19 +94,19 @@ def wall_time_of(run: Run, summaries: SeriesSummaries, now_ns: int) -> WallTime 
         "evaluation": total(EVAL_GAP_SECONDS) + evaluating,
         "checkpoints": total(CHECKPOINT_GAP_SECONDS) + saving,
         "epoch_gaps": total(EPOCH_GAP_SECONDS),
-        "ending": min(_after_the_last(run, summaries, ranks[0], now_ns), whole),
+        "ending": min(_after_the_last(run, summaries, ranks[0], now_ns), total_seconds),
     }
     if not all(map(math.isfinite, spent.values())):
         return None  # numbers of the user's own, under the names of ours
     # The first step of a loop that only logs began before anything was recorded.
-    spent["steps"] = max(min(spent["steps"], whole - sum(spent.values()) + spent["steps"]), 0.0)
-    spent["unaccounted"] = max(whole - sum(spent.values()), 0.0)
+    spent["steps"] = max(min(spent["steps"], total_seconds - sum(spent.values()) + spent["steps"]), 0.0)
+    spent["unaccounted"] = max(total_seconds - sum(spent.values()), 0.0)
     parts = [
-        TimePart(name, label, spent[name], spent[name] / whole)
+        TimePart(name, label, spent[name], spent[name] / total_seconds)
         for name, label in LABELS.items()
         if spent[name] > 0
     ]
-    return WallTime(whole, tuple(parts))
+    return WallTime(total_seconds, tuple(parts))
 
 
 def large_share_of(run: Run, summaries: SeriesSummaries) -> LargeShare | None:
@@ -116,13 +116,13 @@ def large_share_of(run: Run, summaries: SeriesSummaries) -> LargeShare | None:
         segment.id: max((process.last_ns for process in segment.processes), default=0)
         for segment in run.segments
     }
-    whole = sum(segment_seconds(segment, ends[segment.id]) for segment in run.segments)
+    total_seconds = sum(segment_seconds(segment, ends[segment.id]) for segment in run.segments)
     ranks = summaries.ranks(STEP_SECONDS)
-    if whole < MIN_SECONDS or not ranks:
+    if total_seconds < MIN_SECONDS or not ranks:
         return None
     seconds = {key: sum(process.total for process in summaries.logged(key, ranks[0])) for key in SHARE_TEXTS}
     key = max(seconds, key=lambda key: seconds[key])
-    share = seconds[key] / whole
+    share = seconds[key] / total_seconds
     if not LARGE <= share <= 1:
         return None
     return LargeShare(share, f"{percent(share)} of wall time is {SHARE_TEXTS[key]}")

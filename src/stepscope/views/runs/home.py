@@ -11,7 +11,7 @@ from stepscope.views.energy.attribution import known_gpus
 from stepscope.views.json_values import clean, finite
 from stepscope.views.machine.gpu_names import label_of
 from stepscope.views.runs.attention import Attention, attention_of, may_need_attention
-from stepscope.views.runs.run_rows import KeptFigures, RunRow, run_row
+from stepscope.views.runs.run_rows import FigureCache, RunRow, run_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stepscope.devices.gpu import GpuFacts
     from stepscope.reading import Run, Runs
     from stepscope.store.base import SeriesSummary
-    from stepscope.views.metrics.series_summaries import Place
+    from stepscope.views.metrics.series_summaries import HostDevice
     from stepscope.views.runs.marks import Marks
 
 MAX_RECENT = 10
@@ -54,9 +54,9 @@ class Home:
     hosts: tuple[HostNow, ...]
 
 
-def home_of(runs: Runs, marks: Marks, now_ns: int, kept: KeptFigures | None = None) -> Home:
+def home_of(runs: Runs, marks: Marks, now_ns: int, cache: FigureCache | None = None) -> Home:
     """All of it, of the runs that nobody has put aside; a live run is shown in any case."""
-    kept = kept or KeptFigures()
+    cache = cache or FigureCache()
     all_runs = runs.runs()
     live = [run for run in all_runs if run.status in LIVE]
     ended = [run for run in all_runs if run.status not in LIVE and not marks.archived(run.id)]
@@ -64,17 +64,17 @@ def home_of(runs: Runs, marks: Marks, now_ns: int, kept: KeptFigures | None = No
     recent = ended[-MAX_RECENT:][::-1]
     # The figures of runs that nobody needs to look at are not read: there may be thousands.
     candidates = [run for run in (*live, *ended) if may_need_attention(run, marks, now_ns)]
-    kept.begin_list()
+    cache.begin_list()
     needs = [
-        attention_of(run, marks, kept.of(run, now_ns), now_ns, kept.diagnosis(run, now_ns))
+        attention_of(run, marks, cache.of(run, now_ns), now_ns, cache.diagnosis(run, now_ns))
         for run in candidates
     ]
     attention = [attention_needed for attention_needed in needs if attention_needed is not None]
     attention.sort(key=lambda attention_needed: (rank_of(attention_needed.severity), -attention_needed.since))
     return Home(
-        running=tuple(run_row(run, marks, now_ns, kept) for run in reversed(live)),
+        running=tuple(run_row(run, marks, now_ns, cache) for run in reversed(live)),
         attention=tuple(attention[:MAX_ATTENTION]),
-        recent=tuple(run_row(run, marks, now_ns, kept) for run in recent),
+        recent=tuple(run_row(run, marks, now_ns, cache) for run in recent),
         hosts=hosts_now(all_runs, now_ns),
     )
 
@@ -112,7 +112,7 @@ def hosts_now(runs: Sequence[Run], now_ns: int) -> tuple[HostNow, ...]:
     """The machines of the live runs, and of the newest others; live ones first."""
     live = [run for run in runs if run.status in LIVE]
     others = [run for run in reversed(runs) if run.status not in LIVE]
-    facts: dict[Place, GpuFacts] = {}
+    facts: dict[HostDevice, GpuFacts] = {}
     newest: dict[tuple[str, str, str], SeriesSummary] = {}
     for run in [*live, *others][: max(MAX_RUNS, len(live))]:
         if run.info.last_ns < now_ns - MAX_AGE_S * 1e9 and run.status not in LIVE:
@@ -125,9 +125,9 @@ def hosts_now(runs: Sequence[Run], now_ns: int) -> tuple[HostNow, ...]:
         if any(summary.source.device for summary in readings):
             facts = {**known_gpus(run), **facts}
         for summary in readings:
-            place = (summary.source.host, summary.source.device, summary.key)
-            if place not in newest or newest[place].last_ns < summary.last_ns:
-                newest[place] = summary
+            series_id = (summary.source.host, summary.source.device, summary.key)
+            if series_id not in newest or newest[series_id].last_ns < summary.last_ns:
+                newest[series_id] = summary
     hosts = {host for host, _, _ in newest}
     rows = [_host(host, newest, facts, live, now_ns) for host in sorted(hosts)]
     return tuple(sorted(rows, key=lambda row: not row.live))
@@ -136,17 +136,17 @@ def hosts_now(runs: Sequence[Run], now_ns: int) -> tuple[HostNow, ...]:
 def _host(
     host: str,
     newest: dict[tuple[str, str, str], SeriesSummary],
-    facts: dict[Place, GpuFacts],
+    facts: dict[HostDevice, GpuFacts],
     live: Sequence[Run],
     now_ns: int,
 ) -> HostNow:
-    last_ns = max(summary.last_ns for (place, _, _), summary in newest.items() if place == host)
+    last_ns = max(summary.last_ns for (name, _, _), summary in newest.items() if name == host)
     live_runs = [
         run.id for run in live if any(summary.host == host for summary in run.segments[-1].processes)
     ]
     cpu, used, total = (_last(newest.get((host, "", key))) for key in _HOST_KEYS)
     devices = sorted(
-        {device for place, device, key in newest if place == host and device and key in _GPU_KEYS},
+        {device for name, device, key in newest if name == host and device and key in _GPU_KEYS},
         key=lambda device: (facts[host, device].index if (host, device) in facts else 10**6, device),
     )
     return HostNow(
@@ -165,7 +165,7 @@ def _gpu(
     host: str,
     device: str,
     newest: dict[tuple[str, str, str], SeriesSummary],
-    facts: dict[Place, GpuFacts],
+    facts: dict[HostDevice, GpuFacts],
 ) -> GpuNow:
     name = label_of((host, device), facts, several_hosts=False)
     known = facts.get((host, device))

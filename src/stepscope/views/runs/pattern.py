@@ -158,15 +158,15 @@ class _Parser:
         bounds = self._bounds()
         if bounds is None:
             return single
-        least, most = bounds
-        if (most is not None and (most < least or most > MAX_REPEATS)) or least > MAX_REPEATS:
+        minimum, maximum = bounds
+        if (maximum is not None and (maximum < minimum or maximum > MAX_REPEATS)) or minimum > MAX_REPEATS:
             raise PatternError(f"It repeats more than {MAX_REPEATS} times, or backwards.", begin)
         repeated: tuple[_Instruction, ...] = ()
-        for _ in range(least):
+        for _ in range(minimum):
             repeated = self._limited(_joined(repeated, single))
-        if most is None:
+        if maximum is None:
             return self._limited(_joined(repeated, _star(single)))
-        for _ in range(most - least):
+        for _ in range(maximum - minimum):
             repeated = self._limited(_joined(repeated, _either(single, ())))
         return repeated
 

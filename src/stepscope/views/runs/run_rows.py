@@ -75,28 +75,28 @@ class RunRow:
     spark: tuple[float | None, ...]
 
 
-class KeptFigures:
+class FigureCache:
     """Remembers the figures of runs that have ended: they change no more, unless a run is resumed."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, tuple[tuple[object, ...], RunFigures]] = {}
+        self._figures: dict[str, tuple[tuple[object, ...], RunFigures]] = {}
         self._diagnosed: dict[str, tuple[tuple[object, ...], Diagnosis]] = {}
-        self._left = MAX_DIAGNOSED
+        self._diagnoses_left = MAX_DIAGNOSED
 
     def of(self, run: Run, now_ns: int) -> RunFigures:
         """The figures of a run, found anew where they may have changed."""
         version = _version(run)
-        cached = self._kept.get(run.id)
+        cached = self._figures.get(run.id)
         if cached is not None and cached[0] == version:
             return cached[1]
         figures = figures_of(run)
         if self._is_settled(run, now_ns):
-            self._kept[run.id] = version, figures
+            self._figures[run.id] = version, figures
         return figures
 
     def begin_list(self) -> None:
         """Lets one more list diagnose some runs that no agent has looked at."""
-        self._left = MAX_DIAGNOSED
+        self._diagnoses_left = MAX_DIAGNOSED
 
     def diagnosis(self, run: Run, now_ns: int) -> Diagnosis | None:
         """What checks find in a run that no agent has looked at; None where one has, which costs nothing.
@@ -108,9 +108,13 @@ class KeptFigures:
         cached = self._diagnosed.get(run.id)
         if cached is not None and cached[0] == version:
             return cached[1]
-        if self._left <= 0 or self.of(run, now_ns).points < MIN_STEPS or recorded_checks(run) is not None:
+        if (
+            self._diagnoses_left <= 0
+            or self.of(run, now_ns).points < MIN_STEPS
+            or recorded_checks(run) is not None
+        ):
             return None
-        self._left -= 1
+        self._diagnoses_left -= 1
         diagnosis = run.diagnose()
         if self._is_settled(run, now_ns):
             self._diagnosed[run.id] = version, diagnosis
@@ -119,9 +123,9 @@ class KeptFigures:
     def forget_others(self, run_ids: Iterable[str]) -> None:
         """Lets go of runs that are there no more."""
         existing = set(run_ids)
-        for cache in (self._kept, self._diagnosed):
-            for run_id in cache.keys() - existing:
-                cache.pop(run_id, None)
+        for entries in (self._figures, self._diagnosed):
+            for run_id in entries.keys() - existing:
+                entries.pop(run_id, None)
 
     @staticmethod
     def _is_settled(run: Run, now_ns: int) -> bool:
@@ -129,22 +133,22 @@ class KeptFigures:
 
 
 def run_rows(
-    runs: Runs, marks: Marks, now_ns: int | None = None, kept: KeptFigures | None = None
+    runs: Runs, marks: Marks, now_ns: int | None = None, cache: FigureCache | None = None
 ) -> list[RunRow]:
     """A row for each run, oldest first. Whoever asks often hands over what was `kept` the last time."""
     now_ns = time.time_ns() if now_ns is None else now_ns
-    kept = kept or KeptFigures()
+    cache = cache or FigureCache()
     all_runs = runs.runs()
-    kept.forget_others(run.id for run in all_runs)
-    kept.begin_list()
+    cache.forget_others(run.id for run in all_runs)
+    cache.begin_list()
     # The newest are at the top of a list: those are diagnosed first.
-    return [run_row(run, marks, now_ns, kept) for run in reversed(all_runs)][::-1]
+    return [run_row(run, marks, now_ns, cache) for run in reversed(all_runs)][::-1]
 
 
-def run_row(run: Run, marks: Marks, now_ns: int, kept: KeptFigures | None = None) -> RunRow:
+def run_row(run: Run, marks: Marks, now_ns: int, cache: FigureCache | None = None) -> RunRow:
     """The row of one run."""
-    kept = kept or KeptFigures()
-    figures, diagnosis = kept.of(run, now_ns), kept.diagnosis(run, now_ns)
+    cache = cache or FigureCache()
+    figures, diagnosis = cache.of(run, now_ns), cache.diagnosis(run, now_ns)
     attention = attention_of(run, marks, figures, now_ns, diagnosis)
     is_live = run.status in LIVE
     processes = [

@@ -63,9 +63,9 @@ class Noise:
 
     def of_mean(self, count: int) -> float:
         """The standard error of the mean of so many in a row."""
-        kept, lost = self.autocorrelation, 1 - self.autocorrelation
-        overlap = 2 * kept * (1 - kept**count) / (count * lost**2)
-        return self.size * math.sqrt(max((1 + kept) / lost - overlap, 0.0) / count)
+        correlation, decorrelation = self.autocorrelation, 1 - self.autocorrelation
+        overlap = 2 * correlation * (1 - correlation**count) / (count * decorrelation**2)
+        return self.size * math.sqrt(max((1 + correlation) / decorrelation - overlap, 0.0) / count)
 
 
 def noise_of(y: Floats, autocorrelation: float) -> Noise:

@@ -92,7 +92,7 @@ def rate_phases(steps: Floats, rates: Floats) -> list[RatePhase]:
     begins = [0, *(_begin(course, pair, thin, rates) for pair in pairwise(pieces))]
     kinds, cycles = _kinds(course, pieces), _cycles(course, pieces)
     lasts = [*(begin - 1 for begin in begins[1:]), len(rates) - 1]
-    shapes = [_shape(course, pieces, place) for place in range(len(pieces))]
+    shapes = [_shape(course, pieces, index) for index in range(len(pieces))]
     return [RatePhase(*fields) for fields in zip(kinds, shapes, cycles, begins, lasts, strict=True)]
 
 
@@ -201,13 +201,13 @@ def _with_stairs_as_curves(course: _Course, pieces: list[_Piece]) -> list[_Piece
 def _end_of_stairs(course: _Course, pieces: list[_Piece], begin: int) -> int:
     """Where levels that begin here stop going the same way, or one is far longer than those before it."""
     direction, lengths = 0, [course.lasts(pieces[begin])]
-    for place in range(begin + 1, len(pieces)):
-        before, piece = pieces[place - 1], pieces[place]
+    for index in range(begin + 1, len(pieces)):
+        before, piece = pieces[index - 1], pieces[index]
         way = int(np.sign(course.logs[piece.first] - course.logs[before.last]))
         ways = {way, direction, piece.direction, before.direction} - {0}
         length = course.lasts(piece)
         if len(ways) != 1 or length > 3 * float(np.median(lengths)) or 3 * length < min(lengths[:1]):
-            return place
+            return index
         direction = ways.pop()
         lengths.append(length)
     return len(pieces)
@@ -229,8 +229,10 @@ def _split_at_drops(course: _Course, piece: _Piece) -> list[_Piece]:
     around = np.maximum(np.r_[0.0, moves[:-1]], np.r_[moves[1:], 0.0])
     usual = float(np.median(moves))
     begins = course.begins[piece.first + 1 : piece.last + 1]
-    least = MIN_LEVEL_RATIO * (course.begins[-1] - course.begins[0])
-    inside = (begins - course.begins[piece.first] > least) & (course.begins[piece.last + 1] - begins > least)
+    min_length = MIN_LEVEL_RATIO * (course.begins[-1] - course.begins[0])
+    inside = (begins - course.begins[piece.first] > min_length) & (
+        course.begins[piece.last + 1] - begins > min_length
+    )
     sudden = inside & (moves > 2 * MIN_JUMP) & (moves > 5 * around) & (moves > 5 * usual)
     if not sudden.any():
         return [piece]
@@ -270,8 +272,8 @@ def _turns(course: _Course, before: _Piece, piece: _Piece) -> bool:
 
 def _kinds(course: _Course, pieces: list[_Piece]) -> list[Kind]:
     kinds: list[Kind] = []
-    for place, piece in enumerate(pieces):
-        begins_low = place == 0 or _jump(course, pieces[place - 1], piece) < -MIN_JUMP
+    for index, piece in enumerate(pieces):
+        begins_low = index == 0 or _jump(course, pieces[index - 1], piece) < -MIN_JUMP
         rising: Kind = "warm-up" if begins_low else "rise"
         kinds.append("constant" if piece.direction == 0 else "decay" if piece.direction < 0 else rising)
     return kinds
@@ -294,8 +296,8 @@ def _jump(course: _Course, before: _Piece, piece: _Piece) -> float:
     return float(course.logs[piece.first] - course.logs[before.last])
 
 
-def _shape(course: _Course, pieces: list[_Piece], place: int) -> Shape | None:
-    before, piece, after = pieces[max(place - 1, 0)], pieces[place], pieces[min(place + 1, len(pieces) - 1)]
+def _shape(course: _Course, pieces: list[_Piece], index: int) -> Shape | None:
+    before, piece, after = pieces[max(index - 1, 0)], pieces[index], pieces[min(index + 1, len(pieces) - 1)]
     if piece.direction == 0:
         return None
     # The turn itself belongs to the curve on both of its sides, and not all that is nearly as high as it.

@@ -233,12 +233,14 @@ def _by_segment(run: Run, key: str | None, rank: int | None) -> list[Logged]:
 
 def _joined(parts: Sequence[Logged], begins: Sequence[int | None]) -> Logged:
     """Segments one after another, each cut off where a later one begins."""
-    kept = []
+    kept_parts = []
     for index, (steps, values) in enumerate(parts):
         later = [begin for begin in begins[index + 1 :] if begin is not None]
-        inside = steps < min(later) if later else np.ones(len(steps), bool)
-        kept.append((steps[inside], values[inside]))
-    return np.concatenate([steps for steps, _ in kept]), np.concatenate([values for _, values in kept])
+        is_kept = steps < min(later) if later else np.ones(len(steps), bool)
+        kept_parts.append((steps[is_kept], values[is_kept]))
+    return np.concatenate([steps for steps, _ in kept_parts]), np.concatenate(
+        [values for _, values in kept_parts]
+    )
 
 
 def _in_order(steps: Ints, values: NDArray[np.float64]) -> Course:

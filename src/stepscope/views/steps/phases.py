@@ -49,23 +49,23 @@ def phase_names(keys: Iterable[str]) -> list[str]:
 
 def phases_of(run: Run, summaries: SeriesSummaries) -> tuple[PhaseShare, ...]:
     """The phases of a run; none where its steps are not timed."""
-    whole, steps = summaries.total(STEP_SECONDS)
+    total_seconds, steps = summaries.total(STEP_SECONDS)
     names = phase_names(summaries.keys)
-    if whole <= 0 or not steps or not names:
+    if total_seconds <= 0 or not steps or not names:
         return ()
     spent = {name: summaries.total(phase_key(name))[0] - summaries.total(gap_key(name))[0] for name in names}
     if 0 < summaries.total(SAMPLED_RATIO)[1] < 0.99 * steps:
-        spent = _estimated(run, summaries, spent, whole)
-    spent = _without_gaps(spent, whole)
+        spent = _estimated(run, summaries, spent, total_seconds)
+    spent = _without_gaps(spent, total_seconds)
     return tuple(
-        PhaseShare(name, phase_key(name), took / steps, took / whole)
-        for name, took in spent.items()
-        if took > 0
+        PhaseShare(name, phase_key(name), seconds / steps, seconds / total_seconds)
+        for name, seconds in spent.items()
+        if seconds > 0
     )
 
 
 def _estimated(
-    run: Run, summaries: SeriesSummaries, spent: Mapping[str, float], whole: float
+    run: Run, summaries: SeriesSummaries, spent: Mapping[str, float], total_seconds: float
 ) -> dict[str, float]:
     """Sums over all steps, reckoned from those that have all phases.
 
@@ -83,9 +83,9 @@ def _estimated(
         for name in sampled:
             between = step_values(run, gap_key(name), rank)
             sampled[name] += _weighted_sum(step_values(run, phase_key(name), rank), ratios, between)
-    total = sum(sampled.values())
-    remaining = max(whole - sum(spent[name] for name in always_timed - user_phases), 0.0)
-    scale = remaining / total if total > 0 else 0.0
+    sampled_seconds = sum(sampled.values())
+    remaining = max(total_seconds - sum(spent[name] for name in always_timed - user_phases), 0.0)
+    scale = remaining / sampled_seconds if sampled_seconds > 0 else 0.0
     return {name: sampled[name] * scale if name in sampled else spent[name] for name in spent}
 
 
@@ -98,8 +98,8 @@ def _weighted_sum(values: StepValues, ratios: StepValues, between: StepValues) -
     return float((values.values[known] * sample_weights(probabilities[known])).sum())
 
 
-def _without_gaps(spent: Mapping[str, float], whole: float) -> dict[str, float]:
+def _without_gaps(spent: Mapping[str, float], total_seconds: float) -> dict[str, float]:
     """In runs of earlier versions, evaluations between two steps are among the phases: they are left out."""
-    others = sum(took for name, took in spent.items() if name != "eval")
-    room = max(whole - others, 0.0)
-    return {name: min(took, room) if name == "eval" else took for name, took in spent.items()}
+    others = sum(seconds for name, seconds in spent.items() if name != "eval")
+    room = max(total_seconds - others, 0.0)
+    return {name: min(seconds, room) if name == "eval" else seconds for name, seconds in spent.items()}

@@ -102,11 +102,11 @@ def _width(buckets_by_rank: dict[int, Buckets], columns: int) -> int:
 def _row(buckets: Buckets, width: int, first: int, last: int) -> NDArray[np.float64]:
     """Means of wider buckets, each value with its weight."""
     count = last - first + 1
-    places = buckets.starts // width - first
+    positions = buckets.starts // width - first
     weight = (buckets.count - buckets.nonfinite).astype(np.float64)
     known = weight > 0
-    sums = np.bincount(places[known], (buckets.mean * weight)[known], count)
-    weights = np.bincount(places[known], weight[known], count)
+    sums = np.bincount(positions[known], (buckets.mean * weight)[known], count)
+    weights = np.bincount(positions[known], weight[known], count)
     with np.errstate(invalid="ignore"):
         means: NDArray[np.float64] = np.where(weights > 0, sums / np.maximum(weights, 1.0), np.nan)
     return means

@@ -161,11 +161,11 @@ class _Window:
         return {name: float(np.median(values.values)) for name, values in self._phases.items() if len(values)}
 
     def bars(self) -> tuple[Bar, ...]:
-        places = self._drawn_steps()
-        steps, times = self.seconds.steps[places], self.seconds.times[places]
+        positions = self._drawn_steps()
+        steps, times = self.seconds.steps[positions], self.seconds.times[positions]
         columns = {name: values.at(steps) for name, values in self._phases.items()}
         bars = []
-        for index, position in enumerate(places.tolist()):
+        for index, position in enumerate(positions.tolist()):
             phases = {
                 clean(name, 200): float(column[index])
                 for name, column in columns.items()
@@ -177,24 +177,30 @@ class _Window:
             bars.append(Bar(step, float(times[index]), seconds, phases, self.marks.of(step, seconds, phases)))
         return tuple(bars)
 
-    def slow(self, place: int, median: float) -> SlowStep:
-        step, seconds = int(self.seconds.steps[place]), float(self.seconds.values[place])
+    def slow(self, position: int, median: float) -> SlowStep:
+        step, seconds = int(self.seconds.steps[position]), float(self.seconds.values[position])
         at = np.array([step])
         phases = {name: float(values.at(at)[0]) for name, values in self._phases.items()}
         return SlowStep(
             step,
             self.rank,
-            float(self.seconds.times[place]),
+            float(self.seconds.times[position]),
             seconds,
             seconds / median if median > 0 else 1.0,
             self._slow_phase(phases, seconds - median),
-            self.marks.of(step, seconds, {name: took for name, took in phases.items() if took > 0}),
+            self.marks.of(
+                step,
+                seconds,
+                {name: phase_seconds for name, phase_seconds in phases.items() if phase_seconds > 0},
+            ),
         )
 
     def _slow_phase(self, phases: dict[str, float], excess: float) -> str | None:
         if excess <= 0:
             return None
-        over = {name: took - self._typical[name] for name, took in phases.items() if np.isfinite(took)}
+        over = {
+            name: seconds - self._typical[name] for name, seconds in phases.items() if np.isfinite(seconds)
+        }
         worst = max(over, key=lambda name: over[name], default=None)
         return worst if worst is not None and over[worst] >= MIN_SLOW_PHASE_SHARE * excess else None
 
@@ -206,14 +212,14 @@ class _Window:
         slowest = np.argpartition(self.seconds.values, -MAX_SLOWEST)[-MAX_SLOWEST:]
         slots = MAX_BARS - MAX_SLOWEST
         edges = np.linspace(0, count, slots + 1).astype(np.int64)
-        chosen = edges[:-1].copy()
+        drawn = edges[:-1].copy()
         fully_timed = self._fully_timed()
         if len(fully_timed):
             next_timed = np.minimum(np.searchsorted(fully_timed, edges[:-1]), len(fully_timed) - 1)
             candidates = fully_timed[next_timed]
             fits = (candidates >= edges[:-1]) & (candidates < edges[1:])
-            chosen[fits] = candidates[fits]
-        return np.unique(np.r_[chosen, slowest])
+            drawn[fits] = candidates[fits]
+        return np.unique(np.r_[drawn, slowest])
 
     def _fully_timed(self) -> Ints:
         """Places of the steps with all phases."""

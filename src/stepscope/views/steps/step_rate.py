@@ -40,8 +40,8 @@ def recent_step_rate(run: Run, newest: SeriesSummary, step_s: float | None) -> f
     order = np.argsort(buckets.times, kind="stable")
     times, counts = buckets.times[order], buckets.count[order]
     first = min(int(np.searchsorted(times, times[-1] - RECENT_S)), len(times) - 2)
-    took = float(times[-1] - times[first])
-    return float(counts[first + 1 :].sum()) / took if took > 0 else None
+    elapsed_s = float(times[-1] - times[first])
+    return float(counts[first + 1 :].sum()) / elapsed_s if elapsed_s > 0 else None
 
 
 def whole_run_step_rate(
@@ -60,8 +60,8 @@ def whole_run_step_rate(
         return None
     order = np.argsort(buckets.times, kind="stable")
     times, counts = buckets.times[order], buckets.count[order]
-    took = float(times[-1] - times[0]) - _downtime_s(segments, float(times[0]), float(times[-1]))
-    return float(counts[1:].sum()) / took if took > 0 else None
+    elapsed_s = float(times[-1] - times[0]) - _downtime_s(segments, float(times[0]), float(times[-1]))
+    return float(counts[1:].sum()) / elapsed_s if elapsed_s > 0 else None
 
 
 def run_seconds(run: Run, now_ns: int) -> float:

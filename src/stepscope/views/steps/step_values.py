@@ -98,8 +98,8 @@ def step_values(
         newest = max(summaries, key=lambda summary: summary.last_ns).last_step or 0
         return _newest(run, key, rank, low, newest if high is None else high)
     points = run.series(key, rank, device="", axis="step")
-    kept = _kept(points.steps, points.values)
-    values = StepValues(points.steps[kept], points.values[kept], lambda: points.times[kept])
+    indices = _last_finite(points.steps, points.values)
+    values = StepValues(points.steps[indices], points.values[indices], lambda: points.times[indices])
     return values.between(low, high)
 
 
@@ -120,7 +120,7 @@ def warm_up(count: int) -> int:
     return 10 if count >= 100 else 3 if count >= 10 else 0
 
 
-def _kept(steps: Ints, values: Floats) -> Ints:
+def _last_finite(steps: Ints, values: Floats) -> Ints:
     """Places of the last finite value of each step, in order of steps."""
     usable = np.flatnonzero(np.abs(values) < MAX_VALUE)  # neither NaN nor infinity is
     chosen = steps[usable]
@@ -134,8 +134,8 @@ def _kept(steps: Ints, values: Floats) -> Ints:
 def _newest(run: Run, key: str, rank: int | None, low: int | None, high: int) -> StepValues:
     begin = high - MAX_STEPS + 1 if low is None else max(low, high - MAX_STEPS + 1)
     buckets = run.buckets(key, MAX_STEPS, low=begin, high=high, rank=rank, device="", axis="step")
-    kept = np.flatnonzero(np.abs(buckets.last) < MAX_VALUE)
-    return StepValues(buckets.starts[kept], buckets.last[kept], lambda: buckets.times[kept])
+    indices = np.flatnonzero(np.abs(buckets.last) < MAX_VALUE)
+    return StepValues(buckets.starts[indices], buckets.last[indices], lambda: buckets.times[indices])
 
 
 def _between_logs(run: Run, logged: StepValues) -> StepValues:
@@ -145,5 +145,5 @@ def _between_logs(run: Run, logged: StepValues) -> StepValues:
     begins = np.array([segment.started_ns / 1e9 for segment in run.segments])
     owners = np.searchsorted(begins, logged.times, side="right")
     seconds = np.diff(logged.times) / np.diff(logged.steps)
-    kept = np.flatnonzero((seconds > 0) & (owners[1:] == owners[:-1]))
-    return StepValues(logged.steps[1:][kept], seconds[kept], lambda: logged.times[1:][kept])
+    indices = np.flatnonzero((seconds > 0) & (owners[1:] == owners[:-1]))
+    return StepValues(logged.steps[1:][indices], seconds[indices], lambda: logged.times[1:][indices])

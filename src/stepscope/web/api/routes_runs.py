@@ -143,7 +143,7 @@ def overview(site: SiteOf, run_id: RunId) -> Response:
                 site.marks,
                 site.now_ns(),
                 energy=site.options.settings.energy,
-                kept=site.kept,
+                cache=site.kept,
                 acknowledged=site.silences.read().acknowledged,
             )
         )
@@ -256,6 +256,6 @@ def compare_runs(
             with_warm_up=warm_up == "included",
             marks=site.marks,
             now_ns=site.now_ns(),
-            kept=site.kept,
+            cache=site.kept,
         )
         return answer({**vars(compared), **laid_over(opened, found)})
