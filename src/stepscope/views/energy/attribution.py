@@ -1,4 +1,4 @@
-"""Says which GPUs a run answers for, and which share of the processors it shared with others."""
+"""Decides which GPUs, and which share of the CPU energy of its hosts, count for a run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _REQUIRED_FACTS = {"uuid", "index", "name", "vendor"}
 
 
 def known_gpus(run: Run) -> dict[tuple[str, str], GpuFacts]:
-    """What the GPUs of a run said of themselves, by host and UUID; the last word counts."""
+    """Returns the facts of a run's GPUs by host and UUID; the newest report of a GPU counts."""
     gpus = {}
     for event in run.own_events("device"):
         facts = {name: value for name, value in event.fields.items() if name in _FACT_NAMES}
@@ -48,7 +48,7 @@ def known_gpus(run: Run) -> dict[tuple[str, str], GpuFacts]:
 def gpus_of(
     readings: Readings, host_segment: HostSegment, known: Mapping[tuple[str, str], GpuFacts]
 ) -> tuple[list[str], GpuRule]:
-    """The GPUs that count for a part, and by which rule."""
+    """Returns the GPUs that count for a host of a segment, and the rule that selected them."""
     used = readings.devices(host_segment, "gpu/process_")
     if used:
         return used, "process"
@@ -63,7 +63,7 @@ def gpus_of(
 
 
 def cpu_share(readings: Readings, host_segment: HostSegment) -> tuple[float, CpuRule]:
-    """How much of a host's busy processor time was the run's; all of it where that was not read."""
+    """Returns the run's share of a host's busy CPU time; 1 where that was not measured."""
     tree_sources, host_sources = (
         readings.sources(host_segment, PROCESS_TREE_CPU),
         readings.sources(host_segment, HOST_CPU, device=""),
@@ -73,5 +73,5 @@ def cpu_share(readings: Readings, host_segment: HostSegment) -> tuple[float, Cpu
         return 1.0, "whole"
     run_seconds = readings.metered(host_segment, tree_sources, PROCESS_TREE_CPU, from_rate).amount
     host_seconds = readings.metered(host_segment, host_sources, HOST_CPU, from_rate).amount * cores
-    # Both are read at slightly different moments, so the one may seem larger than the whole.
+    # Both are read at slightly different moments, so the run's time may exceed the host's.
     return (min(run_seconds / host_seconds, 1.0), "share") if host_seconds > 0 else (1.0, "whole")

@@ -1,4 +1,4 @@
-"""What the energy and the GPUs of a run cost, and what they emit."""
+"""Computes what the energy and the GPUs of a run cost, and how much carbon dioxide they emit."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ NO_GPU_PRICE = "set energy.gpu_price_per_hour to have it reckoned"
 
 @dataclass(frozen=True)
 class GpuRental:
-    """The hours of one model of GPU, and what they would cost in a cloud."""
+    """The GPU-hours of one GPU model, and what they would cost in a cloud."""
 
     gpu: str | None
     gpu_hours: float
     amount: float | None
-    """None when no price is known."""
+    """None if no price is known."""
     per_hour: float | None
     currency: str | None
     provider: str | None
@@ -37,7 +37,7 @@ class GpuRental:
 
 
 def carbon_dioxide(energy: Figure, settings: Energy, tables: Tables) -> Figure:
-    """Kilograms of carbon dioxide, by the mean of the region's grid."""
+    """Returns the kilograms of carbon dioxide, from the mean carbon intensity of the region's grid."""
     if energy.value is None:
         return unknown("kg", NO_ENERGY)
     carbon = _carbon(settings, tables)
@@ -54,7 +54,7 @@ def carbon_dioxide(energy: Figure, settings: Energy, tables: Tables) -> Figure:
 
 
 def electricity(energy: Figure, settings: Energy) -> Figure:
-    """What the energy costs."""
+    """Returns the cost of the energy."""
     price = settings.electricity_price_per_kwh
     if price is None:
         return unknown(settings.currency, NO_ELECTRICITY_PRICE)
@@ -70,7 +70,7 @@ def electricity(energy: Figure, settings: Energy) -> Figure:
 
 
 def rent(gpus: Iterable[tuple[str | None, float]], tables: Tables) -> tuple[tuple[GpuRental, ...], Figure]:
-    """What GPUs, given by name and seconds, would cost in a cloud: model by model, and together."""
+    """Returns what GPUs, given as name and seconds, would cost in a cloud: per model and in total."""
     seconds: dict[str | None, float] = {}
     for name, live_seconds in gpus:
         seconds[name] = seconds.get(name, 0.0) + live_seconds
@@ -115,7 +115,7 @@ def _sum(rentals: tuple[GpuRental, ...]) -> Figure:
 
 
 def _carbon(settings: Energy, tables: Tables) -> CarbonIntensity | str:
-    """What a kilowatt-hour emits, or why that is not known."""
+    """Returns the carbon intensity of the grid, or why it is not known."""
     grams_per_kwh, region = settings.carbon_grams_per_kwh, settings.region
     if grams_per_kwh is not None:
         region_name = region or "settings"

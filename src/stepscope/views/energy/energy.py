@@ -1,4 +1,4 @@
-"""What a run has used and caused: kilowatt-hours, carbon dioxide and money, each with how it was found."""
+"""Reports the energy, carbon dioxide and cost of a run, each with the method behind the figure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stepscope.views.machine.readings import HostSegment, Meter
 
 KWH = 3.6e6
-"""Joules."""
+"""Joules in a kilowatt-hour."""
 
 GPU_COUNTER = "gpu/energy_joules_total"
 GPU_POWER = "gpu/power_watts"
@@ -40,46 +40,46 @@ NOT_MEASURED: dict[Kind, str] = {
 }
 
 MIN_COUNTER_COVERAGE = 0.9
-"""A counter known for this share of the time is taken without asking for more."""
+"""An energy counter that covers this share of the time is used; below it, power readings may cover more."""
 
 
 @dataclass(frozen=True)
 class DeviceEnergy:
-    """What one device used for a run."""
+    """The energy one device used for a run."""
 
     kind: Kind
     host: str
     device: str
-    """The UUID of a GPU; empty for the processors, or the memory, of a host."""
+    """UUID of a GPU; empty for the CPUs or the memory of a host."""
     name: str | None
     kwh: float | None
-    """The run's share of it; None when it was not measured."""
+    """The run's share of the energy; None if it was not measured."""
     method: str | None
     live_seconds: float
-    """How long the run had it, the time between segments left out."""
+    """How long the run used the device, without the time between segments."""
     covered_seconds: float
-    """For how much of that its use is known."""
+    """How much of `live_seconds` the measurements cover."""
     share_ratio: float
-    """The part of what the device used that is put down to the run."""
+    """The share of the device's energy that is attributed to the run."""
 
     @property
     def covered_ratio(self) -> float:
-        """For how much of the time its use is known."""
+        """The share of `live_seconds` that the measurements cover."""
         return self.covered_seconds / self.live_seconds if self.live_seconds else 0.0
 
 
 @dataclass(frozen=True)
 class EnergyReport:
-    """The energy of a run, by device and together, and what follows from it."""
+    """The energy of a run, per device and in total, with its cost and emissions."""
 
     total: Figure
     gpu: Figure
     cpu: Figure
     dram: Figure
     covered_ratio: float | None
-    """For how much of the time the measured devices' use is known; None where none was measured."""
+    """The share of the time that the measurements cover; None if no device was measured."""
     live_seconds: float
-    """How long the run was live, the time between its segments left out."""
+    """How long the run was live, without the time between its segments."""
     devices: tuple[DeviceEnergy, ...]
     workload: Workload
     per_step: Figure
@@ -88,10 +88,10 @@ class EnergyReport:
     electricity: Figure
     cloud: Figure
     rented: tuple[GpuRental, ...]
-    """The GPU-hours of each model, and their price."""
+    """The GPU-hours of each GPU model, and their price."""
 
     def described(self) -> dict[str, Any]:
-        """The same as plain dictionaries, for JSON."""
+        """Returns the report as plain dictionaries, for JSON."""
         plain = asdict(self)
         for described, device in zip(plain["devices"], self.devices, strict=True):
             described["covered_ratio"] = device.covered_ratio
@@ -99,7 +99,7 @@ class EnergyReport:
 
 
 def energy_of(run: Run, settings: Energy, now_ns: int | None = None) -> EnergyReport:
-    """Measures a run; one that is live is measured until now."""
+    """Returns the energy report of a run; a live run is measured until now."""
     readings = Readings(run, time.time_ns() if now_ns is None else now_ns)
     tables = load_tables(settings)
     gpus, gpu = _gpus(run, readings)
@@ -144,7 +144,7 @@ def _gpus(run: Run, readings: Readings) -> tuple[list[DeviceEnergy], Figure]:
 
 
 def _gpu(readings: Readings, host_segment: HostSegment, device: str, name: str | None) -> DeviceEnergy:
-    """From the counter, which misses nothing between two looks; from the power where that is known longer."""
+    """Reads a GPU's energy counter, or its power where that covers more of the time."""
     counted = _read(readings, host_segment, GPU_COUNTER, device, from_counter)
     measured, method = counted, "counter"
     if counted.covered_seconds < MIN_COUNTER_COVERAGE * host_segment.seconds:
@@ -196,7 +196,7 @@ def _device(unmeasured: DeviceEnergy, measured: Metered, method: str) -> DeviceE
 
 
 def _by_device(parts: Iterable[DeviceEnergy]) -> list[DeviceEnergy]:
-    """One for each device, over all segments in which the run had it."""
+    """Combines the measurements of all segments into one for each device."""
     groups: dict[tuple[Kind, str, str], list[DeviceEnergy]] = {}
     for part in parts:
         groups.setdefault((part.kind, part.host, part.device), []).append(part)
@@ -217,7 +217,7 @@ def _over_segments(parts: Sequence[DeviceEnergy]) -> DeviceEnergy:
 
 
 def _sum(devices: Sequence[DeviceEnergy], how: str, why_not: str) -> Figure:
-    """What devices of one kind used together; those that were not measured are told, not guessed."""
+    """Adds up devices of one kind; the text says how many were not measured."""
     measured = [device for device in devices if device.kwh is not None]
     if not measured:
         return unknown("kWh", why_not)
@@ -241,7 +241,7 @@ def _total(parts: dict[Kind, Figure]) -> Figure:
 
 
 def _energy_per(energy: Figure, counted: Counted, scale: float, unit: str) -> Figure:
-    """The energy by each of some things, in another unit."""
+    """Returns the energy per step or per sample, in another unit."""
     if energy.value is None:
         return unknown(unit, NO_ENERGY)
     if not counted.value:

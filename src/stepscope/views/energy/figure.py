@@ -1,4 +1,4 @@
-"""A figure as people are shown it: a value, its unit, and how it was found."""
+"""A figure of a report: its value, its unit, and the method behind it."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Figure:
-    """A value that can be unknown, and always says how it was found, or why it was not."""
+    """A value that may be unknown, with the method behind it or the reason why it is unknown."""
 
     value: float | None
     unit: str
     method: str | None
-    """How it was found in a word or two, to stand behind it in brackets."""
+    """The method in a word or two, shown in brackets after the value."""
     how: str
-    """How it was found and what was assumed; why it is not known where it is None."""
+    """The method and its assumptions; where `value` is None, why it is not known."""
     source: str | None = None
-    """Who says so, where it rests on somebody's table."""
+    """Where a table value that the figure depends on comes from."""
 
 
 def unknown(unit: str, why: str) -> Figure:
-    """A figure that could not be had."""
+    """Returns a figure without a value, with the reason."""
     return Figure(None, unit, None, why)

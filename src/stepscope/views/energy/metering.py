@@ -1,4 +1,4 @@
-"""Adds up what was used while a run was live: from a counter, or from a rate read now and then."""
+"""Adds up what was used while a run was live, from a counter or from a sampled rate."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 MAX_GAP_INTERVALS = 5
-"""A pause longer than so many usual ones is a gap: nobody knows what happened in it."""
+"""A pause longer than this many usual intervals is a gap, in which usage is unknown."""
 
 DEFAULT_INTERVAL_S = 1.0
-"""The rhythm that is assumed of a series too short to show its own."""
+"""The sampling interval assumed for a series too short to show its own."""
 
 MAX_WATTS = 20_000.0
-"""More than the devices of one host draw; a counter that fell and says so is not believed."""
+"""More than the devices of one host draw; a counter value after a reset that implies more is ignored."""
 
 
 @dataclass(frozen=True)
 class TimeSpan:
-    """A time during which something was live, in nanoseconds since the epoch."""
+    """A time during which a run was live, in nanoseconds since the epoch."""
 
     start_ns: int
     end_ns: int
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
+        """The length of the span."""
         return max(self.end_ns - self.start_ns, 0) / 1e9
 
 
 @dataclass(frozen=True)
 class Metered:
-    """An amount, and for how much of the time it is known."""
+    """An amount, and how much of the time its measurement covers."""
 
     amount: float
     covered_seconds: float
 
 
 def total(parts: Iterable[Metered]) -> Metered:
-    """Several of them together."""
+    """Returns the sum of several amounts and of the time they cover."""
     amounts = list(parts)
     return Metered(
         sum(amount.amount for amount in amounts), sum(amount.covered_seconds for amount in amounts)
@@ -55,7 +55,7 @@ def total(parts: Iterable[Metered]) -> Metered:
 
 
 def subtract_spans(span: TimeSpan, others: Sequence[TimeSpan]) -> list[TimeSpan]:
-    """What is left of a stretch when others are cut out of it."""
+    """Returns the parts of a span that the other spans do not cover."""
     remaining = [span]
     for other in others:
         pieces = []
@@ -67,7 +67,7 @@ def subtract_spans(span: TimeSpan, others: Sequence[TimeSpan]) -> list[TimeSpan]
 
 
 def from_rate(times_ns: Ints, rates: Floats, span: TimeSpan) -> Metered:
-    """The integral of a rate (watts to joules) by trapezoids; gaps are not bridged."""
+    """Integrates a rate (watts to joules) with the trapezoidal rule; gaps are left out."""
     offsets_s, rates = _ordered(times_ns, rates, span)
     if not len(offsets_s):
         return Metered(0.0, 0.0)
@@ -82,14 +82,15 @@ def from_rate(times_ns: Ints, rates: Floats, span: TimeSpan) -> Metered:
 
 
 def from_counter(times_ns: Ints, readings: Floats, span: TimeSpan) -> Metered:
-    """How far a counter went; it counts on through gaps, and may begin again at zero."""
+    """Returns how far a counter advanced; it keeps counting in gaps and may restart at zero."""
     offsets_s, readings = _ordered(times_ns, readings, span)
     if len(offsets_s) < 2:
         return Metered(0.0, 0.0)
     widths, _ = _overlaps(offsets_s, span)
     steps, pauses = np.diff(readings), np.diff(offsets_s)
     is_reset = steps < 0
-    # What it shows after a fall was used since; what was used before it, and not yet seen, is lost.
+    # After a reset, the counter shows what was used since; what was used between the last reading and the
+    # reset is lost.
     is_plausible = readings[1:] <= MAX_WATTS * pauses
     steps = np.where(is_reset, np.where(is_plausible, readings[1:], 0.0), steps)
     rates = steps / pauses
@@ -98,7 +99,7 @@ def from_counter(times_ns: Ints, readings: Floats, span: TimeSpan) -> Metered:
 
 
 def _ordered(times_ns: Ints, values: Floats, span: TimeSpan) -> tuple[Floats, Floats]:
-    """Finite values by seconds since the stretch began; whole nanoseconds are subtracted, none is lost."""
+    """Returns finite values by seconds since the span began, computed from whole nanoseconds."""
     finite = np.isfinite(values)
     moments, first = np.unique(times_ns[finite], return_index=True)
     offsets_s: Floats = (moments - span.start_ns) / 1e9
@@ -106,13 +107,13 @@ def _ordered(times_ns: Ints, values: Floats, span: TimeSpan) -> tuple[Floats, Fl
 
 
 def _overlaps(offsets_s: Floats, span: TimeSpan) -> tuple[Floats, Floats]:
-    """How much of the time between two looks lies in the stretch, and the middle of that time."""
+    """Returns how much of the time between two readings is in the span, and the middle of that time."""
     inside = np.clip(offsets_s, 0.0, span.seconds)
     return np.diff(inside), (inside[:-1] + inside[1:]) / 2
 
 
 def _edges(offsets_s: Floats, rates: tuple[float, float], span: TimeSpan) -> list[Metered]:
-    """What lies before the first look and after the last, at the rate nearest to it, if it is no gap."""
+    """Returns usage before the first and after the last reading, at the nearest rate; none in a gap."""
     distances = (float(offsets_s[0]), span.seconds - float(offsets_s[-1]))
     longest = _longest_pause(offsets_s)
     return [

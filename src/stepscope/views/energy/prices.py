@@ -1,4 +1,4 @@
-"""Tables of what a GPU costs by the hour and what a kilowatt-hour emits: ours, and the user's own."""
+"""Tables of GPU prices and of carbon intensity: the built-in ones and the user's own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SLICE = re.compile(r"\bMIG\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class GpuPrice:
-    """What an hour of a GPU costs, says who, and since when."""
+    """The price of a GPU-hour, with its provider, date and source."""
 
     patterns: tuple[str, ...]
     per_hour: float
@@ -41,7 +41,7 @@ class GpuPrice:
 
 @dataclass(frozen=True)
 class CarbonIntensity:
-    """What a kilowatt-hour emits in a region."""
+    """How much carbon dioxide a kilowatt-hour emits in a region."""
 
     region: str
     name: str
@@ -52,29 +52,30 @@ class CarbonIntensity:
 
 @dataclass(frozen=True)
 class Tables:
-    """All prices, those that come first before the others, and all regions."""
+    """All GPU prices, in the order in which they are searched, and all regions."""
 
     gpus: tuple[GpuPrice, ...]
     regions: Mapping[str, CarbonIntensity]
-    """By their names in capitals."""
+    """By name in capitals."""
     other_names: Mapping[str, str]
 
     def price_of(self, gpu: str) -> GpuPrice | None:
-        """The price of a GPU by its name; None when no pattern fits it."""
+        """Returns the price of a GPU by its name; None if no pattern matches it."""
         return next(
             (price for price in self.gpus if any(fits(pattern, gpu) for pattern in price.patterns)), None
         )
 
     def carbon_of(self, region: str) -> CarbonIntensity | None:
-        """What a kilowatt-hour emits in a region; None when it is not in the table."""
+        """Returns the carbon intensity of a region; None if the region is not in the table."""
         name = region.upper()
         return self.regions.get(self.other_names.get(name, name))
 
 
 def fits(pattern: str, gpu: str) -> bool:
-    """Whether a pattern means a GPU: the whole name where it has * ? or [, else whole words of it.
+    """Returns whether a pattern matches a GPU: the whole name if it contains * ? or [, otherwise whole words.
 
-    Capitals do not matter. A slice of a GPU costs less than all of it, so it must be meant: by the word MIG.
+    Case is ignored. A slice of a GPU costs less than the whole, so only a pattern with the word MIG matches
+    it.
     """
     if SLICE.search(gpu) and not SLICE.search(pattern):
         return False
@@ -85,9 +86,10 @@ def fits(pattern: str, gpu: str) -> bool:
 
 
 def load_tables(settings: Energy) -> Tables:
-    """The tables as the settings change them: prices given there first, then the user's file, then ours."""
+    """Returns the tables: prices from the settings first, then the user's file, then built-in ones."""
     files = [] if settings.prices_file is None else [Path(settings.prices_file)]
-    files += [PRICES] if settings.region is None else [PRICES, CARBON]  # the latter takes a while to read
+    # The carbon table takes a while to read, so it is read only where a region needs it.
+    files += [PRICES] if settings.region is None else [PRICES, CARBON]
     gpus = [
         GpuPrice((pattern,), per_hour, settings.currency, "settings", "", "", "energy.gpu_price_per_hour")
         for pattern, per_hour in settings.gpu_price_per_hour.items()
@@ -106,7 +108,7 @@ def load_tables(settings: Energy) -> Tables:
 
 
 class _Table:
-    """One file of prices, of regions, or of both; what is wrong in it is said with its line."""
+    """One file of prices, of regions, or of both; its errors name the line."""
 
     def __init__(self, parsed: Document) -> None:
         self._document = parsed
@@ -117,7 +119,7 @@ class _Table:
                 raise self._error((name,), "is not a part of such a file; it has gpus, carbon and sources")
 
     def gpus(self) -> Iterator[GpuPrice]:
-        """Its prices, in their order."""
+        """Yields the prices in their order."""
         entries = self._document.data.get("gpus") or []
         if not isinstance(entries, list):
             raise self._error(("gpus",), "must be a list")
@@ -138,7 +140,7 @@ class _Table:
             )
 
     def regions(self) -> Iterator[tuple[CarbonIntensity, list[str]]]:
-        """Its regions, and the other names of each."""
+        """Yields the regions, and the other names of each."""
         for region, entry in self._section(("carbon",), self._document.data.get("carbon") or {}).items():
             key: Key = ("carbon", region)
             fields = self._section(key, entry)
@@ -167,7 +169,7 @@ class _Table:
         return float(value)
 
     def _source(self, fields: Mapping[str, Any]) -> str:
-        """Where a figure comes from; one named among the sources is written out."""
+        """Returns the source of a figure; a name from the `sources` section is replaced by its text."""
         source = str(fields.get("source", self._document.name))
         return str(self._section(("sources",), self._document.data.get("sources") or {}).get(source, source))
 

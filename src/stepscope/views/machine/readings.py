@@ -1,4 +1,4 @@
-"""Finds what was read from the machines of a run, and the times at which it was live on each."""
+"""Finds what was sampled on the hosts of a run, and when the run was live on each."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HostSegment:
-    """A host in a segment of a run."""
+    """One host in one segment of a run."""
 
     segment: str
     host: str
     processes: tuple[Process, ...]
     spans: tuple[TimeSpan, ...]
-    """When the run was live there; what a later segment covers as well belongs to that one."""
+    """When the run was live there; time that a later segment also covers counts for the later one."""
 
     @property
     def seconds(self) -> float:
@@ -38,7 +38,7 @@ class HostSegment:
 
 
 class Readings:
-    """The series of a run that samplers read, part by part."""
+    """The sampled series of a run, by host and segment."""
 
     def __init__(self, run: Run, now_ns: int) -> None:
         self._run = run
@@ -49,10 +49,10 @@ class Readings:
                     self._sources.setdefault(key, []).append(source)
         self.host_segments = _host_segments(run, now_ns)
         self.live_seconds = _live_seconds(run, now_ns)
-        """How long the run was live anywhere; the time between its segments is left out."""
+        """How long the run was live on any host, without the time between its segments."""
 
     def devices(self, host_segment: HostSegment, prefix: str) -> list[str]:
-        """The devices of a part of which some key with such a beginning was read."""
+        """Returns the devices that have readings of a key with this prefix."""
         devices = {
             source.device
             for key, sources in self._sources.items()
@@ -63,7 +63,7 @@ class Readings:
         return sorted(devices)
 
     def sources(self, host_segment: HostSegment, key: str, device: str | None = None) -> list[Source]:
-        """Where a key was read in a part: of any device, or of one."""
+        """Returns the sources of a key: of all devices, or of one."""
         return [
             source
             for source in self._sources.get(key, ())
@@ -74,7 +74,7 @@ class Readings:
     def metered(
         self, host_segment: HostSegment, sources: Sequence[Source], key: str, meter: Meter
     ) -> Metered:
-        """What a key adds up to while the part was live, all sources together."""
+        """Returns what a key adds up to while the run was live there, over all sources."""
         amounts = []
         for source in sources:
             points = self._run.series(key, source.rank, source.segment, source.host, source.device)
@@ -110,7 +110,7 @@ def _live_seconds(run: Run, now_ns: int) -> float:
 
 
 def _counted_processes(segment: SegmentInfo) -> list[Process]:
-    """Loader workers come and go; a time of zero is one that a damaged journal did not tell."""
+    """Leaves out loader workers, which come and go, and processes whose start a damaged journal lost."""
     return [process for process in segment.processes if process.role != "worker" and process.started_ns]
 
 

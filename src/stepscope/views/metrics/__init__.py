@@ -1,1 +1,1 @@
-"""The metrics of a run: which there are, and what each means."""
+"""The metrics of a run, and what each means."""

@@ -1,4 +1,4 @@
-"""Lists everything a run logged and everything that was read of its machines, with what each key means."""
+"""Lists all keys that a run logged and that were sampled on its hosts, with what each key means."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KeyPlace:
-    """Where a key was logged or read."""
+    """Where a key was logged or sampled."""
 
     rank: int | None
     host: str
     device: str
     device_name: str
-    """What people call the device, such as `gpu 0`; empty where there is none."""
+    """A readable name of the device, such as `gpu 0`; empty if there is no device."""
 
 
 @dataclass(frozen=True)
@@ -44,20 +44,20 @@ class CatalogueKey:
     last: float | None
     nonfinite: int
     percent: bool
-    """Whether it is a share of a whole, to be drawn from 0 to 100 %."""
+    """Whether it is a share of a whole, which is drawn from 0 to 100%."""
     no_smoothing: bool
     places: tuple[KeyPlace, ...]
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All keys of a run, those that were logged before those that were read, by name."""
+    """All keys of a run: logged keys before sampled keys, each by name."""
 
     keys: tuple[CatalogueKey, ...]
 
 
 def catalogue_of(run: Run) -> Catalogue:
-    """Every key of a run."""
+    """Returns the catalogue of a run's keys."""
     groups: dict[tuple[Axis, str], list[SeriesSummary]] = {}
     for summary in run.summaries():
         groups.setdefault((summary.source.axis, summary.key), []).append(summary)
@@ -68,7 +68,7 @@ def catalogue_of(run: Run) -> Catalogue:
 
 
 def is_share(key: str, maximum: float | None) -> bool:
-    """Whether a key is a share of a whole; one that has passed 1 is not."""
+    """Returns whether a key is a share of a whole; a key whose maximum is above 1 is not."""
     return unit_of(key) == "ratio" and (maximum is None or maximum <= 1.0)
 
 

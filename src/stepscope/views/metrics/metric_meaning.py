@@ -1,4 +1,4 @@
-"""Says what a key means: its unit, its sentence, its group, and whether it may be smoothed."""
+"""Says what a metric key means: its unit, its description, its group, and whether it may be smoothed."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _PHASE = re.compile(r"(phase|device|lag|ranks)/(\w+?)(?:_wait)?_seconds")
 
 
 def unit_of(key: str) -> str:
-    """The unit at the end of a name; empty for a bare number."""
+    """Returns the unit that the name of a key ends with; empty for a plain number."""
     name = key.rpartition("/")[2].lower()
     if name in _UNITS_BY_NAME:
         return _UNITS_BY_NAME[name]
@@ -86,12 +86,12 @@ def unit_of(key: str) -> str:
 
 
 def group_of(key: str) -> str:
-    """What stands before the last slash; empty without one."""
+    """Returns the part of a key before the last slash; empty if there is no slash."""
     return key.rpartition("/")[0]
 
 
 def sentence_of(key: str) -> str:
-    """What a key means; empty for one that the user made up."""
+    """Returns a sentence on what a key means; empty for a key of the user's own."""
     sentence = _SENTENCES.get(key) or _declared().get(key)
     if sentence is not None:
         return sentence
@@ -108,7 +108,7 @@ def sentence_of(key: str) -> str:
 
 
 def is_never_smoothed(key: str) -> bool:
-    """Whether smoothing would make something of it that it is not: rates, counters, switches."""
+    """Returns whether smoothing would distort a key: learning rates, counters and flags."""
     name = key.rpartition("/")[2].lower()
     is_rate = "learning_rate" in name or "lr" in re.split(r"[^a-z0-9]+", name)
     is_counter = name.endswith(("_total", "micro_steps", *_COUNTER_NAMES))
@@ -117,7 +117,7 @@ def is_never_smoothed(key: str) -> bool:
 
 @functools.cache
 def _declared() -> dict[str, str]:
-    """What samplers say of the figures they read."""
+    """Returns the sentences that samplers declare for their metrics."""
     samplers = [plugins.load("samplers", name, Sampler) for name in plugins.names("samplers")]  # type: ignore[type-abstract]  # only its members
     sentences = {metric.key: metric.sentence for sampler in samplers for metric in sampler.metrics}
     return {**sentences, **{metric.key: metric.sentence for metric in OWN_METRICS}}

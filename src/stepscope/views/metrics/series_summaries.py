@@ -1,4 +1,4 @@
-"""Sorts the summaries of a run's series by what is asked of them: whose, of which key, on which axis."""
+"""Selects the summaries of a run's series by key, rank, device and axis."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from stepscope.store.base import SeriesSummary
 
 HostDevice = tuple[str, str]
-"""Host and device."""
+"""Host name and device id."""
 
 
 class SeriesSummaries:
-    """The summaries of a run; those of one rank or device over all its segments."""
+    """The summaries of all series of a run; a rank or device has one for each segment."""
 
     def __init__(self, summaries: Iterable[SeriesSummary]) -> None:
         self._by_key: dict[str, list[SeriesSummary]] = {}
@@ -29,11 +29,11 @@ class SeriesSummaries:
 
     @property
     def keys(self) -> list[str]:
-        """All keys there are."""
+        """All keys of the run."""
         return list(self._by_key)
 
     def logged(self, key: str, rank: int | None = None) -> list[SeriesSummary]:
-        """What ranks logged under a key, by a rank or by all of them, oldest segment first."""
+        """Returns what ranks logged under a key, of one rank or of all, oldest segment first."""
         logged = [
             summary
             for summary in self._by_key.get(key, ())
@@ -44,35 +44,35 @@ class SeriesSummaries:
         return sorted(logged, key=lambda summary: summary.last_ns)
 
     def ranks(self, key: str) -> list[int]:
-        """The ranks that logged a key."""
+        """Returns the ranks that logged a key."""
         return sorted(
             {summary.source.rank for summary in self.logged(key) if summary.source.rank is not None}
         )
 
     def by_first_rank(self, key: str) -> list[SeriesSummary]:
-        """What the lowest rank logged under a key: the others do the same steps."""
+        """Returns what the lowest rank logged under a key; the other ranks do the same steps."""
         ranks = self.ranks(key)
         return self.logged(key, ranks[0]) if ranks else self.logged(key)
 
     def with_minimum(self, key: str) -> SeriesSummary | None:
-        """Where the least finite value of the lowest rank is, in whichever segment: that is its best loss.
+        """Returns the series of the lowest rank with the smallest finite value, which is its best loss.
 
-        Steps that a resumed run made again do not take the first ones back: both were made.
+        A value counts even if a resumed run did its step again.
         """
         known = [summary for summary in self.by_first_rank(key) if summary.minimum is not None]
         return min(known, key=lambda summary: summary.minimum or 0.0, default=None)
 
     def read(self, key: str) -> list[SeriesSummary]:
-        """What was read from machines under a key."""
+        """Returns what was sampled on hosts under a key."""
         return [summary for summary in self._by_key.get(key, ()) if summary.source.axis == "seconds"]
 
     def total(self, key: str) -> tuple[float, int]:
-        """The sum of all that ranks logged under a key, and of how many numbers."""
+        """Returns the sum of all that ranks logged under a key, and the number of values."""
         logged = self.logged(key)
         return sum(summary.total for summary in logged), sum(summary.finite for summary in logged)
 
     def mean_by_device(self, key: str) -> dict[HostDevice, float]:
-        """The mean of what was read of each device."""
+        """Returns the mean of what was sampled on each device."""
         sums: dict[HostDevice, list[float]] = {}
         for summary in self.read(key):
             if summary.finite > 0:
@@ -82,7 +82,7 @@ class SeriesSummaries:
         return {host_device: total / count for host_device, (total, count) in sums.items()}
 
     def max_by_device(self, key: str) -> dict[HostDevice, float]:
-        """The greatest that was read of each device, or logged on each host."""
+        """Returns the maximum that was sampled on each device or logged on each host."""
         maxima: dict[HostDevice, float] = {}
         for summary in self._by_key.get(key, ()):
             if summary.maximum is not None:
@@ -91,7 +91,7 @@ class SeriesSummaries:
         return maxima
 
     def step_key(self) -> str | None:
-        """What is logged once a step: its time, or the loss; else what was logged most often."""
+        """Returns the key logged once a step: step time or loss, otherwise the most frequent key."""
         known = next((key for key in STEP_KEYS if self.logged(key)), None)
         if known is not None:
             return known
@@ -99,7 +99,7 @@ class SeriesSummaries:
         return max((key for key, count in counts.items() if count), key=counts.__getitem__, default=None)
 
     def loss_key(self) -> str | None:
-        """What people call the loss: the usual names first, then whatever ends like one."""
+        """Returns the key of the loss: a usual name first, otherwise a key that ends like one."""
         known = next((key for key in LOSS_KEYS if self.logged(key)), None)
         if known is not None:
             return known
@@ -108,12 +108,12 @@ class SeriesSummaries:
 
 
 def is_loss(key: str) -> bool:
-    """Whether a key is named as a loss is."""
+    """Returns whether a key is named like a loss."""
     name = key.rpartition("/")[2].lower()
     return name in ("loss", "nll", "cross_entropy") or name.endswith(("_loss", ".loss", "-loss"))
 
 
 def is_evaluation(key: str) -> bool:
-    """Whether a key is named as something found by an evaluation is."""
+    """Returns whether a key is named like a result of an evaluation."""
     words = key.lower().replace("/", "_").replace("-", "_").replace(".", "_").split("_")
     return not {"val", "valid", "validation", "eval", "evaluation", "test", "dev"}.isdisjoint(words)

@@ -1,4 +1,4 @@
-"""Counts what a run has done: its steps, and the samples it was trained on."""
+"""Counts the steps of a run and the samples it was trained on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stepscope.schema.series import Points, Source
 
 STEP_KEYS = (STEP_SECONDS, *LOSS_KEYS)
-"""What is logged once a step, if anything is; the first that a run has tells its steps."""
+"""Keys that are logged once a step; the first that a run has is used to count its steps."""
 
 BATCH_SIZE = "batch_size"
 SAMPLES_PER_STEP = "samples_per_step"
@@ -27,7 +27,7 @@ THROUGHPUT = "throughput"
 
 @dataclass(frozen=True)
 class Counted:
-    """A number of things, None when it is not known, and how it was found or why not."""
+    """A count, None if it is not known, with the method behind it or the reason."""
 
     value: float | None
     how: str
@@ -35,14 +35,14 @@ class Counted:
 
 @dataclass(frozen=True)
 class Workload:
-    """What a run has done, repeated steps included."""
+    """What a run has done; repeated steps count again."""
 
     steps: Counted
     samples: Counted
 
 
 def workload_of(run: Run) -> Workload:
-    """Steps and samples of all segments together."""
+    """Returns the steps and samples of all segments together."""
     logged = {known.key: known.points for known in run.keys()}
     key = next((name for name in STEP_KEYS if name in logged), None) or max(
         logged, key=logged.__getitem__, default=None
@@ -56,12 +56,12 @@ def workload_of(run: Run) -> Workload:
 
 
 def _steps(points: Points) -> int:
-    """Steps of one segment: those between two that were logged took place as well."""
+    """Counts the steps of a segment, with the steps between two that were logged."""
     if not len(points):
         return 0
     if (np.diff(points.steps) > 0).all():
         return int(points.steps[-1] - points.steps[0]) + 1
-    return len(points)  # counted anew now and then, so each logged one is a step of its own
+    return len(points)  # step numbers restart, so each logged step counts once
 
 
 def _samples(run: Run, logged: Mapping[str, int], steps: Mapping[str, int]) -> Counted:
@@ -83,7 +83,7 @@ def _samples(run: Run, logged: Mapping[str, int], steps: Mapping[str, int]) -> C
 
 
 def _per_step(run: Run, key: str, source: Source, steps: Mapping[str, int]) -> float:
-    """The sum over the steps of a segment; a size logged now and then holds for the steps between."""
+    """Adds up a key over the steps of a segment; a rarely logged size applies to the steps between."""
     values = _points(run, key, source).values
     values = values[np.isfinite(values)]
     if not len(values):
@@ -99,12 +99,12 @@ def _over_time(points: Points) -> float:
 
 
 def _places(run: Run, key: str) -> list[Source]:
-    """Who logged a key."""
+    """Returns the sources that logged a key."""
     return [source for source, keys in run.sources().items() if source.axis == "step" and key in keys]
 
 
 def _first_ranks(run: Run, key: str) -> list[Source]:
-    """Who logged a key first in each segment, by rank: the others do the same steps."""
+    """Returns the source with the lowest rank in each segment; the other ranks do the same steps."""
     first_sources: dict[str, Source] = {}
     for source in _places(run, key):
         best = first_sources.get(source.segment)
