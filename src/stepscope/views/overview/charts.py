@@ -1,4 +1,4 @@
-"""Chooses the charts of a run's first page from what the run has."""
+"""Chooses the charts of a run's overview from the keys the run has."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stepscope.views.metrics.series_summaries import SeriesSummaries
 
 MAX_LINES = 6
-"""Keys in one chart."""
+"""Maximum number of keys in one chart."""
 
 MAX_EVALUATIONS = 4
 QUALITY = ("accuracy", "perplexity", "f1", "auc", "bleu", "reward", "iou")
@@ -39,21 +39,21 @@ _SYSTEM_CHARTS: tuple[tuple[str, tuple[str, ...], Per], ...] = (
 
 @dataclass(frozen=True)
 class ChartSpec:
-    """What to draw."""
+    """The description of one chart."""
 
     title: str
     keys: tuple[str, ...]
     unit: str
     kind: Kind
     second_axis: tuple[str, ...]
-    """Those of the keys that have an axis of their own."""
+    """The keys that use a second y axis."""
     from_zero: bool
     percent: bool
     per: Per
 
 
 def key_charts(summaries: SeriesSummaries) -> tuple[ChartSpec, ...]:
-    """How training goes: where the time goes, the loss, gradients, what evaluations found."""
+    """Returns the charts of the training: step time, loss, gradients and evaluation results."""
     charts: list[ChartSpec] = []
     phases = tuple(
         phase_key(name) for name in phase_names(summaries.keys) if summaries.logged(phase_key(name))
@@ -77,7 +77,7 @@ def key_charts(summaries: SeriesSummaries) -> tuple[ChartSpec, ...]:
 
 
 def system_charts(summaries: SeriesSummaries) -> tuple[ChartSpec, ...]:
-    """What the machines did."""
+    """Returns the charts of what was sampled on the hosts."""
     charts = []
     for title, candidates, per in _SYSTEM_CHARTS:
         keys = tuple(key for key in candidates if key in summaries)

@@ -1,4 +1,4 @@
-"""The card of a run that has ended: how, when, what it used, its best, and what went before a crash."""
+"""The card of an ended run: how it ended, its energy, cost and best loss, and what changed before a crash."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ LAST_S, BEFORE_S = 60.0, 360.0
 MIN_BEFORE, MIN_LAST = 5, 1
 MIN_SIGMAS = 6.0
 MIN_CHANGE = 0.2
-"""Of what a figure was before; less than that is not told."""
+"""Relative change of a value below which it is not listed."""
 
 MIN_SHARE_CHANGE = 0.1
-"""The same of a share of a whole, which may have been near nothing."""
+"""Absolute change of a share below which it is not listed; a share may have been close to 0."""
 
 MAX_CHANGES = 6
 MAX_SERIES = 400
@@ -61,20 +61,20 @@ class Ended:
     text: str
     last_step: int | None
     failure: Failure | None
-    """Why it went wrong; None where it ended as it should."""
+    """Why the run failed; None if it ended normally."""
     last_loss: str | None
-    """The newest loss in words: a number, NaN, ∞ or -∞."""
+    """The last loss as text: a number, NaN, ∞ or -∞."""
     log_lines: tuple[str, ...]
     duration_s: float
     energy_kwh: float | None
     cost: str | None
     best: str | None
     changed: tuple[str, ...]
-    """What changed in the last minute; empty where it ended as it should."""
+    """What changed in the last minute; empty if the run ended normally."""
 
 
 def ended_of(context: RunContext, settings: Energy) -> Ended | None:
-    """The card; None while the run goes on."""
+    """Returns the card; None while the run is live."""
     run = context.run
     if context.is_live:
         return None
@@ -92,7 +92,7 @@ def ended_of(context: RunContext, settings: Energy) -> Ended | None:
         last_loss=_last_loss(context),
         log_lines=_last_lines(run, failure),
         duration_s=duration_s,
-        # Nothing at all is used by no run: it was not measured.
+        # Every run uses some energy, so 0 means that it was not measured.
         energy_kwh=finite(energy.total.value) or None,
         cost=_cost(energy),
         best=best_of(context),
@@ -106,18 +106,18 @@ def _last_loss(context: RunContext) -> str | None:
 
 
 def _last_lines(run: Run, failure: Failure | None) -> tuple[str, ...]:
-    """What was printed last; of a failure what was printed before its traceback, which is shown by itself."""
+    """Returns the last lines; of a failed run those before the traceback, which is shown separately."""
     trace = failure.traceback if failure is not None else None
     texts = [line.text for line in console_of(run, limit=MAX_SEARCHED if trace else MAX_LOG_LINES).lines]
     trace_lines = set((trace or "").split("\n"))
-    # Log files have it indented.
+    # Log files indent the traceback.
     while trace and texts and {texts[-1], texts[-1].removeprefix("    ")} & {*trace_lines, ""}:
         texts.pop()
     return tuple(texts[-MAX_LOG_LINES:])
 
 
 def best_of(context: RunContext) -> str | None:
-    """The least loss and its step: that of evaluations where there is one."""
+    """Returns the lowest loss and its step as text; the evaluation loss if there is one."""
     summaries = context.summaries
     evaluated = sorted(
         key for key in summaries.keys if is_loss(key) and is_evaluation(key) and summaries.logged(key)
@@ -133,9 +133,9 @@ def best_of(context: RunContext) -> str | None:
 
 
 def _step_of_minimum(run: Run, series: SeriesSummary) -> int | None:
-    """The first step with the least value, found through buckets: a long series is never read whole.
+    """Returns the first step with the minimum, searched in buckets so that a long series is not read whole.
 
-    None where the points of it cannot be read.
+    Returns None if the points cannot be read.
     """
     source = series.source
     low, high = None, None
@@ -161,7 +161,7 @@ def _step_of_minimum(run: Run, series: SeriesSummary) -> int | None:
 
 
 def _cost(energy: EnergyReport) -> str | None:
-    """What it cost to rent, or else in electricity; None where no price is known."""
+    """Returns the rental cost as text, otherwise the cost of electricity; None if no price is known."""
     for figure in (energy.cloud, energy.electricity):
         if figure.value is not None:
             return f"{figure.value:,.2f} {figure.unit} ({figure.method})"
@@ -186,7 +186,7 @@ class _Change:
 
 
 def changes_before_end(context: RunContext) -> tuple[str, ...]:
-    """Sentences on what changed most, the most striking first."""
+    """Returns sentences on what changed before the end, the largest change first."""
     end = context.run.info.last_ns / 1e9
     nonfinite: list[str] = []
     changes: list[_Change] = []
@@ -216,7 +216,7 @@ def _candidates(context: RunContext, key: str, end: float) -> Iterator[SeriesSum
 
 
 def _last_points(context: RunContext, summary: SeriesSummary, end: float) -> tuple[Floats, Floats]:
-    """Times and values of the last minutes; read by rollups, so that the length of a run does not matter."""
+    """Returns times and values of the last minutes, from rollups so that long runs cost no more."""
     source = summary.source
     if source.axis == "seconds":
         low, max_buckets = int(end - BEFORE_S), int(BEFORE_S) + 60
@@ -235,7 +235,7 @@ def _last_points(context: RunContext, summary: SeriesSummary, end: float) -> tup
         axis=source.axis,
     )
     is_recent = buckets.times > end - BEFORE_S
-    # The last value of a bucket, so that one that is not finite shows.
+    # The last value of a bucket shows a value that is not finite.
     return buckets.times[is_recent], buckets.last[is_recent]
 
 
@@ -247,7 +247,7 @@ def _change(context: RunContext, summary: SeriesSummary, times: Floats, values: 
     before, last = values[known & ~is_last], values[known & is_last]
     if len(before) < MIN_BEFORE or len(last) < MIN_LAST:
         return None
-    # A jump in the very last seconds counts as well: the quarter of the minute that was the latest.
+    # The last quarter of the minute shows a jump in the last seconds.
     latest = last[-max(len(last) // 4, 1) :]
     level, now = float(np.median(before)), float(np.median(latest))
     min_change = MIN_SHARE_CHANGE if is_share(summary.key, summary.maximum) else MIN_CHANGE * abs(level)

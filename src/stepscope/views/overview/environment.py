@@ -1,4 +1,4 @@
-"""The card that says what a run ran on and how it was set up: GPUs, versions, ranks, precision, batches."""
+"""The card on the environment and set-up of a run: GPUs, versions, ranks, precision, batch size."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Fact:
 
 
 def environment_of(context: RunContext) -> tuple[Fact, ...]:
-    """What is known, in the order people ask for it."""
+    """Returns the lines that are known, the most important first."""
     process = first_process(context.run)
     facts = process.facts if process is not None else {}
     lines = [

@@ -1,4 +1,4 @@
-"""The moments of a run that are marked under its charts: epochs, checkpoints, alerts, resumes, notes."""
+"""The events of a run that are marked below its charts: epochs, checkpoints, alerts, resumes, notes."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
     from stepscope.views.run_context import RunContext
 
 MAX_PER_KIND = 200
-"""Of a kind with more, as of epochs of a second each, some all over the run are marked; all are counted."""
+"""Maximum number of marks of one kind; a larger number is thinned out evenly, and all are counted."""
 
 MAX_GAP_S = 10.0
-"""Two spells of heat this near to each other are one."""
+"""Two periods of throttling with a shorter gap between them are shown as one."""
 
 SETUP_KINDS = {"config", "total_steps"}
-"""What a training records of its set-up."""
+"""Kinds of events with which a training script describes its set-up."""
 
 NOT_MARKED = {
     "alert_condition", "alert_rule", "census", CHECKS_EVENT, "config", "console", "device", "failure",
     "loader", "notice", "params", "text", "total_steps",
 }  # fmt: skip
-"""What is kept as an event and is no moment people look for."""
+"""Kinds of events that are not shown as marks."""
 
 PHASE_MARKS = {"checkpoint": "checkpoint", "eval": "evaluation"}
 
 
 @dataclass(frozen=True)
 class EventMark:
-    """A moment, or a stretch of time."""
+    """A moment or a time span in a run."""
 
     kind: str
     time: float
@@ -56,7 +56,7 @@ class EventMark:
 
 @dataclass(frozen=True)
 class EventMarks:
-    """What is marked of a run, oldest first, and how many of each kind there are."""
+    """The marks of a run, oldest first, and the number of events of each kind."""
 
     marks: tuple[EventMark, ...]
     counts: dict[str, int]
@@ -64,7 +64,7 @@ class EventMarks:
 
 @dataclass(frozen=True)
 class _KindMarks:
-    """Some of the marks of a kind, and how many there are in all."""
+    """Marks of one kind, possibly thinned out, and the number of all of them."""
 
     kind: str
     total: int
@@ -72,7 +72,7 @@ class _KindMarks:
 
 
 def event_marks(context: RunContext, alerts: Sequence[AlertRow]) -> EventMarks:
-    """The marks of a run."""
+    """Returns the marks of a run."""
     groups = [
         *_from_events(context),
         *_epochs(context),
@@ -94,14 +94,14 @@ def event_marks(context: RunContext, alerts: Sequence[AlertRow]) -> EventMarks:
 
 
 def _spread_indices(count: int) -> list[int]:
-    """Which of so many are marked: all, or as many as may be, from the first to the last."""
+    """Returns the indices to show: all, or the maximum number spread evenly from first to last."""
     if count <= MAX_PER_KIND:
         return list(range(count))
     return [round(index) for index in np.linspace(0, count - 1, MAX_PER_KIND).tolist()]
 
 
 def _by_kind(marks: Iterable[EventMark]) -> list[_KindMarks]:
-    """Marks of which there are never many, by kind."""
+    """Groups marks by kind; for marks that are never numerous."""
     kinds: dict[str, list[EventMark]] = {}
     for mark in marks:
         kinds.setdefault(mark.kind, []).append(mark)
@@ -117,12 +117,12 @@ def _from_events(context: RunContext) -> Iterator[_KindMarks]:
 
 
 def is_marked(event: Event) -> bool:
-    """Whether an event is a moment people look for; of those the training recorded, most are."""
+    """Returns whether an event is shown as a mark; most events of the training script are."""
     return event.kind not in (SETUP_KINDS if event.by_user else NOT_MARKED)
 
 
 def mark_of(event: Event) -> EventMark:
-    """The mark of an event that somebody told."""
+    """Returns the mark of a recorded event."""
     fields = {name: value for name, value in event.fields.items() if event.by_user or name != "kind"}
     kind = clean(event.kind, 100)
     label = kind.replace("_", " ")
@@ -132,13 +132,13 @@ def mark_of(event: Event) -> EventMark:
 
 
 def _detail(fields: dict[str, Any]) -> str:
-    """Single values of an event in a row; what is nested is for other pages."""
+    """Lists the single values of an event; nested values are left out."""
     shown = [(name, value) for name, value in fields.items() if isinstance(value, str | int | float)]
     return clean(", ".join(f"{name} {clean(value, 200)}" for name, value in shown[:8]), 600)
 
 
 def _epochs(context: RunContext) -> Iterator[_KindMarks]:
-    """Where the epoch that was logged changes; nothing where epochs were told as events."""
+    """Marks where the logged epoch changes, unless epochs were recorded as events."""
     if "epoch" in context.events or not context.summaries.logged("epoch") or not context.ranks:
         return
     logged = step_values(context.run, "epoch", context.summaries.ranks("epoch")[0])
@@ -153,7 +153,7 @@ def _epochs(context: RunContext) -> Iterator[_KindMarks]:
 
 
 def _phases(context: RunContext) -> Iterator[_KindMarks]:
-    """Checkpoints and evaluations that were timed and that nobody told as events."""
+    """Marks timed checkpoints and evaluations that were not recorded as events."""
     for phase, kind in PHASE_MARKS.items():
         key = phase_key(phase)
         summaries = [summary for summary in context.summaries.by_first_rank(key) if summary.maximum]
@@ -189,7 +189,7 @@ def _from_alert(alert: AlertRow) -> EventMark:
 
 
 def _throttled(context: RunContext) -> list[EventMark]:
-    """When a GPU was held down for heat or want of power; at its power limit it is so all day long."""
+    """Marks when a GPU was throttled by heat or power supply; the power cap is normal under load."""
     marks = []
     hosts = {host for host, _ in context.own_gpus}
     for reason in THROTTLE_REASONS:

@@ -1,4 +1,4 @@
-"""Says what cannot be shown of a run, why, and what to type to have it."""
+"""Says what cannot be shown for a run, why, and how to enable it."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ NO_STEPS = "the training logged no step: call monitor.log_training_step(loss=los
 
 @dataclass(frozen=True)
 class Missing:
-    """Something a page would show, and why it cannot."""
+    """Something that a page cannot show, and why."""
 
     what: str
     why: str
 
 
 def missing_of(context: RunContext) -> tuple[Missing, ...]:
-    """What is not there; nothing is said of a run that only watches a machine, or has hardly begun."""
+    """Returns what is missing; a run that only watches a machine gets one sentence."""
     processes = [process for segment in context.run.segments for process in segment.processes]
     if all(process.role == "machine" for process in processes):
         return (Missing("Training", "a machine is watched here, and nothing is trained"),)
@@ -46,7 +46,7 @@ def _missing_parts(context: RunContext) -> Iterator[Missing]:
     summaries = context.summaries
     if summaries.step_key() is None:
         if not context.is_live:
-            # Only a process with a monitor of its own is recorded as a rank.
+            # Only a process with its own monitor is recorded as a rank.
             processes = [process for segment in context.run.segments for process in segment.processes]
             has_monitor = any(process.role == "rank" for process in processes)
             yield Missing("Steps", NO_STEPS if has_monitor else NO_MONITOR)

@@ -1,4 +1,4 @@
-"""The first page of a run: its verdict, tiles, phases, charts, events, and how it ended."""
+"""The overview page of a run: verdict, tiles, phases, charts, events, and how it ended."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Overview:
-    """What a run's first page shows."""
+    """The contents of a run's overview page."""
 
     verdict: Verdict
     tiles: tuple[Tile, ...]
@@ -50,14 +50,14 @@ class Overview:
     key_charts: tuple[ChartSpec, ...]
     system_charts: tuple[ChartSpec, ...]
     events: tuple[EventMark, ...]
-    """Of a kind with very many, some all over the run."""
+    """Of a kind with very many events, a selection over the whole run."""
     event_counts: dict[str, int]
-    """All events there are, by kind."""
+    """The number of all events, by kind."""
     alerts: tuple[AlertRow, ...]
     environment: tuple[Fact, ...]
     ended: Ended | None
     waiting_s: float | None
-    """How long a live run has been waited for that has logged no step yet."""
+    """How long a live run has been running without a logged step; None otherwise."""
     missing: tuple[Missing, ...]
 
 
@@ -70,10 +70,10 @@ def overview_of(
     cache: FigureCache | None = None,
     acknowledged: Collection[int] = (),
 ) -> Overview:
-    """The first page of a run.
+    """Returns the overview of a run.
 
-    `energy` are the prices to reckon with, `kept` is what a server remembers, `acknowledged` the numbers of
-    alerts that somebody looks after.
+    `energy` has the prices to use, `cache` the figures of runs that a server has read before, and
+    `acknowledged` the ids of acknowledged alerts.
     """
     context = RunContext(run, marks, now_ns, cache)
     alerts = alert_rows(run, marks, acknowledged)

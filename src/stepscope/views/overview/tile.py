@@ -1,4 +1,4 @@
-"""One figure at the top of a run's page: its value, its state in a word, what stands behind it."""
+"""A tile of the overview: one figure, its state, and details."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 State = Literal["ok", "warn", "bad", "none", "unknown"]
-"""`none` is a figure that is known and is neither good nor bad by itself."""
+"""`none` is a known figure that is neither good nor bad."""
 TileId = Literal["throughput", "step_time", "gpu", "memory"]
 
 STATE_WORDS: dict[State, str] = {
@@ -23,16 +23,16 @@ STATE_WORDS: dict[State, str] = {
 
 @dataclass(frozen=True)
 class Change:
-    """How a figure compares with what it was."""
+    """How a figure compares with an earlier value."""
 
     ratio: float
-    """0.1 for a tenth more."""
+    """0.1 means 10% more."""
     text: str
 
 
 @dataclass(frozen=True)
 class Tile:
-    """One figure, its state in a word, and what stands behind it."""
+    """One figure with its state and details."""
 
     id: TileId
     title: str
@@ -43,15 +43,15 @@ class Tile:
     spark: tuple[float | None, ...] = ()
     change: Change | None = None
     chart: str | None = None
-    """The key of the chart behind it."""
+    """The key of the chart that shows the figure over time."""
 
 
 def unknown_tile(tile: TileId, title: str, why: str, detail: Sequence[str] = ()) -> Tile:
-    """A tile of which nothing is known, and why."""
+    """Returns a tile without a value, with the reason."""
     return Tile(tile, title, "–", tuple(detail), "unknown", why)
 
 
 def worst_state(*states: State) -> State:
-    """The worst of some."""
+    """Returns the worst of several states."""
     order: tuple[State, ...] = ("bad", "warn", "unknown", "none", "ok")
     return min(states, key=order.index)

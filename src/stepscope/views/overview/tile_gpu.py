@@ -1,4 +1,4 @@
-"""The tile of the GPUs, mean and worst; of the processors where there is no GPU."""
+"""The tile of GPU utilization, mean and worst; of CPU utilization where there is no GPU."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from stepscope.views.run_context import RunContext
 
 MAX_IDLE_RATIO, MAX_LOW_RATIO = 0.3, 0.6
-"""A GPU below the one is mostly idle; below the other it could do more."""
+"""Below the first ratio GPUs are mostly idle, below the second they are underused."""
 
 MAX_BELOW_MEAN = 0.2
-"""A GPU so much below the mean of all is named."""
+"""A GPU whose utilization is this far below the mean of all GPUs is named."""
 
 ACTIVE = "gpu/sm_active_ratio"
 POWER, POWER_LIMIT, ENERGY = "gpu/power_watts", "gpu/power_limit_watts", "gpu/energy_joules_total"
@@ -27,7 +27,7 @@ CPU, IO_WAIT = "cpu/utilization_ratio", "cpu/iowait_ratio"
 
 
 def gpu_tile(context: RunContext) -> Tile:
-    """How busy the GPUs of a run are."""
+    """Returns the tile of GPU utilization."""
     means = context.of_own_gpus(context.summaries.mean_by_device(UTILIZATION))
     if not means:
         return _cpu_tile(context)
@@ -108,7 +108,7 @@ def _power(context: RunContext) -> list[str]:
 
 
 def _watt_hours(context: RunContext) -> float | None:
-    """What their counters grew by, segment by segment."""
+    """Returns the energy from the GPUs' counters, summed over segments."""
     used_joules = [
         summary.maximum - summary.minimum
         for summary in context.summaries.read(ENERGY)

@@ -1,4 +1,4 @@
-"""The tile of memory: the most that was taken, what is left, what is wasted, and whether it leaks."""
+"""The memory tile: peak usage, free and unused memory, and leaks."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ RESIDENT, HOST_USED = "process/rss_bytes", "memory/used_bytes"
 HOST_TOTAL, CGROUP_LIMIT = "memory/total_bytes", "memory/cgroup_limit_bytes"
 
 MIN_TIGHT_RATIO, MIN_FULL_RATIO = 0.92, 0.97
-"""Shares of the memory there is from which there is little, or no, room left."""
+"""Used shares of the memory from which little, or almost none, is free."""
 
 MEMORY_OF = {
     ALLOCATED: "memory of tensors",
     "process/uss_bytes": "process memory",
     RESIDENT: "process memory",
 }
-"""What a sentence calls the memory that is watched for leaks."""
+"""How texts name the memory that is checked for leaks."""
 
 MIN_UNUSED_RATIO = 0.2
-"""A share of reserved memory that no tensor has is worth a word."""
+"""A larger share of reserved memory without tensors is mentioned."""
 
 
 def memory_tile(context: RunContext, remaining_s: float | None) -> Tile:
-    """How much memory a run takes of the GPU that is fullest; of the host where there is none."""
+    """Returns the memory of the fullest GPU; of the host where there is no GPU."""
     used = context.of_own_gpus(context.summaries.max_by_device(USED))
     totals = context.of_own_gpus(context.summaries.max_by_device(TOTAL))
     shares = {
@@ -65,7 +65,7 @@ def memory_tile(context: RunContext, remaining_s: float | None) -> Tile:
 
 
 def _host_tile(context: RunContext, remaining_s: float | None) -> Tile:
-    """The memory of the processes, against that of the host or its container."""
+    """Returns the memory of the processes, compared with that of the host or its container."""
     resident = context.summaries.max_by_device(RESIDENT)
     key = RESIDENT if resident else HOST_USED
     by_host: dict[str, float] = {}
@@ -76,7 +76,7 @@ def _host_tile(context: RunContext, remaining_s: float | None) -> Tile:
     host = max(by_host, key=lambda name: by_host[name])
     total = context.summaries.max_by_device(HOST_TOTAL).get((host, ""), 0.0)
     group = context.summaries.max_by_device(CGROUP_LIMIT).get((host, ""), 0.0)
-    # Of the host's memory other programs take their share.
+    # Other programs use part of the host's memory.
     used = max(by_host[host], context.summaries.max_by_device(HOST_USED).get((host, ""), 0.0))
     limits = [(limit, taken) for limit, taken in ((total, used), (group, by_host[host])) if limit > 0]
     leak_state, leak = _leak(context, remaining_s)
@@ -110,7 +110,7 @@ def _state(share: float) -> tuple[State, str]:
 
 
 def _unused_memory(context: RunContext) -> list[str]:
-    """Memory that PyTorch holds back and no tensor has, when it held most."""
+    """Returns how much memory PyTorch had reserved without tensors, at the peak of reserved memory."""
     reserved = [summary for summary in context.summaries.logged(RESERVED) if summary.maximum]
     if not reserved:
         return []
@@ -128,7 +128,7 @@ def _unused_memory(context: RunContext) -> list[str]:
 
 
 def _leak(context: RunContext, remaining_s: float | None) -> tuple[State, list[str]]:
-    """What the worst series of memory says; nothing where none certainly grows."""
+    """Returns the state and text of the worst growing memory series; "ok" if none clearly grows."""
     for verdict in leaks_of(context.run, remaining_s, context.now_ns):
         growth = verdict.growth
         if growth.per_hour is None or not growth.goes_on:

@@ -1,4 +1,4 @@
-"""The tiles of throughput and step time: how fast a run is, how even, and against its own beginning."""
+"""The tiles of throughput and step time: how fast and even the steps are, compared with the start."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ if TYPE_CHECKING:
     from stepscope.views.steps.step_values import StepValues
 
 MAX_COMPARED = 200
-"""The first so many warm steps are what the last so many are compared with."""
+"""Maximum number of steps at the start, after the warm-up, and at the end that are compared."""
 
 MIN_COMPARED = 20
 MIN_JUDGED = 20
-"""Fewer steps have no 95th percentile of their own, and nobody can say whether they are even."""
+"""With fewer steps the 95th percentile is not meaningful."""
 
 MIN_SLOWDOWN, MIN_LARGE_SLOWDOWN = 0.15, 0.33
-"""Shares of its own first pace that a run may lose."""
+"""Relative loss of speed, compared with the start, from which a run is slower or much slower."""
 
 MAX_NOISE = 0.05
-"""A change that small is noise."""
+"""A smaller relative change is noise."""
 
 MIN_UNEVEN_RATIO = 2.0
-"""A 95th percentile of so many medians is worth a look."""
+"""A 95th percentile of this many medians is a warning."""
 
 MIN_LATE_RATIO = 0.1
-"""A rank this much slower than the median of all is worth a look."""
+"""A rank that is slower than the median of all ranks by this ratio is a warning."""
 
 NO_STEPS = "no steps are known"
 TOO_FEW = "too few steps to judge"
 
 
 def throughput_tile(context: RunContext) -> Tile:
-    """Steps a second, or samples and tokens where their number is known."""
+    """Returns the tile of samples and tokens per second; steps per second if the batch size is not known."""
     steps_per_second, title = context.figures.steps_per_second, "Throughput"
     first = context.of_first_rank
     if first is None or not steps_per_second:
@@ -75,7 +75,7 @@ def throughput_tile(context: RunContext) -> Tile:
 
 
 def step_time_tile(context: RunContext) -> Tile:
-    """Median and tail of step times, and the slowest rank."""
+    """Returns the tile of median and tail of step times, with the slowest rank."""
     medians = {
         rank: float(np.median(_warm(seconds_of_rank)))
         for rank, seconds_of_rank in context.step_seconds.items()
@@ -119,7 +119,7 @@ def step_time_tile(context: RunContext) -> Tile:
 
 
 def change_of(seconds: StepValues) -> Change | None:
-    """How the pace of the last steps compares with that of the first warm ones; None for too few steps."""
+    """Compares the speed of the last steps with the first ones after the warm-up; None for too few steps."""
     values = seconds.values[warm_up(len(seconds)) :]
     compared = min(MAX_COMPARED, len(values) // 2)
     if compared < MIN_COMPARED:
@@ -140,12 +140,12 @@ def _change_state(change: Change | None) -> tuple[State, str]:
         return "unknown", "too few steps to compare with its beginning"
     if change.ratio < -MIN_SLOWDOWN:
         return ("bad" if change.ratio < -MIN_LARGE_SLOWDOWN else "warn"), change.text
-    # A little slower is neither good nor worth a warning.
+    # Slightly slower is neither good nor a warning.
     return ("none" if change.ratio <= -MAX_NOISE else "ok"), change.text
 
 
 def _per_step(context: RunContext) -> dict[str, float]:
-    """Samples and tokens of a step of all ranks together, as far as they are known."""
+    """Returns samples and tokens per step of all ranks together, as far as they are known."""
     per_step = {}
     for unit, keys in (("samples", (BATCH_SIZE, SAMPLES_PER_STEP, SAMPLES)), ("tokens", (TOKENS,))):
         key = next((candidate for candidate in keys if context.summaries.logged(candidate)), None)

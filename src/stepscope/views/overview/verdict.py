@@ -1,4 +1,4 @@
-"""Gathers what the verdict on a stored run rests on: its findings, its checks, its status."""
+"""Collects what the verdict on a stored run depends on: its findings, its checks, its status."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stepscope.views.run_figures import RunFigures
 
 MIN_WAIT_RATIO = 0.2
-"""A share of step time spent waiting for data that nobody would call fine."""
+"""Share of step time spent waiting for data from which it appears in the verdict."""
 
 NONFINITE = "num.nonfinite"
 
@@ -32,9 +32,9 @@ def verdict_for(
     diagnosis: Diagnosis | None = None,
     share: LargeShare | None = None,
 ) -> Verdict:
-    """How a run is doing. Without a `diagnosis`, what the agent last kept of its checks counts.
+    """Returns the verdict on a run; without a `diagnosis`, from the last checks that the agent recorded.
 
-    `share` is the largest unexplained share of wall time, where an account of it was made.
+    `share` is the largest unexplained share of wall time, if it was computed.
     """
     share = share or figures.large_share
     findings = shown_findings(findings_of(run, diagnosis), muted)
@@ -52,7 +52,7 @@ def verdict_for(
 
 
 def findings_of(run: Run, diagnosis: Diagnosis | None = None) -> list[dict[str, Any]]:
-    """What is known of a run: what the agent has kept, and what a diagnosis finds beside it."""
+    """Returns the findings that the agent recorded, and those of a diagnosis that it has not."""
     recorded = run.findings()
     if diagnosis is None:
         return recorded
@@ -61,12 +61,12 @@ def findings_of(run: Run, diagnosis: Diagnosis | None = None) -> list[dict[str, 
 
 
 def shown_findings(findings: Iterable[dict[str, Any]], muted: Collection[str]) -> list[dict[str, Any]]:
-    """Those that are open, and that nobody has muted."""
+    """Returns the findings that are open and not muted."""
     return [finding for finding in findings if _is_shown(finding, muted)]
 
 
 def state_of(run: Run, figures: RunFigures, muted: Collection[str] = ()) -> RunState:
-    """What is known of a run beside its steps."""
+    """Returns the state of a run apart from its steps."""
     return RunState(
         is_live=run.status in LIVE,
         status=run.status,
@@ -81,13 +81,13 @@ def state_of(run: Run, figures: RunFigures, muted: Collection[str] = ()) -> RunS
 
 
 def recorded_checks(run: Run) -> Checks | None:
-    """What the agent last kept of a run's checks; None where no agent has looked at it."""
+    """Returns the last checks that the agent recorded; None if no agent has checked the run."""
     events = [event for event in run.events(CHECKS_EVENT) if not event.by_user]
     return Checks.from_dict(events[-1].fields) if events else None
 
 
 def is_open(finding: Mapping[str, Any]) -> bool:
-    """Whether a finding still holds, or held when the run ended."""
+    """Returns whether a finding is still open, or was when the run ended."""
     return bool(finding.get("open", finding.get("closed_ns") is None))
 
 

@@ -1,4 +1,4 @@
-"""Accounts for every second of a run: start-up, steps, evaluations, checkpoints, gaps, and what is left."""
+"""Accounts for the wall time of a run: start-up, steps, evaluations, checkpoints, gaps, and the rest."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LABELS = {
     "ending": "after the last step",
     "unaccounted": "unaccounted",
 }
-"""What each part is called, in the order in which they are shown."""
+"""The label of each part, in display order."""
 
 SHARE_TEXTS = {
     EVAL_GAP_SECONDS: "evaluation",
@@ -42,40 +42,40 @@ SHARE_TEXTS = {
     EPOCH_GAP_SECONDS: "between epochs",
     COMPILE_SECONDS: "compilation",
 }
-"""What may take a large share of the time beside training, as a sentence calls it."""
+"""What may take a large share of the time besides training, as texts name it."""
 
 MIN_SECONDS = 60.0
-"""Shares of shorter runs tell nothing: they are start-up for the most part."""
+"""Shares of shorter runs are not meaningful: they are mostly start-up."""
 
 _GAPS = (STARTUP_SECONDS, EPOCH_GAP_SECONDS, EVAL_GAP_SECONDS, CHECKPOINT_GAP_SECONDS)
 
 
 @dataclass(frozen=True)
 class TimePart:
-    """What a run spent its time on."""
+    """One part of the wall time of a run."""
 
     name: str
     label: str
     seconds: float
     share: float
-    """Of the wall time, from 0 to 1."""
+    """Share of the wall time, from 0 to 1."""
 
 
 @dataclass(frozen=True)
 class WallTime:
-    """The time of a run from beginning to end, all its segments together, as its first rank spent it."""
+    """The wall time of a run over all its segments, as its first rank spent it."""
 
     seconds: float
     parts: tuple[TimePart, ...]
-    """Those that took any time; together they are the whole."""
+    """Parts that took any time; they add up to the whole."""
 
     def described(self) -> dict[str, Any]:
-        """As it is told in JSON."""
+        """Returns the wall time as plain dictionaries, for JSON."""
         return asdict(self)
 
 
 def wall_time_of(run: Run, summaries: SeriesSummaries, now_ns: int) -> WallTime | None:
-    """Where the time of a run went; None where its steps are not timed."""
+    """Returns how a run spent its wall time; None if its steps are not timed."""
     ranks = summaries.ranks(STEP_SECONDS)
     total_seconds = run_seconds(run, now_ns)
     if not ranks or total_seconds <= 0:
@@ -97,8 +97,8 @@ def wall_time_of(run: Run, summaries: SeriesSummaries, now_ns: int) -> WallTime 
         "ending": min(_after_the_last(run, summaries, ranks[0], now_ns), total_seconds),
     }
     if not all(map(math.isfinite, spent.values())):
-        return None  # numbers of the user's own, under the names of ours
-    # The first step of a loop that only logs began before anything was recorded.
+        return None  # the user logged numbers under the keys that stepscope uses
+    # In a loop that only logs, the first step began before anything was recorded.
     spent["steps"] = max(min(spent["steps"], total_seconds - sum(spent.values()) + spent["steps"]), 0.0)
     spent["unaccounted"] = max(total_seconds - sum(spent.values()), 0.0)
     parts = [
@@ -110,8 +110,8 @@ def wall_time_of(run: Run, summaries: SeriesSummaries, now_ns: int) -> WallTime 
 
 
 def large_share_of(run: Run, summaries: SeriesSummaries) -> LargeShare | None:
-    """The largest part of the time so far that is no training, where it is large."""
-    # To the last record: what is shown in a list must not change while nothing comes.
+    """Returns the largest part of the time that is not training, if it is large."""
+    # Up to the last record, so that lists do not change while nothing arrives.
     ends = {
         segment.id: max((process.last_ns for process in segment.processes), default=0)
         for segment in run.segments
@@ -129,7 +129,7 @@ def large_share_of(run: Run, summaries: SeriesSummaries) -> LargeShare | None:
 
 
 def _before_the_monitor(run: Run, rank: int) -> float:
-    """Seconds from the start of a launcher to that of its training, in which modules are imported."""
+    """Returns the seconds from the start of the launcher to the start of training: imports, mostly."""
     seconds = 0.0
     for segment in run.segments:
         began_ns = [
@@ -143,7 +143,7 @@ def _before_the_monitor(run: Run, rank: int) -> float:
 
 
 def _after_the_last(run: Run, summaries: SeriesSummaries, rank: int, now_ns: int) -> float:
-    """Seconds from the last thing that was timed in each segment to its end, without saving checkpoints."""
+    """Returns the seconds from the last timed event of each segment to its end, without checkpoints."""
     seconds = 0.0
     for segment in run.segments:
         timed = {
