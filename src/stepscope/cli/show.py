@@ -22,7 +22,7 @@ from stepscope.schema.keys import CHECKS_EVENT
 from stepscope.views.compare.compared_config import shown
 from stepscope.views.energy.energy import energy_of
 from stepscope.views.export.run_json import SPARKS, extremes, run_details, seconds
-from stepscope.views.json_values import tree
+from stepscope.views.json_values import json_tree
 from stepscope.views.machine.machine_figures import described, machine_figures
 from stepscope.views.metrics.series_summaries import SeriesSummaries
 from stepscope.views.overview.wall_time import wall_time_of
@@ -192,7 +192,7 @@ def _short_facts(facts: dict[str, Any]) -> dict[str, str]:
 
 def _params(one: Run) -> Iterator[str]:
     """Hyper-parameters, one name with its value on each line."""
-    flat = flattened(tree(one.params))
+    flat = flattened(json_tree(one.params))
     room = max((len(name) for name in flat), default=0)
     lines = [f"{text.safe(name):<{room}}  {text.safe(shown(value))}" for name, value in flat.items()]
     if len(lines) > MAX_PARAMS:

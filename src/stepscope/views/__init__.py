@@ -1,10 +1,10 @@
-"""What is shown, computed once: commands, pages and reports only draw it."""
+"""Computes what commands, pages and reports show; they only format it."""
 
 from __future__ import annotations
 
 from stepscope.lazy_names import lazy_names
 
-TYPE_CHECKING = False  # as type checkers read it; importing typing would take longer than this
+TYPE_CHECKING = False  # type checkers take it as true; importing typing would take longer than this module
 if TYPE_CHECKING:
     from stepscope.views.energy.energy import energy_of
     from stepscope.views.machine.leaks import leaks_of

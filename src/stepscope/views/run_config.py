@@ -1,4 +1,4 @@
-"""How a run was set up and started: its configuration, command, versions, machines, loader and model."""
+"""How a run was configured and started: configuration, command, versions, hosts, loader and model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from stepscope.config.secret import redacted
 from stepscope.number_format import number
 from stepscope.views.energy.attribution import known_gpus
-from stepscope.views.json_values import clean, tree
+from stepscope.views.json_values import clean, json_tree
 from stepscope.views.run_setup import first_process, flattened, setup_of
 from stepscope.views.wording import size
 
@@ -25,22 +25,22 @@ MAX_PROCESSES = 256
 
 _LIBRARIES = "libraries"
 _SHOWN_ELSEWHERE = {"command", "python", "platform", "environment", "commit", "mark", "config", _LIBRARIES}
-"""Facts that have sections of their own."""
+"""Facts that have their own sections."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """One line."""
+    """One line of a section."""
 
     label: str
     value: str
     copy: bool = False
-    """Whether people will want to paste it somewhere."""
+    """Whether the page offers to copy it."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """Lines that belong together."""
+    """Lines under one title."""
 
     title: str
     items: tuple[Item, ...]
@@ -48,17 +48,17 @@ class Section:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """All that is known of how a run was set up."""
+    """How a run was configured and started."""
 
     config: dict[str, Any]
-    """Nested as it was told; leaves are single values."""
+    """Nested as it was recorded; leaves are single values."""
     sections: tuple[Section, ...]
 
 
 def config_of(run: Run) -> RunConfig:
-    """The set-up of a run, as its newest segment tells it."""
+    """Returns the set-up of a run, from its newest segment."""
     process = first_process(run)
-    facts: dict[str, Any] = tree(redacted(process.facts)) if process is not None else {}
+    facts: dict[str, Any] = json_tree(redacted(process.facts)) if process is not None else {}
     events: dict[str, list[Event]] = {}
     for event in run.own_events(("loader", "census", "notice")):
         events.setdefault(event.kind, []).append(event)
@@ -119,7 +119,7 @@ def _gpu(host_device: tuple[str, str], facts: GpuFacts) -> Item:
 
 
 def _flat(nested: Mapping[str, Any]) -> Iterable[Item]:
-    for name, value in flattened(tree(nested)).items():
+    for name, value in flattened(json_tree(nested)).items():
         if name not in ("kind", "step"):
             yield Item(name, value if isinstance(value, str) else json.dumps(value))
 

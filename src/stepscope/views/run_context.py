@@ -1,4 +1,4 @@
-"""What several parts of a run's page need to know of it, read once."""
+"""What several parts of a run's page need, read once."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from stepscope.views.steps.step_values import StepValues
 
 MAX_RANKS = 16
-"""So many ranks are looked at step by step; sums are of all."""
+"""Maximum number of ranks whose steps are read one by one; sums cover all ranks."""
 
 
 class RunContext:
-    """One run at one moment."""
+    """A run at one moment, with what was read of it."""
 
     def __init__(self, run: Run, marks: Marks, now_ns: int, cache: FigureCache | None = None) -> None:
         self.run, self.marks, self.now_ns = run, marks, now_ns
@@ -34,22 +34,22 @@ class RunContext:
 
     @property
     def is_live(self) -> bool:
-        """Whether it goes on."""
+        """Whether the run is still running."""
         return self.run.status in LIVE
 
     @functools.cached_property
     def figures(self) -> RunFigures:
-        """What a list shows of it."""
+        """The figures that a list of runs shows."""
         return self._cache.of(self.run, self.now_ns)
 
     @functools.cached_property
     def summaries(self) -> SeriesSummaries:
-        """All of its series in a few numbers each."""
+        """The summaries of all its series."""
         return SeriesSummaries(self.run.summaries())
 
     @functools.cached_property
     def events(self) -> dict[str, list[Event]]:
-        """What happened, by kind, oldest first."""
+        """All events by kind, oldest first."""
         events_by_kind: dict[str, list[Event]] = {}
         for event in self.run.events():
             events_by_kind.setdefault(event.kind, []).append(event)
@@ -57,7 +57,7 @@ class RunContext:
 
     @functools.cached_property
     def own_events(self) -> dict[str, list[Event]]:
-        """What stepscope itself has noticed, by kind, oldest first."""
+        """The events that stepscope itself recorded, by kind, oldest first."""
         by_kind = {
             kind: [event for event in events if not event.by_user] for kind, events in self.events.items()
         }
@@ -65,12 +65,12 @@ class RunContext:
 
     @functools.cached_property
     def gpus(self) -> dict[HostDevice, GpuFacts]:
-        """What its GPUs said of themselves."""
+        """The facts of its GPUs."""
         return known_gpus(self.run) if "device" in self.own_events else {}
 
     @functools.cached_property
     def own_gpus(self) -> set[HostDevice]:
-        """Those it answers for."""
+        """The GPUs that count for the run."""
         return own_gpus(self.run, self.summaries, self.gpus)
 
     @functools.cached_property
@@ -81,16 +81,16 @@ class RunContext:
 
     @functools.cached_property
     def step_seconds(self) -> dict[int, StepValues]:
-        """How long steps took, rank by rank; of the first ranks where there are many."""
+        """The step times of each rank; only of the first ranks if there are many."""
         return {rank: step_seconds(self.run, self.summaries, rank) for rank in self.ranks[:MAX_RANKS]}
 
     @property
     def of_first_rank(self) -> StepValues | None:
-        """How long the steps of the lowest rank took; None where no steps are known."""
+        """The step times of the lowest rank; None if no steps are known."""
         return next((seconds for seconds in self.step_seconds.values() if len(seconds)), None)
 
     def of_own_gpus(self, by_device: dict[HostDevice, float]) -> dict[HostDevice, float]:
-        """Figures of devices, of its own GPUs alone; of all where none of them has any."""
+        """Returns the values of the run's own GPUs; of all devices if none of its own has one."""
         devices = {host_device: value for host_device, value in by_device.items() if host_device[1]}
         return {
             host_device: value for host_device, value in devices.items() if host_device in self.own_gpus

@@ -1,4 +1,4 @@
-"""Finds the figures a list shows of each run, from summaries and rollups: no series is read whole."""
+"""Finds the figures that a list shows for each run, from summaries and rollups; no series is read whole."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SPARKS = 40
 UTILIZATION = "gpu/utilization_ratio"
 WAITS = (("device/data_seconds", "device/step_seconds"), ("phase/data_seconds", "step_seconds"))
-"""The wait for data and the step it is a part of; on the device, where that was timed, it is what counts."""
+"""Pairs of wait for data and step time; device times, if they were recorded, come before host times."""
 
 PEAKS = (
     "memory/peak_bytes",
@@ -39,7 +39,7 @@ PEAKS = (
     "gpu/memory_used_bytes",
     "process/rss_bytes",
 )
-"""Memory of a run, the first that is known: of the allocator, of the GPUs, of the processes."""
+"""Keys of memory, in order of preference: of the allocator, of the GPUs, of the processes."""
 
 KEYS = tuple(
     dict.fromkeys(
@@ -57,18 +57,18 @@ KEYS = tuple(
 
 @dataclass(frozen=True)
 class RunFigures:
-    """What the store says of a run; None for what is not known."""
+    """The figures of a run; None for what is not known."""
 
     step: int | None
     total_steps: int | None
     points: int
-    """How many points what is logged once a step has."""
+    """The number of points of the key that is logged once a step."""
     steps_per_second: float | None
     loss_key: str | None
     loss_last: float | None
     loss_best: float | None
     loss_nonfinite: str | None
-    """NaN, ∞ or -∞ where the newest loss is that; None where it is a number."""
+    """NaN, ∞ or -∞ if the last loss is that; None if it is a number."""
     nonfinite_losses: int
     data_wait_ratio: float | None
     gpu_mean_ratio: float | None
@@ -78,14 +78,14 @@ class RunFigures:
     config: dict[str, Scalar]
     spark: tuple[float | None, ...]
     large_share: LargeShare | None
-    """What takes a large share of the wall time and is no training, if anything does."""
+    """What takes a large share of the wall time besides training, if anything does."""
 
 
 def figures_of(run: Run) -> RunFigures:
-    """The figures of a run at this moment."""
+    """Returns the current figures of a run."""
     summaries = SeriesSummaries(run.summaries(KEYS))
     if summaries.loss_key() is None:
-        # What is logged has names of its own: all of them are looked at.
+        # The run uses its own key names, so all keys are needed.
         summaries = SeriesSummaries(run.summaries())
     step_key, loss_key = summaries.step_key(), summaries.loss_key()
     series = summaries.by_first_rank(step_key) if step_key is not None else []
@@ -117,9 +117,9 @@ def figures_of(run: Run) -> RunFigures:
 
 
 def _last_step(summaries: SeriesSummaries, *keys: str | None) -> int | None:
-    """The newest step of any rank since the last start.
+    """Returns the newest step of any rank since the last start.
 
-    A killed process leaves its last steps untimed: they are timed some at a time.
+    It uses the loss as well: step times are written in groups, so a killed process loses the last of them.
     """
     steps = []
     for key in keys:
@@ -131,27 +131,27 @@ def _last_step(summaries: SeriesSummaries, *keys: str | None) -> int | None:
 
 
 def _nonfinite(series: SeriesSummary) -> str | None:
-    """The word for the newest value where it is not finite; the store has None for one that is NaN."""
+    """Returns the text of the last value if it is not finite; the store has None for NaN."""
     last = math.nan if series.last is None else series.last
     return None if math.isfinite(last) or not series.points else nonfinite(last)
 
 
 def data_wait(summaries: SeriesSummaries) -> float | None:
-    """The share of step time that waits for data; None where it was not timed."""
+    """Returns the share of step time spent waiting for data; None if it was not timed."""
     for wait, step in WAITS:
         wait_seconds, wait_count = summaries.total(wait)
         step_seconds, step_count = summaries.total(step)
         if not wait_count or not step_count or step_seconds <= 0:
             continue
         if step == "step_seconds" and wait_count < 0.9 * step_count:
-            # Timed at some of the steps alone: these stand for the others.
+            # Only some of the steps were timed: their mean stands for all.
             return finite(min((wait_seconds / wait_count) / (step_seconds / step_count), 1.0))
         return finite(min(wait_seconds / step_seconds, 1.0))
     return None
 
 
 def spark_of(buckets: Buckets) -> tuple[float | None, ...]:
-    """The mean of each bucket from the first to the last; None where nothing was logged."""
+    """Returns the mean of each bucket from the first to the last; None where nothing was logged."""
     if not len(buckets):
         return ()
     positions = (buckets.starts - buckets.starts[0]) // buckets.width
@@ -179,7 +179,7 @@ def _steps_per_second(run: Run, series: list[SeriesSummary], buckets: Buckets | 
 
 
 class _Gpus:
-    """The GPUs a run answers for; what they said of themselves is read where there are any."""
+    """The GPUs that count for a run; their facts are read only if there are GPU metrics."""
 
     def __init__(self, run: Run, summaries: SeriesSummaries) -> None:
         self._summaries = summaries
@@ -188,7 +188,7 @@ class _Gpus:
         self._own = own_gpus(run, summaries, self._facts) if has_any else set()
 
     def utilization(self) -> tuple[float | None, float | None, str | None]:
-        """The mean over all of them, that of the least busy, and what that one is called."""
+        """Returns the mean over all GPUs, that of the least busy one, and its name."""
         means = self.of_run(self._summaries.mean_by_device(UTILIZATION))
         if not means:
             return None, None, None
@@ -197,7 +197,7 @@ class _Gpus:
         return sum(means.values()) / len(means), means[worst], name
 
     def of_run(self, by_device: dict[HostDevice, float]) -> dict[HostDevice, float]:
-        """Those of the run; all where none of them is known to be."""
+        """Returns the values of the run's GPUs; of all devices if none is known to be its own."""
         devices = {host_device: value for host_device, value in by_device.items() if host_device[1]}
         return {
             host_device: value for host_device, value in devices.items() if host_device in self._own

@@ -1,4 +1,4 @@
-"""Finds what a run told of its set-up: its configuration, nested and flat, and the steps it will make."""
+"""Finds the configuration of a run, nested and flat, and the number of steps it will do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stepscope.reading import PARAMS, merged_params
-from stepscope.views.json_values import clean, mapping, scalar, tree
+from stepscope.views.json_values import as_mapping, clean, json_tree, scalar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
     from stepscope.views.json_values import Scalar
 
 CONFIG = "config"
-"""The fact, and the kind of event, that holds a configuration: `monitor.event("config", batch_size=64)`."""
+"""The fact, and the kind of event, with a configuration: `monitor.event("config", batch_size=64)`."""
 
 LOADER = "loader"
-"""The kind of event in which a data loader is described."""
+"""The kind of event that describes a data loader."""
 
 TOTAL_STEPS = "total_steps"
-"""The fact, the event or the entry of a configuration that says how many steps a run will make."""
+"""The fact, event or configuration entry with the number of steps a run will do."""
 
 TOTAL_NAMES = (TOTAL_STEPS, "max_steps", "num_training_steps", "train_steps")
 
 MAX_ENTRIES = 500
 MAX_DEPTH = 8
 MAX_LISTED = 300
-"""Characters of a list that is shown as one value."""
+"""Maximum number of characters of a list that is shown as one value."""
 
 _NOT_CONFIG = {"kind", "step", "time", "host"}
 
 
 def first_process(run: Run) -> Process | None:
-    """The process that speaks for a run: of its newest segment the lowest rank, or whatever there is."""
+    """Returns the process that represents a run: the lowest rank of its newest segment, if it has ranks."""
     return main_process(run.segments[-1].processes) if run.segments else None
 
 
 def main_process(processes: Iterable[Process]) -> Process | None:
-    """The lowest rank, or whatever there is."""
+    """Returns the lowest rank; if there is none, the launcher or another process."""
     order = {"rank": 0, "launcher": 1, "machine": 2, "worker": 3}
     return min(
         processes,
@@ -52,21 +52,21 @@ def main_process(processes: Iterable[Process]) -> Process | None:
 
 @dataclass(frozen=True)
 class Setup:
-    """What a run told of its set-up."""
+    """The set-up that a run recorded."""
 
     nested: dict[str, Any]
-    """Its configuration as it was told last; `loader` is what its data loader said of itself."""
+    """Its newest configuration; `loader` describes its data loader."""
     flat: dict[str, Scalar]
-    """The same with one name for each value."""
+    """The same configuration with one dotted name for each value."""
     total_steps: int | None
-    """How many steps the run will make; None where it did not say."""
+    """How many steps the run will do; None if it is not known."""
 
 
 def setup_of(run: Run) -> Setup:
-    """What a run told of its set-up, by its newest segment and its events."""
+    """Returns the set-up of a run, from its newest segment and its events."""
     process = first_process(run)
     facts = process.facts if process is not None else {}
-    config = dict(mapping(facts.get(CONFIG)))
+    config = dict(as_mapping(facts.get(CONFIG)))
     total_steps = _count(facts.get(TOTAL_STEPS))
     loader: dict[str, Any] = {}
     events = run.events((CONFIG, LOADER, TOTAL_STEPS, PARAMS))
@@ -84,13 +84,13 @@ def setup_of(run: Run) -> Setup:
     config.update(merged_params(params, run.segments))
     if loader:
         config.setdefault(LOADER, loader)
-    nested: dict[str, Any] = tree(config)
+    nested: dict[str, Any] = json_tree(config)
     flat = flattened(nested)
     return Setup(nested, flat, _total_of(flat) if total_steps is None else total_steps)
 
 
 def flattened(nested: Mapping[str, Any]) -> dict[str, Scalar]:
-    """The same with one name for each value, as in `optimizer.lr`; lists become text."""
+    """Returns a configuration with one name for each value, such as `optimizer.lr`; lists become text."""
     flat: dict[str, Scalar] = {}
     for name, value in _leaves(nested, "", MAX_DEPTH):
         if len(flat) >= MAX_ENTRIES:

@@ -1,4 +1,4 @@
-"""Words figures as people read them: lengths of time, sizes, shares, numbers with their unit."""
+"""Formats figures for people: durations, sizes, shares, numbers with their unit."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 _UNIT_SIGNS = {"celsius": "°C", "watts": "W", "joules": "J", "hertz": "Hz"}
 
 MANY_TIMES = 10.0
-"""From so many times on a change is told as a factor: thousands of percent tell nobody anything."""
+"""A change of this factor or more is written as a factor: thousands of percent are hard to read."""
 
 
 def duration(seconds: float) -> str:
-    """Two units at most: 640 µs, 31.2 ms, 4.2 s, 3 min 05 s, 1 h 12 min, 2 d 03 h."""
+    """Formats a duration with two units at most: 640 µs, 31.2 ms, 4.2 s, 3 min 05 s, 1 h 12 min, 2 d 03 h."""
     if seconds < 0:
         return f"-{duration(-seconds)}"
     if 0 < seconds < 0.001:
@@ -30,7 +30,7 @@ def duration(seconds: float) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes in the unit that suits them: 512 B, 1.5 KiB, 80.3 GiB."""
+    """Formats bytes with a fitting unit: 512 B, 1.5 KiB, 80.3 GiB."""
     if count < 0:
         return f"-{size(-count)}"
     for unit in _SIZES[:-1]:
@@ -41,23 +41,23 @@ def size(count: float) -> str:
 
 
 def percent(ratio: float) -> str:
-    """A share in percent, with a digit more where it is small."""
+    """Formats a share in percent, with one more digit if it is small."""
     shown = 100.0 * ratio
     return f"{shown:.1f} %" if 0 < abs(shown) < 9.95 else f"{shown:.0f} %"
 
 
 def signed_percent(ratio: float) -> str:
-    """A change in percent, with its sign."""
+    """Formats a change in percent, with its sign."""
     return ("+" if ratio > 0 else "") + percent(ratio)
 
 
 def rate(value: float, unit: str) -> str:
-    """How many a second, with three digits: `134,000 steps/s`."""
+    """Formats a rate per second with three digits: `134,000 steps/s`."""
     return f"{number(value, 3)} {unit}/s"
 
 
 def comparison(ratio: float, more: str, less: str) -> str:
-    """A change in words, of 0.1 for a tenth more: `12 % slower`, from ten times on `1,187 times slower`."""
+    """Formats a change, 0.1 for 10% more: `12 % slower`, or from a factor of ten `1,187 times slower`."""
     word = more if ratio > 0 else less
     if not is_many_times(ratio):
         return f"{percent(abs(ratio))} {word}"
@@ -66,12 +66,12 @@ def comparison(ratio: float, more: str, less: str) -> str:
 
 
 def is_many_times(ratio: float) -> bool:
-    """Whether a change is so large that only a factor tells it: 9 for ten times as much, -0.9 for a tenth."""
+    """Returns whether a change should be written as a factor: 9 for ten times as much, -0.9 for a tenth."""
     return ratio >= MANY_TIMES - 1 or -1 < ratio <= 1 / MANY_TIMES - 1
 
 
 def quantity(value: float, unit: str) -> str:
-    """A number as its unit asks for."""
+    """Formats a number according to its unit."""
     if unit == "seconds":
         return duration(value)
     if unit == "bytes":

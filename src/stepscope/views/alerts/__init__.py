@@ -1,1 +1,1 @@
-"""The page of alerts and rules."""
+"""The list of alerts and rules."""

@@ -1,4 +1,4 @@
-"""The page of alerts: what fires, what has fired, the rules that hold, channels, silences and quiet hours."""
+"""The alerts page: open and past alerts, rules, channels, silences and quiet hours."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MAX_PAST = 500
 
 @dataclass(frozen=True)
 class RuleRow:
-    """A rule that holds here, or is switched off."""
+    """A rule, enabled or not."""
 
     name: str
     severity: str
@@ -47,39 +47,39 @@ class RuleRow:
     message: str
     enabled: bool
     is_default: bool
-    """Whether it is one of the usual ones, as it comes along."""
+    """Whether it is an unchanged default rule."""
     advice: str
     origin: str
     """usual, configuration, page or training."""
     replaces: str | None
-    """Where the rule of its name comes from whose place it takes."""
+    """The origin of the rule of the same name that it overrides."""
     run: str
-    """The runs it is meant for; empty for every run."""
+    """The runs it applies to; empty for all runs."""
     project: str
     for_: str
     clear: str
     cooldown: str
     remind: str
     channels: tuple[str, ...] | None
-    """Through which channels; None for all."""
+    """The channels it uses; None for all."""
     resolve: bool
     problem: str
-    """Why it is left out; empty where it is not."""
+    """Why the rule is ignored; empty if it is not."""
 
 
 @dataclass(frozen=True)
 class ChannelRow:
-    """A way to tell people."""
+    """A channel through which alerts are sent."""
 
     name: str
     kind: str
     target: str
-    """Where notices go, without secrets; why it cannot be used, where it cannot."""
+    """Where alerts are sent, without secrets; if the channel cannot be used, the reason."""
 
 
 @dataclass(frozen=True)
 class SilenceRow:
-    """A rule of which nobody is told for a while."""
+    """A rule that is muted for a while."""
 
     rule: str
     run: str
@@ -89,7 +89,7 @@ class SilenceRow:
 
 @dataclass(frozen=True)
 class AlertList:
-    """The page."""
+    """The contents of the alerts page."""
 
     open: tuple[AlertRow, ...]
     past: tuple[AlertRow, ...]
@@ -98,7 +98,7 @@ class AlertList:
     silences: tuple[SilenceRow, ...]
     quiet_hours: str | None
     rules_trouble: str
-    """Why the rules made on the page cannot be read; empty where they can."""
+    """Why the rules made on the page cannot be read; empty if they can."""
 
 
 def alerts_of(
@@ -109,7 +109,7 @@ def alerts_of(
     marks: Marks | None = None,
     now_ns: int | None = None,
 ) -> AlertList:
-    """The alerts of all runs of a store, newest first, and what the settings say of alerts."""
+    """Returns the alerts of all runs of a store, newest first, with the alert settings."""
     alerts = settings_for().alerts if settings is None else settings
     now_ns = time.time_ns() if now_ns is None else now_ns
     silences, page_rules = Silences(folder).read(), PageRules(folder).read()
@@ -139,7 +139,7 @@ def alerts_of(
 
 
 def rules_of_live_runs(runs: Iterable[Run], settings: Alerts) -> list[ListedRule]:
-    """What live runs have of rules of their own: said by the training, or from settings other than these."""
+    """Returns the rules of live runs: from the training script, or from settings other than these."""
     live = [run for run in runs if run.status in LIVE]
     from_training = rules_of_trainings((run.id, run.own_events("alert_rule")) for run in live)
     return [*from_training, *rules_of_recorded_settings(((run.id, _recorded_settings(run)) for run in live), settings)]
@@ -187,7 +187,7 @@ def _rule(listed: ListedRule) -> RuleRow:
 
 
 def _invalid_rule(name: str, why: str) -> RuleRow:
-    """A rule of the page that makes no sense: there to be deleted or written anew."""
+    """Returns a row for an invalid rule made on the page, so that it can be fixed or deleted."""
     row = _rule(ListedRule(Rule("-", None, enabled=False), "page"))
     return replace(row, name=clean(name, 200), problem=clean(why.partition("\n")[0]))
 

@@ -1,4 +1,4 @@
-"""The alerts of a run as a page lists them, with who was told of each."""
+"""The alerts of a run, with the channels that sent each."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ChannelDelivery:
-    """A channel by which people were to be told."""
+    """One channel through which an alert was to be sent."""
 
     channel: str
     at: float | None
-    """When it arrived; None while it has not."""
+    """When it was sent; None if it was not."""
     delivered: bool
 
 
@@ -50,7 +50,7 @@ class AlertRow:
 
 
 def alert_rows(run: Run, marks: Marks, acknowledged: Collection[int] = ()) -> list[AlertRow]:
-    """The alerts of a run, newest first."""
+    """Returns the alerts of a run, newest first."""
     alerts = run.alerts()
     if not alerts:
         return []
@@ -91,7 +91,7 @@ def _row(
 
 
 def _deliveries(alert: dict[str, Any], notices: Sequence[dict[str, Any]]) -> tuple[ChannelDelivery, ...]:
-    """The first notice of each channel that says that this alert fires."""
+    """Returns, for each channel, the first notice that this alert is firing."""
     deliveries: dict[str, ChannelDelivery] = {}
     for notice in notices:
         if notice["kind"] == "firing" and any(_is_about(mentioned, alert) for mentioned in notice["alerts"]):

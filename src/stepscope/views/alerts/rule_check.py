@@ -1,4 +1,4 @@
-"""Says of a condition whether it can be read, what it looks at, and whether it would be true now."""
+"""Checks a condition: whether it can be parsed, which keys it reads, and whether it is true now."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 MAX_SERIES = 2000
 MAX_POINTS = 10_000_000
-"""A baseline of more points is not read for a look at a rule."""
+"""A baseline with more points is not read for a check."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with a condition, and where: characters, the first of them 0."""
+    """An error in a condition, and its position in characters from 0."""
 
     message: str
     begin: int
@@ -38,17 +38,17 @@ class Fault:
 
 @dataclass(frozen=True)
 class RuleNow:
-    """What a condition comes to in a run: now, or at the end of one that has ended."""
+    """The result of a condition in a run: now, or at the end of an ended run."""
 
     run_id: str
     run: str
     live: bool
     is_true: bool | None
-    """None where it is not known."""
+    """None if it is not known."""
     subjects: int
-    """For how many ranks, hosts or devices it is judged."""
+    """The number of ranks, hosts or devices for which it is evaluated."""
     true: int
-    """For how many of them it is true."""
+    """The number of them for which it is true."""
     key: str
     value: float | None
     threshold: float | None
@@ -58,22 +58,22 @@ class RuleNow:
 
 @dataclass(frozen=True)
 class RuleCheck:
-    """What there is to say of a condition."""
+    """The result of checking a condition."""
 
     ok: bool
     fault: Fault | None
     written: str
-    """The condition as it was understood."""
+    """The condition as it was parsed."""
     keys: tuple[str, ...]
     doubts: tuple[str, ...]
-    """Sentences on metrics that the run does not have."""
+    """Sentences on keys that the run does not have."""
     now: RuleNow | None
 
 
 def check_rule(
     condition: str, reader: Reader | None = None, run: Run | None = None, now_ns: int = 0
 ) -> RuleCheck:
-    """Reads a condition, and judges it in a run where one is given."""
+    """Parses a condition, and evaluates it in a run if one is given."""
     try:
         expression = parse(condition)
     except ConditionError as error:
@@ -97,7 +97,7 @@ def _now(expression: Expression, reader: Reader, run: Run, now_ns: int) -> RuleN
     is_live = run.status in LIVE
     history = _history(expression, reader, run)
     outcomes = evaluate(expression, history, now_ns if is_live else run.info.last_ns, run.status)
-    # What is true is shown before what is not, and that before what is not known.
+    # True outcomes come first, then false ones, then unknown ones.
     outcomes.sort(key=lambda outcome: (not outcome.is_true, outcome.is_true is None, outcome.value is None))
     shown: Outcome | None = outcomes[0] if outcomes else None
     return RuleNow(
@@ -116,7 +116,7 @@ def _now(expression: Expression, reader: Reader, run: Run, now_ns: int) -> RuleN
 
 
 def _history(expression: Expression, reader: Reader, run: Run) -> History:
-    """The points a condition looks at; all of a series only where its beginning counts."""
+    """Returns the points a condition needs; whole series only for a baseline."""
     segment, reach = run.segments[-1].id, expression.reach()
     history = History(max_series=MAX_SERIES)
     history.widen(reach)
@@ -127,7 +127,7 @@ def _history(expression: Expression, reader: Reader, run: Run) -> History:
         for key, points in series.items():
             history.add(source, [key], points.steps, points.times_ns, points.values[:, None])
     if sum(needed.points for needed in reader.summaries(run.id, from_start)) > MAX_POINTS:
-        return history  # what a baseline is compared with is not known, then
+        return history  # the baseline is then unknown
     for source, keys in reader.sources(run.id).items() if from_start else ():
         for key in from_start.intersection(keys) if source.segment == segment else ():
             selection = Selection(run.id, key, segment, source.rank, source.host, source.device, source.axis)

@@ -1,4 +1,4 @@
-"""Compares configurations entry by entry, those that differ first."""
+"""Compares configurations entry by entry; entries that differ come first."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ MAX_LINES = 1_000
 
 @dataclass(frozen=True)
 class ConfigLine:
-    """One entry, as each run has it; None where a run has none."""
+    """One entry with its value in each run; None for a run without it."""
 
     key: str
     values: tuple[str | None, ...]
     same: bool
     types_differ: bool
-    """Whether one has a number where another has text, as with 1 and "1"."""
+    """Whether runs have values of different types, such as 1 and "1"."""
 
 
 def config_lines(configs: Sequence[Mapping[str, Scalar]]) -> tuple[ConfigLine, ...]:
-    """All entries of some configurations."""
+    """Returns all entries of several configurations."""
     keys = dict.fromkeys(key for config in configs for key in config)
     lines = [_line(key, configs) for key in sorted(keys)]
     return tuple(sorted(lines, key=lambda line: line.same))[:MAX_LINES]
@@ -35,29 +35,29 @@ def config_lines(configs: Sequence[Mapping[str, Scalar]]) -> tuple[ConfigLine, .
 def _line(key: str, configs: Sequence[Mapping[str, Scalar]]) -> ConfigLine:
     kinds = {kind_of(config[key]) for config in configs if key in config and config[key] is not None}
     is_everywhere = all(key in config for config in configs)
-    # 1 and 1.0 are one value, 1 and "1" are two.
+    # 1 and 1.0 are the same value, 1 and "1" are not.
     first = configs[0].get(key)
     same = is_everywhere and all(
         config[key] == first and kind_of(config[key]) == kind_of(first) for config in configs
     )
-    # Beside a number, text is quoted: both would look alike.
+    # Text is quoted if another run has a number: both would look the same.
     write = quoted if len(kinds) > 1 else shown
     values = tuple(write(config[key]) if key in config else None for config in configs)
     return ConfigLine(key, values, same, len(kinds) > 1)
 
 
 def kind_of(value: Scalar) -> str:
-    """What sort of value it is; whole and other numbers are of one sort."""
+    """Returns the type of a value; integers and floats have the same type."""
     if isinstance(value, bool):
         return "switch"
     return "number" if isinstance(value, int | float) else type(value).__name__
 
 
 def shown(value: Scalar) -> str:
-    """A value as text."""
+    """Returns a value as text."""
     return value if isinstance(value, str) else quoted(value)
 
 
 def quoted(value: Scalar) -> str:
-    """The same, in which text cannot be taken for a number."""
+    """Returns a value as JSON, in which text is quoted."""
     return json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The figures by which runs are compared, and how sure a difference is against the noise of their steps."""
+"""The figures of compared runs, and whether their differences exceed the noise of the steps."""
 
 from __future__ import annotations
 
@@ -30,38 +30,38 @@ Better = Literal["less", "more", "none"]
 PRESETS = ("all", "performance", "quality")
 
 BLOCKS, MIN_BLOCK = 20, 10
-"""Steps are compared block by block: neighbours are alike, so that single steps would seem surer."""
+"""Steps are compared in blocks: neighbouring steps are correlated, so single steps seem more certain."""
 
 MIN_BLOCKS = 4
 MIN_STANDARD_ERRORS = 3.0
-"""Standard errors between two medians from which on they differ for sure."""
+"""Medians that differ by this many standard errors are significantly different."""
 
 MIN_DIFFERENCE = 0.01
-"""A difference that small is none, however sure."""
+"""A smaller relative difference is ignored, however certain it is."""
 
 MAX_QUALITY = 8
 LAST_SHARE = 0.1
-"""The last part of a loss that stands for where it has come to."""
+"""The last share of the losses, whose median is the final loss."""
 
 
 FINAL_LOSS = "Loss, median of the last 10 %"
 UNKNOWN = "–"
 SPEEDS = {"seconds": ("slower", "faster"), "/s": ("faster", "slower")}
-"""What more and less of a unit mean where it tells of speed."""
+"""The words for more and less of a unit of speed."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A figure of one run, and its change against the baseline."""
+    """A figure of one run, and its change relative to the baseline."""
 
     run: str
     value: float | None
     text: str
     delta_ratio: float | None
-    """0.1 for a tenth more; None for the baseline itself, or where one of both is not known."""
+    """0.1 means 10% more; None for the baseline itself, or if a value is not known."""
     delta_text: str
     sure: bool | None
-    """Whether the difference is more than noise; None where that cannot be told."""
+    """Whether the difference is more than noise; None if that is not known."""
 
 
 @dataclass(frozen=True)
@@ -76,16 +76,16 @@ class FigureRow:
 
 @dataclass(frozen=True)
 class _Measurement:
-    """A figure of one run, and the medians of blocks that tell how much it varies by itself."""
+    """A figure of one run, with block medians that show its noise."""
 
     value: float | None
     blocks: Floats | None = None
     nonfinite: str | None = None
-    """NaN, ∞ or -∞ where the figure is none of the finite numbers."""
+    """NaN, ∞ or -∞ if the figure is not finite."""
 
 
 def figure_rows(compared_runs: Sequence[ComparedRun], baseline: int, preset: str) -> tuple[FigureRow, ...]:
-    """The figures of a preset that at least one run has."""
+    """Returns the figures of a preset that at least one run has."""
     rows: list[FigureRow] = []
     contexts = [run.context for run in compared_runs]
     if preset != "quality":
@@ -108,7 +108,7 @@ def figure_rows(compared_runs: Sequence[ComparedRun], baseline: int, preset: str
 
 
 def is_sure(blocks: Floats | None, other_blocks: Floats | None) -> bool | None:
-    """Whether the medians of two runs differ by more than chance; None for too few steps to tell."""
+    """Returns whether the medians of two runs differ by more than noise; None for too few steps."""
     if blocks is None or other_blocks is None or min(len(blocks), len(other_blocks)) < MIN_BLOCKS:
         return None
     medians = float(np.median(blocks)), float(np.median(other_blocks))
@@ -118,10 +118,11 @@ def is_sure(blocks: Floats | None, other_blocks: Floats | None) -> bool | None:
         and is_many_times(ratio)
         and (blocks.min() > other_blocks.max() or blocks.max() < other_blocks.min())
     ):
-        # A figure that explodes varies as much as it grows: by that spread nothing would ever differ from it.
+        # The spread of a diverging figure is as large as its growth, so a test by spread would never be
+        # significant.
         return True
     difference = abs(medians[0] - medians[1])
-    # The error of a median of normal values is a quarter larger than that of their mean.
+    # The standard error of a median of normal values is 25% larger than that of their mean.
     errors = [1.2533 * float(spread(values)) / math.sqrt(len(values)) for values in (blocks, other_blocks)]
     min_difference = MIN_DIFFERENCE * abs(medians[1])
     return difference > max(MIN_STANDARD_ERRORS * math.hypot(*errors), min_difference)
@@ -147,7 +148,7 @@ def _row(
 
 
 def change(value: float | None, base: float | None) -> float | None:
-    """What a figure is more than that of the baseline; None where that cannot be told."""
+    """Returns the relative difference to the baseline; None if it is not defined."""
     if value is None or base is None or base == 0:
         return None
     ratio = value / base - 1 if base > 0 else (value - base) / abs(base)
@@ -155,7 +156,7 @@ def change(value: float | None, base: float | None) -> float | None:
 
 
 def change_text(ratio: float | None, better: Better, sure: bool | None, unit: str = "") -> str:  # noqa: FBT001 - three states of one thing
-    """Sign, arrow and word: colour alone tells nobody anything."""
+    """Describes a change with sign, arrow and word, so that it does not depend on colour alone."""
     if ratio is None:
         return ""
     directions = SPEEDS.get(unit, ("higher", "lower"))
@@ -171,7 +172,7 @@ def change_text(ratio: float | None, better: Better, sure: bool | None, unit: st
         word = "better" if (ratio > 0) == (better == "more") else "worse"
     if not is_many_times(ratio):
         return f"{arrow} {signed_percent(ratio)} {word}"
-    # Who reads that something is slower need not be told that this is worse.
+    # "Slower" already says that it is worse.
     return f"{arrow} {comparison(ratio, *directions)}" + (
         "" if unit in SPEEDS or better == "none" else f" ({word})"
     )
@@ -188,7 +189,7 @@ def _tail(compared_run: ComparedRun) -> _Measurement:
 
 
 def _throughput(compared_run: ComparedRun) -> _Measurement:
-    """The pace that every page shows; how sure a difference is, the steps tell."""
+    """Returns the step rate that all pages show, with the noise of the step times."""
     timed = _step_time(compared_run)
     blocks = None if timed.blocks is None else 1.0 / np.maximum(timed.blocks, 1e-12)
     return _Measurement(compared_run.context.figures.steps_per_second, blocks)
@@ -271,7 +272,7 @@ def _best(context: RunContext, key: str, better: Better) -> _Measurement:
 
 
 def _final_loss(context: RunContext) -> _Measurement:
-    """The median of the last tenth: a single loss is noise. A run whose last loss is NaN ended with NaN."""
+    """Returns the median of the last 10% of losses; of a run whose last loss is NaN, NaN."""
     key = context.summaries.loss_key()
     if key is None:
         return _Measurement(None)

@@ -1,4 +1,4 @@
-"""The steps and sums of a run as they are shown and compared, without the warm-up or with it."""
+"""The steps and sums of a compared run, with or without the warm-up."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 WARM_UP_PART = 5
-"""The warm-up is looked for in such a part of a run, and is at most half of that: a loader that was mended
-half-way was no warm-up."""
+"""The warm-up is searched in the first fifth of a run, and is at most half of that: a faster second half is
+not the end of a warm-up."""
 
 MAX_WARM_UP_STEPS = 20_000
 MAX_RANKS = 4
-"""Ranks whose warm-up is added up step by step; the others do the same steps."""
+"""Maximum number of ranks whose warm-up is read; the other ranks do the same steps."""
 
 
 class ComparedRun:
-    """What figures are made of."""
+    """The steps and series of a run that its figures are computed from."""
 
     def __init__(self, context: RunContext, *, with_warm_up: bool = False) -> None:
         self.context, self._with_warm_up = context, with_warm_up
 
     @functools.cached_property
     def left_out(self) -> int:
-        """How many of its first steps do not count."""
+        """The number of first steps that are left out."""
         first = self.context.of_first_rank
         if first is None or self._with_warm_up:
             return 0
@@ -48,13 +48,13 @@ class ComparedRun:
 
     @property
     def seconds(self) -> Floats:
-        """How long the steps of its first rank took, those that count."""
+        """The step times of the first rank, without the warm-up."""
         first = self.context.of_first_rank
         return np.empty(0) if first is None else first.values[self.left_out :]
 
     @functools.cached_property
     def summaries(self) -> SeriesSummaries:
-        """Its series in a few numbers each; sums are of the steps that count."""
+        """The summaries of its series; their totals leave out the warm-up."""
         first = self.context.of_first_rank
         if first is None or not self.left_out:
             return self.context.summaries
@@ -63,7 +63,7 @@ class ComparedRun:
 
 
 class _WithoutWarmUp(SeriesSummaries):
-    """Sums without some of the first steps."""
+    """Summaries whose totals leave out the first steps."""
 
     def __init__(self, run: Run, summaries: Iterable[SeriesSummary], first: int, last: int) -> None:
         super().__init__(summaries)
@@ -85,7 +85,7 @@ class _WithoutWarmUp(SeriesSummaries):
         return max(whole - scale * sum(total for total, _ in warm_up_totals), 0.0), max(remaining, 0)
 
     def _warm_up_total(self, key: str, rank: int) -> tuple[float, int]:
-        """The sum of a rank's finite values at the steps that do not count, and their number."""
+        """Returns the sum and number of a rank's finite values in the warm-up."""
         low, high = self._first, self._last
         buckets = self._run.buckets(
             key, MAX_WARM_UP_STEPS, low=low, high=high, rank=rank, device="", axis="step"

@@ -1,4 +1,4 @@
-"""Puts runs side by side: figures and their change against a baseline, how sure it is, configurations."""
+"""Compares runs: figures and their change relative to a baseline, groups of runs, configurations."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ MAX_RUNS = 50
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs side by side, in the order they were named."""
+    """The comparison of several runs, in the order given."""
 
     runs: tuple[RunRow, ...]
     baseline: str
     keys: tuple[str, ...]
-    """What all of them logged."""
+    """The keys that all runs logged."""
     warm_up_steps: tuple[int, ...]
-    """How many of the first steps of each run the figures leave out."""
+    """How many first steps of each run the figures leave out."""
     figures: tuple[FigureRow, ...]
     groups: tuple[Group, ...]
-    """None where no entry was named to group by."""
+    """Empty unless `group_by` names an entry."""
     group_figures: tuple[GroupRow, ...]
     config: tuple[ConfigLine, ...]
-    """What differs comes first."""
+    """Entries that differ come first."""
     verdicts: tuple[Verdict, ...]
 
 
@@ -68,10 +68,10 @@ def compare(  # noqa: PLR0913 - a comparison is asked for in many ways
     now_ns: int | None = None,
     cache: FigureCache | None = None,
 ) -> Comparison:
-    """Compares runs with one of them, by its id: the first where none is named.
+    """Compares runs with a baseline, given by id; by default the first run.
 
-    `group_by` is an entry of their configurations; runs with one value of it are put together. Steps of the
-    warm-up do not count, unless they are asked for.
+    `group_by` is a configuration entry; runs with the same value form a group. Steps of the warm-up are left
+    out unless `with_warm_up` is set.
     """
     if not 0 < len(runs) <= MAX_RUNS:
         raise StepscopeError(f"{len(runs)} runs are to be compared; name 1 to {MAX_RUNS} of them.")
@@ -111,28 +111,28 @@ def _in_common(contexts: Sequence[RunContext]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Group:
-    """Runs with one value."""
+    """Runs with the same value of an entry."""
 
     value: str | None
-    """None where they do not have the entry."""
+    """None if they do not have the entry."""
     runs: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class GroupCell:
-    """A figure of the runs of a group, each of which counts once."""
+    """A figure of a group of runs; each run counts once."""
 
     runs: int
-    """How many of them have the figure."""
+    """How many of the runs have the figure."""
     value: float | None
-    """The mean; None where none of them has the figure, or one of them ended with NaN."""
+    """The mean; None if no run has the figure, or one of them ended with NaN."""
     text: str
     low: float | None
     high: float | None
     delta_ratio: float | None
     delta_text: str
     sure: bool | None
-    """Whether groups differ by more than their runs do; None for too few runs to tell."""
+    """Whether groups differ by more than noise between their runs; None for too few runs."""
 
 
 @dataclass(frozen=True)
@@ -146,10 +146,10 @@ class GroupRow:
 
 
 def groups_of(rows: Sequence[RunRow], key: str) -> tuple[Group, ...]:
-    """The groups of an entry: by size where all values are numbers, else in the order of the runs."""
+    """Returns the groups of an entry: sorted if all values are numbers, otherwise in order of the runs."""
     rows_by_value: dict[tuple[str, Scalar], list[RunRow]] = {}
     for row in rows:
-        # 1 and 1.0 are one value, 1 and "1" are two.
+        # 1 and 1.0 are the same value, 1 and "1" are not.
         value = row.config.get(key)
         rows_by_value.setdefault((kind_of(value) if key in row.config else "", value), []).append(row)
     if all(kind == "" for kind, _ in rows_by_value):
@@ -168,7 +168,7 @@ def groups_of(rows: Sequence[RunRow], key: str) -> tuple[Group, ...]:
 
 
 def group_rows(figures: Sequence[FigureRow], groups: Sequence[Group], baseline: str) -> tuple[GroupRow, ...]:
-    """The figures of groups, against the group of the baseline."""
+    """Returns the figures of groups, relative to the group of the baseline."""
     base = next(index for index, group in enumerate(groups) if baseline in group.runs)
     return tuple(_group_row(figure, groups, base) for figure in figures)
 
@@ -200,5 +200,5 @@ def _group_row(figure: FigureRow, groups: Sequence[Group], base: int) -> GroupRo
 
 
 def _nonfinite(cells: Iterable[Cell]) -> str | None:
-    """What a figure is in a run where it is not finite: the mean of the group is that as well."""
+    """Returns the text of a value that is not finite, if a run has one: the group's mean is then that too."""
     return next((cell.text for cell in cells if cell.value is None and cell.text != UNKNOWN), None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepscope.views.json_values import clean, listed
+from stepscope.views.json_values import as_list, clean
 from stepscope.views.logs.log_files import ConsoleLine, log_lines
 from stepscope.views.metrics.series_summaries import SeriesSummaries
 from stepscope.views.run_setup import first_process
@@ -86,7 +86,7 @@ def was_launched(run: Run) -> bool:
 def _ways(run: Run) -> tuple[HowTo, ...]:
     """What to type to have the output kept, with the command of the run itself where that is known."""
     process = first_process(run)
-    words = [] if process is None else listed(process.facts.get("command"))
+    words = [] if process is None else as_list(process.facts.get("command"))
     command = clean(shlex.join(map(str, words)), MAX_LINE) or "python train.py"
     return (
         HowTo("Keep what the training prints, the traceback included:", f"stepscope run -- {command}"),

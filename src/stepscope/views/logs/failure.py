@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stepscope.views.json_values import clean, mapping
+from stepscope.views.json_values import as_mapping, clean
 from stepscope.views.logs.console_lines import console_of
 from stepscope.views.logs.log_files import trace_lines
 from stepscope.views.logs.traceback_text import raised_in, traceback_in
@@ -78,7 +78,7 @@ def failure_of(run: Run) -> Failure | None:
 def _recorded_traceback(run: Run, rank: int | None) -> str | None:
     """The traceback that a monitor has recorded itself, without source: of a rank, or of the last to fail."""
     events = [event for event in run.events("failure") if not event.by_user and rank in (None, event.rank)]
-    return "\n".join(trace_lines(mapping(events[-1].fields))) if events else None
+    return "\n".join(trace_lines(as_mapping(events[-1].fields))) if events else None
 
 
 def _split_exception(line: str) -> tuple[str | None, str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope.recorder.logs.log_entry import CATEGORIES
-from stepscope.views.json_values import clean, listed, mapping
+from stepscope.views.json_values import as_list, as_mapping, clean
 from stepscope.views.logs.traceback_text import CAUSE, CONTEXT, HEADING
 from stepscope.views.run_setup import first_process
 
@@ -120,7 +120,7 @@ def _entry(text: str, category: str, before: float | None) -> list[ConsoleLine]:
     step = fields.get("step")
     level = clean(fields.get("level", ""), 20).lower()
     time = _timestamp(str(fields.get("time", ""))) or before
-    texts = [str(fields.get("message", text)), *trace_lines(mapping(fields.get("exception")))]
+    texts = [str(fields.get("message", text)), *trace_lines(as_mapping(fields.get("exception")))]
     known = step if isinstance(step, int) else None
     return [ConsoleLine(0, clean(line, MAX_LINE), time, known, category, level) for line in texts]
 
@@ -131,17 +131,17 @@ def trace_lines(exception: Mapping[str, Any], depth: int = MAX_CAUSES) -> list[s
         return []
     lines: list[str] = []
     for name, sentence in (("cause", CAUSE), ("context", CONTEXT)):
-        if depth and mapping(exception.get(name)):
-            lines += [*trace_lines(mapping(exception[name]), depth - 1), "", sentence, ""]
+        if depth and as_mapping(exception.get(name)):
+            lines += [*trace_lines(as_mapping(exception[name]), depth - 1), "", sentence, ""]
     lines.append(HEADING)
-    frames = (mapping(frame) for frame in listed(exception.get("frames")))
+    frames = (as_mapping(frame) for frame in as_list(exception.get("frames")))
     lines += [
         f'  File "{frame.get("file")}", line {frame.get("line")}, in {frame.get("function")}'
         for frame in frames
     ]
     message = str(exception.get("message", ""))
     lines += f"{exception.get('type')}{': ' if message else ''}{message}".splitlines()
-    return [*lines, *(str(note) for note in listed(exception.get("notes")))]
+    return [*lines, *(str(note) for note in as_list(exception.get("notes")))]
 
 
 def _line(text: str, category: str, before: float | None) -> ConsoleLine:

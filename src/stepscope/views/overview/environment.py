@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.number_format import number
 from stepscope.steps.evidence.batch_contents import SAMPLES
-from stepscope.views.json_values import clean, listed, mapping
+from stepscope.views.json_values import as_list, as_mapping, clean
 from stepscope.views.run_setup import first_process
 from stepscope.views.wording import size
 
@@ -56,7 +56,7 @@ def _gpus(context: RunContext) -> Iterator[tuple[str, str]]:
 
 
 def _software(context: RunContext, facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    libraries = mapping(facts.get("libraries"))
+    libraries = as_mapping(facts.get("libraries"))
     yield "Libraries", ", ".join(f"{name} {version}" for name, version in libraries.items())
     yield "Python", str(facts.get("python") or "")
     yield "Platform", str(facts.get("platform") or "")
@@ -81,8 +81,8 @@ def _training(context: RunContext) -> Iterator[tuple[str, str]]:
     if parameters:
         compiled = ", compiled" if setup.get("compiled") else ""
         yield "Model", f"{number(parameters)} parameters{compiled}"
-    yield "Wrappers", ", ".join(map(str, listed(setup.get("wrappers"))))
-    optimizers = [mapping(optimizer) for optimizer in listed(setup.get("optimizers"))]
+    yield "Wrappers", ", ".join(map(str, as_list(setup.get("wrappers"))))
+    optimizers = [as_mapping(optimizer) for optimizer in as_list(setup.get("optimizers"))]
     yield "Optimizer", ", ".join(str(optimizer["name"]) for optimizer in optimizers if "name" in optimizer)
     loader = context.own_events["loader"][-1].fields if "loader" in context.own_events else {}
     yield "Batch", _batch(context, loader)
@@ -94,7 +94,7 @@ def _precision(setup: Mapping[str, Any]) -> str:
     autocast = setup.get("autocast")
     if autocast and autocast != "off":
         return f"autocast {autocast}"
-    dtypes = mapping(setup.get("parameter_dtypes"))
+    dtypes = as_mapping(setup.get("parameter_dtypes"))
     return str(max(dtypes, key=lambda name: _count(dtypes[name]), default=""))
 
 
@@ -117,4 +117,4 @@ def _count(value: Any) -> int:
 
 def _code(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Commit", str(facts.get("commit") or "")[:12]
-    yield "Command", " ".join(map(str, listed(facts.get("command"))))
+    yield "Command", " ".join(map(str, as_list(facts.get("command"))))

@@ -1,4 +1,4 @@
-"""What a person should look at: a run that failed or stalled, a loss that is NaN, alerts, findings."""
+"""What needs a person's attention: failed or stalled runs, NaN losses, alerts, findings."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from stepscope.views.runs.marks import Marks
 
 RECENT_NS = 7 * 86_400 * 10**9
-"""A run that went wrong longer ago needs nobody's attention any more."""
+"""A run that ended longer ago needs no attention."""
 
 BAD_STATUSES = ("crashed", "failed", "stalled")
-"""Statuses that a verdict calls critical, and so does this."""
+"""Statuses that verdicts also rate as critical."""
 
 NONFINITE = "num.nonfinite"
-"""The finding on a loss that is not a number, and the rule that has people told of it."""
+"""The finding, and the alert rule, for a loss that is not finite."""
 
 MAX_NAME = 300
 MAX_WHAT = 400
@@ -33,7 +33,7 @@ MAX_WHAT = 400
 
 @dataclass(frozen=True)
 class Attention:
-    """Something a person should look at."""
+    """Something that needs a person's attention."""
 
     run_id: str
     run: str
@@ -44,7 +44,7 @@ class Attention:
 
 
 def may_need_attention(run: Run, marks: Marks, now_ns: int) -> bool:
-    """Whether a run is live, or ended lately; one that was put aside needs nobody."""
+    """Returns whether a run is live or ended recently, and is not archived."""
     is_recent = run.status in LIVE or run.info.last_ns > now_ns - RECENT_NS
     return is_recent and not marks.archived(run.id)
 
@@ -52,10 +52,10 @@ def may_need_attention(run: Run, marks: Marks, now_ns: int) -> bool:
 def attention_of(
     run: Run, marks: Marks, figures: RunFigures, now_ns: int, diagnosis: Diagnosis | None = None
 ) -> Attention | None:
-    """What a run needs a person for, the worst of it; None where it needs nobody.
+    """Returns the worst problem of a run that needs attention; None if there is none.
 
-    One for each run, so that those who count runs and those who list what is wrong have one number.
-    `diagnosis` is that of a run which no agent has looked at.
+    There is one for each run, so that counts of runs and lists of problems agree. `diagnosis` is that of a
+    run which no agent has checked.
     """
     if not may_need_attention(run, marks, now_ns):
         return None
@@ -72,7 +72,7 @@ def attention_of(
 
 
 _Reason = tuple[str, str, float, Literal["alert", "status", "finding"]]
-"""What, how bad, since when, and of which kind."""
+"""Text, severity, time of start in seconds, and kind."""
 
 
 def _of_status(run: Run) -> Iterator[_Reason]:
@@ -85,7 +85,7 @@ def _of_status(run: Run) -> Iterator[_Reason]:
 def _of_loss(
     run: Run, marks: Marks, figures: RunFigures, findings: Sequence[dict[str, Any]]
 ) -> Iterator[_Reason]:
-    """A loss that is not a number now, or was not when the run ended, where no open finding says so."""
+    """Yields a loss that is not finite now, or was not at the end, unless an open finding reports it."""
     if figures.loss_nonfinite is None or NONFINITE in marks.muted(run.id):
         return
     loss_findings = [finding for finding in findings if NONFINITE in _names(finding)]
@@ -99,7 +99,7 @@ def _of_loss(
 
 
 def _of_alerts(run: Run) -> Iterator[_Reason]:
-    """Those of a run that has ended are over with it, and an info alert only informs."""
+    """Yields open alerts of a live run; those of an ended run are over, and info alerts need no action."""
     if run.status not in LIVE:
         return
     for alert in run.alerts():
@@ -108,7 +108,7 @@ def _of_alerts(run: Run) -> Iterator[_Reason]:
 
 
 def _of_findings(run: Run, marks: Marks, findings: Sequence[dict[str, Any]]) -> Iterator[_Reason]:
-    """What can still be changed in a live run, and what has ruined one that has ended."""
+    """Yields findings that can still be acted on in a live run, and critical ones of an ended run."""
     severities = ("warning", "critical") if run.status in LIVE else ("critical",)
     for finding in shown_findings(findings, marks.muted(run.id)):
         if finding.get("severity") in severities:

@@ -1,4 +1,4 @@
-"""The filter language of lists: terms that must all hold, of names, states, figures and configuration.
+"""The filter language of the run list; all terms of a filter must match.
 
 `resnet status:running gpu_util<50 config.batch_size>=64 started>-2d -tag:old /^exp-[0-9]+/`
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stepscope.views.runs.run_rows import RunRow
 
     Test = Callable[[RunRow, float], bool]
-    """Whether a row holds, at a moment in seconds since the epoch."""
+    """Whether a row matches, at a time in seconds since the epoch."""
 
 __all__ = ["Filter", "FilterError", "parse"]
 
@@ -47,7 +47,7 @@ FIGURES: dict[str, tuple[str, Callable[[RunRow], float | None]]] = {
     "duration": ("length", lambda row: row.duration_s),
     "eta": ("length", lambda row: row.eta_s),
 }
-"""Figures by name: how their values are written, and where they are found."""
+"""Numeric columns by name: the format of their values, and how to read them from a row."""
 
 OTHER_NAMES = {
     "step": "steps", "speed": "steps_per_second", "loss_last": "loss", "loss_best": "best_loss",
@@ -65,23 +65,23 @@ MOMENTS: dict[str, Callable[[RunRow], float | None]] = {
 
 @dataclass(frozen=True)
 class Filter:
-    """A filter that was understood."""
+    """A parsed filter."""
 
     text: str
     tests: tuple[Test, ...]
 
     def matches(self, row: RunRow, now_ns: int) -> bool:
-        """Whether all terms hold for a row."""
+        """Returns whether all terms match a row."""
         return all(test(row, now_ns / 1e9) for test in self.tests)
 
 
 def parse(text: str) -> Filter:
-    """Reads a filter; an empty one matches everything. Raises FilterError with the place of a mistake."""
+    """Parses a filter; an empty one matches everything. Raises FilterError with the position of an error."""
     return Filter(text, tuple(_test(term) for term in terms_of(text)))
 
 
 def names() -> list[str]:
-    """Every name a term may begin with, for those who complete what is being typed."""
+    """Returns all names a term may begin with, for completion."""
     return sorted({*TEXTS, *FIGURES, *MOMENTS, CONFIG})
 
 
@@ -134,7 +134,7 @@ def _text(term: Term, name: str) -> Test:
 
 
 def _is_verdict(row: RunRow, value: str) -> bool:
-    """Whether a verdict is so bad, or its id or its sentence has these words in a row."""
+    """Matches the severity of a verdict, or words in its id or headline."""
     words = _hyphened(value)
     verdict_texts = (_hyphened(row.verdict.id), _hyphened(row.verdict.headline))
     severity = "unknown" if value == "none" else value
@@ -142,7 +142,7 @@ def _is_verdict(row: RunRow, value: str) -> bool:
 
 
 def _is_attention(row: RunRow, value: str) -> bool:
-    """Whether a run needs attention, or need not, or needs it for something with these words."""
+    """Matches whether a run needs attention (`yes` or `no`), or words in the reason."""
     if value in ("yes", "no"):
         return (row.attention is not None) == (value == "yes")
     return row.attention is not None and value in row.attention.casefold()
@@ -194,7 +194,7 @@ def _moment(term: Term, figure: Callable[[RunRow], float | None]) -> Test:
 
 
 def _is_at(value: float, sign: str, moment: Moment, now: float) -> bool:
-    """Compares with a moment; with a day, what lies in it is equal to it."""
+    """Compares a time with a moment; any time within a day equals that day."""
     begin, end = moment.at(now)
     if end > begin:
         relation = -1.0 if value < begin else 1.0 if value >= end else 0.0
@@ -219,7 +219,7 @@ def _config(term: Term) -> Test:
 
 
 def _entry(row: RunRow, name: str) -> tuple[bool, Scalar]:
-    """An entry by its whole name, or by the end of it where only one entry ends so."""
+    """Returns an entry by its full name, or by the end of its name if only one entry ends so."""
     if name in row.config:
         return True, row.config[name]
     candidates = [value for key, value in row.config.items() if key.endswith(f".{name}")]

@@ -1,4 +1,4 @@
-"""Reads the values of a filter: numbers with units, lengths of time, sizes, shares and moments."""
+"""Parses the values of a filter: numbers with units, durations, sizes, shares and moments."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Moment:
-    """A moment, or a day: relative ones are counted from the moment they are asked for."""
+    """A moment or a day; a relative one counts from when it is evaluated."""
 
     begin: float
-    """Seconds since the epoch, or before now where it is relative."""
+    """Seconds since the epoch; seconds before now if it is relative."""
     seconds: float = 0.0
-    """How long it lasts: a day that was named lasts one."""
+    """How long it lasts: 0 for a moment, or the length of a day."""
     is_relative: bool = False
 
     def at(self, now: float) -> tuple[float, float]:
-        """When it begins and ends."""
+        """Returns its begin and end."""
         begin = now - self.begin if self.is_relative else self.begin
         return begin, begin + self.seconds
 
 
 def count(text: str) -> float:
-    """A number, as 1000, 1e3 or 1k."""
+    """Parses a number such as 1000, 1e3 or 1k."""
     return _scaled(text, COUNTS, "a number such as 1000, 1e-3 or 10k")
 
 
 def size(text: str) -> float:
-    """Bytes, as 80GB or 512MiB."""
+    """Parses bytes such as 80GB or 512MiB."""
     return _scaled(text, SIZES, "a size such as 512MiB or 80GB")
 
 
 def share(text: str) -> float:
-    """A share, as 50 or 50% or 0.5: what is above 1 is percent."""
+    """Parses a share such as 50, 50% or 0.5; values above 1 are percent."""
     match = _NUMBER.fullmatch(text)
     if match is None or match[2] not in ("", "%"):
         raise ValueError("a share such as 50% or 0.5")
@@ -59,7 +59,7 @@ def share(text: str) -> float:
 
 
 def length(text: str) -> float:
-    """Seconds, as 90, 2h or 1h30m."""
+    """Parses a duration such as 90, 2h or 1h30m into seconds."""
     total, position, is_negative = 0.0, 0, text.startswith("-")
     rest = text[1:] if is_negative else text
     while position < len(rest):
@@ -78,7 +78,7 @@ def length(text: str) -> float:
 
 
 def moment(text: str) -> Moment:
-    """A moment, as -2d, 2026-01-31, 2026-01-31T18:00 or seconds since the epoch."""
+    """Parses a moment such as -2d, 2026-01-31, 2026-01-31T18:00 or seconds since the epoch."""
     if text.startswith("-"):
         return Moment(length(text[1:]), is_relative=True)
     try:

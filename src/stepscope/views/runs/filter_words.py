@@ -1,4 +1,4 @@
-"""Takes a filter apart into its terms: words, comparisons and expressions, each with its place."""
+"""Splits a filter into terms: words, comparisons and regular expressions, each with its position."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BARE = re.compile(r"\S+")
 
 
 class FilterError(StepscopeError):
-    """A filter that cannot be understood, with the place of the term at fault."""
+    """A filter that cannot be parsed, with the position of the wrong term."""
 
     def __init__(self, message: str, begin: int, end: int) -> None:
         super().__init__(message)
@@ -26,25 +26,25 @@ class FilterError(StepscopeError):
 
 @dataclass(frozen=True)
 class Term:
-    """One term: a word, an expression between slashes, or a name with a sign and a value."""
+    """One term: a word, a regular expression between slashes, or a name with an operator and a value."""
 
     begin: int
     end: int
     is_excluded: bool
     name: str = ""
-    """Before the sign; empty for a word or an expression."""
+    """Before the operator; empty for a word or a regular expression."""
     sign: str = ""
     value: str = ""
     is_pattern: bool = False
     flags: str = ""
 
     def mistake(self, message: str) -> FilterError:
-        """An error about this term."""
+        """Returns an error about this term."""
         return FilterError(message, self.begin, self.end)
 
 
 def terms_of(text: str) -> list[Term]:
-    """The terms of a filter."""
+    """Returns the terms of a filter."""
     if len(text) > MAX_CHARACTERS:
         raise FilterError(
             f"The filter has {len(text):,} characters; at most {MAX_CHARACTERS:,} are allowed.",
@@ -91,7 +91,7 @@ def _term(text: str, begin: int) -> Term:
 
 
 def _sign(text: str, at: int) -> tuple[str, int]:
-    """The sign after a name, and where it ends; blanks may stand before one that compares."""
+    """Returns the operator after a name and its end; spaces may precede any operator but a colon."""
     there = _after_blanks(text, at)
     for sign in _SIGNS:
         if text.startswith(sign, there) and (sign != ":" or there == at):

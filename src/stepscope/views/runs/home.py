@@ -1,4 +1,4 @@
-"""The first page of all: what runs, what needs attention, what ran last, and the machines."""
+"""The home page: live runs, what needs attention, the latest runs, and the hosts."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 MAX_RECENT = 10
 MAX_ATTENTION = 1000
-"""So many runs are sent; there is one entry for each, and the list of runs counts the same ones."""
+"""Maximum number of entries; there is one for each run, and the list of runs counts the same ones."""
 
 MAX_LIVE_AGE_S = 30.0
-"""A machine of which nothing was read for so long is not watched any more."""
+"""A host without a reading for longer than this is not live."""
 
 MAX_AGE_S = 86_400.0
-"""A machine that was last seen before that is not shown."""
+"""A host without a reading for longer than this is not shown."""
 
 MAX_RUNS = 20
 
@@ -46,7 +46,7 @@ _GPU_KEYS = (
 
 @dataclass(frozen=True)
 class Home:
-    """The page."""
+    """The contents of the home page."""
 
     running: tuple[RunRow, ...]
     attention: tuple[Attention, ...]
@@ -55,14 +55,14 @@ class Home:
 
 
 def home_of(runs: Runs, marks: Marks, now_ns: int, cache: FigureCache | None = None) -> Home:
-    """All of it, of the runs that nobody has put aside; a live run is shown in any case."""
+    """Returns the home page; archived runs are left out unless they are live."""
     cache = cache or FigureCache()
     all_runs = runs.runs()
     live = [run for run in all_runs if run.status in LIVE]
     ended = [run for run in all_runs if run.status not in LIVE and not marks.archived(run.id)]
     ended.sort(key=lambda run: run.info.ended_ns or run.info.last_ns)
     recent = ended[-MAX_RECENT:][::-1]
-    # The figures of runs that nobody needs to look at are not read: there may be thousands.
+    # There may be thousands of runs: figures are read only of those that may need attention.
     candidates = [run for run in (*live, *ended) if may_need_attention(run, marks, now_ns)]
     cache.begin_list()
     needs = [
@@ -81,7 +81,7 @@ def home_of(runs: Runs, marks: Marks, now_ns: int, cache: FigureCache | None = N
 
 @dataclass(frozen=True)
 class GpuNow:
-    """A GPU as it was last read; None for what it does not tell."""
+    """The last readings of a GPU; None for what it does not report."""
 
     device: str
     name: str
@@ -95,7 +95,7 @@ class GpuNow:
 
 @dataclass(frozen=True)
 class HostNow:
-    """A machine as it was last read."""
+    """The last readings of a host."""
 
     host: str
     live: bool
@@ -109,7 +109,7 @@ class HostNow:
 
 
 def hosts_now(runs: Sequence[Run], now_ns: int) -> tuple[HostNow, ...]:
-    """The machines of the live runs, and of the newest others; live ones first."""
+    """Returns the hosts of the live runs and of the newest others, live hosts first."""
     live = [run for run in runs if run.status in LIVE]
     others = [run for run in reversed(runs) if run.status not in LIVE]
     facts: dict[HostDevice, GpuFacts] = {}

@@ -1,4 +1,4 @@
-"""What people add to runs: names, tags, notes, colours; seen here through a protocol alone."""
+"""The protocol for what people add to runs: names, tags, notes, colours, muted findings."""
 
 from __future__ import annotations
 
@@ -8,68 +8,68 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Note:
-    """Something a person wrote down about a moment of a run."""
+    """A note on a run, or on a moment or step of it."""
 
     id: int
     run_id: str
     step: int | None
     time: float | None
-    """The moment it is about, in seconds since the epoch; None where it is about a step, or the whole run."""
+    """The moment it refers to, in seconds since the epoch; None if it refers to a step or the whole run."""
     text: str
     made: float
 
 
 class Marks(Protocol):
-    """What people have said of runs; each answer must be quick, as lists ask for every run."""
+    """What people added to runs; each call must be quick, because lists make it for every run."""
 
     def name(self, run_id: str) -> str | None:
-        """The name somebody gave it in place of its own."""
+        """Returns the name that replaces the run's own; None if there is none."""
 
     def tags(self, run_id: str) -> tuple[str, ...]:
-        """Its tags."""
+        """Returns its tags."""
 
     def archived(self, run_id: str) -> bool:
-        """Whether it was put aside."""
+        """Returns whether it is archived."""
 
     def notes(self, run_id: str) -> tuple[Note, ...]:
-        """What was written down about it, oldest first."""
+        """Returns its notes, oldest first."""
 
     def colour(self, run_id: str) -> str | None:
-        """The colour somebody chose for it."""
+        """Returns its chosen colour; None if there is none."""
 
     def muted(self, run_id: str) -> frozenset[str]:
-        """The findings nobody wants to be told of, by id or key."""
+        """Returns the muted findings, by id or key."""
 
 
 class NoMarks:
-    """Nobody has said anything."""
+    """Marks of runs to which nothing was added."""
 
     def name(self, run_id: str) -> str | None:
-        """None."""
+        """Returns None."""
         del run_id
         return None
 
     def tags(self, run_id: str) -> tuple[str, ...]:
-        """None."""
+        """Returns no tags."""
         del run_id
         return ()
 
     def archived(self, run_id: str) -> bool:
-        """It was not."""
+        """Returns False."""
         del run_id
         return False
 
     def notes(self, run_id: str) -> tuple[Note, ...]:
-        """None."""
+        """Returns no notes."""
         del run_id
         return ()
 
     def colour(self, run_id: str) -> str | None:
-        """None."""
+        """Returns None."""
         del run_id
         return None
 
     def muted(self, run_id: str) -> frozenset[str]:
-        """None."""
+        """Returns no findings."""
         del run_id
         return frozenset()

@@ -1,4 +1,4 @@
-"""Matches small regular expressions in time that grows with the text alone, whatever the expression."""
+"""Matches simple regular expressions in time linear in the text, whatever the expression."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ MAX_DEPTH = 20
 MAX_REPEATS = 100
 MAX_INSTRUCTIONS = 2_000
 MAX_TEXT = 1_000
-"""Of a text so many characters are looked at."""
+"""Longer texts are cut."""
 MAX_CACHED_STEPS = 2_000
-"""So many steps of the matching are remembered."""
+"""Number of state transitions that are cached."""
 
 _CLASSES = {"d": str.isdecimal, "w": lambda sign: sign.isalnum() or sign == "_", "s": str.isspace}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
@@ -23,7 +23,7 @@ _REPEATS = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 
 
 class PatternError(ValueError):
-    """An expression that has no meaning, with the place of the mistake in it."""
+    """An invalid regular expression, with the position of the error."""
 
     def __init__(self, message: str, at: int) -> None:
         super().__init__(message)
@@ -32,7 +32,7 @@ class PatternError(ValueError):
 
 @dataclass(frozen=True)
 class _CharacterSet:
-    """Which characters fit: single ones, ranges and classes, or all others."""
+    """A set of characters: single ones, ranges and classes, or all others."""
 
     singles: frozenset[str] = frozenset()
     ranges: tuple[tuple[str, str], ...] = ()
@@ -40,7 +40,7 @@ class _CharacterSet:
     is_negated: bool = False
 
     def matches(self, cases: Iterable[str]) -> bool:
-        """Whether a character, in one of the cases it is given in, is among them."""
+        """Returns whether a character, in one of the given cases, is in the set."""
         return any(self._has(character) for character in cases) != self.is_negated
 
     def _has(self, character: str) -> bool:
@@ -52,7 +52,7 @@ class _CharacterSet:
 
 
 class _Instruction(NamedTuple):
-    """One instruction: take a character, go on at either of two places, or be at an end of the text."""
+    """One instruction: take a character, fork to two positions, or assert the begin or end of the text."""
 
     kind: str
     characters: _CharacterSet = _CharacterSet()
@@ -64,7 +64,7 @@ _States = frozenset[int]
 
 
 class Pattern:
-    """An expression made ready. All ways through it are followed at once, so none is ever tried again."""
+    """A compiled regular expression; it follows all alternatives at once, so it never backtracks."""
 
     def __init__(self, instructions: Sequence[_Instruction], *, ignores_case: bool) -> None:
         self._instructions, self._ignores_case = instructions, ignores_case
@@ -72,7 +72,7 @@ class Pattern:
         self._transitions: dict[tuple[_States, str], _States] = {}
 
     def is_in(self, text: str) -> bool:
-        """Whether some part of a text matches."""
+        """Returns whether some part of a text matches."""
         text = text[:MAX_TEXT]
         states = self._reachable({0}, at_begin=True)
         for character in text:
@@ -82,7 +82,7 @@ class Pattern:
         return self._is_match(self._reachable(states, at_begin=not text, at_end=True))
 
     def _after(self, states: _States, character: str) -> _States:
-        """Where one is after a character; a match may also begin there."""
+        """Returns the states after a character; a match may also begin there."""
         known = self._transitions.get((states, character))
         if known is not None:
             return known
@@ -104,7 +104,7 @@ class Pattern:
     def _reachable(
         self, begin: set[int] | _States, *, at_begin: bool = False, at_end: bool = False
     ) -> _States:
-        """Everything that can be got to without taking a character."""
+        """Returns all states that can be reached without taking a character."""
         reached: set[int] = set()
         pending = list(begin)
         while pending:
@@ -121,7 +121,7 @@ class Pattern:
 
 
 def compile_pattern(text: str, *, ignores_case: bool = False) -> Pattern:
-    """Makes an expression ready: signs, `.`, `[a-z]`, classes, `^ $`, groups, `|`, `* + ? {2,5}`."""
+    """Compiles an expression of characters, `.`, `[a-z]`, classes, `^ $`, groups, `|`, `* + ? {2,5}`."""
     if len(text) > MAX_CHARACTERS:
         raise PatternError(f"It has {len(text)} characters; at most {MAX_CHARACTERS} are allowed.", 0)
     parser = _Parser(text)
@@ -132,7 +132,7 @@ def compile_pattern(text: str, *, ignores_case: bool = False) -> Pattern:
 
 
 class _Parser:
-    """Reads an expression from left to right; places in what it makes are relative until they are joined."""
+    """Parses an expression from left to right; jump targets are relative until instructions are joined."""
 
     def __init__(self, text: str) -> None:
         self.text, self.position = text, 0
@@ -186,7 +186,7 @@ class _Parser:
             bounds = int(low), (int(high) if high else None if comma else int(low))
         else:
             return None
-        if self._next_is("?"):  # reluctant or not: whether it matches is the same
+        if self._next_is("?"):  # lazy repeats match the same texts
             self.position += 1
         if self.text[self.position : self.position + 1] in ("*", "+", "?", "{"):
             raise PatternError("What repeats is repeated again; put it into a group.", self.position)
@@ -261,7 +261,7 @@ class _Parser:
         return _CharacterSet(frozenset(singles), tuple(ranges), tuple(classes), is_negated)
 
     def _set_member(self, classes: list[str]) -> str:
-        """One character of a set; empty for a class, which is added to the classes."""
+        """Reads one character of a set; returns "" for a class, which is added to `classes`."""
         begin, character = self.position, self.text[self.position]
         self.position += 1
         if character != "\\":

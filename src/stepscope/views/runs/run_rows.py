@@ -1,4 +1,4 @@
-"""The rows of a list of runs: what each does, how fast, how well, and what people have said of it."""
+"""The rows of the list of runs: status, progress, speed, loss, verdict, and what people added."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from stepscope.views.runs.marks import Marks
 
 SETTLED_NS = 15_000_000_000
-"""So long after its end nothing more arrives of a run: what was read last has been taken in."""
+"""After this time an ended run receives no more data: the last readings have been stored."""
 
 MAX_DIAGNOSED = 10
-"""Runs that one list diagnoses; each takes some 20 ms."""
+"""Maximum number of runs that one list diagnoses; each takes about 20 ms."""
 
 MAX_NAME = 300
 
 
 @dataclass(frozen=True)
 class RunRow:
-    """A run as a list shows it; None for what is not known."""
+    """One run in a list; None for what is not known."""
 
     id: str
     name: str
@@ -45,7 +45,7 @@ class RunRow:
     started: float
     ended: float | None
     duration_s: float
-    """The sum of its segments: the time between them is left out."""
+    """The sum of its segments, without the time between them."""
     last_seen: float
     step: int | None
     total_steps: int | None
@@ -54,7 +54,7 @@ class RunRow:
     loss_last: float | None
     loss_best: float | None
     loss_nonfinite: str | None
-    """NaN, ∞ or -∞ where the newest loss is that."""
+    """NaN, ∞ or -∞ if the last loss is that."""
     loss_key: str | None
     data_wait_ratio: float | None
     gpu_mean_ratio: float | None
@@ -63,7 +63,7 @@ class RunRow:
     peak_memory_bytes: float | None
     verdict: Verdict
     attention: str | None
-    """What needs a person's attention, the worst of it; None where nothing does."""
+    """The worst problem that needs attention; None if there is none."""
     open_alerts: int
     tags: tuple[str, ...]
     archived: bool
@@ -76,7 +76,7 @@ class RunRow:
 
 
 class FigureCache:
-    """Remembers the figures of runs that have ended: they change no more, unless a run is resumed."""
+    """Caches the figures of ended runs, which change only if a run is resumed."""
 
     def __init__(self) -> None:
         self._figures: dict[str, tuple[tuple[object, ...], RunFigures]] = {}
@@ -84,7 +84,7 @@ class FigureCache:
         self._diagnoses_left = MAX_DIAGNOSED
 
     def of(self, run: Run, now_ns: int) -> RunFigures:
-        """The figures of a run, found anew where they may have changed."""
+        """Returns the figures of a run; they are read again if they may have changed."""
         version = _version(run)
         cached = self._figures.get(run.id)
         if cached is not None and cached[0] == version:
@@ -95,14 +95,14 @@ class FigureCache:
         return figures
 
     def begin_list(self) -> None:
-        """Lets one more list diagnose some runs that no agent has looked at."""
+        """Allows the next list to diagnose some runs that no agent has checked."""
         self._diagnoses_left = MAX_DIAGNOSED
 
     def diagnosis(self, run: Run, now_ns: int) -> Diagnosis | None:
-        """What checks find in a run that no agent has looked at; None where one has, which costs nothing.
+        """Returns the diagnosis of a run that no agent has checked; None if one has, or at the limit.
 
-        A page diagnoses each run it shows. A list of hundreds cannot: it does so for some, and for others the
-        next time, since what was found in a run that has ended is remembered.
+        A page diagnoses each run it shows. A list of hundreds cannot: it diagnoses some of them, and others
+        the next time, because the diagnosis of an ended run is cached.
         """
         version = _version(run)
         cached = self._diagnosed.get(run.id)
@@ -121,7 +121,7 @@ class FigureCache:
         return diagnosis
 
     def forget_others(self, run_ids: Iterable[str]) -> None:
-        """Lets go of runs that are there no more."""
+        """Removes runs that no longer exist."""
         existing = set(run_ids)
         for entries in (self._figures, self._diagnosed):
             for run_id in entries.keys() - existing:
@@ -135,18 +135,18 @@ class FigureCache:
 def run_rows(
     runs: Runs, marks: Marks, now_ns: int | None = None, cache: FigureCache | None = None
 ) -> list[RunRow]:
-    """A row for each run, oldest first. Whoever asks often hands over what was `kept` the last time."""
+    """Returns a row for each run, oldest first; a `cache` makes repeated calls cheap."""
     now_ns = time.time_ns() if now_ns is None else now_ns
     cache = cache or FigureCache()
     all_runs = runs.runs()
     cache.forget_others(run.id for run in all_runs)
     cache.begin_list()
-    # The newest are at the top of a list: those are diagnosed first.
+    # The newest runs are at the top of a list, so they are diagnosed first.
     return [run_row(run, marks, now_ns, cache) for run in reversed(all_runs)][::-1]
 
 
 def run_row(run: Run, marks: Marks, now_ns: int, cache: FigureCache | None = None) -> RunRow:
-    """The row of one run."""
+    """Returns the row of one run."""
     cache = cache or FigureCache()
     figures, diagnosis = cache.of(run, now_ns), cache.diagnosis(run, now_ns)
     attention = attention_of(run, marks, figures, now_ns, diagnosis)
@@ -182,7 +182,7 @@ def run_row(run: Run, marks: Marks, now_ns: int, cache: FigureCache | None = Non
         peak_memory_bytes=figures.peak_memory_bytes,
         verdict=verdict_for(run, marks.muted(run.id), figures, diagnosis),
         attention=None if attention is None else attention.what,
-        # Those of a run that has ended are over with it.
+        # Alerts of an ended run are over.
         open_alerts=sum(process["resolved_ns"] is None for process in run.alerts()) if is_live else 0,
         tags=marks.tags(run.id),
         archived=marks.archived(run.id),
@@ -196,10 +196,10 @@ def run_row(run: Run, marks: Marks, now_ns: int, cache: FigureCache | None = Non
 
 
 def eta_s(figures: RunFigures) -> float | None:
-    """How long a run will still take at its pace; None where its end or its pace is not known."""
+    """Returns the remaining seconds at the current speed; None if the end or the speed is not known."""
     if figures.total_steps is None or figures.step is None or not figures.steps_per_second:
         return None
-    # Steps are counted from 0, so that one more than the number of the last has been made.
+    # Steps count from 0, so the last step's number plus 1 have been done.
     return max(figures.total_steps - figures.step - 1, 0) / figures.steps_per_second
 
 
