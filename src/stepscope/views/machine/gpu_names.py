@@ -1,4 +1,4 @@
-"""Names the GPUs of a run as people call them, and says which of them it answers for."""
+"""Names the GPUs of a run for people, and decides which of them count for the run."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from stepscope.views.metrics.series_summaries import HostDevice, SeriesSummaries
 
 PROCESS_KEYS = ("gpu/process_memory_bytes", "gpu/process_utilization_ratio")
-"""What is read of a GPU only where a process of the run works on it."""
+"""Keys of a GPU that are sampled only if a process of the run uses it."""
 
 
 def label_of(host_device: HostDevice, facts: Mapping[HostDevice, GpuFacts], *, several_hosts: bool) -> str:
-    """Such as `gpu 3`, with its host where there are several; its own id where nothing is known of it."""
+    """Returns a label such as `gpu 3`, with the host if there are several; the id of an unknown device."""
     host, device = host_device
     known = facts.get(host_device)
     name = device or "gpu"
@@ -30,7 +30,7 @@ def label_of(host_device: HostDevice, facts: Mapping[HostDevice, GpuFacts], *, s
 
 
 def own_gpus(run: Run, summaries: SeriesSummaries, facts: Mapping[HostDevice, GpuFacts]) -> set[HostDevice]:
-    """Those on which a process of the run was seen; else those it could see; else all of its hosts."""
+    """Returns the GPUs that a process of the run used; otherwise those it could see, otherwise all."""
     used = {
         (summary.source.host, summary.source.device)
         for key in PROCESS_KEYS

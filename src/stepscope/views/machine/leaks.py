@@ -1,4 +1,4 @@
-"""Judges whether memory grows without end, how fast, and when it will have run out."""
+"""Decides whether memory grows without end, how fast, and when it will be full."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 KEYS = ("memory/allocated_bytes", "process/uss_bytes", "process/rss_bytes")
 
 MAX_FULL_RATIO = 0.8
-"""Memory is called full at this share of its limit: what comes on top in a bad moment still has room."""
+"""Memory counts as full at this share of its limit, which leaves room for short peaks."""
 
 MIN_READINGS = 30
-"""Readings, after the warm-up, below which nothing is said."""
+"""Minimum number of readings after the warm-up for a verdict."""
 
 HORIZON_S = 86_400.0
-"""A run of unknown length is taken to go on for a day, or for as long again as it has lasted."""
+"""A run of unknown length is assumed to run for another day, or as long again as it has run."""
 
 _WARM_UPS = (0.1, 0.2, 0.3, 0.4, 0.5)
 
 
 @dataclass(frozen=True)
 class Limit:
-    """How much memory there is, and whose limit that is: host, container or device."""
+    """A memory limit, and what sets it: host, container or device."""
 
     limit_bytes: float
     whose: str
@@ -46,24 +46,24 @@ class Limit:
 
 @dataclass(frozen=True)
 class Growth:
-    """What is known of how a series of memory figures grows, its warm-up left out."""
+    """How a memory series grows after its warm-up."""
 
     per_hour: Slope | None
-    """Bytes; None where there are too few readings."""
+    """Bytes; None for too few readings."""
     per_thousand_steps: Slope | None
-    """Bytes; None where no steps are known."""
+    """Bytes; None if no steps are known."""
     goes_on: bool
-    """Whether it certainly grows, all along, and not by one jump."""
+    """Whether it clearly grows all the time, and not in one jump."""
     readings: int
     seconds: float
-    """How long the time is that was looked at."""
+    """The time span of the readings."""
     level_bytes: float
-    """What it has come to."""
+    """The last value."""
 
 
 @dataclass(frozen=True)
 class LeakVerdict:
-    """The judgement on one series of memory figures."""
+    """The verdict on one memory series."""
 
     key: str
     rank: int | None
@@ -72,22 +72,22 @@ class LeakVerdict:
     growth: Growth
     limit: Limit | None
     seconds_to_limit: float | None
-    """From the last reading, if it goes on like this; None where it does not grow, or without a limit."""
+    """From the last reading, at the current growth; None if it does not grow or has no limit."""
     projected_ratio: float | None
-    """The share of the limit that is taken at the end of the run, as far as that can be foreseen."""
+    """The projected share of the limit in use at the end of the run."""
     horizon_seconds: float
-    """How long after the last reading that end is taken to be."""
+    """The assumed time from the last reading to the end of the run."""
     is_leak: bool | None
-    """Whether it grows and is full before the end; None where it grows and no limit is known."""
+    """Whether memory grows and will be full before the end; None if it grows and no limit is known."""
     why: str
 
 
 def leaks_of(
     run: Run, remaining_seconds: float | None = None, now_ns: int | None = None
 ) -> list[LeakVerdict]:
-    """Judges the memory of every process and GPU of the newest segment; what leaks comes first.
+    """Returns a verdict for the memory of each process and GPU of the newest segment, leaks first.
 
-    `remaining_seconds` is how long a live run will still go on, where that is known.
+    `remaining_seconds` is how long a live run will still run, if that is known.
     """
     now_ns = time.time_ns() if now_ns is None else now_ns
     age_s = (now_ns - run.segments[-1].started_ns) / 1e9
@@ -103,7 +103,7 @@ def leaks_of(
 
 
 def growth_of(times: Floats, values: Floats, steps: Floats | None = None) -> Growth:
-    """How a series grows: times in seconds, values in bytes."""
+    """Returns how a series grows; times are in seconds, values in bytes."""
     finite = np.isfinite(values)
     seconds = times[finite] - (times[finite][0] if finite.any() else 0.0)
     axis = seconds if steps is None else steps[finite]
@@ -129,7 +129,7 @@ def growth_of(times: Floats, values: Floats, steps: Floats | None = None) -> Gro
 def leak_verdict(
     key: str, source: Source, growth: Growth, limit: Limit | None, horizon_s: float
 ) -> LeakVerdict:
-    """Compares growth with the room that is left."""
+    """Returns a verdict that compares the growth with the free memory."""
     per_s = growth.per_hour.value / 3600.0 if growth.per_hour is not None and growth.goes_on else 0.0
     room_s = ratio = None
     if limit is not None:
@@ -154,7 +154,7 @@ def leak_verdict(
 
 
 def _end_of_warm_up(x: Floats, y: Floats) -> int:
-    """From where on both halves of the rest grow alike; the middle where that is nowhere so."""
+    """Returns where both halves of the rest begin to grow alike; the middle if they never do."""
     for share in _WARM_UPS:
         start = int(len(y) * share)
         middle = (start + len(y)) // 2
@@ -167,7 +167,7 @@ def _end_of_warm_up(x: Floats, y: Floats) -> int:
 
 
 def _is_steady(x: Floats, y: Floats) -> bool:
-    """Whether growth neither comes from jumps nor is coming to its end."""
+    """Returns whether the growth is neither a jump nor slowing down."""
     middle = len(y) // 2
     early, late = slope_of(x[:middle], y[:middle]), slope_of(x[middle:], y[middle:])
     if early is None or late is None:
@@ -184,7 +184,7 @@ def _memory_series(run: Run) -> Iterator[tuple[str, Source]]:
 
 
 def _limit(run: Run, key: str, source: Source) -> Limit | None:
-    """The tightest limit on a series."""
+    """Returns the lowest limit that applies to a series."""
     if key.startswith("process/"):
         limits = [
             Limit(value, whose)
@@ -203,7 +203,7 @@ def _limit(run: Run, key: str, source: Source) -> Limit | None:
 
 
 def _min_newest(run: Run, key: str, source: Source) -> float | None:
-    """The least of the newest values of a figure on a host, whichever rank or device it is of."""
+    """Returns the smallest of the newest values of a key on a host, over its ranks and devices."""
     newest = []
     for other, keys in run.sources().items():
         if key in keys and other.host == source.host and other.segment == source.segment:

@@ -1,4 +1,4 @@
-"""What a machine does at the moment: the newest figure of each device, ready to be shown."""
+"""The current state of a host: the newest readings of each device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GpuNow:
-    """A GPU as it is; what it does not tell is None."""
+    """The current state of a GPU; None for what it does not report."""
 
     index: int
     name: str
@@ -30,12 +30,12 @@ class GpuNow:
     fan_ratio: float | None
     sm_clock_hertz: float | None
     throttled: tuple[str, ...]
-    """Why its clocks are held down, in words."""
+    """The reasons for reduced clocks, as text."""
 
 
 @dataclass(frozen=True)
 class HostNow:
-    """The host as it is; what is not known yet, or not told, is None."""
+    """The current state of the host; None for what is not known."""
 
     cpu_ratio: float | None
     iowait_ratio: float | None
@@ -48,7 +48,7 @@ class HostNow:
 
 
 class MachineNow:
-    """Keeps the newest of everything that is read."""
+    """Keeps the newest readings of all devices."""
 
     def __init__(self) -> None:
         self._figures: dict[str, dict[str, float]] = {}
@@ -56,7 +56,7 @@ class MachineNow:
         self.facts: dict[str, Mapping[str, Any]] = {}
 
     def take(self, taken: SamplerReadings) -> list[Reading]:
-        """Notes what was read; returns it without what was said before."""
+        """Stores the readings; returns them without notices and facts that were already known."""
         return [reading for reading in taken.readings if self._is_new(reading)]
 
     def _is_new(self, reading: Reading) -> bool:
@@ -70,17 +70,17 @@ class MachineNow:
         return previous != reading.fields
 
     def index_of(self, device: str) -> int | None:
-        """The number of a GPU; None for what is none."""
+        """Returns the index of a GPU; None if the device is not a GPU."""
         facts = self.facts.get(device, {})
         return facts.get("index") if "uuid" in facts or "vendor" in facts else None
 
     def gpus(self) -> list[GpuNow]:
-        """All GPUs, by number."""
+        """Returns all GPUs, by index."""
         gpus = [self._gpu(device) for device in self.facts if self.index_of(device) is not None]
         return sorted(gpus, key=lambda gpu: gpu.index)
 
     def host(self) -> HostNow:
-        """The host itself."""
+        """Returns the state of the host."""
         figures = self._figures.get("", {})
         return HostNow(
             cpu_ratio=figures.get("cpu/utilization_ratio"),

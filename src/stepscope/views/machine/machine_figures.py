@@ -1,4 +1,4 @@
-"""What a machine did over a run: the figures people ask for first, one line for each device."""
+"""The figures of the hosts over a run: the most important keys, one line for each device."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ HEADLINES = (
 
 @dataclass(frozen=True)
 class MachineFigure:
-    """One figure of one device, or of the host or a rank where there is none, over a whole run."""
+    """One figure over a whole run: of a device, or of a rank or the host."""
 
     key: str
     rank: int | None
     host: str
     device: str
     label: str
-    """Whose figure it is, in short: gpu 0, loader-1, rank 0; empty for the host."""
+    """A short name of its source: gpu 0, loader-1, rank 0; empty for the host."""
     points: int
     mean: float | None
     minimum: float | None
@@ -52,7 +52,7 @@ class MachineFigure:
 
 
 def machine_figures(run: Run, pattern: str | None, buckets_shown: int) -> Iterator[MachineFigure]:
-    """The headlines, or every key that matches a pattern, each device by itself."""
+    """Yields the headline keys, or all keys that match a pattern, for each device."""
     gpu_labels = _gpu_labels(run)
     series: dict[tuple[str, int | None, str, str], None] = {}
     for source, keys in run.sources().items():
@@ -76,7 +76,7 @@ def machine_figures(run: Run, pattern: str | None, buckets_shown: int) -> Iterat
 
 
 def described(figure: MachineFigure) -> dict[str, Any]:
-    """A figure as `--json` says it."""
+    """Returns a figure as `--json` prints it."""
     return {
         "key": figure.key,
         "rank": figure.rank,
@@ -91,7 +91,7 @@ def described(figure: MachineFigure) -> dict[str, Any]:
 
 
 def _gpu_labels(run: Run) -> dict[str, str]:
-    """What people call a GPU whose UUID a series has."""
+    """Returns the labels of GPUs by UUID."""
     labels = {}
     for event in run.own_events("device"):
         if "index" in event.fields:

@@ -1,4 +1,4 @@
-"""Finds how fast a series grows, and between which bounds that is certain, whatever its noise is like."""
+"""Estimates how fast a series grows, with a confidence interval that holds for any kind of noise."""
 
 from __future__ import annotations
 
@@ -17,35 +17,34 @@ if TYPE_CHECKING:
 CONFIDENCE = 0.99
 
 MAX_BLOCKS = 200
-"""A longer series is cut into so many blocks: each pair of points is looked at, and pairs grow as squares."""
+"""A longer series is cut into this many blocks: the number of pairs of points grows quadratically."""
 
 MIN_RANGE_READINGS, MIN_RANGE_RATIO = 15, 3.0
-"""Of so many readings, growth is certain that is so many times what a line leaves of them."""
+"""With this many readings, growth of this many times the range of the residuals is certain."""
 
 
 @dataclass(frozen=True)
 class Slope:
-    """Growth for each unit of the axis, with the interval it lies in; infinite where nothing is certain."""
+    """Growth per unit of the axis, with its confidence interval; infinite if nothing is certain."""
 
     value: float
     low: float
     high: float
 
     def times(self, factor: float) -> Slope:
-        """The same for another unit."""
+        """Returns the slope for another unit."""
         return Slope(self.value * factor, self.low * factor, self.high * factor)
 
     def agrees_with(self, other: Slope) -> bool:
-        """Whether one truth could be behind both."""
+        """Returns whether both intervals overlap, with some slack."""
         slack = 0.05 * max(abs(self.value), abs(other.value))
         return max(self.low, other.low) <= min(self.high, other.high) + slack
 
 
 def slope_of(x: Floats, y: Floats, confidence: float = CONFIDENCE) -> Slope | None:
-    """The median of the slopes between all pairs of points (Theil and Sen); None where x does not rise.
+    """Returns the median slope over all pairs of points (Theil and Sen); None if x does not increase.
 
-    The interval is that of Kendall's rank correlation. What follows another reading closely tells little that
-    is new, so readings count as fewer the more alike neighbours are.
+    The interval is that of Kendall's rank correlation. Correlated neighbours count as fewer readings.
     """
     first, second = np.triu_indices(len(x), 1)
     distances = x[second] - x[first]
@@ -63,10 +62,10 @@ def slope_of(x: Floats, y: Floats, confidence: float = CONFIDENCE) -> Slope | No
 
 
 def _by_range(median: float, x: Floats, residuals: Floats) -> Slope:
-    """Bounds for readings that follow each other so closely that ranks tell nothing.
+    """Returns an interval for readings so correlated that their ranks say nothing.
 
-    What wanders without end leaves about as much as it has moved. What leaves far less grows: a leak whose
-    pace goes up and down leaves a smooth wave.
+    A random walk has residuals about as large as its movement. Residuals far smaller than that mean growth: a
+    leak of varying speed leaves a smooth wave.
     """
     if len(x) < MIN_RANGE_READINGS:
         return Slope(median, -np.inf, np.inf)
@@ -75,24 +74,25 @@ def _by_range(median: float, x: Floats, residuals: Floats) -> Slope:
 
 
 def lower_quartiles(y: Floats, *axes: Floats, max_blocks: int = MAX_BLOCKS) -> tuple[Floats, ...]:
-    """The lower quartile of each block, and its middle on each axis: spikes and teeth count for little."""
+    """Returns the lower quartile of each block, and its middle on each axis; spikes have little effect."""
     if len(y) <= max_blocks:
         return (y, *axes)
     width = -(-len(y) // max_blocks)
-    # Blocks are of one size, because the quartile of a smaller one is a higher one: the first few are left.
+    # All blocks have the same size, because the quartile of a smaller block is biased: the first readings are
+    # dropped.
     spare = len(y) % width
     levels = np.quantile(y[spare:].reshape(-1, width), 0.25, axis=1)
     return (levels, *(axis[spare:].reshape(-1, width).mean(axis=1) for axis in axes))
 
 
 def is_line(x: Floats, y: Floats) -> bool:
-    """Whether a straight line tells the series better than one or two jumps between level stretches.
+    """Returns whether a line fits the series better than one or two jumps between constant levels.
 
-    Each is weighed by what it leaves unexplained, and by how much it had to be told (Schwarz's criterion).
+    The models are compared by their residuals and their number of parameters (Schwarz's criterion, BIC).
     """
     count = len(y)
     line = np.polynomial.Polynomial.fit(x, y, 1)
-    # A remainder below the rounding of the values says no more than none.
+    # Residuals below the rounding error of the values count as none.
     min_residual = count * float(np.finfo(np.float64).eps * np.abs(y).max()) ** 2 + np.finfo(np.float64).tiny
     one_jump, two_jumps = _best_jumps(y)
     unexplained = {2: float(((y - line(x)) ** 2).sum()), 3: one_jump, 5: two_jumps}
@@ -104,7 +104,7 @@ def is_line(x: Floats, y: Floats) -> bool:
 
 
 def _best_jumps(y: Floats) -> tuple[float, float]:
-    """What one jump, and two, leave unexplained at their best places."""
+    """Returns the squared residuals of the best model with one jump, and with two."""
     costs = _level_costs(y)
     one_jump = costs[0, :-1] + costs[1:, -1]
     two_jumps = costs[0, :-2, None] + costs[1:-1, 1:-1] + costs[None, 2:, -1]
@@ -112,7 +112,7 @@ def _best_jumps(y: Floats) -> tuple[float, float]:
 
 
 def _level_costs(y: Floats) -> Floats:
-    """For each first and last place, the squares that are left when the stretch between is called level."""
+    """Returns, for each first and last position, the squared residuals of a constant level between them."""
     centred = y - y.mean()
     sums, squares = np.r_[0.0, centred.cumsum()], np.r_[0.0, (centred**2).cumsum()]
     first, last = np.arange(len(y))[:, None], np.arange(len(y))[None, :] + 1

@@ -1,4 +1,4 @@
-"""Shares out the time of a step among its phases, also where only some steps have all of them."""
+"""Divides the time of steps among their phases, also if only some steps have all phases."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 MAX_RANKS = 4
-"""Ranks whose sampled steps are weighed one by one; the others do the same steps."""
+"""Maximum number of ranks whose sampled steps are read; the other ranks do the same steps."""
 
 _KEY = re.compile(r"phase/(.+)_seconds")
 
 
 @dataclass(frozen=True)
 class PhaseShare:
-    """What a phase takes of a step."""
+    """The part of a step that a phase takes."""
 
     phase: str
     key: str
     mean_s: float
-    """In a mean step, all ranks together."""
+    """Mean seconds per step, over all ranks."""
     share: float
-    """Of the time of all steps, from 0 to 1."""
+    """Share of the time of all steps, from 0 to 1."""
 
 
 def phase_names(keys: Iterable[str]) -> list[str]:
-    """The phases among some keys, in the order of a step; those with names of their own come last."""
+    """Returns the phases among keys, in the order of a step; phases with the user's own names come last."""
     names = {match[1] for key in keys if (match := _KEY.fullmatch(key)) is not None}
     return [*(name for name in PHASES if name in names), *sorted(names.difference(PHASES))]
 
 
 def phases_of(run: Run, summaries: SeriesSummaries) -> tuple[PhaseShare, ...]:
-    """The phases of a run; none where its steps are not timed."""
+    """Returns the phases of a run; none if its steps are not timed."""
     total_seconds, steps = summaries.total(STEP_SECONDS)
     names = phase_names(summaries.keys)
     if total_seconds <= 0 or not steps or not names:
@@ -67,16 +67,16 @@ def phases_of(run: Run, summaries: SeriesSummaries) -> tuple[PhaseShare, ...]:
 def _estimated(
     run: Run, summaries: SeriesSummaries, spent: Mapping[str, float], total_seconds: float
 ) -> dict[str, float]:
-    """Sums over all steps, reckoned from those that have all phases.
+    """Estimates the totals over all steps from the steps that have all phases.
 
-    What was kept of every step, the wait for data above all, stays as it was added up; the rest of the time
-    is shared out as it is in the sampled steps.
+    Phases that were timed in every step, above all the wait for data, keep their totals; the remaining time
+    is divided as in the sampled steps.
     """
     steps = summaries.total(STEP_SECONDS)[1]
-    # A phase that somebody timed by himself was timed whenever it came.
+    # A phase of the user's own is timed whenever it occurs.
     user_phases = {name for name in spent if name not in PHASES}
     always_timed = {name for name in spent if summaries.total(phase_key(name))[1] >= 0.9 * steps}
-    always_timed |= spent.keys() & {"checkpoint"}  # which is timed whenever it comes, and only then
+    always_timed |= spent.keys() & {"checkpoint"}  # which is timed whenever it occurs
     sampled = dict.fromkeys((name for name in spent if name not in always_timed | user_phases), 0.0)
     for rank in summaries.ranks(SAMPLED_RATIO)[:MAX_RANKS]:
         ratios = step_values(run, SAMPLED_RATIO, rank)
@@ -90,16 +90,16 @@ def _estimated(
 
 
 def _weighted_sum(values: StepValues, ratios: StepValues, between: StepValues) -> float:
-    """A weighed sum, without what came `between` two steps and is recorded under the number of one."""
+    """Returns a weighted sum, without times `between` two steps that are logged under a step's number."""
     probabilities = ratios.at(values.steps)
-    if len(ratios) < 0.5 * len(values):  # told now and then, and not with each step that was kept
+    if len(ratios) < 0.5 * len(values):  # logged now and then, not with each sampled step
         probabilities = ratios.held_at(values.steps)
     known = np.isfinite(probabilities) & (values.values != between.at(values.steps))
     return float((values.values[known] * sample_weights(probabilities[known])).sum())
 
 
 def _without_gaps(spent: Mapping[str, float], total_seconds: float) -> dict[str, float]:
-    """In runs of earlier versions, evaluations between two steps are among the phases: they are left out."""
+    """Leaves out evaluations between steps, which earlier versions recorded as a phase."""
     others = sum(seconds for name, seconds in spent.items() if name != "eval")
     room = max(total_seconds - others, 0.0)
     return {name: min(seconds, room) if name == "eval" else seconds for name, seconds in spent.items()}

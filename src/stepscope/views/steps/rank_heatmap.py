@@ -1,4 +1,4 @@
-"""A key rank by rank over the steps, to see which rank stands out, and which one the others wait for."""
+"""A key by rank and step, to see which rank differs and which rank the others wait for."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ MIN_LATE_S = 1e-6
 
 @dataclass(frozen=True)
 class LateRank:
-    """The rank the others wait for."""
+    """The rank that the others wait for."""
 
     rank: int
     phase: str
     seconds: float
-    """How much later than the others, in a median step."""
+    """How much later than the others it is, in a median step."""
     text: str
 
 
 @dataclass(frozen=True)
 class Heatmap:
-    """Means of a key, a row for each rank and a column for each stretch of steps."""
+    """Means of a key, with a row for each rank and a column for each range of steps."""
 
     key: str
     unit: str
     ranks: tuple[int, ...]
     hosts: tuple[str, ...]
-    """Where each rank ran last."""
+    """The last host of each rank."""
     starts: tuple[int, ...]
     """The first step of each column."""
     width: int
@@ -54,7 +54,7 @@ class Heatmap:
 def heatmap_of(
     run: Run, key: str, low: int | None = None, high: int | None = None, columns: int = 200
 ) -> Heatmap:
-    """A key of all ranks that have it, in at most so many columns."""
+    """Returns a key of all ranks that have it, in at most `columns` columns."""
     hosts = {
         summary.source.rank: summary.source.host
         for summary in sorted(run.summaries([key]), key=lambda summary: summary.last_ns)
@@ -68,7 +68,7 @@ def heatmap_of(
     nonempty = {rank: buckets for rank, buckets in buckets_by_rank.items() if len(buckets)}
     if not nonempty:
         return Heatmap(key, unit_of(key), tuple(ranks), _hosts(hosts, ranks), (), 1, ((),) * len(ranks), None)
-    # A rank with fewer steps comes in narrower buckets: all are brought to the width of the widest.
+    # A rank with fewer steps has narrower buckets: all are brought to the width of the widest.
     width = _width(nonempty, columns)
     first = min(int(buckets.starts[0]) // width for buckets in nonempty.values())
     last = max(int(buckets.starts[-1]) // width for buckets in nonempty.values())
@@ -78,7 +78,7 @@ def heatmap_of(
 
 
 def late_rank(run: Run) -> LateRank | None:
-    """The rank the others wait for; None where there is one alone, or they do not wait."""
+    """Returns the rank that the others wait for; None for a single rank, or if ranks do not wait."""
     if not run.summaries([WAIT_SECONDS]):
         return None
     late = lateness(phase_medians(run))
@@ -100,7 +100,7 @@ def _width(buckets_by_rank: dict[int, Buckets], columns: int) -> int:
 
 
 def _row(buckets: Buckets, width: int, first: int, last: int) -> NDArray[np.float64]:
-    """Means of wider buckets, each value with its weight."""
+    """Returns the weighted means in wider buckets."""
     count = last - first + 1
     positions = buckets.starts // width - first
     weight = (buckets.count - buckets.nonfinite).astype(np.float64)

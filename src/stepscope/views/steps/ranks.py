@@ -1,4 +1,4 @@
-"""Compares the ranks of a run: which of them the others wait for, and what it is late with."""
+"""Compares the ranks of a run: which rank the others wait for, and which phase makes it late."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from stepscope.reading import Run
 
 WARM_UP = 3
-"""Steps left out at the beginning: each rank warms up in its own time."""
+"""First steps that are left out: ranks warm up at different speeds."""
 
 
 @dataclass(frozen=True)
 class RankLateness:
-    """The rank that comes last to where ranks exchange something."""
+    """The rank that arrives last where ranks synchronize."""
 
     rank: int
     seconds: float
-    """How much later than the median of the others, in a median step."""
+    """How much later than the median of the others it is, in a median step."""
     phase: str
-    """What takes it longer than it takes them."""
+    """The phase that takes this rank longer than the others."""
     phase_seconds: float
-    """How much longer."""
+    """How much longer it takes."""
 
 
 def phase_medians(run: Run) -> dict[int, dict[str, float]]:
-    """The median seconds of each phase, rank by rank, less what a rank waits for others within it.
+    """Returns the median seconds of each phase by rank, without the time it waits for other ranks.
 
-    Where steps were timed on GPUs, it is their clock that counts: the host is ahead of them.
+    GPU times are used where they were recorded, because the host runs ahead of the GPU.
     """
     infos = {info.key: info for info in run.keys()}
     key_of = device_key if device_key("forward") in infos else phase_key
@@ -56,7 +56,7 @@ def phase_medians(run: Run) -> dict[int, dict[str, float]]:
 
 
 def lateness(medians: Mapping[int, Mapping[str, float]]) -> RankLateness | None:
-    """The late rank and what it is late with; None for one rank, or ranks that do not wait for each other."""
+    """Returns the late rank and its slow phase; None for one rank, or for ranks that do not wait."""
     waits = {rank: phases["wait"] for rank, phases in medians.items() if "wait" in phases}
     if len(waits) < 2:
         return None
@@ -73,7 +73,7 @@ def lateness(medians: Mapping[int, Mapping[str, float]]) -> RankLateness | None:
 
 
 def _median(run: Run, rank: int, key: str, wait: str | None = None) -> float:
-    """The median of a key; where a rank waits in it, of what is left of each step without that."""
+    """Returns the median of a key, minus the time that the rank waits within it."""
     points = run.series(key, rank, device="")
     values = points.values
     if wait is not None:

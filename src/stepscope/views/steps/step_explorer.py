@@ -1,4 +1,4 @@
-"""Steps one by one: bars by phase, the slowest of them and why, how their times are spread."""
+"""Steps one by one: bars by phase, the slowest steps and why, the distribution of step times."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ MAX_SLOWEST = 20
 MAX_RANKS = 64
 BINS = 40
 MAX_TAIL_RATIO = 3
-"""How many times the spread of nearly all steps the slowest hundredth may reach within the even bins."""
+"""If the 99th percentile is farther out than this many times the 95th, the bins end at the 95th."""
 
 OTHER = "other"
-"""The phase that every step has whose phases were timed, and no other step."""
+"""The phase that only fully timed steps have."""
 
 NOT_TIMED = "phases not timed"
-"""What the rest of a step is called whose phases were not timed."""
+"""The label for the rest of a step whose phases were not all timed."""
 
 MIN_SLOW_PHASE_SHARE = 0.5
-"""A phase is to blame for a slow step if it has this share of what the step took too long."""
+"""A phase explains a slow step if it has at least this share of the excess time."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One step; of one that was not sampled, only some phases are known."""
+    """One step; a step that was not sampled has only some of its phases."""
 
     step: int
     time: float
@@ -62,13 +62,13 @@ class SlowStep:
     seconds: float
     ratio_to_median: float
     worst_phase: str | None
-    """The phase that took it longer than usual; None where none is to blame, or it is not known."""
+    """The phase that took longer than usual; None if no phase explains the excess, or if it is not known."""
     marks: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Bin:
-    """How many steps took so long."""
+    """The number of steps in a range of step times."""
 
     low: float
     high: float
@@ -77,7 +77,7 @@ class Bin:
 
 @dataclass(frozen=True)
 class Percentiles:
-    """How step times are spread, in seconds."""
+    """Percentiles of step times, in seconds."""
 
     p50: float
     p90: float
@@ -88,10 +88,10 @@ class Percentiles:
 
 @dataclass(frozen=True)
 class StepWindow:
-    """The steps between two, of one rank; the slowest are those of all ranks where none was named."""
+    """A range of steps of one rank; the slowest steps are of all ranks if no rank was given."""
 
     from_: int
-    """The first step that was looked at; JSON calls it `from`."""
+    """The first step of the range; JSON calls it `from`."""
     to: int
     bars: tuple[Bar, ...]
     phase_order: tuple[str, ...]
@@ -101,15 +101,15 @@ class StepWindow:
     count: int
     ranks: tuple[int, ...]
     sampled_ratio: float | None
-    """The share of steps of which all phases are known; None where all are."""
+    """The share of steps with all phases; None if all steps have them."""
     overhead_ratio: float | None
-    """The share of the training's time that recording took, in the whole run; None where it is not known."""
+    """The share of training time that recording took, over the whole run; None if it is not known."""
 
 
 def steps_of(
     run: Run, low: int | None = None, high: int | None = None, rank: int | None = None
 ) -> StepWindow:
-    """The steps of a run between two, or the newest of them where there are too many to look at."""
+    """Returns a range of steps of a run; the newest of them if there are too many."""
     summaries = SeriesSummaries(run.summaries())
     key = summaries.step_key()
     ranks = summaries.ranks(key) if key is not None else []
@@ -147,7 +147,7 @@ def steps_of(
 
 
 class _Window:
-    """The steps of one rank with their phases, which are read when they are needed."""
+    """The steps of one rank, with the phases of each."""
 
     def __init__(self, run: Run, names: list[str], rank: int, seconds: StepValues) -> None:
         self.rank, self.seconds = rank, seconds
@@ -205,7 +205,7 @@ class _Window:
         return worst if worst is not None and over[worst] >= MIN_SLOW_PHASE_SHARE * excess else None
 
     def _drawn_steps(self) -> Ints:
-        """Places of the steps to draw: evenly spread, those with all phases first, and all of the slowest."""
+        """Returns the steps to draw: evenly spread, preferably with all phases, and all of the slowest."""
         count = len(self.seconds)
         if count <= MAX_BARS:
             return np.arange(count)
@@ -222,7 +222,7 @@ class _Window:
         return np.unique(np.r_[drawn, slowest])
 
     def _fully_timed(self) -> Ints:
-        """Places of the steps with all phases."""
+        """Returns the positions of steps with all phases; empty if all steps have them."""
         least_timed = min(
             (values for values in self._phases.values() if len(values)), key=len, default=NO_VALUES
         )
@@ -233,7 +233,7 @@ class _Window:
 def _slowest(
     run: Run, names: list[str], seconds_by_rank: dict[int, StepValues], window: _Window
 ) -> tuple[SlowStep, ...]:
-    """The slowest steps of all ranks that are looked at, against the median of them all."""
+    """Returns the slowest steps of all ranks read, compared with the median of all."""
     all_seconds = np.concatenate([seconds.values for seconds in seconds_by_rank.values()])
     median = float(np.median(all_seconds))
     candidates: list[tuple[float, int, int]] = []
@@ -241,7 +241,7 @@ def _slowest(
         count = min(MAX_SLOWEST, len(seconds))
         positions = np.argsort(seconds.values)[-count:] if count else np.empty(0, np.int64)
         candidates += [(float(seconds.values[position]), rank, position) for position in positions.tolist()]
-    candidates.sort(key=lambda seconds: (-seconds[0], seconds[1], seconds[2]))
+    candidates.sort(key=lambda candidate: (-candidate[0], candidate[1], candidate[2]))
     windows = {window.rank: window}
     slowest = []
     for _, rank, position in candidates[:MAX_SLOWEST]:
@@ -252,9 +252,10 @@ def _slowest(
 
 
 def _histogram(values: Floats) -> tuple[Bin, ...]:
-    """Even bins up to a little beyond the 99th percentile; the last one reaches to the slowest.
+    """Returns even bins up to a little beyond the 99th percentile; the last bin ends at the slowest step.
 
-    Up to the 95th where the 99th is far away: a few slow steps would put all others into one bin.
+    The bins end at the 95th percentile if the 99th is far away: a few slow steps would put all others into
+    one bin.
     """
     low, high = float(values.min()), float(values.max())
     if high <= low:
@@ -284,7 +285,7 @@ def _mean(summaries: SeriesSummaries, key: str) -> float | None:
 
 
 def _sampled_ratio(summaries: SeriesSummaries, rank: int) -> float | None:
-    """The share of steps with all phases: as it was told, weighed by the steps each stands for."""
+    """Returns the share of steps with all phases; None if all steps have them."""
     sampled = sum(summary.points for summary in summaries.logged(SAMPLED_RATIO, rank))
     key = summaries.step_key()
     steps = sum(summary.points for summary in summaries.logged(key, rank)) if key is not None else 0

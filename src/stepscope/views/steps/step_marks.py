@@ -1,4 +1,4 @@
-"""Says what else happened in a step: a checkpoint, a compilation, a pause of the garbage collector."""
+"""Finds what else happened in a step: a checkpoint, a compilation, a garbage collection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stepscope.reading import Run
 
 MIN_PAUSE_RATIO = 0.1
-"""A pause of the collector of this share of a step is worth a mark."""
+"""A garbage collection that takes at least this share of a step is marked."""
 
 MAX_MARKS = 6
 
@@ -30,7 +30,7 @@ PAUSE_SECONDS = "gc/pause_seconds"
 
 
 class StepMarks:
-    """The marks of the steps of one rank between two."""
+    """The marks of a range of steps of one rank."""
 
     def __init__(self, run: Run, rank: int, low: int, high: int) -> None:
         self._events: dict[int, list[str]] = {}
@@ -46,7 +46,7 @@ class StepMarks:
         self._pauses = step_values(run, PAUSE_SECONDS, rank, low, high)
 
     def of(self, step: int, seconds: float, phases: Mapping[str, float]) -> tuple[str, ...]:
-        """What happened in a step that took so long, with these phases."""
+        """Returns the marks of a step, given its duration and its phases."""
         marks = [*self._events.get(step, ()), *self._counted.get(step, ())]
         if phases.get("checkpoint", 0.0) > 0:
             marks.append("checkpoint")

@@ -1,4 +1,4 @@
-"""Tells how fast a run goes: over its last half minute while it is live, over all of it when it has ended."""
+"""Computes the speed of a run: over the last 30 seconds while it is live, over the whole run after that."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 RECENT_S = 30.0
 MAX_BUCKETS = 64
 DEFAULT_STEPS = 2_048
-"""So many of the last steps are looked at where nobody knows how long one takes."""
+"""The number of last steps that are read if the step time is not known."""
 
 
 def recent_step_rate(run: Run, newest: SeriesSummary, step_s: float | None) -> float | None:
-    """Steps a second over the last half minute of a segment, of which `newest` is logged once a step."""
+    """Returns steps per second over the last 30 seconds of a segment; `newest` is logged once a step."""
     if newest.last_step is None or newest.points < 2:
         return None
     steps = DEFAULT_STEPS if not step_s else min(max(ceil(2 * RECENT_S / step_s), 16), 10_000_000)
@@ -47,9 +47,9 @@ def recent_step_rate(run: Run, newest: SeriesSummary, step_s: float | None) -> f
 def whole_run_step_rate(
     series: list[SeriesSummary], buckets: Buckets, segments: tuple[SegmentInfo, ...]
 ) -> float | None:
-    """Steps a second over a whole run, from its step times or, without those, from when steps were logged.
+    """Returns steps per second over a whole run, from step times or, without those, from logging times.
 
-    None for a run of one step: one step is no rate.
+    Returns None for a run of one step, which has no rate.
     """
     if sum(summary.points for summary in series) < 2:
         return None
@@ -65,12 +65,12 @@ def whole_run_step_rate(
 
 
 def run_seconds(run: Run, now_ns: int) -> float:
-    """How long a run took or takes so far: its segments, without the time between them."""
+    """Returns how long a run has run: the sum of its segments, without the time between them."""
     return sum(segment_seconds(segment, now_ns) for segment in run.segments)
 
 
 def segment_seconds(segment: SegmentInfo, now_ns: int) -> float:
-    """How long a segment ran, or has run so far."""
+    """Returns how long a segment ran, or has run so far."""
     if not segment.started_ns:
         return 0.0
     end_ns = segment.ended_ns
@@ -81,7 +81,7 @@ def segment_seconds(segment: SegmentInfo, now_ns: int) -> float:
 
 
 def _downtime_s(segments: tuple[SegmentInfo, ...], begin: float, end: float) -> float:
-    """How much of a stretch of time lies between two segments."""
+    """Returns how much of a time span is between segments."""
     total, last_end = 0.0, begin
     for segment in segments:
         started = segment.started_ns / 1e9

@@ -1,4 +1,4 @@
-"""Reads a key step by step: the newest value of each, where segments have made steps again."""
+"""Reads a key step by step; if segments repeated steps, the newest value of each step counts."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 MAX_POINTS = 1_000_000
-"""Of a series that is read whole; of a longer one the newest steps are."""
+"""A longer series is not read whole, only its newest steps."""
 
 MAX_VALUE = 1e150
-"""Numbers beyond it are taken for broken ones: their squares and sums would not be finite."""
+"""Larger numbers are treated as invalid: their squares and sums would overflow."""
 
 SMALL_RANGE = 8
-"""A range of less than such a part of a series is read by itself: the rest need not be unpacked."""
+"""A range smaller than this fraction of a series is read alone, without unpacking the rest."""
 
 MAX_STEPS = 200_000
-"""So many of the newest steps are looked at where there are too many to read."""
+"""The number of newest steps that are read if there are too many."""
 
 
 @dataclass(frozen=True)
 class StepValues:
-    """A value for each step, in order of steps; those that are not finite are left out."""
+    """One finite value for each step, in order of steps."""
 
     steps: Ints
     values: Floats
     find_times: Callable[[], Floats]
-    """Times take as long to unpack as the rest, and most never look at them."""
+    """Reads the times lazily: they take as long to unpack as the rest, and most callers do not need them."""
 
     def __len__(self) -> int:
         return len(self.steps)
 
     @functools.cached_property
     def times(self) -> Floats:
-        """When each was logged, in seconds since the epoch."""
+        """When each value was logged, in seconds since the epoch."""
         return self.find_times()
 
     def at(self, steps: Ints) -> Floats:
-        """The values of some steps; NaN where there is none."""
+        """Returns the values at some steps; NaN for steps without a value."""
         values = np.full(len(steps), np.nan)
         if len(self.steps):
             positions = np.minimum(np.searchsorted(self.steps, steps), len(self.steps) - 1)
@@ -61,14 +61,14 @@ class StepValues:
         return values
 
     def held_at(self, steps: Ints) -> Floats:
-        """The last value known at each of some steps; before the first, the first."""
+        """Returns the last value known at each step; before the first value, the first."""
         if not len(self.steps):
             return np.full(len(steps), np.nan)
         positions = np.searchsorted(self.steps, steps, side="right") - 1
         return self.values[np.maximum(positions, 0)]
 
     def between(self, low: int | None, high: int | None) -> StepValues:
-        """Those of a range of steps, both ends included."""
+        """Returns the values in a range of steps, both ends included."""
         first = 0 if low is None else int(np.searchsorted(self.steps, low))
         last = len(self.steps) if high is None else int(np.searchsorted(self.steps, high, side="right"))
         if first == 0 and last == len(self.steps):
@@ -82,7 +82,7 @@ NO_VALUES = StepValues(np.empty(0, np.int64), np.empty(0), lambda: np.empty(0))
 def step_values(
     run: Run, key: str, rank: int | None, low: int | None = None, high: int | None = None
 ) -> StepValues:
-    """What a rank logged under a key, or all did where none is named, between two steps where given."""
+    """Returns what a rank, or all ranks if none is given, logged under a key in a range of steps."""
     summaries = [
         summary
         for summary in run.summaries([key])
@@ -106,7 +106,7 @@ def step_values(
 def step_seconds(
     run: Run, summaries: SeriesSummaries, rank: int, low: int | None = None, high: int | None = None
 ) -> StepValues:
-    """How long each step of a rank took: as it was timed, or else from when its steps were logged."""
+    """Returns the duration of each step of a rank: its step times, otherwise from logging times."""
     if summaries.logged(STEP_SECONDS, rank):
         return step_values(run, STEP_SECONDS, rank, low, high)
     key = summaries.step_key()
@@ -116,13 +116,13 @@ def step_seconds(
 
 
 def warm_up(count: int) -> int:
-    """How many of the first steps are left out: caches fill, and code is compiled."""
+    """Returns how many first steps to leave out: caches fill, and code is compiled."""
     return 10 if count >= 100 else 3 if count >= 10 else 0
 
 
 def _last_finite(steps: Ints, values: Floats) -> Ints:
-    """Places of the last finite value of each step, in order of steps."""
-    usable = np.flatnonzero(np.abs(values) < MAX_VALUE)  # neither NaN nor infinity is
+    """Returns the indices of the last finite value of each step, in order of steps."""
+    usable = np.flatnonzero(np.abs(values) < MAX_VALUE)  # false for NaN and infinity
     chosen = steps[usable]
     if len(chosen) > 1 and not (np.diff(chosen) > 0).all():
         order = np.argsort(chosen, kind="stable")
@@ -139,7 +139,7 @@ def _newest(run: Run, key: str, rank: int | None, low: int | None, high: int) ->
 
 
 def _between_logs(run: Run, logged: StepValues) -> StepValues:
-    """The time from one log call to the next, for each step in between; none across a restart."""
+    """Returns the time between log calls, divided by the steps between them; none across a restart."""
     if len(logged) < 2:
         return NO_VALUES
     begins = np.array([segment.started_ns / 1e9 for segment in run.segments])
