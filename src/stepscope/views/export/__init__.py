@@ -1,1 +1,1 @@
-"""A run as rows and as JSON."""
+"""The export of runs as rows and as JSON."""

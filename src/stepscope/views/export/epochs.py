@@ -1,4 +1,4 @@
-"""Parts rows by the epoch they belong to."""
+"""Splits rows by epoch."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ KEY = "epoch"
 
 
 def by_epoch(batches: Iterable[Rows], *, keep_key: bool) -> Iterator[tuple[int | None, Rows]]:
-    """Rows with their epoch; one that tells none has that of the row before it, None when there is none.
+    """Yields rows with their epoch; a row without one has that of the previous row, or None.
 
-    A fractional epoch counts as the one begun. Each rank and segment starts anew.
+    A fractional epoch is rounded down. Each rank and segment starts without an epoch.
     """
     previous: tuple[object, object] | None = None
     carried = np.nan
@@ -38,7 +38,7 @@ def by_epoch(batches: Iterable[Rows], *, keep_key: bool) -> Iterator[tuple[int |
 
 
 def _filled(rows: Rows, carried: float) -> NDArray[np.float64]:
-    """The epoch of each row, NaN before the first."""
+    """Returns the epoch of each row, NaN before the first."""
     if KEY not in rows.keys:
         return np.full(len(rows), np.nan)
     column = rows.keys.index(KEY)

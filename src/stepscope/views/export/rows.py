@@ -1,4 +1,4 @@
-"""Lines the points of a run up in rows, a rank of a segment at a time."""
+"""Aligns the points of a run in rows, one rank of a segment at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 BATCH_CELLS = 1 << 19
-"""Rows are handed on in batches of about so many cells."""
+"""Approximate number of cells in a batch of rows."""
 
 MAX_BATCH_ROWS = 1 << 16
 
@@ -32,18 +32,18 @@ LONG_LABELS = ("run", "segment", "rank", "host", "device", "step", "time", "key"
 
 @dataclass(frozen=True)
 class _RowSource:
-    """Whose points are lined up."""
+    """The source of the points in a row."""
 
     run: str
     source: Source
 
     def points(self, run: Run, key: str) -> Points:
-        """What this source has of a key."""
+        """Returns the points of a key of this source."""
         source = self.source
         return run.series(key, source.rank, source.segment, source.host, source.device)
 
     def labels(self, steps: Ints, times_ns: Ints) -> dict[str, NDArray[Any]]:
-        """The columns that say whose and when."""
+        """Returns the columns with source and time."""
         count = len(steps)
         return {
             "run": _repeated(self.run, count),
@@ -58,13 +58,13 @@ class _RowSource:
 
 @dataclass(frozen=True)
 class _Column:
-    """The values of a key and the rows they go to, in ascending order."""
+    """The values of a key and their rows, in ascending order."""
 
     rows: Ints
     values: Floats
 
     def fill(self, first: int, values: Floats, present: NDArray[np.bool_]) -> None:
-        """Puts what belongs to a stretch of rows in its place."""
+        """Copies the values of a range of rows."""
         begin, end = np.searchsorted(self.rows, (first, first + len(values)))
         positions = self.rows[begin:end] - first
         values[positions] = self.values[begin:end]
@@ -72,7 +72,7 @@ class _Column:
 
 
 def wide_rows(run: Run, keys: Sequence[str]) -> Iterator[Rows]:
-    """A row for each step and rank; a key that comes again at a step begins a further row."""
+    """Yields a row for each step and rank; a key that is logged again at a step begins another row."""
     names = column_names(keys, WIDE_LABELS)
     batch = min(max(BATCH_CELLS // max(len(keys), 1), 1), MAX_BATCH_ROWS)
     yield _wide(_RowSource(run.name, Source(run.id, "", 0, "")), names, _no_calls(), {}, slice(0, 0))
@@ -83,7 +83,7 @@ def wide_rows(run: Run, keys: Sequence[str]) -> Iterator[Rows]:
 
 
 def long_rows(run: Run, keys: Sequence[str]) -> Iterator[Rows]:
-    """A row for each point, a key after the other, each with the moment it was logged."""
+    """Yields a row for each point, key by key, with the time it was logged."""
     yield _long(_RowSource(run.name, Source(run.id, "", 0, "")), "", _no_calls(), np.empty(0), slice(0, 0))
     for row_source in _row_sources(run, keys):
         for key in keys:
@@ -95,7 +95,7 @@ def long_rows(run: Run, keys: Sequence[str]) -> Iterator[Rows]:
 
 
 def column_names(keys: Sequence[str], labels: Sequence[str]) -> tuple[str, ...]:
-    """Keys as headings: one that a label has taken gets underscores until it is alone."""
+    """Returns column names for keys; a key that equals a label gets underscores until it is unique."""
     taken = {*labels, *keys}
     names = []
     for key in keys:
@@ -108,7 +108,7 @@ def column_names(keys: Sequence[str], labels: Sequence[str]) -> tuple[str, ...]:
 
 
 def _row_sources(run: Run, keys: Sequence[str]) -> list[_RowSource]:
-    """Segments in their order; of a segment the ranks, then its hosts, and of each its devices."""
+    """Returns the sources by segment; within one by rank, then host and device."""
     order = {segment.id: index for index, segment in enumerate(run.segments)}
     wanted_keys = set(keys)
     sources = [source for source, logged in run.sources().items() if not wanted_keys.isdisjoint(logged)]
@@ -126,7 +126,7 @@ def _row_sources(run: Run, keys: Sequence[str]) -> list[_RowSource]:
 
 
 def _columns(run: Run, row_source: _RowSource, keys: Sequence[str]) -> tuple[Calls, dict[int, _Column]]:
-    """The rows of a rank, and for each key that it logged the values and where they go."""
+    """Returns the rows of a source, and for each logged key its values and rows."""
     distinct: list[Calls] = []
     values_by_column: dict[int, tuple[int, Floats]] = {}
     for column, key in enumerate(keys):
@@ -146,7 +146,7 @@ def _column(rows: Ints, values: Floats) -> _Column:
 
 
 def _index(distinct: list[Calls], points: Points) -> int:
-    """Which of the log calls seen so far a key has; most keys share theirs with others."""
+    """Returns the index of the log calls of a key; most keys share them with others."""
     for index, known in enumerate(distinct):
         if known.is_that_of(points):
             return index
@@ -183,14 +183,14 @@ def _long(row_source: _RowSource, key: str, calls: Calls, values: Floats, rows: 
 
 
 def _ranks(rank: int | None, count: int) -> NDArray[Any]:
-    """A column of one rank; what belongs to a host has none."""
+    """Returns a column with one rank; masked for a host, which has no rank."""
     if rank is None:
         return np.ma.array(np.zeros(count, np.int64), mask=True)
     return np.full(count, rank, np.int64)
 
 
 def _repeated(text: str, count: int) -> NDArray[Any]:
-    """A column of one text; `np.full` would lose a NUL at its end."""
+    """Returns a column with one text; `np.full` would drop a trailing NUL."""
     column = np.empty(count, object)
     column.fill(text)
     return column
@@ -198,29 +198,29 @@ def _repeated(text: str, count: int) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class Calls:
-    """Steps and times, in the order logged: of the calls that logged a key, or of rows."""
+    """Steps and times of log calls, or of rows, in the order logged."""
 
     steps: Ints
     times_ns: Ints
 
     def is_that_of(self, points: Points) -> bool:
-        """Whether a key was logged by these calls and no others."""
+        """Returns whether exactly these calls logged a key."""
         if len(self.steps) != len(points) or self.times_ns[-1] != points.times_ns[-1]:
             return False
         return np.array_equal(self.times_ns, points.times_ns) and np.array_equal(self.steps, points.steps)
 
     def repeat_steps(self) -> bool:
-        """Whether a step comes more than once."""
+        """Returns whether a step occurs more than once."""
         if (np.diff(self.steps) > 0).all():
             return False
         return len(np.unique(self.steps)) < len(self.steps)
 
 
 def line_up(distinct: Sequence[Calls]) -> tuple[Calls, list[Ints]]:
-    """Rows, and for each series of calls the row that every call goes to.
+    """Returns the rows, and for each series of calls the row of each call.
 
-    A row is filled with what is logged for its step until a key comes that it has already. Rows are in the
-    order of their first call.
+    A row takes what is logged for its step until a key occurs again. Rows are in the order of their first
+    call.
     """
     if len(distinct) < 2:
         return _single_series(distinct)
@@ -244,16 +244,16 @@ def line_up(distinct: Sequence[Calls]) -> tuple[Calls, list[Ints]]:
 
 
 def _single_series(distinct: Sequence[Calls]) -> tuple[Calls, list[Ints]]:
-    """Where all keys are logged together, every call is a row."""
+    """Returns one row for each call; for keys that are all logged together."""
     if not distinct:
         return Calls(np.empty(0, np.int64), np.empty(0, np.int64)), []
     return distinct[0], [np.arange(len(distinct[0].steps))]
 
 
 def _further_rows(steps: Ints, times_ns: Ints, owners: Ints) -> list[int]:
-    """Where further rows of a step begin, among calls sorted by step and time.
+    """Returns where further rows of a step begin, among calls sorted by step and time.
 
-    What was logged in one moment is one call and stays together, unless a key is in it twice.
+    What was logged at the same time is one call and stays together, unless a key occurs in it twice.
     """
     same = np.r_[False, (steps[1:] == steps[:-1]) & (times_ns[1:] == times_ns[:-1])]
     moment_begins = np.maximum.accumulate(np.where(same, 0, np.arange(len(steps))))

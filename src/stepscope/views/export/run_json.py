@@ -1,4 +1,4 @@
-"""What `--json` says of a run: plain dictionaries, times in seconds since the epoch."""
+"""The JSON of a run that `--json` prints: plain dictionaries, times in seconds since the epoch."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from stepscope.views.run_figures import RunFigures
 
 SPARKS = 24
-"""A trend has at most so many buckets."""
+"""Maximum number of buckets of a trend."""
 
 
 def run_summary(run: Run, folder: str) -> dict[str, Any]:
-    """A run as a list shows it; None where something is not known."""
+    """Returns the entry of a run in a list; None for what is not known."""
     processes = [process for segment in run.segments for process in segment.processes]
     ended_ns = run.info.ended_ns
     figures = figures_of(run)
@@ -50,19 +50,19 @@ def run_summary(run: Run, folder: str) -> dict[str, Any]:
 
 
 def last_loss(figures: RunFigures) -> float | None:
-    """The newest loss, as NaN or infinite as it is; None where none was logged."""
+    """Returns the last loss, which may be NaN or infinite; None if none was logged."""
     if figures.loss_nonfinite is not None:
         return float(figures.loss_nonfinite.replace("∞", "inf"))
     return figures.loss_last
 
 
 def seconds(time_ns: int) -> float | None:
-    """Seconds since the epoch; None for a time that a damaged journal did not tell."""
+    """Returns seconds since the epoch; None for a time that a damaged journal lost."""
     return time_ns / 1e9 if time_ns else None
 
 
 def run_details(run: Run, folder: str, keys: Sequence[SeriesInfo], events: Sequence[Event]) -> dict[str, Any]:
-    """A run with its segments, and those of its keys and events that are asked for."""
+    """Returns a run with its segments and the given keys and events."""
     return {
         **run_summary(run, folder),
         "segments": [_segment(segment) for segment in run.segments],
@@ -126,7 +126,7 @@ def _event(event: Event) -> dict[str, Any]:
 
 
 def extremes(buckets: Buckets) -> tuple[float | None, float | None]:
-    """Least and greatest finite value; None when there is none."""
+    """Returns the smallest and largest finite value; None if there is none."""
     known = np.isfinite(buckets.minimum)
     if not known.any():
         return None, None

@@ -1,4 +1,4 @@
-"""The console of a run, as far as it was captured, and its log files, line by line."""
+"""The captured console output of a run, or its log files, line by line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAX_LINES = 20_000
 MAX_LINE = 4_000
 OVERLAP = 3
-"""So many lines in a row tell where one capture goes on from the one before."""
+"""This many equal lines in a row show where a capture continues the previous one."""
 
 NOT_CAPTURED = (
     "The console was not captured. Start the training with stepscope run -- python train.py, or have log "
@@ -35,7 +35,7 @@ PRINTED_NOTHING = "The command has printed nothing."
 
 @dataclass(frozen=True)
 class HowTo:
-    """A way to have something, and what to type for it."""
+    """An instruction with the command to type."""
 
     text: str
     code: str
@@ -43,19 +43,19 @@ class HowTo:
 
 @dataclass(frozen=True)
 class Console:
-    """The last lines that were asked for, of all there are."""
+    """The requested last lines, and how many there are in all."""
 
     lines: tuple[ConsoleLine, ...]
     total: int
     captured: bool
     why_not: str | None
     how: tuple[HowTo, ...]
-    """How to have the output of the next run, where this one's was not captured."""
+    """How to capture the output of the next run, if it was not captured."""
     file: str | None
 
 
 def console_of(run: Run, search: str = "", limit: int = 500) -> Console:
-    """The newest lines that have these words in them, oldest first; of the console, else of log files."""
+    """Returns the newest lines that contain a text, oldest first; of the console, otherwise of log files."""
     lines = _captured(run)
     file = None
     if not lines:
@@ -78,13 +78,13 @@ def console_of(run: Run, search: str = "", limit: int = 500) -> Console:
 
 
 def was_launched(run: Run) -> bool:
-    """Whether its command was started by stepscope, which then keeps what it prints."""
+    """Returns whether stepscope started the command, and so captured its output."""
     roles = {process.role for segment in run.segments for process in segment.processes}
     return "launcher" in roles or run.launcher_run is not None
 
 
 def _ways(run: Run) -> tuple[HowTo, ...]:
-    """What to type to have the output kept, with the command of the run itself where that is known."""
+    """Returns how to capture the output, with the run's own command if it is known."""
     process = first_process(run)
     words = [] if process is None else as_list(process.facts.get("command"))
     command = clean(shlex.join(map(str, words)), MAX_LINE) or "python train.py"
@@ -98,7 +98,7 @@ def _ways(run: Run) -> tuple[HowTo, ...]:
 
 
 def _captured(run: Run) -> list[ConsoleLine]:
-    """The console as it was captured now and then: each time its last lines, which are put together."""
+    """Returns the console output, joined from captures of its last lines."""
     events = run.own_events("console")
     if not events:
         launcher = run.launcher_run
@@ -124,10 +124,10 @@ def _joined(events: Iterable[Event]) -> list[ConsoleLine]:
 
 
 def _overlap(known: list[str], texts: list[str]) -> int | None:
-    """How many of the new lines are known already; None where they do not go on from the known ones."""
+    """Returns how many of the new lines are already known; None if they do not continue the known ones."""
     if not known:
         return None
-    # The last known line may have been a progress bar, which has gone on since.
+    # The last known line may be a progress bar that has changed since.
     for dropped in range(min(2, len(known))):
         tail = known[-OVERLAP - dropped : len(known) - dropped]
         for end in range(len(texts), len(tail) - 1, -1):
@@ -141,7 +141,7 @@ def _line(text: str, event: Event) -> ConsoleLine:
 
 
 def _steps_at(run: Run, times: list[float | None]) -> list[int | None]:
-    """The step that was in progress at each time, as near as a few hundred buckets tell."""
+    """Returns the step in progress at each time, with the precision of 512 buckets."""
     key = SeriesSummaries(run.summaries()).step_key() if any(time is not None for time in times) else None
     if key is None:
         return [None] * len(times)

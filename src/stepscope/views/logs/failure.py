@@ -1,4 +1,4 @@
-"""Why a run failed or was killed: its exception, its traceback, and how to have what is missing of them."""
+"""Why a run failed or was killed: exception, traceback, and how to record what is missing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 WENT_WRONG = frozenset({"failed", "crashed"})
 
 MAX_SEARCHED = 1_000
-"""Lines in which the traceback of a failure is searched for."""
+"""Maximum number of lines in which a traceback is searched."""
 
 MAX_REASON = 4_000
 NO_REASON = "No reason was recorded."
@@ -36,25 +36,25 @@ _EXCEPTION = re.compile(r"([A-Za-z_][\w.]*): (.*)|([A-Za-z_][\w.]*(?:Error|Excep
 
 
 _RANK = re.compile(r"rank (\d+): ")
-"""How the reason of a run begins where it is that of one of several ranks."""
+"""The prefix of a reason that is of one of several ranks."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a run went wrong, as far as it is known."""
+    """Why a run failed, as far as it is known."""
 
     reason: str
-    """In a line: the exception, the exit code, or what became of the process."""
+    """One line: the exception, the exit code, or what happened to the process."""
     exception: str | None
-    """The exception's type; None where it was none."""
+    """The exception's type; None if there was no exception."""
     message: str
     traceback: str | None
     hint: str | None
-    """How to have the traceback the next time; None where it is there."""
+    """How to record the traceback the next time; None if there is one."""
 
 
 def failure_of(run: Run) -> Failure | None:
-    """Why a run went wrong, with the traceback that its output has; None where it did not."""
+    """Returns why a run failed, with the traceback from its output; None if it did not fail."""
     if run.status not in WENT_WRONG:
         return None
     reason = clean(run.reason, MAX_REASON) or NO_REASON
@@ -64,7 +64,7 @@ def failure_of(run: Run) -> Failure | None:
     trace = traceback_in(texts, exception) if exception else None
     trace = trace or _recorded_traceback(run, None if rank is None else int(rank[1])) or traceback_in(texts)
     if exception is None and trace:
-        # A launcher knows the exit code alone; what its command printed last says why.
+        # A launcher knows only the exit code; the last output of its command says why.
         exception, message = _split_exception(raised_in(trace))
     return Failure(
         reason=reason,
@@ -76,13 +76,13 @@ def failure_of(run: Run) -> Failure | None:
 
 
 def _recorded_traceback(run: Run, rank: int | None) -> str | None:
-    """The traceback that a monitor has recorded itself, without source: of a rank, or of the last to fail."""
+    """Returns the traceback that a monitor recorded, without source lines: of a rank, or the last one."""
     events = [event for event in run.events("failure") if not event.by_user and rank in (None, event.rank)]
     return "\n".join(trace_lines(as_mapping(events[-1].fields))) if events else None
 
 
 def _split_exception(line: str) -> tuple[str | None, str]:
-    """Type and message of an exception; no type where a line is about none."""
+    """Returns type and message of an exception; the type is None if a line is not an exception."""
     match = _EXCEPTION.fullmatch(line)
     return (match[1] or match[3], match[2] or "") if match else (None, line)
 

@@ -1,4 +1,4 @@
-"""Reads the log files that a run wrote, where it said in which folder: its own files and no others."""
+"""Reads the log files of a run from the folder it recorded; other files are never read."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ConsoleLine:
-    """One line."""
+    """One line that a run printed or logged."""
 
     number: int
-    """Its place among all lines, counted from 1."""
+    """Its position among all lines, from 1."""
     text: str
     time: float | None
-    """When it was printed, or captured at the latest."""
+    """When it was printed, or at the latest captured."""
     step: int | None
     stream: str
     """`console`, or the category of a log file."""
@@ -38,10 +38,10 @@ class ConsoleLine:
 
 
 LOG_DIRECTORY = "log_directory"
-"""The fact that says where a run's log files are."""
+"""The fact with the folder of a run's log files."""
 
 MAX_BYTES = 2 * 2**20
-"""Of each file the end is read."""
+"""Only the end of a longer file is read."""
 
 MAX_FILES = 32
 MAX_CAUSES = 5
@@ -52,20 +52,20 @@ _STEP = re.compile(r"\S+Z [A-Z]+ \S+ \S+ step (\d{1,18}) ")
 
 
 def log_lines(run: Run) -> tuple[list[ConsoleLine], str | None]:
-    """The lines of all log files of a run in order of time, and one of the files."""
+    """Returns the lines of all log files of a run in order of time, and the path of one file."""
     process = first_process(run)
     folder = None if process is None else process.facts.get(LOG_DIRECTORY)
     if not isinstance(folder, str) or not Path(folder).is_absolute():
         return [], None
     files = _files(Path(folder), run.id)
     lines = _without_copies([line for category, path in files for line in _read(path, category)])
-    # A line without a time of its own belongs to the one before: sorting keeps them together.
+    # A line without its own time belongs to the previous one: a stable sort keeps them together.
     lines.sort(key=lambda line: line.time or 0.0)
     return lines, str(files[0][1]) if files else None
 
 
 def _files(folder: Path, run_id: str) -> list[tuple[str, Path]]:
-    """Files named after the run, in the folders of the categories."""
+    """Returns the files named after the run, in the folders of the categories."""
     files: list[tuple[str, Path]] = []
     for category in CATEGORIES:
         try:
@@ -81,7 +81,7 @@ def _files(folder: Path, run_id: str) -> list[tuple[str, Path]]:
 
 def _read(path: Path, category: str) -> list[ConsoleLine]:
     try:
-        # Links are not followed: a store may come from anybody.
+        # Links are not followed: a store may come from an untrusted source.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return []
@@ -101,19 +101,19 @@ def _read(path: Path, category: str) -> list[ConsoleLine]:
 
 
 def _without_copies(lines: list[ConsoleLine]) -> list[ConsoleLine]:
-    """An error is written among all errors as well as where it happened: once is enough here."""
+    """Removes errors that are in the file of all errors and also in another file."""
     elsewhere = {(line.time, _message(line)) for line in lines if line.stream != "errors"}
     return [line for line in lines if line.stream != "errors" or (line.time, _message(line)) not in elsewhere]
 
 
 def _message(line: ConsoleLine) -> str:
-    """A line without the name of its category."""
+    """Returns a line without the name of its category."""
     match = _ENTRY.match(line.text)
     return line.text if match is None else match[4]
 
 
 def _entry(text: str, category: str, before: float | None) -> list[ConsoleLine]:
-    """A line of a file; of a JSON object that has an exception also its traceback."""
+    """Returns a line of a file; a JSON object with an exception also gives its traceback."""
     if not text.startswith("{"):
         return [_line(text, category, before)]
     fields = _fields(text)
@@ -126,7 +126,7 @@ def _entry(text: str, category: str, before: float | None) -> list[ConsoleLine]:
 
 
 def trace_lines(exception: Mapping[str, Any], depth: int = MAX_CAUSES) -> list[str]:
-    """An exception that was logged, as Python prints it; what it was raised from comes first."""
+    """Formats a logged exception as Python prints it; its cause comes first."""
     if not exception:
         return []
     lines: list[str] = []

@@ -13,20 +13,20 @@ HEADING = "Traceback (most recent call last):"
 CONTEXT = "During handling of the above exception, another exception occurred:"
 CAUSE = "The above exception was the direct cause of the following exception:"
 LOGGED_MESSAGE = "Training failed."
-"""What the recorder's log files say when training fails; the exception follows, indented."""
+"""The message in the recorder's log files when training fails; the exception follows, indented."""
 
 GROUP, GROUP_FRAME = "Exception Group ", " |+"
-"""How the heading of an exception group begins, and what its lines are drawn in."""
+"""The prefix of the heading of an exception group, and the characters that frame its lines."""
 
 _EXCEPTION_LINE = re.compile(r"[A-Za-z_][\w.]*(?:: |(?:Error|Exception|Exit|Interrupt|Iteration|Warning)$)")
 
 MAX_TRACE_LINES = 200
 MAX_MESSAGE_LINES = 20
-"""Lines of a message after its first that still belong to a traceback."""
+"""Maximum number of message lines, after the first, that belong to a traceback."""
 
 
 def traceback_in(texts: Sequence[str], exception: str | None = None) -> str | None:
-    """The last traceback in some lines, with those it was raised from; of one exception where it is given."""
+    """Returns the last traceback in the lines, with its causes; of one exception if it is given."""
     blocks: list[list[str]] = []
     for index, text in enumerate(texts):
         if text.endswith(HEADING):
@@ -35,13 +35,13 @@ def traceback_in(texts: Sequence[str], exception: str | None = None) -> str | No
             blocks.append(_logged_block(texts, index))
     blocks = [block for block in blocks if block]
     if exception is not None:
-        # A launcher prints a traceback of its own after that of the training.
+        # A launcher prints its own traceback after that of the training.
         blocks = [block for block in blocks if any(_is_of(line, exception) for line in block)]
     return "\n".join(blocks[-1][-MAX_TRACE_LINES:]) if blocks else None
 
 
 def raised_in(trace: str) -> str:
-    """The line of a traceback that names its exception."""
+    """Returns the line of a traceback that names its exception."""
     lines = trace.split("\n")
     begin = max((index for index, line in enumerate(lines) if line.endswith(HEADING)), default=-1)
     named = _exception_line(lines[begin + 1 :])
@@ -49,9 +49,9 @@ def raised_in(trace: str) -> str:
 
 
 def _exception_line(lines: Sequence[str]) -> int | None:
-    """Where an exception is named: in a line that is not indented, and rather in one that looks like it.
+    """Returns the index of the line that names an exception: not indented, preferably shaped like one.
 
-    What a program prints while it dies may be anywhere between the lines of its traceback.
+    Other output of a failing program may be anywhere between the lines of its traceback.
     """
     flush = [index for index, line in enumerate(lines) if line[:1].strip()]
     named = [index for index in flush if _EXCEPTION_LINE.match(lines[index])]
@@ -60,13 +60,13 @@ def _exception_line(lines: Sequence[str]) -> int | None:
 
 
 def _is_of(line: str, exception: str) -> bool:
-    """Whether a line names the exception, with its module or without."""
+    """Returns whether a line names the exception, with or without its module."""
     named = line.partition(":")[0].strip(GROUP_FRAME)
     return named.rpartition(".")[2] == exception.rpartition(".")[2]
 
 
 def _block(texts: Sequence[str], index: int) -> list[str]:
-    """A traceback from its heading to the end of its message, without what each line has before it."""
+    """Returns a traceback from its heading to the end of its message, without line prefixes."""
     prefix = texts[index].removesuffix(HEADING)
     if prefix.endswith(GROUP):
         return [texts[index], *itertools.takewhile(lambda text: text.startswith("  "), texts[index + 1 :])]
@@ -83,7 +83,7 @@ def _block(texts: Sequence[str], index: int) -> list[str]:
 
 
 def _raised_from(texts: Sequence[str], index: int, prefix: str) -> list[str]:
-    """The tracebacks before this one of which it says that it came of them."""
+    """Returns the earlier tracebacks that this one names as its cause or context."""
     previous = index - 1
     while previous >= 0 and not texts[previous].removeprefix(prefix).strip():
         previous -= 1
@@ -97,7 +97,7 @@ def _raised_from(texts: Sequence[str], index: int, prefix: str) -> list[str]:
 
 
 def _logged_block(texts: Sequence[str], index: int) -> list[str]:
-    """What a log file has of an exception under the line that says that training failed."""
+    """Returns the exception that a log file has below the message that training failed."""
     lines = []
     for text in texts[index + 1 : index + 1 + MAX_TRACE_LINES]:
         if not text.startswith("    "):

@@ -1,4 +1,4 @@
-"""Finds the level a noisy loss has come to, how sure that is, and whether it has changed."""
+"""Estimates the level of a noisy loss, its standard error, and whether it has changed."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 MIN_LOSSES = 10
-"""Losses below which no change is judged."""
+"""Minimum number of losses to judge a change."""
 
 WINDOW, MIN_IN_WINDOW = 0.1, 20
-"""A level is that of the last tenth of a stretch, of 20 losses at least, of half the stretch at most."""
+"""The level is that of the last 10% of a phase, of at least 20 losses and at most half of the phase."""
 
 MAX_BLOCKS = 30
-"""A window is told by the medians of so many blocks, which spikes hardly move."""
+"""Maximum number of blocks of a window; their medians are robust against spikes."""
 
-NEIGHBOURS = 50
-"""Losses are compared with those before them in stretches of so many: a course is nearly straight there."""
+MAX_BLOCK_LOSSES = 50
+"""Autocorrelation is estimated in blocks of this many losses, in which the trend is nearly linear."""
 
 MAX_AUTOCORRELATION = 0.98
 
 CERTAIN_ERRORS = 2.58
-"""Standard errors beyond which one in a hundred lies by chance."""
+"""Standard errors that noise exceeds with a probability of 1%."""
 
 
 @dataclass(frozen=True)
 class Level:
-    """Where the loss stands, with the standard error of that."""
+    """The level of the loss, with its standard error."""
 
     value: float
     error: float
@@ -44,32 +44,32 @@ class Level:
 
 @dataclass(frozen=True)
 class Change:
-    """How far the loss fell between two levels, and how surely it fell at all, or rose."""
+    """How much the loss fell between two levels, and the confidence that it changed at all."""
 
     fell: float
-    """Negative where it rose."""
+    """Negative if it rose."""
     confidence: float
-    """One less the chance that noise alone gives as much, up or down."""
+    """One minus the probability that noise alone causes such a change, up or down."""
 
 
 @dataclass(frozen=True)
 class Noise:
-    """How single losses stray from their course."""
+    """How much single losses deviate from their trend."""
 
     size: float
-    """As a standard deviation."""
+    """Standard deviation."""
     autocorrelation: float
-    """How much a loss is like the one before it, from 0 to 1; smoothed losses are very much so."""
+    """Correlation of a loss with the previous one, from 0 to 1; high for smoothed losses."""
 
     def of_mean(self, count: int) -> float:
-        """The standard error of the mean of so many in a row."""
+        """Returns the standard error of the mean of consecutive losses."""
         correlation, decorrelation = self.autocorrelation, 1 - self.autocorrelation
         overlap = 2 * correlation * (1 - correlation**count) / (count * decorrelation**2)
         return self.size * math.sqrt(max((1 + correlation) / decorrelation - overlap, 0.0) / count)
 
 
 def noise_of(y: Floats, autocorrelation: float) -> Noise:
-    """The noise of a stretch, from the differences of neighbours: the course itself hardly enters them."""
+    """Returns the noise of losses from the differences of neighbours, which hardly contain the trend."""
     moves = np.diff(y)
     if len(moves) < 2:
         return Noise(0.0, autocorrelation)
@@ -77,8 +77,8 @@ def noise_of(y: Floats, autocorrelation: float) -> Noise:
 
 
 def autocorrelation_of(y: Floats) -> float:
-    """How much losses are like the ones before them, their course taken away."""
-    size = min(len(y), NEIGHBOURS)
+    """Returns the correlation of losses with the previous ones, without their trend."""
+    size = min(len(y), MAX_BLOCK_LOSSES)
     if size < MIN_LOSSES:
         return 0.0
     parts = y[len(y) % size :].reshape(-1, size)
@@ -86,34 +86,35 @@ def autocorrelation_of(y: Floats) -> float:
     along = np.arange(size) - (size - 1) / 2
     residuals = parts - np.outer(parts @ along / (along @ along), along)
     bounds = 4 * np.median(np.abs(residuals), axis=1, keepdims=True)
-    residuals = np.clip(residuals, -bounds, bounds)  # a spike is like nothing, and would hide what is alike
+    residuals = np.clip(residuals, -bounds, bounds)  # an uncorrelated spike would hide the correlation
     powers = (residuals**2).sum(axis=1)
     correlations = (residuals[:, 1:] * residuals[:, :-1]).sum(axis=1)[powers > 0] / powers[powers > 0]
     if not len(correlations):
         return 0.0
-    # Taking away a line takes away some likeness with it.
+    # Removing a line also removes some correlation.
     corrected = (float(np.median(correlations)) + 2 / size) / (1 - 4 / size)
     return min(max(corrected, 0.0), MAX_AUTOCORRELATION)
 
 
 def level_at_end(x: Floats, y: Floats, noise: Noise) -> Level:
-    """The level at the last of some steps; where the loss is surely on its way, it is followed to the end."""
+    """Returns the level at the last step; a clear trend of the loss is followed to the end."""
     size = min(max(int(len(y) * WINDOW), MIN_IN_WINDOW), max(len(y) // 2, 1))
     slope = slope_of(*_blocks(x[-2 * size :], y[-2 * size :]))
     along, losses = _blocks(x[-size:] - x[-1], y[-size:])
     detrended = losses if slope is None else losses - slope.value * along
     within = Noise(_spread(detrended), autocorrelation_of(detrended)).of_mean(len(detrended))
-    # A median strays a quarter more than a mean.
+    # The standard error of a median is 25% larger than that of a mean.
     error = max(1.25 * noise.of_mean(size), 1.25 * within, _wandering(y, size))
     drift = 0.0 if slope is None else abs(slope.value) * float(x[-1] - x[-size])
     if drift <= CERTAIN_ERRORS * math.sqrt(2) * error:
         return Level(float(np.median(losses)), error)
-    # Half a window further is one and a half times this one less half of the one before, and strays more.
+    # Extrapolating half a window takes 1.5 times this window minus 0.5 times the previous one, with a larger
+    # error.
     return Level(float(np.median(detrended)), math.sqrt(2.5) * error)
 
 
 def level_at_start(x: Floats, y: Floats, noise: Noise) -> Level:
-    """The level at the first of some steps."""
+    """Returns the level at the first step."""
     return level_at_end(-x[::-1], y[::-1], noise)
 
 
@@ -128,13 +129,13 @@ def change(before: Level, after: Level) -> Change:
 
 
 def _spread(values: Floats) -> float:
-    """A standard deviation that spikes hardly move; where most values are the same, the common one."""
+    """Returns a standard deviation that is robust against spikes; the plain one if most values are equal."""
     usual = 1.4826 * float(np.median(np.abs(values - np.median(values))))
     return usual or float(values.std())
 
 
 def _wandering(y: Floats, size: int) -> float:
-    """How far windows of this size stray from the ones around them."""
+    """Returns how much windows of this size deviate from their neighbours."""
     if len(y) < 5 * size:
         return 0.0
     levels = np.median(y[len(y) % size :].reshape(-1, size), axis=1)

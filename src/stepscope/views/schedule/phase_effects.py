@@ -1,4 +1,4 @@
-"""Judges what a loss did in each phase of a learning rate, against its noise, and says it in a sentence."""
+"""Judges the effect of each learning-rate phase on the loss, compared with its noise, in a sentence."""
 
 from __future__ import annotations
 
@@ -30,65 +30,65 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 MAX_VALUE = 1e100
-"""What is not below this is no number to reckon with: NaN, infinite, or a loss that is lost."""
+"""Losses that are not below this are not used: NaN, infinite, or diverged."""
 
 CERTAIN, LIKELY = 0.99, 0.95
-"""Confidence from which a change is told as a fact, and as what seems so."""
+"""Confidence from which a change is stated as a fact, and as likely."""
 
 NEAR_MAX_RATIO = 0.9
-"""The rate is at its highest from this share of the greatest on."""
+"""A rate of at least this share of the maximum counts as the highest rate."""
 
 MIN_FOR_HALVES = 4 * MIN_IN_WINDOW
-"""Losses from which on the second half of a phase is judged by itself."""
+"""Minimum number of losses to judge the second half of a phase separately."""
 
 
 class Course(NamedTuple):
-    """Values by step, each step once, in order."""
+    """One value for each step, in order."""
 
     steps: Floats
     values: Floats
 
     def between(self, first: float, last: float) -> Course:
-        """Those of some steps, both ends included."""
+        """Returns the values in a range of steps, both ends included."""
         begin, end = np.searchsorted(self.steps, [first, last + 1])
         return Course(self.steps[begin:end], self.values[begin:end])
 
     def finite(self) -> Course:
-        """Those that are numbers, and small enough to be squared."""
+        """Returns the values that are finite and small enough to be squared."""
         known = np.abs(self.values) < MAX_VALUE
         return Course(self.steps[known], self.values[known])
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What the loss did in a phase."""
+    """The effect of a phase on the loss."""
 
     first_step: int
     last_step: int
     losses: int
-    """How many finite ones there are."""
+    """The number of finite losses."""
     before: Level | None = None
-    """The level that the phase before it had come to."""
+    """The level at the end of the previous phase."""
     after: Level | None = None
     noise: Noise | None = None
     second_half: Change | None = None
-    """None where there are too few losses to part."""
+    """None for too few losses to split."""
     rose_at_highest: bool = False
-    """Whether the loss surely rose while the rate was at its highest, and that was in this phase."""
+    """Whether the loss clearly rose while the rate was at its highest, in this phase."""
     not_finite: int = 0
     first_not_finite: int | None = None
-    """The step of the first loss that was no number."""
+    """The step of the first loss that was not finite."""
 
     @property
     def change(self) -> Change | None:
-        """How far the loss fell; None where there are too few losses to judge."""
+        """How much the loss fell; None for too few losses to judge."""
         if self.before is None or self.after is None or self.losses < MIN_LOSSES:
             return None
         return change(self.before, self.after)
 
 
 def effects(phases: Sequence[RatePhase], rates: Course, losses: Course) -> list[Effect]:
-    """What the loss did in each phase. Each begins at the level the one before it came to."""
+    """Returns the effect of each phase; each phase starts at the level at which the previous one ended."""
     finite = losses.finite()
     autocorrelation = autocorrelation_of(finite.values)
     run_noise = noise_of(finite.values, autocorrelation)
@@ -108,7 +108,7 @@ def effects(phases: Sequence[RatePhase], rates: Course, losses: Course) -> list[
 
 
 def _step_ranges(phases: Sequence[RatePhase], rates: Course, losses: Course) -> list[tuple[int, int]]:
-    """First and last step of each phase: all steps belong to one."""
+    """Returns the first and last step of each phase; all steps belong to a phase."""
     ends = [rates.steps[0], rates.steps[-1], *losses.steps[:1], *losses.steps[-1:]]
     begins = [int(min(ends)), *(int(rates.steps[phase.first]) for phase in phases[1:])]
     return list(zip(begins, [*(begin - 1 for begin in begins[1:]), int(max(ends))], strict=True))
@@ -129,11 +129,11 @@ def _with_failures(effect: Effect, losses: Course) -> Effect:
 def _with_rise_at_highest(
     phase_effects: list[Effect], rates: Course, finite: Course, noise: Noise
 ) -> list[Effect]:
-    """Marks the phase in the middle of which the rate was at its highest, if the loss rose all the while."""
+    """Marks the phase around which the rate was at its highest, if the loss rose during that time."""
     top = int(np.argmax(rates.values))
     lower = np.flatnonzero(rates.values < NEAR_MAX_RATIO * rates.values[top])
     index = int(np.searchsorted(lower, top))
-    if not len(lower):  # a rate that is never lower says nothing about a high one
+    if not len(lower):  # a constant rate says nothing about a high one
         return phase_effects
     first = rates.steps[lower[index - 1] + 1] if index else phase_effects[0].first_step
     last = rates.steps[lower[index]] - 1 if index < len(lower) else phase_effects[-1].last_step
@@ -150,7 +150,7 @@ def _with_rise_at_highest(
 
 
 def verdict(effect: Effect, improvement_ratio: float | None, steps_ratio: float, rates: Course) -> str:
-    """What can be said of a phase: no more than the numbers show."""
+    """Returns what can be said about a phase, and no more than the numbers show."""
     clauses = [_main_clause(effect, improvement_ratio, steps_ratio), _second_half_clause(effect)]
     if effect.rose_at_highest:
         what = "it" if clauses[0].startswith("the loss rose") else "the loss"
@@ -185,7 +185,7 @@ def _main_clause(effect: Effect, improvement_ratio: float | None, steps_ratio: f
 
 
 def _second_half_clause(effect: Effect) -> str:
-    """Tells of a phase that was of use whether it still was in its second half."""
+    """Says whether a phase that lowered the loss still did so in its second half."""
     whole, half = effect.change, effect.second_half
     if whole is None or half is None or whole.fell <= 0 or whole.confidence < CERTAIN:
         return ""

@@ -1,4 +1,4 @@
-"""Splits the course of a learning rate into phases in which it rises, stays level or falls."""
+"""Splits a learning-rate schedule into phases in which the rate rises, stays constant or falls."""
 
 from __future__ import annotations
 
@@ -18,64 +18,64 @@ Kind = Literal["warm-up", "rise", "constant", "decay"]
 Shape = Literal["linear", "cosine", "exponential"]
 
 MAX_READINGS = 4096
-"""A longer series is thinned to so many readings; where a phase begins is then looked up in all of them."""
+"""A longer series is thinned to this many readings; the begin of a phase is then searched in all of them."""
 
 MAX_ROUNDING = 1e-5
-"""Readings that differ by this share are one level: it is rounding. No schedule moves so little for long."""
+"""Readings with a smaller relative difference are one level: no schedule changes so slowly."""
 
 MAX_JITTER = 0.01
-"""Readings may go up and down by chance as far as this, and still be one level."""
+"""Random fluctuations up to this are still one level."""
 MAX_FLAT_CHANGE = 0.02
-"""A stretch that moves by less in all is called constant."""
+"""A piece that changes less than this in all is constant."""
 MIN_TURN = 0.05
-"""It has turned when it has gone back by this much; less is no phase of its own."""
+"""A rate that goes back by this much has turned; less is not a phase."""
 MIN_JUMP = 0.2
-"""From one reading to the next, this is no course of a curve but a jump."""
+"""A larger change from one reading to the next is a jump."""
 MIN_LEVEL_RATIO = 0.02
-"""A level is a phase of its own if it lasts for this share of all steps."""
+"""A level that lasts for this share of all steps is a phase."""
 
 MIN_STAIRS, MAX_STAIRS, MAX_STAIR_RATIO = 5, 12, 0.3
-"""So many levels in a row, none of which takes more than this share of the way, are a curve in steps."""
+"""So many levels in a row, each at most this share of the total change, are a curve in steps."""
 
 MIN_CURVE_POINTS, MAX_MISFIT = 5, 0.02
-"""A shape needs so many points, none further from it than this share of all the way it goes."""
+"""A shape needs so many points; none may deviate from it by more than this share of the total change."""
 
 FLOOR = 1e-6
-"""Rates are compared by their ratio; below this share of the greatest they are all called zero."""
+"""Rates are compared by ratio; rates below this share of the maximum count as zero."""
 
 
 @dataclass(frozen=True)
 class RatePhase:
-    """A part of a schedule: readings from the first to the last, counted from zero."""
+    """A phase of a schedule: its first and last reading, counted from 0."""
 
     kind: Kind
     shape: Shape | None
-    """None where none of the shapes fits, or more than one."""
+    """None if no shape fits, or more than one."""
     cycle: int | None
-    """Counted from one; None where the rate is not raised again."""
+    """Counted from 1; None if the rate is not raised again."""
     first: int
     last: int
 
 
 class _Course(NamedTuple):
-    """Levels: readings that follow each other and are alike. A rate that moves has one for each reading."""
+    """Levels of equal consecutive readings; a changing rate has one level for each reading."""
 
     firsts: Ints
-    """The first reading of each."""
+    """The first reading of each level."""
     begins: Floats
-    """Its step; the last entry of all is where the last level ends."""
+    """The first step of each level; the last entry is the end of the last level."""
     middles: Floats
     rates: Floats
     logs: Floats
     counts: Ints
 
     def lasts(self, piece: _Piece) -> float:
-        """For how many steps a piece goes on."""
+        """Returns the number of steps of a piece."""
         return float(self.begins[piece.last + 1] - self.begins[piece.first])
 
 
 class _Piece(NamedTuple):
-    """Levels from the first to the last, and whether the rate falls (-1), stays (0) or rises (1) in them."""
+    """A range of levels in which the rate falls (-1), stays (0) or rises (1)."""
 
     first: int
     last: int
@@ -83,7 +83,7 @@ class _Piece(NamedTuple):
 
 
 def rate_phases(steps: Floats, rates: Floats) -> list[RatePhase]:
-    """The phases of a rate, of which the steps rise and all readings are finite."""
+    """Returns the phases of a rate; steps must increase and readings must be finite."""
     if not len(rates):
         return []
     thin = np.unique(np.linspace(0, len(rates) - 1, min(len(rates), MAX_READINGS)).astype(np.int64))
@@ -116,7 +116,7 @@ def _levels(steps: Floats, rates: Floats) -> _Course:
 
 
 def _jitter(logs: Floats) -> float:
-    """How far readings stray by chance: up and down in turn, which no schedule does."""
+    """Returns how much readings fluctuate: alternately up and down, which no schedule does."""
     moves = np.diff(logs)
     moves = moves[moves != 0]
     back = moves[1:] * moves[:-1] < 0
@@ -143,7 +143,7 @@ def _pieces(course: _Course) -> list[_Piece]:
 
 
 def _monotone(logs: Floats, first: int, last: int) -> list[_Piece]:
-    """Parts between one turn and the next."""
+    """Returns the pieces between turns."""
     pieces = []
     begin = low = high = first
     direction = 0
@@ -167,7 +167,7 @@ def _monotone(logs: Floats, first: int, last: int) -> list[_Piece]:
 
 
 def _without_jumps(course: _Course, pieces: list[_Piece]) -> list[_Piece]:
-    """What happens from one reading to the next is no phase: it is how the phase after it begins."""
+    """Removes changes from one reading to the next, which are the begin of the following phase."""
     kept = []
     begin: int | None = None
     for piece in pieces[:-1]:
@@ -182,7 +182,7 @@ def _without_jumps(course: _Course, pieces: list[_Piece]) -> list[_Piece]:
 
 
 def _with_stairs_as_curves(course: _Course, pieces: list[_Piece]) -> list[_Piece]:
-    """Many levels in a row, each below the one before, are a decay that is taken in steps, as by epochs."""
+    """Joins many consecutive levels, each below the last, into one decay in steps, as by epochs."""
     joined: list[_Piece] = []
     index = 0
     while index < len(pieces):
@@ -199,7 +199,7 @@ def _with_stairs_as_curves(course: _Course, pieces: list[_Piece]) -> list[_Piece
 
 
 def _end_of_stairs(course: _Course, pieces: list[_Piece], begin: int) -> int:
-    """Where levels that begin here stop going the same way, or one is far longer than those before it."""
+    """Returns where levels from here change direction, or one is far longer than those before it."""
     direction, lengths = 0, [course.lasts(pieces[begin])]
     for index in range(begin + 1, len(pieces)):
         before, piece = pieces[index - 1], pieces[index]
@@ -222,7 +222,7 @@ def _is_curve(course: _Course, stairs: list[_Piece]) -> bool:
 
 
 def _split_at_drops(course: _Course, piece: _Piece) -> list[_Piece]:
-    """Parts a decay where the rate falls at once, by far more than before, after and otherwise."""
+    """Splits a decay where the rate drops far more than before, after and on average."""
     moves = np.abs(np.diff(course.logs[piece.first : piece.last + 1]))
     if piece.direction == 0 or len(moves) < 8:
         return [piece]
@@ -254,7 +254,7 @@ def _with_levels_joined(course: _Course, pieces: list[_Piece]) -> list[_Piece]:
 
 
 def _begin(course: _Course, pair: tuple[_Piece, _Piece], thin: Ints, rates: Floats) -> int:
-    """The first reading, of all there are, of the second of two pieces."""
+    """Returns the first of all readings of the second of two pieces."""
     before, piece = pair
     if _turns(course, before, piece):
         top = int(course.firsts[before.last])
@@ -266,7 +266,7 @@ def _begin(course: _Course, pair: tuple[_Piece, _Piece], thin: Ints, rates: Floa
 
 
 def _turns(course: _Course, before: _Piece, piece: _Piece) -> bool:
-    """Whether a rate that was moving goes back from here without a jump."""
+    """Returns whether a changing rate turns here without a jump."""
     return before.direction * piece.direction < 0 and abs(_jump(course, before, piece)) < MIN_JUMP
 
 
@@ -280,7 +280,7 @@ def _kinds(course: _Course, pieces: list[_Piece]) -> list[Kind]:
 
 
 def _cycles(course: _Course, pieces: list[_Piece]) -> list[int | None]:
-    """Numbers that go up where a rate is raised again after a decay, at once or in the course of steps."""
+    """Returns cycle numbers, which increase where a rate rises again after a decay."""
     numbers = [1]
     for before, piece in pairwise(pieces):
         restarts = piece.direction < 0 and _jump(course, before, piece) > MIN_JUMP
@@ -300,7 +300,7 @@ def _shape(course: _Course, pieces: list[_Piece], index: int) -> Shape | None:
     before, piece, after = pieces[max(index - 1, 0)], pieces[index], pieces[min(index + 1, len(pieces) - 1)]
     if piece.direction == 0:
         return None
-    # The turn itself belongs to the curve on both of its sides, and not all that is nearly as high as it.
+    # The turning point belongs to the curves on both sides, but not all levels nearly as high.
     begins_turning = _turns(course, before, piece)
     levels = np.arange(piece.first - begins_turning, piece.last + 1)
     steps = course.middles[levels]
@@ -312,7 +312,7 @@ def _shape(course: _Course, pieces: list[_Piece], index: int) -> Shape | None:
 
 
 def shape_of(x: Floats, y: Floats) -> Shape | None:
-    """The one shape that leads from the first point to the last by all others; None for none or several."""
+    """Returns the one shape that fits all points from first to last; None for none or several."""
     if len(x) < MIN_CURVE_POINTS or x[-1] == x[0] or y[-1] == y[0]:
         return None
     way = (x - x[0]) / (x[-1] - x[0])

@@ -1,4 +1,4 @@
-"""Tells how effective each phase of a run's learning-rate schedule was."""
+"""Reports the effect of each phase of a run's learning-rate schedule."""
 
 from __future__ import annotations
 
@@ -42,68 +42,68 @@ RESTARTED_STEPS = (
 
 @dataclass(frozen=True)
 class SchedulePhase:
-    """A phase of a schedule, and what the loss did in it."""
+    """A phase of a schedule, and its effect on the loss."""
 
     kind: Kind
     shape: Shape | None
-    """None where it cannot be told."""
+    """None if it is not known."""
     cycle: int | None
-    """None where the rate is not raised again."""
+    """None if the rate is not raised again."""
     first_step: int
     last_step: int
     first_rate: float
     last_rate: float
     losses: int
-    """How many finite ones there are."""
+    """The number of finite losses."""
     loss_before: float | None
-    """The level that the phase before it had come to; levels are no single losses."""
+    """The level at the end of the previous phase, not a single loss."""
     loss_after: float | None
     improvement: float | None
     improvement_ratio: float | None
-    """Its share of what the whole run improved; None where that is nothing certain."""
+    """Its share of the improvement of the whole run; None if that is not certain."""
     steps_ratio: float
     """Its share of all steps."""
     per_thousand_steps: float | None
-    """Improvement for each thousand steps."""
+    """Improvement per thousand steps."""
     noise: float | None
-    """How far single losses stray from their course, as a standard deviation."""
+    """Standard deviation of single losses from their trend."""
     confidence: float | None
-    """How surely the loss fell at all, or rose; None where there are too few losses to judge."""
+    """The confidence that the loss changed at all; None for too few losses to judge."""
     verdict: str
 
     @property
     def label(self) -> str:
-        """A name to show."""
+        """The name that is shown."""
         shaped = self.kind if self.shape is None else f"{self.shape} {self.kind}"
         return shaped if self.cycle is None else f"{shaped} {self.cycle}"
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """The phases of a learning rate, and what the loss did in them."""
+    """The phases of a learning-rate schedule, and their effect on the loss."""
 
     name: str = ""
-    """What kind of schedule it is, in a few words."""
+    """The kind of schedule, in a few words."""
     phases: tuple[SchedulePhase, ...] = ()
     loss_key: str | None = None
     improvement: float | None = None
-    """Of the whole run."""
+    """Improvement of the whole run."""
     confidence: float | None = None
     why: str = ""
-    """Why nothing can be told; empty where something can."""
+    """Why there is no result; empty if there is one."""
     notes: tuple[str, ...] = ()
     """What was left out."""
 
     def described(self) -> dict[str, Any]:
-        """The same as plain dictionaries, for JSON."""
+        """Returns the schedule as plain dictionaries, for JSON."""
         phases = [{"label": phase.label, **asdict(phase)} for phase in self.phases]
         return {**asdict(self), "phases": phases}
 
 
 def schedule_of(run: Run, rank: int | None = None) -> Schedule:
-    """Judges the schedule of a run by what one rank logged: the first that has it, unless one is named.
+    """Returns the schedule of a run as one rank logged it: a given one, otherwise the first that has it.
 
-    Where a segment does steps again that were done before, only these count.
+    If a segment repeats steps, only the repeated ones count.
     """
     ranks: dict[str | None, tuple[int, ...]] = {known.key: known.ranks for known in run.keys()}
     loss_key = next((key for key in LOSS_KEYS if key in ranks), None)
@@ -123,7 +123,7 @@ def schedule_of(run: Run, rank: int | None = None) -> Schedule:
 
 
 def schedule_from(rates: Logged, losses: Logged, loss_key: str | None = "loss") -> Schedule:
-    """Judges steps and values of a rate and a loss; of a step that comes twice the last counts."""
+    """Returns the schedule for steps and values of a rate and a loss; the last value of a step counts."""
     course = _in_order(*rates).finite()
     if len(course.steps) < 2:
         return Schedule(loss_key=loss_key, why=ONE_READING if len(course.steps) else NO_RATE)
@@ -187,7 +187,7 @@ def _schedule_phase(
 
 
 def _whole_change(phase_effects: Sequence[Effect]) -> Change | None:
-    """From the first level to the last."""
+    """Returns the change from the first level to the last."""
     levels = [
         level for effect in phase_effects for level in (effect.before, effect.after) if level is not None
     ]
@@ -216,7 +216,7 @@ def _name(phases: Sequence[SchedulePhase]) -> str:
 
 
 def _is_one_cycle(phases: Sequence[SchedulePhase]) -> bool:
-    """A long rise from a rate that is no zero, and a decay of the same shape to one that is lower still."""
+    """Returns whether there is a long rise from above zero, then a decay of that shape to a lower rate."""
     if [phase.kind for phase in phases] != ["warm-up", "decay"]:
         return False
     rise, decay = phases
@@ -232,7 +232,7 @@ def _by_segment(run: Run, key: str | None, rank: int | None) -> list[Logged]:
 
 
 def _joined(parts: Sequence[Logged], begins: Sequence[int | None]) -> Logged:
-    """Segments one after another, each cut off where a later one begins."""
+    """Joins segments; each is cut where a later one begins."""
     kept_parts = []
     for index, (steps, values) in enumerate(parts):
         later = [begin for begin in begins[index + 1 :] if begin is not None]
@@ -244,7 +244,7 @@ def _joined(parts: Sequence[Logged], begins: Sequence[int | None]) -> Logged:
 
 
 def _in_order(steps: Ints, values: NDArray[np.float64]) -> Course:
-    """By step, each once."""
+    """Returns the values by step, each step once."""
     if not (np.diff(steps) > 0).all():
         order = np.argsort(steps, kind="stable")
         steps, values = steps[order], values[order]
@@ -254,5 +254,5 @@ def _in_order(steps: Ints, values: NDArray[np.float64]) -> Course:
 
 
 def _is_restarted(steps: Ints) -> bool:
-    """Whether steps are those of an epoch, say, and not of the run."""
+    """Returns whether step numbers restart, as with numbers within an epoch."""
     return int((np.diff(steps) < 0).sum()) >= 2 and 2 * len(np.unique(steps)) < len(steps)
