@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from stepscope.analysis.verdict import Verdict
 from stepscope.views.runs.filter import Filter, FilterError, names, parse
-from stepscope.views.runs.filter_words import MAX_CHARACTERS, MAX_TERMS
+from stepscope.views.runs.filter_terms import MAX_CHARACTERS, MAX_TERMS
 from stepscope.views.runs.run_rows import RunRow
 
 NOW_S = 1_760_100_000.0

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepscope.views.runs import filter_values
-from stepscope.views.runs.filter_words import FilterError, Term, terms_of
+from stepscope.views.runs.filter_terms import FilterError, Term, terms_of
 from stepscope.views.runs.pattern import PatternError, compile_pattern
 
 if TYPE_CHECKING:
