@@ -252,7 +252,7 @@ def test_a_legend_names_the_phases_that_steps_had(tmp_path, serve, open_page):
     store.append(Source("phased", "s1", 0, HOST), phases, np.arange(300), times)
     page = open_page(serve(store.folder), "/run/phased")
     store.close()
-    legend = page.locator("figure", has_text="Time of a step, by phase").locator(".legend")
+    legend = page.locator("figure", has_text="Step time by phase").locator(".legend")
     legend.get_by_text("forward").wait_for()
     assert legend.get_by_text("data").is_visible()
     assert legend.get_by_text("transfer").count() == 0

@@ -64,7 +64,7 @@ def test_what_is_there_twice_is_shown_twice_and_breaks_no_page(tmp_path, serve, 
     page.get_by_role("button", name="End").nth(1).wait_for()
     page.goto(f"{server.base}/run/doubled")
     lane = page.get_by_test_id("events")
-    lane.get_by_role("button", name="held down").nth(1).wait_for()
+    lane.get_by_role("button", name="throttled").nth(1).wait_for()
     page.goto(f"{server.base}/runs?columns=name,name,step")
     assert page.get_by_role("columnheader").all_inner_texts().count("Name") == 1
     page.goto(f"{server.base}/compare?runs=sweep-0000,sweep-0001,sweep-0000")

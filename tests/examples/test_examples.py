@@ -182,12 +182,10 @@ def test_structured_logs_tell_the_step_and_no_secret(example: Callable[[str], st
 def test_schedule_tells_what_each_phase_was_worth(example: Callable[[str], str]) -> None:
     name, warm_up, high, low, lowest = example("schedule").splitlines()
     assert name == "linear warm-up, then 3 levels"
-    assert warm_up.startswith("  steps 0 to 98, rate 0.2: brought 9")
-    assert high == "  steps 99 to 1099, rate 0.2: brought nothing that can be told from noise"
-    assert low.startswith(
-        "  steps 1100 to 2099, rate 0.02: brought 5% of all improvement in 32% of the steps"
-    )
-    assert lowest.endswith("rate 0.002: brought nothing that can be told from noise")
+    assert warm_up.startswith("  steps 0 to 98, rate 0.2: gave 9")
+    assert high == "  steps 99 to 1099, rate 0.2: no measurable effect"
+    assert low.startswith("  steps 1100 to 2099, rate 0.02: gave 5% of the improvement in 32% of the steps")
+    assert lowest.endswith("rate 0.002: no measurable effect")
 
 
 @needs_torch

@@ -81,6 +81,6 @@ def test_what_smoothing_would_falsify_is_not_smoothed() -> None:
 
 def test_groups_and_sentences() -> None:
     assert (group_of("a/b/c"), group_of("loss")) == ("a/b", "")
-    assert sentence_of("phase/data_seconds") == "Time of a step that went into waiting for the next batch."
+    assert sentence_of("phase/data_seconds") == "Time of this phase in each step: waiting for the next batch."
     assert sentence_of("lag/forward_seconds").startswith("How far the GPU was behind")
     assert sentence_of("something/of_mine") == ""

@@ -63,7 +63,7 @@ def test_a_slower_run_is_told_with_sign_arrow_and_word(made: Made) -> None:
     assert slower.delta_text.startswith("▲ +")
     assert slower.delta_text.endswith("% worse")
     assert slower.sure is True
-    assert cell(found, "Steps a second", 1).delta_text.endswith("% worse")
+    assert cell(found, "Steps per second", 1).delta_text.endswith("% worse")
     assert cell(found, "Phase forward, mean", 1).delta_ratio == pytest.approx(0.5, rel=0.05)
     first = cell(found, "Step time, p50", 0)
     assert (first.delta_ratio, first.delta_text, first.sure) == (None, "", None)
@@ -73,7 +73,7 @@ def test_a_difference_of_many_times_is_a_factor_in_words(made: Made) -> None:
     told(made, "a-1", 0.001, noise=0.0)
     told(made, "bb-1", 1.187, noise=0.0)
     found = compared(made, "a-1", "bb-1")
-    for figure in ("Step time, p50", "Steps a second"):
+    for figure in ("Step time, p50", "Steps per second"):
         said = cell(found, figure, 1).delta_text
         assert said[1:].lstrip() == "1,187 times slower", said
     other = compared(made, "a-1", "bb-1", baseline="bb-1")
@@ -176,11 +176,11 @@ def test_runs_with_nothing_in_common_can_still_be_put_side_by_side(made: Made) -
 
 def test_mistakes_are_explained(made: Made) -> None:
     made.process("a-1")
-    with pytest.raises(NotFound, match="'other' is not among"):
+    with pytest.raises(NotFound, match="'other' is not one of"):
         compared(made, "a-1", baseline="other")
     with pytest.raises(StepscopeError, match="preset is 'speed'; it must be one of all, performance"):
         compared(made, "a-1", preset="speed")
-    with pytest.raises(StepscopeError, match="0 runs are to be compared"):
+    with pytest.raises(StepscopeError, match="Cannot compare 0 runs"):
         compare([])
 
 

@@ -30,7 +30,7 @@ def test_a_command_that_printed_nothing_is_not_told_to_be_captured(made: Made) -
     made.process(pid=2)
     console = console_of(made.run())
     assert (console.captured, console.how) == (True, ())
-    assert console.why_not == "The command has printed nothing."
+    assert console.why_not == "The command printed nothing."
 
 
 def test_lines_come_with_number_time_and_step(made: Made) -> None:

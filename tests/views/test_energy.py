@@ -201,7 +201,7 @@ class TestWhichGpus:
         tell.read("gpu/process_memory_bytes", every_second(), 1e9, OTHER_GPU, rank=0)
         report = tell.report()
         assert [one.device for one in report.devices if one.kind == "gpu"] == [OTHER_GPU]
-        assert "a process of the run was seen" in report.gpu.how
+        assert "a process of the run used" in report.gpu.how
 
     @pytest.mark.parametrize(
         ("visible", "counted"),

@@ -144,7 +144,7 @@ def test_a_killed_process_is_not_blamed_for_a_traceback_it_cannot_have(made: Mad
 def test_output_without_a_traceback_is_not_said_to_be_missing(made: Made) -> None:
     failed(made, "epoch 1\nbye", "exit code 3")
     found = failure_of(made.run())
-    assert (found.traceback, found.hint) == (None, "The output that was kept has no traceback.")
+    assert (found.traceback, found.hint) == (None, "The captured output has no traceback.")
 
 
 def test_the_last_lines_of_a_failure_are_those_before_its_traceback(made: Made) -> None:

@@ -95,12 +95,12 @@ def test_a_run_recorded_by_a_monitor_has_all_of_it(folder: Path) -> None:
     store = stepscope.open_store(folder)
     found = overview_of(store.run("real"), NoMarks(), at(0) + 10**12)
     store.close()
-    assert [chart.title for chart in found.key_charts] == ["Time of a step, by phase", "Loss"]
+    assert [chart.title for chart in found.key_charts] == ["Step time by phase", "Loss"]
     assert found.key_charts[1].second_axis == ("learning_rate",)
     assert found.ended.text.startswith("Finished after")
     assert found.ended.best == "loss 0.025 at step 39"
     assert {fact.label for fact in found.environment} >= {"Python", "Hosts", "Command"}
-    assert "Phases of a step" in {one.what for one in found.missing}
+    assert "Step phases" in {one.what for one in found.missing}
 
 
 class TestTiles:
@@ -109,16 +109,16 @@ class TestTiles:
         made.log({"step_seconds": np.r_[np.full(10, 9.0), np.full(490, 0.1), np.full(500, 0.2)], "loss": 1.0})
         tile = tiles(made)["throughput"]
         assert tile.change.ratio == pytest.approx(-0.5)
-        assert tile.change.text == "50 % slower than its first 200 warm steps"
+        assert tile.change.text == "50 % slower than its first 200 steps after warm-up"
         assert (tile.state, tile.state_text) == ("bad", tile.change.text)
         assert tile.chart == "step_seconds"
 
     @pytest.mark.parametrize(
         ("now_s", "state", "text"),
         [
-            (0.102, "ok", "as fast as its first 200 warm steps"),
-            (0.112, "none", "11 % slower than its first 200 warm steps"),
-            (0.130, "warn", "23 % slower than its first 200 warm steps"),
+            (0.102, "ok", "as fast as its first 200 steps after warm-up"),
+            (0.112, "none", "11 % slower than its first 200 steps after warm-up"),
+            (0.130, "warn", "23 % slower than its first 200 steps after warm-up"),
         ],
     )
     def test_throughput_says_its_change_once(self, made: Made, now_s: float, state: str, text: str) -> None:
@@ -130,7 +130,7 @@ class TestTiles:
     def test_a_run_that_has_become_much_faster_says_how_many_times(self, made: Made) -> None:
         made.process()
         made.log({"step_seconds": np.r_[np.full(500, 3.0), np.full(500, 0.5)]})
-        assert tiles(made)["throughput"].change.text == "6 times as fast as its first 200 warm steps"
+        assert tiles(made)["throughput"].change.text == "6 times as fast as its first 200 steps after warm-up"
 
     def test_throughput_counts_samples_of_all_ranks_where_they_are_known(self, made: Made) -> None:
         for rank in (0, 1):
@@ -145,7 +145,7 @@ class TestTiles:
     def test_a_stalled_run_has_no_throughput(self, made: Made) -> None:
         made.process(end=None, status="stalled")
         trained(made)
-        assert tiles(made)["throughput"].state_text == "no steps are made now"
+        assert tiles(made)["throughput"].state_text == "no steps at the moment"
 
     def test_step_time_names_the_slowest_rank(self, made: Made) -> None:
         for rank in range(4):
@@ -173,7 +173,7 @@ class TestTiles:
         found = tiles(made)
         assert (found["gpu"].title, found["gpu"].value) == ("8 GPUs", "80 %")
         assert found["gpu"].detail == ("worst gpu 5: 10 %", "2,400 W of 5,600 W · 66 Wh")
-        assert (found["gpu"].state, found["gpu"].state_text) == ("warn", "gpu 5 does less than the others")
+        assert (found["gpu"].state, found["gpu"].state_text) == ("warn", "gpu 5 is less busy than the others")
         assert found["memory"].value == "17 GiB of 80 GiB"
         assert found["memory"].detail == ("peak of gpu 7", "63 GiB left")
 
@@ -211,14 +211,14 @@ class TestTiles:
         tile = tiles(made, at(600))["memory"]
         assert tile.state == "bad"
         assert tile.state_text.startswith("process memory grows by 35.")
-        assert "is full in" in tile.state_text
+        assert "full in" in tile.state_text
 
     def test_memory_that_is_reserved_and_idle_is_told(self, made: Made) -> None:
         made.process()
         made.log({"memory/reserved_bytes": np.full(10, 20 * GIB), "memory/peak_bytes": 10 * GIB})
         used = {"gpu/memory_used_bytes": 20 * GIB, "gpu/memory_total_bytes": 80 * GIB}
         made.read({**used, "gpu/utilization_ratio": 0.9}, device=made.gpu(0))
-        assert "10 GiB reserved and not in use" in tiles(made)["memory"].detail
+        assert "10 GiB reserved but unused" in tiles(made)["memory"].detail
 
 
 class TestVerdict:
@@ -319,7 +319,7 @@ class TestEvents:
             ("checkpoint", "checkpoint"),
             ("alert", "loss_rises"),
             ("resume", "resumed"),
-            ("throttling", "gpu 0 held down"),
+            ("throttling", "gpu 0 throttled"),
             ("note", "look here"),
         ]
         assert found[0].step == 20
@@ -431,8 +431,8 @@ class TestMissing:
         made.process(end=None)
         made.log({"accuracy": np.ones(5)})
         found = missing(made)
-        assert "monitor.batches(loader)" in found["Time of steps"]
-        assert "monitor.watch(model, optimizer)" in found["Phases of a step"]
+        assert "monitor.batches(loader)" in found["Step time"]
+        assert "monitor.watch(model, optimizer)" in found["Step phases"]
         assert "log_training_step(loss=loss)" in found["Loss"]
         assert "total_steps" in found["Time left"]
         assert "stepscope run" in found["Console"]
@@ -457,7 +457,7 @@ class TestMissing:
         made.read({"cpu/utilization_ratio": 0.5, "memory/used_bytes": GIB})
         assert list(missing(made)) == ["Training"]
         found = page(made)
-        assert [chart.title for chart in found.system_charts] == ["CPU", "Memory of the host"]
+        assert [chart.title for chart in found.system_charts] == ["CPU", "Host memory"]
         assert found.waiting_s is None
 
 
@@ -510,8 +510,8 @@ def test_charts_are_chosen_from_what_there_is(made: Made) -> None:
     found = page(made)
     assert [(chart.title, chart.keys) for chart in found.key_charts] == [
         ("Loss", ("train/loss",)),
-        ("Norm of the gradients", ("gradient_norm",)),
-        ("Loss of evaluations", ("val/loss",)),
+        ("Gradient norm", ("gradient_norm",)),
+        ("Evaluation loss", ("val/loss",)),
         ("Accuracy", ("val/accuracy",)),
     ]
     assert [chart.title for chart in found.system_charts] == ["GPU utilization", "GPU temperature", "Disk"]

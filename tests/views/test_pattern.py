@@ -77,7 +77,7 @@ def test_no_expression_takes_long(expression: str) -> None:
 
 
 def test_a_pattern_that_would_grow_too_large_is_refused() -> None:
-    with pytest.raises(PatternError, match="too much at once"):
+    with pytest.raises(PatternError, match="too large"):
         compile_pattern("((a{100}){100}){100}")
 
 

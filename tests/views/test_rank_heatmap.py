@@ -46,7 +46,7 @@ def test_the_rank_the_others_wait_for_is_named(made: Made) -> None:
     late = heatmap_of(made.run(), "step_seconds").late
     assert (late.rank, late.phase) == (2, "forward")
     assert late.seconds == pytest.approx(0.049)
-    assert late.text.startswith("Rank 2 comes 49 ms after the others")
+    assert late.text.startswith("Rank 2 is 49 ms later than the others")
 
 
 @pytest.mark.parametrize("key", ["nothing", "x' OR 1=1 --"])

@@ -17,7 +17,7 @@ from stepscope.store.sqlite import SqliteStore
 from stepscope.views.schedule.schedule import Schedule, SchedulePhase, schedule_from, schedule_of
 from tests.store.telling import BEGUN_NS, NS, RUN, process
 
-NOTHING = "brought nothing that can be told from noise"
+NOTHING = "no measurable effect"
 
 
 def noise(count: int, size: float = 0.05, seed: int = 0) -> np.ndarray:
@@ -202,7 +202,7 @@ class TestTheEffects:
         assert [phase.noise for phase in found.phases] == pytest.approx([0.02] * 3, rel=0.25)
         assert [phase.steps_ratio for phase in found.phases] == pytest.approx([1 / 3] * 3)
         assert found.phases[0].verdict == (
-            "brought 75% of all improvement in 33% of the steps (confidence over 99.9%)"
+            "gave 75% of the improvement in 33% of the steps (confidence over 99.9%)"
         )
         assert found.improvement == pytest.approx(4.0, abs=0.03)
 
@@ -222,7 +222,7 @@ class TestTheEffects:
         assert NOTHING in first.verdict
         assert second.improvement == pytest.approx(1.0, abs=0.05)
         assert second.improvement_ratio == pytest.approx(1 / 1.1, abs=0.05)
-        assert second.verdict.endswith("; its second half brought nothing that can be told from noise")
+        assert second.verdict.endswith("; no measurable effect in its second half")
         assert third.improvement == pytest.approx(0.1, abs=0.05)
 
     def test_a_phase_that_helps_to_its_end_is_not_said_to_have_a_useless_half(self) -> None:
@@ -270,15 +270,15 @@ class TestTheEffects:
         found = judged(LEVELS, losses)
         assert [phase.improvement for phase in found.phases] == pytest.approx([3.0, 0.9, 0.3], abs=0.1)
 
-    def test_a_change_less_certain_is_said_to_seem_so(self) -> None:
-        told = [
+    def test_a_less_certain_change_is_called_probable(self) -> None:
+        likely = [
             phase
             for seed in range(40)
             for phase in judged(LEVELS, np.repeat([2.0, 1.97, 1.94], 300) + noise(900, 0.05, seed)).phases
             if phase.confidence is not None and 0.95 <= phase.confidence < 0.99
         ]
-        assert told
-        assert all("seem" in phase.verdict for phase in told)
+        assert likely
+        assert all("probably" in phase.verdict for phase in likely)
 
     def test_a_single_phase_tells_how_far_the_loss_fell(self) -> None:
         (phase,) = judged(np.full(900, 0.1), falling((900, 2.0)) + noise(900)).phases
@@ -336,8 +336,7 @@ class TestLossesThatAreNone:
         first, second, third = judged(LEVELS, losses).phases
         assert first.improvement == pytest.approx(1.0, abs=0.1)
         assert second.verdict == (
-            "has no loss to judge it by; "
-            "300 of 300 losses were not finite, the first at step 300 with a rate of 0.01"
+            "has no finite loss; 300 of 300 losses were not finite, the first at step 300 with a rate of 0.01"
         )
         assert (third.improvement, third.confidence, third.noise) == (None, None, None)
 
@@ -351,7 +350,7 @@ class TestLossesThatAreNone:
         found = schedule_from((np.arange(900), LEVELS), nothing, loss_key=None)
         assert found.name == "3 levels"
         assert found.improvement is None
-        assert {phase.verdict for phase in found.phases} == {"has no loss to judge it by"}
+        assert {phase.verdict for phase in found.phases} == {"has no finite loss"}
         assert "no loss was logged" in found.notes[0]
 
     def test_losses_far_from_any_rate_are_left_out(self) -> None:
@@ -514,7 +513,7 @@ class TestARun:
         tell.log(np.tile(np.arange(100), 9), learning_rate=LEVELS, loss=LOSSES)
         found = tell.judged()
         assert found.phases == ()
-        assert "begin anew" in found.why
+        assert "step numbers restart" in found.why
 
 
 def test_a_description_has_every_figure_of_every_phase() -> None:

@@ -140,7 +140,7 @@ def test_a_comparison_says_what_list_and_pages_say(folder: Path, rows) -> None:
     ids = ",".join(row["id"] for row in several)
     found = ask(app, f"{API}/compare?runs={ids}").json()["figures"]
     figures = {row["name"]: [cell["value"] for cell in row["cells"]] for row in found}
-    assert figures["Steps a second"] == [pytest.approx(row["steps_per_second"]) for row in several]
+    assert figures["Steps per second"] == [pytest.approx(row["steps_per_second"]) for row in several]
     assert figures["Loss, last"] == [row["loss_last"] for row in several]
     assert figures["Loss, best"] == [row["loss_best"] for row in several]
     for row, p50 in zip(several, figures["Step time, p50"], strict=True):

@@ -202,7 +202,7 @@ def _blocks(values: Floats) -> Floats:
 _PERFORMANCE: tuple[tuple[str, str, Better, Callable[[ComparedRun], _Measurement]], ...] = (
     ("Step time, p50", "seconds", "less", _step_time),
     ("Step time, p95", "seconds", "less", _tail),
-    ("Steps a second", "/s", "more", _throughput),
+    ("Steps per second", "/s", "more", _throughput),
     ("Waiting for data", "ratio", "less", lambda run: _Measurement(data_wait(run.summaries))),
     ("GPU utilization", "ratio", "more", lambda run: _Measurement(run.context.figures.gpu_mean_ratio)),
     (

@@ -74,12 +74,12 @@ def compare(  # noqa: PLR0913 - a comparison is asked for in many ways
     out unless `with_warm_up` is set.
     """
     if not 0 < len(runs) <= MAX_RUNS:
-        raise StepscopeError(f"{len(runs)} runs are to be compared; name 1 to {MAX_RUNS} of them.")
+        raise StepscopeError(f"Cannot compare {len(runs)} runs; choose 1 to {MAX_RUNS}.")
     if preset not in PRESETS:
         raise StepscopeError(f"preset is {preset!r}; it must be one of {', '.join(PRESETS)}.")
     base = runs[0].id if baseline is None else baseline
     if all(run.id != base for run in runs):
-        raise NotFound(f"The baseline {base!r} is not among the runs that are compared.")
+        raise NotFound(f"The baseline {base!r} is not one of the compared runs.")
     marks = marks or NoMarks()
     now_ns = time.time_ns() if now_ns is None else now_ns
     cache = cache or FigureCache()

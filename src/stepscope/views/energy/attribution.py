@@ -22,7 +22,7 @@ GpuRule = Literal["process", "visible", "host"]
 CpuRule = Literal["share", "whole"]
 
 GPU_RULES: Mapping[GpuRule, str] = {
-    "process": "the GPUs on which a process of the run was seen",
+    "process": "the GPUs that a process of the run used",
     "visible": "all GPUs the run could see, as it is not known which of them it used",
     "host": "all GPUs of its hosts, as it is not known which of them it could see",
 }

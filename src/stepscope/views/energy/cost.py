@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from stepscope.views.energy.prices import Tables
 
 NO_ENERGY = "the energy of the run is not known"
-NO_REGION = "set energy.region, or energy.carbon_grams_per_kwh, to have it reckoned"
-NO_ELECTRICITY_PRICE = "set energy.electricity_price_per_kwh to have it reckoned"
-NO_GPU_PRICE = "set energy.gpu_price_per_hour to have it reckoned"
+NO_REGION = "set energy.region or energy.carbon_grams_per_kwh to estimate it"
+NO_ELECTRICITY_PRICE = "set energy.electricity_price_per_kwh to estimate it"
+NO_GPU_PRICE = "set energy.gpu_price_per_hour to estimate it"
 
 
 @dataclass(frozen=True)
@@ -99,17 +99,17 @@ def _sum(rentals: tuple[GpuRental, ...]) -> Figure:
     currencies = sorted({rental.currency for rental in rentals if rental.currency is not None})
     unit = currencies[0] if len(currencies) == 1 else ""
     if not rentals:
-        return unknown(unit, "no GPU is put down to the run")
+        return unknown(unit, "no GPU is attributed to the run")
     unpriced = [rental.gpu or "a GPU without a name" for rental in rentals if rental.amount is None]
     if unpriced:
         return unknown(unit, f"no price is known for {', '.join(unpriced)}; {NO_GPU_PRICE}")
     if len(currencies) > 1:
-        return unknown("", f"prices are in {' and '.join(currencies)}, which are not added up")
+        return unknown("", f"prices are in {' and '.join(currencies)}, which cannot be added up")
     return Figure(
         sum(rental.amount or 0.0 for rental in rentals),
         unit,
         "cloud",
-        "GPU-hours while the run was live x price by the hour; list prices of their day",
+        "GPU-hours while the run was live x price per hour; list prices at their date",
         "; ".join(sorted({rental.source for rental in rentals if rental.source is not None})),
     )
 

@@ -27,10 +27,10 @@ OVERLAP = 3
 """This many equal lines in a row show where a capture continues the previous one."""
 
 NOT_CAPTURED = (
-    "The console was not captured. Start the training with stepscope run -- python train.py, or have log "
-    "files written with logging.directory in the settings."
+    "The console was not captured. Start the training with stepscope run -- python train.py, or write log "
+    "files by setting logging.directory."
 )
-PRINTED_NOTHING = "The command has printed nothing."
+PRINTED_NOTHING = "The command printed nothing."
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,9 @@ def _ways(run: Run) -> tuple[HowTo, ...]:
     words = [] if process is None else as_list(process.facts.get("command"))
     command = clean(shlex.join(map(str, words)), MAX_LINE) or "python train.py"
     return (
-        HowTo("Keep what the training prints, the traceback included:", f"stepscope run -- {command}"),
+        HowTo("Capture the output of the training, with its traceback:", f"stepscope run -- {command}"),
         HowTo(
-            "Or write log files, which have the traceback of a failure:",
+            "Or write log files, which contain the traceback of a failure:",
             f"STEPSCOPE_LOGGING__DIRECTORY=logs {command}",
         ),
     )

@@ -21,14 +21,13 @@ MAX_SEARCHED = 1_000
 
 MAX_REASON = 4_000
 NO_REASON = "No reason was recorded."
-NO_TRACEBACK = "The output that was kept has no traceback."
+NO_TRACEBACK = "The captured output has no traceback."
 HAVE_TRACEBACK = (
-    "The traceback was not recorded. To have it the next time, start the training with stepscope run, or "
-    "have log files written."
+    "The traceback was not recorded. To record it next time, start the training with stepscope run, or "
+    "write log files."
 )
 KILLED = (
-    "A process that is killed leaves no traceback. To keep what it printed last, start the training with "
-    "stepscope run."
+    "A killed process leaves no traceback. To capture its last output, start the training with stepscope run."
 )
 
 _EXCEPTION = re.compile(r"([A-Za-z_][\w.]*): (.*)|([A-Za-z_][\w.]*(?:Error|Exception))", re.DOTALL)

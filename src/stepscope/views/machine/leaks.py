@@ -216,9 +216,9 @@ def _why(growth: Growth, limit: Limit | None, ratio: float | None) -> str:
     if growth.per_hour is None:
         return f"too few readings: {growth.readings}"
     if growth.per_hour.low <= 0:
-        return "no growth that is certain"
+        return "no clear growth"
     if not growth.goes_on:
-        return "it grew by a jump, or has stopped growing"
+        return "it grew in one jump, or has stopped growing"
     if limit is None or ratio is None:
         return "it grows, and no limit is known"
     reached = "over" if ratio > MAX_FULL_RATIO else "not over"

@@ -29,8 +29,8 @@ _SYSTEM_CHARTS: tuple[tuple[str, tuple[str, ...], Per], ...] = (
     ("GPU power", ("gpu/power_watts",), "device"),
     ("GPU temperature", ("gpu/temperature_celsius",), "device"),
     ("CPU", ("cpu/utilization_ratio", "cpu/iowait_ratio"), "host"),
-    ("Memory of the host", ("memory/used_bytes",), "host"),
-    ("Memory of the processes", ("process/rss_bytes",), "rank"),
+    ("Host memory", ("memory/used_bytes",), "host"),
+    ("Process memory", ("process/rss_bytes",), "rank"),
     ("Disk", ("disk/read_bytes_per_second", "disk/write_bytes_per_second"), "host"),
     ("Network", ("network/received_bytes_per_second", "network/sent_bytes_per_second"), "host"),
     ("Data loader", ("loader/ready_batches",), "rank"),
@@ -59,15 +59,15 @@ def key_charts(summaries: SeriesSummaries) -> tuple[ChartSpec, ...]:
         phase_key(name) for name in phase_names(summaries.keys) if summaries.logged(phase_key(name))
     )
     if phases and summaries.logged(STEP_SECONDS):
-        charts.append(_chart("Time of a step, by phase", phases, kind="stack"))
+        charts.append(_chart("Step time by phase", phases, kind="stack"))
     elif summaries.logged(STEP_SECONDS):
-        charts.append(_chart("Time of a step", (STEP_SECONDS,), per="rank"))
+        charts.append(_chart("Step time", (STEP_SECONDS,), per="rank"))
     loss = summaries.loss_key()
     if loss is not None:
         second_axis = (LEARNING_RATE,) if summaries.logged(LEARNING_RATE) else ()
         charts.append(_chart("Loss", (loss, *second_axis), second_axis=second_axis))
     if summaries.logged(GRADIENT_NORM):
-        charts.append(_chart("Norm of the gradients", (GRADIENT_NORM,)))
+        charts.append(_chart("Gradient norm", (GRADIENT_NORM,)))
     charts += _quality(summaries, loss)
     if summaries.logged("throughput"):
         charts.append(_chart("Throughput", ("throughput",)))
@@ -96,7 +96,7 @@ def system_charts(summaries: SeriesSummaries) -> tuple[ChartSpec, ...]:
 def _quality(summaries: SeriesSummaries, loss: str | None) -> list[ChartSpec]:
     logged = [key for key in summaries.keys if key != loss and summaries.logged(key)]
     losses = sorted(key for key in logged if is_loss(key) and is_evaluation(key))
-    charts = [_chart("Loss of evaluations", tuple(losses[:MAX_LINES]))] if losses else []
+    charts = [_chart("Evaluation loss", tuple(losses[:MAX_LINES]))] if losses else []
     for name in QUALITY:
         keys = sorted(key for key in logged if key.rpartition("/")[2].lower().endswith(name))
         if keys:

@@ -205,7 +205,7 @@ def _throttled(context: RunContext) -> list[EventMark]:
             label = label_of(host_device, context.gpus, several_hosts=len(hosts) > 1)
             detail = reason.replace("_", " ")
             marks += [
-                EventMark("throttling", begin, None, end, None, f"{label} held down", detail)
+                EventMark("throttling", begin, None, end, None, f"{label} throttled", detail)
                 for begin, end in _spans(points.times[points.values > 0])
             ]
     return marks

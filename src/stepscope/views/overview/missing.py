@@ -19,7 +19,7 @@ NO_BATCHES = "the data loader is not wrapped: write for x, y in monitor.batches(
 NO_WATCH = "the model is not watched: call monitor.watch(model, optimizer) before the loop"
 NO_LOSS = "no loss was logged: call monitor.log_training_step(loss=loss) in the loop"
 NO_RATE = "no learning rate was logged: add optimizer=optimizer to monitor.log_training_step(...)"
-NO_TOTAL = 'the run did not say how many steps it will make: call monitor.event("total_steps", value=50_000)'
+NO_TOTAL = 'the number of steps is not known: call monitor.event("total_steps", value=50_000)'
 NO_CONSOLE = "the console was not captured: start the training with stepscope run -- python train.py"
 NO_GPU = "no GPU was seen on its hosts"
 NO_MONITOR = "nothing in this run logs steps: add stepscope.TrainingMonitor to the training script"
@@ -38,7 +38,7 @@ def missing_of(context: RunContext) -> tuple[Missing, ...]:
     """Returns what is missing; a run that only watches a machine gets one sentence."""
     processes = [process for segment in context.run.segments for process in segment.processes]
     if all(process.role == "machine" for process in processes):
-        return (Missing("Training", "a machine is watched here, and nothing is trained"),)
+        return (Missing("Training", "this run only watches a machine, nothing is trained"),)
     return tuple(_missing_parts(context))
 
 
@@ -63,11 +63,11 @@ def _missing_parts(context: RunContext) -> Iterator[Missing]:
 def _of_steps(context: RunContext) -> Iterator[Missing]:
     summaries = context.summaries
     if not summaries.logged(STEP_SECONDS):
-        yield Missing("Time of steps", NO_BATCHES)
+        yield Missing("Step time", NO_BATCHES)
     if not summaries.logged(phase_key("data")):
         yield Missing("Wait for data", NO_BATCHES)
     if not summaries.logged(phase_key("forward")):
-        yield Missing("Phases of a step", NO_WATCH)
+        yield Missing("Step phases", NO_WATCH)
     if summaries.loss_key() is None:
         yield Missing("Loss", NO_LOSS)
     if not summaries.logged("learning_rate"):

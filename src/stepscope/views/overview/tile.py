@@ -12,14 +12,6 @@ State = Literal["ok", "warn", "bad", "none", "unknown"]
 """`none` is a known figure that is neither good nor bad."""
 TileId = Literal["throughput", "step_time", "gpu", "memory"]
 
-STATE_WORDS: dict[State, str] = {
-    "ok": "fine",
-    "warn": "worth a look",
-    "bad": "trouble",
-    "none": "not judged",
-    "unknown": "not known",
-}
-
 
 @dataclass(frozen=True)
 class Change:

@@ -91,8 +91,8 @@ def _state(mean: float, worst: float, name: str) -> tuple[State, str]:
     if mean < MAX_IDLE_RATIO:
         return "bad", "mostly idle"
     if worst < mean - MAX_BELOW_MEAN:
-        return "warn", f"{name} does less than the others"
-    return ("warn", "could do more") if mean < MAX_LOW_RATIO else ("ok", "busy")
+        return "warn", f"{name} is less busy than the others"
+    return ("warn", "underused") if mean < MAX_LOW_RATIO else ("ok", "busy")
 
 
 def _power(context: RunContext) -> list[str]:

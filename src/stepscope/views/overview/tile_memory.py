@@ -23,7 +23,7 @@ MIN_TIGHT_RATIO, MIN_FULL_RATIO = 0.92, 0.97
 """Used shares of the memory from which little, or almost none, is free."""
 
 MEMORY_OF = {
-    ALLOCATED: "memory of tensors",
+    ALLOCATED: "tensor memory",
     "process/uss_bytes": "process memory",
     RESIDENT: "process memory",
 }
@@ -124,7 +124,7 @@ def _unused_memory(context: RunContext) -> list[str]:
     if not in_use or largest.maximum is None:
         return []
     unused = max(largest.maximum - max(in_use), 0.0)
-    return [f"{size(unused)} reserved and not in use"] if unused >= MIN_UNUSED_RATIO * largest.maximum else []
+    return [f"{size(unused)} reserved but unused"] if unused >= MIN_UNUSED_RATIO * largest.maximum else []
 
 
 def _leak(context: RunContext, remaining_s: float | None) -> tuple[State, list[str]]:
@@ -133,8 +133,9 @@ def _leak(context: RunContext, remaining_s: float | None) -> tuple[State, list[s
         growth = verdict.growth
         if growth.per_hour is None or not growth.goes_on:
             continue
-        growth_text = f"{MEMORY_OF.get(verdict.key, 'memory')} grows by {size(growth.per_hour.value)} an hour"
+        memory = MEMORY_OF.get(verdict.key, "memory")
+        growth_text = f"{memory} grows by {size(growth.per_hour.value)} per hour"
         if verdict.is_leak and verdict.seconds_to_limit is not None:
-            return "bad", [f"{growth_text}, and is full in {duration(verdict.seconds_to_limit)}"]
+            return "bad", [f"{growth_text}, full in {duration(verdict.seconds_to_limit)}"]
         return ("warn" if verdict.is_leak is None else "ok"), [growth_text]
     return "ok", []

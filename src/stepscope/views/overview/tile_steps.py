@@ -53,7 +53,7 @@ def throughput_tile(context: RunContext) -> Tile:
     first = context.of_first_rank
     if first is None or not steps_per_second:
         if context.run.status == "stalled":
-            return unknown_tile("throughput", title, "no steps are made now")
+            return unknown_tile("throughput", title, "no steps at the moment")
         return unknown_tile("throughput", title, NO_STEPS if first is None else TOO_FEW)
     per_step = _per_step(context)
     rates = [rate(steps_per_second * count, unit) for unit, count in per_step.items()]
@@ -128,16 +128,17 @@ def change_of(seconds: StepValues) -> Change | None:
     if before <= 0 or now <= 0:
         return None
     ratio = before / now - 1
+    start = f"its first {compared} steps after warm-up"
     if abs(ratio) < MAX_NOISE:
-        return Change(ratio, f"as fast as its first {compared} warm steps")
+        return Change(ratio, f"as fast as {start}")
     if ratio >= 1 and not is_many_times(ratio):
-        return Change(ratio, f"{number(1 + ratio, 2)} times as fast as its first {compared} warm steps")
-    return Change(ratio, f"{comparison(ratio, 'faster', 'slower')} than its first {compared} warm steps")
+        return Change(ratio, f"{number(1 + ratio, 2)} times as fast as {start}")
+    return Change(ratio, f"{comparison(ratio, 'faster', 'slower')} than {start}")
 
 
 def _change_state(change: Change | None) -> tuple[State, str]:
     if change is None:
-        return "unknown", "too few steps to compare with its beginning"
+        return "unknown", "too few steps to compare with the start"
     if change.ratio < -MIN_SLOWDOWN:
         return ("bad" if change.ratio < -MIN_LARGE_SLOWDOWN else "warn"), change.text
     # Slightly slower is neither good nor a warning.

@@ -261,5 +261,5 @@ def _unknown(name: str) -> str:
         return f"There is no column {name[:60]!r}; did you mean {near[0]}?"
     return (
         f"There is no column {name[:60]!r}; for an entry of the configuration write config.{name[:60]}, "
-        "for a name with such a sign in it put it into quotes."
+        "put a name that contains an operator in quotes."
     )

@@ -67,7 +67,7 @@ def _term(text: str, begin: int) -> Term:
     if is_excluded:
         at += 1
         if at == len(text) or text[at].isspace() or text[at] == "-":
-            raise FilterError("A minus stands before what is to be left out, as in -word.", begin, at)
+            raise FilterError("A minus excludes a term, as in -word.", begin, at)
     if text[at] == "/":
         return _pattern(text, begin, at, is_excluded=is_excluded)
     if text[at] in "\"'":
@@ -83,7 +83,7 @@ def _term(text: str, begin: int) -> Term:
         end = name.end()
         if end < len(text) and not text[end].isspace():
             raise FilterError(
-                "A quote stands within a word; put it around the whole of it.", begin, _word_end(text, at)
+                "There is a quote inside a word; quote the whole word.", begin, _word_end(text, at)
             )
         return Term(begin, end, is_excluded, value=name.group())
     value, end = _value(text, begin, after)
@@ -113,11 +113,11 @@ def _value(text: str, begin: int, at: int) -> tuple[str, int]:
 def _quoted(text: str, at: int) -> tuple[str, int]:
     end = text.find(text[at], at + 1)
     if end < 0:
-        raise FilterError("This quote is never closed.", at, len(text))
+        raise FilterError("The closing quote is missing.", at, len(text))
     if end == at + 1:
         raise FilterError("There is nothing between these quotes.", at, end + 1)
     if end + 1 < len(text) and not text[end + 1].isspace():
-        raise FilterError("A blank is missing after the closing quote.", at, _word_end(text, end + 1))
+        raise FilterError("A space is missing after the closing quote.", at, _word_end(text, end + 1))
     return text[at + 1 : end], end + 1
 
 
@@ -126,11 +126,11 @@ def _pattern(text: str, begin: int, at: int, *, is_excluded: bool) -> Term:
     while end < len(text) and text[end] != "/":
         end += 2 if text[end] == "\\" else 1
     if end >= len(text):
-        raise FilterError("This expression is never closed by a slash.", begin, len(text))
+        raise FilterError("The closing slash of this expression is missing.", begin, len(text))
     after = end + 1 + (text[end + 1 : end + 2] == "i")
     if after < len(text) and not text[after].isspace():
         raise FilterError(
-            "After an expression there is i, or nothing; put a name with slashes into quotes.",
+            "Only i may follow an expression; put a name with slashes in quotes.",
             begin,
             _word_end(text, after),
         )

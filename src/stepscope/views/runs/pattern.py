@@ -127,7 +127,7 @@ def compile_pattern(text: str, *, ignores_case: bool = False) -> Pattern:
     parser = _Parser(text)
     instructions = parser.alternatives(0)
     if parser.position < len(parser.text):
-        raise PatternError("This bracket closes nothing.", parser.position)
+        raise PatternError("There is no opening bracket for this one.", parser.position)
     return Pattern((*instructions, _Instruction("over")), ignores_case=ignores_case)
 
 
@@ -139,7 +139,7 @@ class _Parser:
 
     def alternatives(self, depth: int) -> tuple[_Instruction, ...]:
         if depth > MAX_DEPTH:
-            raise PatternError(f"Groups lie more than {MAX_DEPTH} deep in each other.", self.position)
+            raise PatternError(f"Groups are nested more than {MAX_DEPTH} deep.", self.position)
         branches = self._sequence(depth)
         while self._next_is("|"):
             self.position += 1
@@ -189,7 +189,9 @@ class _Parser:
         if self._next_is("?"):  # lazy repeats match the same texts
             self.position += 1
         if self.text[self.position : self.position + 1] in ("*", "+", "?", "{"):
-            raise PatternError("What repeats is repeated again; put it into a group.", self.position)
+            raise PatternError(
+                "A repeat cannot follow a repeat; put the first one in a group.", self.position
+            )
         return bounds
 
     def _single(self, depth: int) -> tuple[_Instruction, ...]:
@@ -202,7 +204,7 @@ class _Parser:
         if character == "\\":
             return (_Instruction("take", self._escaped(begin)),)
         if character in "*+?{":
-            raise PatternError(f"There is nothing before {character!r} that could be repeated.", begin)
+            raise PatternError(f"There is nothing before {character!r} to repeat.", begin)
         if character == ".":
             return (_Instruction("take", _CharacterSet(is_negated=True)),)
         if character in "^$":
@@ -213,10 +215,10 @@ class _Parser:
         if self.text.startswith("?:", self.position):
             self.position += 2
         elif self._next_is("?"):
-            raise PatternError("Of the groups that begin with (? there is (?: alone.", begin)
+            raise PatternError("Of the groups that begin with (? only (?: is supported.", begin)
         inner = self.alternatives(depth + 1)
         if not self._next_is(")"):
-            raise PatternError("This bracket is never closed.", begin)
+            raise PatternError("The closing bracket is missing.", begin)
         self.position += 1
         return inner
 
@@ -224,13 +226,13 @@ class _Parser:
         character = self.text[self.position : self.position + 1]
         self.position += 1
         if not character:
-            raise PatternError("A backslash stands at the end, before nothing.", begin)
+            raise PatternError("There is nothing after the backslash.", begin)
         if character.lower() in _CLASSES:
             return _CharacterSet(classes=(character,))
         if character in _ESCAPES:
             return _CharacterSet(frozenset(_ESCAPES[character]))
         if character.isalnum():
-            raise PatternError(f"\\{character} is not part of this language.", begin)
+            raise PatternError(f"\\{character} is not supported.", begin)
         return _CharacterSet(frozenset(character))
 
     def _character_set(self, begin: int) -> _CharacterSet:
@@ -242,7 +244,7 @@ class _Parser:
         is_first = True
         while is_first or not self._next_is("]"):
             if self.position >= len(self.text):
-                raise PatternError("This bracket is never closed.", begin)
+                raise PatternError("The closing bracket is missing.", begin)
             is_first = False
             low = self._set_member(classes)
             if (
@@ -253,7 +255,7 @@ class _Parser:
                 self.position += 1
                 high = self._set_member(classes)
                 if not high or high < low:
-                    raise PatternError("This range runs backwards.", begin)
+                    raise PatternError("This range is reversed.", begin)
                 ranges.append((low, high))
             else:
                 singles.update(low)
@@ -275,7 +277,7 @@ class _Parser:
 
     def _limited(self, instructions: tuple[_Instruction, ...]) -> tuple[_Instruction, ...]:
         if len(instructions) > MAX_INSTRUCTIONS:
-            raise PatternError("It says too much at once; leave out some of its repeats.", 0)
+            raise PatternError("The expression is too large; use fewer repeats.", 0)
         return instructions
 
 

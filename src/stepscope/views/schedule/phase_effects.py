@@ -167,20 +167,20 @@ def verdict(effect: Effect, improvement_ratio: float | None, steps_ratio: float,
 def _main_clause(effect: Effect, improvement_ratio: float | None, steps_ratio: float) -> str:
     moved = effect.change
     if effect.losses == 0:
-        return "has no loss to judge it by"
+        return "has no finite loss"
     if moved is None:
-        return f"has {effect.losses} losses, too few to judge" if effect.losses > 1 else "has one loss only"
+        return f"has {effect.losses} losses, too few to judge" if effect.losses > 1 else "has only one loss"
     if moved.confidence < LIKELY:
-        return "brought nothing that can be told from noise"
+        return "no measurable effect"
     certain = moved.confidence >= CERTAIN
     confidence = "over 99.9%" if moved.confidence > 0.999 else f"{moved.confidence:.1%}"
     if moved.fell < 0:
-        clause = f"the loss {'rose' if certain else 'seems to have risen'} by {-moved.fell:.3g}"
+        clause = f"the loss {'rose' if certain else 'probably rose'} by {-moved.fell:.3g}"
     elif improvement_ratio is None or steps_ratio == 1:
-        clause = f"{'lowered' if certain else 'seems to have lowered'} the loss by {moved.fell:.3g}"
+        clause = f"{'lowered' if certain else 'probably lowered'} the loss by {moved.fell:.3g}"
     else:
-        brought = f"{_percent(improvement_ratio)} of all improvement in {_percent(steps_ratio)} of the steps"
-        clause = f"{'brought' if certain else 'seems to have brought'} {brought}"
+        brought = f"{_percent(improvement_ratio)} of the improvement in {_percent(steps_ratio)} of the steps"
+        clause = f"{'gave' if certain else 'probably gave'} {brought}"
     return f"{clause} (confidence {confidence})"
 
 
@@ -190,7 +190,7 @@ def _second_half_clause(effect: Effect) -> str:
     if whole is None or half is None or whole.fell <= 0 or whole.confidence < CERTAIN:
         return ""
     if half.confidence < LIKELY:
-        return "its second half brought nothing that can be told from noise"
+        return "no measurable effect in its second half"
     return "the loss rose in its second half" if half.fell < 0 and half.confidence >= CERTAIN else ""
 
 

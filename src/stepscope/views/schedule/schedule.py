@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 MAX_PHASES = 60
 
 NO_RATE = (
-    "no learning_rate was logged: hand it over with each step, as "
+    "no learning_rate was logged: pass it with each step, as "
     "log_training_step(loss=loss, learning_rate=rate) or with optimizer=optimizer"
 )
-ONE_READING = "learning_rate was logged for one step only, which tells of no schedule: log it with each step"
+ONE_READING = "learning_rate was logged for one step only, which is not a schedule: log it with each step"
 RESTARTED_STEPS = (
-    "steps begin anew again and again, so that none has its place in the run: pass step= to count on"
+    "step numbers restart several times and do not identify a step: pass step= with a count over the run"
 )
 
 
@@ -129,7 +129,7 @@ def schedule_from(rates: Logged, losses: Logged, loss_key: str | None = "loss") 
         return Schedule(loss_key=loss_key, why=ONE_READING if len(course.steps) else NO_RATE)
     phases = rate_phases(*course)
     if len(phases) > MAX_PHASES:
-        why = f"the rate turns {len(phases) - 1} times: up to {MAX_PHASES} phases are told"
+        why = f"the rate turns {len(phases) - 1} times: at most {MAX_PHASES} phases are shown"
         return Schedule(loss_key=loss_key, why=why)
     all_losses = _in_order(*losses)
     max_distance = float(np.diff(course.steps).max())
@@ -198,7 +198,7 @@ def _whole_change(phase_effects: Sequence[Effect]) -> Change | None:
 
 def _notes(loss_key: str | None, left_out: int) -> tuple[str, ...]:
     if loss_key is None:
-        return ("no loss was logged, so that only the rate can be told",)
+        return ("no loss was logged, so only the rate is shown",)
     return (f"{left_out:,} losses are left out: no rate was logged near them",) if left_out else ()
 
 

@@ -84,7 +84,7 @@ def late_rank(run: Run) -> LateRank | None:
     late = lateness(phase_medians(run))
     if late is None or late.seconds < MIN_LATE_S:
         return None
-    text = f"Rank {late.rank} comes {duration(late.seconds)} after the others in a median step"
+    text = f"Rank {late.rank} is {duration(late.seconds)} later than the others in a median step"
     if late.phase_seconds > MIN_LATE_S:
         text += f"; its {late.phase} takes {duration(late.phase_seconds)} longer"
     return LateRank(late.rank, late.phase, late.seconds, f"{text}.")

@@ -75,11 +75,11 @@ def _samples(run: Run, logged: Mapping[str, int], steps: Mapping[str, int]) -> C
         return Counted(sum(counts), f"{SAMPLES_PER_STEP}, over all steps")
     if SAMPLES in logged:
         counts = [_per_step(run, SAMPLES, source, steps) for source in _places(run, SAMPLES)]
-        return Counted(sum(counts), "the batches that were looked at, on every rank, over all steps")
+        return Counted(sum(counts), "the sampled batches of every rank, over all steps")
     if THROUGHPUT in logged:
         counts = [_over_time(_points(run, THROUGHPUT, source)) for source in _first_ranks(run, THROUGHPUT)]
         return Counted(sum(counts), f"{THROUGHPUT}, taken as samples a second, over the time it was logged")
-    return Counted(None, f"log {BATCH_SIZE}, {SAMPLES_PER_STEP} or {THROUGHPUT} to have it counted")
+    return Counted(None, f"log {BATCH_SIZE}, {SAMPLES_PER_STEP} or {THROUGHPUT} to count them")
 
 
 def _per_step(run: Run, key: str, source: Source, steps: Mapping[str, int]) -> float:
