@@ -19,7 +19,7 @@ def page(made: Made, settings: Alerts | None = None, **told: object) -> AlertLis
     )
 
 
-def test_the_json_has_the_names_a_page_reads(made: Made) -> None:
+def test_the_json_has_the_fields_that_the_page_reads(made: Made) -> None:
     made.process()
     made.alert("hot", value=1.0)
     found = as_json(page(made))
@@ -35,7 +35,7 @@ def test_the_json_has_the_names_a_page_reads(made: Made) -> None:
     assert " ".join(found["channels"][0]) == "name kind target"
 
 
-def test_alerts_fire_or_are_over_newest_first(made: Made) -> None:
+def test_open_and_past_alerts_are_listed_newest_first(made: Made) -> None:
     for number in (1, 2):
         made.process(f"run-{number}", started_ns=at(number))
         made.alert(
@@ -51,7 +51,7 @@ def test_alerts_fire_or_are_over_newest_first(made: Made) -> None:
     assert found.open[0].recent == (1.0, None)
 
 
-def test_who_was_told_and_who_looks_after_it_is_shown(made: Made) -> None:
+def test_deliveries_and_acknowledgement_are_shown(made: Made) -> None:
     made.process()
     fields = {"since_ns": at(9), "rank": 0, "device": ""}
     number = made.alert("hot", **fields)
@@ -71,7 +71,7 @@ def test_who_was_told_and_who_looks_after_it_is_shown(made: Made) -> None:
     assert (mine.acknowledged, other.acknowledged, other.told) == (True, False, ())
 
 
-def test_rules_are_those_of_the_settings_and_the_usual_ones(made: Made) -> None:
+def test_rules_come_from_the_settings_and_the_defaults(made: Made) -> None:
     own = {"name": "mine", "when": "loss > 5", "severity": "critical", "advice": "Stop it."}
     again = {"name": "disk_full", "when": "disk/used_ratio > 50%"}
     found = {one.name: one for one in page(made, Alerts(rules=[own, again], disabled=["gpu_hot"])).rules}
@@ -86,7 +86,7 @@ def test_rules_are_those_of_the_settings_and_the_usual_ones(made: Made) -> None:
     assert not any(one.enabled for one in page(made, Alerts(enabled=False)).rules)
 
 
-def test_rules_say_where_they_come_from_and_hold_all_that_an_editor_needs(made: Made) -> None:
+def test_rules_have_their_origin_and_all_that_an_editor_needs(made: Made) -> None:
     made.process(status="running")
     said = {"name": "own", "condition": "accuracy < 0.5"}
     with made.store.transaction():
@@ -126,7 +126,7 @@ def test_rules_say_where_they_come_from_and_hold_all_that_an_editor_needs(made: 
     assert sum(one.name == "disk_full" for one in page(made, settings).rules) == 1
 
 
-def test_a_rule_of_the_page_that_makes_no_sense_is_listed_with_the_reason(made: Made) -> None:
+def test_an_invalid_rule_of_the_page_is_listed_with_the_reason(made: Made) -> None:
     made.process()
     (made.folder / "rules.json").write_text('{"rules": [{"name": "bad", "when": "loss >"}]}')
     [bad] = [one for one in page(made).rules if one.problem]
@@ -149,7 +149,7 @@ def test_channels_are_shown_without_their_secrets_and_a_broken_one_says_why(made
     assert "console" in found
 
 
-def test_silences_that_hold_and_quiet_hours_are_shown(made: Made) -> None:
+def test_current_silences_and_quiet_hours_are_shown(made: Made) -> None:
     silences = Silences(made.folder)
     silences.silence("gpu_*", "*", now_ns=at(0), until_ns=at(100), reason="over")
     silences.silence("hot", RUN, now_ns=at(0), until_ns=at(300), reason="known")

@@ -10,7 +10,7 @@ from stepscope.views.metrics.metric_meaning import group_of, is_never_smoothed, 
 from tests.views.made import Made, as_json
 
 
-def test_keys_come_with_their_meaning_their_numbers_and_their_places(made: Made) -> None:
+def test_keys_have_their_meaning_their_numbers_and_their_places(made: Made) -> None:
     for rank in (0, 1):
         made.process(rank=rank, pid=rank)
         made.log({"train/loss": [1.0, np.nan, 3.0], "epoch": 0.0}, rank=rank)
@@ -36,13 +36,13 @@ def test_a_run_without_points_has_an_empty_catalogue(made: Made) -> None:
     assert catalogue_of(made.run()).keys == ()
 
 
-def test_a_ratio_beyond_one_is_not_drawn_from_nothing_to_all(made: Made) -> None:
+def test_a_ratio_above_one_is_not_drawn_as_a_percentage(made: Made) -> None:
     made.process()
     made.read({"process/cpu_ratio": 3.5}, rank=0)
     assert [one.percent for one in catalogue_of(made.run()).keys] == [False]
 
 
-def test_segments_of_a_place_are_one_place(made: Made) -> None:
+def test_segments_of_one_rank_are_one_place(made: Made) -> None:
     made.process(end=10)
     made.process(segment="b2", started_ns=1)
     for segment in ("a1", "b2"):
@@ -61,11 +61,11 @@ def test_segments_of_a_place_are_one_place(made: Made) -> None:
         ("", ""),
     ],
 )  # fmt: skip
-def test_the_unit_stands_at_the_end_of_a_name(key: str, unit: str) -> None:
+def test_the_unit_is_the_end_of_a_name(key: str, unit: str) -> None:
     assert unit_of(key) == unit
 
 
-def test_what_smoothing_would_falsify_is_not_smoothed() -> None:
+def test_keys_that_smoothing_would_distort_are_not_smoothed() -> None:
     for key in (
         "learning_rate",
         "optim/lr",
@@ -79,7 +79,7 @@ def test_what_smoothing_would_falsify_is_not_smoothed() -> None:
         assert not is_never_smoothed(key)
 
 
-def test_groups_and_sentences() -> None:
+def test_keys_have_groups_and_sentences() -> None:
     assert (group_of("a/b/c"), group_of("loss")) == ("a/b", "")
     assert sentence_of("phase/data_seconds") == "Time of this phase in each step: waiting for the next batch."
     assert sentence_of("lag/forward_seconds").startswith("How far the GPU was behind")

@@ -39,7 +39,7 @@ def cell(found: Comparison, figure: str, place: int) -> object:
     return row.cells[place]
 
 
-def test_the_json_has_the_names_a_page_reads(made: Made) -> None:
+def test_the_json_has_the_fields_that_the_page_reads(made: Made) -> None:
     told(made, "a-1", 0.1, lr=1)
     told(made, "bb-1", 0.2, lr=2)
     found = as_json(compared(made, "a-1", "bb-1"))
@@ -52,7 +52,7 @@ def test_the_json_has_the_names_a_page_reads(made: Made) -> None:
     assert (len(found["runs"]), len(found["verdicts"])) == (2, 2)
 
 
-def test_a_slower_run_is_told_with_sign_arrow_and_word(made: Made) -> None:
+def test_a_slower_run_is_shown_with_sign_arrow_and_word(made: Made) -> None:
     told(made, "a-1", 0.1)
     told(made, "bb-1", 0.15)
     found = compared(made, "a-1", "bb-1")
@@ -69,7 +69,7 @@ def test_a_slower_run_is_told_with_sign_arrow_and_word(made: Made) -> None:
     assert (first.delta_ratio, first.delta_text, first.sure) == (None, "", None)
 
 
-def test_a_difference_of_many_times_is_a_factor_in_words(made: Made) -> None:
+def test_a_large_difference_is_shown_as_a_factor(made: Made) -> None:
     told(made, "a-1", 0.001, noise=0.0)
     told(made, "bb-1", 1.187, noise=0.0)
     found = compared(made, "a-1", "bb-1")
@@ -99,7 +99,7 @@ def test_noise_is_not_taken_for_a_difference(made: Made) -> None:
     assert one.delta_text.endswith("(within noise)")
 
 
-def test_a_loss_that_exploded_differs_for_sure_and_is_told_as_a_factor(made: Made) -> None:
+def test_a_diverged_loss_is_significant_and_shown_as_a_factor(made: Made) -> None:
     growth = np.r_[np.zeros(300), np.arange(300)]
     for name, losses in (("a-1", np.full(600, 0.0115)), ("bb-1", 0.0115 * 1.2**growth)):
         made.process(name)
@@ -119,7 +119,7 @@ def test_the_warm_up_does_not_count(made: Made) -> None:
     assert cell(compared(made, "a-1", "bb-1"), "Step time, p95", 1).delta_text == "no change"
 
 
-def test_too_few_steps_leave_it_open_whether_there_is_a_difference(made: Made) -> None:
+def test_with_too_few_steps_the_significance_is_unknown(made: Made) -> None:
     told(made, "a-1", 0.1, count=12)
     told(made, "bb-1", 0.2, count=12)
     one = cell(compared(made, "a-1", "bb-1"), "Step time, p50", 1)
@@ -164,7 +164,7 @@ def test_configurations_are_compared_entry_by_entry_the_differences_first(made: 
     ]
 
 
-def test_runs_with_nothing_in_common_can_still_be_put_side_by_side(made: Made) -> None:
+def test_runs_with_nothing_in_common_can_be_compared(made: Made) -> None:
     made.process("empty-1")
     made.process("odd-1")
     made.log({"loss": [np.nan], "reward": [-np.inf]}, run="odd-1")
@@ -184,7 +184,7 @@ def test_mistakes_are_explained(made: Made) -> None:
         compare([])
 
 
-def test_runs_with_one_value_of_an_entry_are_one_group(made: Made) -> None:
+def test_runs_with_the_same_value_of_an_entry_are_one_group(made: Made) -> None:
     for number, (rate, step_s) in enumerate([(0.1, 0.1), (0.01, 0.2), (0.1, 0.3), (None, 0.1)]):
         told(made, f"r{number}-1", step_s, noise=0, **({} if rate is None else {"optimizer": {"lr": rate}}))
     found = compared(made, "r0-1", "r1-1", "r2-1", "r3-1", group_by="optimizer.lr")
@@ -211,7 +211,7 @@ def test_a_number_and_the_same_as_text_are_two_groups(made: Made) -> None:
     assert [(group.value, len(group.runs)) for group in found.groups] == [("1", 2), ('"1"', 1)]
 
 
-def test_whether_groups_differ_is_judged_by_how_their_runs_do(made: Made) -> None:
+def test_groups_are_compared_with_the_noise_between_their_runs(made: Made) -> None:
     names = []
     for number in range(12):
         names.append(f"r{number}-1")
@@ -228,7 +228,7 @@ def test_an_entry_that_no_run_has_cannot_be_grouped_by(made: Made) -> None:
         compared(made, "a-1", group_by="rate")
 
 
-def test_phases_and_waits_leave_the_warm_up_out_too_unless_it_is_asked_for(made: Made) -> None:
+def test_phases_and_waits_leave_out_the_warm_up_unless_it_is_requested(made: Made) -> None:
     made.process("a-1")
     seconds = np.full(400, 0.1)
     waits = np.full(400, 0.02)
@@ -247,7 +247,7 @@ def test_phases_and_waits_leave_the_warm_up_out_too_unless_it_is_asked_for(made:
     assert cell(whole, "Step time, p95", 0).value == pytest.approx(5.0)
 
 
-def test_what_was_mended_half_way_is_no_warm_up(made: Made) -> None:
+def test_a_speed_up_half_way_is_not_a_warm_up(made: Made) -> None:
     made.process("a-1")
     made.log({"step_seconds": np.repeat([0.5, 0.1], 500)}, run="a-1")
     assert compared(made, "a-1").warm_up_steps == (10,)

@@ -25,7 +25,7 @@ def test_a_console_that_was_not_captured_says_what_to_do(made: Made) -> None:
     assert "stepscope run -- python train.py" in found["why_not"]
 
 
-def test_a_command_that_printed_nothing_is_not_told_to_be_captured(made: Made) -> None:
+def test_a_command_that_printed_nothing_gets_no_hint_to_capture_it(made: Made) -> None:
     made.process(role="launcher", pid=1)
     made.process(pid=2)
     console = console_of(made.run())
@@ -33,7 +33,7 @@ def test_a_command_that_printed_nothing_is_not_told_to_be_captured(made: Made) -
     assert console.why_not == "The command printed nothing."
 
 
-def test_lines_come_with_number_time_and_step(made: Made) -> None:
+def test_lines_have_number_time_and_step(made: Made) -> None:
     made.process()
     made.log({"loss": np.ones(100)})
     made.event("console", 50.5, text="one\ntwo\n")
@@ -43,7 +43,7 @@ def test_lines_come_with_number_time_and_step(made: Made) -> None:
     }  # fmt: skip
 
 
-def test_captures_that_overlap_are_put_together(made: Made) -> None:
+def test_overlapping_captures_are_joined(made: Made) -> None:
     made.process()
     made.event("console", 10, text="\n".join("abcde"))
     made.event("console", 20, text="\n".join("cdefg"))
@@ -58,14 +58,14 @@ def test_a_gap_between_captures_is_shown(made: Made) -> None:
     assert texts(made) == ["a", "b", "c", "[…]", "x", "y", "z"]
 
 
-def test_a_progress_bar_that_has_gone_on_does_not_break_the_thread(made: Made) -> None:
+def test_a_changed_progress_bar_does_not_break_the_overlap(made: Made) -> None:
     made.process()
     made.event("console", 10, text="a\nb\nc\n10 %")
     made.event("console", 20, text="a\nb\nc\n90 %\nd")
     assert texts(made) == ["a", "b", "c", "10 %", "90 %", "d"]
 
 
-def test_words_are_searched_for_in_any_case_and_the_newest_lines_shown(made: Made) -> None:
+def test_the_search_ignores_case_and_shows_the_newest_lines(made: Made) -> None:
     made.process()
     made.event("console", 10, text="\n".join(f"{'Epoch' if n % 2 else 'step'} {n}" for n in range(20)))
     found = console_of(made.run(), "EPOCH", 3)
@@ -77,7 +77,7 @@ def test_words_are_searched_for_in_any_case_and_the_newest_lines_shown(made: Mad
     assert found.total == 10
 
 
-def test_segments_follow_one_another(made: Made) -> None:
+def test_segments_are_in_order(made: Made) -> None:
     made.process(end=10)
     made.process(segment="b2", started_ns=2 * 10**18)
     made.event("console", 30, text="second", segment="b2")
@@ -104,7 +104,7 @@ def with_logs(made: Made, run_id: str, logs: object) -> list:
     return list(console_of(made.run(run_id)).lines)
 
 
-def test_log_files_are_read_where_a_run_says_where_they_are(tmp_path: Path, folder: Path, made: Made) -> None:
+def test_log_files_are_read_from_the_recorded_folder(tmp_path: Path, folder: Path, made: Made) -> None:
     for jsonl in (True, False):
         run_id, logs = recorded(tmp_path / str(jsonl), folder / str(jsonl), jsonl=jsonl)
         lines = with_logs(made, run_id, logs)

@@ -101,7 +101,7 @@ class TestGpuEnergy:
         assert report.gpu.value == pytest.approx(0.2)
         assert report.gpu.method == "counter"
 
-    def test_power_is_taken_where_a_counter_went_silent(self, tell):
+    def test_power_is_used_where_a_counter_stops(self, tell):
         tell.segment()
         seconds = every_second()
         tell.read("gpu/power_watts", seconds, 100.0, GPU)
@@ -109,7 +109,7 @@ class TestGpuEnergy:
         report = tell.report()
         assert (report.gpu.value, report.gpu.method) == (0.1, "power")
 
-    def test_a_counter_that_began_again_in_the_middle_goes_on(self, tell):
+    def test_a_counter_that_restarts_keeps_counting(self, tell):
         tell.segment()
         seconds = every_second()
         shown = np.where(seconds < 1800, 7e8 + 100 * seconds, 100 * (seconds - 1799.5))
@@ -129,7 +129,7 @@ class TestGpuEnergy:
         assert [one.live_seconds for one in report.devices if one.kind == "gpu"] == [3600.0]
         assert report.rented[0].gpu_hours == 1.0
 
-    def test_segments_that_overlap_are_counted_once(self, tell):
+    def test_overlapping_segments_are_counted_once(self, tell):
         tell.segment("a1", 0, 3600)
         tell.segment("b2", 1000, 2000, pid=7)
         for segment, start, end in [("a1", 0, 3600), ("b2", 1000, 2000)]:
@@ -138,7 +138,7 @@ class TestGpuEnergy:
         assert report.gpu.value == pytest.approx(0.1)
         assert report.live_seconds == 3600.0
 
-    def test_a_gap_is_not_filled_and_the_ratio_tells_of_it(self, tell):
+    def test_a_gap_is_not_filled_and_lowers_the_covered_ratio(self, tell):
         tell.segment()
         tell.read("gpu/power_watts", np.r_[every_second(0, 900), every_second(2700, 3600)], 100.0, GPU)
         report = tell.report()
@@ -152,7 +152,7 @@ class TestGpuEnergy:
         report = tell.report(now=1800)
         assert (report.gpu.value, report.live_seconds) == (0.05, 1800.0)
 
-    def test_a_board_that_tells_neither_is_unknown_and_not_zero(self, tell):
+    def test_a_board_without_counter_and_power_is_unknown_and_not_zero(self, tell):
         tell.segment()
         tell.gpu()
         tell.read("gpu/utilization_ratio", every_second(), 1.0, GPU)
@@ -161,7 +161,7 @@ class TestGpuEnergy:
         assert "neither energy nor power" in report.gpu.how
         assert report.rented[0].gpu_hours == 1.0
 
-    def test_what_training_logged_under_such_a_name_is_not_taken_for_a_reading(self, tell):
+    def test_values_logged_by_the_training_are_not_used_as_readings(self, tell):
         tell.segment()
         tell.log("gpu/power_watts", range(3600), 100.0)
         report = tell.report()
@@ -179,7 +179,7 @@ class TestGpuEnergy:
         assert report.cloud.value is None
         assert "MIG 1g.5gb" in report.cloud.how
 
-    def test_two_gpus_are_told_apart_and_added_up(self, tell):
+    def test_two_gpus_are_listed_separately_and_added_up(self, tell):
         tell.segment()
         tell.gpu(GPU)
         tell.gpu(OTHER_GPU, "NVIDIA L4", 1)
@@ -214,7 +214,7 @@ class TestWhichGpus:
             (None, [GPU, OTHER_GPU]),
         ],
     )
-    def test_where_use_is_unknown_those_the_run_could_see_count(self, tell, visible, counted):
+    def test_if_use_is_unknown_visible_gpus_count(self, tell, visible, counted):
         environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
         tell.segment(facts={"environment": environment})
         for index, device in enumerate((GPU, OTHER_GPU)):
@@ -225,7 +225,7 @@ class TestWhichGpus:
         assert report.gpu.value == pytest.approx(0.1 * len(counted))
         assert ("could see" in report.gpu.how) or not counted
 
-    def test_where_it_is_unknown_which_it_could_see_all_of_the_host_count(self, tell):
+    def test_if_visibility_is_unknown_all_gpus_of_the_host_count(self, tell):
         tell.segment(facts={"environment": {"CUDA_VISIBLE_DEVICES": "0"}})
         # Only CUDA knows which of two different models it counts as the first.
         for index, (device, name) in enumerate([(GPU, H200), (OTHER_GPU, "NVIDIA L4")]):
@@ -249,7 +249,7 @@ class TestWhichGpus:
             OTHER_GPU: 1800.0,
         }
 
-    def test_gpus_of_another_host_with_the_same_name_are_others(self, tell):
+    def test_gpus_with_the_same_id_on_two_hosts_are_different(self, tell):
         tell.segment(rank=0)
         tell.segment(rank=1, host="node2")
         for host in ("node1", "node2"):
@@ -280,7 +280,7 @@ class TestHostEnergy:
         assert report.cpu.method == "RAPL"
         assert "all of it" in report.cpu.how
 
-    def test_the_share_of_processor_time_is_put_down_to_the_run(self, tell):
+    def test_the_share_of_processor_time_is_attributed_to_the_run(self, tell):
         tell.segment(facts={"cpus": 16})
         seconds = every_second()
         tell.read("energy/cpu_joules_total", seconds, 100 * seconds)
@@ -292,7 +292,7 @@ class TestHostEnergy:
         assert report.devices[0].share_ratio == pytest.approx(0.25)
         assert "share of the processor time" in report.cpu.how
 
-    def test_an_agent_that_began_again_loses_only_the_time_it_was_away(self, tell):
+    def test_a_restarted_agent_loses_only_the_time_in_between(self, tell):
         tell.segment()
         first, second = every_second(0, 1800), every_second(1900, 3600)
         tell.read("energy/cpu_joules_total", first, 100 * (first - 0.5))
@@ -301,7 +301,7 @@ class TestHostEnergy:
         assert report.cpu.value == pytest.approx(3500 * 100 / 3.6e6, rel=1e-3)
         assert report.covered_ratio == pytest.approx(3500 / 3600, rel=1e-3)
 
-    def test_a_host_without_counters_is_told_beside_one_that_has_them(self, tell):
+    def test_a_host_without_counters_is_reported_next_to_one_with_them(self, tell):
         tell.segment(rank=0)
         tell.segment(rank=1, host="node2")
         seconds = every_second()
@@ -310,7 +310,7 @@ class TestHostEnergy:
         assert report.cpu.value == pytest.approx(0.1)
         assert "1 of 2 not measured" in report.cpu.how
 
-    def test_nothing_read_at_all_is_unknown_with_the_reasons(self, tell):
+    def test_without_readings_the_total_is_unknown_with_the_reasons(self, tell):
         tell.segment()
         report = tell.report(Energy(region="DE", electricity_price_per_kwh=0.3))
         assert report.total.value is report.covered_ratio is None
@@ -335,11 +335,11 @@ class TestPerStepAndSample:
         assert report.workload.steps.value == 1000
         assert (report.per_step.value, report.per_step.unit) == (pytest.approx(360.0), "J")
 
-    def test_steps_between_two_that_were_logged_took_place(self, tenth):
+    def test_steps_between_logged_steps_are_counted(self, tenth):
         tenth.log("loss", range(0, 1000, 9), 1.0)
         assert tenth.report().workload.steps.value == 1000
 
-    def test_steps_counted_anew_each_epoch_are_all_counted(self, tenth):
+    def test_steps_that_restart_each_epoch_are_all_counted(self, tenth):
         tenth.log("loss", [*range(100), *range(100)], 1.0)
         assert tenth.report().workload.steps.value == 200
 
@@ -360,12 +360,12 @@ class TestPerStepAndSample:
             "Wh",
         )
 
-    def test_a_batch_size_logged_once_holds_for_every_step(self, tenth):
+    def test_a_batch_size_logged_once_applies_to_every_step(self, tenth):
         tenth.log("loss", range(1000), 1.0)
         tenth.log("batch_size", [0], 32.0)
         assert tenth.report().workload.samples.value == 32_000
 
-    def test_samples_per_step_are_taken_once_whatever_the_number_of_ranks(self, tenth):
+    def test_samples_per_step_count_once_for_any_number_of_ranks(self, tenth):
         for rank in (0, 1):
             tenth.log("loss", range(1000), 1.0, rank)
             tenth.log("samples_per_step", range(1000), 64.0, rank)
@@ -377,7 +377,7 @@ class TestPerStepAndSample:
         assert report.workload.samples.value == 50_000
         assert "samples a second" in report.per_thousand_samples.how
 
-    def test_without_any_of_them_it_says_what_to_log(self, tenth):
+    def test_without_a_batch_size_the_report_says_what_to_log(self, tenth):
         tenth.log("loss", range(10), 1.0)
         report = tenth.report()
         assert report.per_thousand_samples.value is None
@@ -392,7 +392,7 @@ class TestCarbonAndMoney:
         tell.read("gpu/power_watts", every_second(), 100.0, GPU)
         return tell
 
-    def test_carbon_dioxide_is_energy_by_pue_by_the_grid_of_the_region(self, tenth):
+    def test_carbon_dioxide_is_energy_times_pue_times_grid_intensity(self, tenth):
         found = tenth.report(Energy(region="de", pue=1.5)).carbon_dioxide
         assert found.value == pytest.approx(0.1 * 1.5 * 0.34414)
         assert (found.unit, found.method) == ("kg", "DE, 2024")
@@ -409,11 +409,11 @@ class TestCarbonAndMoney:
         assert found.value is None
         assert said in found.how
 
-    def test_electricity_is_energy_by_pue_by_its_price(self, tenth):
+    def test_electricity_cost_is_energy_times_pue_times_price(self, tenth):
         found = tenth.report(Energy(electricity_price_per_kwh=0.3, currency="EUR", pue=2.0)).electricity
         assert (found.value, found.unit) == (pytest.approx(0.06), "EUR")
 
-    def test_the_cloud_costs_gpu_hours_by_list_price_with_who_and_when(self, tenth):
+    def test_cloud_cost_is_gpu_hours_times_list_price_with_its_source(self, tenth):
         report = tenth.report()
         (item,) = report.rented
         assert (item.gpu, item.gpu_hours) == (H200, 1.0)

@@ -45,7 +45,7 @@ def test_a_run_that_ended_well_has_no_failure(made: Made) -> None:
     assert failure_of(made.run()) is None
 
 
-def test_an_exception_is_parted_into_its_type_and_its_message(made: Made) -> None:
+def test_an_exception_is_split_into_type_and_message(made: Made) -> None:
     failed(made)
     found = failure_of(made.run())
     assert (found.exception, found.message, found.reason) == ("KeyError", "'mixup'", REASON)
@@ -61,7 +61,7 @@ def test_an_exception_is_parted_into_its_type_and_its_message(made: Made) -> Non
         ("", None, "No reason was recorded."),
     ],
 )
-def test_a_reason_that_is_no_exception_is_told_as_it_is(
+def test_a_reason_that_is_not_an_exception_is_shown_unchanged(
     made: Made, reason: str, exception: str | None, message: str
 ) -> None:
     failed(made, reason=reason)
@@ -75,7 +75,7 @@ def test_the_traceback_is_taken_from_what_was_printed(made: Made) -> None:
     assert (found.traceback, found.hint) == (TRACE, None)
 
 
-def test_what_an_exception_was_raised_from_belongs_to_its_traceback(made: Made) -> None:
+def test_the_cause_of_an_exception_belongs_to_its_traceback(made: Made) -> None:
     between = "\n\nThe above exception was the direct cause of the following exception:\n\n"
     later = (
         'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\nRuntimeError: no batch'
@@ -84,7 +84,7 @@ def test_what_an_exception_was_raised_from_belongs_to_its_traceback(made: Made) 
     assert failure_of(made.run()).traceback == f"{TRACE}{between}{later}"
 
 
-def test_the_traceback_of_a_launcher_is_not_taken_for_that_of_the_training(made: Made) -> None:
+def test_the_traceback_of_a_launcher_is_not_used_for_the_training(made: Made) -> None:
     launcher = (
         'Traceback (most recent call last):\n  File "torchrun", line 1, in main\nChildFailedError: rank 0'
     )
@@ -92,12 +92,12 @@ def test_the_traceback_of_a_launcher_is_not_taken_for_that_of_the_training(made:
     assert failure_of(made.run()).traceback == TRACE
 
 
-def test_ranks_before_each_line_are_left_out_of_a_traceback(made: Made) -> None:
+def test_rank_prefixes_are_removed_from_a_traceback(made: Made) -> None:
     failed(made, "\n".join(f"[rank0]: {line}" for line in TRACE.split("\n")))
     assert failure_of(made.run()).traceback == TRACE
 
 
-def test_what_is_printed_between_the_lines_of_a_traceback_does_not_end_it(made: Made) -> None:
+def test_output_between_the_lines_of_a_traceback_does_not_end_it(made: Made) -> None:
     first, _, rest = TRACE.partition("\n    step(batch)")
     failed(made, f"{first}\nprinted in between\n    step(batch){rest}", "exit code 1")
     found = failure_of(made.run())
@@ -125,36 +125,36 @@ def test_the_lines_of_a_long_message_belong_to_the_traceback(made: Made) -> None
     assert failure_of(made.run()).traceback == f"{TRACE}\nCompile with TORCH_USE_CUDA_DSA."
 
 
-def test_a_launcher_that_knows_the_exit_code_alone_names_what_its_command_raised(made: Made) -> None:
+def test_a_launcher_with_an_exit_code_reports_the_exception_of_its_command(made: Made) -> None:
     failed(made, TRACE, "exit code 1")
     found = failure_of(made.run())
     assert (found.exception, found.message, found.reason) == ("KeyError", "'mixup'", "exit code 1")
 
 
-def test_without_output_a_failure_says_how_to_have_the_traceback(made: Made) -> None:
+def test_without_output_a_failure_says_how_to_record_the_traceback(made: Made) -> None:
     failed(made)
     assert "stepscope run" in failure_of(made.run()).hint
 
 
-def test_a_killed_process_is_not_blamed_for_a_traceback_it_cannot_have(made: Made) -> None:
+def test_a_killed_process_gets_its_own_hint(made: Made) -> None:
     failed(made, reason="process 12 was killed", status="crashed")
     assert "killed" in failure_of(made.run()).hint
 
 
-def test_output_without_a_traceback_is_not_said_to_be_missing(made: Made) -> None:
+def test_captured_output_without_a_traceback_gets_no_hint_to_capture(made: Made) -> None:
     failed(made, "epoch 1\nbye", "exit code 3")
     found = failure_of(made.run())
     assert (found.traceback, found.hint) == (None, "The captured output has no traceback.")
 
 
-def test_the_last_lines_of_a_failure_are_those_before_its_traceback(made: Made) -> None:
+def test_the_last_lines_of_a_failed_run_are_those_before_its_traceback(made: Made) -> None:
     failed(made, "\n".join(f"line {number}" for number in range(40)) + f"\n{TRACE}\n")
     ended = overview_of(made.run(), NoMarks(), at(100)).ended
     assert ended.log_lines == tuple(f"line {number}" for number in range(20, 40))
     assert ended.failure.traceback == TRACE
 
 
-def test_what_to_type_for_the_output_has_the_command_of_the_run(made: Made) -> None:
+def test_the_hint_contains_the_command_of_the_run(made: Made) -> None:
     made.process(status="failed", facts={"command": ["python", "train.py", "--name", "two words"]})
     first, second = console_of(made.run()).how
     assert first.code == "stepscope run -- python train.py --name 'two words'"
@@ -173,7 +173,7 @@ def executed(folder: Path, *before: str, settings: str = "{}") -> None:
     assert done.returncode == 1, done.stderr
 
 
-def test_a_run_with_a_name_of_its_own_has_the_console_of_the_launcher_that_started_it(folder: Path) -> None:
+def test_a_run_with_its_own_name_has_the_console_of_its_launcher(folder: Path) -> None:
     executed(folder, "-m", "stepscope", "run", "--")
     store = stepscope.open_store(folder)
     run = store.run("named")
@@ -185,7 +185,7 @@ def test_a_run_with_a_name_of_its_own_has_the_console_of_the_launcher_that_start
 
 
 @pytest.mark.parametrize("jsonl", [True, False])
-def test_log_files_have_the_traceback_of_a_failure(tmp_path: Path, folder: Path, jsonl: bool) -> None:
+def test_the_traceback_is_read_from_log_files(tmp_path: Path, folder: Path, jsonl: bool) -> None:
     logs = {"logging": {"directory": str(tmp_path / "logs"), "jsonl": jsonl}}
     executed(folder, settings=repr(logs))
     store = stepscope.open_store(folder)
@@ -196,7 +196,7 @@ def test_log_files_have_the_traceback_of_a_failure(tmp_path: Path, folder: Path,
     store.close()
 
 
-def test_a_run_that_nobody_captured_has_the_traceback_of_its_monitor(start, folder: Path) -> None:
+def test_without_captured_output_the_traceback_of_the_monitor_is_used(start, folder: Path) -> None:
     process = start("""
         import stepscope
         monitor = stepscope.TrainingMonitor(run="plain")
@@ -214,7 +214,7 @@ def test_a_run_that_nobody_captured_has_the_traceback_of_its_monitor(start, fold
     assert failure.hint is None
 
 
-def test_the_traceback_is_that_of_the_rank_that_the_run_failed_by(made: Made) -> None:
+def test_the_traceback_is_that_of_the_failed_rank(made: Made) -> None:
     lost = "RuntimeError: Connection closed by peer"
     made.process(rank=0, pid=1, end=91, status="failed", reason=lost)
     made.process(rank=1, pid=2, end=90, status="failed", reason="ValueError: bad sample")

@@ -55,7 +55,7 @@ def matches(text: str, row: RunRow = ROW) -> bool:
         "resnet status:running gpu_util<50 -tag:old started>-2d",
     ],
 )  # fmt: skip
-def test_a_filter_finds_what_it_says(text: str) -> None:
+def test_a_filter_matches(text: str) -> None:
     assert matches(text)
 
 
@@ -68,7 +68,7 @@ def test_a_filter_finds_what_it_says(text: str) -> None:
         "duration>2h", "started<-2h", "/^resnet/", "-/ResNet/", "memory>40.1GiB", "resnet bert",
     ],
 )  # fmt: skip
-def test_a_filter_leaves_out_what_it_says(text: str) -> None:
+def test_a_filter_excludes(text: str) -> None:
     assert not matches(text)
 
 
@@ -121,7 +121,7 @@ def test_a_day_means_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
         ("loss<1e999", "number", (0, 10)),
     ],
 )
-def test_a_mistake_is_explained_with_its_place(text: str, message: str, place: tuple[int, int]) -> None:
+def test_an_error_has_a_message_and_a_position(text: str, message: str, place: tuple[int, int]) -> None:
     with pytest.raises(FilterError, match=message) as told:
         parse(text)
     assert (told.value.begin, told.value.end) == place
@@ -136,7 +136,7 @@ def test_length_and_number_of_terms_are_bounded() -> None:
     assert matches(" ".join(["resnet"] * MAX_TERMS))
 
 
-def test_every_name_can_be_asked_for() -> None:
+def test_all_names_can_be_used_in_a_filter() -> None:
     for name in names():
         value = {"status": "running", "config.": "1"}.get(name, "1")
         parse(f"{name}x:{value}" if name == "config." else f"{name}:{value}")
@@ -159,7 +159,7 @@ def understood(text: str) -> Filter | FilterError:
 
 
 @given(st.one_of(st.text(max_size=200), st.lists(PIECES, max_size=25).map("".join)))
-def test_any_text_is_a_filter_or_a_mistake_with_a_place_in_it(text: str) -> None:
+def test_any_text_is_a_filter_or_an_error_with_a_position_in_it(text: str) -> None:
     found = understood(text)
     if isinstance(found, FilterError):
         assert 0 <= found.begin <= found.end <= len(text)

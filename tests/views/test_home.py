@@ -12,7 +12,7 @@ from tests.views.made import BEGUN_S, Made, OwnMarks, as_json, at
 NOW = at(200)
 
 
-def test_the_json_has_the_names_a_page_reads(made: Made) -> None:
+def test_the_json_has_the_fields_that_the_page_reads(made: Made) -> None:
     made.process("live-1", end=None, status="stalled", reason="no record since 2026-11-16 18:41:26 UTC")
     made.read({"cpu/utilization_ratio": 0.5}, run="live-1")
     made.read({"gpu/utilization_ratio": 0.5}, device=made.gpu(0, run="live-1"), run="live-1")
@@ -32,7 +32,7 @@ def test_an_empty_store_is_an_empty_page(made: Made) -> None:
     assert (found.running, found.attention, found.recent, found.hosts) == ((), (), (), ())
 
 
-def test_runs_are_live_or_recent_and_those_put_aside_are_neither(made: Made) -> None:
+def test_runs_are_live_or_recent_and_archived_runs_are_neither(made: Made) -> None:
     for number in range(14):
         made.process(f"old-{number}", started_ns=at(number), end=20.0 + number)
     made.process("live-1", end=None, started_ns=at(50))
@@ -41,7 +41,7 @@ def test_runs_are_live_or_recent_and_those_put_aside_are_neither(made: Made) -> 
     assert [row.id for row in found.recent] == [f"old-{number}" for number in range(12, 2, -1)]
 
 
-def test_what_needs_attention_comes_the_worst_first(made: Made) -> None:
+def test_attention_is_listed_worst_first(made: Made) -> None:
     made.process("crashed-1", status="crashed", reason="killed by signal 9", end=100)
     made.process("stalled-1", end=None, status="stalled", started_ns=at(1))
     made.process("live-1", end=None, started_ns=at(2))
@@ -58,7 +58,7 @@ def test_what_needs_attention_comes_the_worst_first(made: Made) -> None:
     assert found[0].since == BEGUN_S + 150
 
 
-def test_an_alert_that_only_informs_needs_nobody(made: Made) -> None:
+def test_an_info_alert_needs_no_attention(made: Made) -> None:
     made.process("live-1", end=None)
     made.alert("always", run="live-1", severity="info", message="It goes on.")
     assert not home_of(made.runs(), NoMarks(), NOW).attention
@@ -106,7 +106,7 @@ def test_a_failure_needs_attention_with_its_exception(made: Made) -> None:
     assert (found.what, found.severity, found.kind) == ("failed: KeyError: 'mixup'", "critical", "status")
 
 
-def test_a_run_that_ended_with_a_loss_that_is_not_a_number_needs_attention(made: Made) -> None:
+def test_a_run_that_ended_with_a_nan_loss_needs_attention(made: Made) -> None:
     for name, last in (("nan-1", np.nan), ("inf-1", np.inf), ("fine-1", 0.5)):
         made.process(name)
         made.log({"loss": [1.0, np.nan, last]}, run=name)
@@ -117,7 +117,7 @@ def test_a_run_that_ended_with_a_loss_that_is_not_a_number_needs_attention(made:
     }
 
 
-def test_a_finding_says_better_since_when_the_loss_is_not_a_number(made: Made) -> None:
+def test_a_finding_gives_the_start_of_a_nan_loss(made: Made) -> None:
     made.process()
     made.log({"loss": [1.0, np.nan]})
     made.finding("num.nonfinite", "critical", headline="The loss is NaN from step 1 on.")
@@ -127,7 +127,7 @@ def test_a_finding_says_better_since_when_the_loss_is_not_a_number(made: Made) -
     assert muted == ()
 
 
-def test_a_live_run_tells_of_its_loss_once(made: Made) -> None:
+def test_a_live_run_reports_its_nan_loss_once(made: Made) -> None:
     made.process(end=None)
     made.log({"loss": [1.0, np.nan]})
     made.finding("num.nonfinite", "critical", headline="The loss is NaN from step 1 on.")
@@ -136,17 +136,17 @@ def test_a_live_run_tells_of_its_loss_once(made: Made) -> None:
     ]
 
 
-def test_a_run_that_was_put_aside_needs_nobody(made: Made) -> None:
+def test_an_archived_run_needs_no_attention(made: Made) -> None:
     made.process("failed-1", status="failed")
     assert home_of(made.runs(), OwnMarks(archived=["failed-1"]), NOW).attention == ()
 
 
-def test_a_crash_of_long_ago_needs_nobody(made: Made) -> None:
+def test_an_old_crash_needs_no_attention(made: Made) -> None:
     made.process(status="crashed")
     assert home_of(made.runs(), NoMarks(), at(30 * 86_400)).attention == ()
 
 
-def test_hosts_show_their_newest_figures_and_who_runs_there(made: Made) -> None:
+def test_hosts_show_their_newest_figures_and_their_runs(made: Made) -> None:
     made.process("live-1", end=None, last_ns=at(199))
     made.read(
         {"cpu/utilization_ratio": np.linspace(0, 1, 200), "memory/total_bytes": 64e9}, 200, run="live-1"

@@ -38,13 +38,13 @@ class TestWhatIsALeak:
         assert found.per_hour.low < GB < found.per_hour.high
         assert found.per_hour.value == pytest.approx(GB, rel=0.2)
 
-    def test_growth_under_the_teeth_of_a_collector_is_found(self) -> None:
+    def test_growth_under_a_garbage_collection_sawtooth_is_found(self) -> None:
         teeth = 0.5 * GB * ((np.arange(2000) / 130) % 1)
         found = grown(series(2000, growth=4 * GB) + teeth)
         assert found.goes_on
 
     @pytest.mark.parametrize("period", [40, 90, 300])
-    def test_a_leak_of_8_megabytes_a_second_whose_pace_goes_up_and_down_is_found(self, period: int) -> None:
+    def test_a_leak_of_varying_speed_is_found(self, period: int) -> None:
         seconds = np.arange(150.0)
         pace = 8e6 * (1 + 0.3 * np.sin(2 * np.pi * seconds / period))
         found = grown(0.4 * GB + np.cumsum(pace))
@@ -57,13 +57,13 @@ class TestWhatIsALeak:
         epochs = np.floor(np.linspace(0, 19.99, 2000)) * 0.2 * GB
         assert grown(series(2000) + epochs).goes_on
 
-    def test_growth_is_told_for_each_thousand_steps_too(self) -> None:
+    def test_growth_is_also_reported_per_thousand_steps(self) -> None:
         times = np.arange(1000.0)
         found = growth_of(times, series(1000, growth=GB), steps=times * 4)
         assert found.per_thousand_steps is not None
         assert found.per_thousand_steps.value == pytest.approx(0.25 * GB, rel=0.1)
 
-    def test_a_reading_that_is_not_a_number_is_passed_over(self) -> None:
+    def test_a_nan_reading_is_ignored(self) -> None:
         values = series(1000, growth=4 * GB)
         values[::50] = np.nan
         assert grown(values).goes_on
@@ -71,10 +71,10 @@ class TestWhatIsALeak:
 
 class TestWhatIsNone:
     @pytest.mark.parametrize("seed", range(20))
-    def test_noise_alone(self, seed: int) -> None:
+    def test_noise_is_not_growth(self, seed: int) -> None:
         assert not grown(series(300, seed=seed)).goes_on
 
-    def test_memory_that_wanders(self) -> None:
+    def test_a_random_walk_is_not_growth(self) -> None:
         wandering = [
             8 * GB + 5e6 * np.cumsum(np.random.default_rng(seed).normal(0, 1, 300)) for seed in range(60)
         ]
@@ -82,40 +82,40 @@ class TestWhatIsNone:
 
     @pytest.mark.parametrize("teeth", [1.5, 3, 7.5, 40])
     @pytest.mark.parametrize("count", [100, 1000, 5000])
-    def test_the_teeth_of_a_collector(self, teeth: float, count: int) -> None:
+    def test_a_sawtooth_is_not_growth(self, teeth: float, count: int) -> None:
         tooth = GB * ((np.arange(count) / count * teeth + 0.3) % 1)
         assert not grown(series(count) + tooth).goes_on
 
     @pytest.mark.parametrize("place", [0.05, 0.3, 0.5, 0.62, 0.7, 0.9])
     @pytest.mark.parametrize("noise", [0.0, 0.05 * GB, 1.5 * GB])
-    def test_a_single_step(self, place: float, noise: float) -> None:
+    def test_a_single_jump_is_not_growth(self, place: float, noise: float) -> None:
         values = series(1000, noise=noise)
         values[int(1000 * place) :] += 2 * GB
         assert not grown(values).goes_on
 
     @pytest.mark.parametrize("noise", [0.05 * GB, 0.8 * GB])
-    def test_two_steps(self, noise: float) -> None:
+    def test_two_jumps_are_not_growth(self, noise: float) -> None:
         values = series(1000, noise=noise)
         values[400:] += GB
         values[700:] += GB
         assert not grown(values).goes_on
 
     @pytest.mark.parametrize("lasts", [0.05, 0.15, 0.3])
-    def test_a_warm_up_that_comes_to_rest(self, lasts: float) -> None:
+    def test_a_finished_warm_up_is_not_growth(self, lasts: float) -> None:
         filling = 3 * GB * (1 - np.exp(-np.arange(1000) / (1000 * lasts)))
         assert not grown(series(1000) + filling).goes_on
 
-    def test_a_constant(self) -> None:
+    def test_a_constant_is_not_growth(self) -> None:
         assert not grown(np.full(500, 8 * GB)).goes_on
 
-    def test_memory_that_shrinks(self) -> None:
+    def test_shrinking_memory_is_not_growth(self) -> None:
         found = grown(series(1000, growth=-4 * GB))
         assert not found.goes_on
         assert found.per_hour is not None
         assert found.per_hour.high < 0
 
     @pytest.mark.parametrize("count", [0, 1, 5, 25])
-    def test_too_few_readings_to_say(self, count: int) -> None:
+    def test_too_few_readings_give_no_verdict(self, count: int) -> None:
         found = grown(series(count, growth=4 * GB))
         assert found.per_hour is None
         assert not found.goes_on
@@ -186,7 +186,7 @@ ONE_AN_HOUR = series(2 * HOUR, growth=2 * GB)
 
 
 class TestTheVerdict:
-    def test_memory_that_will_not_last_the_run_is_a_leak(self, tell: RepeatPolicy) -> None:
+    def test_memory_that_will_be_full_before_the_end_is_a_leak(self, tell: RepeatPolicy) -> None:
         tell.segment()
         tell.read("process/rss_bytes", ONE_AN_HOUR)
         tell.read("memory/total_bytes", 16 * GB, rank=None)
@@ -198,7 +198,7 @@ class TestTheVerdict:
         assert verdict.projected_ratio == pytest.approx(15 / 16, rel=0.02)
         assert "over 80%" in verdict.why
 
-    def test_growth_that_fits_until_the_end_is_no_leak(self, tell: RepeatPolicy) -> None:
+    def test_growth_that_fits_until_the_end_is_not_a_leak(self, tell: RepeatPolicy) -> None:
         tell.segment()
         tell.read("process/rss_bytes", ONE_AN_HOUR)
         tell.read("memory/total_bytes", 500 * GB, rank=None)
@@ -207,7 +207,7 @@ class TestTheVerdict:
         assert verdict.growth.goes_on
         assert verdict.seconds_to_limit is not None
 
-    def test_a_run_of_unknown_length_is_taken_to_last_another_day(self, tell: RepeatPolicy) -> None:
+    def test_a_run_of_unknown_length_is_assumed_to_run_another_day(self, tell: RepeatPolicy) -> None:
         tell.segment()
         tell.read("process/rss_bytes", ONE_AN_HOUR)
         tell.read("memory/total_bytes", 40 * GB, rank=None)
@@ -215,7 +215,7 @@ class TestTheVerdict:
         assert verdict.is_leak
         assert verdict.horizon_seconds == 24 * HOUR
 
-    def test_the_limit_of_a_container_counts_where_it_is_tighter(self, tell: RepeatPolicy) -> None:
+    def test_the_limit_of_a_container_counts_if_it_is_lower(self, tell: RepeatPolicy) -> None:
         tell.segment()
         tell.read("process/uss_bytes", ONE_AN_HOUR)
         tell.read("memory/total_bytes", 500 * GB, rank=None)
@@ -236,7 +236,7 @@ class TestTheVerdict:
         assert verdict.growth.per_thousand_steps is not None
         assert verdict.growth.per_thousand_steps.value == pytest.approx(GB / 3.6, rel=0.05)
 
-    def test_the_gpus_own_reading_is_taken_where_there_was_no_census(self, tell: RepeatPolicy) -> None:
+    def test_without_a_training_setup_event_the_gpu_reading_is_the_limit(self, tell: RepeatPolicy) -> None:
         tell.segment()
         tell.read("memory/allocated_bytes", ONE_AN_HOUR, axis="step")
         tell.read("gpu/memory_total_bytes", 24 * GB, device="GPU-a", rank=None)
@@ -254,7 +254,7 @@ class TestTheVerdict:
         assert verdict.is_leak is None
         assert verdict.projected_ratio is None
 
-    def test_a_run_that_has_ended_is_judged_by_what_it_came_to(self, tell: RepeatPolicy) -> None:
+    def test_an_ended_run_is_judged_by_its_last_value(self, tell: RepeatPolicy) -> None:
         tell.segment(status="finished", ended_ns=BEGUN_NS + 2 * HOUR * NS)
         tell.read("process/rss_bytes", ONE_AN_HOUR)
         tell.read("memory/total_bytes", 16 * GB, rank=None)

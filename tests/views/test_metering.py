@@ -20,7 +20,7 @@ def at(seconds: Sequence[float]) -> np.ndarray:
     return BEGUN_NS + np.round(np.asarray(seconds) * NS).astype(np.int64)
 
 
-def test_a_hundred_watts_for_an_hour_are_a_tenth_of_a_kilowatt_hour_exactly() -> None:
+def test_100_watts_for_an_hour_are_exactly_100_watt_hours() -> None:
     seconds = np.arange(3600) + 0.5
     found = from_rate(at(seconds), np.full(3600, 100.0), HOUR)
     assert found == Metered(360_000.0, 3600.0)
@@ -39,13 +39,13 @@ def test_readings_before_the_start_and_after_the_end_count_only_up_to_them() -> 
     assert from_counter(at(seconds), 8 * (seconds + 5), inside) == Metered(84.0, 10.5)
 
 
-def test_a_gap_in_the_power_is_not_bridged_and_one_in_a_counter_is() -> None:
+def test_a_gap_is_left_out_of_power_and_bridged_by_a_counter() -> None:
     seconds = np.r_[np.arange(0.0, 1001.0), np.arange(2000.0, 3601.0)]
     assert from_rate(at(seconds), np.full(len(seconds), 10.0), HOUR) == Metered(26_000.0, 2600.0)
     assert from_counter(at(seconds), 10 * seconds, HOUR) == Metered(36_000.0, 3600.0)
 
 
-def test_what_is_read_every_ten_minutes_has_pauses_not_gaps() -> None:
+def test_readings_every_ten_minutes_have_no_gaps() -> None:
     seconds = np.arange(0.0, 3601.0, 600.0)
     assert from_rate(at(seconds), np.full(7, 10.0), HOUR) == Metered(36_000.0, 3600.0)
 
@@ -56,7 +56,7 @@ def test_a_late_first_reading_leaves_the_time_before_it_unknown() -> None:
     assert from_counter(at(seconds), 10 * seconds, HOUR) == Metered(30_000.0, 3000.0)
 
 
-def test_a_counter_that_begins_again_goes_on_from_what_it_shows() -> None:
+def test_a_counter_that_restarts_counts_from_its_new_value() -> None:
     seconds = np.arange(101.0)
     shown = np.where(seconds < 50, 5_000_000 + 100 * seconds, 100 * (seconds - 49.5))
     found = from_counter(at(seconds), shown, TimeSpan(BEGUN_NS, BEGUN_NS + 100 * NS))
@@ -64,14 +64,14 @@ def test_a_counter_that_begins_again_goes_on_from_what_it_shows() -> None:
     assert found == Metered(9_950.0, 99.0)
 
 
-def test_a_counter_that_falls_to_what_nobody_could_have_used_adds_nothing() -> None:
+def test_an_implausible_value_after_a_counter_reset_adds_nothing() -> None:
     seconds = np.arange(11.0)
     shown = np.where(seconds < 5, 9e9, 8e9) + seconds
     found = from_counter(at(seconds), shown, TimeSpan(BEGUN_NS, BEGUN_NS + 10 * NS))
     assert found == Metered(9.0, 9.0)
 
 
-def test_what_is_not_a_number_is_passed_over() -> None:
+def test_values_that_are_not_finite_are_ignored() -> None:
     seconds = np.arange(11.0)
     watts = np.full(11, 10.0)
     watts[4] = np.nan
@@ -84,14 +84,14 @@ def test_without_readings_nothing_is_known(meter) -> None:
     assert meter(nothing.astype(np.int64), nothing, HOUR) == Metered(0.0, 0.0)
 
 
-def test_one_reading_of_a_counter_says_nothing_and_one_of_power_a_little() -> None:
+def test_one_counter_reading_gives_nothing_and_one_power_reading_a_little() -> None:
     one = np.array([100.0])
     short = TimeSpan(BEGUN_NS, BEGUN_NS + 4 * NS)
     assert from_counter(at([2.0]), one, short) == Metered(0.0, 0.0)
     assert from_rate(at([2.0]), one, short) == Metered(400.0, 4.0)
 
 
-def test_a_reading_far_outside_says_nothing_of_a_short_stretch() -> None:
+def test_a_reading_far_outside_does_not_cover_a_short_span() -> None:
     short = TimeSpan(BEGUN_NS, BEGUN_NS + 2 * NS)
     assert from_rate(at([100.0]), np.array([50.0]), short) == Metered(0.0, 0.0)
     assert from_rate(at([-100.0]), np.array([50.0]), short) == Metered(0.0, 0.0)
@@ -102,7 +102,7 @@ def test_a_reading_far_outside_says_nothing_of_a_short_stretch() -> None:
     st.integers(0, 100),
     st.integers(0, 100),
 )
-def test_never_more_is_covered_than_there_was_and_no_more_is_used_than_the_most_seen(
+def test_coverage_and_usage_never_exceed_the_span_and_the_highest_rate(
     readings: list[tuple[float, float]], first: int, second: int
 ) -> None:
     span = TimeSpan(BEGUN_NS + min(first, second) * NS, BEGUN_NS + max(first, second) * NS)
@@ -114,7 +114,7 @@ def test_never_more_is_covered_than_there_was_and_no_more_is_used_than_the_most_
     assert found.amount >= -1e-9
 
 
-def test_what_another_stretch_covers_is_cut_out() -> None:
+def test_overlapping_spans_are_subtracted() -> None:
     whole, middle = TimeSpan(0, 100), TimeSpan(40, 60)
     assert subtract_spans(whole, [middle]) == [TimeSpan(0, 40), TimeSpan(60, 100)]
     assert subtract_spans(whole, [TimeSpan(90, 200), TimeSpan(-5, 10)]) == [TimeSpan(10, 90)]

@@ -163,7 +163,7 @@ VIEWS: dict[str, Callable[[Made, Run], Any]] = {
 
 @pytest.mark.parametrize("odd", RUNS, ids=lambda one: one.__name__)
 @pytest.mark.filterwarnings("error")
-def test_every_view_of_an_odd_run_can_be_sent(made: Made, odd: Callable[[Made], None]) -> None:
+def test_all_views_of_an_unusual_run_are_valid_json(made: Made, odd: Callable[[Made], None]) -> None:
     odd(made)
     for view in VIEWS.values():
         assert as_json(view(made, made.run(RUN)))

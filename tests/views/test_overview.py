@@ -31,7 +31,7 @@ def missing(made: Made) -> dict[str, str]:
     return {one.what: one.why for one in page(made).missing}
 
 
-def test_the_json_has_the_names_a_page_reads(made: Made) -> None:
+def test_the_json_has_the_fields_that_the_page_reads(made: Made) -> None:
     made.process(status="failed", reason="ValueError: nan")
     trained(made)
     made.alert("rule", resolved=20)
@@ -52,7 +52,7 @@ def test_the_json_has_the_names_a_page_reads(made: Made) -> None:
     assert found["environment"][0].keys() == {"label", "value"}
 
 
-def test_a_live_run_without_a_step_says_how_long_it_is_waited_for(made: Made) -> None:
+def test_a_live_run_without_a_step_shows_its_waiting_time(made: Made) -> None:
     made.process(end=None)
     found = page(made, at(14))
     assert found.waiting_s == pytest.approx(14.0)
@@ -62,7 +62,7 @@ def test_a_live_run_without_a_step_says_how_long_it_is_waited_for(made: Made) ->
     assert page(made, at(14)).waiting_s is None
 
 
-def test_a_run_of_one_step_is_shown_as_far_as_that_goes(made: Made) -> None:
+def test_a_run_of_one_step_shows_what_is_known(made: Made) -> None:
     made.process()
     made.log({"step_seconds": [0.5], "loss": 2.0})
     found = tiles(made)
@@ -81,14 +81,14 @@ def test_few_steps_have_no_percentiles_and_are_not_called_even(made: Made) -> No
     assert run_row(made.run(), NoMarks(), NOW).steps_per_second == 2
 
 
-def test_a_run_of_one_step_has_no_pace_in_the_list_either(made: Made) -> None:
+def test_a_run_of_one_step_has_no_step_rate_in_the_list_either(made: Made) -> None:
     made.process()
     made.log({"step_seconds": [0.5]})
     assert run_row(made.run(), NoMarks(), NOW).steps_per_second is None
     assert page(made).verdict.id == "few_steps"
 
 
-def test_a_run_recorded_by_a_monitor_has_all_of_it(folder: Path) -> None:
+def test_a_run_recorded_by_a_monitor_has_a_full_overview(folder: Path) -> None:
     with stepscope.TrainingMonitor({"agent": {"mode": "none"}}, run="real", directory=folder) as monitor:
         for step in monitor.batches(range(40)):
             monitor.log_training_step(loss=1.0 / (step + 1), learning_rate=0.1)
@@ -104,7 +104,7 @@ def test_a_run_recorded_by_a_monitor_has_all_of_it(folder: Path) -> None:
 
 
 class TestTiles:
-    def test_throughput_is_compared_with_the_first_warm_steps(self, made: Made) -> None:
+    def test_throughput_is_compared_with_the_first_steps_after_warm_up(self, made: Made) -> None:
         made.process()
         made.log({"step_seconds": np.r_[np.full(10, 9.0), np.full(490, 0.1), np.full(500, 0.2)], "loss": 1.0})
         tile = tiles(made)["throughput"]
@@ -121,13 +121,15 @@ class TestTiles:
             (0.130, "warn", "23 % slower than its first 200 steps after warm-up"),
         ],
     )
-    def test_throughput_says_its_change_once(self, made: Made, now_s: float, state: str, text: str) -> None:
+    def test_throughput_mentions_its_change_once(
+        self, made: Made, now_s: float, state: str, text: str
+    ) -> None:
         made.process()
         made.log({"step_seconds": np.r_[np.full(500, 0.1), np.full(500, now_s)], "loss": 1.0})
         tile = tiles(made)["throughput"]
         assert (tile.state, tile.state_text, tile.change.text) == (state, text, text)
 
-    def test_a_run_that_has_become_much_faster_says_how_many_times(self, made: Made) -> None:
+    def test_a_large_speed_up_is_shown_as_a_factor(self, made: Made) -> None:
         made.process()
         made.log({"step_seconds": np.r_[np.full(500, 3.0), np.full(500, 0.5)]})
         assert tiles(made)["throughput"].change.text == "6 times as fast as its first 200 steps after warm-up"
@@ -155,7 +157,7 @@ class TestTiles:
         assert tile.detail[1] == "slowest rank 2: 200 ms (100 % slower)"
         assert tile.state == "warn"
 
-    def test_uneven_steps_are_told(self, made: Made) -> None:
+    def test_uneven_steps_are_reported(self, made: Made) -> None:
         made.process()
         made.log({"step_seconds": np.where(np.arange(400) % 10 == 0, 1.0, 0.1)})
         tile = tiles(made)["step_time"]
@@ -177,7 +179,7 @@ class TestTiles:
         assert found["memory"].value == "17 GiB of 80 GiB"
         assert found["memory"].detail == ("peak of gpu 7", "63 GiB left")
 
-    def test_without_a_gpu_the_processors_and_the_host_are_shown(self, made: Made) -> None:
+    def test_without_a_gpu_the_cpu_and_host_memory_are_shown(self, made: Made) -> None:
         made.process()
         host = {"cpu/utilization_ratio": 0.42, "cpu/iowait_ratio": 0.1, "memory/total_bytes": 16 * GIB}
         made.read(host)
@@ -188,7 +190,7 @@ class TestTiles:
         assert (found["gpu"].state, found["gpu"].state_text) == ("none", "of the whole machine")
         assert (found["memory"].value, found["memory"].state) == ("15.7 GiB of 16 GiB", "bad")
 
-    def test_headroom_and_what_is_left_agree_where_other_programs_take_memory(self, made: Made) -> None:
+    def test_headroom_and_free_memory_agree_if_other_programs_use_memory(self, made: Made) -> None:
         made.process()
         made.read({"memory/total_bytes": 20 * GIB, "memory/used_bytes": 2 * GIB})
         made.read({"process/rss_bytes": 0.2 * GIB}, rank=0)
@@ -203,7 +205,7 @@ class TestTiles:
         tile = tiles(made)["memory"]
         assert (tile.value, tile.state_text, tile.detail[1]) == ("4 GiB of 20 GiB", "95 % full", "1 GiB left")
 
-    def test_memory_that_leaks_is_told_with_the_time_that_is_left(self, made: Made) -> None:
+    def test_a_memory_leak_is_shown_with_the_remaining_time(self, made: Made) -> None:
         made.process(end=None)
         grows = 4 * GIB + np.arange(600) * 10 * 2**20 + np.random.default_rng(0).normal(0, 2**20, 600)
         made.read({"process/uss_bytes": grows, "process/rss_bytes": grows}, 600, rank=0)
@@ -213,7 +215,7 @@ class TestTiles:
         assert tile.state_text.startswith("process memory grows by 35.")
         assert "full in" in tile.state_text
 
-    def test_memory_that_is_reserved_and_idle_is_told(self, made: Made) -> None:
+    def test_reserved_but_unused_memory_is_shown(self, made: Made) -> None:
         made.process()
         made.log({"memory/reserved_bytes": np.full(10, 20 * GIB), "memory/peak_bytes": 10 * GIB})
         used = {"gpu/memory_used_bytes": 20 * GIB, "gpu/memory_total_bytes": 80 * GIB}
@@ -247,7 +249,7 @@ class TestVerdict:
             ({"role": "machine"}, 1.0, ("machine", "This machine is monitored without a training run.")),
         ],
     )
-    def test_without_findings_nothing_is_called_fine_that_is_not(
+    def test_without_findings_a_bad_run_is_not_called_fine(
         self, made: Made, fields: dict, loss: float, told: tuple[str, str]
     ) -> None:
         made.process(**fields)
@@ -256,28 +258,26 @@ class TestVerdict:
         assert (found.id, found.headline) == told
         assert found.severity == ("critical" if told[0].startswith("status.") else "unknown")
 
-    def test_much_waiting_is_no_good_verdict(self, made: Made) -> None:
+    def test_a_long_wait_for_data_is_not_a_good_verdict(self, made: Made) -> None:
         made.process()
         trained(made, data=0.01)
         found = page(made).verdict
         assert (found.id, found.severity) == ("input.exposed_wait", "warning")
 
-    def test_losses_that_are_not_finite_lead_the_verdict(self, made: Made) -> None:
+    def test_losses_that_are_not_finite_come_first_in_the_verdict(self, made: Made) -> None:
         made.process()
         made.log({"loss": np.full(100, np.nan)})
         found = page(made).verdict
         assert (found.id, found.severity) == ("num.nonfinite", "critical")
 
-    def test_a_loss_that_was_not_finite_long_before_the_newest_steps_is_not_forgotten(
-        self, made: Made
-    ) -> None:
+    def test_an_early_loss_that_was_not_finite_stays_in_the_verdict(self, made: Made) -> None:
         made.process()
         made.log({"loss": np.where(np.arange(4000) == 7, np.nan, 1.0), "step_seconds": np.full(4000, 0.01)})
         found = page(made).verdict
         assert (found.id, found.severity) == ("loss.nonfinite", "warning")
         assert found.headline == "1 loss is not finite."
 
-    def test_a_run_that_failed_leads_with_the_failure_and_then_says_what_was_found(self, made: Made) -> None:
+    def test_the_verdict_of_a_failed_run_starts_with_the_failure(self, made: Made) -> None:
         made.process(status="failed", reason="RuntimeError: x")
         made.finding("input.exposed_wait", "warning", headline="41% of each step waits for data.")
         found = page(made).verdict
@@ -285,7 +285,7 @@ class TestVerdict:
         told = "The run failed: RuntimeError: x. Before that: 41% of each step waits for data."
         assert found.headline == told
 
-    def test_list_page_and_comparison_have_one_verdict(self, made: Made) -> None:
+    def test_list_page_and_comparison_show_the_same_verdict(self, made: Made) -> None:
         made.process(status="crashed", reason="process 12 was killed")
         trained(made, data=0.01)
         made.finding("input.exposed_wait", "warning", headline="41% of each step waits for data.")
@@ -293,7 +293,7 @@ class TestVerdict:
         assert row.verdict == page(made).verdict
         assert row.verdict.id == "status.crashed"
 
-    def test_a_wait_that_was_mended_is_no_problem_of_the_newest_steps(self, made: Made) -> None:
+    def test_a_fixed_wait_is_not_a_problem_of_the_newest_steps(self, made: Made) -> None:
         made.process()
         waits = np.where(np.arange(4000) < 1500, 0.02, 0.0001)
         made.log({"step_seconds": 0.005 + waits, "phase/data_seconds": waits})
@@ -304,7 +304,9 @@ class TestVerdict:
 
 
 class TestEvents:
-    def test_epochs_checkpoints_resumes_alerts_notes_and_heat_are_marked_in_order(self, made: Made) -> None:
+    def test_epochs_checkpoints_resumes_alerts_notes_and_throttling_are_marked_in_order(
+        self, made: Made
+    ) -> None:
         made.process(end=40, status="crashed", reason="killed")
         made.process(segment="b2", started_ns=at(60), end=160)
         made.log({"loss": 1.0, "epoch": np.arange(40) // 20}, np.arange(40))
@@ -327,7 +329,7 @@ class TestEvents:
         assert found[3].detail == "after it crashed: killed"
         assert (found[4].time, found[4].end_time) == (BEGUN_S + 90, BEGUN_S + 99)
 
-    def test_timed_evaluations_and_checkpoints_are_marked_where_nobody_told_of_them(self, made: Made) -> None:
+    def test_timed_evaluations_and_checkpoints_are_marked_without_events(self, made: Made) -> None:
         made.process()
         checkpoint = np.where(np.arange(100) == 50, 2.0, 0.0)
         trained(made, 100, checkpoint=checkpoint)
@@ -336,9 +338,7 @@ class TestEvents:
         assert (found["checkpoint"].step, found["checkpoint"].detail) == (50, "2 s")
         assert found["evaluation"].end_time - found["evaluation"].time == pytest.approx(3.0)
 
-    def test_of_a_kind_that_comes_all_the_time_some_all_over_the_run_are_marked_and_all_counted(
-        self, made: Made
-    ) -> None:
+    def test_frequent_events_are_thinned_out_evenly_and_all_counted(self, made: Made) -> None:
         made.process()
         for step in range(500):
             made.event("epoch", step, step=step, epoch=step)
@@ -350,7 +350,7 @@ class TestEvents:
         assert set(gaps.tolist()) == {2, 3}
         assert found.event_counts == {"epoch": 500, "checkpoint": 1}
 
-    def test_timed_evaluations_of_a_long_run_are_marked_all_over_it_and_counted(self, made: Made) -> None:
+    def test_timed_evaluations_of_a_long_run_are_thinned_out_evenly_and_counted(self, made: Made) -> None:
         made.process()
         made.log({"loss": np.ones(1000), "phase/eval_seconds": np.full(1000, 0.1)})
         found = page(made)
@@ -360,7 +360,7 @@ class TestEvents:
 
 
 class TestEnded:
-    def test_a_crash_is_told_with_its_reason_and_its_last_lines(self, made: Made) -> None:
+    def test_a_crash_is_shown_with_its_reason_and_last_lines(self, made: Made) -> None:
         made.process(end=90, status="failed", reason="ValueError: loss is nan")
         made.process(role="launcher", rank=0, pid=1, end=90, status="failed")
         made.log({"loss": np.linspace(2, 1, 80)})
@@ -371,7 +371,7 @@ class TestEnded:
         assert ended.log_lines == tuple(f"line {number}" for number in range(30, 50))
         assert ended.best == "loss 1 at step 79"
 
-    def test_the_best_loss_of_a_resumed_run_is_that_of_the_list(self, made: Made) -> None:
+    def test_the_best_loss_of_a_resumed_run_equals_that_of_the_list(self, made: Made) -> None:
         made.process(status="failed", end=60)
         made.process(segment="b2", started_ns=at(70), end=160)
         made.log({"loss": 1 / (1 + np.arange(120))}, np.arange(120))
@@ -388,12 +388,12 @@ class TestEnded:
         assert page(made).ended.best == f"loss 0.25 at step {3218 * 977:,}"
 
     @pytest.mark.parametrize(("last", "told"), [(1.79e22, "1.79e22"), (0.25, "0.25"), (np.nan, "NaN")])
-    def test_the_last_loss_is_beside_the_best(self, made: Made, last: float, told: str) -> None:
+    def test_the_last_loss_is_shown_next_to_the_best(self, made: Made, last: float, told: str) -> None:
         made.process()
         made.log({"loss": [1.0, 0.5, last]})
         assert page(made).ended.last_loss == told
 
-    def test_what_changed_in_the_last_minute_before_a_crash_is_told(self, made: Made) -> None:
+    def test_changes_in_the_last_minute_before_a_crash_are_shown(self, made: Made) -> None:
         made.process(end=600, status="crashed", reason="killed")
         rng = np.random.default_rng(0)
         full = np.where(np.arange(600) < 570, 8.0, 15.0) * GIB + rng.normal(0, 1e6, 600)
@@ -411,7 +411,7 @@ class TestEnded:
         ended = page(made).ended
         assert (ended.failure, ended.changed, ended.energy_kwh, ended.cost) == (None, (), None, None)
 
-    def test_energy_and_cost_are_reckoned_with_the_prices_given(self, made: Made) -> None:
+    def test_energy_and_cost_use_the_given_prices(self, made: Made) -> None:
         made.process(end=100)
         gpu = made.gpu(0)
         made.read(
@@ -427,7 +427,7 @@ class TestEnded:
 
 
 class TestMissing:
-    def test_what_is_not_there_is_told_with_what_to_type(self, made: Made) -> None:
+    def test_missing_parts_are_listed_with_instructions(self, made: Made) -> None:
         made.process(end=None)
         made.log({"accuracy": np.ones(5)})
         found = missing(made)
@@ -438,21 +438,19 @@ class TestMissing:
         assert "stepscope run" in found["Console"]
         assert found["GPU"] == "no GPU was seen on its hosts"
 
-    def test_a_reason_that_was_noticed_is_given(self, made: Made) -> None:
+    def test_a_recorded_reason_is_shown(self, made: Made) -> None:
         made.process()
         made.event("notice", host="node1", text="The driver of the GPU is not loaded.")
         assert missing(made)["GPU"] == "The driver of the GPU is not loaded."
 
-    def test_a_training_with_a_monitor_that_logged_no_step_is_not_told_to_add_a_monitor(
-        self, made: Made
-    ) -> None:
+    def test_a_monitor_without_steps_gets_no_hint_to_add_a_monitor(self, made: Made) -> None:
         made.process()
         assert missing(made)["Steps"] == NO_STEPS
         made.process("bare-1", role="launcher")
         bare = overview_of(made.run("bare-1"), NoMarks(), NOW)
         assert {one.what: one.why for one in bare.missing}["Steps"] == NO_MONITOR
 
-    def test_a_watched_machine_misses_nothing_but_training(self, made: Made) -> None:
+    def test_a_watched_machine_lacks_only_training(self, made: Made) -> None:
         made.process(role="machine", end=None)
         made.read({"cpu/utilization_ratio": 0.5, "memory/used_bytes": GIB})
         assert list(missing(made)) == ["Training"]
@@ -461,7 +459,7 @@ class TestMissing:
         assert found.waiting_s is None
 
 
-def test_the_environment_says_what_it_ran_on(made: Made) -> None:
+def test_the_environment_shows_hardware_and_software(made: Made) -> None:
     facts = {
         "libraries": {"torch": "2.9.0+cu128"},
         "python": "3.11",
@@ -502,7 +500,7 @@ def test_hostile_names_and_numbers_can_be_shown(made: Made) -> None:
     as_json(page(made))
 
 
-def test_charts_are_chosen_from_what_there_is(made: Made) -> None:
+def test_charts_are_chosen_from_the_keys_of_the_run(made: Made) -> None:
     made.process()
     made.log({"train/loss": [1.0], "val/loss": 2.0, "val/accuracy": 0.5, "gradient_norm": 3.0})
     made.read({"gpu/utilization_ratio": 0.5, "gpu/temperature_celsius": 60.0}, device=made.gpu(0))

@@ -30,13 +30,13 @@ from stepscope.views.runs.pattern import MAX_CHARACTERS, PatternError, compile_p
         (r"\D\W\S", "a-b", "1-b"),
     ],
 )
-def test_an_expression_finds_what_it_says(expression: str, matching: str, other: str | None) -> None:
+def test_an_expression_matches(expression: str, matching: str, other: str | None) -> None:
     pattern = compile_pattern(expression)
     assert pattern.is_in(matching)
     assert other is None or not pattern.is_in(other)
 
 
-def test_case_matters_unless_it_is_said_not_to() -> None:
+def test_case_matters_unless_it_is_ignored() -> None:
     assert not compile_pattern("Run").is_in("run")
     assert compile_pattern("R[A-Z]n", ignores_case=True).is_in("xrUNx")
     assert not compile_pattern("^[^r]", ignores_case=True).is_in("Run")
@@ -62,7 +62,7 @@ def test_case_matters_unless_it_is_said_not_to() -> None:
         ("x" * (MAX_CHARACTERS + 1), 0),
     ],
 )
-def test_a_mistake_is_told_with_its_place(expression: str, at: int) -> None:
+def test_an_error_has_a_position(expression: str, at: int) -> None:
     with pytest.raises(PatternError) as told:
         compile_pattern(expression)
     assert told.value.at == at
@@ -76,13 +76,13 @@ def test_no_expression_takes_long(expression: str) -> None:
     assert not compile_pattern(expression).is_in("a" * 1000)
 
 
-def test_a_pattern_that_would_grow_too_large_is_refused() -> None:
+def test_a_pattern_that_is_too_large_is_refused() -> None:
     with pytest.raises(PatternError, match="too large"):
         compile_pattern("((a{100}){100}){100}")
 
 
 @given(st.text("ab1-(|)*+?.[]^${}\\dws,2", max_size=10), st.text("abAB1-_ ", max_size=10), st.booleans())
-def test_it_agrees_with_the_standard_library(expression: str, text: str, ignores_case: bool) -> None:
+def test_patterns_agree_with_the_standard_library(expression: str, text: str, ignores_case: bool) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -23,7 +23,7 @@ def verdict_shares(made: Made) -> dict[str, float]:
     return {name: share for name, share in phase_shares(window.ranks[0], steady=False).items() if share}
 
 
-def test_the_parts_of_a_step_add_up_and_come_in_their_order(made: Made) -> None:
+def test_the_phases_of_a_step_add_up_and_are_in_order(made: Made) -> None:
     made.process()
     trained(made, data=0.02, optimizer=0.01)
     run = made.run()
@@ -59,7 +59,7 @@ def sampled(made: Made, ratio: float | np.ndarray, kept: np.ndarray, forward: np
     )
 
 
-def test_some_steps_stand_for_all_where_only_they_have_all_phases(made: Made) -> None:
+def test_sampled_steps_stand_for_all(made: Made) -> None:
     made.process()
     sampled(made, 0.1, np.arange(0, 1000, 10), np.full(1000, 0.01))
     found = shares(made)
@@ -68,7 +68,7 @@ def test_some_steps_stand_for_all_where_only_they_have_all_phases(made: Made) ->
     assert found["backward"] == pytest.approx(0.5)
 
 
-def test_a_step_that_was_less_likely_to_be_kept_counts_for_more(made: Made) -> None:
+def test_a_step_with_a_lower_sampling_probability_counts_for_more(made: Made) -> None:
     """The first half was slow and all of it was kept; of the quick second half every tenth step was."""
     made.process()
     forward = np.r_[np.full(500, 0.07), np.full(500, 0.01)]
@@ -81,7 +81,7 @@ def test_a_step_that_was_less_likely_to_be_kept_counts_for_more(made: Made) -> N
     assert verdict_shares(made) == pytest.approx(found)
 
 
-def test_a_chance_that_is_told_now_and_then_holds_until_the_next(made: Made) -> None:
+def test_a_sampling_probability_applies_until_the_next_one(made: Made) -> None:
     made.process()
     forward = np.r_[np.full(500, 0.07), np.full(500, 0.01)]
     kept = np.r_[np.arange(500), np.arange(500, 1000, 10)]
@@ -91,7 +91,7 @@ def test_a_chance_that_is_told_now_and_then_holds_until_the_next(made: Made) -> 
     assert shares(made)["forward"] == pytest.approx(0.04 / 0.07, rel=1e-6)
 
 
-def test_an_evaluation_between_steps_is_no_part_of_a_step(made: Made) -> None:
+def test_an_evaluation_between_steps_is_not_part_of_a_step(made: Made) -> None:
     made.process()
     trained(made)
     made.log({"phase/eval_seconds": [5.0, 5.0]}, [40, 80])
@@ -100,7 +100,7 @@ def test_an_evaluation_between_steps_is_no_part_of_a_step(made: Made) -> None:
     assert found.get("eval", 0.0) == pytest.approx(0.0, abs=1e-9)
 
 
-def test_an_evaluation_after_a_step_that_stands_for_many_is_counted_once(made: Made) -> None:
+def test_an_evaluation_after_a_sampled_step_is_counted_once(made: Made) -> None:
     made.process()
     sampled(made, 0.01, np.arange(0, 1000, 100), np.full(1000, 0.01))
     made.log({"phase/eval_seconds": 0.5, "gap/eval_seconds": 0.5}, np.arange(0, 1000, 200))
@@ -110,7 +110,7 @@ def test_an_evaluation_after_a_step_that_stands_for_many_is_counted_once(made: M
     assert verdict_shares(made) == pytest.approx(found)
 
 
-def test_a_phase_with_a_name_of_its_own_is_shown_after_the_usual_ones(made: Made) -> None:
+def test_phases_with_other_names_come_after_the_known_ones(made: Made) -> None:
     made.process()
     trained(made)
     made.log({"phase/my stuff_seconds": np.full(100, 0.001)})

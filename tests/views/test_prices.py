@@ -38,7 +38,7 @@ def table(tmp_path: Path):
         ("*A100* MIG 1g*", "NVIDIA A100-SXM4-40GB MIG 1g.5gb", True),
     ],
 )
-def test_a_pattern_fits_whole_words_or_the_whole_name(pattern: str, gpu: str, expected: bool) -> None:
+def test_a_pattern_matches_whole_words_or_the_whole_name(pattern: str, gpu: str, expected: bool) -> None:
     assert fits(pattern, gpu) is expected
 
 
@@ -55,13 +55,13 @@ def test_a_pattern_fits_whole_words_or_the_whole_name(pattern: str, gpu: str, ex
         ("AMD Instinct MI300X", "DigitalOcean"),
     ],
 )
-def test_names_that_drivers_give_find_their_price(gpu: str, provider: str) -> None:
+def test_names_reported_by_drivers_have_prices(gpu: str, provider: str) -> None:
     price = load_tables(Energy()).price_of(gpu)
     assert price is not None
     assert price.provider == provider
 
 
-def test_every_price_says_who_asks_it_since_when_and_where_that_is_written() -> None:
+def test_all_prices_have_a_provider_a_date_and_a_source() -> None:
     prices = load_tables(Energy()).gpus
     assert prices
     for price in prices:
@@ -72,7 +72,7 @@ def test_every_price_says_who_asks_it_since_when_and_where_that_is_written() -> 
         assert re.fullmatch("[A-Z]{3}", price.currency)
 
 
-def test_every_region_has_a_year_and_a_source() -> None:
+def test_all_regions_have_a_year_and_a_source() -> None:
     regions = load_tables(Energy(region="world")).regions
     assert {"WORLD", "EU", "DE", "US", "NO", "US-CENTRAL1"} <= set(regions)
     for carbon in regions.values():
@@ -131,12 +131,12 @@ def test_prices_in_the_settings_come_before_a_users_file(table) -> None:
         ),
     ],
 )
-def test_what_is_wrong_in_a_users_file_is_said_with_its_line(table, text: str, said: str) -> None:
+def test_errors_in_a_users_file_name_the_line(table, text: str, said: str) -> None:
     with pytest.raises(ConfigError) as raised:
         table(text)
     assert said in str(raised.value)
 
 
-def test_a_users_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_users_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nowhere.yaml: there is no such file"):
         load_tables(Energy(prices_file=str(tmp_path / "nowhere.yaml")))

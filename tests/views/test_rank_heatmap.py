@@ -9,7 +9,7 @@ from stepscope.views.steps.rank_heatmap import heatmap_of
 from tests.views.made import Made, as_json
 
 
-def test_ranks_are_rows_and_stretches_of_steps_are_columns(made: Made) -> None:
+def test_ranks_are_rows_and_ranges_of_steps_are_columns(made: Made) -> None:
     for rank in range(3):
         made.process(rank=rank, pid=rank, host=f"node{rank % 2}")
         made.log({"step_seconds": np.full(8, rank + 1.0)}, rank=rank, host=f"node{rank % 2}")
@@ -32,7 +32,7 @@ def test_a_rank_with_fewer_steps_lines_up_with_the_others(made: Made) -> None:
     assert found.values[0][0] == pytest.approx((found.width - 1) / 2)
 
 
-def test_what_is_not_finite_is_left_out_of_a_mean_and_alone_is_nothing(made: Made) -> None:
+def test_values_that_are_not_finite_are_left_out_of_means(made: Made) -> None:
     made.process()
     made.log({"loss": [1.0, np.nan, np.inf, np.nan]})
     assert heatmap_of(made.run(), "loss", columns=2).values == ((1.0, None),)
@@ -50,14 +50,14 @@ def test_the_rank_the_others_wait_for_is_named(made: Made) -> None:
 
 
 @pytest.mark.parametrize("key", ["nothing", "x' OR 1=1 --"])
-def test_a_key_nobody_has_is_an_empty_map(made: Made, key: str) -> None:
+def test_a_key_without_values_is_an_empty_map(made: Made, key: str) -> None:
     made.process()
     made.log({"loss": [1.0]})
     found = as_json(heatmap_of(made.run(), key, 0, 10, 5))
     assert (found["ranks"], found["values"], found["starts"]) == ([], [], [])
 
 
-def test_a_range_bounds_the_columns(made: Made) -> None:
+def test_a_range_limits_the_columns(made: Made) -> None:
     made.process()
     made.log({"loss": np.arange(100.0)})
     found = heatmap_of(made.run(), "loss", 40, 49, 100)

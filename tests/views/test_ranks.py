@@ -38,7 +38,7 @@ def a_rank(**seconds: object) -> dict[str, object]:
     return columns | {keys.get(name, f"phase/{name}_seconds"): took for name, took in seconds.items()}
 
 
-def test_the_wait_for_gradients_is_no_part_of_the_backward_pass(folder: Path) -> None:
+def test_the_wait_for_gradients_is_not_part_of_the_backward_pass(folder: Path) -> None:
     run = told(folder, [a_rank(backward=0.06, wait=0.041), a_rank(backward=0.06, wait=0.001)])
     medians = phase_medians(run)
     assert medians[0]["backward"] == pytest.approx(0.019)
@@ -49,7 +49,7 @@ def test_the_wait_for_gradients_is_no_part_of_the_backward_pass(folder: Path) ->
     assert late.seconds == pytest.approx(late.phase_seconds) == pytest.approx(0.04)
 
 
-def test_a_wait_in_the_forward_pass_is_taken_from_that_and_not_from_the_backward_pass(folder: Path) -> None:
+def test_a_wait_in_the_forward_pass_is_subtracted_only_there(folder: Path) -> None:
     early = a_rank(forward=0.07, backward=0.05, forward_wait=0.06, backward_wait=0.01, wait=0.07)
     late = a_rank(forward=0.07, backward=0.05, forward_wait=0.01, backward_wait=0.01, wait=0.02)
     medians = phase_medians(told(folder, [early, early, late]))
@@ -61,7 +61,7 @@ def test_a_wait_in_the_forward_pass_is_taken_from_that_and_not_from_the_backward
     assert found.seconds == pytest.approx(0.05)
 
 
-def test_waits_are_taken_from_their_own_steps_and_a_step_without_one_stays_whole(folder: Path) -> None:
+def test_waits_are_subtracted_step_by_step(folder: Path) -> None:
     waits = np.where(np.arange(STEPS) % 2, 0.5, np.nan)
     forward = np.where(np.arange(STEPS) % 2, 0.52, 0.02)
     run = told(folder, [a_rank(forward=forward, forward_wait=waits, wait=waits)])
@@ -73,7 +73,7 @@ def test_steps_of_the_warm_up_are_left_out(folder: Path) -> None:
     assert phase_medians(told(folder, [a_rank(forward=seconds)]))[0]["forward"] == pytest.approx(0.01)
 
 
-def test_no_rank_is_late_where_there_is_one_alone_or_none_waits(folder: Path, tmp_path: Path) -> None:
+def test_no_rank_is_late_for_a_single_rank_or_without_waits(folder: Path, tmp_path: Path) -> None:
     assert lateness(phase_medians(told(folder, [a_rank(wait=0.1)]))) is None
     assert lateness(phase_medians(told(tmp_path / "apart", [a_rank(), a_rank()]))) is None
     assert phase_medians(told(tmp_path / "bare", [{"loss": 1.0}])) == {}

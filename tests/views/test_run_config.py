@@ -54,13 +54,13 @@ def test_a_configuration_keeps_its_nesting(made: Made) -> None:
     }
 
 
-def test_secrets_are_not_shown_whoever_wrote_them_down(made: Made) -> None:
+def test_secrets_are_not_shown(made: Made) -> None:
     made.process(facts={"samplers": {"api_token": "hunter22"}, "environment": {"X": "https://a:b@host/"}})
     assert "hunter22" not in str(sections(made))
     assert "a:b@" not in str(sections(made))
 
 
-def test_a_run_recorded_by_a_monitor_tells_how_it_was_started(folder: Path) -> None:
+def test_a_run_recorded_by_a_monitor_has_its_command(folder: Path) -> None:
     with stepscope.TrainingMonitor({"agent": {"mode": "none"}}, run="real", directory=folder) as monitor:
         monitor.log_training_step(loss=1.0)
     store = stepscope.open_store(folder)
@@ -70,7 +70,7 @@ def test_a_run_recorded_by_a_monitor_tells_how_it_was_started(folder: Path) -> N
     assert found["Launch"].items[0].copy
 
 
-def test_flat_names_are_bounded_in_number_and_depth() -> None:
+def test_flat_names_are_limited_in_number_and_depth() -> None:
     deep: dict = {}
     inner = deep
     for _ in range(50):
@@ -81,7 +81,7 @@ def test_flat_names_are_bounded_in_number_and_depth() -> None:
     assert flattened({"a": {}, "b": [], "c": None}) == {"a": "{}", "b": "[]", "c": None}
 
 
-def test_a_fact_comes_before_an_event_and_that_before_an_entry(made: Made) -> None:
+def test_a_fact_overrides_an_event_and_an_event_overrides_an_entry(made: Made) -> None:
     made.process("a-1", facts={"total_steps": 1})
     made.process("b-1")
     made.process("c-1")
@@ -93,7 +93,7 @@ def test_a_fact_comes_before_an_event_and_that_before_an_entry(made: Made) -> No
     assert found == [1, 2, 3]
 
 
-def test_the_newest_segment_speaks_for_a_run(made: Made) -> None:
+def test_the_newest_segment_represents_a_run(made: Made) -> None:
     made.process(facts={"python": "3.10"}, end=10)
     made.process(segment="b2", started_ns=2 * 10**18, facts={"python": "3.12"})
     assert sections(made)["Launch"] == {"Python": "3.12"}
@@ -102,6 +102,6 @@ def test_the_newest_segment_speaks_for_a_run(made: Made) -> None:
 @pytest.mark.parametrize(
     "facts", [{}, {"command": "not a list", "libraries": [], "environment": None, "config": 5}]
 )
-def test_facts_that_are_not_as_they_should_be_are_left_out(made: Made, facts: dict) -> None:
+def test_facts_of_a_wrong_type_are_left_out(made: Made, facts: dict) -> None:
     made.process(facts=facts)
     assert as_json(config_of(made.run()))["config"] == {}

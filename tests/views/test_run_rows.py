@@ -36,7 +36,7 @@ def test_a_row_has_the_fields_a_page_reads(made: Made) -> None:
     assert " ".join(as_json(row_of(made))) == FIELDS
 
 
-def test_a_run_without_points_is_all_unknown_and_still_a_row(made: Made) -> None:
+def test_a_run_without_points_is_a_row_of_unknown_values(made: Made) -> None:
     made.process(end=None)
     row = row_of(made)
     assert (row.step, row.loss_last, row.steps_per_second, row.spark) == (None, None, None, ())
@@ -44,7 +44,7 @@ def test_a_run_without_points_is_all_unknown_and_still_a_row(made: Made) -> None
     assert (row.status, row.ended, row.duration_s, row.ranks) == ("running", None, 200.0, 1)
 
 
-def test_a_run_recorded_by_a_monitor_has_its_loss_and_its_pace(folder: Path) -> None:
+def test_a_run_recorded_by_a_monitor_has_its_loss_and_step_rate(folder: Path) -> None:
     with stepscope.TrainingMonitor({"agent": {"mode": "none"}}, run="real", directory=folder) as monitor:
         monitor.event("config", optimizer={"lr": 0.1, "name": "adam"}, batch_size=64)
         monitor.event("total_steps", value=50)
@@ -60,7 +60,7 @@ def test_a_run_recorded_by_a_monitor_has_its_loss_and_its_pace(folder: Path) -> 
     assert row.config == {"optimizer.lr": 0.1, "optimizer.name": "adam", "batch_size": 64}
 
 
-def test_the_best_loss_passes_over_what_is_not_finite(made: Made) -> None:
+def test_the_best_loss_ignores_values_that_are_not_finite(made: Made) -> None:
     made.process()
     made.log({"loss": [3.0, np.nan, 1.0, -np.inf, 2.0, np.inf]})
     row = row_of(made)
@@ -77,21 +77,21 @@ def test_a_spark_has_at_most_forty_values_of_one_rank(made: Made) -> None:
     assert set(row.spark) == {1.0}
 
 
-def test_what_a_loss_is_called_is_found_by_its_ending(made: Made) -> None:
+def test_a_loss_key_is_found_by_its_ending(made: Made) -> None:
     made.process()
     made.log({"val/loss": 5.0, "model/ce_loss": 2.0, "speed": 1.0}, range(3))
     row = row_of(made)
     assert (row.loss_key, row.loss_last, row.step) == ("model/ce_loss", 2.0, 2)
 
 
-def test_the_pace_of_a_live_run_is_that_of_its_last_half_minute(made: Made) -> None:
+def test_the_step_rate_of_a_live_run_is_that_of_its_last_30_seconds(made: Made) -> None:
     made.process(end=None)
     made.log({"loss": np.ones(1000)}, np.arange(1000), every=0.1)  # ten a second
     made.log({"loss": np.ones(80)}, np.arange(1000, 1080), begin=100.0, every=0.5)  # then two
     assert row_of(made).steps_per_second == pytest.approx(2.0, rel=0.05)
 
 
-def test_the_pace_of_a_resumed_run_does_not_count_the_steps_it_makes_again_twice(made: Made) -> None:
+def test_the_step_rate_of_a_resumed_run_counts_repeated_steps_once(made: Made) -> None:
     made.process(end=50.0, status="crashed")
     made.process(segment="b2", end=None, started_ns=at(1000), last_ns=at(1040))
     made.log({"loss": np.ones(500)}, np.arange(500), every=0.1)
@@ -99,7 +99,7 @@ def test_the_pace_of_a_resumed_run_does_not_count_the_steps_it_makes_again_twice
     assert row_of(made, now=at(1041)).steps_per_second == pytest.approx(1.0, rel=0.1)
 
 
-def test_the_pace_of_an_ended_run_leaves_the_time_between_its_segments_out(made: Made) -> None:
+def test_the_step_rate_of_an_ended_run_leaves_out_the_time_between_segments(made: Made) -> None:
     made.process(end=100.0, status="crashed")
     made.process(segment="b2", started_ns=at(5000), end=5100.0)
     made.log({"loss": np.ones(100)}, np.arange(100))
@@ -109,14 +109,14 @@ def test_the_pace_of_an_ended_run_leaves_the_time_between_its_segments_out(made:
     assert (row.duration_s, row.segments) == (200.0, 2)
 
 
-def test_a_stalled_run_makes_no_steps_and_has_no_end_in_sight(made: Made) -> None:
+def test_a_stalled_run_has_no_step_rate_and_no_time_left(made: Made) -> None:
     made.process(end=None, status="stalled", facts={"total_steps": 500})
     made.log({"loss": np.ones(100)})
     row = row_of(made)
     assert (row.steps_per_second, row.eta_s, row.total_steps) == (0.0, None, 500)
 
 
-def test_the_time_left_follows_from_the_steps_that_are_left(made: Made) -> None:
+def test_the_time_left_follows_from_the_remaining_steps(made: Made) -> None:
     made.process(end=None, facts={"total_steps": 400})
     made.log({"step_seconds": np.full(200, 0.5), "loss": 1.0}, every=0.5)
     row = row_of(made)
@@ -124,7 +124,7 @@ def test_the_time_left_follows_from_the_steps_that_are_left(made: Made) -> None:
 
 
 @pytest.mark.parametrize("name", ["total_steps", "trainer.max_steps"])
-def test_a_configuration_may_say_how_many_steps_there_will_be(made: Made, name: str) -> None:
+def test_the_number_of_steps_may_come_from_the_configuration(made: Made, name: str) -> None:
     made.process()
     outer, _, inner = name.partition(".")
     made.event("config", **({outer: {inner: 1234}} if inner else {outer: 1234}))
@@ -132,26 +132,26 @@ def test_a_configuration_may_say_how_many_steps_there_will_be(made: Made, name: 
 
 
 @pytest.mark.parametrize("said", [-1, 0, "many", True, 2.0**60, None])
-def test_a_number_of_steps_that_makes_no_sense_is_none(made: Made, said: object) -> None:
+def test_an_invalid_number_of_steps_is_ignored(made: Made, said: object) -> None:
     made.process(facts={"total_steps": said})
     made.event("config", max_steps=said)
     assert row_of(made).total_steps is None
 
 
-def test_the_wait_for_data_is_a_share_of_the_time_of_steps(made: Made) -> None:
+def test_the_wait_for_data_is_a_share_of_step_time(made: Made) -> None:
     made.process()
     trained(made, data=0.01)
     assert row_of(made).data_wait_ratio == pytest.approx(0.5)
 
 
-def test_the_wait_on_the_device_counts_where_it_was_timed(made: Made) -> None:
+def test_the_wait_on_the_device_counts_if_it_was_timed(made: Made) -> None:
     made.process()
     trained(made, data=0.01)
     made.log({"device/data_seconds": 0.001, "device/step_seconds": 0.02}, [3, 50])
     assert row_of(made).data_wait_ratio == pytest.approx(0.05)
 
 
-def test_a_wait_that_was_timed_at_some_steps_stands_for_the_others(made: Made) -> None:
+def test_a_wait_timed_in_some_steps_stands_for_all(made: Made) -> None:
     made.process()
     made.log({"step_seconds": np.full(100, 0.1)})
     made.log({"phase/data_seconds": np.full(10, 0.04)}, np.arange(0, 100, 10))
@@ -179,7 +179,7 @@ def test_gpus_of_several_hosts_are_named_with_their_host(made: Made) -> None:
     assert (row.gpu_worst, row.hosts, row.ranks) == ("node2 gpu 0", ("node1", "node2"), 2)
 
 
-def test_only_the_gpus_a_run_can_see_count_where_no_process_was_seen_on_one(made: Made) -> None:
+def test_only_visible_gpus_count_if_no_process_was_found_on_one(made: Made) -> None:
     made.process(facts={"environment": {"CUDA_VISIBLE_DEVICES": "1"}})
     for index, busy in enumerate((0.1, 0.8)):
         made.read({"gpu/utilization_ratio": busy}, device=made.gpu(index))
@@ -204,7 +204,7 @@ def test_the_worst_finding_that_is_not_muted_is_the_verdict(made: Made) -> None:
     assert muted.verdict.steps == (10, 90)
 
 
-def test_a_run_in_which_nothing_was_found_is_fine_only_if_its_steps_are_known_to_be(made: Made) -> None:
+def test_a_run_without_findings_is_fine_only_if_its_steps_were_checked(made: Made) -> None:
     made.process()
     trained(made, data=0.0)
     assert row_of(made).verdict.severity == "unknown"
@@ -216,7 +216,7 @@ def test_a_run_in_which_nothing_was_found_is_fine_only_if_its_steps_are_known_to
     assert row_of(made, "slow-1").verdict.severity == "warning"
 
 
-def test_a_long_list_diagnoses_a_few_runs_at_a_time_that_no_agent_has_looked_at(made: Made) -> None:
+def test_a_long_list_diagnoses_a_few_unchecked_runs_at_a_time(made: Made) -> None:
     for number in range(MAX_DIAGNOSED + 3):
         made.process(f"run-{number:02d}")
         made.log({"loss": np.linspace(2, 1, 30)}, run=f"run-{number:02d}")
@@ -226,14 +226,14 @@ def test_a_long_list_diagnoses_a_few_runs_at_a_time_that_no_agent_has_looked_at(
     assert told[1] == ["unmeasured"] * (MAX_DIAGNOSED + 3)
 
 
-def test_alerts_of_a_live_run_are_counted_while_they_fire(made: Made) -> None:
+def test_firing_alerts_of_a_live_run_are_counted(made: Made) -> None:
     made.process(end=None)
     made.alert("a")
     made.alert("b", resolved=20)
     assert row_of(made).open_alerts == 1
 
 
-def test_what_people_said_of_a_run_is_in_its_row(made: Made) -> None:
+def test_names_tags_and_colours_are_in_the_row(made: Made) -> None:
     made.process()
     marks = OwnMarks(names={RUN: "better name"}, tags={RUN: ("good",)}, archived=[RUN], colour="#123456")
     row = run_row(made.run(), marks, NOW)
@@ -253,7 +253,7 @@ def test_hostile_names_and_values_can_be_sent(made: Made) -> None:
     assert row["config"]["x"] == str(10**30)
 
 
-def test_figures_of_an_ended_run_are_kept_and_found_anew_when_it_is_resumed(
+def test_figures_of_an_ended_run_are_cached_until_it_is_resumed(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made.process(end=100.0)
@@ -270,7 +270,7 @@ def test_figures_of_an_ended_run_are_kept_and_found_anew_when_it_is_resumed(
     assert run_rows(made.runs(), NoMarks(), later, cache)[0].step == 19
 
 
-def test_a_run_that_has_just_ended_is_not_kept_as_its_last_figures_may_still_come(made: Made) -> None:
+def test_a_run_that_has_just_ended_is_not_cached(made: Made) -> None:
     made.process(end=100.0)
     cache = FigureCache()
     assert run_rows(made.runs(), NoMarks(), at(101), cache)[0].step is None
@@ -278,7 +278,7 @@ def test_a_run_that_has_just_ended_is_not_kept_as_its_last_figures_may_still_com
     assert run_rows(made.runs(), NoMarks(), at(102), cache)[0].step == 9
 
 
-def test_runs_come_oldest_first_and_each_but_once(made: Made) -> None:
+def test_runs_are_listed_once_oldest_first(made: Made) -> None:
     for number in (3, 1, 2):
         made.process(f"run-{number}", started_ns=at(number))
     rows = run_rows(made.runs(), NoMarks(), NOW)
@@ -299,14 +299,14 @@ def test_a_loss_that_is_not_finite_is_named(made: Made) -> None:
         assert (row.loss_nonfinite, row.loss_best is None) == (word, False)
 
 
-def test_the_step_is_that_of_the_last_loss_where_the_last_steps_were_not_timed(made: Made) -> None:
+def test_the_step_is_that_of_the_last_loss_if_the_last_steps_were_not_timed(made: Made) -> None:
     made.process(status="crashed")
     made.log({"step_seconds": np.ones(80)})
     made.log({"loss": np.ones(100)})
     assert row_of(made).step == 99
 
 
-def test_a_row_says_what_needs_attention(made: Made) -> None:
+def test_a_row_shows_what_needs_attention(made: Made) -> None:
     made.process(status="failed", reason="KeyError: 'mixup'")
     assert row_of(made).attention == "failed: KeyError: 'mixup'"
     assert row_of(made, now=at(30 * 86_400)).attention is None
@@ -319,7 +319,7 @@ def test_the_step_of_a_run_is_the_newest_of_any_rank(made: Made) -> None:
     assert row_of(made).step == 69
 
 
-def test_a_run_of_one_step_is_said_to_have_one_step(made: Made) -> None:
+def test_a_run_of_one_step_has_one_step(made: Made) -> None:
     made.process()
     made.log({"loss": np.ones(1)}, np.arange(1))
     assert verdict_for(made.run(), (), figures_of(made.run())).headline == (

@@ -119,22 +119,22 @@ SCHEDULES: dict[str, tuple[np.ndarray, list[tuple[str, int, int]]]] = {
 
 class TestThePhases:
     @pytest.mark.parametrize("name", SCHEDULES)
-    def test_each_kind_of_schedule_is_parted_at_its_own_borders(self, name: str) -> None:
+    def test_each_kind_of_schedule_is_split_at_its_borders(self, name: str) -> None:
         rates, expected = SCHEDULES[name]
         assert parts(judged(rates)) == expected
 
     @pytest.mark.parametrize("name", SCHEDULES)
-    def test_rates_of_single_precision_are_parted_alike(self, name: str) -> None:
+    def test_rates_of_single_precision_are_split_alike(self, name: str) -> None:
         rates, expected = SCHEDULES[name]
         assert parts(judged(rates.astype(np.float32).astype(np.float64))) == expected
 
-    def test_readings_that_tremble_stay_level(self) -> None:
+    def test_fluctuating_readings_are_constant(self) -> None:
         rates = np.r_[WARM_UP, np.full(900, 1e-3)] * (1 + noise(1000, 1e-3))
         (warm_up, level) = judged(rates).phases
         assert (warm_up.kind, level.kind) == ("warm-up", "constant")
         assert 97 <= level.first_step <= 101
 
-    def test_a_million_readings_are_parted_as_exactly_as_few(self) -> None:
+    def test_a_million_readings_are_split_as_exactly_as_few(self) -> None:
         rates = np.r_[line(20_000, 0.0, 1e-3), cosine(480_000), np.repeat([1e-4, 1e-5], 250_000)]
         assert parts(judged(rates)) == [
             ("linear warm-up", 0, 20_000),
@@ -143,12 +143,12 @@ class TestThePhases:
             ("constant", 750_000, 999_999),
         ]
 
-    def test_a_rate_logged_now_and_then_is_parted_at_its_readings(self) -> None:
+    def test_a_rarely_logged_rate_is_split_at_its_readings(self) -> None:
         steps = np.arange(0, 900, 50)
         found = schedule_from((steps, LEVELS[steps]), (np.arange(900), np.zeros(900)))
         assert parts(found) == [("constant", 0, 299), ("constant", 300, 599), ("constant", 600, 899)]
 
-    def test_missing_steps_move_no_border_beyond_the_next_reading(self) -> None:
+    def test_missing_steps_do_not_move_a_border_beyond_the_next_reading(self) -> None:
         kept = np.sort(np.random.default_rng(0).choice(900, 600, replace=False))
         found = schedule_from((kept, LEVELS[kept]), (kept, np.zeros(600)))
         begins = [int(kept[kept >= border][0]) for border in (300, 600)]
@@ -176,21 +176,21 @@ class TestThePhases:
     def test_the_schedule_has_a_name(self, name: str, words: str) -> None:
         assert judged(SCHEDULES[name][0]).name == words
 
-    def test_one_cycle_is_known_by_its_long_rise_and_an_end_below_its_beginning(self) -> None:
+    def test_one_cycle_has_a_long_rise_and_ends_below_its_start(self) -> None:
         rise, decay = cosine(300, 1e-2, 4e-4)[::-1], cosine(700, 1e-2, 4e-8)
         found = judged(np.r_[rise, decay])
         assert found.name == "one cycle"
         assert [phase.kind for phase in found.phases] == ["warm-up", "decay"]
         assert judged(np.r_[line(100, 4e-4, 1e-2), decay]).name == "linear warm-up, then cosine decay"
 
-    def test_a_rate_without_any_order_has_no_phases(self) -> None:
+    def test_a_random_rate_has_no_phases(self) -> None:
         found = judged(np.random.default_rng(0).uniform(0.01, 1.0, 2000))
         assert found.phases == ()
         assert "turns" in found.why
 
 
 class TestTheEffects:
-    def test_each_phase_is_credited_with_what_the_loss_fell_in_it(self) -> None:
+    def test_each_phase_has_the_improvement_of_the_loss_in_it(self) -> None:
         losses = falling((300, 3.0), (300, 0.9), (300, 0.1)) + noise(900, 0.02)
         found = judged(LEVELS, losses)
         assert [phase.improvement for phase in found.phases] == pytest.approx([3.0, 0.9, 0.1], abs=0.03)
@@ -211,12 +211,12 @@ class TestTheEffects:
         ratios = [phase.improvement_ratio for phase in judged(LEVELS, losses).phases]
         assert sum(ratio for ratio in ratios if ratio is not None) == pytest.approx(1.0)
 
-    def test_each_phase_begins_at_the_level_the_one_before_came_to(self) -> None:
+    def test_each_phase_begins_at_the_last_level_of_the_previous_one(self) -> None:
         first, second, third = judged(LEVELS, falling((900, 4.0)) + noise(900)).phases
         assert first.loss_before == pytest.approx(5.0, abs=0.1)
         assert (first.loss_after, second.loss_after) == (second.loss_before, third.loss_before)
 
-    def test_what_a_lower_rate_brings_at_once_counts_for_it(self) -> None:
+    def test_the_immediate_effect_of_a_lower_rate_counts_for_it(self) -> None:
         losses = np.repeat([2.0, 1.0, 0.9], 300) + noise(900)
         first, second, third = judged(LEVELS, losses).phases
         assert NOTHING in first.verdict
@@ -225,12 +225,12 @@ class TestTheEffects:
         assert second.verdict.endswith("; no measurable effect in its second half")
         assert third.improvement == pytest.approx(0.1, abs=0.05)
 
-    def test_a_phase_that_helps_to_its_end_is_not_said_to_have_a_useless_half(self) -> None:
+    def test_a_phase_that_helps_to_its_end_has_no_note_on_its_second_half(self) -> None:
         for phase in judged(LEVELS, falling((900, 4.0)) + noise(900)).phases:
             assert "half" not in phase.verdict
 
     @pytest.mark.parametrize("seed", range(10))
-    def test_a_level_loss_shows_nothing_that_can_be_told_from_noise(self, seed: int) -> None:
+    def test_a_constant_noisy_loss_has_no_measurable_effect(self, seed: int) -> None:
         found = judged(LEVELS, 2.0 + noise(900, 0.3, seed))
         for phase in found.phases:
             assert phase.verdict == NOTHING
@@ -238,14 +238,14 @@ class TestTheEffects:
             assert phase.confidence is not None
             assert phase.confidence < 0.95
 
-    def test_chance_is_called_certain_no_more_often_than_it_says(self) -> None:
+    def test_false_certain_verdicts_are_as_rare_as_the_confidence_says(self) -> None:
         certain = 0
         for seed in range(100):
             losses = np.random.default_rng(seed).standard_t(2, 900)
             certain += sum((phase.confidence or 0) >= 0.99 for phase in judged(LEVELS, losses).phases)
         assert certain <= 6  # of 300
 
-    def test_a_smoothed_loss_is_hardly_more_often_taken_for_progress(self) -> None:
+    def test_a_smoothed_loss_rarely_gives_false_progress(self) -> None:
         certain = 0
         for seed in range(60):
             drawn = noise(950, 1.0, seed)
@@ -261,10 +261,10 @@ class TestTheEffects:
                 losses[phase.first_step] - losses[phase.last_step], rel=0.05
             )
 
-    def test_a_loss_that_never_changes_brought_nothing(self) -> None:
+    def test_a_constant_loss_has_no_measurable_effect(self) -> None:
         assert [phase.verdict for phase in judged(LEVELS, np.full(900, 0.7)).phases] == [NOTHING] * 3
 
-    def test_spikes_move_no_level(self) -> None:
+    def test_spikes_do_not_change_levels(self) -> None:
         losses = falling((300, 3.0), (300, 0.9), (300, 0.3)) + noise(900, 0.02)
         losses[np.random.default_rng(0).choice(900, 27, replace=False)] += 100.0
         found = judged(LEVELS, losses)
@@ -280,7 +280,7 @@ class TestTheEffects:
         assert likely
         assert all("probably" in phase.verdict for phase in likely)
 
-    def test_a_single_phase_tells_how_far_the_loss_fell(self) -> None:
+    def test_a_single_phase_shows_how_much_the_loss_fell(self) -> None:
         (phase,) = judged(np.full(900, 0.1), falling((900, 2.0)) + noise(900)).phases
         assert phase.verdict == f"lowered the loss by {phase.improvement:.3g} (confidence over 99.9%)"
         assert phase.improvement == pytest.approx(2.0, abs=0.1)
@@ -290,7 +290,7 @@ class TestTheEffects:
 class TestALossThatRises:
     RATES = np.r_[line(300, 0.0, 3e-3), np.full(300, 3e-3), line(400, 3e-3 - 7.5e-6, 0.0)]
 
-    def test_a_rise_while_the_rate_is_highest_casts_doubt_on_that_rate(self) -> None:
+    def test_a_rise_at_the_highest_rate_is_reported_as_too_high(self) -> None:
         losses = falling((300, 2.0), (300, -1.0), (400, 2.0)) + noise(1000)
         warm_up, level, decay = judged(self.RATES, losses).phases
         assert level.verdict.startswith("the loss rose by")
@@ -299,7 +299,7 @@ class TestALossThatRises:
         assert level.improvement_ratio == pytest.approx(-1 / 3, abs=0.05)
         assert "too high" not in warm_up.verdict + decay.verdict
 
-    def test_a_rise_while_it_is_lower_does_not(self) -> None:
+    def test_a_rise_at_a_lower_rate_is_not_reported_as_too_high(self) -> None:
         losses = falling((600, 2.0), (400, -1.0)) + noise(1000)
         verdicts = [phase.verdict for phase in judged(self.RATES, losses).phases]
         assert verdicts[2].startswith("the loss rose by")
@@ -311,14 +311,14 @@ class TestALossThatRises:
         assert "too high" not in phase.verdict
         assert phase.improvement_ratio is None
 
-    def test_noise_while_the_rate_is_highest_casts_no_doubt(self) -> None:
+    def test_noise_at_the_highest_rate_is_not_reported_as_too_high(self) -> None:
         for seed in range(20):
             losses = falling((300, 2.0), (300, 0.0), (400, 1.0)) + noise(1000, 0.3, seed)
             assert not any("too high" in phase.verdict for phase in judged(self.RATES, losses).phases)
 
 
 class TestLossesThatAreNone:
-    def test_losses_that_are_not_finite_are_passed_over_and_told(self) -> None:
+    def test_losses_that_are_not_finite_are_left_out_and_counted(self) -> None:
         losses = falling((300, 3.0), (300, 0.9), (300, 0.1)) + noise(900, 0.02)
         losses[[310, 350]] = np.nan
         losses[400] = np.inf
@@ -330,7 +330,7 @@ class TestLossesThatAreNone:
         )
         assert "finite" not in first.verdict
 
-    def test_a_run_that_diverges_is_judged_as_far_as_it_went(self) -> None:
+    def test_a_diverged_run_is_judged_up_to_the_divergence(self) -> None:
         losses = falling((900, 3.0)) + noise(900)
         losses[300:] = np.nan
         first, second, third = judged(LEVELS, losses).phases
@@ -345,7 +345,7 @@ class TestLossesThatAreNone:
         found = schedule_from((np.arange(900), LEVELS), (steps, falling((15, 3.0))))
         assert [phase.verdict for phase in found.phases] == ["has 5 losses, too few to judge"] * 3
 
-    def test_without_losses_the_rate_alone_is_told(self) -> None:
+    def test_without_losses_only_the_rate_is_shown(self) -> None:
         nothing = (np.empty(0, np.int64), np.empty(0))
         found = schedule_from((np.arange(900), LEVELS), nothing, loss_key=None)
         assert found.name == "3 levels"
@@ -366,12 +366,12 @@ class TestNothingToSay:
     LOSSES = (np.arange(100), falling((100, 1.0)))
 
     @pytest.mark.parametrize("rates", [[], [np.nan, np.nan], [np.inf]])
-    def test_without_a_rate_it_says_what_to_log(self, rates: list[float]) -> None:
+    def test_without_a_rate_the_report_says_what_to_log(self, rates: list[float]) -> None:
         found = schedule_from((np.arange(len(rates)), np.array(rates)), self.LOSSES)
         assert found.phases == ()
         assert "learning_rate=rate" in found.why
 
-    def test_one_reading_is_no_schedule(self) -> None:
+    def test_one_reading_is_not_a_schedule(self) -> None:
         found = schedule_from((np.array([5]), np.array([0.1])), self.LOSSES)
         assert found.phases == ()
         assert "for one step only" in found.why
@@ -384,7 +384,7 @@ some_floats = st.floats() | st.sampled_from([0.0, 1e-3, 0.1, float("nan"), float
     st.lists(st.tuples(st.integers(-5, 200), some_floats), max_size=60),
     st.lists(st.tuples(st.integers(-5, 200), some_floats), max_size=60),
 )
-def test_whatever_was_logged_phases_follow_each_other_and_each_is_judged(
+def test_for_any_input_phases_are_contiguous_and_judged(
     rates: list[tuple[int, float]], losses: list[tuple[int, float]]
 ) -> None:
     found = schedule_from(_columns(rates), _columns(losses))
@@ -398,7 +398,7 @@ def test_whatever_was_logged_phases_follow_each_other_and_each_is_judged(
 
 
 @given(arrays.arrays(np.float64, st.integers(2, 300), elements=st.floats(0, 1)))
-def test_whatever_the_rate_every_reading_lies_in_one_phase(rates: np.ndarray) -> None:
+def test_for_any_rate_each_reading_is_in_one_phase(rates: np.ndarray) -> None:
     found = judged(rates)
     if found.phases:
         assert (found.phases[0].first_step, found.phases[-1].last_step) == (0, len(rates) - 1)
@@ -454,7 +454,7 @@ LOSSES = falling((300, 3.0), (300, 0.9), (300, 0.3)) + noise(900, 0.02)
 
 
 class TestARun:
-    def test_only_the_rate_of_that_name_counts(self, tell: RepeatPolicy) -> None:
+    def test_only_the_key_learning_rate_counts(self, tell: RepeatPolicy) -> None:
         tell.segment("a1")
         other = np.random.default_rng(0).uniform(size=900)
         columns = {"learning_rate": LEVELS, "learning_rate/group_1": other, "loss": LOSSES}
@@ -464,14 +464,14 @@ class TestARun:
         assert found.loss_key == "loss"
 
     @pytest.mark.parametrize("key", ["train_loss", "train/loss", "training_loss"])
-    def test_the_loss_is_known_by_its_other_names(self, tell: RepeatPolicy, key: str) -> None:
+    def test_the_loss_may_have_another_name(self, tell: RepeatPolicy, key: str) -> None:
         tell.segment("a1")
         tell.log(np.arange(900), learning_rate=LEVELS, **{key: LOSSES})
         found = tell.judged()
         assert found.loss_key == key
         assert found.phases == judged(LEVELS, LOSSES).phases
 
-    def test_steps_done_again_after_a_resume_count_as_they_were_done_last(self, tell: RepeatPolicy) -> None:
+    def test_repeated_steps_after_a_resume_count_last(self, tell: RepeatPolicy) -> None:
         tell.segment("a1")
         lost = np.r_[LOSSES[:600], np.full(100, 77.0)]
         tell.log(np.arange(700), learning_rate=np.r_[LEVELS[:600], np.full(100, 0.5)], loss=lost)
@@ -497,18 +497,18 @@ class TestARun:
         tell.log(np.arange(900), rank=3, loss=LOSSES)
         assert tell.judged() == judged(LEVELS, LOSSES)
 
-    def test_without_a_rate_it_says_what_to_log(self, tell: RepeatPolicy) -> None:
+    def test_without_a_rate_the_report_says_what_to_log(self, tell: RepeatPolicy) -> None:
         tell.segment("a1")
         tell.log(np.arange(900), loss=LOSSES, lr=LEVELS)
         assert "no learning_rate was logged" in tell.judged().why
 
-    def test_a_rate_without_a_loss_is_told_alone(self, tell: RepeatPolicy) -> None:
+    def test_a_rate_without_a_loss_is_shown_alone(self, tell: RepeatPolicy) -> None:
         tell.segment("a1")
         tell.log(np.arange(900), learning_rate=LEVELS)
         found = tell.judged()
         assert (found.name, found.loss_key) == ("3 levels", None)
 
-    def test_steps_that_begin_anew_with_each_epoch_are_refused(self, tell: RepeatPolicy) -> None:
+    def test_steps_that_restart_with_each_epoch_are_refused(self, tell: RepeatPolicy) -> None:
         tell.segment("a1")
         tell.log(np.tile(np.arange(100), 9), learning_rate=LEVELS, loss=LOSSES)
         found = tell.judged()
@@ -516,7 +516,7 @@ class TestARun:
         assert "step numbers restart" in found.why
 
 
-def test_a_description_has_every_figure_of_every_phase() -> None:
+def test_the_json_has_all_figures_of_all_phases() -> None:
     found = judged(LEVELS, LOSSES)
     plain = found.described()
     assert [phase["label"] for phase in plain["phases"]] == ["constant"] * 3

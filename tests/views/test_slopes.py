@@ -19,7 +19,7 @@ def test_a_straight_line_has_its_slope_exactly() -> None:
     assert (slope.value, slope.low, slope.high) == pytest.approx((3.0, 3.0, 3.0))
 
 
-def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
+def test_the_interval_contains_the_true_slope_as_often_as_it_claims() -> None:
     x = np.arange(80.0)
     held = 0
     for seed in range(400):
@@ -29,7 +29,7 @@ def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
     assert held >= 388  # 99 %, less what chance allows
 
 
-def test_outliers_hardly_move_it() -> None:
+def test_outliers_hardly_change_the_slope() -> None:
     x = np.arange(100.0)
     y = 2.0 * x + noise(100, 1)
     y[::10] += 1e6
@@ -38,7 +38,7 @@ def test_outliers_hardly_move_it() -> None:
     assert slope.value == pytest.approx(2.0, rel=0.05)
 
 
-def test_readings_that_follow_each_other_closely_are_worth_less() -> None:
+def test_correlated_readings_widen_the_interval() -> None:
     x = np.arange(200.0)
     independent = slope_of(x, noise(200, 3))
     wandering = slope_of(x, np.convolve(noise(219, 3), np.ones(20), "valid") / np.sqrt(20))
@@ -47,11 +47,11 @@ def test_readings_that_follow_each_other_closely_are_worth_less() -> None:
     assert wandering.high - wandering.low > 2 * (independent.high - independent.low)
 
 
-def test_without_an_axis_that_rises_there_is_no_slope() -> None:
+def test_without_an_increasing_axis_there_is_no_slope() -> None:
     assert slope_of(np.zeros(10), np.arange(10.0)) is None
 
 
-def test_a_step_axis_that_goes_back_is_no_trouble() -> None:
+def test_a_step_axis_that_goes_back_is_allowed() -> None:
     steps = np.r_[np.arange(50.0), np.arange(30.0, 80.0)]
     slope = slope_of(steps, 2.0 * steps)
     assert slope is not None
@@ -59,7 +59,7 @@ def test_a_step_axis_that_goes_back_is_no_trouble() -> None:
 
 
 @pytest.mark.parametrize("count", [10, 200, 201, 999, 36_000])
-def test_a_long_series_is_told_in_blocks_that_grow_alike(count: int) -> None:
+def test_a_long_series_is_cut_into_equal_blocks(count: int) -> None:
     x = np.arange(float(count))
     levels, places = lower_quartiles(5.0 * x, x)
     assert len(levels) == len(places) <= 200
@@ -69,7 +69,7 @@ def test_a_long_series_is_told_in_blocks_that_grow_alike(count: int) -> None:
     assert slope.value == pytest.approx(5.0)
 
 
-def test_a_level_series_in_blocks_shows_no_slope_of_their_making() -> None:
+def test_blocks_of_a_constant_series_have_no_slope() -> None:
     for count in (201, 300, 399, 5000):
         levels, places = lower_quartiles(noise(count, count), np.arange(float(count)))
         slope = slope_of(places, levels)
@@ -77,7 +77,7 @@ def test_a_level_series_in_blocks_shows_no_slope_of_their_making() -> None:
         assert slope.low <= 0 <= slope.high
 
 
-def test_jumps_are_told_from_a_line() -> None:
+def test_jumps_are_distinguished_from_a_line() -> None:
     x = np.arange(150.0)
     assert is_line(x, x + noise(150, 5, 20.0))
     assert is_line(x, x)

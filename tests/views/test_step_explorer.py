@@ -10,7 +10,7 @@ from stepscope.views.steps.step_values import step_values
 from tests.views.made import PHASES, Made, as_json, at, trained
 
 
-def test_every_step_of_a_short_run_is_a_bar_with_its_phases(made: Made) -> None:
+def test_all_steps_of_a_short_run_are_bars_with_phases(made: Made) -> None:
     made.process()
     trained(made, 50, data=0.01)
     window = steps_of(made.run())
@@ -23,7 +23,7 @@ def test_every_step_of_a_short_run_is_a_bar_with_its_phases(made: Made) -> None:
     assert window.sampled_ratio is None
 
 
-def test_the_json_has_the_names_a_page_reads(made: Made) -> None:
+def test_the_json_has_the_fields_that_the_page_reads(made: Made) -> None:
     made.process()
     trained(made, 5)
     found = as_json(steps_of(made.run()))
@@ -35,7 +35,7 @@ def test_the_json_has_the_names_a_page_reads(made: Made) -> None:
     assert list(found["percentiles"]) == ["p50", "p90", "p95", "p99", "max"]
 
 
-def test_all_of_the_slowest_of_many_steps_are_drawn_and_the_phase_to_blame_is_named(made: Made) -> None:
+def test_the_slowest_of_many_steps_are_drawn_with_their_slow_phase(made: Made) -> None:
     made.process()
     data = np.zeros(20_000)
     slow = np.arange(7, 20_000, 1000)
@@ -63,7 +63,7 @@ def test_a_few_slow_steps_do_not_put_all_others_into_one_bin(made: Made) -> None
     assert histogram[-1].high == pytest.approx(2.01)
 
 
-def test_a_range_shows_its_own_steps_alone(made: Made) -> None:
+def test_a_range_shows_only_its_steps(made: Made) -> None:
     made.process()
     trained(made, 9000)
     window = steps_of(made.run(), 5000, 5009)
@@ -72,7 +72,7 @@ def test_a_range_shows_its_own_steps_alone(made: Made) -> None:
     assert window.bars[0].phases["forward"] == pytest.approx(0.005)
 
 
-def test_steps_that_a_resumed_run_made_again_are_shown_as_they_were_the_last_time(made: Made) -> None:
+def test_repeated_steps_of_a_resumed_run_show_their_last_values(made: Made) -> None:
     made.process(status="crashed")
     made.process(segment="b2", started_ns=at(500), end=600)
     made.log({"step_seconds": np.full(100, 1.0)})
@@ -82,7 +82,7 @@ def test_steps_that_a_resumed_run_made_again_are_shown_as_they_were_the_last_tim
     assert [bar.seconds for bar in window.bars] == [1.0] * 80 + [2.0] * 60
 
 
-def test_the_slowest_steps_are_those_of_all_ranks_unless_one_is_named(made: Made) -> None:
+def test_the_slowest_steps_are_of_all_ranks_unless_one_is_given(made: Made) -> None:
     for rank, slow in ((0, 5), (1, 9)):
         made.process(rank=rank, pid=rank)
         seconds = np.full(50, 0.1)
@@ -96,7 +96,7 @@ def test_the_slowest_steps_are_those_of_all_ranks_unless_one_is_named(made: Made
     assert every.ranks == one.ranks == (0, 1)
 
 
-def test_of_steps_that_were_not_sampled_the_known_phases_are_shown(made: Made) -> None:
+def test_steps_that_were_not_sampled_show_their_known_phases(made: Made) -> None:
     made.process()
     made.log({"step_seconds": np.full(1000, 0.1), "phase/data_seconds": 0.02})
     kept = np.arange(3, 1000, 10)
@@ -108,7 +108,7 @@ def test_of_steps_that_were_not_sampled_the_known_phases_are_shown(made: Made) -
     assert all(bar.phases["data"] == pytest.approx(0.02) for bar in window.bars)
 
 
-def test_what_else_happened_in_a_step_is_marked(made: Made) -> None:
+def test_other_events_in_a_step_are_marked(made: Made) -> None:
     made.process()
     checkpoint = np.zeros(50)
     checkpoint[10] = 0.5
@@ -124,7 +124,7 @@ def test_what_else_happened_in_a_step_is_marked(made: Made) -> None:
     }
 
 
-def test_step_times_follow_from_log_calls_where_nothing_else_is_known(made: Made) -> None:
+def test_step_times_follow_from_log_calls_if_nothing_else_is_known(made: Made) -> None:
     made.process()
     made.log({"loss": np.ones(10)}, np.arange(0, 20, 2), every=1.0)
     window = steps_of(made.run())
@@ -133,7 +133,7 @@ def test_step_times_follow_from_log_calls_where_nothing_else_is_known(made: Made
 
 
 @pytest.mark.parametrize("values", [[], [np.nan, np.inf], [0.1]])
-def test_few_steps_or_none_are_no_trouble(made: Made, values: list[float]) -> None:
+def test_few_or_no_steps_are_allowed(made: Made, values: list[float]) -> None:
     made.process()
     if values:
         made.log({"step_seconds": values})
@@ -153,7 +153,7 @@ def test_a_range_of_a_long_series_is_read_as_exactly_as_the_whole(made: Made) ->
     assert part.times.tolist() == pytest.approx(whole.times[7000:7501].tolist())
 
 
-def test_of_a_series_too_long_to_read_the_newest_steps_are_looked_at(
+def test_only_the_newest_steps_of_a_very_long_series_are_read(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stepscope.views.steps.step_values.MAX_POINTS", 1000)

@@ -96,7 +96,7 @@ def close(expected: float) -> Any:
     return pytest.approx(expected, rel=0.1, abs=0.1)
 
 
-def test_evaluations_checkpoints_and_new_loaders_between_epochs_are_told_apart(training: Training) -> None:
+def test_evaluations_checkpoints_and_gaps_between_epochs_are_separate(training: Training) -> None:
     with training.monitor as monitor:
         training.part("startup", lambda: time.sleep(0.1))
         monitor.watch(training.model, training.optimizer)
@@ -113,7 +113,7 @@ def test_evaluations_checkpoints_and_new_loaders_between_epochs_are_told_apart(t
     assert spent["epoch_gaps"] >= 0.1 * (EPOCHS - 1)
 
 
-def test_what_happens_between_the_steps_of_a_plain_loop_is_no_training(training: Training) -> None:
+def test_time_between_the_steps_of_a_plain_loop_is_not_training(training: Training) -> None:
     with training.monitor as monitor:
         monitor.watch(training.model, training.optimizer)
         for _ in range(EPOCHS):
@@ -142,7 +142,7 @@ def test_a_model_that_trains_in_evaluation_mode_does_not_evaluate(training: Trai
     assert spent["steps"] == close(training.took["steps"])
 
 
-def test_the_class_of_a_model_is_as_it_was_after_the_run(training: Training) -> None:
+def test_the_class_of_a_model_is_unchanged_after_the_run(training: Training) -> None:
     class Model(torch.nn.Linear):
         pass
 
@@ -163,7 +163,7 @@ def test_passes_of_a_model_that_is_not_watched_leave_gaps_between_epochs(trainin
     assert spent["epoch_gaps"] + spent["ending"] >= training.took["rest"] + 0.1 * (EPOCHS - 1)
 
 
-def test_what_follows_the_last_checkpoint_comes_after_the_last_step(training: Training) -> None:
+def test_time_after_the_last_checkpoint_counts_as_after_the_last_step(training: Training) -> None:
     with training.monitor as monitor:
         monitor.watch(training.model, training.optimizer)
         for _ in range(3):
@@ -175,7 +175,7 @@ def test_what_follows_the_last_checkpoint_comes_after_the_last_step(training: Tr
     assert spent.get("unaccounted", 0.0) < 0.1
 
 
-def test_what_came_before_the_start_is_no_part_of_the_first_step(folder: Path) -> None:
+def test_time_before_the_start_is_not_part_of_the_first_step(folder: Path) -> None:
     monitor = TrainingMonitor(run="parts", directory=folder)
     time.sleep(0.5)
     with monitor:
@@ -183,7 +183,7 @@ def test_what_came_before_the_start_is_no_part_of_the_first_step(folder: Path) -
     assert stepscope.open_store(folder).run("parts").series("step_seconds").values[0] < 0.5
 
 
-def test_the_account_never_exceeds_the_duration_of_the_run(training: Training) -> None:
+def test_the_parts_never_exceed_the_duration_of_the_run(training: Training) -> None:
     time.sleep(0.5)  # the first log call begins the run, and ends a step that began before it
     for _ in range(5):
         training.monitor.log_training_step(loss=1.0)
@@ -218,7 +218,7 @@ def test_a_model_that_raises_when_it_is_compared_still_changes_its_mode(folder: 
 
 
 @pytest.mark.parametrize("is_watched", [True, False])
-def test_a_run_begins_when_its_monitor_was_made_if_nothing_else_began_it(folder: Path, is_watched) -> None:
+def test_a_run_begins_when_its_monitor_was_created(folder: Path, is_watched) -> None:
     monitor = TrainingMonitor(run="parts", directory=folder)
     began = time.monotonic()
     model = torch.nn.Linear(4, 1)
@@ -241,9 +241,7 @@ def test_a_run_begins_when_its_monitor_was_made_if_nothing_else_began_it(folder:
 
 
 @pytest.mark.parametrize("has_loader", [True, False])
-def test_an_evaluation_is_seen_though_modules_are_told_by_hand_to_train_again(
-    folder: Path, has_loader
-) -> None:
+def test_an_evaluation_is_detected_if_modules_are_set_to_train_by_hand(folder: Path, has_loader) -> None:
     """As Lightning does: it sets `training` of every module to what it was."""
     model = torch.nn.Sequential(torch.nn.Linear(4, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -270,7 +268,7 @@ def test_an_evaluation_is_seen_though_modules_are_told_by_hand_to_train_again(
     assert run.series("step_seconds").values.max() < 0.3
 
 
-def test_what_a_command_does_before_its_monitor_is_start_up(folder: Path) -> None:
+def test_time_before_the_monitor_is_start_up(folder: Path) -> None:
     store = SqliteStore(database(folder))
     begun = Process("run", "run", "default", "s", 0, "host", 1, "launcher", 10**18)
     rank = Process("run", "run", "default", "s", 0, "host", 2, "rank", 10**18 + 3 * 10**9)
@@ -289,7 +287,7 @@ def test_what_a_command_does_before_its_monitor_is_start_up(folder: Path) -> Non
     assert parts == pytest.approx({"startup": 3.0, "steps": 2.0})
 
 
-def test_the_account_is_shown(training: Training, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_wall_time_is_shown(training: Training, capsys: pytest.CaptureFixture[str]) -> None:
     with training.monitor as monitor:
         monitor.watch(training.model, training.optimizer)
         for x in monitor.batches(Loader()):

@@ -27,7 +27,7 @@ from stepscope.views.wording import comparison, duration, percent, quantity, rat
         (4.0, "/s", "4 /s"), (1e20, "", "1e20"),
     ],
 )  # fmt: skip
-def test_a_number_is_shown_as_its_unit_asks_for(value: float, unit: str, shown: str) -> None:
+def test_a_number_is_formatted_for_its_unit(value: float, unit: str, shown: str) -> None:
     assert quantity(value, unit) == shown
 
 
@@ -43,7 +43,7 @@ def test_changes_have_a_sign() -> None:
         (-1 + 1 / 1187, "1,187 times faster"), (-1.0, "100 % faster"),
     ],
 )  # fmt: skip
-def test_a_change_of_ten_times_and_more_is_told_as_a_factor(ratio: float, said: str) -> None:
+def test_a_change_of_ten_times_or_more_is_a_factor(ratio: float, said: str) -> None:
     assert comparison(ratio, "slower", "faster") == said
 
 
@@ -54,7 +54,7 @@ def test_a_rate_has_no_exponent() -> None:
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_any_finite_number_can_be_worded(value: float) -> None:
+def test_any_finite_number_can_be_formatted(value: float) -> None:
     for word in (duration, size, percent, number):
         assert word(value)
 
@@ -65,17 +65,17 @@ def test_any_finite_number_can_be_worded(value: float) -> None:
         lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     )
 )
-def test_anything_can_be_sent_once_it_is_plain(value: object) -> None:
+def test_any_value_becomes_valid_json(value: object) -> None:
     json.dumps(tree(value), allow_nan=False, ensure_ascii=False).encode("utf-8")
 
 
-def test_text_is_cut_and_halves_of_characters_are_replaced() -> None:
+def test_text_is_cut_and_lone_surrogates_are_replaced() -> None:
     assert clean("a\ud800b") == "a?b"
     assert clean("x" * 50, 10) == "x" * 9 + "…"
     assert (finite(float("nan")), finite(None), finite(2)) == (None, None, 2.0)
 
 
-def test_nobody_has_said_anything_where_there_are_no_marks() -> None:
+def test_runs_without_marks_have_no_names_tags_or_notes() -> None:
     marks: Marks = NoMarks()
     said = (
         marks.name("a"),
@@ -107,5 +107,5 @@ def test_a_duration_has_two_units_at_most(seconds, words):
     ("count", "words"),
     [(0, "0 B"), (1023, "1023 B"), (12_345, "12.1 KiB"), (1023 * 2**30, "1023 GiB"), (5 * 2**40, "5 TiB")],
 )
-def test_a_size_has_a_unit_that_suits_it(count, words):
+def test_a_size_has_a_fitting_unit(count, words):
     assert size(count) == words
