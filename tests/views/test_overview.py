@@ -121,9 +121,7 @@ class TestTiles:
             (0.130, "warn", "23 % slower than its first 200 steps after warm-up"),
         ],
     )
-    def test_throughput_mentions_its_change_once(
-        self, made: Made, now_s: float, state: str, text: str
-    ) -> None:
+    def test_throughput_shows_its_change_once(self, made: Made, now_s: float, state: str, text: str) -> None:
         made.process()
         made.log({"step_seconds": np.r_[np.full(500, 0.1), np.full(500, now_s)], "loss": 1.0})
         tile = tiles(made)["throughput"]
@@ -304,9 +302,7 @@ class TestVerdict:
 
 
 class TestEvents:
-    def test_epochs_checkpoints_resumes_alerts_notes_and_throttling_are_marked_in_order(
-        self, made: Made
-    ) -> None:
+    def test_epochs_checkpoints_resumes_alerts_and_notes_are_marked_in_order(self, made: Made) -> None:
         made.process(end=40, status="crashed", reason="killed")
         made.process(segment="b2", started_ns=at(60), end=160)
         made.log({"loss": 1.0, "epoch": np.arange(40) // 20}, np.arange(40))
