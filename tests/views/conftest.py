@@ -1,4 +1,4 @@
-"""What the tests of views share: a store that is told about runs."""
+"""Fixtures of the tests of views: a store to which runs are written."""
 
 from __future__ import annotations
 

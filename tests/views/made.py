@@ -1,4 +1,4 @@
-"""Short ways to make runs in a real store, for views to be asked about."""
+"""Helpers that write runs to a real store for the tests of views."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ PHASES = ("data", "transfer", "forward", "backward", "optimizer", "checkpoint", 
 
 
 def at(seconds: float) -> int:
-    """A moment so long after the beginning, in nanoseconds."""
+    """Returns the time so many seconds after the start, in nanoseconds."""
     return BEGUN_NS + int(seconds * NS)
 
 
 class Made:
-    """A store being told about runs; each is read as soon as it is asked for."""
+    """Writes runs to a store; each is read when it is requested."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -38,7 +38,7 @@ class Made:
         self.store = SqliteStore(folder / "store.sqlite")
 
     def process(self, run: str = RUN, *, end: float | None = 100.0, **fields: Any) -> None:
-        """Tells of a process: one that has finished after so many seconds, or runs where that is None."""
+        """Writes a process that finished after `end` seconds, or is running if that is None."""
         over = {"status": "running", "ended_ns": None, "last_ns": at(100)}
         if end is not None:
             over = {"status": "finished", "ended_ns": at(end), "last_ns": at(end)}
@@ -62,11 +62,14 @@ class Made:
         every: float = 1.0,
         seal: bool = False,
     ) -> None:
-        """Tells what a rank logged: a column for each key, a row every so many seconds."""
+        """Writes what a rank logged: a column for each key, a row every `every` seconds."""
         count = max(np.size(column) for column in columns.values())
         steps = np.arange(count) if steps is None else np.asarray(steps, np.int64)
         values = np.column_stack(
-            [np.broadcast_to(np.asarray(one, float), len(steps)) for one in columns.values()]
+            [
+                np.broadcast_to(np.asarray(values_of_key, float), len(steps))
+                for values_of_key in columns.values()
+            ]
         )
         times = BEGUN_NS + ((begin + (1 + np.arange(len(steps))) * every) * NS).astype(np.int64)
         source = Source(run, segment, rank, host)
@@ -87,8 +90,10 @@ class Made:
         segment: str = "a1",
         begin: float = 0.0,
     ) -> None:
-        """Tells what was read of a machine, once a second."""
-        values = np.column_stack([np.broadcast_to(np.asarray(one, float), count) for one in columns.values()])
+        """Writes what was sampled on a host, once a second."""
+        values = np.column_stack(
+            [np.broadcast_to(np.asarray(column, float), count) for column in columns.values()]
+        )
         times = BEGUN_NS + ((begin + np.arange(count)) * NS).astype(np.int64)
         source = Source(run, segment, rank, host, device, "seconds")
         with self.store.transaction():
@@ -97,22 +102,22 @@ class Made:
     def event(
         self, kind: str, seconds: float = 1.0, step: int | None = None, run: str = RUN, **fields: Any
     ) -> None:
-        """Tells what happened."""
+        """Writes an event."""
         segment, rank = fields.pop("segment", "a1"), fields.pop("rank", None)
         with self.store.transaction():
             self.store.put_event(run, Event(kind, at(seconds), step, rank, segment, fields))
 
     def gpu(self, index: int, *, host: str = "node1", run: str = RUN, name: str = "NVIDIA H200") -> str:
-        """Tells of a GPU; gives its UUID."""
+        """Writes the facts of a GPU and returns its UUID."""
         uuid = f"GPU-{host}-{index}"
-        told = {"uuid": uuid, "index": index, "name": name, "vendor": "NVIDIA", "driver": "550.1"}
-        self.event("device", run=run, host=host, device=uuid, memory_total_bytes=80 * 2**30, **told)
+        facts = {"uuid": uuid, "index": index, "name": name, "vendor": "NVIDIA", "driver": "550.1"}
+        self.event("device", run=run, host=host, device=uuid, memory_total_bytes=80 * 2**30, **facts)
         return uuid
 
     def alert(
         self, rule: str, *, run: str = RUN, fired: float = 10, resolved: float | None = None, **fields: Any
     ) -> int:
-        """Tells of an alert."""
+        """Writes an alert."""
         message, severity = fields.pop("message", "It is wrong."), fields.pop("severity", "warning")
         with self.store.transaction():
             number = self.store.alert_book.fire(OpenAlert(run, rule, severity, message, at(fired), fields))
@@ -121,7 +126,7 @@ class Made:
         return number
 
     def finding(self, name: str, severity: str = "warning", *, run: str = RUN, **fields: Any) -> None:
-        """Tells of a finding."""
+        """Writes a finding."""
         usual = {
             "id": name, "key": name, "title": name, "headline": f"{name} it is", "severity": severity,
             "confidence": 0.9, "share": 0.3, "open": True, "muted": False, "first_step": 10, "last_step": 90,
@@ -131,11 +136,11 @@ class Made:
             self.store.put_finding(run, {**usual, **fields}, at(50))
 
     def runs(self) -> Runs:
-        """All runs, as a reader sees them."""
+        """Returns all runs."""
         return Runs(SqliteReader(self.folder / "store.sqlite"), self.folder)
 
     def run(self, name: str = RUN) -> Run:
-        """One run."""
+        """Returns one run."""
         return self.runs().run(name)
 
     def close(self) -> None:
@@ -143,38 +148,38 @@ class Made:
 
 
 class OwnMarks:
-    """Marks that are told by hand."""
+    """Marks given by a test."""
 
-    def __init__(self, **told: Any) -> None:
-        self.told = told
+    def __init__(self, **marks: Any) -> None:
+        self.marks = marks
 
     def name(self, run_id: str) -> str | None:
-        return self.told.get("names", {}).get(run_id)
+        return self.marks.get("names", {}).get(run_id)
 
     def tags(self, run_id: str) -> tuple[str, ...]:
-        return self.told.get("tags", {}).get(run_id, ())
+        return self.marks.get("tags", {}).get(run_id, ())
 
     def archived(self, run_id: str) -> bool:
-        return run_id in self.told.get("archived", ())
+        return run_id in self.marks.get("archived", ())
 
     def notes(self, run_id: str) -> tuple:
-        return self.told.get("notes", ())
+        return self.marks.get("notes", ())
 
     def colour(self, run_id: str) -> str | None:
-        return self.told.get("colour")
+        return self.marks.get("colour")
 
     def muted(self, run_id: str) -> frozenset[str]:
-        return frozenset(self.told.get("muted", ()))
+        return frozenset(self.marks.get("muted", ()))
 
 
 def as_json(view: Any) -> Any:
-    """A view as it is sent: strict JSON in UTF-8, and back."""
+    """Encodes a view as strict JSON in UTF-8, and decodes it again."""
     text = json.dumps(dataclasses.asdict(view), allow_nan=False, ensure_ascii=False)
     return json.loads(text.encode("utf-8"))
 
 
 def trained(made: Made, steps: int = 100, *, rank: int = 0, run: str = RUN, **spent: Any) -> None:
-    """Tells of steps with all phases: of 10 ms each, but for those that are named."""
+    """Writes steps with all phases, of 10 ms each unless given."""
     phases = {f"phase/{name}_seconds": np.broadcast_to(spent.get(name, 0.0), steps) for name in PHASES}
     for name in ("forward", "backward"):
         if name not in spent:

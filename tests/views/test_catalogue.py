@@ -1,4 +1,4 @@
-"""Everything a run has, and what each key means."""
+"""The keys of a run, and what each means."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ def test_keys_have_their_meaning_their_numbers_and_their_places(made: Made) -> N
         made.process(rank=rank, pid=rank)
         made.log({"train/loss": [1.0, np.nan, 3.0], "epoch": 0.0}, rank=rank)
     made.read({"gpu/utilization_ratio": 0.5}, device=made.gpu(3))
-    found = {one["key"]: one for one in as_json(catalogue_of(made.run()))["keys"]}
-    assert list(found) == ["epoch", "train/loss", "gpu/utilization_ratio"]
-    loss = found["train/loss"]
+    keys = {key["key"]: key for key in as_json(catalogue_of(made.run()))["keys"]}
+    assert list(keys) == ["epoch", "train/loss", "gpu/utilization_ratio"]
+    loss = keys["train/loss"]
     assert (loss["group"], loss["points"], loss["last"], loss["nonfinite"]) == ("train", 6, 3.0, 2)
     assert [place["rank"] for place in loss["places"]] == [0, 1]
-    gpu = found["gpu/utilization_ratio"]
+    gpu = keys["gpu/utilization_ratio"]
     assert (gpu["axis"], gpu["unit"], gpu["percent"]) == ("seconds", "ratio", True)
     assert (gpu["places"][0]["device_name"], gpu["places"][0]["rank"]) == ("gpu 3", None)
     assert "at least one kernel" in gpu["help"]
-    assert found["epoch"]["no_smoothing"]
+    assert keys["epoch"]["no_smoothing"]
     assert list(loss) == [
         "key", "group", "unit", "help", "axis", "points", "last", "nonfinite", "percent", "no_smoothing",
         "places",
@@ -39,7 +39,7 @@ def test_a_run_without_points_has_an_empty_catalogue(made: Made) -> None:
 def test_a_ratio_above_one_is_not_drawn_as_a_percentage(made: Made) -> None:
     made.process()
     made.read({"process/cpu_ratio": 3.5}, rank=0)
-    assert [one.percent for one in catalogue_of(made.run()).keys] == [False]
+    assert [key.percent for key in catalogue_of(made.run()).keys] == [False]
 
 
 def test_segments_of_one_rank_are_one_place(made: Made) -> None:

@@ -1,4 +1,4 @@
-"""Runs side by side."""
+"""The comparison of runs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tests.views.made import Made, as_json, at
 NOW = at(500)
 
 
-def told(
+def record_run(
     made: Made, name: str, step_s: float, noise: float = 0.1, count: int = 500, **config: object
 ) -> None:
-    """A run whose steps take so long, give or take."""
+    """Writes a run with the given step time and noise."""
     made.process(name)
     rng = np.random.default_rng(len(name))
     seconds = step_s * (1 + noise * rng.normal(size=count).clip(-3, 3))
@@ -34,48 +34,48 @@ def compared(made: Made, *names: str, **how: object) -> Comparison:
     return compare([made.run(name) for name in names], now_ns=NOW, **how)
 
 
-def cell(found: Comparison, figure: str, place: int) -> object:
-    (row,) = [row for row in found.figures if row.name == figure]
-    return row.cells[place]
+def cell(comparison: Comparison, figure: str, index: int) -> object:
+    (row,) = [row for row in comparison.figures if row.name == figure]
+    return row.cells[index]
 
 
 def test_the_json_has_the_fields_that_the_page_reads(made: Made) -> None:
-    told(made, "a-1", 0.1, lr=1)
-    told(made, "bb-1", 0.2, lr=2)
-    found = as_json(compared(made, "a-1", "bb-1"))
-    assert " ".join(found) == (
+    record_run(made, "a-1", 0.1, lr=1)
+    record_run(made, "bb-1", 0.2, lr=2)
+    comparison_json = as_json(compared(made, "a-1", "bb-1"))
+    assert " ".join(comparison_json) == (
         "runs baseline keys warm_up_steps figures groups group_figures config verdicts"
     )
-    assert " ".join(found["figures"][0]) == "name unit better cells"
-    assert " ".join(found["figures"][0]["cells"][0]) == "run value text delta_ratio delta_text sure"
-    assert " ".join(found["config"][0]) == "key values same types_differ"
-    assert (len(found["runs"]), len(found["verdicts"])) == (2, 2)
+    assert " ".join(comparison_json["figures"][0]) == "name unit better cells"
+    assert " ".join(comparison_json["figures"][0]["cells"][0]) == "run value text delta_ratio delta_text sure"
+    assert " ".join(comparison_json["config"][0]) == "key values same types_differ"
+    assert (len(comparison_json["runs"]), len(comparison_json["verdicts"])) == (2, 2)
 
 
 def test_a_slower_run_is_shown_with_sign_arrow_and_word(made: Made) -> None:
-    told(made, "a-1", 0.1)
-    told(made, "bb-1", 0.15)
-    found = compared(made, "a-1", "bb-1")
-    assert found.baseline == "a-1"
-    assert found.keys == ("loss", "phase/data_seconds", "phase/forward_seconds", "step_seconds")
-    slower = cell(found, "Step time, p50", 1)
+    record_run(made, "a-1", 0.1)
+    record_run(made, "bb-1", 0.15)
+    comparison = compared(made, "a-1", "bb-1")
+    assert comparison.baseline == "a-1"
+    assert comparison.keys == ("loss", "phase/data_seconds", "phase/forward_seconds", "step_seconds")
+    slower = cell(comparison, "Step time, p50", 1)
     assert slower.delta_ratio == pytest.approx(0.5, rel=0.05)
     assert slower.delta_text.startswith("▲ +")
     assert slower.delta_text.endswith("% worse")
     assert slower.sure is True
-    assert cell(found, "Steps per second", 1).delta_text.endswith("% worse")
-    assert cell(found, "Phase forward, mean", 1).delta_ratio == pytest.approx(0.5, rel=0.05)
-    first = cell(found, "Step time, p50", 0)
+    assert cell(comparison, "Steps per second", 1).delta_text.endswith("% worse")
+    assert cell(comparison, "Phase forward, mean", 1).delta_ratio == pytest.approx(0.5, rel=0.05)
+    first = cell(comparison, "Step time, p50", 0)
     assert (first.delta_ratio, first.delta_text, first.sure) == (None, "", None)
 
 
 def test_a_large_difference_is_shown_as_a_factor(made: Made) -> None:
-    told(made, "a-1", 0.001, noise=0.0)
-    told(made, "bb-1", 1.187, noise=0.0)
-    found = compared(made, "a-1", "bb-1")
+    record_run(made, "a-1", 0.001, noise=0.0)
+    record_run(made, "bb-1", 1.187, noise=0.0)
+    comparison = compared(made, "a-1", "bb-1")
     for figure in ("Step time, p50", "Steps per second"):
-        said = cell(found, figure, 1).delta_text
-        assert said[1:].lstrip() == "1,187 times slower", said
+        delta_text = cell(comparison, figure, 1).delta_text
+        assert delta_text[1:].lstrip() == "1,187 times slower", delta_text
     other = compared(made, "a-1", "bb-1", baseline="bb-1")
     assert cell(other, "Step time, p50", 0).delta_text == "▼ 1,187 times faster"
 
@@ -84,16 +84,16 @@ def test_a_run_that_ended_with_nan_has_nan_and_not_its_last_finite_loss(made: Ma
     for name, last in (("a-1", 0.5), ("bb-1", np.nan)):
         made.process(name, facts={"config": {"lr": 1 if name == "a-1" else 2}})
         made.log({"loss": [*np.linspace(2, 1, 98), 0.9, last]}, run=name)
-    found = compared(made, "a-1", "bb-1", group_by="lr")
-    bad = cell(found, FINAL_LOSS, 1)
+    comparison = compared(made, "a-1", "bb-1", group_by="lr")
+    bad = cell(comparison, FINAL_LOSS, 1)
     assert (bad.value, bad.text, bad.delta_text) == (None, "NaN", "")
-    (grouped,) = [row for row in found.group_figures if row.name == FINAL_LOSS]
-    assert [one.text == "NaN" for one in grouped.cells] == [False, True]
+    (grouped,) = [row for row in comparison.group_figures if row.name == FINAL_LOSS]
+    assert [group_cell.text == "NaN" for group_cell in grouped.cells] == [False, True]
 
 
 def test_noise_is_not_taken_for_a_difference(made: Made) -> None:
-    told(made, "a-1", 0.1, noise=0.3)
-    told(made, "bbb-1", 0.1002, noise=0.3)
+    record_run(made, "a-1", 0.1, noise=0.3)
+    record_run(made, "bbb-1", 0.1002, noise=0.3)
     one = cell(compared(made, "a-1", "bbb-1"), "Step time, p50", 1)
     assert one.sure is False
     assert one.delta_text.endswith("(within noise)")
@@ -120,22 +120,22 @@ def test_the_warm_up_does_not_count(made: Made) -> None:
 
 
 def test_with_too_few_steps_the_significance_is_unknown(made: Made) -> None:
-    told(made, "a-1", 0.1, count=12)
-    told(made, "bb-1", 0.2, count=12)
+    record_run(made, "a-1", 0.1, count=12)
+    record_run(made, "bb-1", 0.2, count=12)
     one = cell(compared(made, "a-1", "bb-1"), "Step time, p50", 1)
     assert one.sure is None
     assert one.delta_ratio == pytest.approx(1.0, rel=0.2)
 
 
 def test_any_run_can_be_the_baseline(made: Made) -> None:
-    told(made, "a-1", 0.1)
-    told(made, "bb-1", 0.2)
-    found = compared(made, "a-1", "bb-1", baseline="bb-1")
-    assert cell(found, "Step time, p50", 0).delta_ratio == pytest.approx(-0.5, rel=0.05)
+    record_run(made, "a-1", 0.1)
+    record_run(made, "bb-1", 0.2)
+    comparison = compared(made, "a-1", "bb-1", baseline="bb-1")
+    assert cell(comparison, "Step time, p50", 0).delta_ratio == pytest.approx(-0.5, rel=0.05)
 
 
 def test_a_preset_shows_speed_or_quality_alone(made: Made) -> None:
-    told(made, "a-1", 0.1)
+    record_run(made, "a-1", 0.1)
     speed = {row.name for row in compared(made, "a-1", preset="performance").figures}
     quality = {row.name for row in compared(made, "a-1", preset="quality").figures}
     assert "Step time, p50" in speed
@@ -147,14 +147,14 @@ def test_evaluations_are_compared_by_what_is_better_for_them(made: Made) -> None
     for name, accuracy in (("a-1", 0.5), ("b-1", 0.6)):
         made.process(name)
         made.log({"loss": [1.0, 1.0], "val/accuracy": [0.1, accuracy], "val/loss": [2.0, accuracy]}, run=name)
-    found = compared(made, "a-1", "b-1")
-    assert cell(found, "val/accuracy, best", 1).delta_text == "▲ +20 % better"
-    assert cell(found, "val/loss, best", 1).delta_text == "▲ +20 % worse"
+    comparison = compared(made, "a-1", "b-1")
+    assert cell(comparison, "val/accuracy, best", 1).delta_text == "▲ +20 % better"
+    assert cell(comparison, "val/loss, best", 1).delta_text == "▲ +20 % worse"
 
 
 def test_configurations_are_compared_entry_by_entry_the_differences_first(made: Made) -> None:
-    told(made, "a-1", 0.1, optimizer={"lr": 0.1, "name": "sgd"}, seed=1, only_here=True)
-    told(made, "bb-1", 0.1, optimizer={"lr": 0.2, "name": "sgd"}, seed="1")
+    record_run(made, "a-1", 0.1, optimizer={"lr": 0.1, "name": "sgd"}, seed=1, only_here=True)
+    record_run(made, "bb-1", 0.1, optimizer={"lr": 0.2, "name": "sgd"}, seed="1")
     lines = compared(made, "a-1", "bb-1").config
     assert [(line.key, line.values, line.same, line.types_differ) for line in lines] == [
         ("only_here", ("true", None), False, False),
@@ -169,9 +169,13 @@ def test_runs_with_nothing_in_common_can_be_compared(made: Made) -> None:
     made.process("odd-1")
     made.log({"loss": [np.nan], "reward": [-np.inf]}, run="odd-1")
     made.process("machine-1", role="machine")
-    found = as_json(compared(made, "empty-1", "odd-1", "machine-1"))
-    assert found["keys"] == []
-    assert [verdict["severity"] for verdict in found["verdicts"]] == ["unknown", "critical", "unknown"]
+    comparison_json = as_json(compared(made, "empty-1", "odd-1", "machine-1"))
+    assert comparison_json["keys"] == []
+    assert [verdict["severity"] for verdict in comparison_json["verdicts"]] == [
+        "unknown",
+        "critical",
+        "unknown",
+    ]
 
 
 def test_mistakes_are_explained(made: Made) -> None:
@@ -186,29 +190,31 @@ def test_mistakes_are_explained(made: Made) -> None:
 
 def test_runs_with_the_same_value_of_an_entry_are_one_group(made: Made) -> None:
     for number, (rate, step_s) in enumerate([(0.1, 0.1), (0.01, 0.2), (0.1, 0.3), (None, 0.1)]):
-        told(made, f"r{number}-1", step_s, noise=0, **({} if rate is None else {"optimizer": {"lr": rate}}))
-    found = compared(made, "r0-1", "r1-1", "r2-1", "r3-1", group_by="optimizer.lr")
-    assert [(group.value, group.runs) for group in found.groups] == [
+        record_run(
+            made, f"r{number}-1", step_s, noise=0, **({} if rate is None else {"optimizer": {"lr": rate}})
+        )
+    comparison = compared(made, "r0-1", "r1-1", "r2-1", "r3-1", group_by="optimizer.lr")
+    assert [(group.value, group.runs) for group in comparison.groups] == [
         ("0.01", ("r1-1",)),
         ("0.1", ("r0-1", "r2-1")),
         (None, ("r3-1",)),
     ]
-    (row,) = [row for row in found.group_figures if row.name == "Step time, p50"]
+    (row,) = [row for row in comparison.group_figures if row.name == "Step time, p50"]
     low, both, unset = row.cells
     assert (both.runs, both.value, both.low, both.high) == pytest.approx((2, 0.2, 0.1, 0.3))
     assert both.delta_ratio is None
     assert low.delta_ratio == pytest.approx(0, abs=1e-9)
     assert unset.delta_text == "▼ -50 % better"
     assert unset.sure is None
-    assert len(found.figures[0].cells) == 4
+    assert len(comparison.figures[0].cells) == 4
 
 
 def test_a_number_and_the_same_as_text_are_two_groups(made: Made) -> None:
-    told(made, "a-1", 0.1, seed=1)
-    told(made, "b-1", 0.1, seed="1")
-    told(made, "c-1", 0.1, seed=1.0)
-    found = compared(made, "a-1", "b-1", "c-1", group_by="seed")
-    assert [(group.value, len(group.runs)) for group in found.groups] == [("1", 2), ('"1"', 1)]
+    record_run(made, "a-1", 0.1, seed=1)
+    record_run(made, "b-1", 0.1, seed="1")
+    record_run(made, "c-1", 0.1, seed=1.0)
+    comparison = compared(made, "a-1", "b-1", "c-1", group_by="seed")
+    assert [(group.value, len(group.runs)) for group in comparison.groups] == [("1", 2), ('"1"', 1)]
 
 
 def test_groups_are_compared_with_the_noise_between_their_runs(made: Made) -> None:
@@ -216,14 +222,14 @@ def test_groups_are_compared_with_the_noise_between_their_runs(made: Made) -> No
     for number in range(12):
         names.append(f"r{number}-1")
         kind, step_s = (("a", 0.1), ("b", 0.11), ("c", 0.2))[number % 3]
-        told(made, names[-1], step_s * (1 + number * 0.02), noise=0, mode=kind)
-    found = compared(made, *names, group_by="mode")
-    cells = next(row for row in found.group_figures if row.name == "Step time, p50").cells
-    assert [one.sure for one in cells] == [None, False, True]
+        record_run(made, names[-1], step_s * (1 + number * 0.02), noise=0, mode=kind)
+    comparison = compared(made, *names, group_by="mode")
+    cells = next(row for row in comparison.group_figures if row.name == "Step time, p50").cells
+    assert [group_cell.sure for group_cell in cells] == [None, False, True]
 
 
 def test_an_entry_that_no_run_has_cannot_be_grouped_by(made: Made) -> None:
-    told(made, "a-1", 0.1, lr=1)
+    record_run(made, "a-1", 0.1, lr=1)
     with pytest.raises(NotFound, match="'rate'"):
         compared(made, "a-1", group_by="rate")
 

@@ -13,16 +13,16 @@ from stepscope.views.logs.console_lines import console_of
 from tests.views.made import BEGUN_S, RUN, Made, as_json
 
 
-def texts(made: Made, **asked: object) -> list[str]:
-    return [line.text for line in console_of(made.run(), **asked).lines]
+def texts(made: Made, **options: object) -> list[str]:
+    return [line.text for line in console_of(made.run(), **options).lines]
 
 
 def test_a_console_that_was_not_captured_says_what_to_do(made: Made) -> None:
     made.process()
-    found = as_json(console_of(made.run()))
-    assert " ".join(found) == "lines total captured why_not how file"
-    assert (found["lines"], found["captured"]) == ([], False)
-    assert "stepscope run -- python train.py" in found["why_not"]
+    console_json = as_json(console_of(made.run()))
+    assert " ".join(console_json) == "lines total captured why_not how file"
+    assert (console_json["lines"], console_json["captured"]) == ([], False)
+    assert "stepscope run -- python train.py" in console_json["why_not"]
 
 
 def test_a_command_that_printed_nothing_gets_no_hint_to_capture_it(made: Made) -> None:
@@ -37,8 +37,8 @@ def test_lines_have_number_time_and_step(made: Made) -> None:
     made.process()
     made.log({"loss": np.ones(100)})
     made.event("console", 50.5, text="one\ntwo\n")
-    found = as_json(console_of(made.run()))["lines"]
-    assert found[1] == {
+    lines = as_json(console_of(made.run()))["lines"]
+    assert lines[1] == {
         "number": 2, "text": "two", "time": BEGUN_S + 50.5, "step": 50, "stream": "console", "level": "",
     }  # fmt: skip
 
@@ -68,13 +68,13 @@ def test_a_changed_progress_bar_does_not_break_the_overlap(made: Made) -> None:
 def test_the_search_ignores_case_and_shows_the_newest_lines(made: Made) -> None:
     made.process()
     made.event("console", 10, text="\n".join(f"{'Epoch' if n % 2 else 'step'} {n}" for n in range(20)))
-    found = console_of(made.run(), "EPOCH", 3)
-    assert [(line.number, line.text) for line in found.lines] == [
+    console = console_of(made.run(), "EPOCH", 3)
+    assert [(line.number, line.text) for line in console.lines] == [
         (16, "Epoch 15"),
         (18, "Epoch 17"),
         (20, "Epoch 19"),
     ]
-    assert found.total == 10
+    assert console.total == 10
 
 
 def test_segments_are_in_order(made: Made) -> None:
@@ -86,7 +86,7 @@ def test_segments_are_in_order(made: Made) -> None:
 
 
 def recorded(tmp_path: Path, folder: Path, *, jsonl: bool) -> tuple[str, Path]:
-    """A run with log files; gives its id and the folder they are in."""
+    """Records a run with log files; returns its id and their folder."""
     logs = tmp_path / "logs"
     settings = {"agent": {"mode": "none"}, "logging": {"directory": str(logs), "jsonl": jsonl}}
     with stepscope.TrainingMonitor(settings, run="logged", directory=folder) as monitor:
@@ -141,6 +141,6 @@ def test_damaged_log_lines_are_shown_as_they_are(tmp_path: Path, made: Made) -> 
     ]
     (folder / f"{RUN}-x.jsonl").write_bytes(b"\n".join(odd) + b"\n" + b"[" * 5000)
     made.process(facts={"log_directory": str(tmp_path / "logs")})
-    found = as_json(console_of(made.run()))
-    assert len(found["lines"]) == 5
-    assert found["file"].endswith("-x.jsonl")
+    console_json = as_json(console_of(made.run()))
+    assert len(console_json["lines"]) == 5
+    assert console_json["file"].endswith("-x.jsonl")

@@ -1,4 +1,4 @@
-"""The energy of a run, and what follows from it, read from a real store."""
+"""The energy, emissions and cost of a run, read from a real store."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ GPU, OTHER_GPU = "GPU-aaaa", "GPU-bbbb"
 H200 = "NVIDIA H200"
 
 
-class RepeatPolicy:
-    """A store being told about one run."""
+class RunBuilder:
+    """Writes one run to a store."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -33,8 +33,8 @@ class RepeatPolicy:
 
     def segment(self, segment: str = "a1", start: int = 0, end: int | None = 3600, **fields: object) -> None:
         ending = {} if end is None else {"status": "finished", "ended_ns": BEGUN_NS + end * NS}
-        told = process(segment=segment, started_ns=BEGUN_NS + start * NS, **{**ending, **fields})
-        self._store.put_process(told)
+        running = process(segment=segment, started_ns=BEGUN_NS + start * NS, **{**ending, **fields})
+        self._store.put_process(running)
 
     def gpu(self, device: str = GPU, name: str = H200, index: int = 0, host: str = "node1") -> None:
         facts = {"uuid": device, "index": index, "name": name, "vendor": "NVIDIA", "absent": []}
@@ -51,14 +51,14 @@ class RepeatPolicy:
         rank: int | None = None,
         host: str = "node1",
     ) -> None:
-        """Tells what a sampler read."""
+        """Writes what a sampler read."""
         times_ns = BEGUN_NS + (np.asarray(seconds) * NS).astype(np.int64)
         column = np.broadcast_to(np.asarray(values, float), times_ns.shape)[:, None]
         of = Source(RUN, segment, rank, host, device, "seconds")
         self._store.append(of, [key], np.zeros(len(times_ns), np.int64), times_ns, column)
 
     def log(self, key: str, steps: Sequence[int], value: float, rank: int = 0, segment: str = "a1") -> None:
-        """Tells what training logged, one step a second."""
+        """Writes what training logged, one step per second."""
         times_ns = BEGUN_NS + np.arange(1, len(steps) + 1) * NS
         of = Source(RUN, segment, rank, "node1")
         self._store.append(of, [key], np.asarray(steps), times_ns, np.full((len(steps), 1), value))
@@ -67,15 +67,15 @@ class RepeatPolicy:
         self._transaction.__exit__(None, None, None)
         self._store.close()
         store = stepscope.open_store(self._folder)
-        found = energy_of(store.run(RUN), settings or Energy(), BEGUN_NS + now * NS)
+        report = energy_of(store.run(RUN), settings or Energy(), BEGUN_NS + now * NS)
         store.close()
-        return found
+        return report
 
 
 @pytest.fixture
-def tell(folder: Path) -> RepeatPolicy:
+def builder(folder: Path) -> RunBuilder:
     folder.mkdir()
-    return RepeatPolicy(folder)
+    return RunBuilder(folder)
 
 
 def every_second(start: float = 0, end: float = 3600) -> np.ndarray:
@@ -83,110 +83,110 @@ def every_second(start: float = 0, end: float = 3600) -> np.ndarray:
 
 
 class TestGpuEnergy:
-    def test_power_is_integrated_over_the_whole_run(self, tell):
-        tell.segment()
-        tell.gpu()
-        tell.read("gpu/power_watts", every_second(), 100.0, GPU)
-        report = tell.report()
+    def test_power_is_integrated_over_the_whole_run(self, builder):
+        builder.segment()
+        builder.gpu()
+        builder.read("gpu/power_watts", every_second(), 100.0, GPU)
+        report = builder.report()
         assert report.gpu.value == 0.1
         assert (report.gpu.unit, report.gpu.method) == ("kWh", "power")
         assert report.covered_ratio == 1.0
 
-    def test_a_counter_is_preferred_to_power(self, tell):
-        tell.segment()
+    def test_a_counter_is_preferred_to_power(self, builder):
+        builder.segment()
         seconds = every_second()
-        tell.read("gpu/power_watts", seconds, 999.0, GPU)
-        tell.read("gpu/energy_joules_total", seconds, 5e8 + 200 * seconds, GPU)
-        report = tell.report()
+        builder.read("gpu/power_watts", seconds, 999.0, GPU)
+        builder.read("gpu/energy_joules_total", seconds, 5e8 + 200 * seconds, GPU)
+        report = builder.report()
         assert report.gpu.value == pytest.approx(0.2)
         assert report.gpu.method == "counter"
 
-    def test_power_is_used_where_a_counter_stops(self, tell):
-        tell.segment()
+    def test_power_is_used_where_a_counter_stops(self, builder):
+        builder.segment()
         seconds = every_second()
-        tell.read("gpu/power_watts", seconds, 100.0, GPU)
-        tell.read("gpu/energy_joules_total", seconds[:5], 100 * seconds[:5], GPU)
-        report = tell.report()
+        builder.read("gpu/power_watts", seconds, 100.0, GPU)
+        builder.read("gpu/energy_joules_total", seconds[:5], 100 * seconds[:5], GPU)
+        report = builder.report()
         assert (report.gpu.value, report.gpu.method) == (0.1, "power")
 
-    def test_a_counter_that_restarts_keeps_counting(self, tell):
-        tell.segment()
+    def test_a_counter_that_restarts_keeps_counting(self, builder):
+        builder.segment()
         seconds = every_second()
         shown = np.where(seconds < 1800, 7e8 + 100 * seconds, 100 * (seconds - 1799.5))
-        tell.read("gpu/energy_joules_total", seconds, shown, GPU)
-        assert tell.report().gpu.value == pytest.approx(0.1, rel=1e-3)
+        builder.read("gpu/energy_joules_total", seconds, shown, GPU)
+        assert builder.report().gpu.value == pytest.approx(0.1, rel=1e-3)
 
-    def test_nothing_is_counted_between_two_segments(self, tell):
-        tell.segment("a1", 0, 1000, status="crashed")
-        tell.segment("b2", 50_000, 52_600)
+    def test_nothing_is_counted_between_two_segments(self, builder):
+        builder.segment("a1", 0, 1000, status="crashed")
+        builder.segment("b2", 50_000, 52_600)
         for segment, start, end in [("a1", 0, 1000), ("b2", 50_000, 52_600)]:
             seconds = every_second(start, end)
-            tell.read("gpu/energy_joules_total", seconds, 4e8 + 100 * seconds, GPU, segment)
-        tell.gpu()
-        report = tell.report()
+            builder.read("gpu/energy_joules_total", seconds, 4e8 + 100 * seconds, GPU, segment)
+        builder.gpu()
+        report = builder.report()
         assert report.gpu.value == pytest.approx(0.1)
         assert (report.live_seconds, report.covered_ratio) == (3600.0, 1.0)
-        assert [one.live_seconds for one in report.devices if one.kind == "gpu"] == [3600.0]
+        assert [device.live_seconds for device in report.devices if device.kind == "gpu"] == [3600.0]
         assert report.rented[0].gpu_hours == 1.0
 
-    def test_overlapping_segments_are_counted_once(self, tell):
-        tell.segment("a1", 0, 3600)
-        tell.segment("b2", 1000, 2000, pid=7)
+    def test_overlapping_segments_are_counted_once(self, builder):
+        builder.segment("a1", 0, 3600)
+        builder.segment("b2", 1000, 2000, pid=7)
         for segment, start, end in [("a1", 0, 3600), ("b2", 1000, 2000)]:
-            tell.read("gpu/power_watts", every_second(start, end), 100.0, GPU, segment)
-        report = tell.report()
+            builder.read("gpu/power_watts", every_second(start, end), 100.0, GPU, segment)
+        report = builder.report()
         assert report.gpu.value == pytest.approx(0.1)
         assert report.live_seconds == 3600.0
 
-    def test_a_gap_is_not_filled_and_lowers_the_covered_ratio(self, tell):
-        tell.segment()
-        tell.read("gpu/power_watts", np.r_[every_second(0, 900), every_second(2700, 3600)], 100.0, GPU)
-        report = tell.report()
+    def test_a_gap_is_not_filled_and_lowers_the_covered_ratio(self, builder):
+        builder.segment()
+        builder.read("gpu/power_watts", np.r_[every_second(0, 900), every_second(2700, 3600)], 100.0, GPU)
+        report = builder.report()
         assert report.gpu.value == pytest.approx(0.05, rel=1e-2)
         assert report.covered_ratio == pytest.approx(0.5, rel=1e-2)
         assert "known for 50% of the time" in report.gpu.how
 
-    def test_a_live_run_is_measured_until_now(self, tell):
-        tell.segment(end=None)
-        tell.read("gpu/power_watts", every_second(0, 1800), 100.0, GPU)
-        report = tell.report(now=1800)
+    def test_a_live_run_is_measured_until_now(self, builder):
+        builder.segment(end=None)
+        builder.read("gpu/power_watts", every_second(0, 1800), 100.0, GPU)
+        report = builder.report(now=1800)
         assert (report.gpu.value, report.live_seconds) == (0.05, 1800.0)
 
-    def test_a_board_without_counter_and_power_is_unknown_and_not_zero(self, tell):
-        tell.segment()
-        tell.gpu()
-        tell.read("gpu/utilization_ratio", every_second(), 1.0, GPU)
-        report = tell.report()
+    def test_a_board_without_counter_and_power_is_unknown_and_not_zero(self, builder):
+        builder.segment()
+        builder.gpu()
+        builder.read("gpu/utilization_ratio", every_second(), 1.0, GPU)
+        report = builder.report()
         assert report.gpu.value is None
         assert "neither energy nor power" in report.gpu.how
         assert report.rented[0].gpu_hours == 1.0
 
-    def test_values_logged_by_the_training_are_not_used_as_readings(self, tell):
-        tell.segment()
-        tell.log("gpu/power_watts", range(3600), 100.0)
-        report = tell.report()
+    def test_values_logged_by_the_training_are_not_used_as_readings(self, builder):
+        builder.segment()
+        builder.log("gpu/power_watts", range(3600), 100.0)
+        report = builder.report()
         assert report.gpu.value is None
         assert report.gpu.how == "no GPU was read"
 
-    def test_a_slice_has_no_energy_of_its_own_and_not_the_price_of_the_whole(self, tell):
-        tell.segment()
-        tell.gpu(GPU, "NVIDIA A100-SXM4-40GB")
-        tell.gpu("MIG-1", "NVIDIA A100-SXM4-40GB MIG 1g.5gb")
-        tell.read("gpu/power_watts", every_second(), 100.0, GPU)
-        tell.read("gpu/process_memory_bytes", every_second(), 1e9, "MIG-1", rank=0)
-        report = tell.report()
+    def test_a_slice_has_no_energy_of_its_own_and_not_the_price_of_the_whole(self, builder):
+        builder.segment()
+        builder.gpu(GPU, "NVIDIA A100-SXM4-40GB")
+        builder.gpu("MIG-1", "NVIDIA A100-SXM4-40GB MIG 1g.5gb")
+        builder.read("gpu/power_watts", every_second(), 100.0, GPU)
+        builder.read("gpu/process_memory_bytes", every_second(), 1e9, "MIG-1", rank=0)
+        report = builder.report()
         assert report.gpu.value is None
         assert report.cloud.value is None
         assert "MIG 1g.5gb" in report.cloud.how
 
-    def test_two_gpus_are_listed_separately_and_added_up(self, tell):
-        tell.segment()
-        tell.gpu(GPU)
-        tell.gpu(OTHER_GPU, "NVIDIA L4", 1)
-        tell.read("gpu/power_watts", every_second(), 100.0, GPU)
-        tell.read("gpu/power_watts", every_second(), 50.0, OTHER_GPU)
-        report = tell.report()
-        assert {one.device: one.kwh for one in report.devices if one.kind == "gpu"} == {
+    def test_two_gpus_are_listed_separately_and_added_up(self, builder):
+        builder.segment()
+        builder.gpu(GPU)
+        builder.gpu(OTHER_GPU, "NVIDIA L4", 1)
+        builder.read("gpu/power_watts", every_second(), 100.0, GPU)
+        builder.read("gpu/power_watts", every_second(), 50.0, OTHER_GPU)
+        report = builder.report()
+        assert {device.device: device.kwh for device in report.devices if device.kind == "gpu"} == {
             GPU: 0.1,
             OTHER_GPU: 0.05,
         }
@@ -194,13 +194,13 @@ class TestGpuEnergy:
 
 
 class TestWhichGpus:
-    def test_only_gpus_that_a_process_of_the_run_used_count(self, tell):
-        tell.segment()
+    def test_only_gpus_that_a_process_of_the_run_used_count(self, builder):
+        builder.segment()
         for device in (GPU, OTHER_GPU):
-            tell.read("gpu/power_watts", every_second(), 100.0, device)
-        tell.read("gpu/process_memory_bytes", every_second(), 1e9, OTHER_GPU, rank=0)
-        report = tell.report()
-        assert [one.device for one in report.devices if one.kind == "gpu"] == [OTHER_GPU]
+            builder.read("gpu/power_watts", every_second(), 100.0, device)
+        builder.read("gpu/process_memory_bytes", every_second(), 1e9, OTHER_GPU, rank=0)
+        report = builder.report()
+        assert [used.device for used in report.devices if used.kind == "gpu"] == [OTHER_GPU]
         assert "a process of the run used" in report.gpu.how
 
     @pytest.mark.parametrize(
@@ -214,105 +214,105 @@ class TestWhichGpus:
             (None, [GPU, OTHER_GPU]),
         ],
     )
-    def test_if_use_is_unknown_visible_gpus_count(self, tell, visible, counted):
+    def test_if_use_is_unknown_visible_gpus_count(self, builder, visible, counted):
         environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-        tell.segment(facts={"environment": environment})
+        builder.segment(facts={"environment": environment})
         for index, device in enumerate((GPU, OTHER_GPU)):
-            tell.gpu(device, index=index)
-            tell.read("gpu/power_watts", every_second(), 100.0, device)
-        report = tell.report()
-        assert [one.device for one in report.devices if one.kind == "gpu"] == counted
+            builder.gpu(device, index=index)
+            builder.read("gpu/power_watts", every_second(), 100.0, device)
+        report = builder.report()
+        assert [used.device for used in report.devices if used.kind == "gpu"] == counted
         assert report.gpu.value == pytest.approx(0.1 * len(counted))
         assert ("could see" in report.gpu.how) or not counted
 
-    def test_if_visibility_is_unknown_all_gpus_of_the_host_count(self, tell):
-        tell.segment(facts={"environment": {"CUDA_VISIBLE_DEVICES": "0"}})
+    def test_if_visibility_is_unknown_all_gpus_of_the_host_count(self, builder):
+        builder.segment(facts={"environment": {"CUDA_VISIBLE_DEVICES": "0"}})
         # Only CUDA knows which of two different models it counts as the first.
         for index, (device, name) in enumerate([(GPU, H200), (OTHER_GPU, "NVIDIA L4")]):
-            tell.gpu(device, name, index)
-            tell.read("gpu/power_watts", every_second(), 100.0, device)
-        report = tell.report()
+            builder.gpu(device, name, index)
+            builder.read("gpu/power_watts", every_second(), 100.0, device)
+        report = builder.report()
         assert report.gpu.value == pytest.approx(0.2)
         assert "not known which of them it could see" in report.gpu.how
 
-    def test_each_segment_counts_the_gpus_it_used(self, tell):
-        tell.segment("a1", 0, 1800)
-        tell.segment("b2", 1800, 3600)
+    def test_each_segment_counts_the_gpus_it_used(self, builder):
+        builder.segment("a1", 0, 1800)
+        builder.segment("b2", 1800, 3600)
         for segment, used, start in [("a1", GPU, 0), ("b2", OTHER_GPU, 1800)]:
             seconds = every_second(start, start + 1800)
             for device in (GPU, OTHER_GPU):
-                tell.read("gpu/power_watts", seconds, 100.0, device, segment)
-            tell.read("gpu/process_memory_bytes", seconds, 1e9, used, segment, rank=0)
-        report = tell.report()
-        assert {one.device: one.live_seconds for one in report.devices if one.kind == "gpu"} == {
+                builder.read("gpu/power_watts", seconds, 100.0, device, segment)
+            builder.read("gpu/process_memory_bytes", seconds, 1e9, used, segment, rank=0)
+        report = builder.report()
+        assert {used.device: used.live_seconds for used in report.devices if used.kind == "gpu"} == {
             GPU: 1800.0,
             OTHER_GPU: 1800.0,
         }
 
-    def test_gpus_with_the_same_id_on_two_hosts_are_different(self, tell):
-        tell.segment(rank=0)
-        tell.segment(rank=1, host="node2")
+    def test_gpus_with_the_same_id_on_two_hosts_are_different(self, builder):
+        builder.segment(rank=0)
+        builder.segment(rank=1, host="node2")
         for host in ("node1", "node2"):
-            tell.read("gpu/power_watts", every_second(), 100.0, GPU, host=host)
-        assert tell.report().gpu.value == pytest.approx(0.2)
+            builder.read("gpu/power_watts", every_second(), 100.0, GPU, host=host)
+        assert builder.report().gpu.value == pytest.approx(0.2)
 
 
 class TestHostEnergy:
-    def test_without_energy_counters_the_processors_are_unknown_and_the_total_says_so(self, tell):
-        tell.segment()
-        tell.read("gpu/power_watts", every_second(), 100.0, GPU)
-        report = tell.report()
+    def test_without_energy_counters_the_processors_are_unknown_and_the_total_says_so(self, builder):
+        builder.segment()
+        builder.read("gpu/power_watts", every_second(), 100.0, GPU)
+        report = builder.report()
         assert report.cpu.value is None
         assert report.dram.value is None
         assert report.total.value == 0.1
         assert "without CPU (no energy counter (RAPL)" in report.total.how
 
-    def test_the_whole_host_counts_where_the_share_is_unknown(self, tell):
-        tell.segment()
+    def test_the_whole_host_counts_where_the_share_is_unknown(self, builder):
+        builder.segment()
         seconds = every_second()
-        tell.read("energy/cpu_joules_total", seconds, 100 * seconds)
-        tell.read("energy/cpu_joules_total", seconds, 60 * seconds, "package-0")
-        tell.read("energy/dram_joules_total", seconds, 10 * seconds)
-        report = tell.report()
+        builder.read("energy/cpu_joules_total", seconds, 100 * seconds)
+        builder.read("energy/cpu_joules_total", seconds, 60 * seconds, "package-0")
+        builder.read("energy/dram_joules_total", seconds, 10 * seconds)
+        report = builder.report()
         assert report.cpu.value == pytest.approx(0.1)
         assert report.dram.value == pytest.approx(0.01)
         assert report.total.value == pytest.approx(0.11)
         assert report.cpu.method == "RAPL"
         assert "all of it" in report.cpu.how
 
-    def test_the_share_of_processor_time_is_attributed_to_the_run(self, tell):
-        tell.segment(facts={"cpus": 16})
+    def test_the_share_of_processor_time_is_attributed_to_the_run(self, builder):
+        builder.segment(facts={"cpus": 16})
         seconds = every_second()
-        tell.read("energy/cpu_joules_total", seconds, 100 * seconds)
-        tell.read("cpu/utilization_ratio", seconds, 0.5)
-        tell.read("tree/cpu_ratio", seconds, 1.5, rank=0)
-        tell.read("tree/cpu_ratio", seconds, 0.5, rank=1)
-        report = tell.report()
+        builder.read("energy/cpu_joules_total", seconds, 100 * seconds)
+        builder.read("cpu/utilization_ratio", seconds, 0.5)
+        builder.read("tree/cpu_ratio", seconds, 1.5, rank=0)
+        builder.read("tree/cpu_ratio", seconds, 0.5, rank=1)
+        report = builder.report()
         assert report.cpu.value == pytest.approx(0.1 * 2 / 8)
         assert report.devices[0].share_ratio == pytest.approx(0.25)
         assert "share of the processor time" in report.cpu.how
 
-    def test_a_restarted_agent_loses_only_the_time_in_between(self, tell):
-        tell.segment()
+    def test_a_restarted_agent_loses_only_the_time_in_between(self, builder):
+        builder.segment()
         first, second = every_second(0, 1800), every_second(1900, 3600)
-        tell.read("energy/cpu_joules_total", first, 100 * (first - 0.5))
-        tell.read("energy/cpu_joules_total", second, 100 * (second - 1900.5))
-        report = tell.report()
+        builder.read("energy/cpu_joules_total", first, 100 * (first - 0.5))
+        builder.read("energy/cpu_joules_total", second, 100 * (second - 1900.5))
+        report = builder.report()
         assert report.cpu.value == pytest.approx(3500 * 100 / 3.6e6, rel=1e-3)
         assert report.covered_ratio == pytest.approx(3500 / 3600, rel=1e-3)
 
-    def test_a_host_without_counters_is_reported_next_to_one_with_them(self, tell):
-        tell.segment(rank=0)
-        tell.segment(rank=1, host="node2")
+    def test_a_host_without_counters_is_reported_next_to_one_with_them(self, builder):
+        builder.segment(rank=0)
+        builder.segment(rank=1, host="node2")
         seconds = every_second()
-        tell.read("energy/cpu_joules_total", seconds, 100 * seconds)
-        report = tell.report()
+        builder.read("energy/cpu_joules_total", seconds, 100 * seconds)
+        report = builder.report()
         assert report.cpu.value == pytest.approx(0.1)
         assert "1 of 2 not measured" in report.cpu.how
 
-    def test_without_readings_the_total_is_unknown_with_the_reasons(self, tell):
-        tell.segment()
-        report = tell.report(Energy(region="DE", electricity_price_per_kwh=0.3))
+    def test_without_readings_the_total_is_unknown_with_the_reasons(self, builder):
+        builder.segment()
+        report = builder.report(Energy(region="DE", electricity_price_per_kwh=0.3))
         assert report.total.value is report.covered_ratio is None
         assert "no GPU was read" in report.total.how
         for figure in (report.carbon_dioxide, report.electricity, report.cloud, report.per_step):
@@ -322,11 +322,11 @@ class TestHostEnergy:
 
 class TestPerStepAndSample:
     @pytest.fixture
-    def tenth(self, tell):
-        """A run of a tenth of a kilowatt-hour."""
-        tell.segment()
-        tell.read("gpu/power_watts", every_second(), 100.0, GPU)
-        return tell
+    def tenth(self, builder):
+        """A run that used 0.1 kWh."""
+        builder.segment()
+        builder.read("gpu/power_watts", every_second(), 100.0, GPU)
+        return builder
 
     def test_steps_are_those_of_the_loss_by_one_rank(self, tenth):
         for rank in (0, 1):
@@ -386,32 +386,32 @@ class TestPerStepAndSample:
 
 class TestCarbonAndMoney:
     @pytest.fixture
-    def tenth(self, tell):
-        tell.segment()
-        tell.gpu()
-        tell.read("gpu/power_watts", every_second(), 100.0, GPU)
-        return tell
+    def tenth(self, builder):
+        builder.segment()
+        builder.gpu()
+        builder.read("gpu/power_watts", every_second(), 100.0, GPU)
+        return builder
 
     def test_carbon_dioxide_is_energy_times_pue_times_grid_intensity(self, tenth):
-        found = tenth.report(Energy(region="de", pue=1.5)).carbon_dioxide
-        assert found.value == pytest.approx(0.1 * 1.5 * 0.34414)
-        assert (found.unit, found.method) == ("kg", "DE, 2024")
-        assert "Ember" in found.source
+        carbon_dioxide = tenth.report(Energy(region="de", pue=1.5)).carbon_dioxide
+        assert carbon_dioxide.value == pytest.approx(0.1 * 1.5 * 0.34414)
+        assert (carbon_dioxide.unit, carbon_dioxide.method) == ("kg", "DE, 2024")
+        assert "Ember" in carbon_dioxide.source
 
     def test_an_intensity_in_the_settings_comes_before_the_table(self, tenth):
-        found = tenth.report(Energy(region="DE", carbon_grams_per_kwh=50.0)).carbon_dioxide
-        assert found.value == pytest.approx(0.005)
-        assert found.source == "energy.carbon_grams_per_kwh"
+        carbon_dioxide = tenth.report(Energy(region="DE", carbon_grams_per_kwh=50.0)).carbon_dioxide
+        assert carbon_dioxide.value == pytest.approx(0.005)
+        assert carbon_dioxide.source == "energy.carbon_grams_per_kwh"
 
     @pytest.mark.parametrize(("region", "said"), [(None, "set energy.region"), ("ATLANTIS", "'ATLANTIS'")])
     def test_an_unknown_region_leaves_it_unknown_and_says_what_to_set(self, tenth, region, said):
-        found = tenth.report(Energy(region=region)).carbon_dioxide
-        assert found.value is None
-        assert said in found.how
+        carbon_dioxide = tenth.report(Energy(region=region)).carbon_dioxide
+        assert carbon_dioxide.value is None
+        assert said in carbon_dioxide.how
 
     def test_electricity_cost_is_energy_times_pue_times_price(self, tenth):
-        found = tenth.report(Energy(electricity_price_per_kwh=0.3, currency="EUR", pue=2.0)).electricity
-        assert (found.value, found.unit) == (pytest.approx(0.06), "EUR")
+        electricity = tenth.report(Energy(electricity_price_per_kwh=0.3, currency="EUR", pue=2.0)).electricity
+        assert (electricity.value, electricity.unit) == (pytest.approx(0.06), "EUR")
 
     def test_cloud_cost_is_gpu_hours_times_list_price_with_its_source(self, tenth):
         report = tenth.report()
@@ -428,31 +428,31 @@ class TestCarbonAndMoney:
         assert (report.cloud.value, report.cloud.unit) == (2.0, "EUR")
         assert report.rented[0].provider == "settings"
 
-    def test_a_gpu_without_a_price_is_named_and_leaves_the_cost_unknown(self, tell):
-        tell.segment()
-        tell.gpu(name="NVIDIA Imaginary 9000")
-        tell.read("gpu/power_watts", every_second(), 100.0, GPU)
-        report = tell.report()
+    def test_a_gpu_without_a_price_is_named_and_leaves_the_cost_unknown(self, builder):
+        builder.segment()
+        builder.gpu(name="NVIDIA Imaginary 9000")
+        builder.read("gpu/power_watts", every_second(), 100.0, GPU)
+        report = builder.report()
         assert report.cloud.value is None
         assert "NVIDIA Imaginary 9000" in report.cloud.how
         assert report.rented[0].amount is None
 
-    def test_two_currencies_are_not_added_up(self, tell):
-        tell.segment()
+    def test_two_currencies_are_not_added_up(self, builder):
+        builder.segment()
         for index, (device, name) in enumerate([(GPU, H200), (OTHER_GPU, "NVIDIA L4")]):
-            tell.gpu(device, name, index)
-            tell.read("gpu/power_watts", every_second(), 100.0, device)
-        report = tell.report(Energy(gpu_price_per_hour={"L4": 1.0}, currency="EUR"))
+            builder.gpu(device, name, index)
+            builder.read("gpu/power_watts", every_second(), 100.0, device)
+        report = builder.report(Energy(gpu_price_per_hour={"L4": 1.0}, currency="EUR"))
         assert report.cloud.value is None
         assert "EUR and USD" in report.cloud.how
-        assert {one.currency for one in report.rented} == {"EUR", "USD"}
+        assert {rental.currency for rental in report.rented} == {"EUR", "USD"}
 
 
-def test_the_report_is_plain_data_for_json(tell):
-    tell.segment()
-    tell.gpu()
-    tell.read("gpu/power_watts", every_second(), 100.0, GPU)
-    plain = json.loads(to_json(tell.report(Energy(region="FR")).described()))
+def test_the_report_is_plain_data_for_json(builder):
+    builder.segment()
+    builder.gpu()
+    builder.read("gpu/power_watts", every_second(), 100.0, GPU)
+    plain = json.loads(to_json(builder.report(Energy(region="FR")).described()))
     assert plain["gpu"]["value"] == 0.1
     assert plain["devices"][0]["covered_ratio"] == 1.0
     assert plain["rented"][0]["gpu"] == H200

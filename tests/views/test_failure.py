@@ -1,4 +1,4 @@
-"""Why a run went wrong: exception, traceback, and how to have what is missing."""
+"""Why a run failed: exception, traceback, and how to record what is missing."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def test_a_run_that_ended_well_has_no_failure(made: Made) -> None:
 
 def test_an_exception_is_split_into_type_and_message(made: Made) -> None:
     failed(made)
-    found = failure_of(made.run())
-    assert (found.exception, found.message, found.reason) == ("KeyError", "'mixup'", REASON)
+    failure = failure_of(made.run())
+    assert (failure.exception, failure.message, failure.reason) == ("KeyError", "'mixup'", REASON)
 
 
 @pytest.mark.parametrize(
@@ -65,14 +65,14 @@ def test_a_reason_that_is_not_an_exception_is_shown_unchanged(
     made: Made, reason: str, exception: str | None, message: str
 ) -> None:
     failed(made, reason=reason)
-    found = failure_of(made.run())
-    assert (found.exception, found.message) == (exception, message)
+    failure = failure_of(made.run())
+    assert (failure.exception, failure.message) == (exception, message)
 
 
 def test_the_traceback_is_taken_from_what_was_printed(made: Made) -> None:
     failed(made, f"epoch 1\nepoch 2\n{TRACE}\n")
-    found = failure_of(made.run())
-    assert (found.traceback, found.hint) == (TRACE, None)
+    failure = failure_of(made.run())
+    assert (failure.traceback, failure.hint) == (TRACE, None)
 
 
 def test_the_cause_of_an_exception_belongs_to_its_traceback(made: Made) -> None:
@@ -100,9 +100,9 @@ def test_rank_prefixes_are_removed_from_a_traceback(made: Made) -> None:
 def test_output_between_the_lines_of_a_traceback_does_not_end_it(made: Made) -> None:
     first, _, rest = TRACE.partition("\n    step(batch)")
     failed(made, f"{first}\nprinted in between\n    step(batch){rest}", "exit code 1")
-    found = failure_of(made.run())
-    assert found.traceback.endswith(REASON)
-    assert (found.exception, found.message) == ("KeyError", "'mixup'")
+    failure = failure_of(made.run())
+    assert failure.traceback.endswith(REASON)
+    assert (failure.exception, failure.message) == ("KeyError", "'mixup'")
 
 
 def test_an_exception_group_is_shown_with_all_that_was_raised(made: Made) -> None:
@@ -115,9 +115,9 @@ def test_an_exception_group_is_shown_with_all_that_was_raised(made: Made) -> Non
     | KeyError: 'b'
     +------------------------------------"""
     failed(made, f"epoch 1\n{group}\nafter", "exit code 1")
-    found = failure_of(made.run())
-    assert found.traceback == group
-    assert (found.exception, found.message) == ("ExceptionGroup", "two (2 sub-exceptions)")
+    failure = failure_of(made.run())
+    assert failure.traceback == group
+    assert (failure.exception, failure.message) == ("ExceptionGroup", "two (2 sub-exceptions)")
 
 
 def test_the_lines_of_a_long_message_belong_to_the_traceback(made: Made) -> None:
@@ -127,8 +127,8 @@ def test_the_lines_of_a_long_message_belong_to_the_traceback(made: Made) -> None
 
 def test_a_launcher_with_an_exit_code_reports_the_exception_of_its_command(made: Made) -> None:
     failed(made, TRACE, "exit code 1")
-    found = failure_of(made.run())
-    assert (found.exception, found.message, found.reason) == ("KeyError", "'mixup'", "exit code 1")
+    failure = failure_of(made.run())
+    assert (failure.exception, failure.message, failure.reason) == ("KeyError", "'mixup'", "exit code 1")
 
 
 def test_without_output_a_failure_says_how_to_record_the_traceback(made: Made) -> None:
@@ -143,8 +143,8 @@ def test_a_killed_process_gets_its_own_hint(made: Made) -> None:
 
 def test_captured_output_without_a_traceback_gets_no_hint_to_capture(made: Made) -> None:
     failed(made, "epoch 1\nbye", "exit code 3")
-    found = failure_of(made.run())
-    assert (found.traceback, found.hint) == (None, "The captured output has no traceback.")
+    failure = failure_of(made.run())
+    assert (failure.traceback, failure.hint) == (None, "The captured output has no traceback.")
 
 
 def test_the_last_lines_of_a_failed_run_are_those_before_its_traceback(made: Made) -> None:
@@ -178,9 +178,9 @@ def test_a_run_with_its_own_name_has_the_console_of_its_launcher(folder: Path) -
     store = stepscope.open_store(folder)
     run = store.run("named")
     assert "the last words" in [line.text for line in console_of(run).lines]
-    found = failure_of(run)
-    assert found.traceback.startswith(HEADING)
-    assert found.traceback.endswith("KeyError: 'mixup'")
+    failure = failure_of(run)
+    assert failure.traceback.startswith(HEADING)
+    assert failure.traceback.endswith("KeyError: 'mixup'")
     store.close()
 
 
@@ -189,10 +189,10 @@ def test_the_traceback_is_read_from_log_files(tmp_path: Path, folder: Path, json
     logs = {"logging": {"directory": str(tmp_path / "logs"), "jsonl": jsonl}}
     executed(folder, settings=repr(logs))
     store = stepscope.open_store(folder)
-    found = failure_of(store.run("named"))
-    assert "KeyError: 'mixup'" in found.traceback
-    assert "train.py" in found.traceback
-    assert found.hint is None
+    failure = failure_of(store.run("named"))
+    assert "KeyError: 'mixup'" in failure.traceback
+    assert "train.py" in failure.traceback
+    assert failure.hint is None
     store.close()
 
 

@@ -1,4 +1,4 @@
-"""The filter language: what it finds, how it explains mistakes, and that nothing else ever happens."""
+"""The filter language: what it matches, and how it reports errors."""
 
 from __future__ import annotations
 
@@ -122,10 +122,10 @@ def test_a_day_means_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_an_error_has_a_message_and_a_position(text: str, message: str, place: tuple[int, int]) -> None:
-    with pytest.raises(FilterError, match=message) as told:
+    with pytest.raises(FilterError, match=message) as caught:
         parse(text)
-    assert (told.value.begin, told.value.end) == place
-    assert told.value.message == str(told.value)
+    assert (caught.value.begin, caught.value.end) == place
+    assert caught.value.message == str(caught.value)
 
 
 def test_length_and_number_of_terms_are_bounded() -> None:
@@ -160,14 +160,14 @@ def understood(text: str) -> Filter | FilterError:
 
 @given(st.one_of(st.text(max_size=200), st.lists(PIECES, max_size=25).map("".join)))
 def test_any_text_is_a_filter_or_an_error_with_a_position_in_it(text: str) -> None:
-    found = understood(text)
-    if isinstance(found, FilterError):
-        assert 0 <= found.begin <= found.end <= len(text)
-        assert str(found)
+    outcome = understood(text)
+    if isinstance(outcome, FilterError):
+        assert 0 <= outcome.begin <= outcome.end <= len(text)
+        assert str(outcome)
         return
-    assert isinstance(found, Filter)
+    assert isinstance(outcome, Filter)
     for row in (
         ROW,
         replace(ROW, name="", config={}, hosts=(), verdict=NOT_KNOWN, loss_last=None, ended=NOW_S),
     ):
-        assert found.matches(row, int(NOW_S * 1e9)) in (True, False)
+        assert outcome.matches(row, int(NOW_S * 1e9)) in (True, False)

@@ -1,4 +1,4 @@
-"""The first page of all."""
+"""The home page."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ def test_the_json_has_the_fields_that_the_page_reads(made: Made) -> None:
     made.process("live-1", end=None, status="stalled", reason="no record since 2026-11-16 18:41:26 UTC")
     made.read({"cpu/utilization_ratio": 0.5}, run="live-1")
     made.read({"gpu/utilization_ratio": 0.5}, device=made.gpu(0, run="live-1"), run="live-1")
-    found = as_json(home_of(made.runs(), NoMarks(), NOW))
-    assert " ".join(found) == "running attention recent hosts"
-    assert " ".join(found["attention"][0]) == "run_id run what severity since kind"
-    assert " ".join(found["hosts"][0]) == (
+    home_json = as_json(home_of(made.runs(), NoMarks(), NOW))
+    assert " ".join(home_json) == "running attention recent hosts"
+    assert " ".join(home_json["attention"][0]) == "run_id run what severity since kind"
+    assert " ".join(home_json["hosts"][0]) == (
         "host live last_seen cpu_ratio memory_used_bytes memory_total_bytes gpus runs"
     )
-    assert " ".join(found["hosts"][0]["gpus"][0]) == (
+    assert " ".join(home_json["hosts"][0]["gpus"][0]) == (
         "device name utilization_ratio memory_used_bytes memory_total_bytes temperature_celsius power_watts"
     )
 
 
 def test_an_empty_store_is_an_empty_page(made: Made) -> None:
-    found = home_of(made.runs(), NoMarks(), NOW)
-    assert (found.running, found.attention, found.recent, found.hosts) == ((), (), (), ())
+    home = home_of(made.runs(), NoMarks(), NOW)
+    assert (home.running, home.attention, home.recent, home.hosts) == ((), (), (), ())
 
 
 def test_runs_are_live_or_recent_and_archived_runs_are_neither(made: Made) -> None:
     for number in range(14):
         made.process(f"old-{number}", started_ns=at(number), end=20.0 + number)
     made.process("live-1", end=None, started_ns=at(50))
-    found = home_of(made.runs(), OwnMarks(archived=["old-13"]), NOW)
-    assert [row.id for row in found.running] == ["live-1"]
-    assert [row.id for row in found.recent] == [f"old-{number}" for number in range(12, 2, -1)]
+    home = home_of(made.runs(), OwnMarks(archived=["old-13"]), NOW)
+    assert [row.id for row in home.running] == ["live-1"]
+    assert [row.id for row in home.recent] == [f"old-{number}" for number in range(12, 2, -1)]
 
 
 def test_attention_is_listed_worst_first(made: Made) -> None:
@@ -49,13 +49,13 @@ def test_attention_is_listed_worst_first(made: Made) -> None:
     made.alert("over", run="live-1", resolved=20)
     made.finding("input.exposed_wait", "warning", run="live-1", headline="It waits.")
     made.finding("small.thing", "notice", run="live-1")
-    found = home_of(made.runs(), NoMarks(), NOW).attention
-    assert [(one.run, one.kind, one.what, one.severity) for one in found] == [
+    attention = home_of(made.runs(), NoMarks(), NOW).attention
+    assert [(problem.run, problem.kind, problem.what, problem.severity) for problem in attention] == [
         ("live", "alert", "The GPU is at 99 °C.", "critical"),
         ("stalled", "status", "stalled", "critical"),
         ("crashed", "status", "crashed: killed by signal 9", "critical"),
     ]
-    assert found[0].since == BEGUN_S + 150
+    assert attention[0].since == BEGUN_S + 150
 
 
 def test_an_info_alert_needs_no_attention(made: Made) -> None:
@@ -68,8 +68,8 @@ def test_the_findings_of_a_live_run_need_attention_unless_they_are_muted(made: M
     made.process(end=None)
     made.finding("input.exposed_wait", "warning", headline="It waits.")
     made.finding("small.thing", "notice")
-    (found,) = home_of(made.runs(), NoMarks(), NOW).attention
-    assert (found.kind, found.what, found.severity) == ("finding", "It waits.", "warning")
+    (problem,) = home_of(made.runs(), NoMarks(), NOW).attention
+    assert (problem.kind, problem.what, problem.severity) == ("finding", "It waits.", "warning")
     assert home_of(made.runs(), OwnMarks(muted=["input.exposed_wait"]), NOW).attention == ()
 
 
@@ -77,8 +77,12 @@ def test_a_run_that_ended_with_a_diverged_loss_needs_attention_as_critical(made:
     for name, severity in (("diverged-1", "critical"), ("slow-1", "warning")):
         made.process(name)
         made.finding("conv.diverging", severity, run=name, headline="The loss has gone to 1e22.")
-    (found,) = home_of(made.runs(), NoMarks(), NOW).attention
-    assert (found.run, found.what, found.severity) == ("diverged", "The loss has gone to 1e22.", "critical")
+    (problem,) = home_of(made.runs(), NoMarks(), NOW).attention
+    assert (problem.run, problem.what, problem.severity) == (
+        "diverged",
+        "The loss has gone to 1e22.",
+        "critical",
+    )
 
 
 def test_home_and_the_list_of_runs_have_the_same_runs_that_need_attention(made: Made) -> None:
@@ -96,22 +100,26 @@ def test_home_and_the_list_of_runs_have_the_same_runs_that_need_attention(made: 
     made.process("fine-1")
     marks = OwnMarks(archived=["aside-1"])
     listed = {row.id for row in run_rows(made.runs(), marks, NOW) if row.attention is not None}
-    home = [one.run_id for one in home_of(made.runs(), marks, NOW).attention]
+    home = [problem.run_id for problem in home_of(made.runs(), marks, NOW).attention]
     assert sorted(home) == sorted(listed) == ["diverged-1", "failed-1", "nan-1", "stalled-1"]
 
 
 def test_a_failure_needs_attention_with_its_exception(made: Made) -> None:
     made.process(status="failed", reason="KeyError: 'mixup'")
-    (found,) = home_of(made.runs(), NoMarks(), NOW).attention
-    assert (found.what, found.severity, found.kind) == ("failed: KeyError: 'mixup'", "critical", "status")
+    (problem,) = home_of(made.runs(), NoMarks(), NOW).attention
+    assert (problem.what, problem.severity, problem.kind) == (
+        "failed: KeyError: 'mixup'",
+        "critical",
+        "status",
+    )
 
 
 def test_a_run_that_ended_with_a_nan_loss_needs_attention(made: Made) -> None:
     for name, last in (("nan-1", np.nan), ("inf-1", np.inf), ("fine-1", 0.5)):
         made.process(name)
         made.log({"loss": [1.0, np.nan, last]}, run=name)
-    found = home_of(made.runs(), NoMarks(), NOW).attention
-    assert {(one.run, one.what, one.severity) for one in found} == {
+    attention = home_of(made.runs(), NoMarks(), NOW).attention
+    assert {(problem.run, problem.what, problem.severity) for problem in attention} == {
         ("nan", "loss is NaN at step 2", "critical"),
         ("inf", "loss is ∞ at step 2", "critical"),
     }
@@ -121,8 +129,8 @@ def test_a_finding_gives_the_start_of_a_nan_loss(made: Made) -> None:
     made.process()
     made.log({"loss": [1.0, np.nan]})
     made.finding("num.nonfinite", "critical", headline="The loss is NaN from step 1 on.")
-    (found,) = home_of(made.runs(), NoMarks(), NOW).attention
-    assert (found.what, found.kind) == ("The loss is NaN from step 1 on.", "finding")
+    (problem,) = home_of(made.runs(), NoMarks(), NOW).attention
+    assert (problem.what, problem.kind) == ("The loss is NaN from step 1 on.", "finding")
     muted = home_of(made.runs(), OwnMarks(muted=["num.nonfinite"]), NOW).attention
     assert muted == ()
 
@@ -131,7 +139,7 @@ def test_a_live_run_reports_its_nan_loss_once(made: Made) -> None:
     made.process(end=None)
     made.log({"loss": [1.0, np.nan]})
     made.finding("num.nonfinite", "critical", headline="The loss is NaN from step 1 on.")
-    assert [one.what for one in home_of(made.runs(), NoMarks(), NOW).attention] == [
+    assert [problem.what for problem in home_of(made.runs(), NoMarks(), NOW).attention] == [
         "The loss is NaN from step 1 on."
     ]
 

@@ -1,4 +1,4 @@
-"""Leaks are found, and what only looks like one is not."""
+"""Leaks are found, and series that only look like one are not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOUR = 3600
 
 
 def series(count: int = 1000, growth: float = 0.0, noise: float = 0.05 * GB, seed: int = 0) -> np.ndarray:
-    """Memory read once a second, which grows by so much in all."""
+    """Memory sampled once a second, with a total growth."""
     drawn = np.random.default_rng(seed).normal(0.0, noise, count)
     return 8 * GB + np.linspace(0.0, growth, count) + drawn
 
@@ -32,26 +32,26 @@ def grown(values: np.ndarray) -> Growth:
 class TestWhatIsALeak:
     @pytest.mark.parametrize("seed", range(5))
     def test_growth_under_noise_is_found_with_its_rate(self, seed: int) -> None:
-        found = grown(series(3600, growth=GB, noise=0.5 * GB, seed=seed))
-        assert found.goes_on
-        assert found.per_hour is not None
-        assert found.per_hour.low < GB < found.per_hour.high
-        assert found.per_hour.value == pytest.approx(GB, rel=0.2)
+        growth = grown(series(3600, growth=GB, noise=0.5 * GB, seed=seed))
+        assert growth.goes_on
+        assert growth.per_hour is not None
+        assert growth.per_hour.low < GB < growth.per_hour.high
+        assert growth.per_hour.value == pytest.approx(GB, rel=0.2)
 
     def test_growth_under_a_garbage_collection_sawtooth_is_found(self) -> None:
         teeth = 0.5 * GB * ((np.arange(2000) / 130) % 1)
-        found = grown(series(2000, growth=4 * GB) + teeth)
-        assert found.goes_on
+        growth = grown(series(2000, growth=4 * GB) + teeth)
+        assert growth.goes_on
 
     @pytest.mark.parametrize("period", [40, 90, 300])
     def test_a_leak_of_varying_speed_is_found(self, period: int) -> None:
         seconds = np.arange(150.0)
         pace = 8e6 * (1 + 0.3 * np.sin(2 * np.pi * seconds / period))
-        found = grown(0.4 * GB + np.cumsum(pace))
-        assert found.goes_on
-        assert found.per_hour is not None
-        assert np.isfinite([found.per_hour.low, found.per_hour.high]).all()
-        assert found.per_hour.value == pytest.approx(8e6 * HOUR, rel=0.3)
+        growth = grown(0.4 * GB + np.cumsum(pace))
+        assert growth.goes_on
+        assert growth.per_hour is not None
+        assert np.isfinite([growth.per_hour.low, growth.per_hour.high]).all()
+        assert growth.per_hour.value == pytest.approx(8e6 * HOUR, rel=0.3)
 
     def test_growth_by_many_steps_is_found(self) -> None:
         epochs = np.floor(np.linspace(0, 19.99, 2000)) * 0.2 * GB
@@ -59,9 +59,9 @@ class TestWhatIsALeak:
 
     def test_growth_is_also_reported_per_thousand_steps(self) -> None:
         times = np.arange(1000.0)
-        found = growth_of(times, series(1000, growth=GB), steps=times * 4)
-        assert found.per_thousand_steps is not None
-        assert found.per_thousand_steps.value == pytest.approx(0.25 * GB, rel=0.1)
+        growth = growth_of(times, series(1000, growth=GB), steps=times * 4)
+        assert growth.per_thousand_steps is not None
+        assert growth.per_thousand_steps.value == pytest.approx(0.25 * GB, rel=0.1)
 
     def test_a_nan_reading_is_ignored(self) -> None:
         values = series(1000, growth=4 * GB)
@@ -78,7 +78,7 @@ class TestWhatIsNone:
         wandering = [
             8 * GB + 5e6 * np.cumsum(np.random.default_rng(seed).normal(0, 1, 300)) for seed in range(60)
         ]
-        assert sum(grown(one).goes_on for one in wandering) <= 2
+        assert sum(grown(walk).goes_on for walk in wandering) <= 2
 
     @pytest.mark.parametrize("teeth", [1.5, 3, 7.5, 40])
     @pytest.mark.parametrize("count", [100, 1000, 5000])
@@ -109,28 +109,28 @@ class TestWhatIsNone:
         assert not grown(np.full(500, 8 * GB)).goes_on
 
     def test_shrinking_memory_is_not_growth(self) -> None:
-        found = grown(series(1000, growth=-4 * GB))
-        assert not found.goes_on
-        assert found.per_hour is not None
-        assert found.per_hour.high < 0
+        growth = grown(series(1000, growth=-4 * GB))
+        assert not growth.goes_on
+        assert growth.per_hour is not None
+        assert growth.per_hour.high < 0
 
     @pytest.mark.parametrize("count", [0, 1, 5, 25])
     def test_too_few_readings_give_no_verdict(self, count: int) -> None:
-        found = grown(series(count, growth=4 * GB))
-        assert found.per_hour is None
-        assert not found.goes_on
+        growth = grown(series(count, growth=4 * GB))
+        assert growth.per_hour is None
+        assert not growth.goes_on
 
     def test_growth_before_a_warm_up_ends_does_not_raise_the_rate_after_it(self) -> None:
         values = series(2000, growth=2 * GB, noise=0.01 * GB)
         values += 5 * GB * np.minimum(np.arange(2000) / 300, 1.0)
-        found = grown(values)
-        assert found.goes_on
-        assert found.per_hour is not None
-        assert found.per_hour.value == pytest.approx(2 * GB * HOUR / 2000, rel=0.1)
+        growth = grown(values)
+        assert growth.goes_on
+        assert growth.per_hour is not None
+        assert growth.per_hour.value == pytest.approx(2 * GB * HOUR / 2000, rel=0.1)
 
 
-class RepeatPolicy:
-    """A store being told about one run of two hours."""
+class RunBuilder:
+    """Writes one run of two hours to a store."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -175,22 +175,22 @@ class RepeatPolicy:
 
 
 @pytest.fixture
-def tell(folder: Path) -> Iterator[RepeatPolicy]:
+def builder(folder: Path) -> Iterator[RunBuilder]:
     folder.mkdir()
-    telling = RepeatPolicy(folder)
-    yield telling
-    telling.close()
+    run_builder = RunBuilder(folder)
+    yield run_builder
+    run_builder.close()
 
 
 ONE_AN_HOUR = series(2 * HOUR, growth=2 * GB)
 
 
 class TestTheVerdict:
-    def test_memory_that_will_be_full_before_the_end_is_a_leak(self, tell: RepeatPolicy) -> None:
-        tell.segment()
-        tell.read("process/rss_bytes", ONE_AN_HOUR)
-        tell.read("memory/total_bytes", 16 * GB, rank=None)
-        [verdict] = tell.judged(remaining_seconds=5.0 * HOUR)
+    def test_memory_that_will_be_full_before_the_end_is_a_leak(self, builder: RunBuilder) -> None:
+        builder.segment()
+        builder.read("process/rss_bytes", ONE_AN_HOUR)
+        builder.read("memory/total_bytes", 16 * GB, rank=None)
+        [verdict] = builder.judged(remaining_seconds=5.0 * HOUR)
         assert verdict.is_leak
         assert verdict.limit is not None
         assert (verdict.limit.whose, verdict.limit.limit_bytes) == ("host", 16 * GB)
@@ -198,81 +198,84 @@ class TestTheVerdict:
         assert verdict.projected_ratio == pytest.approx(15 / 16, rel=0.02)
         assert "over 80%" in verdict.why
 
-    def test_growth_that_fits_until_the_end_is_not_a_leak(self, tell: RepeatPolicy) -> None:
-        tell.segment()
-        tell.read("process/rss_bytes", ONE_AN_HOUR)
-        tell.read("memory/total_bytes", 500 * GB, rank=None)
-        [verdict] = tell.judged(remaining_seconds=5.0 * HOUR)
+    def test_growth_that_fits_until_the_end_is_not_a_leak(self, builder: RunBuilder) -> None:
+        builder.segment()
+        builder.read("process/rss_bytes", ONE_AN_HOUR)
+        builder.read("memory/total_bytes", 500 * GB, rank=None)
+        [verdict] = builder.judged(remaining_seconds=5.0 * HOUR)
         assert verdict.is_leak is False
         assert verdict.growth.goes_on
         assert verdict.seconds_to_limit is not None
 
-    def test_a_run_of_unknown_length_is_assumed_to_run_another_day(self, tell: RepeatPolicy) -> None:
-        tell.segment()
-        tell.read("process/rss_bytes", ONE_AN_HOUR)
-        tell.read("memory/total_bytes", 40 * GB, rank=None)
-        [verdict] = tell.judged()
+    def test_a_run_of_unknown_length_is_assumed_to_run_another_day(self, builder: RunBuilder) -> None:
+        builder.segment()
+        builder.read("process/rss_bytes", ONE_AN_HOUR)
+        builder.read("memory/total_bytes", 40 * GB, rank=None)
+        [verdict] = builder.judged()
         assert verdict.is_leak
         assert verdict.horizon_seconds == 24 * HOUR
 
-    def test_the_limit_of_a_container_counts_if_it_is_lower(self, tell: RepeatPolicy) -> None:
-        tell.segment()
-        tell.read("process/uss_bytes", ONE_AN_HOUR)
-        tell.read("memory/total_bytes", 500 * GB, rank=None)
-        tell.read("memory/cgroup_limit_bytes", 12 * GB, rank=None)
-        [verdict] = tell.judged(remaining_seconds=1.0 * HOUR)
+    def test_the_limit_of_a_container_counts_if_it_is_lower(self, builder: RunBuilder) -> None:
+        builder.segment()
+        builder.read("process/uss_bytes", ONE_AN_HOUR)
+        builder.read("memory/total_bytes", 500 * GB, rank=None)
+        builder.read("memory/cgroup_limit_bytes", 12 * GB, rank=None)
+        [verdict] = builder.judged(remaining_seconds=1.0 * HOUR)
         assert verdict.limit is not None
         assert verdict.limit.whose == "container"
         assert verdict.is_leak
 
-    def test_a_gpus_memory_is_judged_by_the_size_of_the_gpu(self, tell: RepeatPolicy) -> None:
-        tell.segment()
-        tell.read("memory/allocated_bytes", ONE_AN_HOUR, axis="step")
-        tell.census(12 * GB)
-        [verdict] = tell.judged(remaining_seconds=3600.0)
+    def test_a_gpus_memory_is_judged_by_the_size_of_the_gpu(self, builder: RunBuilder) -> None:
+        builder.segment()
+        builder.read("memory/allocated_bytes", ONE_AN_HOUR, axis="step")
+        builder.census(12 * GB)
+        [verdict] = builder.judged(remaining_seconds=3600.0)
         assert verdict.limit is not None
         assert (verdict.limit.whose, verdict.limit.limit_bytes) == ("device", 12 * GB)
         assert verdict.is_leak
         assert verdict.growth.per_thousand_steps is not None
         assert verdict.growth.per_thousand_steps.value == pytest.approx(GB / 3.6, rel=0.05)
 
-    def test_without_a_training_setup_event_the_gpu_reading_is_the_limit(self, tell: RepeatPolicy) -> None:
-        tell.segment()
-        tell.read("memory/allocated_bytes", ONE_AN_HOUR, axis="step")
-        tell.read("gpu/memory_total_bytes", 24 * GB, device="GPU-a", rank=None)
-        [verdict] = tell.judged()
+    def test_without_a_training_setup_event_the_gpu_reading_is_the_limit(self, builder: RunBuilder) -> None:
+        builder.segment()
+        builder.read("memory/allocated_bytes", ONE_AN_HOUR, axis="step")
+        builder.read("gpu/memory_total_bytes", 24 * GB, device="GPU-a", rank=None)
+        [verdict] = builder.judged()
         assert verdict.limit is not None
         assert verdict.limit.limit_bytes == 24 * GB
 
     def test_growth_without_a_known_limit_is_neither_called_a_leak_nor_cleared(
-        self, tell: RepeatPolicy
+        self, builder: RunBuilder
     ) -> None:
-        tell.segment()
-        tell.read("process/rss_bytes", ONE_AN_HOUR)
-        [verdict] = tell.judged()
+        builder.segment()
+        builder.read("process/rss_bytes", ONE_AN_HOUR)
+        [verdict] = builder.judged()
         assert verdict.growth.goes_on
         assert verdict.is_leak is None
         assert verdict.projected_ratio is None
 
-    def test_an_ended_run_is_judged_by_its_last_value(self, tell: RepeatPolicy) -> None:
-        tell.segment(status="finished", ended_ns=BEGUN_NS + 2 * HOUR * NS)
-        tell.read("process/rss_bytes", ONE_AN_HOUR)
-        tell.read("memory/total_bytes", 16 * GB, rank=None)
-        [verdict] = tell.judged()
+    def test_an_ended_run_is_judged_by_its_last_value(self, builder: RunBuilder) -> None:
+        builder.segment(status="finished", ended_ns=BEGUN_NS + 2 * HOUR * NS)
+        builder.read("process/rss_bytes", ONE_AN_HOUR)
+        builder.read("memory/total_bytes", 16 * GB, rank=None)
+        [verdict] = builder.judged()
         assert verdict.is_leak is False
         assert verdict.horizon_seconds == 0
         assert verdict.projected_ratio == pytest.approx(10 / 16, rel=0.02)
 
-    def test_processes_are_judged_one_by_one_and_leaks_come_first(self, tell: RepeatPolicy) -> None:
-        tell.segment()
-        tell.read("memory/total_bytes", 16 * GB, rank=None)
-        tell.read("process/rss_bytes", series(2 * HOUR))
-        tell.read("process/rss_bytes", ONE_AN_HOUR, device="loader-1")
-        verdicts = tell.judged()
-        assert [(one.device, one.is_leak) for one in verdicts] == [("loader-1", True), ("", False)]
+    def test_processes_are_judged_one_by_one_and_leaks_come_first(self, builder: RunBuilder) -> None:
+        builder.segment()
+        builder.read("memory/total_bytes", 16 * GB, rank=None)
+        builder.read("process/rss_bytes", series(2 * HOUR))
+        builder.read("process/rss_bytes", ONE_AN_HOUR, device="loader-1")
+        verdicts = builder.judged()
+        assert [(verdict.device, verdict.is_leak) for verdict in verdicts] == [
+            ("loader-1", True),
+            ("", False),
+        ]
 
-    def test_only_the_newest_segment_is_judged(self, tell: RepeatPolicy) -> None:
-        tell.segment("a0", status="crashed", ended_ns=BEGUN_NS)
-        tell.segment("a1")
-        tell.read("process/rss_bytes", ONE_AN_HOUR, segment="a0")
-        assert tell.judged() == []
+    def test_only_the_newest_segment_is_judged(self, builder: RunBuilder) -> None:
+        builder.segment("a0", status="crashed", ended_ns=BEGUN_NS)
+        builder.segment("a1")
+        builder.read("process/rss_bytes", ONE_AN_HOUR, segment="a0")
+        assert builder.judged() == []

@@ -22,14 +22,14 @@ def at(seconds: Sequence[float]) -> np.ndarray:
 
 def test_100_watts_for_an_hour_are_exactly_100_watt_hours() -> None:
     seconds = np.arange(3600) + 0.5
-    found = from_rate(at(seconds), np.full(3600, 100.0), HOUR)
-    assert found == Metered(360_000.0, 3600.0)
+    metered = from_rate(at(seconds), np.full(3600, 100.0), HOUR)
+    assert metered == Metered(360_000.0, 3600.0)
 
 
 def test_a_ramp_is_integrated_by_trapezoids() -> None:
     seconds = np.arange(11.0)
-    found = from_rate(at(seconds), seconds * 10, TimeSpan(BEGUN_NS, BEGUN_NS + 10 * NS))
-    assert found == Metered(500.0, 10.0)
+    metered = from_rate(at(seconds), seconds * 10, TimeSpan(BEGUN_NS, BEGUN_NS + 10 * NS))
+    assert metered == Metered(500.0, 10.0)
 
 
 def test_readings_before_the_start_and_after_the_end_count_only_up_to_them() -> None:
@@ -59,16 +59,16 @@ def test_a_late_first_reading_leaves_the_time_before_it_unknown() -> None:
 def test_a_counter_that_restarts_counts_from_its_new_value() -> None:
     seconds = np.arange(101.0)
     shown = np.where(seconds < 50, 5_000_000 + 100 * seconds, 100 * (seconds - 49.5))
-    found = from_counter(at(seconds), shown, TimeSpan(BEGUN_NS, BEGUN_NS + 100 * NS))
+    metered = from_counter(at(seconds), shown, TimeSpan(BEGUN_NS, BEGUN_NS + 100 * NS))
     # Half a second's use, from the last look to the reset, was never seen.
-    assert found == Metered(9_950.0, 99.0)
+    assert metered == Metered(9_950.0, 99.0)
 
 
 def test_an_implausible_value_after_a_counter_reset_adds_nothing() -> None:
     seconds = np.arange(11.0)
     shown = np.where(seconds < 5, 9e9, 8e9) + seconds
-    found = from_counter(at(seconds), shown, TimeSpan(BEGUN_NS, BEGUN_NS + 10 * NS))
-    assert found == Metered(9.0, 9.0)
+    metered = from_counter(at(seconds), shown, TimeSpan(BEGUN_NS, BEGUN_NS + 10 * NS))
+    assert metered == Metered(9.0, 9.0)
 
 
 def test_values_that_are_not_finite_are_ignored() -> None:
@@ -108,10 +108,10 @@ def test_coverage_and_usage_never_exceed_the_span_and_the_highest_rate(
     span = TimeSpan(BEGUN_NS + min(first, second) * NS, BEGUN_NS + max(first, second) * NS)
     times = at([seconds for seconds, _ in readings]) if readings else np.empty(0, np.int64)
     watts = np.array([value for _, value in readings])
-    found = from_rate(times, watts, span)
-    assert -1e-9 <= found.covered_seconds <= span.seconds + 1e-6
-    assert found.amount <= max([value for _, value in readings], default=0.0) * span.seconds + 1e-3
-    assert found.amount >= -1e-9
+    metered = from_rate(times, watts, span)
+    assert -1e-9 <= metered.covered_seconds <= span.seconds + 1e-6
+    assert metered.amount <= max([value for _, value in readings], default=0.0) * span.seconds + 1e-3
+    assert metered.amount >= -1e-9
 
 
 def test_overlapping_spans_are_subtracted() -> None:

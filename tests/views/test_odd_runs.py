@@ -1,4 +1,4 @@
-"""Every view of every odd run can be sent: nothing raises, and no number is lost to JSON."""
+"""All views of unusual runs are valid JSON, and none raises."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def one_step(made: Made) -> None:
 
 
 def begun_anew(made: Made) -> None:
-    """Three segments, each of which does steps again that the one before had done."""
+    """Three segments, each of which repeats steps of the one before."""
     for number, begin in enumerate((0, 300, 600)):
         segment = f"s{number}"
         made.process(segment=segment, started_ns=at(begin), end=begin + 200, status="crashed")
@@ -84,13 +84,13 @@ def steps_in_any_order(made: Made) -> None:
 
 
 def all_at_once(made: Made) -> None:
-    """Every point at the same moment and the same step."""
+    """All points at the same time and the same step."""
     made.process()
     made.log({"loss": np.ones(300), "step_seconds": 0.0}, np.zeros(300, int), every=0.0)
 
 
 def no_beginning(made: Made) -> None:
-    """A run of which a damaged journal has told neither when it began nor how it ended."""
+    """A run whose start and end a damaged journal lost."""
     made.process(started_ns=0, end=None, last_ns=0, facts={})
     made.log({"loss": [1.0, 2.0]})
 
@@ -176,4 +176,4 @@ def test_a_resumed_run_counts_each_step_once_and_all_of_its_time(made: Made) -> 
     run = made.run()
     assert steps_of(run).count == 220
     assert run_row(run, NoMarks(), NOW).duration_s == 600.0
-    assert [one.kind for one in overview_of(run, NoMarks(), NOW).events] == ["resume", "resume"]
+    assert [mark.kind for mark in overview_of(run, NoMarks(), NOW).events] == ["resume", "resume"]

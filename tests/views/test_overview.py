@@ -1,4 +1,4 @@
-"""The first page of a run: everything on it, and what it says when there is little to show."""
+"""The overview page of a run, also of runs with little data."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ NOW = at(200)
 GIB = 2**30
 
 
-def page(made: Made, now: int = NOW, **told: object) -> Overview:
-    return overview_of(made.run(), OwnMarks(**told), now)
+def page(made: Made, now: int = NOW, **marks: object) -> Overview:
+    return overview_of(made.run(), OwnMarks(**marks), now)
 
 
 def tiles(made: Made, now: int = NOW) -> dict[str, object]:
@@ -28,7 +28,7 @@ def tiles(made: Made, now: int = NOW) -> dict[str, object]:
 
 
 def missing(made: Made) -> dict[str, str]:
-    return {one.what: one.why for one in page(made).missing}
+    return {missing_part.what: missing_part.why for missing_part in page(made).missing}
 
 
 def test_the_json_has_the_fields_that_the_page_reads(made: Made) -> None:
@@ -36,28 +36,28 @@ def test_the_json_has_the_fields_that_the_page_reads(made: Made) -> None:
     trained(made)
     made.alert("rule", resolved=20)
     made.event("checkpoint", step=3, path="x")
-    found = as_json(page(made))
-    assert " ".join(found) == (
+    page_json = as_json(page(made))
+    assert " ".join(page_json) == (
         "verdict tiles phases wall_time key_charts system_charts events event_counts alerts environment "
         "ended waiting_s missing"
     )
-    assert " ".join(found["tiles"][0]) == "id title value detail state state_text spark change chart"
-    assert " ".join(found["key_charts"][0]) == "title keys unit kind second_axis from_zero percent per"
-    assert " ".join(found["events"][0]) == "kind time step end_time rank label detail"
-    assert " ".join(found["ended"]) == (
+    assert " ".join(page_json["tiles"][0]) == "id title value detail state state_text spark change chart"
+    assert " ".join(page_json["key_charts"][0]) == "title keys unit kind second_axis from_zero percent per"
+    assert " ".join(page_json["events"][0]) == "kind time step end_time rank label detail"
+    assert " ".join(page_json["ended"]) == (
         "status text last_step failure last_loss log_lines duration_s energy_kwh cost best changed"
     )
-    assert " ".join(found["verdict"]) == "id headline severity confidence steps tries"
-    assert found["missing"][0].keys() == {"what", "why"}
-    assert found["environment"][0].keys() == {"label", "value"}
+    assert " ".join(page_json["verdict"]) == "id headline severity confidence steps tries"
+    assert page_json["missing"][0].keys() == {"what", "why"}
+    assert page_json["environment"][0].keys() == {"label", "value"}
 
 
 def test_a_live_run_without_a_step_shows_its_waiting_time(made: Made) -> None:
     made.process(end=None)
-    found = page(made, at(14))
-    assert found.waiting_s == pytest.approx(14.0)
-    assert [tile.state for tile in found.tiles] == ["unknown"] * 4
-    assert (found.phases, found.key_charts, found.events, found.ended) == ((), (), (), None)
+    overview = page(made, at(14))
+    assert overview.waiting_s == pytest.approx(14.0)
+    assert [tile.state for tile in overview.tiles] == ["unknown"] * 4
+    assert (overview.phases, overview.key_charts, overview.events, overview.ended) == ((), (), (), None)
     made.log({"loss": [1.0]})
     assert page(made, at(14)).waiting_s is None
 
@@ -65,10 +65,10 @@ def test_a_live_run_without_a_step_shows_its_waiting_time(made: Made) -> None:
 def test_a_run_of_one_step_shows_what_is_known(made: Made) -> None:
     made.process()
     made.log({"step_seconds": [0.5], "loss": 2.0})
-    found = tiles(made)
-    assert found["step_time"].value == "500 ms"
-    assert found["throughput"].value == "–"
-    assert found["throughput"].change is None
+    tiles_by_id = tiles(made)
+    assert tiles_by_id["step_time"].value == "500 ms"
+    assert tiles_by_id["throughput"].value == "–"
+    assert tiles_by_id["throughput"].change is None
     assert page(made).verdict.headline == "Too short to judge: 1 step; 20 are needed."
 
 
@@ -93,14 +93,14 @@ def test_a_run_recorded_by_a_monitor_has_a_full_overview(folder: Path) -> None:
         for step in monitor.batches(range(40)):
             monitor.log_training_step(loss=1.0 / (step + 1), learning_rate=0.1)
     store = stepscope.open_store(folder)
-    found = overview_of(store.run("real"), NoMarks(), at(0) + 10**12)
+    overview = overview_of(store.run("real"), NoMarks(), at(0) + 10**12)
     store.close()
-    assert [chart.title for chart in found.key_charts] == ["Step time by phase", "Loss"]
-    assert found.key_charts[1].second_axis == ("learning_rate",)
-    assert found.ended.text.startswith("Finished after")
-    assert found.ended.best == "loss 0.025 at step 39"
-    assert {fact.label for fact in found.environment} >= {"Python", "Hosts", "Command"}
-    assert "Step phases" in {one.what for one in found.missing}
+    assert [chart.title for chart in overview.key_charts] == ["Step time by phase", "Loss"]
+    assert overview.key_charts[1].second_axis == ("learning_rate",)
+    assert overview.ended.text.startswith("Finished after")
+    assert overview.ended.best == "loss 0.025 at step 39"
+    assert {fact.label for fact in overview.environment} >= {"Python", "Hosts", "Command"}
+    assert "Step phases" in {missing_part.what for missing_part in overview.missing}
 
 
 class TestTiles:
@@ -170,23 +170,26 @@ class TestTiles:
             energy = {"gpu/energy_joules_total": np.arange(100) * 300.0}
             busy = 0.1 if index == 5 else 0.9
             made.read({"gpu/utilization_ratio": busy, **used, **power, **energy}, device=made.gpu(index))
-        found = tiles(made)
-        assert (found["gpu"].title, found["gpu"].value) == ("8 GPUs", "80 %")
-        assert found["gpu"].detail == ("worst gpu 5: 10 %", "2,400 W of 5,600 W · 66 Wh")
-        assert (found["gpu"].state, found["gpu"].state_text) == ("warn", "gpu 5 is less busy than the others")
-        assert found["memory"].value == "17 GiB of 80 GiB"
-        assert found["memory"].detail == ("peak of gpu 7", "63 GiB left")
+        tiles_by_id = tiles(made)
+        assert (tiles_by_id["gpu"].title, tiles_by_id["gpu"].value) == ("8 GPUs", "80 %")
+        assert tiles_by_id["gpu"].detail == ("worst gpu 5: 10 %", "2,400 W of 5,600 W · 66 Wh")
+        assert (tiles_by_id["gpu"].state, tiles_by_id["gpu"].state_text) == (
+            "warn",
+            "gpu 5 is less busy than the others",
+        )
+        assert tiles_by_id["memory"].value == "17 GiB of 80 GiB"
+        assert tiles_by_id["memory"].detail == ("peak of gpu 7", "63 GiB left")
 
     def test_without_a_gpu_the_cpu_and_host_memory_are_shown(self, made: Made) -> None:
         made.process()
         host = {"cpu/utilization_ratio": 0.42, "cpu/iowait_ratio": 0.1, "memory/total_bytes": 16 * GIB}
         made.read(host)
         made.read({"process/rss_bytes": 15.7 * GIB}, rank=0)
-        found = tiles(made)
-        assert (found["gpu"].title, found["gpu"].value) == ("CPU", "42 %")
-        assert found["gpu"].detail == ("no GPU was seen", "waiting for disks 10 %")
-        assert (found["gpu"].state, found["gpu"].state_text) == ("none", "of the whole machine")
-        assert (found["memory"].value, found["memory"].state) == ("15.7 GiB of 16 GiB", "bad")
+        tiles_by_id = tiles(made)
+        assert (tiles_by_id["gpu"].title, tiles_by_id["gpu"].value) == ("CPU", "42 %")
+        assert tiles_by_id["gpu"].detail == ("no GPU was seen", "waiting for disks 10 %")
+        assert (tiles_by_id["gpu"].state, tiles_by_id["gpu"].state_text) == ("none", "of the whole machine")
+        assert (tiles_by_id["memory"].value, tiles_by_id["memory"].state) == ("15.7 GiB of 16 GiB", "bad")
 
     def test_headroom_and_free_memory_agree_if_other_programs_use_memory(self, made: Made) -> None:
         made.process()
@@ -229,7 +232,7 @@ class TestVerdict:
         assert page(made, muted=["input.exposed_wait"]).verdict.id == "few_steps"
 
     @pytest.mark.parametrize(
-        ("fields", "loss", "told"),
+        ("fields", "loss", "expected"),
         [
             (
                 {"status": "failed", "reason": "RuntimeError: x"},
@@ -248,40 +251,40 @@ class TestVerdict:
         ],
     )
     def test_without_findings_a_bad_run_is_not_called_fine(
-        self, made: Made, fields: dict, loss: float, told: tuple[str, str]
+        self, made: Made, fields: dict, loss: float, expected: tuple[str, str]
     ) -> None:
         made.process(**fields)
         made.log({"loss": np.full(100, loss)})
-        found = page(made).verdict
-        assert (found.id, found.headline) == told
-        assert found.severity == ("critical" if told[0].startswith("status.") else "unknown")
+        verdict = page(made).verdict
+        assert (verdict.id, verdict.headline) == expected
+        assert verdict.severity == ("critical" if expected[0].startswith("status.") else "unknown")
 
     def test_a_long_wait_for_data_is_not_a_good_verdict(self, made: Made) -> None:
         made.process()
         trained(made, data=0.01)
-        found = page(made).verdict
-        assert (found.id, found.severity) == ("input.exposed_wait", "warning")
+        verdict = page(made).verdict
+        assert (verdict.id, verdict.severity) == ("input.exposed_wait", "warning")
 
     def test_losses_that_are_not_finite_come_first_in_the_verdict(self, made: Made) -> None:
         made.process()
         made.log({"loss": np.full(100, np.nan)})
-        found = page(made).verdict
-        assert (found.id, found.severity) == ("num.nonfinite", "critical")
+        verdict = page(made).verdict
+        assert (verdict.id, verdict.severity) == ("num.nonfinite", "critical")
 
     def test_an_early_loss_that_was_not_finite_stays_in_the_verdict(self, made: Made) -> None:
         made.process()
         made.log({"loss": np.where(np.arange(4000) == 7, np.nan, 1.0), "step_seconds": np.full(4000, 0.01)})
-        found = page(made).verdict
-        assert (found.id, found.severity) == ("loss.nonfinite", "warning")
-        assert found.headline == "1 loss is not finite."
+        verdict = page(made).verdict
+        assert (verdict.id, verdict.severity) == ("loss.nonfinite", "warning")
+        assert verdict.headline == "1 loss is not finite."
 
     def test_the_verdict_of_a_failed_run_starts_with_the_failure(self, made: Made) -> None:
         made.process(status="failed", reason="RuntimeError: x")
         made.finding("input.exposed_wait", "warning", headline="41% of each step waits for data.")
-        found = page(made).verdict
-        assert (found.id, found.severity) == ("status.failed", "critical")
-        told = "The run failed: RuntimeError: x. Before that: 41% of each step waits for data."
-        assert found.headline == told
+        verdict = page(made).verdict
+        assert (verdict.id, verdict.severity) == ("status.failed", "critical")
+        headline = "The run failed: RuntimeError: x. Before that: 41% of each step waits for data."
+        assert verdict.headline == headline
 
     def test_list_page_and_comparison_show_the_same_verdict(self, made: Made) -> None:
         made.process(status="crashed", reason="process 12 was killed")
@@ -295,10 +298,10 @@ class TestVerdict:
         made.process()
         waits = np.where(np.arange(4000) < 1500, 0.02, 0.0001)
         made.log({"step_seconds": 0.005 + waits, "phase/data_seconds": waits})
-        found = page(made).verdict
-        assert (found.id, found.severity) == ("unexplained", "unknown")
-        assert found.headline.startswith("No problem found by ")
-        assert "of wall time is between steps" in found.headline
+        verdict = page(made).verdict
+        assert (verdict.id, verdict.severity) == ("unexplained", "unknown")
+        assert verdict.headline.startswith("No problem found by ")
+        assert "of wall time is between steps" in verdict.headline
 
 
 class TestEvents:
@@ -311,8 +314,8 @@ class TestEvents:
         made.read({"gpu/throttled_hardware_thermal": np.arange(100) >= 90}, device=made.gpu(0), segment="b2")
         made.event("console", 5, text="not a moment")
         note = Note(1, RUN, 5, None, "look here", BEGUN_S + 100.0)
-        found = page(made, notes=(note,)).events
-        assert [(one.kind, one.label) for one in found] == [
+        events = page(made, notes=(note,)).events
+        assert [(mark.kind, mark.label) for mark in events] == [
             ("epoch", "epoch 1"),
             ("checkpoint", "checkpoint"),
             ("alert", "loss_rises"),
@@ -320,39 +323,39 @@ class TestEvents:
             ("throttling", "gpu 0 throttled"),
             ("note", "look here"),
         ]
-        assert found[0].step == 20
-        assert found[2].end_time == BEGUN_S + 39
-        assert found[3].detail == "after it crashed: killed"
-        assert (found[4].time, found[4].end_time) == (BEGUN_S + 90, BEGUN_S + 99)
+        assert events[0].step == 20
+        assert events[2].end_time == BEGUN_S + 39
+        assert events[3].detail == "after it crashed: killed"
+        assert (events[4].time, events[4].end_time) == (BEGUN_S + 90, BEGUN_S + 99)
 
     def test_timed_evaluations_and_checkpoints_are_marked_without_events(self, made: Made) -> None:
         made.process()
         checkpoint = np.where(np.arange(100) == 50, 2.0, 0.0)
         trained(made, 100, checkpoint=checkpoint)
         made.log({"phase/eval_seconds": [3.0]}, [70], begin=90)
-        found = {one.kind: one for one in page(made).events}
-        assert (found["checkpoint"].step, found["checkpoint"].detail) == (50, "2 s")
-        assert found["evaluation"].end_time - found["evaluation"].time == pytest.approx(3.0)
+        events = {mark.kind: mark for mark in page(made).events}
+        assert (events["checkpoint"].step, events["checkpoint"].detail) == (50, "2 s")
+        assert events["evaluation"].end_time - events["evaluation"].time == pytest.approx(3.0)
 
     def test_frequent_events_are_thinned_out_evenly_and_all_counted(self, made: Made) -> None:
         made.process()
         for step in range(500):
             made.event("epoch", step, step=step, epoch=step)
         made.event("checkpoint", 7, step=7)
-        found = page(made)
-        epochs = [one for one in found.events if one.kind == "epoch"]
+        overview = page(made)
+        epochs = [mark for mark in overview.events if mark.kind == "epoch"]
         assert (len(epochs), epochs[0].label, epochs[-1].label) == (200, "epoch 0", "epoch 499")
-        gaps = np.diff([one.step for one in epochs])
+        gaps = np.diff([mark.step for mark in epochs])
         assert set(gaps.tolist()) == {2, 3}
-        assert found.event_counts == {"epoch": 500, "checkpoint": 1}
+        assert overview.event_counts == {"epoch": 500, "checkpoint": 1}
 
     def test_timed_evaluations_of_a_long_run_are_thinned_out_evenly_and_counted(self, made: Made) -> None:
         made.process()
         made.log({"loss": np.ones(1000), "phase/eval_seconds": np.full(1000, 0.1)})
-        found = page(made)
-        steps = [one.step for one in found.events]
+        overview = page(made)
+        steps = [mark.step for mark in overview.events]
         assert (len(steps), steps[0], steps[-1]) == (200, 0, 999)
-        assert found.event_counts == {"evaluation": 1000}
+        assert overview.event_counts == {"evaluation": 1000}
 
 
 class TestEnded:
@@ -383,11 +386,11 @@ class TestEnded:
         made.log({"loss": losses}, np.arange(5000) * 977)
         assert page(made).ended.best == f"loss 0.25 at step {3218 * 977:,}"
 
-    @pytest.mark.parametrize(("last", "told"), [(1.79e22, "1.79e22"), (0.25, "0.25"), (np.nan, "NaN")])
-    def test_the_last_loss_is_shown_next_to_the_best(self, made: Made, last: float, told: str) -> None:
+    @pytest.mark.parametrize(("last", "expected"), [(1.79e22, "1.79e22"), (0.25, "0.25"), (np.nan, "NaN")])
+    def test_the_last_loss_is_shown_next_to_the_best(self, made: Made, last: float, expected: str) -> None:
         made.process()
         made.log({"loss": [1.0, 0.5, last]})
-        assert page(made).ended.last_loss == told
+        assert page(made).ended.last_loss == expected
 
     def test_changes_in_the_last_minute_before_a_crash_are_shown(self, made: Made) -> None:
         made.process(end=600, status="crashed", reason="killed")
@@ -426,13 +429,13 @@ class TestMissing:
     def test_missing_parts_are_listed_with_instructions(self, made: Made) -> None:
         made.process(end=None)
         made.log({"accuracy": np.ones(5)})
-        found = missing(made)
-        assert "monitor.batches(loader)" in found["Step time"]
-        assert "monitor.watch(model, optimizer)" in found["Step phases"]
-        assert "log_training_step(loss=loss)" in found["Loss"]
-        assert "total_steps" in found["Time left"]
-        assert "stepscope run" in found["Console"]
-        assert found["GPU"] == "no GPU was seen on its hosts"
+        reasons = missing(made)
+        assert "monitor.batches(loader)" in reasons["Step time"]
+        assert "monitor.watch(model, optimizer)" in reasons["Step phases"]
+        assert "log_training_step(loss=loss)" in reasons["Loss"]
+        assert "total_steps" in reasons["Time left"]
+        assert "stepscope run" in reasons["Console"]
+        assert reasons["GPU"] == "no GPU was seen on its hosts"
 
     def test_a_recorded_reason_is_shown(self, made: Made) -> None:
         made.process()
@@ -444,15 +447,15 @@ class TestMissing:
         assert missing(made)["Steps"] == NO_STEPS
         made.process("bare-1", role="launcher")
         bare = overview_of(made.run("bare-1"), NoMarks(), NOW)
-        assert {one.what: one.why for one in bare.missing}["Steps"] == NO_MONITOR
+        assert {missing_part.what: missing_part.why for missing_part in bare.missing}["Steps"] == NO_MONITOR
 
     def test_a_watched_machine_lacks_only_training(self, made: Made) -> None:
         made.process(role="machine", end=None)
         made.read({"cpu/utilization_ratio": 0.5, "memory/used_bytes": GIB})
         assert list(missing(made)) == ["Training"]
-        found = page(made)
-        assert [chart.title for chart in found.system_charts] == ["CPU", "Host memory"]
-        assert found.waiting_s is None
+        overview = page(made)
+        assert [chart.title for chart in overview.system_charts] == ["CPU", "Host memory"]
+        assert overview.waiting_s is None
 
 
 def test_the_environment_shows_hardware_and_software(made: Made) -> None:
@@ -475,15 +478,22 @@ def test_the_environment_shows_hardware_and_software(made: Made) -> None:
     )
     made.event("loader", batch_size=32, num_workers=4)
     made.log({"micro_steps": [4.0]})
-    found = {fact.label: fact.value for fact in page(made).environment}
-    assert found["GPUs"] == "2 × NVIDIA H200 (80 GiB)"
-    assert found["Libraries"] == "torch 2.9.0+cu128"
-    assert (found["Driver"], found["World size"], found["Commit"]) == ("550.1", "2", "0123456789ab")
-    assert (found["Precision"], found["Model"]) == (
+    facts_by_label = {fact.label: fact.value for fact in page(made).environment}
+    assert facts_by_label["GPUs"] == "2 × NVIDIA H200 (80 GiB)"
+    assert facts_by_label["Libraries"] == "torch 2.9.0+cu128"
+    assert (facts_by_label["Driver"], facts_by_label["World size"], facts_by_label["Commit"]) == (
+        "550.1",
+        "2",
+        "0123456789ab",
+    )
+    assert (facts_by_label["Precision"], facts_by_label["Model"]) == (
         "autocast cuda bfloat16",
         "1M parameters, compiled",
     )
-    assert (found["Batch"], found["Loader workers"]) == ("32 × 4 accumulated on each of 2 ranks", "4")
+    assert (facts_by_label["Batch"], facts_by_label["Loader workers"]) == (
+        "32 × 4 accumulated on each of 2 ranks",
+        "4",
+    )
 
 
 def test_hostile_names_and_numbers_can_be_shown(made: Made) -> None:
@@ -501,13 +511,13 @@ def test_charts_are_chosen_from_the_keys_of_the_run(made: Made) -> None:
     made.log({"train/loss": [1.0], "val/loss": 2.0, "val/accuracy": 0.5, "gradient_norm": 3.0})
     made.read({"gpu/utilization_ratio": 0.5, "gpu/temperature_celsius": 60.0}, device=made.gpu(0))
     made.read({"disk/read_bytes_per_second": 5.0})
-    found = page(made)
-    assert [(chart.title, chart.keys) for chart in found.key_charts] == [
+    overview = page(made)
+    assert [(chart.title, chart.keys) for chart in overview.key_charts] == [
         ("Loss", ("train/loss",)),
         ("Gradient norm", ("gradient_norm",)),
         ("Evaluation loss", ("val/loss",)),
         ("Accuracy", ("val/accuracy",)),
     ]
-    assert [chart.title for chart in found.system_charts] == ["GPU utilization", "GPU temperature", "Disk"]
-    assert found.system_charts[0].percent
-    assert found.system_charts[0].per == "device"
+    assert [chart.title for chart in overview.system_charts] == ["GPU utilization", "GPU temperature", "Disk"]
+    assert overview.system_charts[0].percent
+    assert overview.system_charts[0].per == "device"

@@ -1,4 +1,4 @@
-"""Small regular expressions: they mean what they mean elsewhere, and none takes long."""
+"""Simple regular expressions: they match as elsewhere, and none takes long."""
 
 from __future__ import annotations
 
@@ -63,16 +63,16 @@ def test_case_matters_unless_it_is_ignored() -> None:
     ],
 )
 def test_an_error_has_a_position(expression: str, at: int) -> None:
-    with pytest.raises(PatternError) as told:
+    with pytest.raises(PatternError) as caught:
         compile_pattern(expression)
-    assert told.value.at == at
+    assert caught.value.at == at
 
 
 @pytest.mark.parametrize(
     "expression", ["(a*)*b", "(a|a)*b", "(a+)+$b", "a?" * 60 + "a" * 60 + "b", "(.*)(.*)(.*)(.*)[ab]c"]
 )
 def test_no_expression_takes_long(expression: str) -> None:
-    """Each of these would keep a matcher that tries one way after the other busy for hours."""
+    """Each of these would keep a backtracking matcher busy for hours."""
     assert not compile_pattern(expression).is_in("a" * 1000)
 
 

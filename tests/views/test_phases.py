@@ -1,4 +1,4 @@
-"""What phases take of a step, whether all steps have them or some alone."""
+"""The share of each phase in a step, if all steps have phases or only some."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.views.made import PHASES, RUN, Made, trained
 
 def shares(made: Made) -> dict[str, float]:
     run = made.run()
-    return {one.phase: one.share for one in phases_of(run, SeriesSummaries(run.summaries()))}
+    return {phase.phase: phase.share for phase in phases_of(run, SeriesSummaries(run.summaries()))}
 
 
 def verdict_shares(made: Made) -> dict[str, float]:
-    """What the verdict goes by, which sees the newest steps alone."""
+    """The shares that the verdict uses, which are of the newest steps."""
     window = build_window(made.store, RUN, WindowRequest())
     return {name: share for name, share in phase_shares(window.ranks[0], steady=False).items() if share}
 
@@ -27,11 +27,11 @@ def test_the_phases_of_a_step_add_up_and_are_in_order(made: Made) -> None:
     made.process()
     trained(made, data=0.02, optimizer=0.01)
     run = made.run()
-    found = phases_of(run, SeriesSummaries(run.summaries()))
-    assert [one.phase for one in found] == ["data", "forward", "backward", "optimizer"]
-    assert sum(one.share for one in found) == pytest.approx(1.0)
-    assert found[0].mean_s == pytest.approx(0.02)
-    assert found[0].key == "phase/data_seconds"
+    phases = phases_of(run, SeriesSummaries(run.summaries()))
+    assert [phase.phase for phase in phases] == ["data", "forward", "backward", "optimizer"]
+    assert sum(phase.share for phase in phases) == pytest.approx(1.0)
+    assert phases[0].mean_s == pytest.approx(0.02)
+    assert phases[0].key == "phase/data_seconds"
 
 
 def test_all_ranks_count(made: Made) -> None:
@@ -42,7 +42,7 @@ def test_all_ranks_count(made: Made) -> None:
 
 
 def sampled(made: Made, ratio: float | np.ndarray, kept: np.ndarray, forward: np.ndarray) -> None:
-    """Steps of which all have their time and their wait for data, and some all their phases."""
+    """Writes steps that all have their time and wait for data; only some have all phases."""
     steps = len(forward)
     data, backward = np.full(steps, 0.01), np.full(steps, 0.02)
     whole = data + forward + backward
@@ -62,23 +62,23 @@ def sampled(made: Made, ratio: float | np.ndarray, kept: np.ndarray, forward: np
 def test_sampled_steps_stand_for_all(made: Made) -> None:
     made.process()
     sampled(made, 0.1, np.arange(0, 1000, 10), np.full(1000, 0.01))
-    found = shares(made)
-    assert found["data"] == pytest.approx(0.25)
-    assert found["forward"] == pytest.approx(0.25)
-    assert found["backward"] == pytest.approx(0.5)
+    phase_shares = shares(made)
+    assert phase_shares["data"] == pytest.approx(0.25)
+    assert phase_shares["forward"] == pytest.approx(0.25)
+    assert phase_shares["backward"] == pytest.approx(0.5)
 
 
 def test_a_step_with_a_lower_sampling_probability_counts_for_more(made: Made) -> None:
-    """The first half was slow and all of it was kept; of the quick second half every tenth step was."""
+    """The slow first half was sampled completely, every tenth step of the fast second half."""
     made.process()
     forward = np.r_[np.full(500, 0.07), np.full(500, 0.01)]
     kept = np.r_[np.arange(500), np.arange(500, 1000, 10)]
     ratios = np.r_[np.ones(500), np.full(500, 0.1)]
     sampled(made, ratios, kept, forward)
-    found = shares(made)
-    assert found["forward"] == pytest.approx(0.04 / 0.07, rel=1e-6)
-    assert sum(found.values()) == pytest.approx(1.0)
-    assert verdict_shares(made) == pytest.approx(found)
+    phase_shares = shares(made)
+    assert phase_shares["forward"] == pytest.approx(0.04 / 0.07, rel=1e-6)
+    assert sum(phase_shares.values()) == pytest.approx(1.0)
+    assert verdict_shares(made) == pytest.approx(phase_shares)
 
 
 def test_a_sampling_probability_applies_until_the_next_one(made: Made) -> None:
@@ -95,19 +95,19 @@ def test_an_evaluation_between_steps_is_not_part_of_a_step(made: Made) -> None:
     made.process()
     trained(made)
     made.log({"phase/eval_seconds": [5.0, 5.0]}, [40, 80])
-    found = shares(made)
-    assert sum(found.values()) == pytest.approx(1.0)
-    assert found.get("eval", 0.0) == pytest.approx(0.0, abs=1e-9)
+    phase_shares = shares(made)
+    assert sum(phase_shares.values()) == pytest.approx(1.0)
+    assert phase_shares.get("eval", 0.0) == pytest.approx(0.0, abs=1e-9)
 
 
 def test_an_evaluation_after_a_sampled_step_is_counted_once(made: Made) -> None:
     made.process()
     sampled(made, 0.01, np.arange(0, 1000, 100), np.full(1000, 0.01))
     made.log({"phase/eval_seconds": 0.5, "gap/eval_seconds": 0.5}, np.arange(0, 1000, 200))
-    found = shares(made)
-    assert "eval" not in found
-    assert found["backward"] == pytest.approx(0.5)
-    assert verdict_shares(made) == pytest.approx(found)
+    phase_shares = shares(made)
+    assert "eval" not in phase_shares
+    assert phase_shares["backward"] == pytest.approx(0.5)
+    assert verdict_shares(made) == pytest.approx(phase_shares)
 
 
 def test_phases_with_other_names_come_after_the_known_ones(made: Made) -> None:

@@ -1,4 +1,4 @@
-"""The tables hold what they must, fit the names drivers give, and can be changed."""
+"""The price tables are complete, match the names drivers report, and can be changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A key rank by rank."""
+"""A key by rank and step."""
 
 from __future__ import annotations
 
@@ -13,23 +13,27 @@ def test_ranks_are_rows_and_ranges_of_steps_are_columns(made: Made) -> None:
     for rank in range(3):
         made.process(rank=rank, pid=rank, host=f"node{rank % 2}")
         made.log({"step_seconds": np.full(8, rank + 1.0)}, rank=rank, host=f"node{rank % 2}")
-    found = as_json(heatmap_of(made.run(), "step_seconds", columns=4))
-    assert (found["ranks"], found["hosts"]) == ([0, 1, 2], ["node0", "node1", "node0"])
-    assert (found["starts"], found["width"], found["unit"]) == ([0, 2, 4, 6], 2, "seconds")
-    assert found["values"] == [[1.0] * 4, [2.0] * 4, [3.0] * 4]
-    assert found["late"] is None
+    heatmap_json = as_json(heatmap_of(made.run(), "step_seconds", columns=4))
+    assert (heatmap_json["ranks"], heatmap_json["hosts"]) == ([0, 1, 2], ["node0", "node1", "node0"])
+    assert (heatmap_json["starts"], heatmap_json["width"], heatmap_json["unit"]) == (
+        [0, 2, 4, 6],
+        2,
+        "seconds",
+    )
+    assert heatmap_json["values"] == [[1.0] * 4, [2.0] * 4, [3.0] * 4]
+    assert heatmap_json["late"] is None
 
 
 def test_a_rank_with_fewer_steps_lines_up_with_the_others(made: Made) -> None:
     for rank, count in ((0, 1000), (1, 10)):
         made.process(rank=rank, pid=rank)
         made.log({"step_seconds": np.arange(count, dtype=float)}, rank=rank, every=0.1)
-    found = heatmap_of(made.run(), "step_seconds", columns=10)
-    assert {len(row) for row in found.values} == {len(found.starts)}
-    assert len(found.starts) <= 10
-    assert found.values[1][0] == pytest.approx(4.5)
-    assert set(found.values[1][1:]) == {None}
-    assert found.values[0][0] == pytest.approx((found.width - 1) / 2)
+    heatmap = heatmap_of(made.run(), "step_seconds", columns=10)
+    assert {len(row) for row in heatmap.values} == {len(heatmap.starts)}
+    assert len(heatmap.starts) <= 10
+    assert heatmap.values[1][0] == pytest.approx(4.5)
+    assert set(heatmap.values[1][1:]) == {None}
+    assert heatmap.values[0][0] == pytest.approx((heatmap.width - 1) / 2)
 
 
 def test_values_that_are_not_finite_are_left_out_of_means(made: Made) -> None:
@@ -53,12 +57,12 @@ def test_the_rank_the_others_wait_for_is_named(made: Made) -> None:
 def test_a_key_without_values_is_an_empty_map(made: Made, key: str) -> None:
     made.process()
     made.log({"loss": [1.0]})
-    found = as_json(heatmap_of(made.run(), key, 0, 10, 5))
-    assert (found["ranks"], found["values"], found["starts"]) == ([], [], [])
+    heatmap_json = as_json(heatmap_of(made.run(), key, 0, 10, 5))
+    assert (heatmap_json["ranks"], heatmap_json["values"], heatmap_json["starts"]) == ([], [], [])
 
 
 def test_a_range_limits_the_columns(made: Made) -> None:
     made.process()
     made.log({"loss": np.arange(100.0)})
-    found = heatmap_of(made.run(), "loss", 40, 49, 100)
-    assert (found.starts, found.values[0][0]) == (tuple(range(40, 50)), 40.0)
+    heatmap = heatmap_of(made.run(), "loss", 40, 49, 100)
+    assert (heatmap.starts, heatmap.values[0][0]) == (tuple(range(40, 50)), 40.0)

@@ -16,7 +16,7 @@ from tests.store.telling import RUN, append, process, source
 STEPS = 20
 
 
-def told(folder: Path, ranks: list[dict[str, object]]) -> Run:
+def recorded_run(folder: Path, ranks: list[dict[str, object]]) -> Run:
     """A run whose ranks recorded these columns."""
     folder.mkdir()
     store = SqliteStore(folder / "store.sqlite")
@@ -24,9 +24,9 @@ def told(folder: Path, ranks: list[dict[str, object]]) -> Run:
         with store.transaction():
             store.put_process(process(rank=rank))
         for key, values in columns.items():
-            told = np.broadcast_to(np.asarray(values, float), STEPS)
-            steps = np.flatnonzero(~np.isnan(told))
-            append(store, {key: told[steps]}, steps, of=source(rank=rank))
+            repeated = np.broadcast_to(np.asarray(values, float), STEPS)
+            steps = np.flatnonzero(~np.isnan(repeated))
+            append(store, {key: repeated[steps]}, steps, of=source(rank=rank))
     store.close()
     return stepscope.open_store(folder).run(RUN)
 
@@ -39,7 +39,7 @@ def a_rank(**seconds: object) -> dict[str, object]:
 
 
 def test_the_wait_for_gradients_is_not_part_of_the_backward_pass(folder: Path) -> None:
-    run = told(folder, [a_rank(backward=0.06, wait=0.041), a_rank(backward=0.06, wait=0.001)])
+    run = recorded_run(folder, [a_rank(backward=0.06, wait=0.041), a_rank(backward=0.06, wait=0.001)])
     medians = phase_medians(run)
     assert medians[0]["backward"] == pytest.approx(0.019)
     assert medians[1]["backward"] == pytest.approx(0.059)
@@ -52,28 +52,28 @@ def test_the_wait_for_gradients_is_not_part_of_the_backward_pass(folder: Path) -
 def test_a_wait_in_the_forward_pass_is_subtracted_only_there(folder: Path) -> None:
     early = a_rank(forward=0.07, backward=0.05, forward_wait=0.06, backward_wait=0.01, wait=0.07)
     late = a_rank(forward=0.07, backward=0.05, forward_wait=0.01, backward_wait=0.01, wait=0.02)
-    medians = phase_medians(told(folder, [early, early, late]))
+    medians = phase_medians(recorded_run(folder, [early, early, late]))
     assert [medians[rank]["forward"] for rank in range(3)] == pytest.approx([0.01, 0.01, 0.06])
     assert [medians[rank]["backward"] for rank in range(3)] == pytest.approx([0.04, 0.04, 0.04])
-    found = lateness(medians)
-    assert found is not None
-    assert (found.rank, found.phase) == (2, "forward")
-    assert found.seconds == pytest.approx(0.05)
+    late_rank = lateness(medians)
+    assert late_rank is not None
+    assert (late_rank.rank, late_rank.phase) == (2, "forward")
+    assert late_rank.seconds == pytest.approx(0.05)
 
 
 def test_waits_are_subtracted_step_by_step(folder: Path) -> None:
     waits = np.where(np.arange(STEPS) % 2, 0.5, np.nan)
     forward = np.where(np.arange(STEPS) % 2, 0.52, 0.02)
-    run = told(folder, [a_rank(forward=forward, forward_wait=waits, wait=waits)])
+    run = recorded_run(folder, [a_rank(forward=forward, forward_wait=waits, wait=waits)])
     assert phase_medians(run)[0]["forward"] == pytest.approx(0.02)
 
 
 def test_steps_of_the_warm_up_are_left_out(folder: Path) -> None:
     seconds = np.where(np.arange(STEPS) < 3, 9.0, 0.01)
-    assert phase_medians(told(folder, [a_rank(forward=seconds)]))[0]["forward"] == pytest.approx(0.01)
+    assert phase_medians(recorded_run(folder, [a_rank(forward=seconds)]))[0]["forward"] == pytest.approx(0.01)
 
 
 def test_no_rank_is_late_for_a_single_rank_or_without_waits(folder: Path, tmp_path: Path) -> None:
-    assert lateness(phase_medians(told(folder, [a_rank(wait=0.1)]))) is None
-    assert lateness(phase_medians(told(tmp_path / "apart", [a_rank(), a_rank()]))) is None
-    assert phase_medians(told(tmp_path / "bare", [{"loss": 1.0}])) == {}
+    assert lateness(phase_medians(recorded_run(folder, [a_rank(wait=0.1)]))) is None
+    assert lateness(phase_medians(recorded_run(tmp_path / "apart", [a_rank(), a_rank()]))) is None
+    assert phase_medians(recorded_run(tmp_path / "bare", [{"loss": 1.0}])) == {}

@@ -14,7 +14,8 @@ from tests.views.made import Made, as_json
 
 def sections(made: Made) -> dict[str, dict[str, str]]:
     return {
-        one.title: {item.label: item.value for item in one.items} for one in config_of(made.run()).sections
+        section.title: {item.label: item.value for item in section.items}
+        for section in config_of(made.run()).sections
     }
 
 
@@ -31,23 +32,23 @@ def test_command_versions_variables_and_gpus_have_sections(made: Made) -> None:
     made.gpu(0)
     made.event("loader", num_workers=4, batch_size=32)
     made.event("notice", host="node1", text="No energy counter.")
-    found = sections(made)
-    assert found["Launch"]["Command"] == "python train.py --name 'two words'"
-    assert found["Libraries"] == {"torch": "2.9.0"}
-    assert found["Environment variables"] == {"CUDA_VISIBLE_DEVICES": "0"}
-    assert found["GPUs"] == {"gpu 0 · node1": "NVIDIA H200, 80 GiB, driver 550.1, GPU-node1-0"}
-    assert found["Data loader"] == {"num_workers": "4", "batch_size": "32"}
-    assert found["Processes"] == {"rank 0 · node1": "process 100, finished"}
-    assert found["Notices"] == {"node1": "No energy counter."}
+    lines_by_section = sections(made)
+    assert lines_by_section["Launch"]["Command"] == "python train.py --name 'two words'"
+    assert lines_by_section["Libraries"] == {"torch": "2.9.0"}
+    assert lines_by_section["Environment variables"] == {"CUDA_VISIBLE_DEVICES": "0"}
+    assert lines_by_section["GPUs"] == {"gpu 0 · node1": "NVIDIA H200, 80 GiB, driver 550.1, GPU-node1-0"}
+    assert lines_by_section["Data loader"] == {"num_workers": "4", "batch_size": "32"}
+    assert lines_by_section["Processes"] == {"rank 0 · node1": "process 100, finished"}
+    assert lines_by_section["Notices"] == {"node1": "No energy counter."}
 
 
 def test_a_configuration_keeps_its_nesting(made: Made) -> None:
     made.process(facts={"config": {"seed": 1, "model": {"width": 8}}})
     made.event("config", 1, step=0, seed=2)
     made.event("config", 2, step=0, optimizer={"lr": float("inf"), "betas": [0.9, 0.99]})
-    found = as_json(config_of(made.run()))
-    assert " ".join(found) == "config sections"
-    assert found["config"] == {
+    config_json = as_json(config_of(made.run()))
+    assert " ".join(config_json) == "config sections"
+    assert config_json["config"] == {
         "seed": 2,
         "model": {"width": 8},
         "optimizer": {"lr": "inf", "betas": [0.9, 0.99]},
@@ -64,10 +65,10 @@ def test_a_run_recorded_by_a_monitor_has_its_command(folder: Path) -> None:
     with stepscope.TrainingMonitor({"agent": {"mode": "none"}}, run="real", directory=folder) as monitor:
         monitor.log_training_step(loss=1.0)
     store = stepscope.open_store(folder)
-    found = {one.title: one for one in config_of(store.run("real")).sections}
+    sections_by_title = {section.title: section for section in config_of(store.run("real")).sections}
     store.close()
-    assert {"Launch", "Processes", "Recorded with"} <= set(found)
-    assert found["Launch"].items[0].copy
+    assert {"Launch", "Processes", "Recorded with"} <= set(sections_by_title)
+    assert sections_by_title["Launch"].items[0].copy
 
 
 def test_flat_names_are_limited_in_number_and_depth() -> None:
@@ -89,8 +90,8 @@ def test_a_fact_overrides_an_event_and_an_event_overrides_an_entry(made: Made) -
         made.event("total_steps", run=name, value=2)
     for name in ("a-1", "b-1", "c-1"):
         made.event("config", run=name, max_steps=3)
-    found = [setup_of(run).total_steps for run in made.runs().runs()]
-    assert found == [1, 2, 3]
+    totals = [setup_of(run).total_steps for run in made.runs().runs()]
+    assert totals == [1, 2, 3]
 
 
 def test_the_newest_segment_represents_a_run(made: Made) -> None:

@@ -221,9 +221,9 @@ def test_a_long_list_diagnoses_a_few_unchecked_runs_at_a_time(made: Made) -> Non
         made.process(f"run-{number:02d}")
         made.log({"loss": np.linspace(2, 1, 30)}, run=f"run-{number:02d}")
     cache = FigureCache()
-    told = [[row.verdict.id for row in run_rows(made.runs(), NoMarks(), NOW, cache)] for _ in range(2)]
-    assert told[0] == ["not_checked"] * 3 + ["unmeasured"] * MAX_DIAGNOSED
-    assert told[1] == ["unmeasured"] * (MAX_DIAGNOSED + 3)
+    verdicts = [[row.verdict.id for row in run_rows(made.runs(), NoMarks(), NOW, cache)] for _ in range(2)]
+    assert verdicts[0] == ["not_checked"] * 3 + ["unmeasured"] * MAX_DIAGNOSED
+    assert verdicts[1] == ["unmeasured"] * (MAX_DIAGNOSED + 3)
 
 
 def test_firing_alerts_of_a_live_run_are_counted(made: Made) -> None:

@@ -1,4 +1,4 @@
-"""A schedule is parted where its rate turns, and each part is credited with what the loss did in it."""
+"""A schedule is split into phases, and each phase is judged by its effect on the loss."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ def noise(count: int, size: float = 0.05, seed: int = 0) -> np.ndarray:
 
 
 def cosine(count: int, high: float = 1e-3, low: float = 0.0) -> np.ndarray:
-    """From high, down to where low would be next."""
+    """From `high` down; `low` would be the next value."""
     return low + (high - low) * (1 + np.cos(np.pi * np.arange(count) / count)) / 2
 
 
 def line(count: int, begin: float, end: float) -> np.ndarray:
-    """From the beginning to where the end would be next."""
+    """From `begin`; `end` would be the next value."""
     return np.linspace(begin, end, count, endpoint=False)
 
 
 def falling(*stretches: tuple[int, float], begin: float = 5.0) -> np.ndarray:
-    """A loss that falls by so much in so many steps, evenly, one stretch after another."""
+    """A loss that falls linearly by the given amounts over the given numbers of steps."""
     return begin - np.cumsum(np.concatenate([np.full(count, by / count) for count, by in stretches]))
 
 
 def judged(rates: np.ndarray, losses: np.ndarray | None = None) -> Schedule:
-    """Rate and loss logged with each step."""
+    """Returns the schedule for a rate and a loss logged with each step."""
     losses = np.zeros(len(rates)) if losses is None else losses
     return schedule_from((np.arange(len(rates)), rates), (np.arange(len(losses)), losses))
 
@@ -145,14 +145,14 @@ class TestThePhases:
 
     def test_a_rarely_logged_rate_is_split_at_its_readings(self) -> None:
         steps = np.arange(0, 900, 50)
-        found = schedule_from((steps, LEVELS[steps]), (np.arange(900), np.zeros(900)))
-        assert parts(found) == [("constant", 0, 299), ("constant", 300, 599), ("constant", 600, 899)]
+        schedule = schedule_from((steps, LEVELS[steps]), (np.arange(900), np.zeros(900)))
+        assert parts(schedule) == [("constant", 0, 299), ("constant", 300, 599), ("constant", 600, 899)]
 
     def test_missing_steps_do_not_move_a_border_beyond_the_next_reading(self) -> None:
         kept = np.sort(np.random.default_rng(0).choice(900, 600, replace=False))
-        found = schedule_from((kept, LEVELS[kept]), (kept, np.zeros(600)))
+        schedule = schedule_from((kept, LEVELS[kept]), (kept, np.zeros(600)))
         begins = [int(kept[kept >= border][0]) for border in (300, 600)]
-        assert [phase.first_step for phase in found.phases[1:]] == begins
+        assert [phase.first_step for phase in schedule.phases[1:]] == begins
 
     def test_steps_out_of_order_and_repeated_change_nothing(self) -> None:
         rates, losses = np.r_[WARM_UP, cosine(900)], falling((1000, 3.0)) + noise(1000)
@@ -178,33 +178,33 @@ class TestThePhases:
 
     def test_one_cycle_has_a_long_rise_and_ends_below_its_start(self) -> None:
         rise, decay = cosine(300, 1e-2, 4e-4)[::-1], cosine(700, 1e-2, 4e-8)
-        found = judged(np.r_[rise, decay])
-        assert found.name == "one cycle"
-        assert [phase.kind for phase in found.phases] == ["warm-up", "decay"]
+        schedule = judged(np.r_[rise, decay])
+        assert schedule.name == "one cycle"
+        assert [phase.kind for phase in schedule.phases] == ["warm-up", "decay"]
         assert judged(np.r_[line(100, 4e-4, 1e-2), decay]).name == "linear warm-up, then cosine decay"
 
     def test_a_random_rate_has_no_phases(self) -> None:
-        found = judged(np.random.default_rng(0).uniform(0.01, 1.0, 2000))
-        assert found.phases == ()
-        assert "turns" in found.why
+        schedule = judged(np.random.default_rng(0).uniform(0.01, 1.0, 2000))
+        assert schedule.phases == ()
+        assert "turns" in schedule.why
 
 
 class TestTheEffects:
     def test_each_phase_has_the_improvement_of_the_loss_in_it(self) -> None:
         losses = falling((300, 3.0), (300, 0.9), (300, 0.1)) + noise(900, 0.02)
-        found = judged(LEVELS, losses)
-        assert [phase.improvement for phase in found.phases] == pytest.approx([3.0, 0.9, 0.1], abs=0.03)
-        ratios = [phase.improvement_ratio for phase in found.phases]
+        schedule = judged(LEVELS, losses)
+        assert [phase.improvement for phase in schedule.phases] == pytest.approx([3.0, 0.9, 0.1], abs=0.03)
+        ratios = [phase.improvement_ratio for phase in schedule.phases]
         assert ratios == pytest.approx([0.75, 0.225, 0.025], abs=0.01)
-        assert [phase.per_thousand_steps for phase in found.phases] == pytest.approx(
+        assert [phase.per_thousand_steps for phase in schedule.phases] == pytest.approx(
             [10.0, 3.0, 1 / 3], abs=0.1
         )
-        assert [phase.noise for phase in found.phases] == pytest.approx([0.02] * 3, rel=0.25)
-        assert [phase.steps_ratio for phase in found.phases] == pytest.approx([1 / 3] * 3)
-        assert found.phases[0].verdict == (
+        assert [phase.noise for phase in schedule.phases] == pytest.approx([0.02] * 3, rel=0.25)
+        assert [phase.steps_ratio for phase in schedule.phases] == pytest.approx([1 / 3] * 3)
+        assert schedule.phases[0].verdict == (
             "gave 75% of the improvement in 33% of the steps (confidence over 99.9%)"
         )
-        assert found.improvement == pytest.approx(4.0, abs=0.03)
+        assert schedule.improvement == pytest.approx(4.0, abs=0.03)
 
     def test_shares_of_all_phases_add_up_to_the_whole(self) -> None:
         losses = falling((100, 1.0), (500, 2.0), (300, -0.5)) + noise(900)
@@ -231,8 +231,8 @@ class TestTheEffects:
 
     @pytest.mark.parametrize("seed", range(10))
     def test_a_constant_noisy_loss_has_no_measurable_effect(self, seed: int) -> None:
-        found = judged(LEVELS, 2.0 + noise(900, 0.3, seed))
-        for phase in found.phases:
+        schedule = judged(LEVELS, 2.0 + noise(900, 0.3, seed))
+        for phase in schedule.phases:
             assert phase.verdict == NOTHING
             assert phase.improvement_ratio is None
             assert phase.confidence is not None
@@ -267,8 +267,8 @@ class TestTheEffects:
     def test_spikes_do_not_change_levels(self) -> None:
         losses = falling((300, 3.0), (300, 0.9), (300, 0.3)) + noise(900, 0.02)
         losses[np.random.default_rng(0).choice(900, 27, replace=False)] += 100.0
-        found = judged(LEVELS, losses)
-        assert [phase.improvement for phase in found.phases] == pytest.approx([3.0, 0.9, 0.3], abs=0.1)
+        schedule = judged(LEVELS, losses)
+        assert [phase.improvement for phase in schedule.phases] == pytest.approx([3.0, 0.9, 0.3], abs=0.1)
 
     def test_a_less_certain_change_is_called_probable(self) -> None:
         likely = [
@@ -342,24 +342,24 @@ class TestLossesThatAreNone:
 
     def test_few_losses_are_not_judged(self) -> None:
         steps = np.arange(0, 900, 60)
-        found = schedule_from((np.arange(900), LEVELS), (steps, falling((15, 3.0))))
-        assert [phase.verdict for phase in found.phases] == ["has 5 losses, too few to judge"] * 3
+        schedule = schedule_from((np.arange(900), LEVELS), (steps, falling((15, 3.0))))
+        assert [phase.verdict for phase in schedule.phases] == ["has 5 losses, too few to judge"] * 3
 
     def test_without_losses_only_the_rate_is_shown(self) -> None:
         nothing = (np.empty(0, np.int64), np.empty(0))
-        found = schedule_from((np.arange(900), LEVELS), nothing, loss_key=None)
-        assert found.name == "3 levels"
-        assert found.improvement is None
-        assert {phase.verdict for phase in found.phases} == {"has no finite loss"}
-        assert "no loss was logged" in found.notes[0]
+        schedule = schedule_from((np.arange(900), LEVELS), nothing, loss_key=None)
+        assert schedule.name == "3 levels"
+        assert schedule.improvement is None
+        assert {phase.verdict for phase in schedule.phases} == {"has no finite loss"}
+        assert "no loss was logged" in schedule.notes[0]
 
     def test_losses_far_from_any_rate_are_left_out(self) -> None:
         rates = (np.arange(100), np.full(100, 0.1))
         losses = np.r_[2.0 + noise(101), np.full(899, 50.0)]
-        found = schedule_from(rates, (np.arange(1000), losses))
-        assert found.phases[-1].last_step == 100
-        assert found.phases[0].verdict == NOTHING
-        assert found.notes == ("899 losses are left out: no rate was logged near them",)
+        schedule = schedule_from(rates, (np.arange(1000), losses))
+        assert schedule.phases[-1].last_step == 100
+        assert schedule.phases[0].verdict == NOTHING
+        assert schedule.notes == ("899 losses are left out: no rate was logged near them",)
 
 
 class TestNothingToSay:
@@ -367,14 +367,14 @@ class TestNothingToSay:
 
     @pytest.mark.parametrize("rates", [[], [np.nan, np.nan], [np.inf]])
     def test_without_a_rate_the_report_says_what_to_log(self, rates: list[float]) -> None:
-        found = schedule_from((np.arange(len(rates)), np.array(rates)), self.LOSSES)
-        assert found.phases == ()
-        assert "learning_rate=rate" in found.why
+        schedule = schedule_from((np.arange(len(rates)), np.array(rates)), self.LOSSES)
+        assert schedule.phases == ()
+        assert "learning_rate=rate" in schedule.why
 
     def test_one_reading_is_not_a_schedule(self) -> None:
-        found = schedule_from((np.array([5]), np.array([0.1])), self.LOSSES)
-        assert found.phases == ()
-        assert "for one step only" in found.why
+        schedule = schedule_from((np.array([5]), np.array([0.1])), self.LOSSES)
+        assert schedule.phases == ()
+        assert "for one step only" in schedule.why
 
 
 some_floats = st.floats() | st.sampled_from([0.0, 1e-3, 0.1, float("nan"), float("inf"), 1e308, 5e-324])
@@ -387,11 +387,11 @@ some_floats = st.floats() | st.sampled_from([0.0, 1e-3, 0.1, float("nan"), float
 def test_for_any_input_phases_are_contiguous_and_judged(
     rates: list[tuple[int, float]], losses: list[tuple[int, float]]
 ) -> None:
-    found = schedule_from(_columns(rates), _columns(losses))
-    assert bool(found.why) != bool(found.phases)
-    for before, after in zip(found.phases, found.phases[1:], strict=False):
+    schedule = schedule_from(_columns(rates), _columns(losses))
+    assert bool(schedule.why) != bool(schedule.phases)
+    for before, after in zip(schedule.phases, schedule.phases[1:], strict=False):
         assert before.last_step + 1 == after.first_step
-    for phase in found.phases:
+    for phase in schedule.phases:
         assert phase.first_step <= phase.last_step
         assert phase.verdict
         assert phase.confidence is None or 0 <= phase.confidence <= 1
@@ -399,10 +399,10 @@ def test_for_any_input_phases_are_contiguous_and_judged(
 
 @given(arrays.arrays(np.float64, st.integers(2, 300), elements=st.floats(0, 1)))
 def test_for_any_rate_each_reading_is_in_one_phase(rates: np.ndarray) -> None:
-    found = judged(rates)
-    if found.phases:
-        assert (found.phases[0].first_step, found.phases[-1].last_step) == (0, len(rates) - 1)
-        assert sum(phase.steps_ratio for phase in found.phases) == pytest.approx(1.0)
+    schedule = judged(rates)
+    if schedule.phases:
+        assert (schedule.phases[0].first_step, schedule.phases[-1].last_step) == (0, len(rates) - 1)
+        assert sum(phase.steps_ratio for phase in schedule.phases) == pytest.approx(1.0)
 
 
 def _columns(logged: list[tuple[int, float]]) -> tuple[np.ndarray, np.ndarray]:
@@ -410,8 +410,8 @@ def _columns(logged: list[tuple[int, float]]) -> tuple[np.ndarray, np.ndarray]:
     return steps, np.array([value for _, value in logged], np.float64)
 
 
-class RepeatPolicy:
-    """A store being told about one run."""
+class RunBuilder:
+    """Writes one run to a store."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -425,7 +425,7 @@ class RepeatPolicy:
     def log(
         self, steps: np.ndarray, segment: str = "a1", start: int = 0, rank: int = 0, **columns: np.ndarray
     ) -> None:
-        """Tells values of some keys, one step a second."""
+        """Writes values of keys, one step per second."""
         times_ns = BEGUN_NS + (start + np.arange(1, len(steps) + 1)) * NS
         with self._store.transaction():
             of = Source(RUN, segment, rank, "node1")
@@ -443,83 +443,83 @@ class RepeatPolicy:
 
 
 @pytest.fixture
-def tell(folder: Path) -> Iterator[RepeatPolicy]:
+def builder(folder: Path) -> Iterator[RunBuilder]:
     folder.mkdir()
-    telling = RepeatPolicy(folder)
-    yield telling
-    telling.close()
+    run_builder = RunBuilder(folder)
+    yield run_builder
+    run_builder.close()
 
 
 LOSSES = falling((300, 3.0), (300, 0.9), (300, 0.3)) + noise(900, 0.02)
 
 
 class TestARun:
-    def test_only_the_key_learning_rate_counts(self, tell: RepeatPolicy) -> None:
-        tell.segment("a1")
+    def test_only_the_key_learning_rate_counts(self, builder: RunBuilder) -> None:
+        builder.segment("a1")
         other = np.random.default_rng(0).uniform(size=900)
         columns = {"learning_rate": LEVELS, "learning_rate/group_1": other, "loss": LOSSES}
-        tell.log(np.arange(900), **columns)
-        found = tell.judged()
-        assert found == judged(LEVELS, LOSSES)
-        assert found.loss_key == "loss"
+        builder.log(np.arange(900), **columns)
+        schedule = builder.judged()
+        assert schedule == judged(LEVELS, LOSSES)
+        assert schedule.loss_key == "loss"
 
     @pytest.mark.parametrize("key", ["train_loss", "train/loss", "training_loss"])
-    def test_the_loss_may_have_another_name(self, tell: RepeatPolicy, key: str) -> None:
-        tell.segment("a1")
-        tell.log(np.arange(900), learning_rate=LEVELS, **{key: LOSSES})
-        found = tell.judged()
-        assert found.loss_key == key
-        assert found.phases == judged(LEVELS, LOSSES).phases
+    def test_the_loss_may_have_another_name(self, builder: RunBuilder, key: str) -> None:
+        builder.segment("a1")
+        builder.log(np.arange(900), learning_rate=LEVELS, **{key: LOSSES})
+        schedule = builder.judged()
+        assert schedule.loss_key == key
+        assert schedule.phases == judged(LEVELS, LOSSES).phases
 
-    def test_repeated_steps_after_a_resume_count_last(self, tell: RepeatPolicy) -> None:
-        tell.segment("a1")
+    def test_repeated_steps_after_a_resume_count_last(self, builder: RunBuilder) -> None:
+        builder.segment("a1")
         lost = np.r_[LOSSES[:600], np.full(100, 77.0)]
-        tell.log(np.arange(700), learning_rate=np.r_[LEVELS[:600], np.full(100, 0.5)], loss=lost)
-        tell.segment("a2", start=1000)
+        builder.log(np.arange(700), learning_rate=np.r_[LEVELS[:600], np.full(100, 0.5)], loss=lost)
+        builder.segment("a2", start=1000)
         again = np.arange(550, 900, 3)
-        tell.log(again, "a2", start=1000, learning_rate=LEVELS[again], loss=LOSSES[again])
-        found = tell.judged()
-        assert parts(found) == [("constant", 0, 299), ("constant", 300, 600), ("constant", 601, 898)]
-        assert [phase.improvement for phase in found.phases] == pytest.approx([3.0, 0.9, 0.3], abs=0.05)
+        builder.log(again, "a2", start=1000, learning_rate=LEVELS[again], loss=LOSSES[again])
+        schedule = builder.judged()
+        assert parts(schedule) == [("constant", 0, 299), ("constant", 300, 600), ("constant", 601, 898)]
+        assert [phase.improvement for phase in schedule.phases] == pytest.approx([3.0, 0.9, 0.3], abs=0.05)
 
-    def test_ranks_are_not_mixed(self, tell: RepeatPolicy) -> None:
+    def test_ranks_are_not_mixed(self, builder: RunBuilder) -> None:
         for rank in (1, 2):
-            tell.segment("a1", rank=rank)
-        tell.log(np.arange(900), rank=1, learning_rate=LEVELS, loss=LOSSES)
-        tell.log(np.arange(900), rank=2, learning_rate=LEVELS[::-1].copy(), loss=LOSSES + 10)
-        assert tell.judged() == judged(LEVELS, LOSSES)
-        assert tell.judged(rank=2) == judged(LEVELS[::-1], LOSSES + 10)
+            builder.segment("a1", rank=rank)
+        builder.log(np.arange(900), rank=1, learning_rate=LEVELS, loss=LOSSES)
+        builder.log(np.arange(900), rank=2, learning_rate=LEVELS[::-1].copy(), loss=LOSSES + 10)
+        assert builder.judged() == judged(LEVELS, LOSSES)
+        assert builder.judged(rank=2) == judged(LEVELS[::-1], LOSSES + 10)
 
-    def test_a_loss_that_another_rank_logs_is_found(self, tell: RepeatPolicy) -> None:
+    def test_a_loss_that_another_rank_logs_is_found(self, builder: RunBuilder) -> None:
         for rank in (0, 3):
-            tell.segment("a1", rank=rank)
-        tell.log(np.arange(900), rank=0, learning_rate=LEVELS)
-        tell.log(np.arange(900), rank=3, loss=LOSSES)
-        assert tell.judged() == judged(LEVELS, LOSSES)
+            builder.segment("a1", rank=rank)
+        builder.log(np.arange(900), rank=0, learning_rate=LEVELS)
+        builder.log(np.arange(900), rank=3, loss=LOSSES)
+        assert builder.judged() == judged(LEVELS, LOSSES)
 
-    def test_without_a_rate_the_report_says_what_to_log(self, tell: RepeatPolicy) -> None:
-        tell.segment("a1")
-        tell.log(np.arange(900), loss=LOSSES, lr=LEVELS)
-        assert "no learning_rate was logged" in tell.judged().why
+    def test_without_a_rate_the_report_says_what_to_log(self, builder: RunBuilder) -> None:
+        builder.segment("a1")
+        builder.log(np.arange(900), loss=LOSSES, lr=LEVELS)
+        assert "no learning_rate was logged" in builder.judged().why
 
-    def test_a_rate_without_a_loss_is_shown_alone(self, tell: RepeatPolicy) -> None:
-        tell.segment("a1")
-        tell.log(np.arange(900), learning_rate=LEVELS)
-        found = tell.judged()
-        assert (found.name, found.loss_key) == ("3 levels", None)
+    def test_a_rate_without_a_loss_is_shown_alone(self, builder: RunBuilder) -> None:
+        builder.segment("a1")
+        builder.log(np.arange(900), learning_rate=LEVELS)
+        schedule = builder.judged()
+        assert (schedule.name, schedule.loss_key) == ("3 levels", None)
 
-    def test_steps_that_restart_with_each_epoch_are_refused(self, tell: RepeatPolicy) -> None:
-        tell.segment("a1")
-        tell.log(np.tile(np.arange(100), 9), learning_rate=LEVELS, loss=LOSSES)
-        found = tell.judged()
-        assert found.phases == ()
-        assert "step numbers restart" in found.why
+    def test_steps_that_restart_with_each_epoch_are_refused(self, builder: RunBuilder) -> None:
+        builder.segment("a1")
+        builder.log(np.tile(np.arange(100), 9), learning_rate=LEVELS, loss=LOSSES)
+        schedule = builder.judged()
+        assert schedule.phases == ()
+        assert "step numbers restart" in schedule.why
 
 
 def test_the_json_has_all_figures_of_all_phases() -> None:
-    found = judged(LEVELS, LOSSES)
-    plain = found.described()
+    schedule = judged(LEVELS, LOSSES)
+    plain = schedule.described()
     assert [phase["label"] for phase in plain["phases"]] == ["constant"] * 3
     fields = set(SchedulePhase.__dataclass_fields__) | {"label"}
     assert all(set(phase) == fields for phase in plain["phases"])
-    assert plain["phases"][1]["improvement"] == found.phases[1].improvement
+    assert plain["phases"][1]["improvement"] == schedule.phases[1].improvement

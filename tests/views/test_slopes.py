@@ -1,4 +1,4 @@
-"""Growth is found between the bounds that are certain."""
+"""Slopes and their confidence intervals."""
 
 from __future__ import annotations
 

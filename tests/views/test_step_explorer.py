@@ -1,4 +1,4 @@
-"""Steps one by one."""
+"""Steps one by one, with bars, slowest steps and histogram."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_all_steps_of_a_short_run_are_bars_with_phases(made: Made) -> None:
     assert [bar.step for bar in window.bars] == list(range(50))
     assert window.bars[0].phases == pytest.approx({"data": 0.01, "forward": 0.005, "backward": 0.005})
     assert window.phase_order == PHASES
-    assert sum(one.count for one in window.histogram) == 50
+    assert sum(bin_.count for bin_ in window.histogram) == 50
     assert window.percentiles.p50 == pytest.approx(0.02)
     assert window.sampled_ratio is None
 
@@ -26,13 +26,13 @@ def test_all_steps_of_a_short_run_are_bars_with_phases(made: Made) -> None:
 def test_the_json_has_the_fields_that_the_page_reads(made: Made) -> None:
     made.process()
     trained(made, 5)
-    found = as_json(steps_of(made.run()))
-    assert list(found) == [
+    steps_json = as_json(steps_of(made.run()))
+    assert list(steps_json) == [
         "from_", "to", "bars", "phase_order", "slowest", "histogram", "percentiles", "count", "ranks",
         "sampled_ratio",
         "overhead_ratio",
     ]  # fmt: skip
-    assert list(found["percentiles"]) == ["p50", "p90", "p95", "p99", "max"]
+    assert list(steps_json["percentiles"]) == ["p50", "p90", "p95", "p99", "max"]
 
 
 def test_the_slowest_of_many_steps_are_drawn_with_their_slow_phase(made: Made) -> None:
@@ -44,8 +44,8 @@ def test_the_slowest_of_many_steps_are_drawn_with_their_slow_phase(made: Made) -
     window = steps_of(made.run())
     assert len(window.bars) <= MAX_BARS
     assert set(slow) <= {bar.step for bar in window.bars}
-    assert [one.step for one in window.slowest] == slow[::-1].tolist()
-    assert {one.worst_phase for one in window.slowest} == {"data"}
+    assert [slow_step.step for slow_step in window.slowest] == slow[::-1].tolist()
+    assert {slow_step.worst_phase for slow_step in window.slowest} == {"data"}
     assert window.slowest[0].ratio_to_median == pytest.approx(1.2 / 0.01)
     steps = np.array([bar.step for bar in window.bars])
     assert np.diff(steps).max() <= 60
@@ -58,8 +58,8 @@ def test_a_few_slow_steps_do_not_put_all_others_into_one_bin(made: Made) -> None
     data[:6] = np.linspace(0.2, 2.0, 6)
     trained(made, 400, data=data)
     histogram = steps_of(made.run()).histogram
-    assert sum(one.count for one in histogram) == 400
-    assert sum(one.count > 0 for one in histogram[:-1]) > 20
+    assert sum(bin_.count for bin_ in histogram) == 400
+    assert sum(bin_.count > 0 for bin_ in histogram[:-1]) > 20
     assert histogram[-1].high == pytest.approx(2.01)
 
 
@@ -89,11 +89,11 @@ def test_the_slowest_steps_are_of_all_ranks_unless_one_is_given(made: Made) -> N
         seconds[slow] = 1.0 + rank
         made.log({"step_seconds": seconds}, rank=rank)
     every = steps_of(made.run())
-    assert [(one.step, one.rank) for one in every.slowest[:2]] == [(9, 1), (5, 0)]
-    one = steps_of(made.run(), rank=1)
-    assert {slow.rank for slow in one.slowest} == {1}
-    assert (one.bars[9].seconds, every.bars[9].seconds) == (2.0, 0.1)
-    assert every.ranks == one.ranks == (0, 1)
+    assert [(slow_step.step, slow_step.rank) for slow_step in every.slowest[:2]] == [(9, 1), (5, 0)]
+    slow_step = steps_of(made.run(), rank=1)
+    assert {slow.rank for slow in slow_step.slowest} == {1}
+    assert (slow_step.bars[9].seconds, every.bars[9].seconds) == (2.0, 0.1)
+    assert every.ranks == slow_step.ranks == (0, 1)
 
 
 def test_steps_that_were_not_sampled_show_their_known_phases(made: Made) -> None:

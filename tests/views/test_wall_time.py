@@ -1,4 +1,4 @@
-"""Every second of a run is accounted for: steps, and what lies before, between and after them."""
+"""The wall time of a run: steps, and the time before, between and after them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EPOCHS = 3
 
 
 class SlowFile(io.BytesIO):
-    """A disk that takes its time."""
+    """A slow disk."""
 
     def write(self, content: Any) -> int:
         time.sleep(0.02)
@@ -40,7 +40,7 @@ class SlowFile(io.BytesIO):
 
 
 class Training:
-    """A training that evaluates and saves between its epochs, and knows how long each part took."""
+    """A training that evaluates and saves between epochs, and measures each part."""
 
     def __init__(self, folder: Path) -> None:
         self.model = torch.nn.Linear(4, 1)
@@ -72,14 +72,14 @@ class Training:
 
     def spent(self) -> dict[str, float]:
         run = stepscope.open_store(self.folder).run("parts")
-        found = wall_time_of(run, SeriesSummaries(run.summaries()), time.time_ns())
-        assert sum(part.share for part in found.parts) == pytest.approx(1.0)
-        assert sum(part.seconds for part in found.parts) == pytest.approx(found.seconds)
-        return {part.name: part.seconds for part in found.parts}
+        wall_time = wall_time_of(run, SeriesSummaries(run.summaries()), time.time_ns())
+        assert sum(part.share for part in wall_time.parts) == pytest.approx(1.0)
+        assert sum(part.seconds for part in wall_time.parts) == pytest.approx(wall_time.seconds)
+        return {part.name: part.seconds for part in wall_time.parts}
 
 
 class Loader:
-    """Its workers take a while to start, in every epoch."""
+    """A loader whose workers take a while to start in every epoch."""
 
     def __iter__(self):
         time.sleep(0.1)
@@ -127,7 +127,7 @@ def test_time_between_the_steps_of_a_plain_loop_is_not_training(training: Traini
     assert spent["checkpoints"] == close(training.took["checkpoints"])
     run = stepscope.open_store(training.folder).run("parts")
     assert run.series("step_seconds").steps.tolist() == list(range(5 * EPOCHS))
-    assert "eval" not in {one.phase for one in phases_of(run, SeriesSummaries(run.summaries()))}
+    assert "eval" not in {phase.phase for phase in phases_of(run, SeriesSummaries(run.summaries()))}
 
 
 def test_a_model_that_trains_in_evaluation_mode_does_not_evaluate(training: Training) -> None:
@@ -193,7 +193,7 @@ def test_the_parts_never_exceed_the_duration_of_the_run(training: Training) -> N
 
 
 class OddModel(torch.nn.Linear):
-    """Cannot be compared, once it is told so."""
+    """A model that raises when it is compared, once that is switched on."""
 
     is_odd = False
 
@@ -242,7 +242,7 @@ def test_a_run_begins_when_its_monitor_was_created(folder: Path, is_watched) -> 
 
 @pytest.mark.parametrize("has_loader", [True, False])
 def test_an_evaluation_is_detected_if_modules_are_set_to_train_by_hand(folder: Path, has_loader) -> None:
-    """As Lightning does: it sets `training` of every module to what it was."""
+    """As Lightning does: it resets `training` of every module."""
     model = torch.nn.Sequential(torch.nn.Linear(4, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     data = torch.utils.data.DataLoader(torch.ones(40, 4), batch_size=2)
@@ -319,6 +319,6 @@ def test_a_run_that_mostly_evaluates_is_not_called_healthy(folder: Path) -> None
         store.append(source, ["gap/eval_seconds"], np.array([500]), ended, np.array([[47.0]]))
     store.close()
     run = stepscope.open_store(folder).run("run")
-    found = verdict_for(run, (), figures_of(run), run.diagnose())
-    assert "47 % of wall time is evaluation" in found.headline
-    assert found.severity == "unknown"
+    verdict = verdict_for(run, (), figures_of(run), run.diagnose())
+    assert "47 % of wall time is evaluation" in verdict.headline
+    assert verdict.severity == "unknown"

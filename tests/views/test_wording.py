@@ -1,4 +1,4 @@
-"""Figures in words, and values that any encoding takes."""
+"""Formatted figures, and values that are safe for JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepscope.number_format import number
-from stepscope.views.json_values import clean, finite, tree
+from stepscope.views.json_values import clean, finite, json_tree
 from stepscope.views.runs.marks import Marks, NoMarks
 from stepscope.views.wording import comparison, duration, percent, quantity, rate, signed_percent, size
 
@@ -32,7 +32,7 @@ def test_a_number_is_formatted_for_its_unit(value: float, unit: str, shown: str)
 
 
 def test_changes_have_a_sign() -> None:
-    assert [signed_percent(one) for one in (0.5, -0.05, 0.0)] == ["+50 %", "-5.0 %", "0 %"]
+    assert [signed_percent(value) for value in (0.5, -0.05, 0.0)] == ["+50 %", "-5.0 %", "0 %"]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_change_of_ten_times_or_more_is_a_factor(ratio: float, said: str) -> N
 
 
 def test_a_rate_has_no_exponent() -> None:
-    assert [rate(one, "steps") for one in (134_217.7, 4.0, 1563.2)] == [
+    assert [rate(value, "steps") for value in (134_217.7, 4.0, 1563.2)] == [
         "134,000 steps/s", "4 steps/s", "1,560 steps/s",
     ]  # fmt: skip
 
@@ -66,7 +66,7 @@ def test_any_finite_number_can_be_formatted(value: float) -> None:
     )
 )
 def test_any_value_becomes_valid_json(value: object) -> None:
-    json.dumps(tree(value), allow_nan=False, ensure_ascii=False).encode("utf-8")
+    json.dumps(json_tree(value), allow_nan=False, ensure_ascii=False).encode("utf-8")
 
 
 def test_text_is_cut_and_lone_surrogates_are_replaced() -> None:
