@@ -155,7 +155,7 @@ def change(value: float | None, base: float | None) -> float | None:
     return ratio if math.isfinite(ratio) else None
 
 
-def change_text(ratio: float | None, better: Better, sure: bool | None, unit: str = "") -> str:  # noqa: FBT001 - three states of one thing
+def change_text(ratio: float | None, better: Better, sure: bool | None, unit: str = "") -> str:  # noqa: FBT001 - None is a third state
     """Describes a change with sign, arrow and word, so that it does not depend on colour alone."""
     if ratio is None:
         return ""

@@ -57,7 +57,7 @@ class Comparison:
     verdicts: tuple[Verdict, ...]
 
 
-def compare(  # noqa: PLR0913 - a comparison is asked for in many ways
+def compare(  # noqa: PLR0913 - a comparison has many options
     runs: Sequence[Run],
     baseline: str | None = None,
     preset: str = "all",

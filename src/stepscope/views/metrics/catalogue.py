@@ -99,5 +99,5 @@ def _catalogue_key(
     )
 
 
-def _device_name(host_device: HostDevice, facts: Mapping[HostDevice, GpuFacts], several_hosts: bool) -> str:  # noqa: FBT001 - of one caller
+def _device_name(host_device: HostDevice, facts: Mapping[HostDevice, GpuFacts], several_hosts: bool) -> str:  # noqa: FBT001 - it has one caller
     return label_of(host_device, facts, several_hosts=several_hosts) if host_device[1] else ""

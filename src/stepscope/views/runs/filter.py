@@ -260,6 +260,6 @@ def _unknown(name: str) -> str:
     if near:
         return f"There is no column {name[:60]!r}; did you mean {near[0]}?"
     return (
-        f"There is no column {name[:60]!r}; for an entry of the configuration write config.{name[:60]}, "
-        "put a name that contains an operator in quotes."
+        f"There is no column {name[:60]!r}; write config.{name[:60]} for a configuration entry, "
+        "and put a name that contains an operator in quotes."
     )

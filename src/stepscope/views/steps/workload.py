@@ -78,7 +78,7 @@ def _samples(run: Run, logged: Mapping[str, int], steps: Mapping[str, int]) -> C
         return Counted(sum(counts), "the sampled batches of every rank, over all steps")
     if THROUGHPUT in logged:
         counts = [_over_time(_points(run, THROUGHPUT, source)) for source in _first_ranks(run, THROUGHPUT)]
-        return Counted(sum(counts), f"{THROUGHPUT}, taken as samples a second, over the time it was logged")
+        return Counted(sum(counts), f"{THROUGHPUT}, taken as samples per second, over the time it was logged")
     return Counted(None, f"log {BATCH_SIZE}, {SAMPLES_PER_STEP} or {THROUGHPUT} to count them")
 
 
