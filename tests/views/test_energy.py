@@ -375,7 +375,7 @@ class TestPerStepAndSample:
         tenth.log("throughput", range(1001), 50.0)
         report = tenth.report()
         assert report.workload.samples.value == 50_000
-        assert "samples a second" in report.per_thousand_samples.how
+        assert "samples per second" in report.per_thousand_samples.how
 
     def test_without_a_batch_size_the_report_says_what_to_log(self, tenth):
         tenth.log("loss", range(10), 1.0)

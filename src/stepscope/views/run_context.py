@@ -85,11 +85,11 @@ class RunContext:
         return {rank: step_seconds(self.run, self.summaries, rank) for rank in self.ranks[:MAX_RANKS]}
 
     @property
-    def of_first_rank(self) -> StepValues | None:
+    def first_rank_seconds(self) -> StepValues | None:
         """The step times of the lowest rank; None if no steps are known."""
         return next((seconds for seconds in self.step_seconds.values() if len(seconds)), None)
 
-    def of_own_gpus(self, by_device: dict[HostDevice, float]) -> dict[HostDevice, float]:
+    def keep_own_gpus(self, by_device: dict[HostDevice, float]) -> dict[HostDevice, float]:
         """Returns the values of the run's own GPUs; of all devices if none of its own has one."""
         devices = {host_device: value for host_device, value in by_device.items() if host_device[1]}
         return {

@@ -189,14 +189,14 @@ class _Gpus:
 
     def utilization(self) -> tuple[float | None, float | None, str | None]:
         """Returns the mean over all GPUs, that of the least busy one, and its name."""
-        means = self.of_run(self._summaries.mean_by_device(UTILIZATION))
+        means = self.keep_own(self._summaries.mean_by_device(UTILIZATION))
         if not means:
             return None, None, None
         worst = min(means, key=lambda host_device: (means[host_device], host_device))
         name = label_of(worst, self._facts, several_hosts=len({host for host, _ in means}) > 1)
         return sum(means.values()) / len(means), means[worst], name
 
-    def of_run(self, by_device: dict[HostDevice, float]) -> dict[HostDevice, float]:
+    def keep_own(self, by_device: dict[HostDevice, float]) -> dict[HostDevice, float]:
         """Returns the values of the run's GPUs; of all devices if none is known to be its own."""
         devices = {host_device: value for host_device, value in by_device.items() if host_device[1]}
         return {
@@ -208,7 +208,7 @@ def _peak(summaries: SeriesSummaries, gpus: _Gpus) -> float | None:
     for key in PEAKS:
         peaks = summaries.max_by_device(key)
         if key == "gpu/memory_used_bytes":
-            peaks = gpus.of_run(peaks)
+            peaks = gpus.keep_own(peaks)
         if peaks:
             return finite(max(peaks.values()))
     return None

@@ -40,7 +40,7 @@ class ComparedRun:
     @functools.cached_property
     def left_out(self) -> int:
         """The number of first steps that are left out."""
-        first = self.context.of_first_rank
+        first = self.context.first_rank_seconds
         if first is None or self._with_warm_up:
             return 0
         first_values = first.values[: min(len(first) // WARM_UP_PART, MAX_WARM_UP_STEPS)]
@@ -49,13 +49,13 @@ class ComparedRun:
     @property
     def seconds(self) -> Floats:
         """The step times of the first rank, without the warm-up."""
-        first = self.context.of_first_rank
+        first = self.context.first_rank_seconds
         return np.empty(0) if first is None else first.values[self.left_out :]
 
     @functools.cached_property
     def summaries(self) -> SeriesSummaries:
         """The summaries of its series; their totals leave out the warm-up."""
-        first = self.context.of_first_rank
+        first = self.context.first_rank_seconds
         if first is None or not self.left_out:
             return self.context.summaries
         run = self.context.run

@@ -34,14 +34,14 @@ def own_gpus(run: Run, summaries: SeriesSummaries, facts: Mapping[HostDevice, Gp
     used = {
         (summary.source.host, summary.source.device)
         for key in PROCESS_KEYS
-        for summary in summaries.read(key)
+        for summary in summaries.sampled(key)
         if summary.source.rank is not None
     }
     if used:
         return used
     seen = {
         (summary.source.host, summary.source.device)
-        for summary in summaries.read("gpu/utilization_ratio") + summaries.read("gpu/memory_used_bytes")
+        for summary in summaries.sampled("gpu/utilization_ratio") + summaries.sampled("gpu/memory_used_bytes")
         if summary.source.device
     }
     return _visible(run, seen, facts) or seen

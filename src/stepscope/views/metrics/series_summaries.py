@@ -62,7 +62,7 @@ class SeriesSummaries:
         known = [summary for summary in self.by_first_rank(key) if summary.minimum is not None]
         return min(known, key=lambda summary: summary.minimum or 0.0, default=None)
 
-    def read(self, key: str) -> list[SeriesSummary]:
+    def sampled(self, key: str) -> list[SeriesSummary]:
         """Returns what was sampled on hosts under a key."""
         return [summary for summary in self._by_key.get(key, ()) if summary.source.axis == "seconds"]
 
@@ -74,7 +74,7 @@ class SeriesSummaries:
     def mean_by_device(self, key: str) -> dict[HostDevice, float]:
         """Returns the mean of what was sampled on each device."""
         sums: dict[HostDevice, list[float]] = {}
-        for summary in self.read(key):
+        for summary in self.sampled(key):
             if summary.finite > 0:
                 device_sums = sums.setdefault((summary.source.host, summary.source.device), [0.0, 0.0])
                 device_sums[0] += summary.total

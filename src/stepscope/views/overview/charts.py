@@ -85,7 +85,7 @@ def system_charts(summaries: SeriesSummaries) -> tuple[ChartSpec, ...]:
             maxima = [
                 summary.maximum
                 for key in keys
-                for summary in summaries.read(key)
+                for summary in summaries.sampled(key)
                 if summary.maximum is not None
             ]
             percent = all(is_share(key, max(maxima, default=None)) for key in keys)

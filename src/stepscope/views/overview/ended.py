@@ -206,7 +206,7 @@ def changes_before_end(context: RunContext) -> tuple[str, ...]:
 def _candidates(context: RunContext, key: str, end: float) -> Iterator[SeriesSummary]:
     if any(part in key for part in _IGNORED_KEYS):
         return
-    series = [*context.summaries.read(key), *context.summaries.logged(key)]
+    series = [*context.summaries.sampled(key), *context.summaries.logged(key)]
     newest = context.run.segments[-1].id
     yield from (
         summary

@@ -194,7 +194,7 @@ def _throttled(context: RunContext) -> list[EventMark]:
     hosts = {host for host, _ in context.own_gpus}
     for reason in THROTTLE_REASONS:
         key = f"gpu/throttled_{reason}"
-        for summary in context.summaries.read(key):
+        for summary in context.summaries.sampled(key):
             if not summary.maximum:
                 continue
             source = summary.source

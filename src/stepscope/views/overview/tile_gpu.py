@@ -28,7 +28,7 @@ CPU, IO_WAIT = "cpu/utilization_ratio", "cpu/iowait_ratio"
 
 def gpu_tile(context: RunContext) -> Tile:
     """Returns the tile of GPU utilization."""
-    means = context.of_own_gpus(context.summaries.mean_by_device(UTILIZATION))
+    means = context.keep_own_gpus(context.summaries.mean_by_device(UTILIZATION))
     if not means:
         return _cpu_tile(context)
     mean = sum(means.values()) / len(means)
@@ -36,7 +36,7 @@ def gpu_tile(context: RunContext) -> Tile:
     detail = []
     if len(means) > 1:
         detail.append(f"worst {_label(context, worst, means)}: {percent(means[worst])}")
-    active = context.of_own_gpus(context.summaries.mean_by_device(ACTIVE))
+    active = context.keep_own_gpus(context.summaries.mean_by_device(ACTIVE))
     if active:
         detail.append(f"compute units busy {percent(sum(active.values()) / len(active))}")
     detail += _power(context)
@@ -96,10 +96,10 @@ def _state(mean: float, worst: float, name: str) -> tuple[State, str]:
 
 
 def _power(context: RunContext) -> list[str]:
-    power = context.of_own_gpus(context.summaries.mean_by_device(POWER))
+    power = context.keep_own_gpus(context.summaries.mean_by_device(POWER))
     if not power:
         return []
-    limits = context.of_own_gpus(context.summaries.max_by_device(POWER_LIMIT))
+    limits = context.keep_own_gpus(context.summaries.max_by_device(POWER_LIMIT))
     drawn = f"{number(round(sum(power.values())))} W"
     if limits:
         drawn += f" of {number(round(sum(limits.values())))} W"
@@ -111,7 +111,7 @@ def _watt_hours(context: RunContext) -> float | None:
     """Returns the energy from the GPUs' counters, summed over segments."""
     used_joules = [
         summary.maximum - summary.minimum
-        for summary in context.summaries.read(ENERGY)
+        for summary in context.summaries.sampled(ENERGY)
         if summary.maximum is not None
         and summary.minimum is not None
         and (summary.source.host, summary.source.device) in context.own_gpus

@@ -35,8 +35,8 @@ MIN_UNUSED_RATIO = 0.2
 
 def memory_tile(context: RunContext, remaining_s: float | None) -> Tile:
     """Returns the memory of the fullest GPU; of the host where there is no GPU."""
-    used = context.of_own_gpus(context.summaries.max_by_device(USED))
-    totals = context.of_own_gpus(context.summaries.max_by_device(TOTAL))
+    used = context.keep_own_gpus(context.summaries.max_by_device(USED))
+    totals = context.keep_own_gpus(context.summaries.max_by_device(TOTAL))
     shares = {
         host_device: used_bytes / totals[host_device]
         for host_device, used_bytes in used.items()

@@ -50,7 +50,7 @@ TOO_FEW = "too few steps to judge"
 def throughput_tile(context: RunContext) -> Tile:
     """Returns the tile of samples and tokens per second; steps per second if the batch size is not known."""
     steps_per_second, title = context.figures.steps_per_second, "Throughput"
-    first = context.of_first_rank
+    first = context.first_rank_seconds
     if first is None or not steps_per_second:
         if context.run.status == "stalled":
             return unknown_tile("throughput", title, "no steps at the moment")
@@ -81,7 +81,7 @@ def step_time_tile(context: RunContext) -> Tile:
         for rank, seconds_of_rank in context.step_seconds.items()
         if len(seconds_of_rank)
     }
-    first = context.of_first_rank
+    first = context.first_rank_seconds
     if first is None:
         return unknown_tile("step_time", "Step time", NO_STEPS)
     seconds = ComparedRun(context).seconds
