@@ -13,7 +13,7 @@ import pytest
 import stepscope
 from stepscope.cli.main import main
 from stepscope.cli.watch import block
-from stepscope.views.machine.machine import MachineNow
+from stepscope.views.machine.machine_now import MachineNow
 from tests.devices.scripted_samples import EIGHT, taken
 
 

@@ -12,7 +12,7 @@ import stepscope
 from stepscope.analysis.verdict import Checks
 from stepscope.reading import Run
 from stepscope.schema.keys import CHECKS_EVENT
-from stepscope.views.overview.verdict import verdict_for
+from stepscope.views.overview.run_verdict import verdict_for
 from stepscope.views.run_figures import figures_of
 from stepscope.views.runs.marks import NoMarks
 from stepscope.views.runs.run_rows import MAX_DIAGNOSED, FigureCache, RunRow, run_row, run_rows

@@ -14,8 +14,8 @@ import pytest
 import stepscope
 from stepscope import TrainingMonitor
 from stepscope.cli.main import main
+from stepscope.views.formatting import duration, rate
 from stepscope.views.run_figures import figures_of
-from stepscope.views.wording import duration, rate
 from tests.web.asking import API, app_of, ask
 
 torch = pytest.importorskip("torch")

@@ -31,7 +31,7 @@ from stepscope.reading import default_folder, open_store
 from stepscope.schema.alert import AlertDetail, Notice
 from stepscope.schema.run import LIVE
 from stepscope.views.alerts.alert_list import rules_of_live_runs
-from stepscope.views.wording import duration
+from stepscope.views.formatting import duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

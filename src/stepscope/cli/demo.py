@@ -15,9 +15,9 @@ from stepscope.reading import open_store
 from stepscope.recorder.identity.rank_detection import identify
 from stepscope.recorder.monitor import TrainingMonitor
 from stepscope.schema.keys import STEP_SECONDS
+from stepscope.views.formatting import duration
 from stepscope.views.metrics.series_summaries import SeriesSummaries
-from stepscope.views.steps.phases import phases_of
-from stepscope.views.wording import duration
+from stepscope.views.steps.step_phases import phases_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from stepscope.cli.find import add_run_arguments, chosen_run
 from stepscope.cli.main import FINE
 from stepscope.cli.output import text
-from stepscope.views.overview.verdict import verdict_for
+from stepscope.views.overview.run_verdict import verdict_for
 from stepscope.views.run_figures import figures_of
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from stepscope.exporters.jsonl import JsonLines
 from stepscope.exporters.parquet import Parquet
 from stepscope.views.export.epochs import KEY, by_epoch
 from stepscope.views.export.rows import long_rows, wide_rows
-from stepscope.views.wording import size
+from stepscope.views.formatting import size
 
 if TYPE_CHECKING:
     import argparse

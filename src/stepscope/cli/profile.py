@@ -21,7 +21,7 @@ from stepscope.profiling.python_command import NotPython, PythonCommand, python_
 from stepscope.profiling.window.seconds_window import WindowRequest
 from stepscope.profiling.window.session import Detail
 from stepscope.profiling.window.window import FOLDER, STORE_FOLDER
-from stepscope.views.wording import size
+from stepscope.views.formatting import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

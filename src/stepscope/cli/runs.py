@@ -12,9 +12,9 @@ from stepscope.cli.output.text import emit, moment, number, paint, safe, say, sc
 from stepscope.reading import open_store
 from stepscope.schema.run import Status
 from stepscope.views.export.run_json import last_loss, run_summary, seconds
+from stepscope.views.formatting import duration
 from stepscope.views.run_figures import figures_of
 from stepscope.views.steps.step_rate import run_seconds
-from stepscope.views.wording import duration
 
 if TYPE_CHECKING:
     import argparse

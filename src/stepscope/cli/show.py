@@ -22,6 +22,7 @@ from stepscope.schema.keys import CHECKS_EVENT
 from stepscope.views.compare.compared_config import shown
 from stepscope.views.energy.energy import energy_of
 from stepscope.views.export.run_json import SPARKS, extremes, run_details, seconds
+from stepscope.views.formatting import duration, percent
 from stepscope.views.json_values import json_tree
 from stepscope.views.machine.machine_figures import described, machine_figures
 from stepscope.views.metrics.series_summaries import SeriesSummaries
@@ -29,7 +30,6 @@ from stepscope.views.overview.wall_time import wall_time_of
 from stepscope.views.run_setup import flattened
 from stepscope.views.schedule.schedule import schedule_of
 from stepscope.views.steps.step_rate import run_seconds
-from stepscope.views.wording import duration, percent
 
 if TYPE_CHECKING:
     import argparse

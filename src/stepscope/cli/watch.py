@@ -18,8 +18,8 @@ from stepscope.cli.output.text import emit, safe, say, screen_width
 from stepscope.config.find import settings_for, why_disabled
 from stepscope.launcher.machine import MachineWatch
 from stepscope.schema.sample import DeviceFacts, Notice
-from stepscope.views.machine.machine import GpuNow, HostNow, MachineNow
-from stepscope.views.wording import size
+from stepscope.views.formatting import size
+from stepscope.views.machine.machine_now import GpuNow, HostNow, MachineNow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

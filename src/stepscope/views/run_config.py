@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from stepscope.config.secret import redacted
 from stepscope.number_format import number
 from stepscope.views.energy.attribution import known_gpus
+from stepscope.views.formatting import size
 from stepscope.views.json_values import clean, json_tree
 from stepscope.views.run_setup import first_process, flattened, setup_of
-from stepscope.views.wording import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -22,7 +22,7 @@ from stepscope.journal.folder import journals_of, list_folder, list_journals
 from stepscope.journal.reader import JournalReader, written_so_far
 from stepscope.store.place import database
 from stepscope.store.sqlite import SqliteReader
-from stepscope.views.wording import size
+from stepscope.views.formatting import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

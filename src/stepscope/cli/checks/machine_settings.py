@@ -13,7 +13,7 @@ from stepscope.cli.checks.checks import check_agent, existing
 from stepscope.cli.checks.machine_checks import reach_of
 from stepscope.config.sections import MIB, Settings
 from stepscope.samplers.base import Sampler
-from stepscope.views.wording import size
+from stepscope.views.formatting import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from stepscope.cli.output import text
 from stepscope.cli.output.table import Column, table
+from stepscope.views.formatting import size
 from stepscope.views.machine.machine_figures import MachineFigure, machine_figures
-from stepscope.views.wording import size
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from stepscope.analysis.robust import block_edges, block_medians, spread
+from stepscope.views.formatting import comparison, is_many_times, quantity, signed_percent
 from stepscope.views.json_values import finite
 from stepscope.views.metrics.series_summaries import is_evaluation, is_loss
 from stepscope.views.run_figures import data_wait
-from stepscope.views.steps.phases import phases_of
+from stepscope.views.steps.step_phases import phases_of
 from stepscope.views.steps.step_values import step_values
-from stepscope.views.wording import comparison, is_many_times, quantity, signed_percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -20,10 +20,10 @@ from stepscope.views.compare.compared_figures import (
     is_sure,
 )
 from stepscope.views.compare.compared_run import ComparedRun
+from stepscope.views.formatting import quantity
 from stepscope.views.run_context import RunContext
 from stepscope.views.runs.marks import NoMarks
 from stepscope.views.runs.run_rows import FigureCache, run_row
-from stepscope.views.wording import quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

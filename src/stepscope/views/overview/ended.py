@@ -10,16 +10,16 @@ import numpy as np
 from stepscope.analysis.robust import spread
 from stepscope.number_format import number
 from stepscope.views.energy.energy import energy_of
+from stepscope.views.formatting import duration, quantity
 from stepscope.views.json_values import finite
 from stepscope.views.logs.console_lines import console_of
-from stepscope.views.logs.failure import MAX_SEARCHED, WENT_WRONG, failure_of
+from stepscope.views.logs.run_failure import MAX_SEARCHED, WENT_WRONG, failure_of
 from stepscope.views.machine.gpu_names import label_of
 from stepscope.views.metrics.catalogue import is_share
 from stepscope.views.metrics.metric_meaning import unit_of
 from stepscope.views.metrics.series_summaries import is_evaluation, is_loss
 from stepscope.views.steps.step_rate import run_seconds
 from stepscope.views.steps.step_values import MAX_VALUE
-from stepscope.views.wording import duration, quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from stepscope.reading import Run
     from stepscope.store.base import SeriesSummary
     from stepscope.views.energy.energy import EnergyReport
-    from stepscope.views.logs.failure import Failure
+    from stepscope.views.logs.run_failure import Failure
     from stepscope.views.run_context import RunContext
 
     Floats = NDArray[np.float64]

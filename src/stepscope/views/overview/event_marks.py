@@ -9,10 +9,10 @@ import numpy as np
 
 from stepscope.alerts.defaults import THROTTLE_REASONS
 from stepscope.schema.keys import CHECKS_EVENT, phase_key
+from stepscope.views.formatting import duration
 from stepscope.views.json_values import clean
 from stepscope.views.machine.gpu_names import label_of
 from stepscope.views.steps.step_values import step_values
-from stepscope.views.wording import duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

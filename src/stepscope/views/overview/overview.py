@@ -9,17 +9,17 @@ from stepscope.config.sections import Energy
 from stepscope.views.alerts.alert_rows import alert_rows
 from stepscope.views.overview.charts import key_charts, system_charts
 from stepscope.views.overview.ended import ended_of
-from stepscope.views.overview.environment import environment_of
 from stepscope.views.overview.event_marks import event_marks
 from stepscope.views.overview.missing import missing_of
+from stepscope.views.overview.run_environment import environment_of
+from stepscope.views.overview.run_verdict import verdict_for
 from stepscope.views.overview.tile_gpu import gpu_tile
 from stepscope.views.overview.tile_memory import memory_tile
 from stepscope.views.overview.tile_steps import step_time_tile, throughput_tile
-from stepscope.views.overview.verdict import verdict_for
 from stepscope.views.overview.wall_time import wall_time_of
 from stepscope.views.run_context import RunContext
 from stepscope.views.runs.run_rows import eta_s
-from stepscope.views.steps.phases import phases_of
+from stepscope.views.steps.step_phases import phases_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from stepscope.views.alerts.alert_rows import AlertRow
     from stepscope.views.overview.charts import ChartSpec
     from stepscope.views.overview.ended import Ended
-    from stepscope.views.overview.environment import Fact
     from stepscope.views.overview.event_marks import EventMark
     from stepscope.views.overview.missing import Missing
+    from stepscope.views.overview.run_environment import Fact
     from stepscope.views.overview.tile import Tile
     from stepscope.views.overview.wall_time import WallTime
     from stepscope.views.runs.marks import Marks
     from stepscope.views.runs.run_rows import FigureCache
-    from stepscope.views.steps.phases import PhaseShare
+    from stepscope.views.steps.step_phases import PhaseShare
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepscope.number_format import number
+from stepscope.views.formatting import percent
 from stepscope.views.machine.gpu_names import label_of
 from stepscope.views.overview.tile import Tile, unknown_tile
 from stepscope.views.run_figures import SPARKS, UTILIZATION, spark_of
-from stepscope.views.wording import percent
 
 if TYPE_CHECKING:
     from stepscope.views.metrics.series_summaries import HostDevice

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stepscope.views.formatting import duration, percent, size
 from stepscope.views.machine.gpu_names import label_of
 from stepscope.views.machine.leaks import leaks_of
 from stepscope.views.overview.tile import Tile, unknown_tile, worst_state
 from stepscope.views.run_figures import SPARKS, spark_of
-from stepscope.views.wording import duration, percent, size
 
 if TYPE_CHECKING:
     from stepscope.views.overview.tile import State

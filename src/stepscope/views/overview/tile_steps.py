@@ -10,12 +10,12 @@ from stepscope.number_format import number
 from stepscope.schema.keys import STEP_SECONDS
 from stepscope.steps.evidence.batch_contents import SAMPLES, TOKENS
 from stepscope.views.compare.compared_run import ComparedRun
+from stepscope.views.formatting import comparison, duration, is_many_times, rate
 from stepscope.views.json_values import finites
 from stepscope.views.overview.tile import Change, Tile, unknown_tile
 from stepscope.views.run_figures import SPARKS, spark_of
 from stepscope.views.steps.step_values import warm_up
 from stepscope.views.steps.workload import BATCH_SIZE, SAMPLES_PER_STEP
-from stepscope.views.wording import comparison, duration, is_many_times, rate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

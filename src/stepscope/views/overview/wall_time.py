@@ -14,9 +14,9 @@ from stepscope.schema.keys import (
     STARTUP_SECONDS,
     STEP_SECONDS,
 )
-from stepscope.views.steps.phases import phases_of
+from stepscope.views.formatting import percent
+from stepscope.views.steps.step_phases import phases_of
 from stepscope.views.steps.step_rate import run_seconds, segment_seconds
-from stepscope.views.wording import percent
 
 if TYPE_CHECKING:
     from stepscope.reading import Run

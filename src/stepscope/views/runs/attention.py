@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from stepscope.analysis.verdict import rank_of
 from stepscope.schema.run import LIVE, without_end_mark
 from stepscope.views.json_values import clean
-from stepscope.views.overview.verdict import findings_of, is_open, shown_findings
+from stepscope.views.overview.run_verdict import findings_of, is_open, shown_findings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

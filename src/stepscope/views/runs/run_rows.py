@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from stepscope.analysis.verdict import MIN_STEPS
 from stepscope.schema.run import LIVE
 from stepscope.views.json_values import clean
-from stepscope.views.overview.verdict import recorded_checks, verdict_for
+from stepscope.views.overview.run_verdict import recorded_checks, verdict_for
 from stepscope.views.run_figures import figures_of
 from stepscope.views.runs.attention import attention_of
 from stepscope.views.steps.step_rate import run_seconds

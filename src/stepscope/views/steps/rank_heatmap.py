@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepscope.steps.ranks.gradients_ready import WAIT_SECONDS
+from stepscope.views.formatting import duration
 from stepscope.views.json_values import clean, finites
 from stepscope.views.metrics.metric_meaning import unit_of
 from stepscope.views.steps.ranks import lateness, phase_medians
-from stepscope.views.wording import duration
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -177,8 +177,8 @@ def heatmap(
 @router.get("/runs/{run_id}/findings", response_model=shapes.Findings)
 def run_findings(site: SiteOf, run_id: RunId) -> Response:
     """What was found in a run, with evidence and advice, and what was looked for in vain."""
-    from stepscope.views.logs.failure import failure_of
-    from stepscope.views.overview.verdict import verdict_for
+    from stepscope.views.logs.run_failure import failure_of
+    from stepscope.views.overview.run_verdict import verdict_for
 
     with site.readers.open() as opened:
         run = opened.run(run_id)
@@ -205,7 +205,7 @@ def logs(
 ) -> Response:
     """The end of what a run printed."""
     from stepscope.views.logs.console_lines import console_of
-    from stepscope.views.logs.failure import failure_of
+    from stepscope.views.logs.run_failure import failure_of
 
     with site.readers.open() as opened:
         run = opened.run(run_id)

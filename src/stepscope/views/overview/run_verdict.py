@@ -9,8 +9,8 @@ from stepscope.analysis.large_shares import LargeShare
 from stepscope.analysis.verdict import Checks, RunState, Verdict, verdict_of
 from stepscope.schema.keys import CHECKS_EVENT
 from stepscope.schema.run import LIVE
+from stepscope.views.formatting import percent
 from stepscope.views.json_values import clean
-from stepscope.views.wording import percent
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

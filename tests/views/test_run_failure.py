@@ -11,7 +11,7 @@ import pytest
 
 import stepscope
 from stepscope.views.logs.console_lines import console_of
-from stepscope.views.logs.failure import failure_of
+from stepscope.views.logs.run_failure import failure_of
 from stepscope.views.overview.overview import overview_of
 from stepscope.views.runs.marks import NoMarks
 from tests.views.made import Made, at

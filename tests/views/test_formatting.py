@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepscope.number_format import number
+from stepscope.views.formatting import comparison, duration, percent, quantity, rate, signed_percent, size
 from stepscope.views.json_values import clean, finite, json_tree
 from stepscope.views.runs.marks import Marks, NoMarks
-from stepscope.views.wording import comparison, duration, percent, quantity, rate, signed_percent, size
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.number_format import number
 from stepscope.steps.evidence.batch_contents import SAMPLES
+from stepscope.views.formatting import size
 from stepscope.views.json_values import as_list, as_mapping, clean
 from stepscope.views.run_setup import first_process
-from stepscope.views.wording import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
