@@ -64,10 +64,10 @@ class MachineNow:
             self._figures.setdefault(reading.device, {}).update(reading.values)
             return bool(reading.values)
         if isinstance(reading, Notice):
-            previous, self._notices[reading.subject] = self._notices.get(reading.subject), reading.text
-            return previous != reading.text
-        previous, self.facts[reading.device] = self.facts.get(reading.device), reading.fields
-        return previous != reading.fields
+            previous_text, self._notices[reading.subject] = self._notices.get(reading.subject), reading.text
+            return previous_text != reading.text
+        previous_fields, self.facts[reading.device] = self.facts.get(reading.device), reading.fields
+        return previous_fields != reading.fields
 
     def index_of(self, device: str) -> int | None:
         """Returns the index of a GPU; None if the device is not a GPU."""
