@@ -21,7 +21,7 @@ NO_GPU_PRICE = "set energy.gpu_price_per_hour to estimate it"
 
 
 @dataclass(frozen=True)
-class GpuRental:
+class Rented:
     """The GPU-hours of one GPU model, and what they would cost in a cloud."""
 
     gpu: str | None
@@ -69,20 +69,20 @@ def electricity(energy: Figure, settings: Energy) -> Figure:
     )
 
 
-def rent(gpus: Iterable[tuple[str | None, float]], tables: Tables) -> tuple[tuple[GpuRental, ...], Figure]:
+def rent(gpus: Iterable[tuple[str | None, float]], tables: Tables) -> tuple[tuple[Rented, ...], Figure]:
     """Returns what GPUs, given as name and seconds, would cost in a cloud: per model and in total."""
     seconds: dict[str | None, float] = {}
     for name, live_seconds in gpus:
         seconds[name] = seconds.get(name, 0.0) + live_seconds
-    rentals = tuple(_rental(name, live_seconds / 3600, tables) for name, live_seconds in seconds.items())
+    rentals = tuple(_rented(name, live_seconds / 3600, tables) for name, live_seconds in seconds.items())
     return rentals, _sum(rentals)
 
 
-def _rental(gpu: str | None, gpu_hours: float, tables: Tables) -> GpuRental:
+def _rented(gpu: str | None, gpu_hours: float, tables: Tables) -> Rented:
     price = None if gpu is None else tables.price_of(gpu)
     if price is None:
-        return GpuRental(gpu, gpu_hours, None, None, None, None, None, None, None)
-    return GpuRental(
+        return Rented(gpu, gpu_hours, None, None, None, None, None, None, None)
+    return Rented(
         gpu,
         gpu_hours,
         gpu_hours * price.per_hour,
@@ -95,7 +95,7 @@ def _rental(gpu: str | None, gpu_hours: float, tables: Tables) -> GpuRental:
     )
 
 
-def _sum(rentals: tuple[GpuRental, ...]) -> Figure:
+def _sum(rentals: tuple[Rented, ...]) -> Figure:
     currencies = sorted({rental.currency for rental in rentals if rental.currency is not None})
     unit = currencies[0] if len(currencies) == 1 else ""
     if not rentals:

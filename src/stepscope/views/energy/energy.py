@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from stepscope.views.energy.attribution import CPU_RULES, GPU_RULES, cpu_share, gpus_of, known_gpus
-from stepscope.views.energy.cost import NO_ENERGY, GpuRental, carbon_dioxide, electricity, rent
+from stepscope.views.energy.cost import NO_ENERGY, Rented, carbon_dioxide, electricity, rent
 from stepscope.views.energy.figure import Figure, unknown
 from stepscope.views.energy.metering import from_counter, from_rate
 from stepscope.views.energy.prices import load_tables
@@ -87,7 +87,7 @@ class EnergyReport:
     carbon_dioxide: Figure
     electricity: Figure
     cloud: Figure
-    rented: tuple[GpuRental, ...]
+    rented: tuple[Rented, ...]
     """The GPU-hours of each GPU model, and their price."""
 
     def described(self) -> dict[str, Any]:
