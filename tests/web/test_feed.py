@@ -16,7 +16,7 @@ from stepscope.schema.record import Event
 from stepscope.schema.series import Source
 from stepscope.store.base import OpenAlert
 from stepscope.web.api.run_head import cursor_of
-from stepscope.web.live import batches, feed
+from stepscope.web.live import feed, live_run
 from stepscope.web.live.event_stream import EventStream
 from stepscope.web.live.subscriber import Message
 from tests.web.asking import API, BEGUN_NS, NS, RUN, append, ask, get, process, site_and_app, times
@@ -244,7 +244,7 @@ def test_a_client_is_told_once_that_its_run_was_deleted(site, store, folder) -> 
 def test_more_points_than_are_sent_at_once_become_a_call_to_read_anew_not_too_often(
     folder, store, monkeypatch
 ) -> None:
-    monkeypatch.setattr(batches, "MAX_POINTS", 10)
+    monkeypatch.setattr(live_run, "MAX_POINTS", 10)
     site, _ = site_and_app(folder)
     clock = [BEGUN_NS]
     site.now_ns = lambda: clock[0]
@@ -279,7 +279,7 @@ def test_more_points_than_are_sent_at_once_become_a_call_to_read_anew_not_too_of
 def test_a_client_that_stayed_away_too_long_is_asked_to_read_anew(folder, store, monkeypatch) -> None:
     site, app = site_and_app(folder)
     since = get(app, f"/runs/{RUN}")["cursor"]
-    monkeypatch.setattr(batches, "MAX_POINTS", 10)
+    monkeypatch.setattr(live_run, "MAX_POINTS", 10)
     log(store, 6000, 20)
     messages = asyncio.run(site.feed.join(RUN, KEYS, since)).drain()
     assert [one.event for one in messages] == ["hello", "resync"]
@@ -345,7 +345,7 @@ def test_one_look_serves_all_clients_and_those_of_the_same_keys_share_the_text(
     site, store, monkeypatch
 ) -> None:
     reads = []
-    read = batches.read_batch
+    read = live_run.read_batch
     monkeypatch.setattr(
         "stepscope.web.live.live_run.read_batch", lambda *given: reads.append(1) or read(*given)
     )

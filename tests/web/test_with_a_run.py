@@ -11,7 +11,7 @@ import pytest
 
 from stepscope.recorder.page_server import find_server
 from stepscope.schema.run import Process
-from stepscope.web.server.idleness import LINGER_S, Idleness
+from stepscope.web.server.serving import LINGER_S, Idleness
 from tests.web.asking import BEGUN_NS, process, site_and_app
 
 TRAINING = """

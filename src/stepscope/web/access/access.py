@@ -10,10 +10,8 @@ from starlette.responses import RedirectResponse, Response
 
 from stepscope.web.access import refusals
 from stepscope.web.access.body import BodyRefused, taken_in
-from stepscope.web.access.headers import secured
 from stepscope.web.access.hosts import host_names, is_allowed, is_same_origin
 from stepscope.web.access.incoming import HEALTH, Incoming, with_path
-from stepscope.web.access.rates import Rate
 from stepscope.web.access.refusals import plain_page, refusal
 
 if TYPE_CHECKING:
@@ -27,6 +25,38 @@ if TYPE_CHECKING:
 log = logging.getLogger("stepscope.web")
 
 CUSTOM_HEADER = "x-stepscope"
+
+POLICY = "; ".join(
+    [
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "font-src 'self'",
+        "connect-src 'self'",
+        "manifest-src 'self'",
+        "frame-ancestors 'none'",
+        # 'self' and not 'none': the page names its base path in a <base> element.
+        "base-uri 'self'",
+        "form-action 'self'",
+    ]
+)
+
+ALWAYS = {
+    b"content-security-policy": POLICY.encode(),
+    b"x-content-type-options": b"nosniff",
+    b"x-frame-options": b"DENY",
+    b"referrer-policy": b"no-referrer",
+    b"cross-origin-opener-policy": b"same-origin",
+    b"cross-origin-resource-policy": b"same-origin",
+    b"permissions-policy": b"camera=(), microphone=(), geolocation=()",
+}
+
+_NAMES_OF_SOFTWARE = frozenset({b"server", b"x-powered-by"})
+
+BURST_S = 5.0
+MAX_KNOWN = 4096
+"""So many buckets are kept; beyond it the one used longest ago goes."""
 
 
 class Gate:
@@ -171,3 +201,39 @@ class Gate:
         if rate.allows("token"):
             return None
         return refusal(429, "Too many requests. Wait a second and try again.", headers={"Retry-After": "1"})
+
+
+class Rate:
+    """So many requests a second for each name, with a burst of some seconds' worth."""
+
+    def __init__(self, per_second: float, now: Callable[[], float] = time.monotonic) -> None:
+        self._per_second, self._now = per_second, now
+        self._most = max(per_second * BURST_S, 1.0)
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    def allows(self, name: str) -> bool:
+        """Whether one more is allowed now; it counts if it is."""
+        now = self._now()
+        left, since = self._buckets.pop(name, (self._most, now))
+        left = min(left + (now - since) * self._per_second, self._most)
+        allowed = left >= 1
+        self._buckets[name] = (left - 1 if allowed else left, now)
+        if len(self._buckets) > MAX_KNOWN:
+            del self._buckets[next(iter(self._buckets))]
+        return allowed
+
+
+def secured(send: Send) -> Send:
+    """Sends the same answers with the headers that keep them safe; what is not said to be kept is not."""
+
+    async def send_secured(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            given = [one for one in message.get("headers", []) if one[0].lower() not in _NAMES_OF_SOFTWARE]
+            names = {name.lower() for name, _ in given}
+            given += [(name, value) for name, value in ALWAYS.items() if name not in names]
+            if b"cache-control" not in names:
+                given.append((b"cache-control", b"no-store"))
+            message = {**message, "headers": given}
+        await send(message)
+
+    return send_secured

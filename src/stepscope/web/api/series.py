@@ -10,8 +10,7 @@ import numpy as np
 from stepscope.schema.series import Buckets, Selection
 from stepscope.store import rollup
 from stepscope.store.sealing import NS
-from stepscope.store.timeline import bucket_by_step
-from stepscope.web.api.joining import StepJoin
+from stepscope.store.timeline import bucket_by_step, read_timeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from stepscope.schema.series import Axis
     from stepscope.store.following import Counter
     from stepscope.store.sqlite import SqliteReader
+    from stepscope.timeline import Timeline
 
 MAX_POINTS = 65_536
 """A series of more points is put on its other axis by buckets, four for each that is asked for."""
@@ -116,6 +116,35 @@ def places_of(counters: Iterable[Counter], keys: Iterable[str], query: Query) ->
             at = one.source
             found.append(Place(key, own, at.rank, at.host, at.device, at.segment, one.points))
     return found
+
+
+class StepJoin:
+    """The timelines of a run's segments, read when they are first asked for."""
+
+    def __init__(self, run: Run, reader: SqliteReader) -> None:
+        self._run, self._reader = run, reader
+        self._timelines: dict[str, Timeline] = {}
+
+    def steps_at(self, times_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The step in progress at each moment, by the segment that ran then."""
+        steps = np.zeros(len(times_ns), np.int64)
+        begins = [part.started_ns for part in self._run.segments]
+        owners = np.searchsorted(begins, times_ns, side="right") - 1
+        for number, part in enumerate(self._run.segments):
+            here = owners == number
+            if here.any():
+                steps[here] = self._timeline(part.id).steps_at(times_ns[here])
+        return steps
+
+    def first_step(self, segment: str) -> int | None:
+        """The first step of a segment; None where it logged none."""
+        steps = self._timeline(segment).steps
+        return int(steps.min()) if len(steps) else None
+
+    def _timeline(self, segment: str) -> Timeline:
+        if segment not in self._timelines:
+            self._timelines[segment] = read_timeline(self._reader, self._run.id, segment)
+        return self._timelines[segment]
 
 
 class SeriesReader:

@@ -18,12 +18,12 @@ import uvicorn
 from stepscope.config.plain import from_dict
 from stepscope.errors import StepscopeError
 from stepscope.recorder.page_server import LOG_NAME, Served, find_server
+from stepscope.schema.run import LIVE
 from stepscope.web.access import tokens
 from stepscope.web.access.connections import Connection, ConnectionTable
 from stepscope.web.app import create_app
 from stepscope.web.app_state import AppState
 from stepscope.web.server.accepting import Acceptor
-from stepscope.web.server.idleness import Idleness
 from stepscope.web.server.listening import address_of, listen
 from stepscope.web.server.options import ServerOptions
 from stepscope.web.server.presence import Presence
@@ -40,6 +40,8 @@ ELECTION_S = 5.0
 IDLE_CHECK_TICKS = 300
 """Every half a minute: the server ticks ten times a second."""
 CONNECTION_CHECK_TICKS = 5
+LINGER_S = 900.0
+"""How long it stays after the last run has ended and the last look at the page."""
 
 
 def serve(
@@ -117,6 +119,30 @@ def main() -> int:
         log.error("The page is not served: %s", error)  # noqa: TRY400 - what is wrong is all there is to say
         return 1
     return 0
+
+
+class Idleness:
+    """Watches for how long a server has had nothing to do."""
+
+    def __init__(
+        self, site: AppState, asked_at: Callable[[], float], now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._site, self._asked_at, self._now = site, asked_at, now
+        self._busy_at = now()
+
+    def is_over(self) -> bool:
+        """Whether it has lasted long enough to end."""
+        now = self._now()
+        if self._site.feed.client_count or self._is_training():
+            self._busy_at = now
+        return now - max(self._busy_at, self._asked_at()) > LINGER_S
+
+    def _is_training(self) -> bool:
+        try:
+            with self._site.readers.open() as opened:
+                return any(run.status in LIVE for run in opened.runs.runs())
+        except StepscopeError:  # a store nobody can read keeps nobody waiting
+            return False
 
 
 class _Server(uvicorn.Server):
