@@ -19,7 +19,7 @@ from stepscope.agent.process.attend import catch_up
 from stepscope.agent.process.election import AgentLock, agent_pid
 from stepscope.agent.process.report import REPORT_NAME, own_report, read_report, write_report
 from stepscope.agent.process.start import older_agent
-from stepscope.cli.checks import checks
+from stepscope.cli.checks import store_checks
 from stepscope.config.sections import Settings
 from stepscope.errors import StoreError
 from stepscope.journal import layout
@@ -74,7 +74,7 @@ def test_training_reports_once_why_the_agent_cannot_work_and_does_not_wait(
     assert TROUBLES[prepare] in result.stderr
     assert f"The records are safe in {folder / 'journal'}" in result.stderr
     assert len(list(list_journals(folder))) >= 1
-    found = checks.check_agent(folder, Settings())
+    found = store_checks.check_agent(folder, Settings())
     assert found.outcome == "problem"
     assert TROUBLES[prepare].split(".")[0] in found.found
 
@@ -214,7 +214,7 @@ def test_an_agent_of_an_older_version_is_named_with_what_to_restart(report: str,
         assert f"process {os.getpid()}" in said
         assert f"kill {os.getpid()}" in said
         assert ("0.0.9" in said) == (report != "none")
-        assert checks.check_agent(folder, Settings()).remedy == said
+        assert store_checks.check_agent(folder, Settings()).remedy == said
 
 
 def test_training_reports_that_its_agent_cannot_read_its_journals(start, folder: Path, run_script) -> None:

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from stepscope import TrainingMonitor, plugins
-from stepscope.cli.checks import checks, machine_checks
-from stepscope.cli.checks.checks import (
+from stepscope.cli.checks import machine_checks, store_checks
+from stepscope.cli.checks.package_checks import check_extras
+from stepscope.cli.checks.store_checks import (
     check_agent,
     check_file_system,
     check_folder,
     check_sqlite,
     check_unread,
 )
-from stepscope.cli.checks.package_checks import check_extras
 from stepscope.cli.main import main
 from stepscope.config.sections import Sampler as SamplerSettings
 from stepscope.config.sections import Settings
@@ -107,7 +107,7 @@ def test_a_network_folder_is_noted_with_the_place_of_its_database(tmp_path, monk
     assert found.outcome == "note"
     assert "nfs4" in found.found
     assert ".cache" in found.found
-    assert checks.check_journal(tmp_path, Settings(), mounts).outcome == "note"
+    assert store_checks.check_journal(tmp_path, Settings(), mounts).outcome == "note"
 
 
 class Scripted(Sampler):

@@ -17,7 +17,7 @@ from unittest import mock
 
 from stepscope.agent.sampling import SamplerReadings
 from stepscope.cli import doctor, profile
-from stepscope.cli.checks.checks import Check
+from stepscope.cli.checks.store_checks import Check
 from stepscope.cli.main import COMMANDS, _parser, main
 from stepscope.devices.find_gpus import GpusFound
 from stepscope.devices.scripted import scripted_host

@@ -40,7 +40,7 @@ from stepscope.samplers.base import Sampler
 from stepscope.schema import keys as key_names
 from stepscope.store.sqlite import SqliteStore
 from stepscope.views.metrics import metric_meaning
-from stepscope.web.access.incoming import API
+from stepscope.web.access.incoming_request import API
 from stepscope.web.api import routes_page
 from stepscope.web.app import FAMILIES, create_app
 from stepscope.web.marks import Marks

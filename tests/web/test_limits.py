@@ -8,8 +8,8 @@ import json
 import httpx
 import pytest
 
-from stepscope.web.access.access import BURST_S, Rate
-from stepscope.web.access.body import is_deep
+from stepscope.web.access.middleware import BURST_S, Rate
+from stepscope.web.access.request_body import is_deep
 from stepscope.web.live.subscriber import MAX_BYTES, MAX_WAITING, Message, Subscriber
 from stepscope.web.server.options import Limits
 from tests.web.asking import API, BEARER, PLACE, RUN, app_of, ask, error_of

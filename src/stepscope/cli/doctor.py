@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepscope.cli.checks import checks, machine_checks, package_checks
+from stepscope.cli.checks import machine_checks, package_checks, store_checks
 from stepscope.cli.checks.machine_settings import fitting_settings
 from stepscope.cli.checks.settings_check import problems_of
 from stepscope.cli.find import add_store_argument
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-    from stepscope.cli.checks.checks import Check
+    from stepscope.cli.checks.store_checks import Check
 
 VALIDATE = "What these ask for is not done. Check with: stepscope config validate FILE"
 
@@ -57,18 +57,18 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _checks(store: str | None) -> Iterator[Check]:
-    yield checks.check_python()
+    yield store_checks.check_python()
     settings, check = _settings()
     yield check
     folder = _folder(store, settings)
-    yield checks.check_folder(folder)
-    yield checks.check_file_system(folder)
-    yield checks.check_space(folder, settings)
-    yield checks.check_journal(folder, settings)
-    yield checks.check_unread(folder)
-    yield from checks.check_set_aside(folder)
-    yield checks.check_agent(folder, settings)
-    yield checks.check_sqlite(folder)
+    yield store_checks.check_folder(folder)
+    yield store_checks.check_file_system(folder)
+    yield store_checks.check_space(folder, settings)
+    yield store_checks.check_journal(folder, settings)
+    yield store_checks.check_unread(folder)
+    yield from store_checks.check_set_aside(folder)
+    yield store_checks.check_agent(folder, settings)
+    yield store_checks.check_sqlite(folder)
     yield from machine_checks.check_samplers(settings)
     yield package_checks.check_torch()
     yield package_checks.check_extras()
@@ -103,15 +103,16 @@ def _settings() -> tuple[Settings, Check]:
         problems = problems_of(loaded)
         if problems:
             found = " ".join(str(problem).partition("\n")[0] for problem in problems)
-            return settings, checks.Check("settings", "note", found, VALIDATE)
+            return settings, store_checks.Check("settings", "note", found, VALIDATE)
         if not settings.recorder.enabled:
             found = f"no mistakes, but nothing is recorded: {why_disabled()}"
-            return settings, checks.Check("settings", "note", found)
-        return settings, checks.Check("settings", "ok", "no mistakes")
+            return settings, store_checks.Check("settings", "note", found)
+        return settings, store_checks.Check("settings", "ok", "no mistakes")
     try:
-        return settings_for(), checks.Check("settings", "note", mistakes, "Training ignores these variables.")
+        ignored = "Training ignores these variables."
+        return settings_for(), store_checks.Check("settings", "note", mistakes, ignored)
     except ConfigError:
-        return Settings(), checks.Check("settings", "problem", mistakes, "See: stepscope config show")
+        return Settings(), store_checks.Check("settings", "problem", mistakes, "See: stepscope config show")
 
 
 def _lines(done: Sequence[Check]) -> Iterator[str]:

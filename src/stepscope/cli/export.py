@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from stepscope.cli.find import add_run_arguments, chosen_run, near
 from stepscope.cli.main import FINE, MISUSED
-from stepscope.cli.output.target import whole_file, whole_files
+from stepscope.cli.output.atomic_file import whole_file, whole_files
 from stepscope.cli.output.text import safe, say
 from stepscope.errors import NotFound, StepscopeError
 from stepscope.exporters.csv_file import CsvFile

@@ -12,8 +12,8 @@ from fastapi.openapi.utils import get_openapi
 
 import stepscope
 from stepscope.errors import StepscopeError
-from stepscope.web.access.access import Gate
-from stepscope.web.access.incoming import API
+from stepscope.web.access.incoming_request import API
+from stepscope.web.access.middleware import Gate
 from stepscope.web.api import (
     routes_alerts,
     routes_marks,
@@ -24,10 +24,10 @@ from stepscope.web.api import (
     routes_settings,
     routes_stream,
 )
-from stepscope.web.api.failures import add_failures
+from stepscope.web.api.error_handlers import add_failures
 from stepscope.web.api.shapes_runs import ErrorBody
 from stepscope.web.app_state import AppState
-from stepscope.web.server.intake import Intake
+from stepscope.web.server.journal_ingest import Intake
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepscope import plugins
-from stepscope.cli.checks.checks import Check
+from stepscope.cli.checks.store_checks import Check
 from stepscope.errors import StepscopeError
 from stepscope.samplers.base import Sampler
 from stepscope.schema.sample import DeviceFacts, Notice, Sample, Watched

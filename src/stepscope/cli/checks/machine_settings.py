@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from stepscope import filesystem, plugins
-from stepscope.cli.checks.checks import check_agent, existing
 from stepscope.cli.checks.machine_checks import reach_of
+from stepscope.cli.checks.store_checks import check_agent, existing
 from stepscope.config.sections import MIB, Settings
 from stepscope.samplers.base import Sampler
 from stepscope.views.formatting import size

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from importlib import metadata
 
-from stepscope.cli.checks.checks import Check
+from stepscope.cli.checks.store_checks import Check
 
 TORCH_WITHIN_S = 120.0
 NOT_FEATURES = frozenset({"all", "dev"})

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from stepscope.web.access.incoming import KNOWN
+from stepscope.web.access.incoming_request import KNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from stepscope.web.access.incoming import Incoming
+    from stepscope.web.access.incoming_request import Incoming
     from stepscope.web.server.options import ServerOptions
 
 

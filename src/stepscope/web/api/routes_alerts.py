@@ -10,8 +10,8 @@ from stepscope.alerts.delivery.delivery import DEFAULT_CHANNELS, make_channel
 from stepscope.channels.base import DeliveryError
 from stepscope.errors import NotFound, StepscopeError
 from stepscope.schema.alert import AlertDetail, Notice
-from stepscope.web.api.answers import answer
 from stepscope.web.api.parameters import DONE, AlertId, ChannelName, SiteOf
+from stepscope.web.api.responses import answer
 from stepscope.web.api.shapes_alerts import AlertList, Delivered, EndedSilence, NewSilence
 
 router = APIRouter(tags=["alerts"])

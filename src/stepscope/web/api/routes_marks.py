@@ -8,8 +8,8 @@ from fastapi import APIRouter, Response
 from fastapi.exceptions import HTTPException
 
 from stepscope.errors import NotFound
-from stepscope.web.api.answers import answer
 from stepscope.web.api.parameters import DONE, NoteId, PageName, RunId, SiteOf
+from stepscope.web.api.responses import answer
 from stepscope.web.api.shapes_alerts import Layout, NewMarks, NewNote, Started
 from stepscope.web.api.shapes_runs import Note, RunRow
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import HTTPException
 
-from stepscope.web.access.incoming import API
-from stepscope.web.access.refusals import plain_page
+from stepscope.web.access.error_responses import plain_page
+from stepscope.web.access.incoming_request import API
 from stepscope.web.api.parameters import SiteOf  # noqa: TC001 - FastAPI reads it
 
 if TYPE_CHECKING:

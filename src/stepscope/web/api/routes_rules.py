@@ -10,8 +10,8 @@ from fastapi.exceptions import HTTPException
 from stepscope.alerts.rule_list import list_rules
 from stepscope.errors import ConfigError, NotFound
 from stepscope.views.alerts.alert_list import rules_of_live_runs
-from stepscope.web.api.answers import answer
 from stepscope.web.api.parameters import DONE, RuleName, SiteOf
+from stepscope.web.api.responses import answer
 from stepscope.web.api.shapes_alerts import CheckedCondition, NewRule, RuleCheck
 
 router = APIRouter(tags=["alerts"])

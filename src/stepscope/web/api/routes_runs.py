@@ -10,7 +10,6 @@ from fastapi.exceptions import HTTPException
 from stepscope.errors import NotFound
 from stepscope.schema.run import LIVE
 from stepscope.web.api import shapes_overview as shapes
-from stepscope.web.api.answers import answer
 from stepscope.web.api.parameters import (
     High,
     Low,
@@ -20,6 +19,7 @@ from stepscope.web.api.parameters import (
     Text,
     split_keys,
 )
+from stepscope.web.api.responses import answer
 from stepscope.web.api.run_head import head_of, laid_over, meta_of
 from stepscope.web.api.shapes_logs import Console
 from stepscope.web.api.shapes_runs import Health, Home, Meta, RunHead, RunList

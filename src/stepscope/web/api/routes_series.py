@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Query, Response
 from fastapi.exceptions import HTTPException
 
-from stepscope.web.api.answers import BINARY, answer, as_columns, is_known, tag_of
 from stepscope.web.api.parameters import (
     Axis,
     Buckets,
@@ -24,6 +23,7 @@ from stepscope.web.api.parameters import (
     SiteOf,
     split_keys,
 )
+from stepscope.web.api.responses import BINARY, answer, as_columns, is_known, tag_of
 from stepscope.web.api.run_head import cursor_of
 from stepscope.web.api.series import Query as Wanted
 from stepscope.web.api.series import SeriesReader, places_of

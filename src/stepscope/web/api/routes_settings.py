@@ -12,9 +12,9 @@ from stepscope.config.plain import to_dict
 from stepscope.config.reference import descriptions
 from stepscope.config.secret import redacted
 from stepscope.config.wording import yaml_text
-from stepscope.web.access.incoming import Incoming
-from stepscope.web.api.answers import answer
+from stepscope.web.access.incoming_request import Incoming
 from stepscope.web.api.parameters import DONE, SiteOf
+from stepscope.web.api.responses import answer
 from stepscope.web.api.shapes_alerts import ServerSettings
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Query, Response
 from fastapi.exceptions import HTTPException
 
-from stepscope.web.api.answers import answer
 from stepscope.web.api.parameters import LastEventId, Responses, Since, SiteOf, split_keys
+from stepscope.web.api.responses import answer
 from stepscope.web.api.shapes_series import Delta
 from stepscope.web.live.event_stream import EventStream
 

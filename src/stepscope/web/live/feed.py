@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from stepscope.agent.process.wake import wake
 from stepscope.errors import NotFound, StepscopeError
-from stepscope.web.api.answers import to_text
+from stepscope.web.api.responses import to_text
 from stepscope.web.live import cursor, live_run
 from stepscope.web.live.subscriber import Message, Subscriber, resync
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.views.alerts.alert_rows import alert_rows
 from stepscope.views.overview.event_marks import EventMark, is_marked, mark_of
-from stepscope.web.api.answers import plain, to_text
+from stepscope.web.api.responses import plain, to_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

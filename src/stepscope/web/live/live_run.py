@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stepscope.schema.series import Selection
-from stepscope.web.api.answers import to_text
+from stepscope.web.api.responses import to_text
 from stepscope.web.live import cursor, live_rows
 from stepscope.web.live.cursor import Position
 from stepscope.web.live.subscriber import Message, resync

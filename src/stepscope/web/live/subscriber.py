@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass
 
-from stepscope.web.api.answers import to_text
+from stepscope.web.api.responses import to_text
 
 MAX_WAITING = 64
 MAX_BYTES = 4 * 1024 * 1024

@@ -23,10 +23,10 @@ from stepscope.web.access import tokens
 from stepscope.web.access.connections import Connection, ConnectionTable
 from stepscope.web.app import create_app
 from stepscope.web.app_state import AppState
-from stepscope.web.server.accepting import Acceptor
-from stepscope.web.server.listening import address_of, listen
+from stepscope.web.server.acceptor import Acceptor
+from stepscope.web.server.listen_socket import address_of, listen
 from stepscope.web.server.options import ServerOptions
-from stepscope.web.server.presence import Presence
+from stepscope.web.server.server_lock import Presence
 
 if TYPE_CHECKING:
     import socket

@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from stepscope.errors import NotFound, StepscopeError
-from stepscope.web.access.refusals import GENERIC, refusal
+from stepscope.web.access.error_responses import GENERIC, refusal
 from stepscope.web.reader_pool import StoreDamaged
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import RedirectResponse, Response
 
-from stepscope.web.access import refusals
-from stepscope.web.access.body import BodyRefused, taken_in
+from stepscope.web.access import error_responses
+from stepscope.web.access.error_responses import plain_page, refusal
 from stepscope.web.access.hosts import host_names, is_allowed, is_same_origin
-from stepscope.web.access.incoming import HEALTH, Incoming, with_path
-from stepscope.web.access.refusals import plain_page, refusal
+from stepscope.web.access.incoming_request import HEALTH, Incoming, with_path
+from stepscope.web.access.request_body import BodyRefused, taken_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,7 +90,7 @@ class Gate:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Incoming(scope, self._base_path)
-        error_id, began_at, status = refusals.new_id(), self._now(), 0
+        error_id, began_at, status = error_responses.new_id(), self._now(), 0
 
         async def send_noting(message: Message) -> None:
             nonlocal status
@@ -116,7 +116,7 @@ class Gate:
         except Exception:
             log.exception("error %s in %s %a", error_id, request.method, request.path)
             if not status:
-                await refusal(500, refusals.GENERIC, error_id=error_id)(scope, receive, tell)
+                await refusal(500, error_responses.GENERIC, error_id=error_id)(scope, receive, tell)
         finally:
             # The path alone: a query may hold a token, or what somebody looked for.
             took_ms = 1000 * (self._now() - began_at)
@@ -133,7 +133,7 @@ class Gate:
         keyring = self._keyring
         has_bearer = keyring.opens(request.bearer())
         if not (has_bearer or keyring.is_in_cookie(request) or not keyring.is_needed()):
-            return self._stranger(request, refusals.HOW_TO_ENTER)
+            return self._stranger(request, error_responses.HOW_TO_ENTER)
         self.asked_at = self._now()
         request.mark_known()
         if request.is_change:
@@ -169,7 +169,7 @@ class Gate:
         if not is_needed:
             return answer
         if not self._keyring.opens(given):
-            return self._stranger(request, refusals.NOT_THE_KEY)
+            return self._stranger(request, error_responses.NOT_THE_KEY)
         self._keyring.hand_out(answer, request)
         request.mark_known()
         return answer

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from starlette.types import Message, Receive
 
-    from stepscope.web.access.incoming import Incoming
+    from stepscope.web.access.incoming_request import Incoming
     from stepscope.web.server.options import Limits
 
 DEEPEST = 32
