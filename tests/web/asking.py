@@ -37,14 +37,14 @@ def options(folder: Path, **given) -> ServerOptions:
     return ServerOptions(**{"folder": folder, "token": TOKEN, "limits": GENEROUS, **given})
 
 
-def site_and_app(folder: Path, **given):
+def state_and_app(folder: Path, **given):
     wanted = options(folder, **given)
-    site = AppState(wanted)
-    return site, create_app(wanted, site)
+    state = AppState(wanted)
+    return state, create_app(wanted, state)
 
 
 def app_of(folder: Path, **given):
-    return site_and_app(folder, **given)[1]
+    return state_and_app(folder, **given)[1]
 
 
 def ask(app, path: str, method: str = "GET", headers=None, **content) -> httpx.Response:

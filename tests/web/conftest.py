@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.web.asking import rich_store, site_and_app
+from tests.web.asking import rich_store, state_and_app
 
 
 @pytest.fixture(scope="session")
@@ -15,9 +15,9 @@ def shared(tmp_path_factory) -> Iterator:
     """An application over a store that no test changes."""
     folder = tmp_path_factory.mktemp("shared")
     opened = rich_store(folder)
-    site, app = site_and_app(folder)
+    state, app = state_and_app(folder)
     yield app
-    site.close()
+    state.close()
     opened.close()
 
 
@@ -30,20 +30,20 @@ def store(folder: Path) -> Iterator:
 
 
 @pytest.fixture
-def site_app(folder: Path, store) -> Iterator:
+def state_app(folder: Path, store) -> Iterator:
     """A server's parts and its application."""
-    site, app = site_and_app(folder)
-    yield site, app
-    site.close()
+    state, app = state_and_app(folder)
+    yield state, app
+    state.close()
 
 
 @pytest.fixture
-def app(site_app):
+def app(state_app):
     """A server's application over that store."""
-    return site_app[1]
+    return state_app[1]
 
 
 @pytest.fixture
-def site(site_app):
+def state(state_app):
     """The parts of the same server."""
-    return site_app[0]
+    return state_app[0]

@@ -9,7 +9,7 @@ import pytest
 from stepscope.alerts.silences import Silences
 from stepscope.config.sections import Alerts, Settings
 from stepscope.web.server.demo_run import Demo
-from tests.web.asking import API, RUN, app_of, ask, error_of, get, site_and_app
+from tests.web.asking import API, RUN, app_of, ask, error_of, get, state_and_app
 
 SILENCES = f"{API}/alerts/silences"
 
@@ -59,14 +59,14 @@ def test_a_channel_is_tried_and_says_what_became_of_it(folder, store, tmp_path) 
 
 
 def test_a_demo_run_is_played_one_at_a_time_and_can_be_looked_at(folder, until) -> None:
-    site, app = site_and_app(folder)
-    site.demo = Demo(folder, ("--simulate", "--steps", "50"))
+    state, app = state_and_app(folder)
+    state.demo = Demo(folder, ("--simulate", "--steps", "50"))
     run = ask(app, f"{API}/demo", "POST").json()["run"]
     assert run.startswith("demo-")
     assert ask(app, f"{API}/demo", "POST").status_code == 429
     until(lambda: any(row["id"] == run and row["step"] for row in get(app, "/runs")["runs"]))
     until(lambda: get(app, f"/runs/{run}")["row"]["status"] == "finished")
-    until(lambda: not site.demo.is_playing)
+    until(lambda: not state.demo.is_playing)
 
 
 def test_where_nothing_may_be_written_no_demo_is_played(folder, monkeypatch) -> None:

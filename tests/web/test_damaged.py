@@ -138,22 +138,22 @@ def test_damaged_marks_do_not_hide_what_the_store_has_of_a_series(folder, store)
     assert ask(app, f"{API}/runs").status_code == 409
 
 
-def test_more_requests_than_readers_wait_for_their_turn(site) -> None:
-    held = [site.readers.open() for _ in range(3)]
+def test_more_requests_than_readers_wait_for_their_turn(state) -> None:
+    held = [state.readers.open() for _ in range(3)]
     for one in held:
         one.__enter__()
-    with site.readers.open() as opened:
+    with state.readers.open() as opened:
         assert len(opened.runs.runs()) == 1
     for one in held:
         one.__exit__(None, None, None)
-    assert len(site.readers._free) == 4
+    assert len(state.readers._free) == 4
 
 
-def test_a_reader_in_whose_hands_something_failed_is_not_used_again(site) -> None:
-    with pytest.raises(OSError, match="gone"), site.readers.open():
+def test_a_reader_in_whose_hands_something_failed_is_not_used_again(state) -> None:
+    with pytest.raises(OSError, match="gone"), state.readers.open():
         raise OSError("gone")
-    assert site.readers._free == []
-    with pytest.raises(StoreError), site.readers.open():
+    assert state.readers._free == []
+    with pytest.raises(StoreError), state.readers.open():
         raise StoreError("it is damaged")
-    with site.readers.open() as opened:
+    with state.readers.open() as opened:
         assert opened.run("mnist").id == RUN

@@ -92,11 +92,11 @@ def test_a_body_that_is_not_json_is_refused(app, kind: str) -> None:
     assert "application/json" in error_of(found)
 
 
-def test_no_get_changes_anything(app, site, every, folder) -> None:
+def test_no_get_changes_anything(app, state, every, folder) -> None:
     for path, method in every:
         if method == "GET" and "/stream" not in path:
             ask(app, path, params={"keys": "loss", "runs": RUN, "wait": 0})
-    assert site.marks.changes == 0
+    assert state.marks.changes == 0
     assert not (folder / "page.sqlite").exists()
 
 

@@ -19,7 +19,7 @@ from stepscope.web.api.run_head import cursor_of
 from stepscope.web.live import feed, live_run
 from stepscope.web.live.event_stream import EventStream
 from stepscope.web.live.subscriber import Message
-from tests.web.asking import API, BEGUN_NS, NS, RUN, append, ask, get, process, site_and_app, times
+from tests.web.asking import API, BEGUN_NS, NS, RUN, append, ask, get, process, state_and_app, times
 
 S2 = Source(RUN, "s2", 0, "node1")
 KEYS = frozenset({"loss"})
@@ -30,11 +30,11 @@ def log(store, begin: int, count: int, key: str = "loss", of: Source = S2) -> No
     append(store, {key: values}, np.arange(begin, begin + count), times(count, 1000 + begin), of)
 
 
-def cursor_now(site) -> str:
+def cursor_now(state) -> str:
     """The cursor a chart is read with at this moment."""
-    with site.readers.open() as opened:
+    with state.readers.open() as opened:
         run = opened.run(RUN)
-        return cursor_of(site, opened, run, opened.reader.counters(run.id))
+        return cursor_of(state, opened, run, opened.reader.counters(run.id))
 
 
 def told(messages: list[Message], event: str) -> list[dict]:
@@ -45,12 +45,12 @@ def values(messages: list[Message]) -> list[float]:
     return [value for one in told(messages, "points") for part in one["series"] for value in part["values"]]
 
 
-def test_a_client_is_greeted_with_a_cursor_and_then_told_what_is_new(site, store) -> None:
+def test_a_client_is_greeted_with_a_cursor_and_then_told_what_is_new(state, store) -> None:
     async def follow():
-        client = await site.feed.join(RUN, KEYS, None)
+        client = await state.feed.join(RUN, KEYS, None)
         log(store, 2000, 3)
         log(store, 2000, 3, key="other")
-        await site.feed.look()
+        await state.feed.look()
         return client.drain()
 
     messages = asyncio.run(follow())
@@ -75,14 +75,14 @@ def test_whoever_comes_back_with_a_cursor_gets_every_point_once_also_from_anothe
     folder, store, cuts
 ) -> None:
     got: list[float] = []
-    site, app = site_and_app(folder)
+    state, app = state_and_app(folder)
     since = get(app, f"/runs/{RUN}")["cursor"]
     for begin, end in itertools.pairwise(cuts):
         log(store, 3000 + begin, end - begin)
 
         async def visit(since=since):
             # A server of its own each time: the last one was stopped.
-            fresh, _ = site_and_app(folder)
+            fresh, _ = state_and_app(folder)
             client = await fresh.feed.join(RUN, KEYS, since)
             messages = client.drain()
             fresh.close()
@@ -93,50 +93,50 @@ def test_whoever_comes_back_with_a_cursor_gets_every_point_once_also_from_anothe
         got += values(messages)
         since = next(one.cursor for one in reversed(messages) if one.cursor)
     assert got == [3000.0 + number for number in range(10)]
-    site.close()
+    state.close()
 
 
 def test_what_is_logged_between_reading_a_chart_and_following_it_is_neither_lost_nor_told_twice(
     folder, store
 ) -> None:
-    site, _ = site_and_app(folder)
+    state, _ = state_and_app(folder)
 
     async def follow():
-        before = await site.feed.join(RUN, KEYS, None)
+        before = await state.feed.join(RUN, KEYS, None)
         for number in range(20):
             log(store, 4000 + number, 1)
             if number % 3 == 0:
-                await site.feed.look()
+                await state.feed.look()
             if number == 10:
-                late = await site.feed.join(RUN, KEYS, cursor_now(site))
-        await site.feed.look()
+                late = await state.feed.join(RUN, KEYS, cursor_now(state))
+        await state.feed.look()
         return before.drain(), late.drain()
 
     first, second = asyncio.run(follow())
     assert values(first) == [4000.0 + number for number in range(20)]
     assert values(second) == [4000.0 + number for number in range(11, 20)]
-    site.close()
+    state.close()
 
 
-def test_points_that_are_not_finite_are_named(site, store) -> None:
+def test_points_that_are_not_finite_are_named(state, store) -> None:
     async def follow():
-        client = await site.feed.join(RUN, KEYS, None)
+        client = await state.feed.join(RUN, KEYS, None)
         append(store, {"loss": [np.nan, np.inf, -np.inf, 1.0]}, [1, 2, 3, 4], times(4, 2000), S2)
-        await site.feed.look()
+        await state.feed.look()
         return client.drain()
 
     assert values(asyncio.run(follow())) == ["NaN", "Infinity", "-Infinity", 1.0]
 
 
-def test_machine_points_come_with_the_step_that_was_in_progress(site, store) -> None:
+def test_machine_points_come_with_the_step_that_was_in_progress(state, store) -> None:
     gpu = Source(RUN, "s2", None, "node1", "gpu0", "seconds")
 
     async def follow():
-        client = await site.feed.join(RUN, frozenset({"gpu/power_watts"}), None)
+        client = await state.feed.join(RUN, frozenset({"gpu/power_watts"}), None)
         for second in (5000, 5001):
             append(store, {"loss": [1.0]}, [second], [BEGUN_NS + second * NS], S2)
             append(store, {"gpu/power_watts": [300.0]}, [0], [BEGUN_NS + second * NS - NS // 2], gpu)
-            await site.feed.look()
+            await state.feed.look()
         return client.drain()
 
     parts = [part for one in told(asyncio.run(follow()), "points") for part in one["series"]]
@@ -146,7 +146,7 @@ def test_machine_points_come_with_the_step_that_was_in_progress(site, store) -> 
     ]
 
 
-def test_alerts_findings_events_and_notes_are_told_when_they_change(site, store) -> None:
+def test_alerts_findings_events_and_notes_are_told_when_they_change(state, store) -> None:
     found = {
         "id": "a.b",
         "key": "a.b",
@@ -157,19 +157,19 @@ def test_alerts_findings_events_and_notes_are_told_when_they_change(site, store)
     }
 
     async def follow():
-        client = await site.feed.join(RUN, KEYS, None)
+        client = await state.feed.join(RUN, KEYS, None)
         with store.transaction():
             number = store.alert_book.fire(OpenAlert(RUN, "gpu_hot", "warning", "Hot.", BEGUN_NS, {}))
             store.put_event(RUN, Event("checkpoint", BEGUN_NS + NS, 7, 0, "s2", {"path": "a.pt"}))
             store.put_event(RUN, Event("console", BEGUN_NS + NS, 7, 0, "s2", {"text": "no moment"}))
             store.put_finding(RUN, found, BEGUN_NS)
-        await site.feed.look()
+        await state.feed.look()
         first = client.drain()
-        await site.feed.look()
+        await state.feed.look()
         quiet = client.drain()
         with store.transaction():
             store.alert_book.resolve(number, BEGUN_NS + 9 * NS)
-        await site.feed.look()
+        await state.feed.look()
         return first, quiet, client.drain()
 
     first, quiet, last = asyncio.run(follow())
@@ -181,36 +181,36 @@ def test_alerts_findings_events_and_notes_are_told_when_they_change(site, store)
 
 
 def test_what_changed_while_somebody_was_away_is_told_on_return(folder, store) -> None:
-    site, app = site_and_app(
+    state, app = state_and_app(
         folder,
     )
-    site.now_ns = lambda: BEGUN_NS + 100 * NS
+    state.now_ns = lambda: BEGUN_NS + 100 * NS
     since = get(app, f"/runs/{RUN}")["cursor"]
     with store.transaction():
         store.alert_book.fire(OpenAlert(RUN, "gpu_hot", "warning", "Hot.", BEGUN_NS + 101 * NS, {}))
         store.put_event(RUN, Event("checkpoint", BEGUN_NS + 101 * NS, 7, 0, "s2", {}))
-    messages = asyncio.run(site.feed.join(RUN, KEYS, since)).drain()
+    messages = asyncio.run(state.feed.join(RUN, KEYS, since)).drain()
     assert [one["rule"] for one in told(messages, "alert")] == ["gpu_hot"]
     assert [one["kind"] for one in told(messages, "mark")] == ["checkpoint"]
-    site.close()
+    state.close()
 
 
 def test_who_is_cut_off_before_being_told_what_was_missed_comes_back_with_the_cursor_of_before(
     folder, store
 ) -> None:
-    site, app = site_and_app(folder)
+    state, app = state_and_app(folder)
     since = get(app, f"/runs/{RUN}")["cursor"]
     log(store, 3000, 5)
-    hello, points = asyncio.run(site.feed.join(RUN, KEYS, since)).drain()
+    hello, points = asyncio.run(state.feed.join(RUN, KEYS, since)).drain()
     assert (hello.cursor, json.loads(hello.text)["cursor"]) == (since, since)
     assert points.cursor != since
-    again = asyncio.run(site.feed.join(RUN, KEYS, hello.cursor)).drain()
+    again = asyncio.run(state.feed.join(RUN, KEYS, hello.cursor)).drain()
     assert values(again) == values([points])
-    site.close()
+    state.close()
 
 
 def test_an_alert_is_told_once_to_who_asks_again_and_again(folder, store) -> None:
-    _, app = site_and_app(folder)
+    _, app = state_and_app(folder)
     since = get(app, f"/runs/{RUN}")["cursor"]
     with store.transaction():
         store.alert_book.fire(OpenAlert(RUN, "gpu_hot", "warning", "Hot.", time.time_ns(), {}))
@@ -223,19 +223,19 @@ def test_an_alert_is_told_once_to_who_asks_again_and_again(folder, store) -> Non
 
 
 @pytest.mark.parametrize("since", ["nonsense", "AAAA", "t12", "💥"])
-def test_a_cursor_nobody_gave_asks_the_client_to_read_anew(site, store, since: str) -> None:
-    messages = asyncio.run(site.feed.join(RUN, KEYS, since)).drain()
+def test_a_cursor_nobody_gave_asks_the_client_to_read_anew(state, store, since: str) -> None:
+    messages = asyncio.run(state.feed.join(RUN, KEYS, since)).drain()
     assert [one.event for one in messages] == ["hello", "resync"]
 
 
-def test_a_client_is_told_once_that_its_run_was_deleted(site, store, folder) -> None:
+def test_a_client_is_told_once_that_its_run_was_deleted(state, store, folder) -> None:
     async def follow():
-        client = await site.feed.join(RUN, KEYS, None)
+        client = await state.feed.join(RUN, KEYS, None)
         client.drain()
         store.close()
         shutil.rmtree(folder)
-        await site.feed.look()
-        await site.feed.look()
+        await state.feed.look()
+        await state.feed.look()
         return client.drain()
 
     assert told(asyncio.run(follow()), "resync") == [{"why": "The run is no longer in the store."}]
@@ -245,25 +245,25 @@ def test_more_points_than_are_sent_at_once_become_a_call_to_read_anew_not_too_of
     folder, store, monkeypatch
 ) -> None:
     monkeypatch.setattr(live_run, "MAX_POINTS", 10)
-    site, _ = site_and_app(folder)
+    state, _ = state_and_app(folder)
     clock = [BEGUN_NS]
-    site.now_ns = lambda: clock[0]
+    state.now_ns = lambda: clock[0]
 
     async def follow():
-        client = await site.feed.join(RUN, KEYS, None)
+        client = await state.feed.join(RUN, KEYS, None)
         client.drain()
         found = []
         for number in range(8):
             log(store, 6000 + 20 * number, 20)
             clock[0] += NS
-            await site.feed.look()
+            await state.feed.look()
             found.append([one.event for one in client.drain() if one.event != "run"])
         log(store, 9000, 2)
         clock[0] += NS
-        await site.feed.look()
+        await state.feed.look()
         found.append([one.event for one in client.drain() if one.event != "run"])
         log(store, 9002, 2)
-        await site.feed.look()
+        await state.feed.look()
         found.append([one.event for one in client.drain() if one.event != "run"])
         return found
 
@@ -271,52 +271,52 @@ def test_more_points_than_are_sent_at_once_become_a_call_to_read_anew_not_too_of
     assert found[:8] == [["resync"], [], [], [], [], ["resync"], [], []]
     # One more when it is over: what came in between is to be read, too.
     assert found[8:] == [["resync"], ["points"]]
-    missed = asyncio.run(site.feed.join(RUN, KEYS, "")).drain()
+    missed = asyncio.run(state.feed.join(RUN, KEYS, "")).drain()
     assert [one.event for one in missed] == ["hello"]
-    site.close()
+    state.close()
 
 
 def test_a_client_that_stayed_away_too_long_is_asked_to_read_anew(folder, store, monkeypatch) -> None:
-    site, app = site_and_app(folder)
+    state, app = state_and_app(folder)
     since = get(app, f"/runs/{RUN}")["cursor"]
     monkeypatch.setattr(live_run, "MAX_POINTS", 10)
     log(store, 6000, 20)
-    messages = asyncio.run(site.feed.join(RUN, KEYS, since)).drain()
+    messages = asyncio.run(state.feed.join(RUN, KEYS, since)).drain()
     assert [one.event for one in messages] == ["hello", "resync"]
-    site.close()
+    state.close()
 
 
 def test_the_row_of_a_run_is_told_at_most_once_a_second(folder, store) -> None:
-    site, _ = site_and_app(folder)
+    state, _ = state_and_app(folder)
     clock = [BEGUN_NS + 10**12]
-    site.now_ns = lambda: clock[0]
+    state.now_ns = lambda: clock[0]
     with store.transaction():
         store.put_process(process("s3", started_ns=BEGUN_NS + 200 * NS))
 
     async def follow():
-        client = await site.feed.join(RUN, KEYS, None)
+        client = await state.feed.join(RUN, KEYS, None)
         client.drain()
         counts = []
         for number in range(6):
             log(store, 7000 + number, 1)
             clock[0] += NS // 4
-            await site.feed.look()
+            await state.feed.look()
             counts.append(len(told(client.drain(), "run")))
         return counts
 
     assert sum(asyncio.run(follow())) == 2
-    site.close()
+    state.close()
 
 
-def test_without_a_run_rows_that_changed_are_told_and_how_many_there_are(site, store) -> None:
+def test_without_a_run_rows_that_changed_are_told_and_how_many_there_are(state, store) -> None:
     async def follow():
-        client = await site.feed.join(None, frozenset(), None)
+        client = await state.feed.join(None, frozenset(), None)
         first = client.drain()
-        await site.feed.look()
+        await state.feed.look()
         quiet = client.drain()
         with store.transaction():
             store.put_process(process(run_id="new-1", name="new"))
-        await site.feed.look()
+        await state.feed.look()
         return first, quiet, client.drain()
 
     first, quiet, last = asyncio.run(follow())
@@ -327,14 +327,14 @@ def test_without_a_run_rows_that_changed_are_told_and_how_many_there_are(site, s
     assert ([row["id"] for row in news["changed"]], news["total"]) == (["new-1"], 2)
 
 
-def test_who_follows_the_list_is_told_what_changed_shortly_before_another_joined(site, store) -> None:
+def test_who_follows_the_list_is_told_what_changed_shortly_before_another_joined(state, store) -> None:
     async def follow():
-        client = await site.feed.join(None, frozenset(), None)
+        client = await state.feed.join(None, frozenset(), None)
         client.drain()
         with store.transaction():
             store.put_process(process(run_id="new-1", name="new"))
-        await site.feed.join(None, frozenset(), None)
-        await site.feed.look()
+        await state.feed.join(None, frozenset(), None)
+        await state.feed.look()
         return client.drain()
 
     [news] = told(asyncio.run(follow()), "runs")
@@ -342,21 +342,21 @@ def test_who_follows_the_list_is_told_what_changed_shortly_before_another_joined
 
 
 def test_one_look_serves_all_clients_and_those_of_the_same_keys_share_the_text(
-    site, store, monkeypatch
+    state, store, monkeypatch
 ) -> None:
     reads = []
-    read = live_run.read_batch
+    read = live_run.read_points
     monkeypatch.setattr(
         "stepscope.web.live.live_run.read_batch", lambda *given: reads.append(1) or read(*given)
     )
 
     async def follow():
-        clients = [await site.feed.join(RUN, KEYS, None) for _ in range(30)]
-        other = await site.feed.join(RUN, frozenset({"step_seconds"}), None)
+        clients = [await state.feed.join(RUN, KEYS, None) for _ in range(30)]
+        other = await state.feed.join(RUN, frozenset({"step_seconds"}), None)
         for client in [*clients, other]:
             client.drain()
         log(store, 8000, 5)
-        await site.feed.look()
+        await state.feed.look()
         return [client.drain() for client in clients], other.drain()
 
     every, other = asyncio.run(follow())
@@ -366,17 +366,17 @@ def test_one_look_serves_all_clients_and_those_of_the_same_keys_share_the_text(
     assert told(other, "points") == []
 
 
-def test_a_run_that_is_not_there_cannot_be_followed(site) -> None:
+def test_a_run_that_is_not_there_cannot_be_followed(state) -> None:
     with pytest.raises(NotFound):
-        asyncio.run(site.feed.join("nope", KEYS, None))
-    assert site.feed.client_count == 0
+        asyncio.run(state.feed.join("nope", KEYS, None))
+    assert state.feed.client_count == 0
 
 
-def test_who_has_left_costs_nothing_more(site) -> None:
+def test_who_has_left_costs_nothing_more(state) -> None:
     async def follow():
-        client = await site.feed.join(RUN, KEYS, None)
-        site.feed.leave(client)
-        return site.feed._seen, site.feed.client_count
+        client = await state.feed.join(RUN, KEYS, None)
+        state.feed.leave(client)
+        return state.feed._seen, state.feed.client_count
 
     assert asyncio.run(follow()) == ({}, 0)
 
@@ -388,14 +388,14 @@ def test_who_has_left_costs_nothing_more(site) -> None:
 def test_looks_are_two_a_second_and_fewer_only_where_many_clients_make_them_dear(
     took_s, clients, wanted_s
 ) -> None:
-    assert feed.pace_s(took_s, clients) == wanted_s
+    assert feed.interval_s(took_s, clients) == wanted_s
 
 
-def test_a_stream_is_an_event_stream_that_is_not_kept_and_not_buffered(site, store) -> None:
+def test_a_stream_is_an_event_stream_that_is_not_kept_and_not_buffered(state, store) -> None:
     sent: list[dict] = []
 
     async def follow():
-        client = await site.feed.join(RUN, KEYS, None)
+        client = await state.feed.join(RUN, KEYS, None)
         gone = asyncio.Event()
 
         async def receive():
@@ -407,7 +407,7 @@ def test_a_stream_is_an_event_stream_that_is_not_kept_and_not_buffered(site, sto
             if message.get("body") == b": heartbeat\n\n":
                 gone.set()
 
-        await EventStream(site.feed, client, heartbeat_s=0.01)({"type": "http"}, receive, send)
+        await EventStream(state.feed, client, heartbeat_s=0.01)({"type": "http"}, receive, send)
 
     asyncio.run(follow())
     headers = dict(sent[0]["headers"])
@@ -418,14 +418,14 @@ def test_a_stream_is_an_event_stream_that_is_not_kept_and_not_buffered(site, sto
     assert hello.startswith("event: hello\nid: ")
     assert hello.endswith("\n\n")
     assert sent[2]["body"] == b": heartbeat\n\n"
-    assert site.feed.client_count == 0
+    assert state.feed.client_count == 0
 
 
-def test_a_client_that_takes_nothing_is_let_go(site, store, monkeypatch) -> None:
+def test_a_client_that_takes_nothing_is_let_go(state, store, monkeypatch) -> None:
     monkeypatch.setattr("stepscope.web.live.event_stream.STUCK_S", 0.01)
 
     async def follow():
-        client = await site.feed.join(RUN, KEYS, None)
+        client = await state.feed.join(RUN, KEYS, None)
 
         async def never(*_):
             await asyncio.sleep(3600)
@@ -434,33 +434,33 @@ def test_a_client_that_takes_nothing_is_let_go(site, store, monkeypatch) -> None
             if message["type"] == "http.response.body":
                 await never()
 
-        await EventStream(site.feed, client)({"type": "http"}, never, send)
+        await EventStream(state.feed, client)({"type": "http"}, never, send)
 
     asyncio.run(follow())
-    assert site.feed.client_count == 0
+    assert state.feed.client_count == 0
 
 
-def test_a_server_that_ends_ends_its_streams(site, store) -> None:
+def test_a_server_that_ends_ends_its_streams(state, store) -> None:
     sent: list[dict] = []
 
     async def follow():
-        client = await site.feed.join(RUN, KEYS, None)
+        client = await state.feed.join(RUN, KEYS, None)
 
         async def receive():
             await asyncio.sleep(3600)
 
         async def send(message):
             sent.append(message)
-            site.feed.close()
+            state.feed.close()
 
-        await EventStream(site.feed, client)({"type": "http"}, receive, send)
+        await EventStream(state.feed, client)({"type": "http"}, receive, send)
 
     asyncio.run(follow())
     assert sent[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
 
 
 def test_delta_answers_at_once_where_there_is_something_and_says_nothing_twice(folder, store) -> None:
-    site, app = site_and_app(folder)
+    state, app = state_and_app(folder)
     first = get(app, f"/delta?run={RUN}&keys=loss")
     assert [one["event"] for one in first["events"]] == ["hello"]
     log(store, 8000, 2)
@@ -469,11 +469,11 @@ def test_delta_answers_at_once_where_there_is_something_and_says_nothing_twice(f
     third = get(app, f"/delta?run={RUN}&keys=loss&since={second['cursor']}&wait=0")
     assert third["events"] == []
     assert ask(app, f"{API}/delta?run={RUN}&wait=21").status_code == 400
-    site.close()
+    state.close()
 
 
 def test_delta_waits_for_what_comes(folder, store) -> None:
-    site, app = site_and_app(folder)
+    state, app = state_and_app(folder)
 
     async def wait():
         import httpx
@@ -484,16 +484,16 @@ def test_delta_waits_for_what_comes(folder, store) -> None:
         async with httpx.AsyncClient(transport=transport, base_url=PLACE, headers=BEARER) as client:
             since = (await client.get(f"{API}/runs/{RUN}")).json()["cursor"]
             asking = asyncio.ensure_future(client.get(f"{API}/delta?run={RUN}&keys=loss&since={since}"))
-            while not site.feed.client_count:
+            while not state.feed.client_count:
                 await asyncio.sleep(0)
             log(store, 8000, 2)
-            await site.feed.look()
+            await state.feed.look()
             return (await asking).json()
 
     found = asyncio.run(wait())
     assert found["events"][0]["data"]["series"][0]["values"] == [8000.0, 8001.0]
-    assert site.feed.client_count == 0
-    site.close()
+    assert state.feed.client_count == 0
+    state.close()
 
 
 def test_the_feed_goes_on_after_a_failure_and_complains_of_a_damaged_store_once(
@@ -501,21 +501,21 @@ def test_the_feed_goes_on_after_a_failure_and_complains_of_a_damaged_store_once(
 ) -> None:
     monkeypatch.setattr(feed, "PACE_S", 0.001)
     monkeypatch.setattr(feed, "SLOWEST_S", 0.001)
-    site, _ = site_and_app(folder)
+    state, _ = state_and_app(folder)
     failures = [ZeroDivisionError("odd"), StoreError("it is damaged"), StoreError("it is damaged")]
-    has_changed = site.feed._has_changed
+    has_changed = state.feed._has_changed
 
     def fail_first() -> bool:
         if failures:
             raise failures.pop(0)
         return has_changed()
 
-    site.feed._has_changed = fail_first
+    state.feed._has_changed = fail_first
 
     async def follow():
-        client = await site.feed.join(RUN, KEYS, None)
+        client = await state.feed.join(RUN, KEYS, None)
         client.drain()
-        looking = asyncio.ensure_future(site.feed.run())
+        looking = asyncio.ensure_future(state.feed.run())
         log(store, 8000, 2)
         while (message := await client.get(30)) is not None and message.event != "points":
             pass
@@ -525,16 +525,16 @@ def test_the_feed_goes_on_after_a_failure_and_complains_of_a_damaged_store_once(
     assert values([asyncio.run(follow())]) == [8000.0, 8001.0]
     assert caplog.text.count("it is damaged") == 1
     assert "The live feed failed, and goes on." in caplog.text
-    site.close()
+    state.close()
 
 
 def test_the_feed_looks_by_itself_while_somebody_follows(folder, store, monkeypatch) -> None:
     monkeypatch.setattr(feed, "PACE_S", 0.001)
-    site, _ = site_and_app(folder)
+    state, _ = state_and_app(folder)
 
     async def follow():
-        looking = asyncio.ensure_future(site.feed.run())
-        client = await site.feed.join(RUN, KEYS, None)
+        looking = asyncio.ensure_future(state.feed.run())
+        client = await state.feed.join(RUN, KEYS, None)
         client.drain()
         log(store, 8000, 2)
         while (message := await client.get(30)) is not None and message.event != "points":
@@ -543,4 +543,4 @@ def test_the_feed_looks_by_itself_while_somebody_follows(folder, store, monkeypa
         return message
 
     assert values([asyncio.run(follow())]) == [8000.0, 8001.0]
-    site.close()
+    state.close()

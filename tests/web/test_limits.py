@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from stepscope.web.access.middleware import BURST_S, Rate
-from stepscope.web.access.request_body import is_deep
+from stepscope.web.access.request_body import is_nested_too_deep
 from stepscope.web.live.subscriber import MAX_BYTES, MAX_WAITING, Message, Subscriber
 from stepscope.web.server.options import Limits
 from tests.web.asking import API, BEARER, PLACE, RUN, app_of, ask, error_of
@@ -83,7 +83,7 @@ def test_a_compressed_body_is_refused(app, encoding: str) -> None:
     ],
 )
 def test_depth_is_counted_outside_of_texts(body: str, deep: bool) -> None:
-    assert is_deep(body.encode()) is deep
+    assert is_nested_too_deep(body.encode()) is deep
 
 
 def test_a_deep_body_is_refused_before_anybody_parses_it(app) -> None:

@@ -39,10 +39,10 @@ def test_notes_are_added_listed_and_taken_away(app) -> None:
     assert [one["text"] for one in get(app, f"/runs/{RUN}")["notes"]] == ["then"]
 
 
-def test_a_note_of_another_run_is_not_taken_away(app, site, store) -> None:
-    made = site.marks.add_note("other", "mine", step=None, time=None, made=0.0)
+def test_a_note_of_another_run_is_not_taken_away(app, state, store) -> None:
+    made = state.marks.add_note("other", "mine", step=None, time=None, made=0.0)
     assert ask(app, f"{NOTES}/{made.id}", "DELETE").status_code == 404
-    assert len(site.marks.notes("other")) == 1
+    assert len(state.marks.notes("other")) == 1
 
 
 def test_the_number_of_notes_has_a_limit(app, monkeypatch) -> None:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
 
-from tests.web.asking import API, BEARER, PLACE, RUN, ask, rich_store, site_and_app
+from tests.web.asking import API, BEARER, PLACE, RUN, ask, rich_store, state_and_app
 
 FINE = {200, 204, 304, 400, 404, 405, 413, 429}
 """409 is not among them: the store is sound, so that nothing may be said to be damaged."""
@@ -23,10 +23,10 @@ def served(tmp_path_factory):
     """A server whose streams end at once, so that every request does."""
     folder = tmp_path_factory.mktemp("schema")
     store = rich_store(folder)
-    site, app = site_and_app(folder)
-    site.feed.close()
-    site.demo.play = lambda: "demo-1"
-    site.keyring.renew = lambda *_: None  # all further requests would be refused
+    state, app = state_and_app(folder)
+    state.feed.close()
+    state.demo.play = lambda: "demo-1"
+    state.keyring.renew = lambda *_: None  # all further requests would be refused
     loop = asyncio.new_event_loop()
     client = httpx.AsyncClient(transport=httpx.ASGITransport(app, raise_app_exceptions=False), base_url=PLACE)
 
@@ -38,7 +38,7 @@ def served(tmp_path_factory):
     loop.run_until_complete(client.aclose())
     loop.run_until_complete(loop.shutdown_default_executor())
     loop.close()
-    site.close()
+    state.close()
     store.close()
 
 

@@ -22,7 +22,7 @@ from tests.web.asking import (
     app_of,
     ask,
     error_of,
-    site_and_app,
+    state_and_app,
 )
 
 
@@ -174,10 +174,10 @@ def test_a_new_token_lies_where_the_old_one_did_and_only_its_owner_reads_it(app,
 
 
 def test_a_new_token_ends_the_streams_that_are_open(folder, store) -> None:
-    site, app = site_and_app(folder)
+    state, app = state_and_app(folder)
 
     async def follow() -> bool:
-        subscriber = await site.feed.join(None, frozenset(), None)
+        subscriber = await state.feed.join(None, frozenset(), None)
         subscriber.drain()
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=PLACE) as client:
             await client.post(f"{API}/token", headers=FROM_THE_PAGE)
@@ -185,8 +185,8 @@ def test_a_new_token_ends_the_streams_that_are_open(folder, store) -> None:
         return subscriber.is_closed
 
     assert asyncio.run(follow())
-    assert not site.feed.is_closing
-    site.close()
+    assert not state.feed.is_closing
+    state.close()
 
 
 def test_a_page_of_another_origin_makes_no_token(app, folder) -> None:

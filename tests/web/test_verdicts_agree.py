@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.views.made import Made, trained
-from tests.web.asking import get, site_and_app
+from tests.web.asking import get, state_and_app
 
 
 @pytest.fixture
@@ -20,12 +20,12 @@ def made(folder: Path):
 
 def verdicts(made: Made, run: str) -> list[dict]:
     """That of the overview, that of the page it leads to, and that of the list."""
-    site, app = site_and_app(made.folder)
+    state, app = state_and_app(made.folder)
     try:
         listed = next(row["verdict"] for row in get(app, "/runs")["runs"] if row["id"] == run)
         return [get(app, f"/runs/{run}/{page}")["verdict"] for page in ("overview", "findings")] + [listed]
     finally:
-        site.close()
+        state.close()
 
 
 def test_a_run_that_failed_is_not_called_healthy_where_it_is_explained(made: Made) -> None:
@@ -61,10 +61,10 @@ def test_a_muted_finding_is_the_verdict_of_neither(made: Made, end: float | None
     made.finding("num.nonfinite", "critical", headline="The loss is NaN.")
     before = verdicts(made, "mnist-0badcafe")
     assert [one["headline"] for one in before] == ["The loss is NaN."] * 3
-    site, app = site_and_app(made.folder)
-    site.marks.change("mnist-0badcafe", muted=["num.nonfinite"])
+    state, app = state_and_app(made.folder)
+    state.marks.change("mnist-0badcafe", muted=["num.nonfinite"])
     pages = [get(app, f"/runs/mnist-0badcafe/{page}")["verdict"] for page in ("overview", "findings")]
-    site.close()
+    state.close()
     assert pages[0] == pages[1]
     assert pages[0]["headline"] != "The loss is NaN."
 
@@ -77,9 +77,9 @@ def test_a_failed_run_is_explained_with_its_traceback_on_every_page(made: Made) 
         text="Traceback (most recent call last):\n  File 'a'\nKeyError: 'mixup'",
         run="failed-1",
     )
-    site, app = site_and_app(made.folder)
+    state, app = state_and_app(made.folder)
     found = [get(app, f"/runs/failed-1/{page}") for page in ("overview", "findings", "logs")]
-    site.close()
+    state.close()
     failures = [found[0]["ended"]["failure"], found[1]["failure"], found[2]["failure"]]
     assert failures[0] == failures[1] == failures[2]
     assert failures[0]["traceback"].endswith("KeyError: 'mixup'")

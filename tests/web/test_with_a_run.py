@@ -11,8 +11,8 @@ import pytest
 
 from stepscope.recorder.page_server import find_server
 from stepscope.schema.run import Process
-from stepscope.web.server.serving import LINGER_S, Idleness
-from tests.web.asking import BEGUN_NS, process, site_and_app
+from stepscope.web.server.serving import IDLE_LIMIT_S, IdleTimer
+from tests.web.asking import BEGUN_NS, process, state_and_app
 
 TRAINING = """
 import sys, stepscope
@@ -72,8 +72,8 @@ class Clock:
     def __init__(self) -> None:
         self.now_s, self.asked_s = 0.0, 0.0
 
-    def idleness(self, site) -> Idleness:
-        return Idleness(site, lambda: self.asked_s, lambda: self.now_s)
+    def idleness(self, state) -> IdleTimer:
+        return IdleTimer(state, lambda: self.asked_s, lambda: self.now_s)
 
 
 def put(store, one: Process) -> None:
@@ -82,28 +82,28 @@ def put(store, one: Process) -> None:
 
 
 def test_a_server_ends_some_time_after_the_last_run_and_the_last_look(folder, store) -> None:
-    site, _ = site_and_app(folder)
+    state, _ = state_and_app(folder)
     clock = Clock()
-    idleness = clock.idleness(site)
+    idleness = clock.idleness(state)
     put(store, process(run_id="live-1", name="live"))
-    clock.now_s = 10 * LINGER_S
+    clock.now_s = 10 * IDLE_LIMIT_S
     assert not idleness.is_over()
     put(store, process(run_id="live-1", name="live", status="finished", ended_ns=BEGUN_NS))
-    clock.now_s += LINGER_S - 1
+    clock.now_s += IDLE_LIMIT_S - 1
     assert not idleness.is_over()
     clock.asked_s = clock.now_s
-    clock.now_s += LINGER_S - 1
+    clock.now_s += IDLE_LIMIT_S - 1
     assert not idleness.is_over()
     clock.now_s += 2
     assert idleness.is_over()
-    site.close()
+    state.close()
 
 
 def test_a_store_that_cannot_be_read_keeps_no_server_alive(folder) -> None:
     folder.mkdir()
     (folder / "store.sqlite").write_bytes(b"damaged" * 1000)
-    site, _ = site_and_app(folder)
+    state, _ = state_and_app(folder)
     clock = Clock()
-    idleness = clock.idleness(site)
-    clock.now_s = LINGER_S + 1
+    idleness = clock.idleness(state)
+    clock.now_s = IDLE_LIMIT_S + 1
     assert idleness.is_over()

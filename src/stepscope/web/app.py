@@ -13,7 +13,7 @@ from fastapi.openapi.utils import get_openapi
 import stepscope
 from stepscope.errors import StepscopeError
 from stepscope.web.access.incoming_request import API
-from stepscope.web.access.middleware import Gate
+from stepscope.web.access.middleware import AccessMiddleware
 from stepscope.web.api import (
     routes_alerts,
     routes_marks,
@@ -24,10 +24,10 @@ from stepscope.web.api import (
     routes_settings,
     routes_stream,
 )
-from stepscope.web.api.error_handlers import add_failures
+from stepscope.web.api.error_handlers import add_error_handlers
 from stepscope.web.api.shapes_runs import ErrorBody
 from stepscope.web.app_state import AppState
-from stepscope.web.server.journal_ingest import Intake
+from stepscope.web.server.journal_ingest import JournalIngest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -66,25 +66,25 @@ CHANGE_ERRORS: Responses = {
 }
 
 
-def create_app(options: ServerOptions, site: AppState | None = None) -> Gate:
+def create_app(options: ServerOptions, state: AppState | None = None) -> AccessMiddleware:
     """The application, ready to be served; `options` have been checked."""
-    site = site or AppState(options)
+    state = state or AppState(options)
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         tasks = [
-            asyncio.create_task(Intake(options.folder).run()),
-            asyncio.create_task(site.feed.run()),
-            asyncio.create_task(asyncio.to_thread(_look_ahead, site)),
+            asyncio.create_task(JournalIngest(options.folder).run()),
+            asyncio.create_task(state.feed.run()),
+            asyncio.create_task(asyncio.to_thread(_look_ahead, state)),
         ]
         try:
             yield
         finally:
-            site.feed.close()
+            state.feed.close()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            site.close()
+            state.close()
 
     app = FastAPI(
         title=TITLE,
@@ -96,20 +96,20 @@ def create_app(options: ServerOptions, site: AppState | None = None) -> Gate:
         lifespan=lifespan,
         redirect_slashes=False,
     )
-    app.state.site = site
+    app.state.state = state
     for family in FAMILIES:
         app.include_router(family, prefix=API, responses=ERRORS)
     app.include_router(routes_page.router)
-    add_failures(app)
+    add_error_handlers(app)
     # Made when first asked for, and then kept; FastAPI has it replaced in this way.
     app.openapi = functools.cache(lambda: _described(app))  # type: ignore[method-assign]
-    return Gate(app, options, site.keyring)
+    return AccessMiddleware(app, options, state.keyring)
 
 
-def _look_ahead(site: AppState) -> None:
+def _look_ahead(state: AppState) -> None:
     """Works out the list of runs before anybody asks: of a thousand, most have ended and stay as they are."""
-    with contextlib.suppress(StepscopeError), site.readers.open() as opened:
-        site.rows(opened)
+    with contextlib.suppress(StepscopeError), state.readers.open() as opened:
+        state.rows(opened)
 
 
 def _described(app: FastAPI) -> dict[str, Any]:

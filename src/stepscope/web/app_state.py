@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stepscope.reading import Run
     from stepscope.views.runs.run_rows import RunRow
     from stepscope.web.live.feed import Feed
-    from stepscope.web.reader_pool import Opened
+    from stepscope.web.reader_pool import OpenStore
     from stepscope.web.server.options import ServerOptions
 
 log = logging.getLogger("stepscope.web")
@@ -34,7 +34,7 @@ class AppState:
     """One server's parts."""
 
     def __init__(self, options: ServerOptions, now_ns: Callable[[], int] = time.time_ns) -> None:
-        from stepscope.web.live.feed import Feed  # here: the feed asks the site for rows
+        from stepscope.web.live.feed import Feed  # here: the feed asks the state for rows
 
         self.options, self.now_ns = options, now_ns
         self.readers = ReaderPool(options.folder)
@@ -48,15 +48,15 @@ class AppState:
         self._rows: tuple[object, int, list[RunRow]] = (None, 0, [])
         self._counting = threading.Lock()
 
-    def rows(self, opened: Opened) -> list[RunRow]:
+    def rows(self, opened: OpenStore) -> list[RunRow]:
         """A row for each run, oldest first. Who asks at the same moment gets the same."""
         with self._counting:
-            state, now_ns = (self.readers.version(), self.marks.changes), self.now_ns()
+            version, now_ns = (self.readers.version(), self.marks.changes), self.now_ns()
             known, since_ns, rows = self._rows
-            if state != known or not 0 <= now_ns - since_ns < FRESH_NS:
-                with opened.reader.moment():  # thousands of questions, and one look at the file's state
+            if version != known or not 0 <= now_ns - since_ns < FRESH_NS:
+                with opened.reader.moment():  # thousands of questions, and one look at the file's version
                     rows = run_rows(opened.runs, self.marks, now_ns, self.kept)
-                self._rows = (state, now_ns, rows)
+                self._rows = (version, now_ns, rows)
             return rows
 
     def row(self, run: Run) -> RunRow:

@@ -40,7 +40,7 @@ class StoreDamaged(StoreError):
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenStore:
     """A reader for the time of one request."""
 
     reader: SqliteReader
@@ -78,12 +78,12 @@ class ReaderPool:
         self._looking = threading.Lock()
 
     @contextlib.contextmanager
-    def open(self) -> Iterator[Opened]:
+    def open(self) -> Iterator[OpenStore]:
         """A reader; an empty store where there is none yet. Raises StoreError."""
         with self._turns:
             mark, reader = self._take()
             try:
-                yield Opened(reader, Runs(reader, self.folder))
+                yield OpenStore(reader, Runs(reader, self.folder))
             except NotFound:
                 self._put_back(mark, reader)
                 raise

@@ -29,7 +29,7 @@ def new_id() -> str:
     return secrets.token_hex(6)
 
 
-def refusal(
+def error_response(
     status: int, message: str, *, error_id: str | None = None, headers: Mapping[str, str] | None = None
 ) -> Response:
     """An error as programs read it."""

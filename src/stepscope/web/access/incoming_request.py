@@ -17,7 +17,7 @@ KNOWN = "stepscope_known"
 """Set in the scope of a request that came with the token."""
 
 
-class Incoming:
+class IncomingRequest:
     """One request, as far as the gate looks at it."""
 
     def __init__(self, scope: Scope, base_path: str = "") -> None:

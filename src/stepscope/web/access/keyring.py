@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from stepscope.web.access.incoming_request import Incoming
+    from stepscope.web.access.incoming_request import IncomingRequest
     from stepscope.web.server.options import ServerOptions
 
 
@@ -36,14 +36,14 @@ class Keyring:
         """Whether this is the token."""
         return self.token is not None and given is not None and is_same(given, self.token)
 
-    def is_in_cookie(self, request: Incoming) -> bool:
+    def is_in_cookie(self, request: IncomingRequest) -> bool:
         """Whether a request has a cookie that was made from it."""
         if self.token is None:
             return False
         given = request.cookie(cookie_name(self.token))
         return given is not None and is_same(given, cookie_value(self.token))
 
-    def hand_out(self, answer: Response, request: Incoming) -> None:
+    def hand_out(self, answer: Response, request: IncomingRequest) -> None:
         """Puts the cookie into an answer."""
         if self.token is not None:
             answer.set_cookie(
@@ -56,7 +56,7 @@ class Keyring:
                 samesite="strict",
             )
 
-    def renew(self, answer: Response, request: Incoming) -> None:
+    def renew(self, answer: Response, request: IncomingRequest) -> None:
         """Makes another token; whoever gets this answer goes on with its cookie, and nobody else does."""
         if self.token is not None:
             answer.delete_cookie(cookie_name(self.token), path=self._path)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from starlette.responses import RedirectResponse, Response
 
 from stepscope.web.access import error_responses
-from stepscope.web.access.error_responses import plain_page, refusal
+from stepscope.web.access.error_responses import error_response, plain_page
 from stepscope.web.access.hosts import host_names, is_allowed, is_same_origin
-from stepscope.web.access.incoming_request import HEALTH, Incoming, with_path
-from stepscope.web.access.request_body import BodyRefused, taken_in
+from stepscope.web.access.incoming_request import HEALTH, IncomingRequest, with_path
+from stepscope.web.access.request_body import BodyRefused, read_checked_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +59,7 @@ MAX_KNOWN = 4096
 """So many buckets are kept; beyond it the one used longest ago goes."""
 
 
-class Gate:
+class AccessMiddleware:
     """The one middleware. What it lets through is by somebody with the token, and within limits."""
 
     def __init__(
@@ -75,7 +75,7 @@ class Gate:
         self._requests = Rate(options.limits.requests_per_second, now)
         self._changes = Rate(options.limits.changes_per_second, now)
         self._strangers = Rate(options.limits.strangers_per_second, now)
-        self.asked_at = now()
+        self.last_request_at = now()
         """When somebody with the token last asked for something."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -89,7 +89,7 @@ class Gate:
             await self._answer(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Incoming(scope, self._base_path)
+        request = IncomingRequest(scope, self._base_path)
         error_id, began_at, status = error_responses.new_id(), self._now(), 0
 
         async def send_noting(message: Message) -> None:
@@ -98,11 +98,11 @@ class Gate:
                 status = message["status"]
             await send(message)
 
-        tell = secured(send_noting)
+        tell = with_security_headers(send_noting)
         try:
             answer = self._verdict(request)
             if answer is None and request.is_change:
-                receive = await taken_in(request, receive, self._options.limits)
+                receive = await read_checked_body(request, receive, self._options.limits)
             if answer is None:
                 inner = {
                     **with_path(scope, request.path),
@@ -112,17 +112,17 @@ class Gate:
             else:
                 await answer(scope, receive, tell)
         except BodyRefused as error:
-            await refusal(error.status, error.message, error_id=error_id)(scope, receive, tell)
+            await error_response(error.status, error.message, error_id=error_id)(scope, receive, tell)
         except Exception:
             log.exception("error %s in %s %a", error_id, request.method, request.path)
             if not status:
-                await refusal(500, error_responses.GENERIC, error_id=error_id)(scope, receive, tell)
+                await error_response(500, error_responses.GENERIC, error_id=error_id)(scope, receive, tell)
         finally:
             # The path alone: a query may hold a token, or what somebody looked for.
             took_ms = 1000 * (self._now() - began_at)
             log.info("%s %a %d %.0f ms %s", request.method, request.path, status, took_ms, error_id)
 
-    def _verdict(self, request: Incoming) -> Response | None:
+    def _verdict(self, request: IncomingRequest) -> Response | None:
         """The refusal, or the way to the page; None lets the request through."""
         refused = self._wrong_host(request)
         if refused is not None or request.path == HEALTH:
@@ -134,15 +134,15 @@ class Gate:
         has_bearer = keyring.opens(request.bearer())
         if not (has_bearer or keyring.is_in_cookie(request) or not keyring.is_needed()):
             return self._stranger(request, error_responses.HOW_TO_ENTER)
-        self.asked_at = self._now()
+        self.last_request_at = self._now()
         request.mark_known()
         if request.is_change:
             refused = self._foreign(request, ambient=not has_bearer)
             if refused is None and self._options.read_only:
-                refused = refusal(405, "This server changes nothing: it was started with --read-only.")
+                refused = error_response(405, "This server changes nothing: it was started with --read-only.")
         return refused or self._too_often(request)
 
-    def _wrong_host(self, request: Incoming) -> Response | None:
+    def _wrong_host(self, request: IncomingRequest) -> Response | None:
         # A target such as http://evil.test/ names a host in the place of the path.
         names_path = request.path.startswith("/")
         if (
@@ -151,13 +151,13 @@ class Gate:
             and is_allowed(request.header("host"), self._names)
         ):
             return None
-        return refusal(
+        return error_response(
             403,
             f"The request names the host {str(request.header('host'))[:100]!r}, and this server does not "
             "answer to that name. If it is right, start the server with --allow-host NAME.",
         )
 
-    def _login(self, request: Incoming) -> Response | None:
+    def _login(self, request: IncomingRequest) -> Response | None:
         """Exchanges a token in the address for a cookie, and leads to the address without it."""
         is_needed, given = self._keyring.is_needed(), request.query_token()
         if request.is_api or request.method != "GET" or (given is None and request.path != "/login"):
@@ -174,33 +174,37 @@ class Gate:
         request.mark_known()
         return answer
 
-    def _stranger(self, request: Incoming, text: str) -> Response:
+    def _stranger(self, request: IncomingRequest, text: str) -> Response:
         if not self._strangers.allows(request.address):
-            return refusal(429, "Too many requests without a token. Wait a few seconds.")
+            return error_response(429, "Too many requests without a token. Wait a few seconds.")
         headers = {"WWW-Authenticate": "Bearer"}
         if request.is_api or request.method != "GET":
-            return refusal(401, text, headers=headers)
+            return error_response(401, text, headers=headers)
         page = plain_page(401, "stepscope", text)
         page.headers.update(headers)
         return page
 
-    def _foreign(self, request: Incoming, *, ambient: bool) -> Response | None:
+    def _foreign(self, request: IncomingRequest, *, ambient: bool) -> Response | None:
         """Refuses a change that another site may have caused; `ambient` is what a browser sends unasked."""
         origins, host = request.headers("origin"), request.header("host") or ""
-        site = request.header("sec-fetch-site")
+        fetch_site = request.header("sec-fetch-site")
         is_foreign = any(not is_same_origin(one, host) for one in origins) or len(origins) > 1
-        if is_foreign or site not in (None, "same-origin", "none"):
-            return refusal(403, "A page of another origin asked for this change.")
+        if is_foreign or fetch_site not in (None, "same-origin", "none"):
+            return error_response(403, "A page of another origin asked for this change.")
         by_cookie = ambient and self._keyring.is_needed()
         if ambient and (request.header(CUSTOM_HEADER) != "1" or (by_cookie and not origins)):
-            return refusal(403, "A change needs the header X-Stepscope: 1 and the Origin of this page.")
+            return error_response(
+                403, "A change needs the header X-Stepscope: 1 and the Origin of this page."
+            )
         return None
 
-    def _too_often(self, request: Incoming) -> Response | None:
+    def _too_often(self, request: IncomingRequest) -> Response | None:
         rate = self._changes if request.is_change else self._requests
         if rate.allows("token"):
             return None
-        return refusal(429, "Too many requests. Wait a second and try again.", headers={"Retry-After": "1"})
+        return error_response(
+            429, "Too many requests. Wait a second and try again.", headers={"Retry-After": "1"}
+        )
 
 
 class Rate:
@@ -223,7 +227,7 @@ class Rate:
         return allowed
 
 
-def secured(send: Send) -> Send:
+def with_security_headers(send: Send) -> Send:
     """Sends the same answers with the headers that keep them safe; what is not said to be kept is not."""
 
     async def send_secured(message: Message) -> None:

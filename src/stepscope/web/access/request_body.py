@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from starlette.types import Message, Receive
 
-    from stepscope.web.access.incoming_request import Incoming
+    from stepscope.web.access.incoming_request import IncomingRequest
     from stepscope.web.server.options import Limits
 
-DEEPEST = 32
+MAX_DEPTH = 32
 """JSON nested deeper than this is nobody's honest request."""
 
 _OTHERS = bytes(set(range(256)) - set(b"[]{}"))
@@ -27,7 +27,7 @@ class BodyRefused(Exception):
         self.status, self.message = status, message
 
 
-async def taken_in(request: Incoming, receive: Receive, limits: Limits) -> Receive:
+async def read_checked_body(request: IncomingRequest, receive: Receive, limits: Limits) -> Receive:
     """Reads the whole body and gives what hands it on; raises BodyRefused."""
     _check_headers(request, limits)
     try:
@@ -38,22 +38,22 @@ async def taken_in(request: Incoming, receive: Receive, limits: Limits) -> Recei
         ) from None
     if body:
         _check_kind(request)
-        if await asyncio.to_thread(is_deep, body):
-            raise BodyRefused(400, f"The JSON is nested deeper than {DEEPEST} levels.")
+        if await asyncio.to_thread(is_nested_too_deep, body):
+            raise BodyRefused(400, f"The JSON is nested deeper than {MAX_DEPTH} levels.")
     return _replayed(body, receive)
 
 
-def is_deep(body: bytes) -> bool:
+def is_nested_too_deep(body: bytes) -> bool:
     """Whether JSON is nested deeper than is taken, counted without parsing it."""
     level = 0
     for byte in _TEXT.sub(b"", body).translate(None, delete=_OTHERS):
         level += 1 if byte in b"[{" else -1
-        if level > DEEPEST:
+        if level > MAX_DEPTH:
             return True
     return False
 
 
-def _check_headers(request: Incoming, limits: Limits) -> None:
+def _check_headers(request: IncomingRequest, limits: Limits) -> None:
     length = request.header("content-length")
     if length is not None and (not length.isdecimal() or int(length) > limits.body_bytes):
         raise BodyRefused(413, f"The body has {length} bytes; at most {limits.body_bytes} are taken.")
@@ -62,7 +62,7 @@ def _check_headers(request: Incoming, limits: Limits) -> None:
         raise BodyRefused(400, f"Content-Encoding is {encoding!r}; send the body as it is.")
 
 
-def _check_kind(request: Incoming) -> None:
+def _check_kind(request: IncomingRequest) -> None:
     kind = (request.header("content-type") or "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise BodyRefused(400, f"Content-Type is {kind!r}; it must be application/json.")

@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from stepscope.errors import NotFound, StepscopeError
-from stepscope.web.access.error_responses import GENERIC, refusal
+from stepscope.web.access.error_responses import GENERIC, error_response
 from stepscope.web.reader_pool import StoreDamaged
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ MAX_SHOWN = 80
 PLACES = {"path", "query", "header", "body", "cookie"}
 
 
-def add_failures(app: FastAPI) -> None:
+def add_error_handlers(app: FastAPI) -> None:
     """Has an application answer errors in our shape."""
     app.add_exception_handler(RequestValidationError, _misused)
     app.add_exception_handler(HTTPException, _refused)
@@ -53,27 +53,29 @@ def told(error: dict[str, Any]) -> str:
 
 async def _misused(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this kind
-    return refusal(400, " ".join(map(told, error.errors()[:3])), error_id=_id(request))
+    return error_response(400, " ".join(map(told, error.errors()[:3])), error_id=_id(request))
 
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for this kind
     texts = {404: "There is nothing at this address.", 405: "This address does not take that method."}
     usual = texts.get(error.status_code) if error.detail in ("Not Found", "Method Not Allowed") else None
-    return refusal(error.status_code, usual or error.detail, error_id=_id(request), headers=error.headers)
+    return error_response(
+        error.status_code, usual or error.detail, error_id=_id(request), headers=error.headers
+    )
 
 
 async def _failed(request: Request, error: Exception) -> Response:
     if isinstance(error, NotFound):
-        return refusal(404, str(error), error_id=_id(request))
+        return error_response(404, str(error), error_id=_id(request))
     log.warning("error %s: %s", _id(request), error, exc_info=error.__cause__)
     text = DAMAGED if isinstance(error, StoreDamaged) else UNREADABLE
-    return refusal(409, text, error_id=_id(request))
+    return error_response(409, text, error_id=_id(request))
 
 
 async def _broken(request: Request, _error: Exception) -> Response:
     # The gate has it in the log, under the same id.
-    return refusal(500, GENERIC, error_id=_id(request))
+    return error_response(500, GENERIC, error_id=_id(request))
 
 
 def _id(request: Request) -> str:

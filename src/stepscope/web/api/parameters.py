@@ -19,13 +19,13 @@ Responses = dict[int | str, dict[str, Any]]
 DONE: Responses = {204: {"description": "It is done."}}
 
 
-def site_of(request: Request) -> AppState:
+def state_of(request: Request) -> AppState:
     """The parts of the server that answers."""
-    site: AppState = request.app.state.site
-    return site
+    state: AppState = request.app.state.state
+    return state
 
 
-SiteOf = Annotated[AppState, Depends(site_of)]
+StateOf = Annotated[AppState, Depends(state_of)]
 
 RunId = Annotated[str, Path(min_length=1, max_length=300, description="The run's id, or its name.")]
 AlertId = Annotated[int, Path(ge=1, le=2**62, description="The alert's number.")]

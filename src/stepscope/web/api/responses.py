@@ -42,12 +42,12 @@ def to_text(value: Any) -> str:
     return json.dumps(plain(value), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
 
-def answer(value: Any, status: int = 200) -> Response:
+def json_response(value: Any, status: int = 200) -> Response:
     """A JSON answer; halves of characters in somebody's names are sent escaped, as JSON allows."""
     return Response(to_text(value), status, media_type=JSON)
 
 
-def as_columns(header: Any, columns: Iterable[Sequence[NDArray[np.float64]]]) -> bytes:
+def columns_to_bytes(header: Any, columns: Iterable[Sequence[NDArray[np.float64]]]) -> bytes:
     """Length, header and columns of float64, little-endian, each beginning at a multiple of eight bytes."""
     text = to_text(header).encode()
     text += b" " * (-(4 + len(text)) % 8)
@@ -56,7 +56,7 @@ def as_columns(header: Any, columns: Iterable[Sequence[NDArray[np.float64]]]) ->
     return b"".join(parts)
 
 
-def tag_of(*parts: object) -> str:
+def etag_of(*parts: object) -> str:
     """An ETag for what these determine."""
     return f'"{hashlib.sha256(repr(parts).encode()).hexdigest()[:24]}"'
 

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Response
 from fastapi.exceptions import HTTPException
 
 from stepscope.errors import NotFound
-from stepscope.web.api.parameters import DONE, NoteId, PageName, RunId, SiteOf
-from stepscope.web.api.responses import answer
+from stepscope.web.api.parameters import DONE, NoteId, PageName, RunId, StateOf
+from stepscope.web.api.responses import json_response
 from stepscope.web.api.shapes_alerts import Layout, NewMarks, NewNote, Started
 from stepscope.web.api.shapes_runs import Note, RunRow
 
@@ -20,55 +20,57 @@ MAX_NOTES = 1000
 
 
 @router.put("/runs/{run_id}/marks", response_model=RunRow)
-def change_marks(site: SiteOf, run_id: RunId, asked: NewMarks) -> Response:
+def change_marks(state: StateOf, run_id: RunId, asked: NewMarks) -> Response:
     """Names, tags, colours, archives a run, or mutes findings of it; what is left out stays as it is."""
-    with site.readers.open() as opened:
+    with state.readers.open() as opened:
         run = opened.run(run_id)
         said = {name: getattr(asked, name) for name in asked.model_fields_set}
         if "tags" in said:
             said["tags"] = list(dict.fromkeys(said["tags"]))
-        site.marks.change(run.id, **said)
-        return answer(site.row(run))
+        state.marks.change(run.id, **said)
+        return json_response(state.row(run))
 
 
 @router.post("/runs/{run_id}/notes", response_model=Note)
-def add_note(site: SiteOf, run_id: RunId, asked: NewNote) -> Response:
+def add_note(state: StateOf, run_id: RunId, asked: NewNote) -> Response:
     """Keeps a note at a step, at a moment, or on the run as a whole."""
-    with site.readers.open() as opened:
+    with state.readers.open() as opened:
         run = opened.run(run_id)
-    if len(site.marks.notes(run.id)) >= MAX_NOTES:
+    if len(state.marks.notes(run.id)) >= MAX_NOTES:
         raise HTTPException(400, f"The run has {MAX_NOTES} notes, the most that are kept. Remove one first.")
-    made = site.now_ns() / 1e9
-    return answer(site.marks.add_note(run.id, asked.text, step=asked.step, time=asked.time, made=made))
+    made = state.now_ns() / 1e9
+    return json_response(
+        state.marks.add_note(run.id, asked.text, step=asked.step, time=asked.time, made=made)
+    )
 
 
 @router.delete("/runs/{run_id}/notes/{note_id}", status_code=204, response_class=Response, responses=DONE)
-def remove_note(site: SiteOf, run_id: RunId, note_id: NoteId) -> Response:
+def remove_note(state: StateOf, run_id: RunId, note_id: NoteId) -> Response:
     """Takes a note away."""
-    with site.readers.open() as opened:
+    with state.readers.open() as opened:
         run = opened.run(run_id)
-    if not site.marks.remove_note(run.id, note_id):
+    if not state.marks.remove_note(run.id, note_id):
         raise NotFound(f"The run {run.name!r} has no note {note_id}.")
     return Response(status_code=204)
 
 
 @router.get("/layouts/{page}", response_model=Layout)
-def layout(site: SiteOf, page: PageName) -> Response:
+def layout(state: StateOf, page: PageName) -> Response:
     """How somebody arranged a page; an empty object where nobody has."""
-    return answer(site.marks.layout(page))
+    return json_response(state.marks.layout(page))
 
 
 @router.put("/layouts/{page}", response_model=Layout)
-def change_layout(site: SiteOf, page: PageName, asked: Layout) -> Response:
+def change_layout(state: StateOf, page: PageName, asked: Layout) -> Response:
     """Keeps how a page is arranged: any JSON object of 64 kB at most."""
     size = len(json.dumps(asked).encode())
     if size > MAX_LAYOUT_BYTES:
         raise HTTPException(413, f"The layout has {size} bytes; at most {MAX_LAYOUT_BYTES} are kept.")
-    site.marks.set_layout(page, asked)
-    return answer(asked)
+    state.marks.set_layout(page, asked)
+    return json_response(asked)
 
 
 @router.post("/demo", response_model=Started)
-def play_demo(site: SiteOf) -> Response:
+def play_demo(state: StateOf) -> Response:
     """Plays a demo run, where the server may write to the store folder."""
-    return answer({"run": site.demo.play()})
+    return json_response({"run": state.demo.play()})

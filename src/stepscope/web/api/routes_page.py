@@ -11,7 +11,7 @@ from fastapi.exceptions import HTTPException
 
 from stepscope.web.access.error_responses import plain_page
 from stepscope.web.access.incoming_request import API
-from stepscope.web.api.parameters import SiteOf  # noqa: TC001 - FastAPI reads it
+from stepscope.web.api.parameters import StateOf  # noqa: TC001 - FastAPI reads it
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
@@ -53,14 +53,14 @@ def nothing(rest: str) -> Response:
 
 
 @router.api_route("/{path:path}", methods=["GET", "HEAD"])
-def page(request: Request, site: SiteOf, path: str) -> Response:
+def page(request: Request, state: StateOf, path: str) -> Response:
     """The page for every address of it, or a file that lies beside it."""
     del request
     found = _file(_page(), path)
     if found is not None and path != INDEX:
         return Response(found.read_bytes(), media_type=_kind(path))
     index = _file(_page(), INDEX)
-    base_path = site.options.base_path.rstrip("/")
+    base_path = state.options.base_path.rstrip("/")
     if index is None:
         return plain_page(
             200,

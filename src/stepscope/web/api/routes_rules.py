@@ -10,21 +10,21 @@ from fastapi.exceptions import HTTPException
 from stepscope.alerts.rule_list import list_rules
 from stepscope.errors import ConfigError, NotFound
 from stepscope.views.alerts.alert_list import rules_of_live_runs
-from stepscope.web.api.parameters import DONE, RuleName, SiteOf
-from stepscope.web.api.responses import answer
+from stepscope.web.api.parameters import DONE, RuleName, StateOf
+from stepscope.web.api.responses import json_response
 from stepscope.web.api.shapes_alerts import CheckedCondition, NewRule, RuleCheck
 
 router = APIRouter(tags=["alerts"])
 
 
 @router.put("/alerts/rules/{name:path}", status_code=204, response_class=Response, responses=DONE)
-def put_rule(site: SiteOf, name: RuleName, asked: NewRule) -> Response:
+def put_rule(state: StateOf, name: RuleName, asked: NewRule) -> Response:
     """Makes a rule, or changes the one of that name; without `when`, switches it on or off."""
     try:
         if asked.when is not None:
-            site.page_rules.put(_fields(name, asked))
+            state.page_rules.put(_fields(name, asked))
         elif asked.model_fields_set == {"enabled"}:
-            site.page_rules.switch(name, on=_switch(site, name, on=asked.enabled))
+            state.page_rules.switch(name, on=_switch(state, name, on=asked.enabled))
         else:
             raise HTTPException(400, "Give a condition, `when`; without one, `enabled` and nothing else.")
     except ConfigError as error:
@@ -33,22 +33,22 @@ def put_rule(site: SiteOf, name: RuleName, asked: NewRule) -> Response:
 
 
 @router.delete("/alerts/rules/{name:path}", status_code=204, response_class=Response, responses=DONE)
-def delete_rule(site: SiteOf, name: RuleName) -> Response:
+def delete_rule(state: StateOf, name: RuleName) -> Response:
     """Deletes a rule that was made here; one from elsewhere whose place it took holds again."""
-    if not site.page_rules.delete(name):
+    if not state.page_rules.delete(name):
         raise NotFound(f"No rule {name!r} was made on the page; one from elsewhere can be switched off.")
     return Response(status_code=204)
 
 
 @router.post("/alerts/rules/check", response_model=RuleCheck)
-def check(site: SiteOf, asked: CheckedCondition) -> Response:
+def check(state: StateOf, asked: CheckedCondition) -> Response:
     """Whether a condition can be read, what it looks at, and whether it would be true in a run now."""
     from stepscope.views.alerts.rule_check import check_rule
 
     if asked.run is None:
-        return answer(check_rule(asked.when))
-    with site.readers.open() as opened:
-        return answer(check_rule(asked.when, opened.reader, opened.run(asked.run), site.now_ns()))
+        return json_response(check_rule(asked.when))
+    with state.readers.open() as opened:
+        return json_response(check_rule(asked.when, opened.reader, opened.run(asked.run), state.now_ns()))
 
 
 def _fields(name: str, asked: NewRule) -> dict[str, Any]:
@@ -58,15 +58,15 @@ def _fields(name: str, asked: NewRule) -> dict[str, Any]:
     return {"name": name, **{key: value for key, value in said.items() if value not in empty}}
 
 
-def _switch(site: SiteOf, name: str, *, on: bool) -> bool | None:
+def _switch(state: StateOf, name: str, *, on: bool) -> bool | None:
     """What to keep of a switch; None where that is how the rule stands anyway. Raises NotFound."""
-    with site.readers.open() as opened:
-        said = rules_of_live_runs(opened.runs.runs(), site.options.settings.alerts)
-    made = site.page_rules.read()
+    with state.readers.open() as opened:
+        said = rules_of_live_runs(opened.runs.runs(), state.options.settings.alerts)
+    made = state.page_rules.read()
     if any(one.rule.name == name for one in made.rules):
         return on
     # As it would stand without a switch.
-    others = list_rules(site.options.settings.alerts, type(made)(), said)
+    others = list_rules(state.options.settings.alerts, type(made)(), said)
     usually = next((one.rule.enabled for one in others if one.rule.name == name), None)
     if usually is None:
         raise NotFound(f"There is no rule {name!r}.")

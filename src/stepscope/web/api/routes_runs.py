@@ -15,12 +15,12 @@ from stepscope.web.api.parameters import (
     Low,
     Rank,
     RunId,
-    SiteOf,
+    StateOf,
     Text,
     split_keys,
 )
-from stepscope.web.api.responses import answer
-from stepscope.web.api.run_head import head_of, laid_over, meta_of
+from stepscope.web.api.responses import json_response
+from stepscope.web.api.run_head import run_head_of, server_info, shared_axes
 from stepscope.web.api.shapes_logs import Console
 from stepscope.web.api.shapes_runs import Health, Home, Meta, RunHead, RunList
 from stepscope.web.live.live_rows import findings
@@ -60,28 +60,28 @@ MAX_CONFIG_KEYS = 500
 @router.get("/health", response_model=Health)
 def health() -> Response:
     """Whether the server answers; needs no token and says nothing else."""
-    return answer({"status": "ok"})
+    return json_response({"status": "ok"})
 
 
 @router.get("/meta", response_model=Meta)
-def meta(site: SiteOf) -> Response:
+def meta(state: StateOf) -> Response:
     """The server, and what it serves."""
-    with site.readers.open() as opened:
-        return answer(meta_of(site, opened))
+    with state.readers.open() as opened:
+        return json_response(server_info(state, opened))
 
 
 @router.get("/home", response_model=Home)
-def home(site: SiteOf) -> Response:
+def home(state: StateOf) -> Response:
     """What runs now, what needs attention, what ran last, and the hosts."""
     from stepscope.views.runs.home import home_of
 
-    with site.readers.open() as opened:
-        return answer(home_of(opened.runs, site.marks, site.now_ns(), site.kept))
+    with state.readers.open() as opened:
+        return json_response(home_of(opened.runs, state.marks, state.now_ns(), state.kept))
 
 
 @router.get("/runs", response_model=RunList)
 def runs(  # noqa: PLR0913 - the parameters of a list
-    site: SiteOf,
+    state: StateOf,
     *,
     filter: Annotated[Text, Query(description="Words and conditions, as in `status:running loss<2`.")] = "",  # noqa: A002 - its name in the address
     sort: Annotated[SORTS, Query(description="The column to sort by.")] = "started",
@@ -91,15 +91,15 @@ def runs(  # noqa: PLR0913 - the parameters of a list
     archived: Annotated[bool, Query(description="Those put aside, too.")] = False,
 ) -> Response:
     """A page of the list of runs; a filter that cannot be read is told of beside all runs."""
-    with site.readers.open() as opened:
-        every = site.rows(opened)
+    with state.readers.open() as opened:
+        every = state.rows(opened)
     shown = [row for row in every if archived or not row.archived]
-    matching, trouble = _filtered(site, shown, filter)
+    matching, trouble = _filtered(state, shown, filter)
     # Rows that lack the figure come last in either direction.
     known = [row for row in matching if getattr(row, sort) is not None]
     known.sort(key=lambda row: (getattr(row, sort), row.started, row.id), reverse=descending)
     matching = known + [row for row in matching if getattr(row, sort) is None]
-    return answer(
+    return json_response(
         {
             "total": len(matching),
             "runs": matching[offset : offset + limit],
@@ -111,12 +111,12 @@ def runs(  # noqa: PLR0913 - the parameters of a list
     )
 
 
-def _filtered(site: AppState, rows: list[RunRow], text: str) -> tuple[list[RunRow], dict[str, Any] | None]:
+def _filtered(state: AppState, rows: list[RunRow], text: str) -> tuple[list[RunRow], dict[str, Any] | None]:
     if not text.strip():
         return rows, None
     from stepscope.views.runs.filter import FilterError, parse
 
-    now_ns = site.now_ns()
+    now_ns = state.now_ns()
     try:
         wanted = parse(text)
         return [row for row in rows if wanted.matches(row, now_ns)], None
@@ -125,42 +125,42 @@ def _filtered(site: AppState, rows: list[RunRow], text: str) -> tuple[list[RunRo
 
 
 @router.get("/runs/{run_id}", response_model=RunHead)
-def run_head(site: SiteOf, run_id: RunId) -> Response:
+def run_head(state: StateOf, run_id: RunId) -> Response:
     """The header of every page on a run, and the cursor to follow it from."""
-    with site.readers.open() as opened, opened.reader.moment():
-        return answer(head_of(site, opened, opened.run(run_id)))
+    with state.readers.open() as opened, opened.reader.moment():
+        return json_response(run_head_of(state, opened, opened.run(run_id)))
 
 
 @router.get("/runs/{run_id}/overview", response_model=shapes.Overview)
-def overview(site: SiteOf, run_id: RunId) -> Response:
+def overview(state: StateOf, run_id: RunId) -> Response:
     """One run at a glance: verdict, tiles, charts, events, alerts, environment."""
     from stepscope.views.overview.overview import overview_of
 
-    with site.readers.open() as opened:
-        return answer(
+    with state.readers.open() as opened:
+        return json_response(
             overview_of(
                 opened.run(run_id),
-                site.marks,
-                site.now_ns(),
-                energy=site.options.settings.energy,
-                cache=site.kept,
-                acknowledged=site.silences.read().acknowledged,
+                state.marks,
+                state.now_ns(),
+                energy=state.options.settings.energy,
+                cache=state.kept,
+                acknowledged=state.silences.read().acknowledged,
             )
         )
 
 
 @router.get("/runs/{run_id}/steps", response_model=shapes.StepWindow)
-def steps(site: SiteOf, run_id: RunId, low: Low = None, high: High = None, rank: Rank = None) -> Response:
+def steps(state: StateOf, run_id: RunId, low: Low = None, high: High = None, rank: Rank = None) -> Response:
     """Steps and their phases in a stretch of a run, the slowest among them, how long they took."""
     from stepscope.views.steps.step_explorer import steps_of
 
-    with site.readers.open() as opened:
-        return answer(steps_of(opened.run(run_id), low, high, rank))
+    with state.readers.open() as opened:
+        return json_response(steps_of(opened.run(run_id), low, high, rank))
 
 
 @router.get("/runs/{run_id}/heatmap", response_model=shapes.Heatmap)
 def heatmap(
-    site: SiteOf,
+    state: StateOf,
     run_id: RunId,
     key: Annotated[str, Query(min_length=1, max_length=1000, description="What to draw.")] = "step_seconds",
     low: Low = None,
@@ -170,27 +170,27 @@ def heatmap(
     """A key by rank and step."""
     from stepscope.views.steps.rank_heatmap import heatmap_of
 
-    with site.readers.open() as opened:
-        return answer(heatmap_of(opened.run(run_id), key, low, high, columns))
+    with state.readers.open() as opened:
+        return json_response(heatmap_of(opened.run(run_id), key, low, high, columns))
 
 
 @router.get("/runs/{run_id}/findings", response_model=shapes.Findings)
-def run_findings(site: SiteOf, run_id: RunId) -> Response:
+def run_findings(state: StateOf, run_id: RunId) -> Response:
     """What was found in a run, with evidence and advice, and what was looked for in vain."""
     from stepscope.views.logs.run_failure import failure_of
     from stepscope.views.overview.run_verdict import verdict_for
 
-    with site.readers.open() as opened:
+    with state.readers.open() as opened:
         run = opened.run(run_id)
         found = run.diagnose()
-        figures = site.kept.of(run, site.now_ns())
+        figures = state.kept.of(run, state.now_ns())
         # A run that has ended and that no agent has looked at is looked at now.
         fresh = [] if run.status in LIVE else [one.as_dict() for one in found.findings]
-        return answer(
+        return json_response(
             {
-                "verdict": verdict_for(run, site.marks.muted(run.id), figures, found),
+                "verdict": verdict_for(run, state.marks.muted(run.id), figures, found),
                 "failure": failure_of(run),
-                "findings": findings(site, run) or fresh,
+                "findings": findings(state, run) or fresh,
                 "considered": found.considered,
             }
         )
@@ -198,7 +198,7 @@ def run_findings(site: SiteOf, run_id: RunId) -> Response:
 
 @router.get("/runs/{run_id}/logs", response_model=Console)
 def logs(
-    site: SiteOf,
+    state: StateOf,
     run_id: RunId,
     search: Annotated[Text, Query(description="Only lines with this text.")] = "",
     limit: Annotated[int, Query(ge=1, le=10_000, description="At most so many lines, the newest.")] = 500,
@@ -207,23 +207,23 @@ def logs(
     from stepscope.views.logs.console_lines import console_of
     from stepscope.views.logs.run_failure import failure_of
 
-    with site.readers.open() as opened:
+    with state.readers.open() as opened:
         run = opened.run(run_id)
-        return answer({**vars(console_of(run, search, limit)), "failure": failure_of(run)})
+        return json_response({**vars(console_of(run, search, limit)), "failure": failure_of(run)})
 
 
 @router.get("/runs/{run_id}/config", response_model=shapes.RunConfig)
-def config(site: SiteOf, run_id: RunId) -> Response:
+def config(state: StateOf, run_id: RunId) -> Response:
     """What a run was started with: configuration, command, versions, code."""
     from stepscope.views.run_config import config_of
 
-    with site.readers.open() as opened:
-        return answer(config_of(opened.run(run_id)))
+    with state.readers.open() as opened:
+        return json_response(config_of(opened.run(run_id)))
 
 
 @router.get("/compare", response_model=shapes.Comparison)
 def compare_runs(
-    site: SiteOf,
+    state: StateOf,
     runs: Annotated[str, Query(min_length=1, max_length=10_000, description="Ids divided by commas.")],
     baseline: Annotated[
         str | None, Query(max_length=300, description="The run others are held against.")
@@ -242,7 +242,7 @@ def compare_runs(
     ids = split_keys([runs])
     if not 1 <= len(ids) <= MAX_RUNS:
         raise HTTPException(400, f"runs names {len(ids)} runs; 1 to {MAX_RUNS} can be compared.")
-    with site.readers.open() as opened:
+    with state.readers.open() as opened:
         # One may be named twice, by its id and by its name.
         found = list({run.id: run for run in (opened.run(one) for one in ids)}.values())
         first = opened.run(baseline) if baseline else found[0]
@@ -254,8 +254,8 @@ def compare_runs(
             preset,
             group_by=group or None,
             with_warm_up=warm_up == "included",
-            marks=site.marks,
-            now_ns=site.now_ns(),
-            cache=site.kept,
+            marks=state.marks,
+            now_ns=state.now_ns(),
+            cache=state.kept,
         )
-        return answer({**vars(compared), **laid_over(opened, found)})
+        return json_response({**vars(compared), **shared_axes(opened, found)})

@@ -20,10 +20,10 @@ from stepscope.web.api.parameters import (
     Rank,
     Responses,
     RunId,
-    SiteOf,
+    StateOf,
     split_keys,
 )
-from stepscope.web.api.responses import BINARY, answer, as_columns, is_known, tag_of
+from stepscope.web.api.responses import BINARY, columns_to_bytes, etag_of, is_known, json_response
 from stepscope.web.api.run_head import cursor_of
 from stepscope.web.api.series import Query as Wanted
 from stepscope.web.api.series import SeriesReader, places_of
@@ -52,17 +52,17 @@ BYTES: Responses = {
 
 
 @router.get("/runs/{run_id}/keys", response_model=Catalogue)
-def keys_of_run(site: SiteOf, run_id: RunId) -> Response:
+def keys_of_run(state: StateOf, run_id: RunId) -> Response:
     """All keys of a run, with unit, group, axis and the places they come from."""
     from stepscope.views.metrics.catalogue import catalogue_of
 
-    with site.readers.open() as opened:
-        return answer(catalogue_of(opened.run(run_id)))
+    with state.readers.open() as opened:
+        return json_response(catalogue_of(opened.run(run_id)))
 
 
 @router.get("/runs/{run_id}/series", response_model=SeriesHeader, responses=BYTES)
 def series(  # noqa: PLR0913 - the parameters of a chart
-    site: SiteOf,
+    state: StateOf,
     run_id: RunId,
     keys: Keys,
     *,
@@ -79,13 +79,13 @@ def series(  # noqa: PLR0913 - the parameters of a chart
 ) -> Response:
     """Several keys in buckets whose edges are multiples of a power of two, one part for each place."""
     wanted = Wanted(axis, buckets, low, high, rank, host, device, merge)
-    with site.readers.open() as opened, opened.reader.moment():
+    with state.readers.open() as opened, opened.reader.moment():
         run = opened.run(run_id)
         counters = opened.reader.counters(run.id)
         names = split_keys(keys, {one.key for one in counters})
         places = places_of(counters, names, wanted)
         _check_size(len(places), buckets)
-        tag = tag_of(run.id, names, wanted, format, _state(counters, places, axis))
+        tag = etag_of(run.id, names, wanted, format, _state(counters, places, axis))
         if is_known(tag, if_none_match):
             return Response(status_code=304, headers={"ETag": tag})
         parts = SeriesReader(run, opened.reader, wanted).parts(places)
@@ -94,7 +94,7 @@ def series(  # noqa: PLR0913 - the parameters of a chart
             "axis": axis,
             "columns": COLUMNS,
             "series": [part.described() for part in parts],
-            "cursor": cursor_of(site, opened, run, counters),
+            "cursor": cursor_of(state, opened, run, counters),
             "missing": [name for name in names if all(place.key != name for place in places)],
         }
     found = _as_json(header, parts) if format == "json" else _as_bytes(header, parts)
@@ -122,8 +122,8 @@ def _state(counters: list[Counter], places: list[Place], axis: str) -> object:
 def _as_json(header: dict[str, Any], parts: list[Part]) -> Response:
     for described, part in zip(header["series"], parts, strict=True):
         described["data"] = dict(zip(COLUMNS, part.columns(), strict=True))
-    return answer(header)
+    return json_response(header)
 
 
 def _as_bytes(header: dict[str, Any], parts: list[Part]) -> Response:
-    return Response(as_columns(header, (part.columns() for part in parts)), media_type=BINARY)
+    return Response(columns_to_bytes(header, (part.columns() for part in parts)), media_type=BINARY)

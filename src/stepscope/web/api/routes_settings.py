@@ -12,9 +12,9 @@ from stepscope.config.plain import to_dict
 from stepscope.config.reference import descriptions
 from stepscope.config.secret import redacted
 from stepscope.config.wording import yaml_text
-from stepscope.web.access.incoming_request import Incoming
-from stepscope.web.api.parameters import DONE, SiteOf
-from stepscope.web.api.responses import answer
+from stepscope.web.access.incoming_request import IncomingRequest
+from stepscope.web.api.parameters import DONE, StateOf
+from stepscope.web.api.responses import json_response
 from stepscope.web.api.shapes_alerts import ServerSettings
 
 if TYPE_CHECKING:
@@ -29,12 +29,12 @@ GENERAL = "general"
 
 
 @router.get("/settings", response_model=ServerSettings)
-def settings(site: SiteOf) -> Response:
+def settings(state: StateOf) -> Response:
     """Every setting with its value and its sentence; how others can scrape; what is fed."""
-    known = site.options.settings
+    known = state.options.settings
     on = [name for name, options in known.exporters.items() if options.get("enabled", True)]
-    file = site.keyring.file
-    return answer(
+    file = state.keyring.file
+    return json_response(
         {
             "items": _items(known),
             "scrape_config": _scrape_config(known, on),
@@ -45,14 +45,14 @@ def settings(site: SiteOf) -> Response:
 
 
 @router.post("/token", status_code=204, response_class=Response, responses=DONE)
-async def make_token(site: SiteOf, request: Request) -> Response:
+async def make_token(state: StateOf, request: Request) -> Response:
     """Makes another token. Cookies, addresses and streams of the old one end; the answer has a new cookie."""
-    if not site.keyring.is_needed():
+    if not state.keyring.is_needed():
         raise HTTPException(400, "This server asks for no token: it was started with --no-token.")
     made = Response(status_code=204)
-    site.keyring.renew(made, Incoming(request.scope))
+    state.keyring.renew(made, IncomingRequest(request.scope))
     log.info("A new token was made.")
-    site.feed.send_away()
+    state.feed.disconnect_all()
     return made
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Query, Response
 from fastapi.exceptions import HTTPException
 
-from stepscope.web.api.parameters import LastEventId, Responses, Since, SiteOf, split_keys
-from stepscope.web.api.responses import answer
+from stepscope.web.api.parameters import LastEventId, Responses, Since, StateOf, split_keys
+from stepscope.web.api.responses import json_response
 from stepscope.web.api.shapes_series import Delta
 from stepscope.web.live.event_stream import EventStream
 
@@ -41,7 +41,7 @@ EVENTS: Responses = {
 
 @router.get("/stream", response_class=Response, responses=EVENTS)
 async def stream(
-    site: SiteOf,
+    state: StateOf,
     run: Followed = None,
     keys: FollowedKeys = [],  # noqa: B006 - FastAPI copies it
     since: Since = None,
@@ -49,29 +49,29 @@ async def stream(
 ) -> Response:
     """Live events of a run, or of the list of runs, from a cursor on."""
     # A browser that reconnects sends the newer of both in its header.
-    subscriber = await _joined(site, run, keys, last_event_id or since)
-    return EventStream(site.feed, subscriber)
+    subscriber = await _joined(state, run, keys, last_event_id or since)
+    return EventStream(state.feed, subscriber)
 
 
 @router.get("/delta", response_model=Delta)
 async def delta(
-    site: SiteOf,
+    state: StateOf,
     run: Followed = None,
     keys: FollowedKeys = [],  # noqa: B006 - FastAPI copies it
     since: Since = None,
     wait: Patience = 20.0,
 ) -> Response:
     """The same events since a cursor, at once where there are any; otherwise as soon as there are."""
-    subscriber = await _joined(site, run, keys, since)
+    subscriber = await _joined(state, run, keys, since)
     try:
         hello, *found = subscriber.drain()
         if since and not found and (first := await subscriber.get(wait)) is not None:
             found = [first, *subscriber.drain()]
     finally:
-        site.feed.leave(subscriber)
+        state.feed.leave(subscriber)
     events = [hello, *found] if not since else found
     newest = next((one.cursor for one in reversed(found) if one.cursor), subscriber.cursor)
-    return answer(
+    return json_response(
         {
             "cursor": newest,
             "events": [{"event": one.event, "data": json.loads(one.text)} for one in events],
@@ -79,8 +79,8 @@ async def delta(
     )
 
 
-async def _joined(site: AppState, run: str | None, keys: list[str], since: str | None) -> Subscriber:
-    most = site.options.limits.streams
-    if site.feed.client_count >= most:
+async def _joined(state: AppState, run: str | None, keys: list[str], since: str | None) -> Subscriber:
+    most = state.options.limits.streams
+    if state.feed.client_count >= most:
         raise HTTPException(429, f"{most} clients follow this server already. Close some, or wait.")
-    return await site.feed.join(run or None, frozenset(split_keys(keys)), since)
+    return await state.feed.join(run or None, frozenset(split_keys(keys)), since)

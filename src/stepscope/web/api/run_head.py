@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stepscope.reading import Run
     from stepscope.store.following import Counter
     from stepscope.web.app_state import AppState
-    from stepscope.web.reader_pool import Opened
+    from stepscope.web.reader_pool import OpenStore
 
 AXIS_KEYS = {
     "epoch": ("epoch", "train/epoch"),
@@ -33,22 +33,22 @@ NO_SERIES = {
 COST_KEYS = {"cpu_ratio": "stepscope/agent_cpu_ratio", "rss_bytes": "stepscope/agent_resident_bytes"}
 
 
-def head_of(site: AppState, opened: Opened, run: Run) -> dict[str, Any]:
+def run_head_of(state: AppState, opened: OpenStore, run: Run) -> dict[str, Any]:
     """What every page of a run shows above."""
     counters = opened.reader.counters(run.id)
     is_live = run.status in LIVE
     return {
-        "row": site.row(run),
+        "row": state.row(run),
         "segments": [_segment(opened, run, counters, number) for number in range(len(run.segments))],
         "axes": _axes({one.key for one in counters if one.source.axis == "step"}),
         "live": is_live,
-        "heartbeat_age_s": max(site.now_ns() - run.info.last_ns, 0) / 1e9 if is_live else None,
-        "notes": site.marks.notes(run.id),
-        "cursor": cursor_of(site, opened, run, counters),
+        "heartbeat_age_s": max(state.now_ns() - run.info.last_ns, 0) / 1e9 if is_live else None,
+        "notes": state.marks.notes(run.id),
+        "cursor": cursor_of(state, opened, run, counters),
     }
 
 
-def laid_over(opened: Opened, runs: list[Run]) -> dict[str, Any]:
+def shared_axes(opened: OpenStore, runs: list[Run]) -> dict[str, Any]:
     """What charts need to lay several runs over each other: their segments, and what all count x in."""
     counted = [opened.reader.counters(run.id) for run in runs]
     several = [_axes({one.key for one in counters if one.source.axis == "step"}) for counters in counted]
@@ -73,21 +73,21 @@ def _axis_of_all(choices: tuple[dict[str, str | None], ...]) -> dict[str, str | 
     return choices[0]
 
 
-def cursor_of(site: AppState, opened: Opened, run: Run, counters: list[Counter]) -> str:
+def cursor_of(state: AppState, opened: OpenStore, run: Run, counters: list[Counter]) -> str:
     """Where a stream takes up from what is read in the same moment."""
-    return cursor.written(run.id, position_of(site, opened, run, counters))
+    return cursor.written(run.id, position_of(state, opened, run, counters))
 
 
-def meta_of(site: AppState, opened: Opened) -> dict[str, Any]:
+def server_info(state: AppState, opened: OpenStore) -> dict[str, Any]:
     """The server, and what it serves."""
     runs = opened.runs.runs()
-    options = site.options
+    options = state.options
     return {
         "version": stepscope.__version__,
-        "now": site.now_ns() / 1e9,
+        "now": state.now_ns() / 1e9,
         "store": str(options.folder.absolute()),
         "read_only": options.read_only,
-        "has_token": site.keyring.is_needed(),
+        "has_token": state.keyring.is_needed(),
         "run_count": len(runs),
         "channels": list({**DEFAULT_CHANNELS, **options.settings.alerts.channels}),
         "projects": sorted({run.project for run in runs}),
@@ -99,7 +99,7 @@ def meta_of(site: AppState, opened: Opened) -> dict[str, Any]:
     }
 
 
-def _segment(opened: Opened, run: Run, counters: list[Counter], number: int) -> dict[str, Any]:
+def _segment(opened: OpenStore, run: Run, counters: list[Counter], number: int) -> dict[str, Any]:
     part = run.segments[number]
     logged = [one for one in counters if one.source.segment == part.id and one.source.axis == "step"]
     first = None

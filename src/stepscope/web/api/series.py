@@ -118,7 +118,7 @@ def places_of(counters: Iterable[Counter], keys: Iterable[str], query: Query) ->
     return found
 
 
-class StepJoin:
+class StepLookup:
     """The timelines of a run's segments, read when they are first asked for."""
 
     def __init__(self, run: Run, reader: SqliteReader) -> None:
@@ -152,7 +152,7 @@ class SeriesReader:
 
     def __init__(self, run: Run, reader: SqliteReader, query: Query) -> None:
         self._run, self._reader, self._query = run, reader, query
-        self._join = StepJoin(run, reader)
+        self._join = StepLookup(run, reader)
         self._order = {segment.id: number for number, segment in enumerate(run.segments)}
 
     def parts(self, places: list[Place]) -> list[Part]:

@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
     from stepscope.views.runs.run_rows import RunRow
     from stepscope.web.app_state import AppState
-    from stepscope.web.live.live_run import News, Seen
+    from stepscope.web.live.live_run import FollowedRun, RunUpdate
 
 log = logging.getLogger("stepscope.web")
 
-PACE_S = 0.5
+MIN_INTERVAL_S = 0.5
 """The least time between two looks: two a second."""
-ANSWER_S = 0.05
-MAX_ANSWERS = 4
+AGENT_WAIT_S = 0.05
+MAX_AGENT_WAITS = 4
 """An agent that was woken has this often this long to write, which is more than it needs."""
-SLOWEST_S = 2.0
-SHARE = 0.25
+MAX_INTERVAL_S = 2.0
+MAX_TIME_SHARE = 0.25
 """Looking and telling may take this share of the time; where many clients make it more, looks are fewer."""
-MANY = 20
+MANY_CLIENTS = 20
 """Up to so many clients the pace is kept whatever it costs."""
 HEARTBEAT_S = 15.0
 
@@ -39,11 +39,11 @@ HEARTBEAT_S = 15.0
 class Feed:
     """Watches the store while anybody follows it."""
 
-    def __init__(self, site: AppState, now: Callable[[], float] = time.monotonic) -> None:
-        self._site, self._now = site, now
+    def __init__(self, state: AppState, now: Callable[[], float] = time.monotonic) -> None:
+        self._state, self._now = state, now
         self._subscribers: set[Subscriber] = set()
         self._joining = 0
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, FollowedRun] = {}
         self._missing: set[str] = set()
         """Runs whose pages know that they were deleted."""
         self._rows: dict[str, RunRow] = {}
@@ -74,7 +74,7 @@ class Feed:
             except Exception:
                 # Whatever it is, those who follow other runs must go on being told.
                 log.exception("The live feed failed, and goes on.")
-                self._next_at = self._now() + SLOWEST_S
+                self._next_at = self._now() + MAX_INTERVAL_S
 
     async def _look_if_changed(self) -> None:
         """Asks the agent to write what it has, looks, and says when to look again.
@@ -82,19 +82,19 @@ class Feed:
         An agent writes at a pace of its own: whoever only watched for that would be behind by both paces.
         """
         began_at = self._now()
-        self._next_at = began_at + PACE_S
-        wake(self._site.options.folder)
-        for _ in range(MAX_ANSWERS):
-            await asyncio.sleep(ANSWER_S)
+        self._next_at = began_at + MIN_INTERVAL_S
+        wake(self._state.options.folder)
+        for _ in range(MAX_AGENT_WAITS):
+            await asyncio.sleep(AGENT_WAIT_S)
             if await asyncio.to_thread(self._has_changed):
                 looked_at = self._now()
                 await self.look()
-                self._next_at = began_at + pace_s(self._now() - looked_at, len(self._subscribers))
+                self._next_at = began_at + interval_s(self._now() - looked_at, len(self._subscribers))
                 return
 
     def _complain(self, trouble: str) -> None:
         """Says once what keeps the store from being read, and tries again after a while."""
-        self._next_at = self._now() + SLOWEST_S
+        self._next_at = self._now() + MAX_INTERVAL_S
         if trouble != self._trouble:
             self._trouble = trouble
             log.warning("The live feed cannot read the store: %s", trouble)
@@ -136,7 +136,7 @@ class Feed:
         async with self._looking:
             if run_id is None:
                 subscriber = Subscriber(None, frozenset())
-                subscriber.cursor = f"t{self._site.now_ns() // 1_000_000}"
+                subscriber.cursor = f"t{self._state.now_ns() // 1_000_000}"
                 subscriber.put(self._hello(subscriber.cursor))
                 subscriber.put(await asyncio.to_thread(self._list_since, since))
             else:
@@ -164,18 +164,20 @@ class Feed:
     def close(self) -> None:
         """Ends all streams, for good."""
         self.is_closing = True
-        self.send_away()
+        self.disconnect_all()
 
-    def send_away(self) -> None:
+    def disconnect_all(self) -> None:
         """Ends all streams; who may come back does."""
         for subscriber in list(self._subscribers):
             subscriber.close()
 
     def _hello(self, text: str) -> Message:
-        told = {"now": self._site.now_ns() / 1e9, "cursor": text, "heartbeat_s": HEARTBEAT_S}
+        told = {"now": self._state.now_ns() / 1e9, "cursor": text, "heartbeat_s": HEARTBEAT_S}
         return Message("hello", to_text(told), text)
 
-    async def _welcome(self, subscriber: Subscriber, run_id: str, since: str | None, seen: Seen) -> None:
+    async def _welcome(
+        self, subscriber: Subscriber, run_id: str, since: str | None, seen: FollowedRun
+    ) -> None:
         """Puts what a client missed before what has come since it joined."""
         subscriber.cursor = cursor.written(run_id, seen.position)
         is_known = since is not None and cursor.read(run_id, since) is not None
@@ -186,12 +188,12 @@ class Feed:
         for message in messages + subscriber.drain():
             subscriber.put(message)
 
-    def _missed(self, run_id: str, keys: frozenset[str], since: str, seen: Seen) -> list[Message]:
+    def _missed(self, run_id: str, keys: frozenset[str], since: str, seen: FollowedRun) -> list[Message]:
         told = cursor.read(run_id, since)
         if told is None:
             return [resync("The cursor is not one of this run.", cursor.written(run_id, seen.position))]
-        with self._site.readers.open() as opened:
-            return live_run.missed(self._site, opened, run_id, keys, told, seen)
+        with self._state.readers.open() as opened:
+            return live_run.missed(self._state, opened, run_id, keys, told, seen)
 
     async def _look_at(self, run_id: str) -> None:
         keys = frozenset().union(*(one.keys for one in self._subscribers if one.run_id == run_id))
@@ -201,17 +203,17 @@ class Feed:
             if subscriber.run_id == run_id:
                 _tell(subscriber, news)
 
-    def _news(self, run_id: str, keys: frozenset[str]) -> News:
-        with self._site.readers.open() as opened:
-            return live_run.look(self._site, opened, run_id, keys, self._seen.get(run_id))
+    def _news(self, run_id: str, keys: frozenset[str]) -> RunUpdate:
+        with self._state.readers.open() as opened:
+            return live_run.look(self._state, opened, run_id, keys, self._seen.get(run_id))
 
     def _id_of(self, run_id: str) -> str:
-        with self._site.readers.open() as opened:
+        with self._state.readers.open() as opened:
             return opened.run(run_id).id
 
     def _has_changed(self) -> bool:
         """Whether anything was written since the last time this was asked."""
-        version = (self._site.readers.version(), self._site.marks.changes)
+        version = (self._state.readers.version(), self._state.marks.changes)
         changed, self._version = version != self._version, version
         return changed
 
@@ -223,8 +225,8 @@ class Feed:
                     subscriber.put(message)
 
     def _changed_rows(self) -> Message | None:
-        with self._site.readers.open() as opened:
-            rows = self._site.rows(opened)
+        with self._state.readers.open() as opened:
+            rows = self._state.rows(opened)
         changed = [row for row in rows if self._rows.get(row.id) != row]
         before, self._rows = self._rows, {row.id: row for row in rows}
         is_gone = bool(before.keys() - self._rows.keys())
@@ -234,8 +236,8 @@ class Feed:
         """The rows of runs that are live, or have changed since a client last heard of them."""
         text = (since or "").removeprefix("t")
         heard_s = int(text) / 1000 if text.isascii() and text.isdecimal() else float("inf")
-        with self._site.readers.open() as opened:
-            rows = self._site.rows(opened)
+        with self._state.readers.open() as opened:
+            rows = self._state.rows(opened)
         if all(one.run_id is not None for one in self._subscribers):
             # Else others follow the list who have yet to be told what is new in it.
             self._rows = {row.id: row for row in rows}
@@ -243,14 +245,14 @@ class Feed:
         return _list_message(told, len(rows))
 
 
-def pace_s(took_s: float, clients: int) -> float:
+def interval_s(took_s: float, clients: int) -> float:
     """The time from one look to the next."""
-    if clients <= MANY:
-        return PACE_S
-    return min(max(PACE_S, took_s / SHARE), SLOWEST_S)
+    if clients <= MANY_CLIENTS:
+        return MIN_INTERVAL_S
+    return min(max(MIN_INTERVAL_S, took_s / MAX_TIME_SHARE), MAX_INTERVAL_S)
 
 
-def _tell(subscriber: Subscriber, news: News) -> None:
+def _tell(subscriber: Subscriber, news: RunUpdate) -> None:
     points = None if news.batch is None else news.batch.message(subscriber.keys)
     if points is not None:
         subscriber.put(points)

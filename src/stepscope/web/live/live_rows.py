@@ -25,24 +25,24 @@ SLACK_S = 2.0
 """What changed so long before a client's cursor is told again: clocks of agent and server may differ."""
 
 
-def documents_mark(site: AppState, run: Run) -> int:
+def documents_checksum(state: AppState, run: Run) -> int:
     """Changes when an alert or a finding has; costs little."""
-    said = sorted(site.silences.read().acknowledged)
+    said = sorted(state.silences.read().acknowledged)
     told = [(one["id"], one["sent_ns"]) for one in run.notices()]
-    text = repr((run.alerts(), run.findings(), told, said, site.marks.changes))
+    text = repr((run.alerts(), run.findings(), told, said, state.marks.changes))
     return zlib.crc32(text.encode("utf-8", "surrogatepass"))
 
 
-def documents(site: AppState, run: Run) -> list[tuple[str, Document]]:
+def documents(state: AppState, run: Run) -> list[tuple[str, Document]]:
     """All alerts and findings of a run, each with the event it is told by."""
-    acknowledged = site.silences.read().acknowledged
-    alerts = [("alert", plain(one)) for one in alert_rows(run, site.marks, acknowledged)]
-    return alerts + [("finding", one) for one in findings(site, run)]
+    acknowledged = state.silences.read().acknowledged
+    alerts = [("alert", plain(one)) for one in alert_rows(run, state.marks, acknowledged)]
+    return alerts + [("finding", one) for one in findings(state, run)]
 
 
-def findings(site: AppState, run: Run) -> list[Document]:
+def findings(state: AppState, run: Run) -> list[Document]:
     """The findings of a run, each with whether it is muted."""
-    muted = site.marks.muted(run.id)
+    muted = state.marks.muted(run.id)
     found = []
     for stored in run.findings():
         if "key" not in stored:  # put there by somebody else, and no page knows what to make of it
@@ -53,10 +53,12 @@ def findings(site: AppState, run: Run) -> list[Document]:
     return found
 
 
-def documents_since(site: AppState, run: Run, at_s: float) -> list[tuple[str, Document]]:
+def documents_since(state: AppState, run: Run, at_s: float) -> list[tuple[str, Document]]:
     """Alerts and findings that have changed since a moment; one that changed about then may be among them."""
     return [
-        (kind, one) for kind, one in documents(site, run) if max(_moments(one), default=0.0) >= at_s - SLACK_S
+        (kind, one)
+        for kind, one in documents(state, run)
+        if max(_moments(one), default=0.0) >= at_s - SLACK_S
     ]
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stepscope.store.following import Counter
     from stepscope.store.sqlite import SqliteReader
     from stepscope.web.app_state import AppState
-    from stepscope.web.reader_pool import Opened
+    from stepscope.web.reader_pool import OpenStore
 
 MAX_POINTS = 20_000
 """More at once is not sent: reading anew in buckets costs a client less."""
@@ -38,19 +38,19 @@ RESYNC_EVERY_S = 5.0
 
 
 @dataclass(frozen=True)
-class Moments:
+class StepTimes:
     """When which step was the newest, as far as it was seen: places machine points on the axis of steps."""
 
     times_ns: tuple[int, ...] = ()
     steps: tuple[int, ...] = ()
 
-    def seen(self, counters: list[Counter]) -> Moments:
+    def seen(self, counters: list[Counter]) -> StepTimes:
         """With what the counters say now."""
         logged = [(one.last_ns, one.last_step) for one in counters if one.source.axis == "step"]
         newest = max(logged, default=(0, None))
         if newest[1] is None or (self.times_ns and newest[0] <= self.times_ns[-1]):
             return self
-        return Moments((*self.times_ns, newest[0])[-MAX_MOMENTS:], (*self.steps, newest[1])[-MAX_MOMENTS:])
+        return StepTimes((*self.times_ns, newest[0])[-MAX_MOMENTS:], (*self.steps, newest[1])[-MAX_MOMENTS:])
 
     def steps_at(self, times_ns: NDArray[np.int64]) -> list[int]:
         """The step in progress at each moment: the next that was seen, or the last of all."""
@@ -80,11 +80,11 @@ class PointsBatch:
 
 
 @dataclass(frozen=True)
-class Seen:
+class FollowedRun:
     """How far the feed has come in a run; what was found is news only beside it."""
 
     position: Position
-    moments: Moments = field(default_factory=Moments)
+    moments: StepTimes = field(default_factory=StepTimes)
     row: str = ""
     row_at_s: float = 0.0
     documents: Mapping[tuple[str, str], str] = field(default_factory=dict)
@@ -94,37 +94,39 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class News:
+class RunUpdate:
     """What is to be told to all who follow a run."""
 
-    seen: Seen
+    seen: FollowedRun
     batch: PointsBatch | None
     messages: list[Message]
 
 
-def look(site: AppState, opened: Opened, run_id: str, keys: frozenset[str], seen: Seen | None) -> News:
+def look(
+    state: AppState, opened: OpenStore, run_id: str, keys: frozenset[str], seen: FollowedRun | None
+) -> RunUpdate:
     """Everything that is new; at the first look nothing is, and only the position is noted."""
     with opened.reader.moment():
         run = opened.run(run_id)
         counters = opened.reader.counters(run.id)
-        now_s = site.now_ns() / 1e9
-        position = position_of(site, opened, run, counters)
+        now_s = state.now_ns() / 1e9
+        position = position_of(state, opened, run, counters)
         if seen is None:
-            return News(_first(site, run, position, counters), None, [])
+            return RunUpdate(_first(state, run, position, counters), None, [])
         after = replace(seen, position=position, moments=seen.moments.seen(counters))
         after, batch, messages = _points(opened, run.id, counters, keys, seen, after)
-        after, told = _documents(site, run, seen, after)
+        after, told = _documents(state, run, seen, after)
         messages += told
         messages += [
             Message("mark", to_text(one), None)
             for one in live_rows.event_marks(opened.reader.events_since(run.id, seen.position.event_id))
         ]
-        after, row = _row(site, run, after, now_s)
-        return News(after, batch, messages + row)
+        after, row = _row(state, run, after, now_s)
+        return RunUpdate(after, batch, messages + row)
 
 
 def missed(
-    site: AppState, opened: Opened, run_id: str, keys: frozenset[str], told: Position, upto: Seen
+    state: AppState, opened: OpenStore, run_id: str, keys: frozenset[str], told: Position, upto: FollowedRun
 ) -> list[Message]:
     """What somebody missed between a position and what the feed has seen; a call to read anew if too much."""
     with opened.reader.moment():
@@ -136,10 +138,10 @@ def missed(
         ]
         since = behind(counters, told.counts, keys)
         text = cursor.written(run.id, upto.position)
-        if is_flood(counters, since):
+        if has_too_many_points(counters, since):
             return [resync("There are more new points than are sent at once.", text)]
         messages = []
-        point_message = read_batch(opened.reader, counters, since, upto.moments, text).message(keys)
+        point_message = read_points(opened.reader, counters, since, upto.moments, text).message(keys)
         if point_message is not None:
             messages.append(point_message)
         events = [
@@ -149,30 +151,35 @@ def missed(
         ]
         messages += [Message("mark", to_text(one)) for one in live_rows.event_marks(events)]
         if told.documents != upto.position.documents:
-            recent = live_rows.documents_since(site, run, told.at_ms / 1000)
+            recent = live_rows.documents_since(state, run, told.at_ms / 1000)
             messages += [Message(kind, to_text(one)) for kind, one in recent]
         return messages
 
 
-def position_of(site: AppState, opened: Opened, run: Run, counters: list[Counter]) -> Position:
+def position_of(state: AppState, opened: OpenStore, run: Run, counters: list[Counter]) -> Position:
     """How far one has come who has all that is in the store at this moment."""
     counts = {one.series_id: one.points for one in counters}
-    mark = live_rows.documents_mark(site, run)
-    return Position(counts, opened.reader.newest_event(run.id), site.now_ns() // 1_000_000, mark)
+    mark = live_rows.documents_checksum(state, run)
+    return Position(counts, opened.reader.newest_event(run.id), state.now_ns() // 1_000_000, mark)
 
 
-def _first(site: AppState, run: Run, position: Position, counters: list[Counter]) -> Seen:
-    documents = {known: text for known, text, _ in _texts(site, run)}
-    return Seen(position, Moments().seen(counters), documents=documents)
+def _first(state: AppState, run: Run, position: Position, counters: list[Counter]) -> FollowedRun:
+    documents = {known: text for known, text, _ in _texts(state, run)}
+    return FollowedRun(position, StepTimes().seen(counters), documents=documents)
 
 
 def _points(
-    opened: Opened, run_id: str, counters: list[Counter], keys: frozenset[str], seen: Seen, after: Seen
-) -> tuple[Seen, PointsBatch | None, list[Message]]:
+    opened: OpenStore,
+    run_id: str,
+    counters: list[Counter],
+    keys: frozenset[str],
+    seen: FollowedRun,
+    after: FollowedRun,
+) -> tuple[FollowedRun, PointsBatch | None, list[Message]]:
     now_s = after.position.at_ms / 1000
     since = behind(counters, seen.position.counts, keys)
     text = cursor.written(run_id, after.position)
-    if is_flood(counters, since):
+    if has_too_many_points(counters, since):
         if seen.flooded_at_s is not None and now_s - seen.flooded_at_s < RESYNC_EVERY_S:
             return after, None, []
         why = resync("More is recorded than can be sent point by point.", text)
@@ -182,33 +189,35 @@ def _points(
         return replace(after, flooded_at_s=None), None, [why]
     if not since:
         return after, None, []
-    return after, read_batch(opened.reader, counters, since, after.moments, text), []
+    return after, read_points(opened.reader, counters, since, after.moments, text), []
 
 
-def _documents(site: AppState, run: Run, seen: Seen, after: Seen) -> tuple[Seen, list[Message]]:
+def _documents(
+    state: AppState, run: Run, seen: FollowedRun, after: FollowedRun
+) -> tuple[FollowedRun, list[Message]]:
     """Alerts and findings that are new, or not as they were."""
     if after.position.documents == seen.position.documents:
         return after, []
     known = dict(seen.documents)
     messages = []
-    for name, text, document in _texts(site, run):
+    for name, text, document in _texts(state, run):
         if known.get(name) != text:
             known[name] = text
             messages.append(Message(name[0], to_text(document)))
     return replace(after, documents=known), messages
 
 
-def _texts(site: AppState, run: Run) -> list[tuple[tuple[str, str], str, Any]]:
+def _texts(state: AppState, run: Run) -> list[tuple[tuple[str, str], str, Any]]:
     return [
         ((kind, live_rows.name_of(kind, document)), live_rows.text_of(document), document)
-        for kind, document in live_rows.documents(site, run)
+        for kind, document in live_rows.documents(state, run)
     ]
 
 
-def _row(site: AppState, run: Run, after: Seen, now_s: float) -> tuple[Seen, list[Message]]:
+def _row(state: AppState, run: Run, after: FollowedRun, now_s: float) -> tuple[FollowedRun, list[Message]]:
     if now_s - after.row_at_s < ROW_EVERY_S:
         return after, []
-    text = to_text(site.row(run))
+    text = to_text(state.row(run))
     if text == after.row:
         return after, []
     return replace(after, row=text, row_at_s=now_s), [Message("run", text)]
@@ -223,14 +232,14 @@ def behind(counters: list[Counter], counts: Mapping[int, int], keys: frozenset[s
     }
 
 
-def is_flood(counters: list[Counter], since: Mapping[int, int]) -> bool:
+def has_too_many_points(counters: list[Counter], since: Mapping[int, int]) -> bool:
     """Whether there is more that is new than is sent at once."""
     new = sum(one.points - since[one.series_id] for one in counters if one.series_id in since)
     return new > MAX_POINTS
 
 
-def read_batch(
-    reader: SqliteReader, counters: list[Counter], since: Mapping[int, int], moments: Moments, cursor: str
+def read_points(
+    reader: SqliteReader, counters: list[Counter], since: Mapping[int, int], moments: StepTimes, cursor: str
 ) -> PointsBatch:
     """The points of each series after the first so many, up to what the counters say."""
     batch = PointsBatch(counters[0].source.run_id if counters else "", cursor)
@@ -247,7 +256,7 @@ def read_batch(
     return batch
 
 
-def _text(one: Counter, points: Points, most: int, moments: Moments) -> str:
+def _text(one: Counter, points: Points, most: int, moments: StepTimes) -> str:
     times_ns = points.times_ns[:most]
     is_logged = one.source.axis == "step"
     return json.dumps(

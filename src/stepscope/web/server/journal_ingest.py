@@ -20,7 +20,7 @@ log = logging.getLogger("stepscope.web")
 EVERY_S = 5.0
 
 
-class Intake:
+class JournalIngest:
     """Looks at times whether journals wait and nobody attends to them."""
 
     def __init__(self, folder: Path) -> None:

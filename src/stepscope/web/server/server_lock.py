@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LOCK_NAME = "server.lock"
 
 
-class Presence:
+class ServerLock:
     """The right to serve a store: the kernel's lock on a file, gone with the process that holds it."""
 
     def __init__(self, folder: Path) -> None:

@@ -26,7 +26,7 @@ from stepscope.web.app_state import AppState
 from stepscope.web.server.acceptor import Acceptor
 from stepscope.web.server.listen_socket import address_of, listen
 from stepscope.web.server.options import ServerOptions
-from stepscope.web.server.server_lock import Presence
+from stepscope.web.server.server_lock import ServerLock
 
 if TYPE_CHECKING:
     import socket
@@ -40,7 +40,7 @@ ELECTION_S = 5.0
 IDLE_CHECK_TICKS = 300
 """Every half a minute: the server ticks ten times a second."""
 CONNECTION_CHECK_TICKS = 5
-LINGER_S = 900.0
+IDLE_LIMIT_S = 900.0
 """How long it stays after the last run has ended and the last look at the page."""
 
 
@@ -53,7 +53,7 @@ def serve(
 ) -> Served | None:
     """Serves until it is stopped, and tells the address before; gives the server that was there already."""
     options.check()
-    presence = Presence(options.folder)
+    presence = ServerLock(options.folder)
     if not presence.take():
         return _other(options.folder)
     try:
@@ -121,25 +121,25 @@ def main() -> int:
     return 0
 
 
-class Idleness:
+class IdleTimer:
     """Watches for how long a server has had nothing to do."""
 
     def __init__(
-        self, site: AppState, asked_at: Callable[[], float], now: Callable[[], float] = time.monotonic
+        self, state: AppState, last_request_at: Callable[[], float], now: Callable[[], float] = time.monotonic
     ) -> None:
-        self._site, self._asked_at, self._now = site, asked_at, now
+        self._state, self._asked_at, self._now = state, last_request_at, now
         self._busy_at = now()
 
     def is_over(self) -> bool:
         """Whether it has lasted long enough to end."""
         now = self._now()
-        if self._site.feed.client_count or self._is_training():
+        if self._state.feed.client_count or self._is_training():
             self._busy_at = now
-        return now - max(self._busy_at, self._asked_at()) > LINGER_S
+        return now - max(self._busy_at, self._asked_at()) > IDLE_LIMIT_S
 
     def _is_training(self) -> bool:
         try:
-            with self._site.readers.open() as opened:
+            with self._state.readers.open() as opened:
                 return any(run.status in LIVE for run in opened.runs.runs())
         except StepscopeError:  # a store nobody can read keeps nobody waiting
             return False
@@ -152,17 +152,17 @@ class _Server(uvicorn.Server):
     """
 
     def __init__(
-        self, config: uvicorn.Config, site: AppState, listening: socket.socket, idleness: Idleness | None
+        self, config: uvicorn.Config, state: AppState, listening: socket.socket, idleness: IdleTimer | None
     ) -> None:
         super().__init__(config)
-        self._site, self._listening, self._idleness = site, listening, idleness
-        self._connections = ConnectionTable(site.options.limits)
+        self._state, self._listening, self._idleness = state, listening, idleness
+        self._connections = ConnectionTable(state.options.limits)
         self._acceptor: Acceptor | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Starts the application, then accepts connections."""
         await super().startup(sockets)
-        options = self._site.options
+        options = self._state.options
         self._acceptor = Acceptor(
             self._listening,
             self._connections,
@@ -185,13 +185,13 @@ class _Server(uvicorn.Server):
         """Ends."""
         if self._acceptor is not None:
             self._acceptor.stop()
-        self._site.feed.close()
+        self._state.feed.close()
         await super().shutdown(sockets)
 
 
 def _run(options: ServerOptions, listening: socket.socket) -> None:
-    site = AppState(options)
-    gate = create_app(options, site)
+    state = AppState(options)
+    gate = create_app(options, state)
     secured: dict[str, Any] = {}
     if options.has_tls:
         secured = {"ssl_certfile": options.tls_certificate, "ssl_keyfile": options.tls_key}
@@ -209,10 +209,10 @@ def _run(options: ServerOptions, listening: socket.socket) -> None:
         **secured,
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    idleness = Idleness(site, lambda: gate.asked_at) if options.ends_when_idle else None
+    idleness = IdleTimer(state, lambda: gate.last_request_at) if options.ends_when_idle else None
     # uvicorn hands the signal on when it has ended; the default would leave no time to clean up.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    _Server(config, site, listening, idleness).run(sockets=[])
+    _Server(config, state, listening, idleness).run(sockets=[])
 
 
 def _other(folder: Path) -> Served:
