@@ -347,7 +347,7 @@ def test_one_look_serves_all_clients_and_those_of_the_same_keys_share_the_text(
     reads = []
     read = live_run.read_points
     monkeypatch.setattr(
-        "stepscope.web.live.live_run.read_batch", lambda *given: reads.append(1) or read(*given)
+        "stepscope.web.live.live_run.read_points", lambda *given: reads.append(1) or read(*given)
     )
 
     async def follow():
@@ -499,8 +499,8 @@ def test_delta_waits_for_what_comes(folder, store) -> None:
 def test_the_feed_goes_on_after_a_failure_and_complains_of_a_damaged_store_once(
     folder, store, monkeypatch, caplog
 ) -> None:
-    monkeypatch.setattr(feed, "PACE_S", 0.001)
-    monkeypatch.setattr(feed, "SLOWEST_S", 0.001)
+    monkeypatch.setattr(feed, "MIN_INTERVAL_S", 0.001)
+    monkeypatch.setattr(feed, "MAX_INTERVAL_S", 0.001)
     state, _ = state_and_app(folder)
     failures = [ZeroDivisionError("odd"), StoreError("it is damaged"), StoreError("it is damaged")]
     has_changed = state.feed._has_changed
@@ -529,7 +529,7 @@ def test_the_feed_goes_on_after_a_failure_and_complains_of_a_damaged_store_once(
 
 
 def test_the_feed_looks_by_itself_while_somebody_follows(folder, store, monkeypatch) -> None:
-    monkeypatch.setattr(feed, "PACE_S", 0.001)
+    monkeypatch.setattr(feed, "MIN_INTERVAL_S", 0.001)
     state, _ = state_and_app(folder)
 
     async def follow():

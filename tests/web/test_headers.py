@@ -59,8 +59,8 @@ def test_what_people_name_things_is_never_part_of_a_page_of_ours(app, folder) ->
 def test_nothing_is_served_as_html_or_svg_but_what_was_built(shared) -> None:
     for path in ("/meta", "/runs", f"/runs/{RUN}/logs", f"/runs/{RUN}/config"):
         assert ask(shared, API + path).headers["content-type"] == "application/json"
-    assert {"html", "svg"} <= routes_page.KINDS.keys()
-    assert "htm" not in routes_page.KINDS
+    assert {"html", "svg"} <= routes_page.MEDIA_TYPES.keys()
+    assert "htm" not in routes_page.MEDIA_TYPES
 
 
 LEAKS = re.compile(
@@ -92,7 +92,7 @@ def test_a_failure_of_ours_is_told_by_an_id_alone_and_the_log_has_the_rest(app, 
     def fail(*_given):
         raise RuntimeError("secret insides")
 
-    monkeypatch.setattr(routes_runs, "meta_of", fail)
+    monkeypatch.setattr(routes_runs, "server_info", fail)
     found = ask(app, f"{API}/meta")
     assert found.status_code == 500
     assert "secret" not in found.text

@@ -8,7 +8,7 @@ import json
 import httpx
 import pytest
 
-from stepscope.web.access.middleware import BURST_S, Rate
+from stepscope.web.access.middleware import BURST_S, RateLimit
 from stepscope.web.access.request_body import is_nested_too_deep
 from stepscope.web.live.subscriber import MAX_BYTES, MAX_WAITING, Message, Subscriber
 from stepscope.web.server.options import Limits
@@ -99,7 +99,7 @@ def test_a_layout_has_64_kilobytes_at_most(app) -> None:
 
 def test_a_rate_lets_a_burst_through_and_then_so_many_a_second() -> None:
     now = [0.0]
-    rate = Rate(2.0, lambda: now[0])
+    rate = RateLimit(2.0, lambda: now[0])
     assert [rate.allows("a") for _ in range(12)] == [True] * int(2 * BURST_S) + [False] * 2
     assert rate.allows("b")
     now[0] = 1.0
@@ -107,7 +107,7 @@ def test_a_rate_lets_a_burst_through_and_then_so_many_a_second() -> None:
 
 
 def test_names_that_ask_once_and_never_again_are_forgotten() -> None:
-    rate = Rate(2.0, lambda: 0.0)
+    rate = RateLimit(2.0, lambda: 0.0)
     for number in range(10_000):
         rate.allows(str(number))
     assert len(rate._buckets) <= 4096

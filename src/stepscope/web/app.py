@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from stepscope.web.api.parameters import Responses
     from stepscope.web.server.options import ServerOptions
 
-FAMILIES = (
+ROUTERS = (
     routes_runs.router,
     routes_series.router,
     routes_stream.router,
@@ -75,7 +75,7 @@ def create_app(options: ServerOptions, state: AppState | None = None) -> AccessM
         tasks = [
             asyncio.create_task(JournalIngest(options.folder).run()),
             asyncio.create_task(state.feed.run()),
-            asyncio.create_task(asyncio.to_thread(_look_ahead, state)),
+            asyncio.create_task(asyncio.to_thread(_warm_up_rows, state)),
         ]
         try:
             yield
@@ -96,41 +96,41 @@ def create_app(options: ServerOptions, state: AppState | None = None) -> AccessM
         lifespan=lifespan,
         redirect_slashes=False,
     )
-    app.state.state = state
-    for family in FAMILIES:
-        app.include_router(family, prefix=API, responses=ERRORS)
+    app.state.stepscope = state
+    for router in ROUTERS:
+        app.include_router(router, prefix=API, responses=ERRORS)
     app.include_router(routes_page.router)
     add_error_handlers(app)
     # Made when first asked for, and then kept; FastAPI has it replaced in this way.
-    app.openapi = functools.cache(lambda: _described(app))  # type: ignore[method-assign]
+    app.openapi = functools.cache(lambda: _openapi_schema(app))  # type: ignore[method-assign]
     return AccessMiddleware(app, options, state.keyring)
 
 
-def _look_ahead(state: AppState) -> None:
+def _warm_up_rows(state: AppState) -> None:
     """Works out the list of runs before anybody asks: of a thousand, most have ended and stay as they are."""
     with contextlib.suppress(StepscopeError), state.readers.open() as opened:
         state.rows(opened)
 
 
-def _described(app: FastAPI) -> dict[str, Any]:
+def _openapi_schema(app: FastAPI) -> dict[str, Any]:
     """The description of the API: 400 in the place of 422, and how to show the token."""
-    found = get_openapi(title=app.title, version=app.version, description=ABOUT, routes=app.routes)
-    changes = {str(status): _error(one) for status, one in CHANGE_ERRORS.items()}
-    for path, operations in found["paths"].items():
+    schema = get_openapi(title=app.title, version=app.version, description=ABOUT, routes=app.routes)
+    changes = {str(status): _error_schema(response) for status, response in CHANGE_ERRORS.items()}
+    for path, operations in schema["paths"].items():
         for method, operation in operations.items():
             operation["responses"].pop("422", None)
             if method != "get":
                 operation["responses"].update(changes)
             if path == f"{API}/health":
                 operation["security"] = []
-    components = found["components"]
+    components = schema["components"]
     for name in ("HTTPValidationError", "ValidationError"):
         components["schemas"].pop(name, None)
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-    found["security"] = [{"token": []}]
-    return found
+    schema["security"] = [{"token": []}]
+    return schema
 
 
-def _error(one: dict[str, Any]) -> dict[str, Any]:
-    schema = {"$ref": "#/components/schemas/ErrorBody"}
-    return {"description": one["description"], "content": {"application/json": {"schema": schema}}}
+def _error_schema(response: dict[str, Any]) -> dict[str, Any]:
+    body = {"$ref": "#/components/schemas/ErrorBody"}
+    return {"description": response["description"], "content": {"application/json": {"schema": body}}}

@@ -46,14 +46,14 @@ class AppState:
         self.keyring = Keyring(options)
         self.feed: Feed = Feed(self)
         self._rows: tuple[object, int, list[RunRow]] = (None, 0, [])
-        self._counting = threading.Lock()
+        self._rows_lock = threading.Lock()
 
     def rows(self, opened: OpenStore) -> list[RunRow]:
         """A row for each run, oldest first. Who asks at the same moment gets the same."""
-        with self._counting:
+        with self._rows_lock:
             version, now_ns = (self.readers.version(), self.marks.changes), self.now_ns()
-            known, since_ns, rows = self._rows
-            if version != known or not 0 <= now_ns - since_ns < FRESH_NS:
+            cached_version, cached_ns, rows = self._rows
+            if version != cached_version or not 0 <= now_ns - cached_ns < FRESH_NS:
                 with opened.reader.moment():  # thousands of questions, and one look at the file's version
                     rows = run_rows(opened.runs, self.marks, now_ns, self.kept)
                 self._rows = (version, now_ns, rows)

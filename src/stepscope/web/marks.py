@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FILE_NAME = "page.sqlite"
 
-_FIRST = """
+_VERSION_1 = """
 CREATE TABLE mark (
     run_id      TEXT PRIMARY KEY,
     name        TEXT,
@@ -43,7 +43,7 @@ CREATE TABLE layout (
 );
 """
 
-MIGRATIONS = (_FIRST,)
+MIGRATIONS = (_VERSION_1,)
 """The statements that lead from each version to the next; a released one is never edited."""
 
 _SETTINGS = (
@@ -70,17 +70,17 @@ class Marks:
         self._path = folder / FILE_NAME
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
-        self._known: dict[str, Mark] = {}
+        self._cache: dict[str, Mark] = {}
         self.changes = 0
         """Counts up with every change, so that whoever shows marks knows when to look again."""
 
     def of(self, run_id: str) -> Mark:
         """All that was said of a run."""
-        known = self._known.get(run_id)
-        if known is None:
+        mark = self._cache.get(run_id)
+        if mark is None:
             rows = self._read("SELECT name, tags, archived, colour, muted FROM mark WHERE run_id = ?", run_id)
-            known = self._known[run_id] = _mark(*rows[0]) if rows else Mark()
-        return known
+            mark = self._cache[run_id] = _mark(*rows[0]) if rows else Mark()
+        return mark
 
     def name(self, run_id: str) -> str | None:
         """The name it was given here; None where it keeps its own."""
@@ -114,9 +114,10 @@ class Marks:
         rows = self._read("SELECT document FROM layout WHERE page = ?", page)
         return dict(json.loads(rows[0][0])) if rows else {}
 
-    def change(self, run_id: str, **said: Any) -> None:
-        """Notes what was said of a run: any of name, tags, archived, colour, muted."""
-        columns = {name: _packed(value) for name, value in said.items() if name in Mark.__dataclass_fields__}
+    def change(self, run_id: str, **changes: Any) -> None:
+        """Saves new values for any of name, tags, archived, colour, muted."""
+        fields = Mark.__dataclass_fields__
+        columns = {name: _packed(value) for name, value in changes.items() if name in fields}
         with self._writing() as connection:
             connection.execute("INSERT OR IGNORE INTO mark (run_id) VALUES (?)", (run_id,))
             for column, value in columns.items():
@@ -153,14 +154,14 @@ class Marks:
                 self._connection = None
 
     def _read(self, query: str, value: str) -> list[tuple[Any, ...]]:
-        with self._lock, self._naming_trouble():
-            connection = self._opened(create=False)
+        with self._lock, self._as_store_error():
+            connection = self._connect(create=False)
             return [] if connection is None else connection.execute(query, (value,)).fetchall()
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, self._naming_trouble():
-            connection = self._opened(create=True)
+        with self._lock, self._as_store_error():
+            connection = self._connect(create=True)
             assert connection is not None  # noqa: S101 - it was made if there was none
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -171,10 +172,10 @@ class Marks:
                     connection.execute("ROLLBACK")
                 raise
             self.changes += 1
-            self._known = {}
+            self._cache = {}
 
     @contextlib.contextmanager
-    def _naming_trouble(self) -> Iterator[None]:
+    def _as_store_error(self) -> Iterator[None]:
         try:
             yield
         except (sqlite3.Error, OSError, ValueError) as error:
@@ -182,7 +183,7 @@ class Marks:
                 f"{self._path} cannot be used: {error}. Move it away, and what people add begins anew."
             ) from error
 
-    def _opened(self, *, create: bool) -> sqlite3.Connection | None:
+    def _connect(self, *, create: bool) -> sqlite3.Connection | None:
         if self._connection is None:
             if not create and not self._path.exists():
                 return None
@@ -209,13 +210,13 @@ def _make_private(path: Path) -> None:
 
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
-    found = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if found > len(MIGRATIONS):
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if version > len(MIGRATIONS):
         raise StoreError(
-            f"{path} has version {found}, this stepscope knows up to {len(MIGRATIONS)}. "
+            f"{path} has version {version}, this stepscope knows up to {len(MIGRATIONS)}. "
             "Upgrade with: pip install -U stepscope"
         )
-    for number in range(found, len(MIGRATIONS)):
+    for number in range(version, len(MIGRATIONS)):
         script = MIGRATIONS[number]
         connection.executescript(f"BEGIN IMMEDIATE; {script} PRAGMA user_version = {number + 1}; COMMIT;")
 

@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_READERS = 8
-CHECK_S = 5.0
+MAX_CHECK_S = 5.0
 """A store is checked for damage before it is first read, for so long at most: what is left of a very large
 one is noticed where it is read."""
 
-_CHECK_EVERY = 100_000
+_CHECK_INSTRUCTIONS = 100_000
 """Instructions of the database engine between two looks at the clock."""
 
 
 # What numbers and texts that make no sense provoke where something is computed from them: rows of a damaged
 # file may be well-formed. The log has each with its traceback, should the fault be ours.
-_SENSELESS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+_DAMAGE_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 class StoreDamaged(StoreError):
@@ -57,11 +57,10 @@ class OpenStore:
             return self.runs.run(run_id)
         except NotFound:
             # Said anew: what a stranger to the machine reads names no folder of it.
-            alike = [run.id for run in self.runs.runs() if run.name == run_id]
-            if alike:
-                ids = ", ".join(alike)
-                named = f"{len(alike)} runs are named {run_id[:100]!r}."
-                raise NotFound(f"{named} Use one of the ids: {ids}") from None
+            same_name = [run.id for run in self.runs.runs() if run.name == run_id]
+            if same_name:
+                count = f"{len(same_name)} runs are named {run_id[:100]!r}."
+                raise NotFound(f"{count} Use one of the ids: {', '.join(same_name)}") from None
             raise NotFound(f"Run {run_id[:100]!r} is not in this store.") from None
 
 
@@ -70,118 +69,118 @@ class ReaderPool:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._free: list[tuple[_Mark, SqliteReader]] = []
+        self._free: list[tuple[_FileId, SqliteReader]] = []
         self._lock = threading.Lock()
-        self._turns = threading.BoundedSemaphore(MAX_READERS)
-        self._checked: _Mark | None = None
-        self._watching: tuple[_Mark, SqliteReader] | None = None
-        self._looking = threading.Lock()
+        self._slots = threading.BoundedSemaphore(MAX_READERS)
+        self._checked_file: _FileId | None = None
+        self._version_reader: tuple[_FileId, SqliteReader] | None = None
+        self._version_lock = threading.Lock()
 
     @contextlib.contextmanager
     def open(self) -> Iterator[OpenStore]:
         """A reader; an empty store where there is none yet. Raises StoreError."""
-        with self._turns:
-            mark, reader = self._take()
+        with self._slots:
+            file_id, reader = self._take()
             try:
                 yield OpenStore(reader, Runs(reader, self.folder))
             except NotFound:
-                self._put_back(mark, reader)
+                self._put_back(file_id, reader)
                 raise
             except StoreError as error:
                 reader.close()
                 raise StoreDamaged(str(error)) from error
-            except _SENSELESS as error:
+            except _DAMAGE_ERRORS as error:
                 reader.close()
                 raise StoreError(f"{type(error).__name__}: {error}") from error
             except BaseException:
                 reader.close()  # it may be in the middle of a query
                 raise
             else:
-                self._put_back(mark, reader)
+                self._put_back(file_id, reader)
 
     def version(self) -> tuple[object, int]:
         """Changes when anything in the store has; costs next to nothing, and waits for no request."""
         path = database(self.folder)
-        with self._looking:
-            if self._watching is None or self._watching[0] != _mark(path):
-                if self._watching is not None:
-                    self._watching[1].close()
-                self._watching = _opened(path)
-            mark, reader = self._watching
-            return mark, reader.version()
+        with self._version_lock:
+            if self._version_reader is None or self._version_reader[0] != _file_id(path):
+                if self._version_reader is not None:
+                    self._version_reader[1].close()
+                self._version_reader = _open_reader(path)
+            file_id, reader = self._version_reader
+            return file_id, reader.version()
 
     def close(self) -> None:
         """Lets go of all readers that are not in use."""
-        if self._watching is not None:
-            self._watching[1].close()
-            self._watching = None
+        if self._version_reader is not None:
+            self._version_reader[1].close()
+            self._version_reader = None
         with self._lock:
             while self._free:
                 self._free.pop()[1].close()
 
-    def _take(self) -> tuple[_Mark, SqliteReader]:
+    def _take(self) -> tuple[_FileId, SqliteReader]:
         path = database(self.folder)
-        mark = _mark(path)
+        file_id = _file_id(path)
         with self._lock:
             while self._free:
-                known, reader = self._free.pop()
-                if known == mark:
-                    return mark, reader
+                opened_file, reader = self._free.pop()
+                if opened_file == file_id:
+                    return file_id, reader
                 reader.close()  # of a file that was there before
         try:
-            if mark is not None:
+            if file_id is not None:
                 with contextlib.suppress(NotFound):  # only being made
-                    self._check(path, mark)
-            return _opened(path)
+                    self._check(path, file_id)
+            return _open_reader(path)
         except (StoreError, UnicodeDecodeError) as error:
             raise StoreDamaged(str(error)) from error
 
-    def _put_back(self, mark: _Mark, reader: SqliteReader) -> None:
+    def _put_back(self, file_id: _FileId, reader: SqliteReader) -> None:
         with self._lock:
-            self._free.append((mark, reader))
+            self._free.append((file_id, reader))
 
-    def _check(self, path: Path, mark: _Mark) -> None:
+    def _check(self, path: Path, file_id: _FileId) -> None:
         """Looks through a file that nobody of ours is writing, once."""
-        if self._checked == mark or agent_pid(self.folder) is not None:
+        if self._checked_file == file_id or agent_pid(self.folder) is not None:
             return
         trouble = quick_check(path)
         if trouble is not None:
             raise StoreDamaged(f"{path} is damaged: {trouble}")
-        self._checked = mark
+        self._checked_file = file_id
 
 
-_Mark = tuple[int, int] | None
+_FileId = tuple[int, int] | None
 """Device and number of a file; None where there is none."""
 
 
-def quick_check(path: Path, seconds: float = CHECK_S) -> str | None:
+def quick_check(path: Path, seconds: float = MAX_CHECK_S) -> str | None:
     """What SQLite finds wrong with a file; None when nothing, or when there was no time to find it."""
     connection = connect_to_read(path)
     deadline = time.monotonic() + seconds
-    connection.set_progress_handler(lambda: time.monotonic() > deadline, _CHECK_EVERY)
+    connection.set_progress_handler(lambda: time.monotonic() > deadline, _CHECK_INSTRUCTIONS)
     try:
-        found = [row[0] for row in connection.execute("PRAGMA quick_check(3)")]
+        messages = [row[0] for row in connection.execute("PRAGMA quick_check(3)")]
     except sqlite3.OperationalError as error:
         return None if "interrupted" in str(error) else str(error)
     except (sqlite3.Error, UnicodeDecodeError) as error:  # it quotes names, which need not be text
         return str(error)
     finally:
         connection.close()
-    return None if found == ["ok"] else "; ".join(found)
+    return None if messages == ["ok"] else "; ".join(messages)
 
 
-def _mark(path: Path) -> _Mark:
+def _file_id(path: Path) -> _FileId:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
-def _opened(path: Path) -> tuple[_Mark, SqliteReader]:
+def _open_reader(path: Path) -> tuple[_FileId, SqliteReader]:
     """A reader, and of which file; of a store without runs, in memory, where there is none to read yet."""
-    mark = _mark(path)
-    if mark is not None:
+    file_id = _file_id(path)
+    if file_id is not None:
         with contextlib.suppress(NotFound):  # only being made
-            return mark, SqliteReader(path)
+            return file_id, SqliteReader(path)
     return None, SqliteStore(IN_MEMORY)

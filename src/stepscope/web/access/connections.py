@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from stepscope.web.access.incoming_request import KNOWN
+from stepscope.web.access.incoming_request import AUTHENTICATED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,9 +55,9 @@ class Connection(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     @property
-    def is_known(self) -> bool:
+    def is_authenticated(self) -> bool:
         """Whether the newest request came with the token."""
-        return self.scope is not None and KNOWN in self.scope
+        return self.scope is not None and AUTHENTICATED in self.scope
 
     @property
     def can_be_dropped(self) -> bool:
@@ -121,7 +121,7 @@ class ConnectionTable:
     def make_room(self, address: str | None) -> bool:
         """Makes sure that one more connection from an address fits; False where all others are in use."""
         if address is not None:
-            same = [one for one in self._open if one.address == address]
+            same = [connection for connection in self._open if connection.address == address]
             if len(same) >= self._limits.connections_per_address:
                 return self._drop_idlest(
                     same, f"{len(same)} connections from {address}, the most there may be"
@@ -156,11 +156,11 @@ class ConnectionTable:
 
     def _drop_idlest(self, connections: list[Connection] | set[Connection], reason: str) -> bool:
         """Closes strangers before known clients, idle before half sent, and among equals the oldest."""
-        idle = [one for one in connections if one.can_be_dropped]
+        idle = [connection for connection in connections if connection.can_be_dropped]
         self._warn(reason, is_refused=not idle)
         if not idle:
             return False
-        min(idle, key=lambda one: (one.is_known, one.is_busy, one.waiting_since)).drop()
+        min(idle, key=lambda idler: (idler.is_authenticated, idler.is_busy, idler.waiting_since)).drop()
         return True
 
     def _warn(self, reason: str, *, is_refused: bool) -> None:

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("stepscope.web")
 
-GENERIC = "Something went wrong on the server. Its log has more under this id."
-HOW_TO_ENTER = (
+INTERNAL_ERROR = "Something went wrong on the server. Its log has more under this id."
+NEEDS_LOGIN = (
     "This page needs its access token. Open the address that `stepscope serve` prints, token included; "
     "if the server runs already, the same command prints it again. "
     "Programs send the header Authorization: Bearer TOKEN."
 )
-NOT_THE_KEY = f"This token is not, or no longer, the right one. {HOW_TO_ENTER}"
+WRONG_LOGIN = f"This token is not, or no longer, the right one. {NEEDS_LOGIN}"
 
 
 def new_id() -> str:

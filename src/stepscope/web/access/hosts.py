@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
 def host_names(host: str, configured: Iterable[str]) -> frozenset[str]:
     """The names a server answers to besides those of loopback: the one it listens on, and configured ones."""
-    names = {normal(name) for name in (host, *configured)}
+    names = {normalized(name) for name in (host, *configured)}
     return frozenset(name for name in names if name and not _is_any_address(name))
 
 
 def is_allowed(header: str | None, names: frozenset[str]) -> bool:
     """Whether a Host header names this server."""
-    name = normal(header or "")
+    name = normalized(header or "")
     return bool(name) and (name == "localhost" or _is_loopback(name) or name in names)
 
 
-def normal(host: str) -> str:
+def normalized(host: str) -> str:
     """A host without port and brackets, in small letters; empty for what is no host."""
     host = host.strip().lower()
     if host.startswith("["):
@@ -43,8 +43,8 @@ def is_same_origin(origin: str, host: str) -> bool:
         return False
     if parts.scheme not in ("http", "https") or not parts.hostname:
         return False
-    usual = 443 if parts.scheme == "https" else 80
-    return normal(host) == parts.hostname and (_port_of(host) or usual) == (port or usual)
+    default = 443 if parts.scheme == "https" else 80
+    return normalized(host) == parts.hostname and (_port_of(host) or default) == (port or default)
 
 
 def _port_of(host: str) -> int | None:

@@ -13,7 +13,7 @@ API = "/api/v1"
 HEALTH = f"{API}/health"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 """Those that change nothing; any other is taken for a change."""
-KNOWN = "stepscope_known"
+AUTHENTICATED = "stepscope_known"
 """Set in the scope of a request that came with the token."""
 
 
@@ -26,7 +26,7 @@ class IncomingRequest:
         self.is_encrypted = scope.get("scheme") == "https"
         self._headers: list[tuple[bytes, bytes]] = list(scope["headers"])
         self._query = scope["query_string"].decode("latin-1")
-        self.path = _without(scope["path"], base_path)
+        self.path = _without_base_path(scope["path"], base_path)
         client: tuple[str, int] | None = scope.get("client")
         self.address = client[0] if client else "local"
 
@@ -40,29 +40,29 @@ class IncomingRequest:
         """Whether a program asks, and not a person for a page."""
         return self.path == "/api" or self.path.startswith("/api/")
 
-    def mark_known(self) -> None:
+    def mark_authenticated(self) -> None:
         """Notes that the request came with the token, so that its connection is closed after others."""
-        self._scope[KNOWN] = True
+        self._scope[AUTHENTICATED] = True
 
     def headers(self, name: str) -> list[str]:
         """Every header of a name, in small letters."""
-        wanted = name.encode()
-        return [value.decode("latin-1") for found, value in self._headers if found == wanted]
+        encoded = name.encode()
+        return [value.decode("latin-1") for header, value in self._headers if header == encoded]
 
     def header(self, name: str) -> str | None:
         """The header of a name; None when there is none, or when there are several."""
-        found = self.headers(name)
-        return found[0] if len(found) == 1 else None
+        values = self.headers(name)
+        return values[0] if len(values) == 1 else None
 
     def cookie(self, name: str) -> str | None:
         """A cookie by its name."""
         for header in self.headers("cookie"):
             try:
-                found = SimpleCookie(header).get(name)
+                cookie = SimpleCookie(header).get(name)
             except CookieError:
                 continue
-            if found is not None:
-                return found.value
+            if cookie is not None:
+                return cookie.value
         return None
 
     def bearer(self) -> str | None:
@@ -93,7 +93,7 @@ def with_path(scope: Scope, path: str) -> dict[str, Any]:
     return {**scope, "path": path, "raw_path": path.encode("utf-8", "surrogateescape"), "root_path": ""}
 
 
-def _without(path: str, base_path: str) -> str:
+def _without_base_path(path: str, base_path: str) -> str:
     """A path as the routes know it; a proxy may have taken the base path away already."""
     if base_path and (path == base_path or path.startswith(f"{base_path}/")):
         return path[len(base_path) :] or "/"

@@ -32,21 +32,21 @@ class Keyring:
         """Whether anybody must show it."""
         return self.token is not None
 
-    def opens(self, given: str | None) -> bool:
+    def accepts(self, token: str | None) -> bool:
         """Whether this is the token."""
-        return self.token is not None and given is not None and is_same(given, self.token)
+        return self.token is not None and token is not None and is_same(token, self.token)
 
     def is_in_cookie(self, request: IncomingRequest) -> bool:
         """Whether a request has a cookie that was made from it."""
         if self.token is None:
             return False
-        given = request.cookie(cookie_name(self.token))
-        return given is not None and is_same(given, cookie_value(self.token))
+        value = request.cookie(cookie_name(self.token))
+        return value is not None and is_same(value, cookie_value(self.token))
 
-    def hand_out(self, answer: Response, request: IncomingRequest) -> None:
-        """Puts the cookie into an answer."""
+    def set_cookie(self, response: Response, request: IncomingRequest) -> None:
+        """Adds the cookie to a response."""
         if self.token is not None:
-            answer.set_cookie(
+            response.set_cookie(
                 cookie_name(self.token),
                 cookie_value(self.token),
                 max_age=COOKIE_SECONDS,
@@ -56,9 +56,9 @@ class Keyring:
                 samesite="strict",
             )
 
-    def renew(self, answer: Response, request: IncomingRequest) -> None:
-        """Makes another token; whoever gets this answer goes on with its cookie, and nobody else does."""
+    def renew(self, response: Response, request: IncomingRequest) -> None:
+        """Makes a new token; only the client that gets this response stays logged in."""
         if self.token is not None:
-            answer.delete_cookie(cookie_name(self.token), path=self._path)
+            response.delete_cookie(cookie_name(self.token), path=self._path)
             self.token = new_token(self._file)
-            self.hand_out(answer, request)
+            self.set_cookie(response, request)

@@ -26,7 +26,7 @@ log = logging.getLogger("stepscope.web")
 
 CUSTOM_HEADER = "x-stepscope"
 
-POLICY = "; ".join(
+CONTENT_SECURITY_POLICY = "; ".join(
     [
         "default-src 'none'",
         "script-src 'self'",
@@ -42,8 +42,8 @@ POLICY = "; ".join(
     ]
 )
 
-ALWAYS = {
-    b"content-security-policy": POLICY.encode(),
+SECURITY_HEADERS = {
+    b"content-security-policy": CONTENT_SECURITY_POLICY.encode(),
     b"x-content-type-options": b"nosniff",
     b"x-frame-options": b"DENY",
     b"referrer-policy": b"no-referrer",
@@ -52,10 +52,10 @@ ALWAYS = {
     b"permissions-policy": b"camera=(), microphone=(), geolocation=()",
 }
 
-_NAMES_OF_SOFTWARE = frozenset({b"server", b"x-powered-by"})
+_REMOVED_HEADERS = frozenset({b"server", b"x-powered-by"})
 
 BURST_S = 5.0
-MAX_KNOWN = 4096
+MAX_BUCKETS = 4096
 """So many buckets are kept; beyond it the one used longest ago goes."""
 
 
@@ -72,9 +72,9 @@ class AccessMiddleware:
         self._app, self._options, self._keyring, self._now = app, options, keyring, now
         self._base_path = options.base_path.rstrip("/")
         self._names = host_names(options.host, options.allowed_hosts)
-        self._requests = Rate(options.limits.requests_per_second, now)
-        self._changes = Rate(options.limits.changes_per_second, now)
-        self._strangers = Rate(options.limits.strangers_per_second, now)
+        self._requests = RateLimit(options.limits.requests_per_second, now)
+        self._changes = RateLimit(options.limits.changes_per_second, now)
+        self._unauthenticated = RateLimit(options.limits.strangers_per_second, now)
         self.last_request_at = now()
         """When somebody with the token last asked for something."""
 
@@ -86,9 +86,9 @@ class AccessMiddleware:
             await receive()
             await send({"type": "websocket.close", "code": 1008})
         else:
-            await self._answer(scope, receive, send)
+            await self._respond(scope, receive, send)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = IncomingRequest(scope, self._base_path)
         error_id, began_at, status = error_responses.new_id(), self._now(), 0
 
@@ -98,49 +98,53 @@ class AccessMiddleware:
                 status = message["status"]
             await send(message)
 
-        tell = with_security_headers(send_noting)
+        send_response = with_security_headers(send_noting)
         try:
-            answer = self._verdict(request)
-            if answer is None and request.is_change:
+            response = self._refusal(request)
+            if response is None and request.is_change:
                 receive = await read_checked_body(request, receive, self._options.limits)
-            if answer is None:
+            if response is None:
                 inner = {
                     **with_path(scope, request.path),
                     "state": {**scope.get("state", {}), "id": error_id},
                 }
-                await self._app(inner, receive, tell)
+                await self._app(inner, receive, send_response)
             else:
-                await answer(scope, receive, tell)
+                await response(scope, receive, send_response)
         except BodyRefused as error:
-            await error_response(error.status, error.message, error_id=error_id)(scope, receive, tell)
+            await error_response(error.status, error.message, error_id=error_id)(
+                scope, receive, send_response
+            )
         except Exception:
             log.exception("error %s in %s %a", error_id, request.method, request.path)
             if not status:
-                await error_response(500, error_responses.GENERIC, error_id=error_id)(scope, receive, tell)
+                await error_response(500, error_responses.INTERNAL_ERROR, error_id=error_id)(
+                    scope, receive, send_response
+                )
         finally:
             # The path alone: a query may hold a token, or what somebody looked for.
             took_ms = 1000 * (self._now() - began_at)
             log.info("%s %a %d %.0f ms %s", request.method, request.path, status, took_ms, error_id)
 
-    def _verdict(self, request: IncomingRequest) -> Response | None:
+    def _refusal(self, request: IncomingRequest) -> Response | None:
         """The refusal, or the way to the page; None lets the request through."""
         refused = self._wrong_host(request)
         if refused is not None or request.path == HEALTH:
             return refused
-        way = self._login(request)
-        if way is not None:
-            return way
+        response = self._login(request)
+        if response is not None:
+            return response
         keyring = self._keyring
-        has_bearer = keyring.opens(request.bearer())
+        has_bearer = keyring.accepts(request.bearer())
         if not (has_bearer or keyring.is_in_cookie(request) or not keyring.is_needed()):
-            return self._stranger(request, error_responses.HOW_TO_ENTER)
+            return self._token_missing(request, error_responses.NEEDS_LOGIN)
         self.last_request_at = self._now()
-        request.mark_known()
+        request.mark_authenticated()
         if request.is_change:
-            refused = self._foreign(request, ambient=not has_bearer)
+            refused = self._cross_origin(request, without_bearer=not has_bearer)
             if refused is None and self._options.read_only:
                 refused = error_response(405, "This server changes nothing: it was started with --read-only.")
-        return refused or self._too_often(request)
+        return refused or self._rate_limited(request)
 
     def _wrong_host(self, request: IncomingRequest) -> Response | None:
         # A target such as http://evil.test/ names a host in the place of the path.
@@ -159,23 +163,23 @@ class AccessMiddleware:
 
     def _login(self, request: IncomingRequest) -> Response | None:
         """Exchanges a token in the address for a cookie, and leads to the address without it."""
-        is_needed, given = self._keyring.is_needed(), request.query_token()
-        if request.is_api or request.method != "GET" or (given is None and request.path != "/login"):
+        is_needed, token = self._keyring.is_needed(), request.query_token()
+        if request.is_api or request.method != "GET" or (token is None and request.path != "/login"):
             return None
-        if is_needed and given is None:
+        if is_needed and token is None:
             return None
         target = "/" if request.path == "/login" else request.address_without_token()
-        answer = RedirectResponse(f"{self._base_path}{target}", 303)
+        response = RedirectResponse(f"{self._base_path}{target}", 303)
         if not is_needed:
-            return answer
-        if not self._keyring.opens(given):
-            return self._stranger(request, error_responses.NOT_THE_KEY)
-        self._keyring.hand_out(answer, request)
-        request.mark_known()
-        return answer
+            return response
+        if not self._keyring.accepts(token):
+            return self._token_missing(request, error_responses.WRONG_LOGIN)
+        self._keyring.set_cookie(response, request)
+        request.mark_authenticated()
+        return response
 
-    def _stranger(self, request: IncomingRequest, text: str) -> Response:
-        if not self._strangers.allows(request.address):
+    def _token_missing(self, request: IncomingRequest, text: str) -> Response:
+        if not self._unauthenticated.allows(request.address):
             return error_response(429, "Too many requests without a token. Wait a few seconds.")
         headers = {"WWW-Authenticate": "Bearer"}
         if request.is_api or request.method != "GET":
@@ -184,21 +188,21 @@ class AccessMiddleware:
         page.headers.update(headers)
         return page
 
-    def _foreign(self, request: IncomingRequest, *, ambient: bool) -> Response | None:
-        """Refuses a change that another site may have caused; `ambient` is what a browser sends unasked."""
+    def _cross_origin(self, request: IncomingRequest, *, without_bearer: bool) -> Response | None:
+        """Refuses a change that another site may have caused: browsers add cookies to any request."""
         origins, host = request.headers("origin"), request.header("host") or ""
         fetch_site = request.header("sec-fetch-site")
-        is_foreign = any(not is_same_origin(one, host) for one in origins) or len(origins) > 1
-        if is_foreign or fetch_site not in (None, "same-origin", "none"):
+        is_cross_origin = any(not is_same_origin(origin, host) for origin in origins) or len(origins) > 1
+        if is_cross_origin or fetch_site not in (None, "same-origin", "none"):
             return error_response(403, "A page of another origin asked for this change.")
-        by_cookie = ambient and self._keyring.is_needed()
-        if ambient and (request.header(CUSTOM_HEADER) != "1" or (by_cookie and not origins)):
+        by_cookie = without_bearer and self._keyring.is_needed()
+        if without_bearer and (request.header(CUSTOM_HEADER) != "1" or (by_cookie and not origins)):
             return error_response(
                 403, "A change needs the header X-Stepscope: 1 and the Origin of this page."
             )
         return None
 
-    def _too_often(self, request: IncomingRequest) -> Response | None:
+    def _rate_limited(self, request: IncomingRequest) -> Response | None:
         rate = self._changes if request.is_change else self._requests
         if rate.allows("token"):
             return None
@@ -207,22 +211,22 @@ class AccessMiddleware:
         )
 
 
-class Rate:
+class RateLimit:
     """So many requests a second for each name, with a burst of some seconds' worth."""
 
     def __init__(self, per_second: float, now: Callable[[], float] = time.monotonic) -> None:
         self._per_second, self._now = per_second, now
-        self._most = max(per_second * BURST_S, 1.0)
+        self._burst = max(per_second * BURST_S, 1.0)
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def allows(self, name: str) -> bool:
         """Whether one more is allowed now; it counts if it is."""
         now = self._now()
-        left, since = self._buckets.pop(name, (self._most, now))
-        left = min(left + (now - since) * self._per_second, self._most)
+        left, since = self._buckets.pop(name, (self._burst, now))
+        left = min(left + (now - since) * self._per_second, self._burst)
         allowed = left >= 1
         self._buckets[name] = (left - 1 if allowed else left, now)
-        if len(self._buckets) > MAX_KNOWN:
+        if len(self._buckets) > MAX_BUCKETS:
             del self._buckets[next(iter(self._buckets))]
         return allowed
 
@@ -232,12 +236,16 @@ def with_security_headers(send: Send) -> Send:
 
     async def send_secured(message: Message) -> None:
         if message["type"] == "http.response.start":
-            given = [one for one in message.get("headers", []) if one[0].lower() not in _NAMES_OF_SOFTWARE]
-            names = {name.lower() for name, _ in given}
-            given += [(name, value) for name, value in ALWAYS.items() if name not in names]
+            headers = [
+                (name, value)
+                for name, value in message.get("headers", [])
+                if name.lower() not in _REMOVED_HEADERS
+            ]
+            names = {name.lower() for name, _ in headers}
+            headers += [(name, value) for name, value in SECURITY_HEADERS.items() if name not in names]
             if b"cache-control" not in names:
-                given.append((b"cache-control", b"no-store"))
-            message = {**message, "headers": given}
+                headers.append((b"cache-control", b"no-store"))
+            message = {**message, "headers": headers}
         await send(message)
 
     return send_secured

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 MAX_DEPTH = 32
 """JSON nested deeper than this is nobody's honest request."""
 
-_OTHERS = bytes(set(range(256)) - set(b"[]{}"))
-_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_JSON_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 
 
 class BodyRefused(Exception):
@@ -40,13 +40,13 @@ async def read_checked_body(request: IncomingRequest, receive: Receive, limits: 
         _check_kind(request)
         if await asyncio.to_thread(is_nested_too_deep, body):
             raise BodyRefused(400, f"The JSON is nested deeper than {MAX_DEPTH} levels.")
-    return _replayed(body, receive)
+    return _replaying(body, receive)
 
 
 def is_nested_too_deep(body: bytes) -> bool:
     """Whether JSON is nested deeper than is taken, counted without parsing it."""
     level = 0
-    for byte in _TEXT.sub(b"", body).translate(None, delete=_OTHERS):
+    for byte in _JSON_STRING.sub(b"", body).translate(None, delete=_NOT_BRACKETS):
         level += 1 if byte in b"[{" else -1
         if level > MAX_DEPTH:
             return True
@@ -68,7 +68,7 @@ def _check_kind(request: IncomingRequest) -> None:
         raise BodyRefused(400, f"Content-Type is {kind!r}; it must be application/json.")
 
 
-async def _read(receive: Receive, most: int) -> bytes:
+async def _read(receive: Receive, max_bytes: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     while True:
@@ -77,17 +77,17 @@ async def _read(receive: Receive, most: int) -> bytes:
             raise BodyRefused(400, "The request broke off.")
         part = message.get("body", b"")
         size += len(part)
-        if size > most:  # a chunked body does not say how long it will be
-            raise BodyRefused(413, f"The body has more than {most} bytes, the most that are taken.")
+        if size > max_bytes:  # a chunked body does not say how long it will be
+            raise BodyRefused(413, f"The body has more than {max_bytes} bytes, the maximum.")
         parts.append(part)
         if not message.get("more_body", False):
             return b"".join(parts)
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+def _replaying(body: bytes, receive: Receive) -> Receive:
+    unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
-        return waiting.pop() if waiting else await receive()
+        return unread.pop() if unread else await receive()
 
     return replay

@@ -16,31 +16,31 @@ COOKIE_SECONDS = 30 * 24 * 3600
 
 
 def path_of(folder: Path, configured: str | None) -> Path:
-    """Where the token of a store's server is: where the settings say, else beside the store."""
+    """Where the token of a store's server is: where the settings say, else in the store folder."""
     return Path(configured) if configured else folder / FILE_NAME
 
 
 def token_of(path: Path) -> str:
     """The token in a file; made, together with the file, where there is none."""
-    found = _read(path)
-    if found is None:
-        _make(path)
-        found = _read(path)
-    if found is None or len(found) < MIN_CHARACTERS:
+    token = _read(path)
+    if token is None:
+        _create_once(path)
+        token = _read(path)
+    if token is None or len(token) < MIN_CHARACTERS:
         raise ConfigError(
             f"{path} holds no token; it must be one line of {MIN_CHARACTERS} characters at least. "
             "Remove it, and a token is made at the next start."
         )
-    return found
+    return token
 
 
 def new_token(path: Path) -> str:
     """Makes another token in the place of the one in a file; the old one opens nothing any more."""
-    beside = _written(path)
+    temporary = _write_temporary(path)
     try:
-        beside.replace(path)
+        temporary.replace(path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise _cannot_write(path, error) from error
     return token_of(path)
 
@@ -55,9 +55,9 @@ def cookie_value(token: str) -> str:
     return hmac.new(token.encode(), b"stepscope cookie", hashlib.sha256).hexdigest()
 
 
-def is_same(given: str, wanted: str) -> bool:
+def is_same(received: str, secret: str) -> bool:
     """Compares secrets in a time that does not depend on where they differ."""
-    return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), wanted.encode())
+    return hmac.compare_digest(received.encode("utf-8", "surrogateescape"), secret.encode())
 
 
 def _read(path: Path) -> str | None:
@@ -77,26 +77,26 @@ def _read(path: Path) -> str | None:
         return file.read(4096).strip()
 
 
-def _make(path: Path) -> None:
-    """Writes a token beside the file and links it into place: another server may do so at the same time."""
-    beside = _written(path)
+def _create_once(path: Path) -> None:
+    """Writes a token and links it into place; another server may do the same at the same time."""
+    temporary = _write_temporary(path)
     try:
-        os.link(beside, path)
+        os.link(temporary, path)
     except FileExistsError:
         pass
     except OSError as error:
         raise _cannot_write(path, error) from error
     finally:
-        beside.unlink()
+        temporary.unlink()
 
 
-def _written(path: Path) -> Path:
-    """A new token in a file beside the one it is for."""
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+def _write_temporary(path: Path) -> Path:
+    """Writes a new token to a temporary file in the same folder."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(beside, flags, 0o600)
+        descriptor = os.open(temporary, flags, 0o600)
         try:
             os.fchmod(descriptor, 0o600)
             os.write(descriptor, f"{secrets.token_urlsafe(32)}\n".encode())
@@ -104,7 +104,7 @@ def _written(path: Path) -> Path:
             os.close(descriptor)
     except OSError as error:
         raise _cannot_write(path, error) from error
-    return beside
+    return temporary
 
 
 def _cannot_write(path: Path, error: OSError) -> ConfigError:

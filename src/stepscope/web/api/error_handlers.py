@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from stepscope.errors import NotFound, StepscopeError
-from stepscope.web.access.error_responses import GENERIC, error_response
+from stepscope.web.access.error_responses import INTERNAL_ERROR, error_response
 from stepscope.web.reader_pool import StoreDamaged
 
 if TYPE_CHECKING:
@@ -26,46 +26,46 @@ DAMAGED = (
 UNREADABLE = "What was asked for cannot be read or kept now. The server's log has more under this id."
 MAX_SHOWN = 80
 
-PLACES = {"path", "query", "header", "body", "cookie"}
+PARAMETER_KINDS = {"path", "query", "header", "body", "cookie"}
 
 
 def add_error_handlers(app: FastAPI) -> None:
     """Has an application answer errors in our shape."""
-    app.add_exception_handler(RequestValidationError, _misused)
-    app.add_exception_handler(HTTPException, _refused)
-    app.add_exception_handler(StepscopeError, _failed)
-    app.add_exception_handler(Exception, _broken)
+    app.add_exception_handler(RequestValidationError, _on_invalid_parameter)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(StepscopeError, _on_stepscope_error)
+    app.add_exception_handler(Exception, _on_unexpected_error)
 
 
-def told(error: dict[str, Any]) -> str:
+def parameter_error(error: dict[str, Any]) -> str:
     """What is wrong with one parameter: its name, its value, what is allowed."""
     place = [str(part) for part in error["loc"]]
-    name = ".".join(place[1:] if place[0] in PLACES and len(place) > 1 else place)
-    given = error.get("input")
+    name = ".".join(place[1:] if place[0] in PARAMETER_KINDS and len(place) > 1 else place)
+    value = error.get("input")
     message = str(error["msg"])
-    wanted = message[:1].lower() + message[1:]
+    reason = message[:1].lower() + message[1:]
     if error["type"] == "missing":
         return f"The parameter {name!r} is missing."
     if error["type"] == "json_invalid":
         return "The body is not JSON."
-    return f"The parameter {name!r} is {repr(given)[:MAX_SHOWN]}: {wanted}."
+    return f"The parameter {name!r} is {repr(value)[:MAX_SHOWN]}: {reason}."
 
 
-async def _misused(request: Request, error: Exception) -> Response:
+async def _on_invalid_parameter(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this kind
-    return error_response(400, " ".join(map(told, error.errors()[:3])), error_id=_id(request))
+    return error_response(400, " ".join(map(parameter_error, error.errors()[:3])), error_id=_id(request))
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for this kind
     texts = {404: "There is nothing at this address.", 405: "This address does not take that method."}
-    usual = texts.get(error.status_code) if error.detail in ("Not Found", "Method Not Allowed") else None
+    text = texts.get(error.status_code) if error.detail in ("Not Found", "Method Not Allowed") else None
     return error_response(
-        error.status_code, usual or error.detail, error_id=_id(request), headers=error.headers
+        error.status_code, text or error.detail, error_id=_id(request), headers=error.headers
     )
 
 
-async def _failed(request: Request, error: Exception) -> Response:
+async def _on_stepscope_error(request: Request, error: Exception) -> Response:
     if isinstance(error, NotFound):
         return error_response(404, str(error), error_id=_id(request))
     log.warning("error %s: %s", _id(request), error, exc_info=error.__cause__)
@@ -73,9 +73,9 @@ async def _failed(request: Request, error: Exception) -> Response:
     return error_response(409, text, error_id=_id(request))
 
 
-async def _broken(request: Request, _error: Exception) -> Response:
+async def _on_unexpected_error(request: Request, _error: Exception) -> Response:
     # The gate has it in the log, under the same id.
-    return error_response(500, GENERIC, error_id=_id(request))
+    return error_response(500, INTERNAL_ERROR, error_id=_id(request))
 
 
 def _id(request: Request) -> str:

@@ -21,7 +21,7 @@ DONE: Responses = {204: {"description": "It is done."}}
 
 def state_of(request: Request) -> AppState:
     """The parts of the server that answers."""
-    state: AppState = request.app.state.state
+    state: AppState = request.app.state.stepscope
     return state
 
 
@@ -62,9 +62,9 @@ KnownTag = Annotated[
 ]
 
 
-def split_keys(given: list[str], known: set[str] | None = None) -> list[str]:
-    """The keys meant, each once; a key that has a comma in it is known by being there."""
-    found: list[str] = []
-    for text in given:
-        found += [text] if known and text in known else [one for one in text.split(",") if one]
-    return list(dict.fromkeys(found))
+def split_keys(texts: list[str], known: set[str] | None = None) -> list[str]:
+    """Splits at commas and removes repetitions; a text that is itself a `known` key is not split."""
+    keys: list[str] = []
+    for text in texts:
+        keys += [text] if known and text in known else [key for key in text.split(",") if key]
+    return list(dict.fromkeys(keys))

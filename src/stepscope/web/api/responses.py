@@ -29,7 +29,8 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, str | bool | int | float):
         return None if isinstance(value, float) and not math.isfinite(value) else value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {one.name.rstrip("_"): plain(getattr(value, one.name)) for one in dataclasses.fields(value)}
+        fields = dataclasses.fields(value)
+        return {field.name.rstrip("_"): plain(getattr(value, field.name)) for field in fields}
     if isinstance(value, Mapping):
         return {str(name): plain(part) for name, part in value.items()}
     if isinstance(value, np.generic | np.ndarray):
@@ -52,7 +53,7 @@ def columns_to_bytes(header: Any, columns: Iterable[Sequence[NDArray[np.float64]
     text = to_text(header).encode()
     text += b" " * (-(4 + len(text)) % 8)
     parts = [len(text).to_bytes(4, "little"), text]
-    parts += [np.ascontiguousarray(column, "<f8").tobytes() for one in columns for column in one]
+    parts += [np.ascontiguousarray(column, "<f8").tobytes() for series in columns for column in series]
     return b"".join(parts)
 
 
@@ -61,6 +62,8 @@ def etag_of(*parts: object) -> str:
     return f'"{hashlib.sha256(repr(parts).encode()).hexdigest()[:24]}"'
 
 
-def is_known(tag: str, given: str | None) -> bool:
-    """Whether a client has the answer of this tag already."""
-    return given is not None and (given.strip() == "*" or tag in {one.strip() for one in given.split(",")})
+def matches_etag(etag: str, header: str | None) -> bool:
+    """Whether an If-None-Match header names this ETag."""
+    if header is None:
+        return False
+    return header.strip() == "*" or etag in {listed.strip() for listed in header.split(",")}

@@ -35,22 +35,23 @@ def alerts(state: StateOf) -> Response:
 
 
 @router.post("/alerts/silences", status_code=204, response_class=Response, responses=DONE)
-def silence(state: StateOf, asked: NewSilence) -> Response:
+def silence(state: StateOf, body: NewSilence) -> Response:
     """Has nobody told of a rule for a while."""
     now_ns = state.now_ns()
-    until_ns = now_ns + int(asked.minutes * 60e9)
-    state.silences.silence(asked.rule, asked.run, now_ns=now_ns, until_ns=until_ns, reason=asked.reason)
+    until_ns = now_ns + int(body.minutes * 60e9)
+    state.silences.silence(body.rule, body.run, now_ns=now_ns, until_ns=until_ns, reason=body.reason)
     return Response(status_code=204)
 
 
 @router.delete("/alerts/silences", status_code=204, response_class=Response, responses=DONE)
-def end_silence(state: StateOf, asked: EndedSilence) -> Response:
+def end_silence(state: StateOf, body: EndedSilence) -> Response:
     """Ends the silences of a rule in a run."""
-    meant = [one for one in state.silences.read().silences if (one.rule, one.run) == (asked.rule, asked.run)]
-    if not meant:
-        raise NotFound(f"There is no silence of the rule {asked.rule!r} in {asked.run!r}.")
-    for one in meant:
-        state.silences.end_silence(one.id)
+    silences = state.silences.read().silences
+    matching = [silence for silence in silences if (silence.rule, silence.run) == (body.rule, body.run)]
+    if not matching:
+        raise NotFound(f"There is no silence of the rule {body.rule!r} in {body.run!r}.")
+    for silence in matching:
+        state.silences.end_silence(silence.id)
     return Response(status_code=204)
 
 
@@ -58,8 +59,8 @@ def end_silence(state: StateOf, asked: EndedSilence) -> Response:
 def acknowledge(state: StateOf, alert_id: AlertId) -> Response:
     """Says that somebody looks after an alert: no more reminders."""
     with state.readers.open() as opened:
-        known = any(one["id"] == alert_id for run in opened.runs.runs() for one in run.alerts())
-    if not known:
+        is_known = any(alert["id"] == alert_id for run in opened.runs.runs() for alert in run.alerts())
+    if not is_known:
         raise NotFound(f"There is no alert {alert_id}.")
     state.silences.acknowledge(alert_id)
     return Response(status_code=204)
@@ -72,8 +73,8 @@ def test_channel(state: StateOf, name: ChannelName) -> Response:
     if name not in channels:
         raise NotFound(f"The settings have no channel {name!r}; there are: {', '.join(channels)}.")
     now_ns = time.time_ns()
-    told = AlertDetail("test", "info", "This is a test of stepscope: nothing is wrong.", now_ns)
-    notice = Notice(f"test-{now_ns}", "test", "test", "test", "", "", now_ns, (told,))
+    detail = AlertDetail("test", "info", "This is a test of stepscope: nothing is wrong.", now_ns)
+    notice = Notice(f"test-{now_ns}", "test", "test", "test", "", "", now_ns, (detail,))
     try:
         channel = make_channel(name, channels[name])
         channel.send(notice)

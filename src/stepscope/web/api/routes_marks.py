@@ -20,28 +20,26 @@ MAX_NOTES = 1000
 
 
 @router.put("/runs/{run_id}/marks", response_model=RunRow)
-def change_marks(state: StateOf, run_id: RunId, asked: NewMarks) -> Response:
+def change_marks(state: StateOf, run_id: RunId, body: NewMarks) -> Response:
     """Names, tags, colours, archives a run, or mutes findings of it; what is left out stays as it is."""
     with state.readers.open() as opened:
         run = opened.run(run_id)
-        said = {name: getattr(asked, name) for name in asked.model_fields_set}
-        if "tags" in said:
-            said["tags"] = list(dict.fromkeys(said["tags"]))
-        state.marks.change(run.id, **said)
+        changes = {name: getattr(body, name) for name in body.model_fields_set}
+        if "tags" in changes:
+            changes["tags"] = list(dict.fromkeys(changes["tags"]))
+        state.marks.change(run.id, **changes)
         return json_response(state.row(run))
 
 
 @router.post("/runs/{run_id}/notes", response_model=Note)
-def add_note(state: StateOf, run_id: RunId, asked: NewNote) -> Response:
+def add_note(state: StateOf, run_id: RunId, body: NewNote) -> Response:
     """Keeps a note at a step, at a moment, or on the run as a whole."""
     with state.readers.open() as opened:
         run = opened.run(run_id)
     if len(state.marks.notes(run.id)) >= MAX_NOTES:
         raise HTTPException(400, f"The run has {MAX_NOTES} notes, the most that are kept. Remove one first.")
     made = state.now_ns() / 1e9
-    return json_response(
-        state.marks.add_note(run.id, asked.text, step=asked.step, time=asked.time, made=made)
-    )
+    return json_response(state.marks.add_note(run.id, body.text, step=body.step, time=body.time, made=made))
 
 
 @router.delete("/runs/{run_id}/notes/{note_id}", status_code=204, response_class=Response, responses=DONE)
@@ -61,13 +59,13 @@ def layout(state: StateOf, page: PageName) -> Response:
 
 
 @router.put("/layouts/{page}", response_model=Layout)
-def change_layout(state: StateOf, page: PageName, asked: Layout) -> Response:
+def change_layout(state: StateOf, page: PageName, body: Layout) -> Response:
     """Keeps how a page is arranged: any JSON object of 64 kB at most."""
-    size = len(json.dumps(asked).encode())
+    size = len(json.dumps(body).encode())
     if size > MAX_LAYOUT_BYTES:
         raise HTTPException(413, f"The layout has {size} bytes; at most {MAX_LAYOUT_BYTES} are kept.")
-    state.marks.set_layout(page, asked)
-    return json_response(asked)
+    state.marks.set_layout(page, body)
+    return json_response(body)
 
 
 @router.post("/demo", response_model=Started)

@@ -20,8 +20,8 @@ router = APIRouter(include_in_schema=False)
 
 INDEX = "index.html"
 BASE = '<base href="/">'
-FOR_EVER = "private, max-age=31536000, immutable"
-KINDS = {
+CACHE_FOREVER = "private, max-age=31536000, immutable"
+MEDIA_TYPES = {
     "css": "text/css; charset=utf-8",
     "html": "text/html; charset=utf-8",
     "ico": "image/x-icon",
@@ -39,10 +39,10 @@ KINDS = {
 @router.api_route("/assets/{name}", methods=["GET", "HEAD"])
 def asset(name: str) -> Response:
     """A built file whose name changes with its content, so that it may be kept for ever."""
-    found = _file(_page() / "assets", name)
-    if found is None:
+    file = _file_in(_page_folder() / "assets", name)
+    if file is None:
         raise HTTPException(404)
-    return Response(found.read_bytes(), headers={"Cache-Control": FOR_EVER}, media_type=_kind(name))
+    return Response(file.read_bytes(), headers={"Cache-Control": CACHE_FOREVER}, media_type=_media_type(name))
 
 
 @router.api_route("/api/{rest:path}", methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
@@ -56,10 +56,10 @@ def nothing(rest: str) -> Response:
 def page(request: Request, state: StateOf, path: str) -> Response:
     """The page for every address of it, or a file that lies beside it."""
     del request
-    found = _file(_page(), path)
-    if found is not None and path != INDEX:
-        return Response(found.read_bytes(), media_type=_kind(path))
-    index = _file(_page(), INDEX)
+    file = _file_in(_page_folder(), path)
+    if file is not None and path != INDEX:
+        return Response(file.read_bytes(), media_type=_media_type(path))
+    index = _file_in(_page_folder(), INDEX)
     base_path = state.options.base_path.rstrip("/")
     if index is None:
         return plain_page(
@@ -69,19 +69,19 @@ def page(request: Request, state: StateOf, path: str) -> Response:
             links={"API": f"{base_path}{API}/openapi.json"},
         )
     text = index.read_text(encoding="utf-8").replace(BASE, f'<base href="{html.escape(base_path)}/">')
-    return Response(text, media_type=KINDS["html"])
+    return Response(text, media_type=MEDIA_TYPES["html"])
 
 
-def _page() -> Traversable:
+def _page_folder() -> Traversable:
     return resources.files("stepscope.web") / "page"
 
 
-def _file(folder: Traversable, name: str) -> Traversable | None:
+def _file_in(folder: Traversable, name: str) -> Traversable | None:
     """A file of a folder by its name, which is compared with those that are there."""
-    if name.rpartition(".")[2] not in KINDS or not folder.is_dir():
+    if name.rpartition(".")[2] not in MEDIA_TYPES or not folder.is_dir():
         return None
-    return next((one for one in folder.iterdir() if one.name == name and one.is_file()), None)
+    return next((file for file in folder.iterdir() if file.name == name and file.is_file()), None)
 
 
-def _kind(name: str) -> str:
-    return KINDS[name.rpartition(".")[2]]
+def _media_type(name: str) -> str:
+    return MEDIA_TYPES[name.rpartition(".")[2]]

@@ -18,13 +18,13 @@ router = APIRouter(tags=["alerts"])
 
 
 @router.put("/alerts/rules/{name:path}", status_code=204, response_class=Response, responses=DONE)
-def put_rule(state: StateOf, name: RuleName, asked: NewRule) -> Response:
+def put_rule(state: StateOf, name: RuleName, body: NewRule) -> Response:
     """Makes a rule, or changes the one of that name; without `when`, switches it on or off."""
     try:
-        if asked.when is not None:
-            state.page_rules.put(_fields(name, asked))
-        elif asked.model_fields_set == {"enabled"}:
-            state.page_rules.switch(name, on=_switch(state, name, on=asked.enabled))
+        if body.when is not None:
+            state.page_rules.put(_fields(name, body))
+        elif body.model_fields_set == {"enabled"}:
+            state.page_rules.switch(name, on=_switch(state, name, on=body.enabled))
         else:
             raise HTTPException(400, "Give a condition, `when`; without one, `enabled` and nothing else.")
     except ConfigError as error:
@@ -41,33 +41,33 @@ def delete_rule(state: StateOf, name: RuleName) -> Response:
 
 
 @router.post("/alerts/rules/check", response_model=RuleCheck)
-def check(state: StateOf, asked: CheckedCondition) -> Response:
+def check(state: StateOf, body: CheckedCondition) -> Response:
     """Whether a condition can be read, what it looks at, and whether it would be true in a run now."""
     from stepscope.views.alerts.rule_check import check_rule
 
-    if asked.run is None:
-        return json_response(check_rule(asked.when))
+    if body.run is None:
+        return json_response(check_rule(body.when))
     with state.readers.open() as opened:
-        return json_response(check_rule(asked.when, opened.reader, opened.run(asked.run), state.now_ns()))
+        return json_response(check_rule(body.when, opened.reader, opened.run(body.run), state.now_ns()))
 
 
-def _fields(name: str, asked: NewRule) -> dict[str, Any]:
+def _fields(name: str, body: NewRule) -> dict[str, Any]:
     """What is kept: what was said, and nothing that says nothing."""
-    said = asked.model_dump(by_alias=True, exclude_unset=True)
+    fields = body.model_dump(by_alias=True, exclude_unset=True)
     empty = (None, "")
-    return {"name": name, **{key: value for key, value in said.items() if value not in empty}}
+    return {"name": name, **{key: value for key, value in fields.items() if value not in empty}}
 
 
 def _switch(state: StateOf, name: str, *, on: bool) -> bool | None:
     """What to keep of a switch; None where that is how the rule stands anyway. Raises NotFound."""
     with state.readers.open() as opened:
-        said = rules_of_live_runs(opened.runs.runs(), state.options.settings.alerts)
-    made = state.page_rules.read()
-    if any(one.rule.name == name for one in made.rules):
+        live_rules = rules_of_live_runs(opened.runs.runs(), state.options.settings.alerts)
+    page_rules = state.page_rules.read()
+    if any(listed.rule.name == name for listed in page_rules.rules):
         return on
-    # As it would stand without a switch.
-    others = list_rules(state.options.settings.alerts, type(made)(), said)
-    usually = next((one.rule.enabled for one in others if one.rule.name == name), None)
-    if usually is None:
+    # The rules as they would be without any switch of the page.
+    others = list_rules(state.options.settings.alerts, type(page_rules)(), live_rules)
+    default = next((listed.rule.enabled for listed in others if listed.rule.name == name), None)
+    if default is None:
         raise NotFound(f"There is no rule {name!r}.")
-    return None if usually is on else on
+    return None if default is on else on

@@ -92,20 +92,20 @@ def runs(  # noqa: PLR0913 - the parameters of a list
 ) -> Response:
     """A page of the list of runs; a filter that cannot be read is told of beside all runs."""
     with state.readers.open() as opened:
-        every = state.rows(opened)
-    shown = [row for row in every if archived or not row.archived]
+        rows = state.rows(opened)
+    shown = [row for row in rows if archived or not row.archived]
     matching, trouble = _filtered(state, shown, filter)
     # Rows that lack the figure come last in either direction.
-    known = [row for row in matching if getattr(row, sort) is not None]
-    known.sort(key=lambda row: (getattr(row, sort), row.started, row.id), reverse=descending)
-    matching = known + [row for row in matching if getattr(row, sort) is None]
+    sortable = [row for row in matching if getattr(row, sort) is not None]
+    sortable.sort(key=lambda row: (getattr(row, sort), row.started, row.id), reverse=descending)
+    matching = sortable + [row for row in matching if getattr(row, sort) is None]
     return json_response(
         {
             "total": len(matching),
             "runs": matching[offset : offset + limit],
             "filter_error": trouble,
-            "config_keys": sorted({name for row in every for name in row.config})[:MAX_CONFIG_KEYS],
-            "tags": sorted({tag for row in every for tag in row.tags}),
+            "config_keys": sorted({name for row in rows for name in row.config})[:MAX_CONFIG_KEYS],
+            "tags": sorted({tag for row in rows for tag in row.tags}),
             "attention": sum(row.attention is not None for row in shown),
         }
     )
@@ -118,8 +118,8 @@ def _filtered(state: AppState, rows: list[RunRow], text: str) -> tuple[list[RunR
 
     now_ns = state.now_ns()
     try:
-        wanted = parse(text)
-        return [row for row in rows if wanted.matches(row, now_ns)], None
+        run_filter = parse(text)
+        return [row for row in rows if run_filter.matches(row, now_ns)], None
     except FilterError as error:
         return rows, {"message": str(error), "begin": error.begin, "end": error.end}
 
@@ -182,16 +182,16 @@ def run_findings(state: StateOf, run_id: RunId) -> Response:
 
     with state.readers.open() as opened:
         run = opened.run(run_id)
-        found = run.diagnose()
+        diagnosis = run.diagnose()
         figures = state.kept.of(run, state.now_ns())
         # A run that has ended and that no agent has looked at is looked at now.
-        fresh = [] if run.status in LIVE else [one.as_dict() for one in found.findings]
+        fresh = [] if run.status in LIVE else [finding.as_dict() for finding in diagnosis.findings]
         return json_response(
             {
-                "verdict": verdict_for(run, state.marks.muted(run.id), figures, found),
+                "verdict": verdict_for(run, state.marks.muted(run.id), figures, diagnosis),
                 "failure": failure_of(run),
                 "findings": findings(state, run) or fresh,
-                "considered": found.considered,
+                "considered": diagnosis.considered,
             }
         )
 
@@ -244,13 +244,13 @@ def compare_runs(
         raise HTTPException(400, f"runs names {len(ids)} runs; 1 to {MAX_RUNS} can be compared.")
     with state.readers.open() as opened:
         # One may be named twice, by its id and by its name.
-        found = list({run.id: run for run in (opened.run(one) for one in ids)}.values())
-        first = opened.run(baseline) if baseline else found[0]
-        if all(one.id != first.id for one in found):
+        compared_runs = list({run.id: run for run in map(opened.run, ids)}.values())
+        baseline_run = opened.run(baseline) if baseline else compared_runs[0]
+        if all(run.id != baseline_run.id for run in compared_runs):
             raise NotFound(f"The baseline {baseline!r} is none of the runs compared.")
-        compared = compare(
-            found,
-            first.id,
+        comparison = compare(
+            compared_runs,
+            baseline_run.id,
             preset,
             group_by=group or None,
             with_warm_up=warm_up == "included",
@@ -258,4 +258,4 @@ def compare_runs(
             now_ns=state.now_ns(),
             cache=state.kept,
         )
-        return json_response({**vars(compared), **shared_axes(opened, found)})
+        return json_response({**vars(comparison), **shared_axes(opened, compared_runs)})

@@ -23,10 +23,9 @@ from stepscope.web.api.parameters import (
     StateOf,
     split_keys,
 )
-from stepscope.web.api.responses import BINARY, columns_to_bytes, etag_of, is_known, json_response
+from stepscope.web.api.responses import BINARY, columns_to_bytes, etag_of, json_response, matches_etag
 from stepscope.web.api.run_head import cursor_of
-from stepscope.web.api.series import Query as Wanted
-from stepscope.web.api.series import SeriesReader, places_of
+from stepscope.web.api.series import SeriesQuery, SeriesReader, places_of
 from stepscope.web.api.shapes_series import COLUMNS, Catalogue, SeriesHeader
 
 if TYPE_CHECKING:
@@ -78,17 +77,17 @@ def series(  # noqa: PLR0913 - the parameters of a chart
     if_none_match: KnownTag = None,
 ) -> Response:
     """Several keys in buckets whose edges are multiples of a power of two, one part for each place."""
-    wanted = Wanted(axis, buckets, low, high, rank, host, device, merge)
+    query = SeriesQuery(axis, buckets, low, high, rank, host, device, merge)
     with state.readers.open() as opened, opened.reader.moment():
         run = opened.run(run_id)
         counters = opened.reader.counters(run.id)
-        names = split_keys(keys, {one.key for one in counters})
-        places = places_of(counters, names, wanted)
+        names = split_keys(keys, {counter.key for counter in counters})
+        places = places_of(counters, names, query)
         _check_size(len(places), buckets)
-        tag = etag_of(run.id, names, wanted, format, _state(counters, places, axis))
-        if is_known(tag, if_none_match):
-            return Response(status_code=304, headers={"ETag": tag})
-        parts = SeriesReader(run, opened.reader, wanted).parts(places)
+        etag = etag_of(run.id, names, query, format, _point_counts(counters, places, axis))
+        if matches_etag(etag, if_none_match):
+            return Response(status_code=304, headers={"ETag": etag})
+        parts = SeriesReader(run, opened.reader, query).parts(places)
         header = {
             "run": run.id,
             "axis": axis,
@@ -97,9 +96,9 @@ def series(  # noqa: PLR0913 - the parameters of a chart
             "cursor": cursor_of(state, opened, run, counters),
             "missing": [name for name in names if all(place.key != name for place in places)],
         }
-    found = _as_json(header, parts) if format == "json" else _as_bytes(header, parts)
-    found.headers["ETag"] = tag
-    return found
+    response = _as_json(header, parts) if format == "json" else _as_bytes(header, parts)
+    response.headers["ETag"] = etag
+    return response
 
 
 def _check_size(places: int, buckets: int) -> None:
@@ -111,12 +110,12 @@ def _check_size(places: int, buckets: int) -> None:
         )
 
 
-def _state(counters: list[Counter], places: list[Place], axis: str) -> object:
-    """What an answer depends on: how far its series have come, and all of them where one is joined."""
+def _point_counts(counters: list[Counter], places: list[Place], axis: str) -> object:
+    """The points of each series that a response depends on: of all of them where one changes its axis."""
     if any(place.own_axis != axis for place in places):
-        return [(one.series_id, one.points) for one in counters]
+        return [(counter.series_id, counter.points) for counter in counters]
     keys = {place.key for place in places}
-    return [(one.series_id, one.points) for one in counters if one.key in keys]
+    return [(counter.series_id, counter.points) for counter in counters if counter.key in keys]
 
 
 def _as_json(header: dict[str, Any], parts: list[Part]) -> Response:

@@ -31,14 +31,14 @@ GENERAL = "general"
 @router.get("/settings", response_model=ServerSettings)
 def settings(state: StateOf) -> Response:
     """Every setting with its value and its sentence; how others can scrape; what is fed."""
-    known = state.options.settings
-    on = [name for name, options in known.exporters.items() if options.get("enabled", True)]
+    settings = state.options.settings
+    enabled = [name for name, options in settings.exporters.items() if options.get("enabled", True)]
     file = state.keyring.file
     return json_response(
         {
-            "items": _items(known),
-            "scrape_config": _scrape_config(known, on),
-            "exporters": on,
+            "items": _items(settings),
+            "scrape_config": _scrape_config(settings, enabled),
+            "exporters": enabled,
             "token_file": None if file is None else str(file.absolute()),
         }
     )
@@ -49,29 +49,30 @@ async def make_token(state: StateOf, request: Request) -> Response:
     """Makes another token. Cookies, addresses and streams of the old one end; the answer has a new cookie."""
     if not state.keyring.is_needed():
         raise HTTPException(400, "This server asks for no token: it was started with --no-token.")
-    made = Response(status_code=204)
-    state.keyring.renew(made, IncomingRequest(request.scope))
+    response = Response(status_code=204)
+    state.keyring.renew(response, IncomingRequest(request.scope))
     log.info("A new token was made.")
     state.feed.disconnect_all()
-    return made
+    return response
 
 
-def _items(known: Settings) -> list[dict[str, str]]:
-    values = redacted(to_dict(known))
-    found = []
-    for one in descriptions():
+def _items(settings: Settings) -> list[dict[str, str]]:
+    values = redacted(to_dict(settings))
+    items = []
+    for setting in descriptions():
         value: Any = values
-        for part in one.key:
+        for part in setting.key:
             value = value.get(part) if isinstance(value, dict) else None
-        section = one.key[0] if len(one.key) > 1 else GENERAL
-        found.append({"section": section, "name": one.name, "value": yaml_text(value), "help": one.sentence})
-    return found
+        section = setting.key[0] if len(setting.key) > 1 else GENERAL
+        text = yaml_text(value)
+        items.append({"section": section, "name": setting.name, "value": text, "help": setting.sentence})
+    return items
 
 
-def _scrape_config(known: Settings, on: list[str]) -> str | None:
+def _scrape_config(settings: Settings, exporters: list[str]) -> str | None:
     """What to put into the configuration of Prometheus; None where nothing is to be scraped."""
-    if "prometheus" not in on:
+    if "prometheus" not in exporters:
         return None
-    port = known.exporters["prometheus"].get("port", PROMETHEUS_PORT)
+    port = settings.exporters["prometheus"].get("port", PROMETHEUS_PORT)
     target = f"targets: [localhost:{port}]"
     return f"scrape_configs:\n  - job_name: stepscope\n    static_configs:\n      - {target}\n"

@@ -26,7 +26,7 @@ FollowedKeys = Annotated[
     list[Annotated[str, Query(max_length=20_000)]],
     Query(max_length=200, description="Keys whose points are sent, divided by commas."),
 ]
-Patience = Annotated[float, Query(ge=0, le=20, description="How many seconds to wait for an event.")]
+WaitSeconds = Annotated[float, Query(ge=0, le=20, description="How many seconds to wait for an event.")]
 
 EVENTS: Responses = {
     200: {
@@ -49,7 +49,7 @@ async def stream(
 ) -> Response:
     """Live events of a run, or of the list of runs, from a cursor on."""
     # A browser that reconnects sends the newer of both in its header.
-    subscriber = await _joined(state, run, keys, last_event_id or since)
+    subscriber = await _subscribe(state, run, keys, last_event_id or since)
     return EventStream(state.feed, subscriber)
 
 
@@ -59,28 +59,28 @@ async def delta(
     run: Followed = None,
     keys: FollowedKeys = [],  # noqa: B006 - FastAPI copies it
     since: Since = None,
-    wait: Patience = 20.0,
+    wait: WaitSeconds = 20.0,
 ) -> Response:
     """The same events since a cursor, at once where there are any; otherwise as soon as there are."""
-    subscriber = await _joined(state, run, keys, since)
+    subscriber = await _subscribe(state, run, keys, since)
     try:
-        hello, *found = subscriber.drain()
-        if since and not found and (first := await subscriber.get(wait)) is not None:
-            found = [first, *subscriber.drain()]
+        hello, *messages = subscriber.drain()
+        if since and not messages and (first := await subscriber.get(wait)) is not None:
+            messages = [first, *subscriber.drain()]
     finally:
         state.feed.leave(subscriber)
-    events = [hello, *found] if not since else found
-    newest = next((one.cursor for one in reversed(found) if one.cursor), subscriber.cursor)
+    events = [hello, *messages] if not since else messages
+    newest = next((message.cursor for message in reversed(messages) if message.cursor), subscriber.cursor)
     return json_response(
         {
             "cursor": newest,
-            "events": [{"event": one.event, "data": json.loads(one.text)} for one in events],
+            "events": [{"event": message.event, "data": json.loads(message.text)} for message in events],
         }
     )
 
 
-async def _joined(state: AppState, run: str | None, keys: list[str], since: str | None) -> Subscriber:
-    most = state.options.limits.streams
-    if state.feed.client_count >= most:
-        raise HTTPException(429, f"{most} clients follow this server already. Close some, or wait.")
+async def _subscribe(state: AppState, run: str | None, keys: list[str], since: str | None) -> Subscriber:
+    max_streams = state.options.limits.streams
+    if state.feed.client_count >= max_streams:
+        raise HTTPException(429, f"{max_streams} clients follow this server already. Close some, or wait.")
     return await state.feed.join(run or None, frozenset(split_keys(keys)), since)

@@ -40,7 +40,7 @@ def run_head_of(state: AppState, opened: OpenStore, run: Run) -> dict[str, Any]:
     return {
         "row": state.row(run),
         "segments": [_segment(opened, run, counters, number) for number in range(len(run.segments))],
-        "axes": _axes({one.key for one in counters if one.source.axis == "step"}),
+        "axes": _axes(_step_keys(counters)),
         "live": is_live,
         "heartbeat_age_s": max(state.now_ns() - run.info.last_ns, 0) / 1e9 if is_live else None,
         "notes": state.marks.notes(run.id),
@@ -50,26 +50,30 @@ def run_head_of(state: AppState, opened: OpenStore, run: Run) -> dict[str, Any]:
 
 def shared_axes(opened: OpenStore, runs: list[Run]) -> dict[str, Any]:
     """What charts need to lay several runs over each other: their segments, and what all count x in."""
-    counted = [opened.reader.counters(run.id) for run in runs]
-    several = [_axes({one.key for one in counters if one.source.axis == "step"}) for counters in counted]
+    counters_by_run = [opened.reader.counters(run.id) for run in runs]
+    axes_by_run = [_axes(_step_keys(counters)) for counters in counters_by_run]
     return {
         "segments": [
             [_segment(opened, run, counters, number) for number in range(len(run.segments))]
-            for run, counters in zip(runs, counted, strict=True)
+            for run, counters in zip(runs, counters_by_run, strict=True)
         ],
-        "axes": [_axis_of_all(choices) for choices in zip(*several, strict=True)],
+        "axes": [_common_axis(choices) for choices in zip(*axes_by_run, strict=True)],
     }
 
 
-def _axis_of_all(choices: tuple[dict[str, str | None], ...]) -> dict[str, str | None]:
-    missing = sum(one["why_not"] is not None for one in choices)
+def _step_keys(counters: list[Counter]) -> set[str]:
+    return {counter.key for counter in counters if counter.source.axis == "step"}
+
+
+def _common_axis(choices: tuple[dict[str, str | None], ...]) -> dict[str, str | None]:
+    missing = sum(choice["why_not"] is not None for choice in choices)
     if missing:
         who = "No run" if missing == len(choices) else f"{missing} of {len(choices)} runs"
         verb = "logged a" if missing == len(choices) else "logged no"
         return {**choices[0], "key": None, "why_not": f"{who} {verb} count of {choices[0]['name']}."}
-    if len({one["key"] for one in choices}) > 1:
-        told = f"The runs count {choices[0]['name']} under different names."
-        return {**choices[0], "key": None, "why_not": told}
+    if len({choice["key"] for choice in choices}) > 1:
+        reason = f"The runs count {choices[0]['name']} under different names."
+        return {**choices[0], "key": None, "why_not": reason}
     return choices[0]
 
 
@@ -94,22 +98,25 @@ def server_info(state: AppState, opened: OpenStore) -> dict[str, Any]:
         "bytes_used": opened.reader.bytes_used(),
         "agent": _agent_cost(runs),
         "set_aside": [
-            {"path": one.path, "reason": one.reason, "advice": one.advice} for one in opened.runs.set_aside()
+            {"path": journal.path, "reason": journal.reason, "advice": journal.advice}
+            for journal in opened.runs.set_aside()
         ],
     }
 
 
 def _segment(opened: OpenStore, run: Run, counters: list[Counter], number: int) -> dict[str, Any]:
     part = run.segments[number]
-    logged = [one for one in counters if one.source.segment == part.id and one.source.axis == "step"]
+    logged = [
+        counter for counter in counters if counter.source.segment == part.id and counter.source.axis == "step"
+    ]
     first = None
     if logged:
-        densest = max(logged, key=lambda one: one.points)
+        densest = max(logged, key=lambda counter: counter.points)
         source = densest.source
         labels = (source.segment, source.rank, source.host, source.device, source.axis)
         reach = opened.reader.reach(Selection(run.id, densest.key, *labels))
         first = None if reach is None else reach[0]
-    steps = [one.last_step for one in logged if one.last_step is not None]
+    steps = [counter.last_step for counter in logged if counter.last_step is not None]
     return {
         "id": part.id,
         "status": part.status,
@@ -123,14 +130,14 @@ def _segment(opened: OpenStore, run: Run, counters: list[Counter], number: int) 
 
 def _axes(keys: set[str]) -> list[dict[str, str | None]]:
     """What a chart of the run can count its x in."""
-    found: list[dict[str, str | None]] = [{"name": "step", "key": None, "why_not": None}]
-    for name, usual in AXIS_KEYS.items():
-        key = next((one for one in usual if one in keys), None)
-        found.append({"name": name, "key": key, "why_not": NO_SERIES[name] if key is None else None})
+    counted: list[dict[str, str | None]] = [{"name": "step", "key": None, "why_not": None}]
+    for name, candidates in AXIS_KEYS.items():
+        key = next((candidate for candidate in candidates if candidate in keys), None)
+        counted.append({"name": name, "key": key, "why_not": NO_SERIES[name] if key is None else None})
     times: list[dict[str, str | None]] = [
         {"name": name, "key": None, "why_not": None} for name in ("active", "process", "wall")
     ]
-    return found + times
+    return counted + times
 
 
 def _agent_cost(runs: list[Run]) -> dict[str, float | None]:

@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 MAX_POINTS = 65_536
 """A series of more points is put on its other axis by buckets, four for each that is asked for."""
 
-FINER = 4
+OVERSAMPLING = 4
 
-TICKS = 1024
+TICKS_PER_SECOND = 1024
 """Parts of a second that buckets begin at: in whole seconds a run of two seconds would be three points."""
 
-_Begins = dict[tuple[str, "int | None", "str | None", "str | None"], dict[str, int]]
+_FirstSteps = dict[tuple[str, "int | None", "str | None", "str | None"], dict[str, int]]
 
 
 @dataclass(frozen=True)
-class Query:
+class SeriesQuery:
     """What a chart asks for; None stands for any."""
 
     axis: Axis
@@ -65,7 +65,7 @@ class Part:
 
     def described(self) -> dict[str, object]:
         """What the header says of it."""
-        found = self.buckets
+        buckets = self.buckets
         return {
             "key": self.key,
             "rank": self.rank,
@@ -73,18 +73,21 @@ class Part:
             "device": self.device,
             "segment": self.segment,
             "superseded": self.superseded,
-            "width": found.width / self.ticks if found.width < self.ticks else found.width // self.ticks,
-            "length": len(found),
+            "width": (
+                buckets.width / self.ticks if buckets.width < self.ticks else buckets.width // self.ticks
+            ),
+            "length": len(buckets),
             "points": self.points,
-            "exact": found.width <= self.ticks and bool((found.count <= 1).all()),
+            "exact": buckets.width <= self.ticks and bool((buckets.count <= 1).all()),
         }
 
     def columns(self) -> list[NDArray[np.float64]]:
         """Start, count, least, greatest, mean, last, not finite, time."""
-        one = self.buckets
-        count, nonfinite = (column.astype(np.float64) for column in (one.count, one.nonfinite))
-        starts = one.starts / self.ticks
-        return [starts, count, one.minimum, one.maximum, one.mean, one.last, nonfinite, one.times]
+        buckets = self.buckets
+        count, nonfinite = (column.astype(np.float64) for column in (buckets.count, buckets.nonfinite))
+        starts = buckets.starts / self.ticks
+        values = [buckets.minimum, buckets.maximum, buckets.mean, buckets.last]
+        return [starts, count, *values, nonfinite, buckets.times]
 
 
 @dataclass(frozen=True)
@@ -100,22 +103,23 @@ class Place:
     points: int
 
 
-def places_of(counters: Iterable[Counter], keys: Iterable[str], query: Query) -> list[Place]:
+def places_of(counters: Iterable[Counter], keys: Iterable[str], query: SeriesQuery) -> list[Place]:
     """The places that have a key, in the order of keys; what was logged goes before what was read."""
-    found: list[Place] = []
-    listed = list(counters)
+    places: list[Place] = []
+    candidates = list(counters)
     for key in dict.fromkeys(keys):
-        here = [one for one in listed if one.key == key and _is_meant(one, query)]
-        own: Axis = "step" if any(one.source.axis == "step" for one in here) else "seconds"
-        here = [one for one in here if one.source.axis == own]
-        if query.merge and here:
-            total = sum(one.points for one in here)
-            found.append(Place(key, own, query.rank, query.host, query.device, None, total))
+        matching = [counter for counter in candidates if counter.key == key and _matches(counter, query)]
+        own: Axis = "step" if any(counter.source.axis == "step" for counter in matching) else "seconds"
+        matching = [counter for counter in matching if counter.source.axis == own]
+        if query.merge and matching:
+            total = sum(counter.points for counter in matching)
+            places.append(Place(key, own, query.rank, query.host, query.device, None, total))
             continue
-        for one in here:
-            at = one.source
-            found.append(Place(key, own, at.rank, at.host, at.device, at.segment, one.points))
-    return found
+        for counter in matching:
+            source = counter.source
+            labels = (source.rank, source.host, source.device, source.segment)
+            places.append(Place(key, own, *labels, counter.points))
+    return places
 
 
 class StepLookup:
@@ -128,8 +132,8 @@ class StepLookup:
     def steps_at(self, times_ns: NDArray[np.int64]) -> NDArray[np.int64]:
         """The step in progress at each moment, by the segment that ran then."""
         steps = np.zeros(len(times_ns), np.int64)
-        begins = [part.started_ns for part in self._run.segments]
-        owners = np.searchsorted(begins, times_ns, side="right") - 1
+        first_steps = [part.started_ns for part in self._run.segments]
+        owners = np.searchsorted(first_steps, times_ns, side="right") - 1
         for number, part in enumerate(self._run.segments):
             here = owners == number
             if here.any():
@@ -150,34 +154,34 @@ class StepLookup:
 class SeriesReader:
     """Reads what one request asks of one run."""
 
-    def __init__(self, run: Run, reader: SqliteReader, query: Query) -> None:
+    def __init__(self, run: Run, reader: SqliteReader, query: SeriesQuery) -> None:
         self._run, self._reader, self._query = run, reader, query
-        self._join = StepLookup(run, reader)
+        self._lookup = StepLookup(run, reader)
         self._order = {segment.id: number for number, segment in enumerate(run.segments)}
 
     def parts(self, places: list[Place]) -> list[Part]:
         """The parts of all places; what a later segment went through again is a part of its own."""
-        begins = self._first_steps(places) if self._query.axis == "step" else {}
-        found: list[Part] = []
+        first_steps = self._first_steps(places) if self._query.axis == "step" else {}
+        parts: list[Part] = []
         for place in places:
-            limit = self._superseded_from(place, begins)
+            limit = self._superseded_from(place, first_steps)
             if limit is None:
                 part = _part(place, self._buckets(place, self._query), superseded=False)
-                found.append(replace(part, ticks=self._ticks(place)))
+                parts.append(replace(part, ticks=self._ticks(place)))
                 continue
             kept = self._buckets(place, _until(self._query, limit - 1))
-            tail = _without_before(self._buckets(place, _from(self._query, limit)), limit)
+            tail = _from_step(self._buckets(place, _from(self._query, limit)), limit)
             for buckets, superseded in ((kept, False), (tail, True)):
                 if len(buckets):
-                    found.append(_part(place, buckets, superseded=superseded))
-        return found
+                    parts.append(_part(place, buckets, superseded=superseded))
+        return parts
 
-    def _buckets(self, place: Place, query: Query) -> Buckets:
+    def _buckets(self, place: Place, query: SeriesQuery) -> Buckets:
         selection = self._selection(place)
         if place.own_axis == query.axis:
             return self._reader.buckets(selection, query.buckets, query.low, query.high)
         if place.points > MAX_POINTS:
-            finer = self._reader.buckets(selection, FINER * query.buckets)
+            finer = self._reader.buckets(selection, OVERSAMPLING * query.buckets)
             return rebucketed(finer, self._on_axis((finer.times * 1e9).astype(np.int64)), query)
         points = self._reader.points(selection)
         ticks = self._ticks(place)
@@ -193,43 +197,43 @@ class SeriesReader:
 
     def _ticks(self, place: Place) -> int:
         is_fine = place.own_axis == "step" and self._query.axis == "seconds" and place.points <= MAX_POINTS
-        return TICKS if is_fine else 1
+        return TICKS_PER_SECOND if is_fine else 1
 
     def _on_axis(self, times_ns: NDArray[np.int64]) -> NDArray[np.int64]:
         """Moments as steps or as seconds, as the chart has it."""
-        return times_ns // NS if self._query.axis == "seconds" else self._join.steps_at(times_ns)
+        return times_ns // NS if self._query.axis == "seconds" else self._lookup.steps_at(times_ns)
 
     def _selection(self, place: Place) -> Selection:
         labels = (place.segment, place.rank, place.host, place.device, place.own_axis)
         return Selection(self._run.id, place.key, *labels)
 
-    def _first_steps(self, places: list[Place]) -> _Begins:
+    def _first_steps(self, places: list[Place]) -> _FirstSteps:
         """The first step of each segment, for places that have several."""
-        begins: _Begins = {}
+        first_steps: _FirstSteps = {}
         for place in places:
             if place.segment is not None:
-                begins.setdefault(_where(place), {})[place.segment] = 0
+                first_steps.setdefault(_where(place), {})[place.segment] = 0
         for place in places:
-            segments = begins.get(_where(place), {})
+            segments = first_steps.get(_where(place), {})
             if place.segment is not None and len(segments) > 1:
                 segments[place.segment] = self._first_step(place, place.segment)
-        return begins
+        return first_steps
 
     def _first_step(self, place: Place, segment: str) -> int:
         if place.own_axis == "seconds":
-            return self._join.first_step(segment) or 0
+            return self._lookup.first_step(segment) or 0
         reach = self._reader.reach(self._selection(place))
         return 0 if reach is None else reach[0]
 
-    def _superseded_from(self, place: Place, begins: _Begins) -> int | None:
+    def _superseded_from(self, place: Place, first_steps: _FirstSteps) -> int | None:
         """The first step that a later segment went through again; None when none did."""
         here = self._order.get(place.segment or "", -1)
-        segments = begins.get(_where(place), {})
+        segments = first_steps.get(_where(place), {})
         later = [first for segment, first in segments.items() if self._order.get(segment, -1) > here]
         return min(later, default=None)
 
 
-def rebucketed(found: Buckets, x: NDArray[np.int64], query: Query) -> Buckets:
+def rebucketed(buckets: Buckets, x: NDArray[np.int64], query: SeriesQuery) -> Buckets:
     """The same buckets on another axis: each lies wholly where its last point lies."""
     inside = np.ones(len(x), bool)
     if query.low is not None:
@@ -240,26 +244,26 @@ def rebucketed(found: Buckets, x: NDArray[np.int64], query: Query) -> Buckets:
         return rollup.as_buckets(None, 0)
     x = x[inside]
     exponent = rollup.exponent_for(int(x.min()), int(x.max()), query.buckets)
-    finite = found.count - found.nonfinite
-    total = np.where(finite > 0, found.mean * finite, 0.0)
+    finite = buckets.count - buckets.nonfinite
+    total = np.where(finite > 0, buckets.mean * finite, 0.0)
     part = rollup.Rollup(
         exponent=exponent,
         index=x >> exponent,
-        count=found.count[inside],
-        last_ns=(found.times[inside] * 1e9).astype(np.int64),
-        minimum=found.minimum[inside, None],
-        maximum=found.maximum[inside, None],
+        count=buckets.count[inside],
+        last_ns=(buckets.times[inside] * 1e9).astype(np.int64),
+        minimum=buckets.minimum[inside, None],
+        maximum=buckets.maximum[inside, None],
         total=total[inside, None],
-        last=found.last[inside, None],
-        nonfinite=found.nonfinite[inside, None],
+        last=buckets.last[inside, None],
+        nonfinite=buckets.nonfinite[inside, None],
     )
     return rollup.as_buckets(rollup.merge([part], exponent), exponent)
 
 
-def _is_meant(one: Counter, query: Query) -> bool:
-    wanted = (query.rank, query.host, query.device)
-    labels = (one.source.rank, one.source.host, one.source.device)
-    return all(want in (None, label) for want, label in zip(wanted, labels, strict=True))
+def _matches(counter: Counter, query: SeriesQuery) -> bool:
+    filters = (query.rank, query.host, query.device)
+    labels = (counter.source.rank, counter.source.host, counter.source.device)
+    return all(value in (None, label) for value, label in zip(filters, labels, strict=True))
 
 
 def _part(place: Place, buckets: Buckets, *, superseded: bool) -> Part:
@@ -279,16 +283,16 @@ def _where(place: Place) -> tuple[str, int | None, str | None, str | None]:
     return place.key, place.rank, place.host, place.device
 
 
-def _until(query: Query, high: int) -> Query:
+def _until(query: SeriesQuery, high: int) -> SeriesQuery:
     return replace(query, high=high if query.high is None else min(query.high, high))
 
 
-def _from(query: Query, low: int) -> Query:
+def _from(query: SeriesQuery, low: int) -> SeriesQuery:
     return replace(query, low=low if query.low is None else max(query.low, low))
 
 
-def _without_before(found: Buckets, limit: int) -> Buckets:
+def _from_step(buckets: Buckets, limit: int) -> Buckets:
     """Leaves out a bucket that the part before has too."""
     columns = ("starts", "count", "minimum", "maximum", "mean", "last", "nonfinite", "times")
-    inside = found.starts >= limit
-    return replace(found, **{name: getattr(found, name)[inside] for name in columns})
+    inside = buckets.starts >= limit
+    return replace(buckets, **{name: getattr(buckets, name)[inside] for name in columns})
