@@ -17,39 +17,39 @@ COUNTS = st.dictionaries(st.integers(1, 10**6), st.integers(0, 10**12), max_size
 @given(COUNTS, st.integers(0, 10**9), st.integers(0, 10**14), st.integers(0, 2**32 - 1), st.text(max_size=20))
 def test_a_position_comes_back_as_it_was(counts, event_id: int, at_ms: int, mark: int, run_id: str) -> None:
     position = Position(counts, event_id, at_ms, mark)
-    text = cursor.written(run_id, position)
-    assert cursor.read(run_id, text) == position
+    text = cursor.encode(run_id, position)
+    assert cursor.decode(run_id, text) == position
     assert set(text) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
 
 
 @given(st.text(max_size=200))
 def test_any_text_is_a_position_or_none(text: str) -> None:
-    found = cursor.read("run", text)
+    found = cursor.decode("run", text)
     assert found is None or isinstance(found, Position)
 
 
 @given(st.binary(max_size=60))
 def test_any_bytes_behind_the_right_mark_are_a_position_or_none(raw: bytes) -> None:
     packed = cursor._mark("run") + raw
-    found = cursor.read("run", base64.urlsafe_b64encode(packed).decode().rstrip("="))
+    found = cursor.decode("run", base64.urlsafe_b64encode(packed).decode().rstrip("="))
     assert found is None or len(found.counts) <= 1_000_000
 
 
 def test_series_that_are_logged_together_take_the_room_of_one() -> None:
     many = dict.fromkeys(range(1, 1001), 12_345) | dict.fromkeys(range(1001, 1101), 77)
-    assert len(cursor.written("run", Position(many, 3, 1_760_000_000_000))) < 40
+    assert len(cursor.encode("run", Position(many, 3, 1_760_000_000_000))) < 40
 
 
 def test_a_cursor_of_another_run_is_none_of_this_one() -> None:
-    assert cursor.read("b", cursor.written("a", Position({1: 2}, 3, 4))) is None
+    assert cursor.decode("b", cursor.encode("a", Position({1: 2}, 3, 4))) is None
 
 
 def test_too_many_different_counts_make_a_cursor_that_asks_to_read_anew() -> None:
-    text = cursor.written("run", Position({number * 2: number for number in range(20_000)}, 0, 0))
+    text = cursor.encode("run", Position({number * 2: number for number in range(20_000)}, 0, 0))
     assert len(text) < 10
-    assert cursor.read("run", text) is None
+    assert cursor.decode("run", text) is None
 
 
 @pytest.mark.parametrize("text", ["", "t1", "....", "AAAA" * 5000])
 def test_what_is_no_cursor_is_none(text: str) -> None:
-    assert cursor.read("run", text) is None
+    assert cursor.decode("run", text) is None

@@ -50,7 +50,7 @@ def test_a_client_is_greeted_with_a_cursor_and_then_told_what_is_new(state, stor
         client = await state.feed.join(RUN, KEYS, None)
         log(store, 2000, 3)
         log(store, 2000, 3, key="other")
-        await state.feed.look()
+        await state.feed.poll()
         return client.drain()
 
     messages = asyncio.run(follow())
@@ -106,10 +106,10 @@ def test_what_is_logged_between_reading_a_chart_and_following_it_is_neither_lost
         for number in range(20):
             log(store, 4000 + number, 1)
             if number % 3 == 0:
-                await state.feed.look()
+                await state.feed.poll()
             if number == 10:
                 late = await state.feed.join(RUN, KEYS, cursor_now(state))
-        await state.feed.look()
+        await state.feed.poll()
         return before.drain(), late.drain()
 
     first, second = asyncio.run(follow())
@@ -122,7 +122,7 @@ def test_points_that_are_not_finite_are_named(state, store) -> None:
     async def follow():
         client = await state.feed.join(RUN, KEYS, None)
         append(store, {"loss": [np.nan, np.inf, -np.inf, 1.0]}, [1, 2, 3, 4], times(4, 2000), S2)
-        await state.feed.look()
+        await state.feed.poll()
         return client.drain()
 
     assert values(asyncio.run(follow())) == ["NaN", "Infinity", "-Infinity", 1.0]
@@ -136,7 +136,7 @@ def test_machine_points_come_with_the_step_that_was_in_progress(state, store) ->
         for second in (5000, 5001):
             append(store, {"loss": [1.0]}, [second], [BEGUN_NS + second * NS], S2)
             append(store, {"gpu/power_watts": [300.0]}, [0], [BEGUN_NS + second * NS - NS // 2], gpu)
-            await state.feed.look()
+            await state.feed.poll()
         return client.drain()
 
     parts = [part for one in told(asyncio.run(follow()), "points") for part in one["series"]]
@@ -163,13 +163,13 @@ def test_alerts_findings_events_and_notes_are_told_when_they_change(state, store
             store.put_event(RUN, Event("checkpoint", BEGUN_NS + NS, 7, 0, "s2", {"path": "a.pt"}))
             store.put_event(RUN, Event("console", BEGUN_NS + NS, 7, 0, "s2", {"text": "no moment"}))
             store.put_finding(RUN, found, BEGUN_NS)
-        await state.feed.look()
+        await state.feed.poll()
         first = client.drain()
-        await state.feed.look()
+        await state.feed.poll()
         quiet = client.drain()
         with store.transaction():
             store.alert_book.resolve(number, BEGUN_NS + 9 * NS)
-        await state.feed.look()
+        await state.feed.poll()
         return first, quiet, client.drain()
 
     first, quiet, last = asyncio.run(follow())
@@ -234,8 +234,8 @@ def test_a_client_is_told_once_that_its_run_was_deleted(state, store, folder) ->
         client.drain()
         store.close()
         shutil.rmtree(folder)
-        await state.feed.look()
-        await state.feed.look()
+        await state.feed.poll()
+        await state.feed.poll()
         return client.drain()
 
     assert told(asyncio.run(follow()), "resync") == [{"why": "The run is no longer in the store."}]
@@ -256,14 +256,14 @@ def test_more_points_than_are_sent_at_once_become_a_call_to_read_anew_not_too_of
         for number in range(8):
             log(store, 6000 + 20 * number, 20)
             clock[0] += NS
-            await state.feed.look()
+            await state.feed.poll()
             found.append([one.event for one in client.drain() if one.event != "run"])
         log(store, 9000, 2)
         clock[0] += NS
-        await state.feed.look()
+        await state.feed.poll()
         found.append([one.event for one in client.drain() if one.event != "run"])
         log(store, 9002, 2)
-        await state.feed.look()
+        await state.feed.poll()
         found.append([one.event for one in client.drain() if one.event != "run"])
         return found
 
@@ -300,7 +300,7 @@ def test_the_row_of_a_run_is_told_at_most_once_a_second(folder, store) -> None:
         for number in range(6):
             log(store, 7000 + number, 1)
             clock[0] += NS // 4
-            await state.feed.look()
+            await state.feed.poll()
             counts.append(len(told(client.drain(), "run")))
         return counts
 
@@ -312,11 +312,11 @@ def test_without_a_run_rows_that_changed_are_told_and_how_many_there_are(state, 
     async def follow():
         client = await state.feed.join(None, frozenset(), None)
         first = client.drain()
-        await state.feed.look()
+        await state.feed.poll()
         quiet = client.drain()
         with store.transaction():
             store.put_process(process(run_id="new-1", name="new"))
-        await state.feed.look()
+        await state.feed.poll()
         return first, quiet, client.drain()
 
     first, quiet, last = asyncio.run(follow())
@@ -334,7 +334,7 @@ def test_who_follows_the_list_is_told_what_changed_shortly_before_another_joined
         with store.transaction():
             store.put_process(process(run_id="new-1", name="new"))
         await state.feed.join(None, frozenset(), None)
-        await state.feed.look()
+        await state.feed.poll()
         return client.drain()
 
     [news] = told(asyncio.run(follow()), "runs")
@@ -356,7 +356,7 @@ def test_one_look_serves_all_clients_and_those_of_the_same_keys_share_the_text(
         for client in [*clients, other]:
             client.drain()
         log(store, 8000, 5)
-        await state.feed.look()
+        await state.feed.poll()
         return [client.drain() for client in clients], other.drain()
 
     every, other = asyncio.run(follow())
@@ -376,7 +376,7 @@ def test_who_has_left_costs_nothing_more(state) -> None:
     async def follow():
         client = await state.feed.join(RUN, KEYS, None)
         state.feed.leave(client)
-        return state.feed._seen, state.feed.client_count
+        return state.feed._followed, state.feed.client_count
 
     assert asyncio.run(follow()) == ({}, 0)
 
@@ -422,7 +422,7 @@ def test_a_stream_is_an_event_stream_that_is_not_kept_and_not_buffered(state, st
 
 
 def test_a_client_that_takes_nothing_is_let_go(state, store, monkeypatch) -> None:
-    monkeypatch.setattr("stepscope.web.live.event_stream.STUCK_S", 0.01)
+    monkeypatch.setattr("stepscope.web.live.event_stream.SEND_TIMEOUT_S", 0.01)
 
     async def follow():
         client = await state.feed.join(RUN, KEYS, None)
@@ -487,7 +487,7 @@ def test_delta_waits_for_what_comes(folder, store) -> None:
             while not state.feed.client_count:
                 await asyncio.sleep(0)
             log(store, 8000, 2)
-            await state.feed.look()
+            await state.feed.poll()
             return (await asking).json()
 
     found = asyncio.run(wait())

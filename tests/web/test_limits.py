@@ -10,7 +10,7 @@ import pytest
 
 from stepscope.web.access.middleware import BURST_S, RateLimit
 from stepscope.web.access.request_body import is_nested_too_deep
-from stepscope.web.live.subscriber import MAX_BYTES, MAX_WAITING, Message, Subscriber
+from stepscope.web.live.subscriber import MAX_BYTES, MAX_QUEUED, Message, Subscriber
 from stepscope.web.server.options import Limits
 from tests.web.asking import API, BEARER, PLACE, RUN, app_of, ask, error_of
 
@@ -146,12 +146,12 @@ def test_keys_and_buckets_of_one_answer_have_bounds(app) -> None:
 def test_what_waits_for_a_slow_client_becomes_one_call_to_read_anew() -> None:
     async def fill():
         subscriber = Subscriber("r", frozenset())
-        for number in range(10 * MAX_WAITING):
+        for number in range(10 * MAX_QUEUED):
             subscriber.put(Message("points", json.dumps(number), f"c{number}"))
         return subscriber.drain()
 
     waiting = asyncio.run(fill())
-    assert len(waiting) <= MAX_WAITING
+    assert len(waiting) <= MAX_QUEUED
     assert waiting[0].event == "resync"
 
 

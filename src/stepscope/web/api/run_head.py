@@ -79,7 +79,7 @@ def _common_axis(choices: tuple[dict[str, str | None], ...]) -> dict[str, str | 
 
 def cursor_of(state: AppState, opened: OpenStore, run: Run, counters: list[Counter]) -> str:
     """Where a stream takes up from what is read in the same moment."""
-    return cursor.written(run.id, position_of(state, opened, run, counters))
+    return cursor.encode(run.id, position_of(state, opened, run, counters))
 
 
 def server_info(state: AppState, opened: OpenStore) -> dict[str, Any]:

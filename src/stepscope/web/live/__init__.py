@@ -1,1 +1,1 @@
-"""The live feed of a run."""
+"""Sends changes of runs to open pages as they happen."""

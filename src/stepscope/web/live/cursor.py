@@ -1,7 +1,7 @@
-"""Says in a short text how far a client has come in a run, so that it can go on after any interruption.
+"""Encodes a client's position in a run as a short text, so that it can continue after an interruption.
 
-The text holds how many points of each series it has: series that are logged together have the same number,
-and stand in it as one group. It means the same to every server of the store, also after a restart.
+The text holds how many points of each series the client has: series that are logged together have the same
+number, and are one group. It means the same to every server of the store, also after a restart.
 """
 
 from __future__ import annotations
@@ -15,44 +15,44 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-LONGEST = 6000
-"""A cursor beyond this many bytes would not fit into a header; its client reads anew instead."""
+MAX_BYTES = 6000
+"""A longer cursor would not fit into a header; its client reads everything again instead."""
 
 
 @dataclass(frozen=True)
 class Position:
-    """How far somebody has come in a run."""
+    """What a client has of a run."""
 
     counts: Mapping[int, int]
     """Points of each series, by its number in the store."""
     event_id: int
     """The newest event."""
     at_ms: int
-    """When that was."""
+    """When the client had that."""
     documents: int = 0
-    """Differs where alerts or findings do."""
+    """A checksum of alerts and findings."""
 
 
-def written(run_id: str, position: Position) -> str:
-    """The position as text."""
+def encode(run_id: str, position: Position) -> str:
+    """Writes a position as text."""
     numbers = [position.at_ms, position.event_id, position.documents]
     end = 0
     for first, length, count in _groups(position.counts):
         numbers += [first - end, length, count]
         end = first + length
-    packed = _mark(run_id) + b"".join(map(_varint, numbers))
-    if len(packed) > LONGEST:
-        packed = _mark(run_id)
+    packed = _checksum(run_id) + b"".join(map(_varint, numbers))
+    if len(packed) > MAX_BYTES:
+        packed = _checksum(run_id)
     return base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
 
-def read(run_id: str, text: str) -> Position | None:
-    """The position a text stands for; None for a text of another run, another store or nobody's."""
+def decode(run_id: str, text: str) -> Position | None:
+    """Reads a position from text; None for a text of another run, or one that is no cursor."""
     try:
         packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (ValueError, binascii.Error):
         return None
-    if packed[:4] != _mark(run_id) or len(packed) > LONGEST:
+    if packed[:4] != _checksum(run_id) or len(packed) > MAX_BYTES:
         return None
     numbers = list(_numbers(packed[4:]))
     if len(numbers) < 3 or len(numbers) % 3:
@@ -61,29 +61,29 @@ def read(run_id: str, text: str) -> Position | None:
     end = 0
     for at in range(3, len(numbers), 3):
         first, length, count = end + numbers[at], numbers[at + 1], numbers[at + 2]
-        if length > 1_000_000 - len(counts):  # nobody has so many series
+        if length > 1_000_000 - len(counts):  # no run has so many series
             return None
         end = first + length
         counts.update(dict.fromkeys(range(first, end), count))
     return Position(counts, numbers[1], numbers[0], numbers[2])
 
 
-def _mark(run_id: str) -> bytes:
+def _checksum(run_id: str) -> bytes:
     return zlib.crc32(run_id.encode("utf-8", "surrogatepass")).to_bytes(4, "little")
 
 
 def _groups(counts: Mapping[int, int]) -> Iterator[tuple[int, int, int]]:
-    """First number, how many follow each other, and the points they all have."""
-    first = length = held = 0
+    """For each group: its first series, how many series follow each other, and the points of each."""
+    first = length = points = 0
     for number in sorted(counts):
-        if length and number == first + length and counts[number] == held:
+        if length and number == first + length and counts[number] == points:
             length += 1
             continue
         if length:
-            yield first, length, held
-        first, length, held = number, 1, counts[number]
+            yield first, length, points
+        first, length, points = number, 1, counts[number]
     if length:
-        yield first, length, held
+        yield first, length, points
 
 
 def _varint(number: int) -> bytes:

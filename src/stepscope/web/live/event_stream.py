@@ -1,4 +1,4 @@
-"""Sends a client its events for as long as it listens; a client that takes nothing is let go."""
+"""Sends server-sent events to a client until it disconnects or stops reading."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from stepscope.web.live.feed import Feed
     from stepscope.web.live.subscriber import Subscriber
 
-STUCK_S = 60.0
-"""A client that has taken nothing for so long is gone."""
+SEND_TIMEOUT_S = 60.0
+"""A client that has read nothing for so long is disconnected."""
 
 HEADERS = {"Cache-Control": "no-store, no-transform", "X-Accel-Buffering": "no"}
 
 
 class EventStream(Response):
-    """An answer of the kind text/event-stream."""
+    """A response of the type text/event-stream."""
 
     media_type = "text/event-stream"
 
@@ -33,16 +33,16 @@ class EventStream(Response):
         self._feed, self._subscriber, self._heartbeat_s = feed, subscriber, heartbeat_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends until the client goes, or the server ends."""
-        gone = asyncio.ensure_future(_gone(receive))
+        """Sends until the client disconnects, or the server ends."""
+        disconnected = asyncio.ensure_future(_wait_for_disconnect(receive))
         sending = asyncio.ensure_future(self._send_all(send))
         try:
-            await asyncio.wait({gone, sending}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({disconnected, sending}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._feed.leave(self._subscriber)
-            for task in (gone, sending):
+            for task in (disconnected, sending):
                 task.cancel()
-                # Its client has gone, is stuck, or the server ends: nobody is left to tell.
+                # The client has disconnected or is stuck, or the server ends: nobody can get the error.
                 with contextlib.suppress(asyncio.CancelledError, OSError, asyncio.TimeoutError):
                     await task
 
@@ -54,10 +54,10 @@ class EventStream(Response):
                 break
             text = b": heartbeat\n\n" if message is None else message.as_sse()
             part = {"type": "http.response.body", "body": text, "more_body": True}
-            await asyncio.wait_for(send(part), STUCK_S)
+            await asyncio.wait_for(send(part), SEND_TIMEOUT_S)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

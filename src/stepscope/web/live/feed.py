@@ -1,4 +1,4 @@
-"""The live feed: one look at the store for all clients, and each told what concerns it."""
+"""Polls the store once for all clients and sends each client what changed in the run it follows."""
 
 from __future__ import annotations
 
@@ -24,62 +24,62 @@ if TYPE_CHECKING:
 log = logging.getLogger("stepscope.web")
 
 MIN_INTERVAL_S = 0.5
-"""The least time between two looks: two a second."""
+"""The shortest time between two polls: two polls a second."""
 AGENT_WAIT_S = 0.05
 MAX_AGENT_WAITS = 4
-"""An agent that was woken has this often this long to write, which is more than it needs."""
+"""How long, and how many times, a poll waits for an agent that was woken to write; it needs less."""
 MAX_INTERVAL_S = 2.0
 MAX_TIME_SHARE = 0.25
-"""Looking and telling may take this share of the time; where many clients make it more, looks are fewer."""
+"""Polling and sending may take this share of the time; with many clients the interval grows instead."""
 MANY_CLIENTS = 20
-"""Up to so many clients the pace is kept whatever it costs."""
+"""Up to this many clients the interval stays `MIN_INTERVAL_S`, whatever a poll costs."""
 HEARTBEAT_S = 15.0
 
 
 class Feed:
-    """Watches the store while anybody follows it."""
+    """Watches the store while at least one client is connected."""
 
     def __init__(self, state: AppState, now: Callable[[], float] = time.monotonic) -> None:
         self._state, self._now = state, now
         self._subscribers: set[Subscriber] = set()
         self._joining = 0
-        self._seen: dict[str, FollowedRun] = {}
+        self._followed: dict[str, FollowedRun] = {}
         self._missing: set[str] = set()
-        """Runs whose pages know that they were deleted."""
+        """Deleted runs whose clients have been informed."""
         self._rows: dict[str, RunRow] = {}
         self._version: object = None
-        self._someone = asyncio.Event()
-        # Nobody may join in the middle of a look: what they wait for would not have been looked at.
-        self._looking = asyncio.Lock()
+        self._has_clients = asyncio.Event()
+        # No client may join during a poll: the poll would not have read the keys it follows.
+        self._poll_lock = asyncio.Lock()
         self._next_at = 0.0
-        self._trouble = ""
+        self._reported_error = ""
         self.is_closing = False
 
     @property
     def client_count(self) -> int:
-        """How many follow, or are about to: joining takes a moment, in which more may ask."""
+        """Clients that are connected or joining; joining takes a moment in which more may ask."""
         return len(self._subscribers) + self._joining
 
     async def run(self) -> None:
-        """Looks and tells until it is cancelled."""
+        """Polls and sends until it is cancelled."""
         while True:
-            await self._someone.wait()
+            await self._has_clients.wait()
             await asyncio.sleep(max(self._next_at - self._now(), 0.0))
             if not self._subscribers:
                 continue
             try:
-                await self._look_if_changed()
+                await self._poll_if_changed()
             except StepscopeError as error:
-                self._complain(str(error))
+                self._report_store_error(str(error))
             except Exception:
-                # Whatever it is, those who follow other runs must go on being told.
-                log.exception("The live feed failed, and goes on.")
+                # Clients of other runs must go on getting their updates, whatever failed.
+                log.exception("The live feed failed; it continues.")
                 self._next_at = self._now() + MAX_INTERVAL_S
 
-    async def _look_if_changed(self) -> None:
-        """Asks the agent to write what it has, looks, and says when to look again.
+    async def _poll_if_changed(self) -> None:
+        """Asks the agent to write what it has, polls the store, and sets the time of the next poll.
 
-        An agent writes at a pace of its own: whoever only watched for that would be behind by both paces.
+        An agent writes at an interval of its own; without waking it, clients would be late by both intervals.
         """
         began_at = self._now()
         self._next_at = began_at + MIN_INTERVAL_S
@@ -87,36 +87,36 @@ class Feed:
         for _ in range(MAX_AGENT_WAITS):
             await asyncio.sleep(AGENT_WAIT_S)
             if await asyncio.to_thread(self._has_changed):
-                looked_at = self._now()
-                await self.look()
-                self._next_at = began_at + interval_s(self._now() - looked_at, len(self._subscribers))
+                poll_began_at = self._now()
+                await self.poll()
+                self._next_at = began_at + interval_s(self._now() - poll_began_at, len(self._subscribers))
                 return
 
-    def _complain(self, trouble: str) -> None:
-        """Says once what keeps the store from being read, and tries again after a while."""
+    def _report_store_error(self, error_text: str) -> None:
+        """Logs once why the store cannot be read, and delays the next poll."""
         self._next_at = self._now() + MAX_INTERVAL_S
-        if trouble != self._trouble:
-            self._trouble = trouble
-            log.warning("The live feed cannot read the store: %s", trouble)
+        if error_text != self._reported_error:
+            self._reported_error = error_text
+            log.warning("The live feed cannot read the store: %s", error_text)
 
-    async def look(self) -> None:
-        """Looks at every run that is followed, and tells what is new."""
-        async with self._looking:
-            for run_id in {one.run_id for one in self._subscribers if one.run_id is not None}:
+    async def poll(self) -> None:
+        """Reads every run that has clients, and sends them what is new."""
+        async with self._poll_lock:
+            for run_id in {client.run_id for client in self._subscribers if client.run_id is not None}:
                 try:
-                    await self._look_at(run_id)
+                    await self._poll_run(run_id)
                 except StepscopeError as error:
-                    self._complain(str(error))
-                    self._seen.pop(run_id, None)
+                    self._report_store_error(str(error))
+                    self._followed.pop(run_id, None)
                     if isinstance(error, NotFound):
                         self._report_missing(run_id)
                 else:
                     self._missing.discard(run_id)
-            if any(one.run_id is None for one in self._subscribers):
-                await self._look_at_list()
+            if any(client.run_id is None for client in self._subscribers):
+                await self._poll_list()
 
     def _report_missing(self, run_id: str) -> None:
-        """Makes pages that show a deleted run read it again, once: the answer says that it is gone."""
+        """Makes pages of a deleted run read it again, once; the response says that it is gone."""
         if run_id in self._missing:
             return
         self._missing.add(run_id)
@@ -125,7 +125,7 @@ class Feed:
                 subscriber.put(resync("The run is no longer in the store."))
 
     async def join(self, run_id: str | None, keys: frozenset[str], since: str | None) -> Subscriber:
-        """A new client, with what it missed since its cursor waiting for it. Raises StoreError."""
+        """Adds a client and queues what it missed since its cursor. Raises StoreError."""
         self._joining += 1
         try:
             return await self._join(run_id, keys, since)
@@ -133,91 +133,96 @@ class Feed:
             self._joining -= 1
 
     async def _join(self, run_id: str | None, keys: frozenset[str], since: str | None) -> Subscriber:
-        async with self._looking:
+        async with self._poll_lock:
             if run_id is None:
                 subscriber = Subscriber(None, frozenset())
                 subscriber.cursor = f"t{self._state.now_ns() // 1_000_000}"
                 subscriber.put(self._hello(subscriber.cursor))
                 subscriber.put(await asyncio.to_thread(self._list_since, since))
             else:
-                run_id = await asyncio.to_thread(self._id_of, run_id)
-                await self._look_at(run_id)
+                run_id = await asyncio.to_thread(self._run_id, run_id)
+                await self._poll_run(run_id)
                 subscriber = Subscriber(run_id, keys)
             self._subscribers.add(subscriber)
-            self._someone.set()
-            seen = self._seen.get(run_id or "")
-        if run_id is not None and seen is not None:
-            await self._welcome(subscriber, run_id, since, seen)
+            self._has_clients.set()
+            followed = self._followed.get(run_id or "")
+        if run_id is not None and followed is not None:
+            await self._send_missed(subscriber, run_id, since, followed)
         if self.is_closing:
             subscriber.close()
         return subscriber
 
     def leave(self, subscriber: Subscriber) -> None:
-        """A client has gone."""
+        """Removes a client."""
         self._subscribers.discard(subscriber)
-        followed = {one.run_id for one in self._subscribers}
-        for run_id in self._seen.keys() - followed:
-            del self._seen[run_id]
+        run_ids = {client.run_id for client in self._subscribers}
+        for run_id in self._followed.keys() - run_ids:
+            del self._followed[run_id]
         if not self._subscribers:
-            self._someone.clear()
+            self._has_clients.clear()
 
     def close(self) -> None:
-        """Ends all streams, for good."""
+        """Ends all streams; clients that join afterwards are disconnected at once."""
         self.is_closing = True
         self.disconnect_all()
 
     def disconnect_all(self) -> None:
-        """Ends all streams; who may come back does."""
+        """Ends all streams; clients with a valid token reconnect."""
         for subscriber in list(self._subscribers):
             subscriber.close()
 
     def _hello(self, text: str) -> Message:
-        told = {"now": self._state.now_ns() / 1e9, "cursor": text, "heartbeat_s": HEARTBEAT_S}
-        return Message("hello", to_text(told), text)
+        body = {"now": self._state.now_ns() / 1e9, "cursor": text, "heartbeat_s": HEARTBEAT_S}
+        return Message("hello", to_text(body), text)
 
-    async def _welcome(
-        self, subscriber: Subscriber, run_id: str, since: str | None, seen: FollowedRun
+    async def _send_missed(
+        self, subscriber: Subscriber, run_id: str, since: str | None, followed: FollowedRun
     ) -> None:
-        """Puts what a client missed before what has come since it joined."""
-        subscriber.cursor = cursor.written(run_id, seen.position)
-        is_known = since is not None and cursor.read(run_id, since) is not None
-        # Until it has been told what it missed, a client that is cut off must come back with its own cursor.
+        """Queues what a client missed before what was queued since it joined."""
+        subscriber.cursor = cursor.encode(run_id, followed.position)
+        is_known = since is not None and cursor.decode(run_id, since) is not None
+        # A client that is cut off before it got what it missed must reconnect with its own cursor.
         messages = [self._hello(since if since and is_known else subscriber.cursor)]
         if since:
-            messages += await asyncio.to_thread(self._missed, run_id, subscriber.keys, since, seen)
+            messages += await asyncio.to_thread(
+                self._missed_messages, run_id, subscriber.keys, since, followed
+            )
         for message in messages + subscriber.drain():
             subscriber.put(message)
 
-    def _missed(self, run_id: str, keys: frozenset[str], since: str, seen: FollowedRun) -> list[Message]:
-        told = cursor.read(run_id, since)
-        if told is None:
-            return [resync("The cursor is not one of this run.", cursor.written(run_id, seen.position))]
+    def _missed_messages(
+        self, run_id: str, keys: frozenset[str], since: str, followed: FollowedRun
+    ) -> list[Message]:
+        position = cursor.decode(run_id, since)
+        if position is None:
+            return [resync("The cursor is not one of this run.", cursor.encode(run_id, followed.position))]
         with self._state.readers.open() as opened:
-            return live_run.missed(self._state, opened, run_id, keys, told, seen)
+            return live_run.missed_messages(self._state, opened, run_id, keys, position, followed)
 
-    async def _look_at(self, run_id: str) -> None:
-        keys = frozenset().union(*(one.keys for one in self._subscribers if one.run_id == run_id))
-        news = await asyncio.to_thread(self._news, run_id, keys)
-        self._seen[run_id] = news.seen
+    async def _poll_run(self, run_id: str) -> None:
+        clients = [client for client in self._subscribers if client.run_id == run_id]
+        keys = frozenset().union(*(client.keys for client in clients))
+        update = await asyncio.to_thread(self._read_update, run_id, keys)
+        self._followed[run_id] = update.followed
         for subscriber in self._subscribers:
             if subscriber.run_id == run_id:
-                _tell(subscriber, news)
+                _send_update(subscriber, update)
 
-    def _news(self, run_id: str, keys: frozenset[str]) -> RunUpdate:
+    def _read_update(self, run_id: str, keys: frozenset[str]) -> RunUpdate:
         with self._state.readers.open() as opened:
-            return live_run.look(self._state, opened, run_id, keys, self._seen.get(run_id))
+            return live_run.read_update(self._state, opened, run_id, keys, self._followed.get(run_id))
 
-    def _id_of(self, run_id: str) -> str:
+    def _run_id(self, run_id: str) -> str:
         with self._state.readers.open() as opened:
             return opened.run(run_id).id
 
     def _has_changed(self) -> bool:
-        """Whether anything was written since the last time this was asked."""
+        """Whether anything was written since the previous call."""
         version = (self._state.readers.version(), self._state.marks.changes)
         changed, self._version = version != self._version, version
         return changed
 
-    async def _look_at_list(self) -> None:
+    async def _poll_list(self) -> None:
         with contextlib.suppress(StepscopeError):
             message = await asyncio.to_thread(self._changed_rows)
             for subscriber in self._subscribers:
@@ -233,30 +238,30 @@ class Feed:
         return _list_message(changed, len(rows)) if changed or is_gone else None
 
     def _list_since(self, since: str | None) -> Message:
-        """The rows of runs that are live, or have changed since a client last heard of them."""
+        """The rows of runs that are live, or have changed since the cursor of a client."""
         text = (since or "").removeprefix("t")
-        heard_s = int(text) / 1000 if text.isascii() and text.isdecimal() else float("inf")
+        since_s = int(text) / 1000 if text.isascii() and text.isdecimal() else float("inf")
         with self._state.readers.open() as opened:
             rows = self._state.rows(opened)
-        if all(one.run_id is not None for one in self._subscribers):
-            # Else others follow the list who have yet to be told what is new in it.
+        if all(client.run_id is not None for client in self._subscribers):
+            # Otherwise other clients of the list have yet to get what is new in it.
             self._rows = {row.id: row for row in rows}
-        told = [row for row in rows if row.ended is None or row.last_seen >= heard_s]
-        return _list_message(told, len(rows))
+        changed = [row for row in rows if row.ended is None or row.last_seen >= since_s]
+        return _list_message(changed, len(rows))
 
 
 def interval_s(took_s: float, clients: int) -> float:
-    """The time from one look to the next."""
+    """The time from the start of one poll to the next, by what polling costs with so many clients."""
     if clients <= MANY_CLIENTS:
         return MIN_INTERVAL_S
     return min(max(MIN_INTERVAL_S, took_s / MAX_TIME_SHARE), MAX_INTERVAL_S)
 
 
-def _tell(subscriber: Subscriber, news: RunUpdate) -> None:
-    points = None if news.batch is None else news.batch.message(subscriber.keys)
+def _send_update(subscriber: Subscriber, update: RunUpdate) -> None:
+    points = None if update.batch is None else update.batch.message(subscriber.keys)
     if points is not None:
         subscriber.put(points)
-    for message in news.messages:
+    for message in update.messages:
         subscriber.put(message)
 
 

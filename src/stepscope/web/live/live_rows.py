@@ -1,4 +1,4 @@
-"""Alerts, findings and events of one run, in the shapes in which the feed tells of them."""
+"""Alerts, findings and events of one run, in the form the live feed sends them."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ if TYPE_CHECKING:
 Document = dict[str, Any]
 
 STORED = ("problem", "opened_ns", "closed_ns")
-"""What the store adds to a finding for its own use."""
+"""Fields the store adds to a finding for its own use."""
 
 SLACK_S = 2.0
-"""What changed so long before a client's cursor is told again: clocks of agent and server may differ."""
+"""Changes up to this long before a client's cursor are sent again: clocks of agent and server may differ."""
 
 
 def documents_checksum(state: AppState, run: Run) -> int:
-    """Changes when an alert or a finding has; costs little."""
-    said = sorted(state.silences.read().acknowledged)
-    told = [(one["id"], one["sent_ns"]) for one in run.notices()]
-    text = repr((run.alerts(), run.findings(), told, said, state.marks.changes))
+    """A cheap number that differs when an alert or a finding has changed."""
+    acknowledged = sorted(state.silences.read().acknowledged)
+    sent = [(notice["id"], notice["sent_ns"]) for notice in run.notices()]
+    text = repr((run.alerts(), run.findings(), sent, acknowledged, state.marks.changes))
     return zlib.crc32(text.encode("utf-8", "surrogatepass"))
 
 
 def documents(state: AppState, run: Run) -> list[tuple[str, Document]]:
-    """All alerts and findings of a run, each with the event it is told by."""
+    """All alerts and findings of a run, each with the name of the event that sends it."""
     acknowledged = state.silences.read().acknowledged
-    alerts = [("alert", plain(one)) for one in alert_rows(run, state.marks, acknowledged)]
-    return alerts + [("finding", one) for one in findings(state, run)]
+    alerts = [("alert", plain(row)) for row in alert_rows(run, state.marks, acknowledged)]
+    return alerts + [("finding", finding) for finding in findings(state, run)]
 
 
 def findings(state: AppState, run: Run) -> list[Document]:
     """The findings of a run, each with whether it is muted."""
     muted = state.marks.muted(run.id)
-    found = []
+    documents = []
     for stored in run.findings():
-        if "key" not in stored:  # put there by somebody else, and no page knows what to make of it
+        if "key" not in stored:  # another program wrote it, and no page can show it
             continue
         document = {name: value for name, value in stored.items() if name not in STORED}
         names = {str(document.get("id")), str(document.get("key"))}
-        found.append({**document, "muted": not names.isdisjoint(muted)})
-    return found
+        documents.append({**document, "muted": not names.isdisjoint(muted)})
+    return documents
 
 
 def documents_since(state: AppState, run: Run, at_s: float) -> list[tuple[str, Document]]:
-    """Alerts and findings that have changed since a moment; one that changed about then may be among them."""
+    """Alerts and findings that have changed since a time, and some that changed shortly before it."""
     return [
         (kind, one)
         for kind, one in documents(state, run)
@@ -63,20 +63,20 @@ def documents_since(state: AppState, run: Run, at_s: float) -> list[tuple[str, D
 
 
 def name_of(kind: str, document: Document) -> str:
-    """What tells one alert from another, or one finding."""
+    """The id of an alert, or the key of a finding."""
     return str(document.get("id" if kind == "alert" else "key"))
 
 
 def text_of(document: Document) -> str:
-    """What is compared to see whether it has changed; the points beside an alert are no change of it."""
+    """Text to compare for changes; new points beside an alert do not count as a change of it."""
     return to_text({name: value for name, value in document.items() if name != "recent"})
 
 
 def event_marks(events: Iterable[tuple[int, Event]]) -> list[EventMark]:
-    """Events as the time line shows them; what is no moment people look for is left out."""
+    """Events as the time line shows them; kinds that it does not show are left out."""
     return [mark_of(event) for _, event in events if is_marked(event)]
 
 
 def _moments(document: Document) -> list[float]:
     times = (document.get(name) for name in ("fired", "resolved", "first_time", "last_time"))
-    return [float(one) for one in times if isinstance(one, int | float)]
+    return [float(time) for time in times if isinstance(time, int | float)]
