@@ -524,7 +524,7 @@ def test_the_feed_goes_on_after_a_failure_and_complains_of_a_damaged_store_once(
 
     assert values([asyncio.run(follow())]) == [8000.0, 8001.0]
     assert caplog.text.count("it is damaged") == 1
-    assert "The live feed failed, and goes on." in caplog.text
+    assert "The live feed failed; it continues." in caplog.text
     state.close()
 
 

@@ -156,7 +156,7 @@ def test_the_start_matrix_refuses_to_open_a_store_to_strangers(tmp_path, serve) 
         ("--tls-certificate", certificate): "belong together",
         ("--tls-certificate", certificate, "--tls-key", tmp_path / "none"): "there is no such file",
         ("--base-path", "/a b"): "--base-path is '/a b'",
-        ("--host", "no-such-host.invalid"): "no address of this machine",
+        ("--host", "no-such-host.invalid"): "not an address of this machine",
         ("--port", "70000"): "give a number from 0 to 65535",
     }
     started = {flags: serve(*flags, store=tmp_path / str(number)) for number, flags in enumerate(cases)}
@@ -204,7 +204,7 @@ def test_a_taken_port_is_an_error_where_it_was_asked_for_and_otherwise_the_next_
         )
         _, err = exact.communicate(timeout=30)
         assert exact.returncode == 1
-        assert f"Port {port} of 127.0.0.1 is taken by another program" in err
+        assert f"Port {port} of 127.0.0.1 is in use by another program" in err
         assert port < httpx.URL(link_of(near)).port <= port + 50
         near.terminate()
         near.communicate(timeout=20)

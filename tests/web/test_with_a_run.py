@@ -54,7 +54,7 @@ def test_a_server_that_cannot_start_is_nothing_to_the_training(folder, run_scrip
     code = TRAINING.replace('"port": 0', '"port": 0, "host": "no-such-host.invalid"')
     result = run_script(code, "one")
     assert (result.returncode, result.stdout, result.stderr) == (0, "None\n", "")
-    assert "no address of this machine" in (folder / "server.log").read_text()
+    assert "not an address of this machine" in (folder / "server.log").read_text()
 
 
 def test_only_rank_0_has_the_page_served(folder, run_script) -> None:

@@ -1,4 +1,4 @@
-"""Puts the server together: routes, errors, background work, and the gate in front of all."""
+"""Builds the web application: routes, error handlers, background tasks and the access middleware."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ ROUTERS = (
 TITLE = "stepscope"
 ABOUT = (
     "Runs, series, findings and alerts of one store. Times are seconds since the epoch, ratios 0 to 1, sizes "
-    "bytes; null stands for what is not known. Every request needs the token, as `Authorization: Bearer` or "
-    "as the cookie the page has; a change by cookie needs the header `X-Stepscope: 1` and the page's Origin."
+    "bytes; null means unknown. Every request needs the token, as `Authorization: Bearer` or as the cookie "
+    "of the page; a change by cookie needs the header `X-Stepscope: 1` and the page's Origin."
 )
 
 ERRORS: Responses = {
     400: {"model": ErrorBody, "description": "A parameter is wrong; the message says what is allowed."},
-    401: {"model": ErrorBody, "description": "The token is missing, or not the right one."},
-    403: {"model": ErrorBody, "description": "The host or the origin is not one of ours."},
-    404: {"model": ErrorBody, "description": "There is no such thing."},
+    401: {"model": ErrorBody, "description": "The token is missing or wrong."},
+    403: {"model": ErrorBody, "description": "The host or the origin is not allowed."},
+    404: {"model": ErrorBody, "description": "Not found."},
     409: {"model": ErrorBody, "description": "The store cannot be read."},
     429: {"model": ErrorBody, "description": "Too many requests."},
 }
@@ -67,7 +67,7 @@ CHANGE_ERRORS: Responses = {
 
 
 def create_app(options: ServerOptions, state: AppState | None = None) -> AccessMiddleware:
-    """The application, ready to be served; `options` have been checked."""
+    """The application, ready to serve; `options` must have been checked."""
     state = state or AppState(options)
 
     @contextlib.asynccontextmanager
@@ -91,7 +91,7 @@ def create_app(options: ServerOptions, state: AppState | None = None) -> AccessM
         version=stepscope.__version__,
         description=ABOUT,
         openapi_url=f"{API}/openapi.json",
-        docs_url=None,  # it would load scripts from elsewhere
+        docs_url=None,  # it would load scripts from other servers
         redoc_url=None,
         lifespan=lifespan,
         redirect_slashes=False,
@@ -101,19 +101,19 @@ def create_app(options: ServerOptions, state: AppState | None = None) -> AccessM
         app.include_router(router, prefix=API, responses=ERRORS)
     app.include_router(routes_page.router)
     add_error_handlers(app)
-    # Made when first asked for, and then kept; FastAPI has it replaced in this way.
+    # Built on the first request and then kept; FastAPI documents this way to replace it.
     app.openapi = functools.cache(lambda: _openapi_schema(app))  # type: ignore[method-assign]
     return AccessMiddleware(app, options, state.keyring)
 
 
 def _warm_up_rows(state: AppState) -> None:
-    """Works out the list of runs before anybody asks: of a thousand, most have ended and stay as they are."""
+    """Computes the rows of the run list before the first request: most runs have ended and stay cached."""
     with contextlib.suppress(StepscopeError), state.readers.open() as opened:
         state.rows(opened)
 
 
 def _openapi_schema(app: FastAPI) -> dict[str, Any]:
-    """The description of the API: 400 in the place of 422, and how to show the token."""
+    """The OpenAPI schema, with 400 instead of 422 and with the token as security scheme."""
     schema = get_openapi(title=app.title, version=app.version, description=ABOUT, routes=app.routes)
     changes = {str(status): _error_schema(response) for status, response in CHANGE_ERRORS.items()}
     for path, operations in schema["paths"].items():

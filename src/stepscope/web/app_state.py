@@ -1,4 +1,4 @@
-"""What all routes share: the store, what people have added to it, the live feed."""
+"""The state all routes share: the store, what people have added to it, the live feed."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 log = logging.getLogger("stepscope.web")
 
 FRESH_NS = 500_000_000
-"""Rows that old are handed out again where nothing was written since: only clocks have moved."""
+"""Cached rows up to this old are used again if nothing was written since."""
 
 
 class AppState:
-    """One server's parts."""
+    """The parts of one server."""
 
     def __init__(self, options: ServerOptions, now_ns: Callable[[], int] = time.time_ns) -> None:
-        from stepscope.web.live.feed import Feed  # here: the feed asks the state for rows
+        from stepscope.web.live.feed import Feed  # here: the feed imports this module
 
         self.options, self.now_ns = options, now_ns
         self.readers = ReaderPool(options.folder)
@@ -49,12 +49,12 @@ class AppState:
         self._rows_lock = threading.Lock()
 
     def rows(self, opened: OpenStore) -> list[RunRow]:
-        """A row for each run, oldest first. Who asks at the same moment gets the same."""
+        """A row for each run, oldest first; requests at the same time share one result."""
         with self._rows_lock:
             version, now_ns = (self.readers.version(), self.marks.changes), self.now_ns()
             cached_version, cached_ns, rows = self._rows
             if version != cached_version or not 0 <= now_ns - cached_ns < FRESH_NS:
-                with opened.reader.moment():  # thousands of questions, and one look at the file's version
+                with opened.reader.moment():  # thousands of queries in one read transaction
                     rows = run_rows(opened.runs, self.marks, now_ns, self.kept)
                 self._rows = (version, now_ns, rows)
             return rows
@@ -65,6 +65,6 @@ class AppState:
         return run_row(run, self.marks, self.now_ns(), self.kept)
 
     def close(self) -> None:
-        """Lets go of all files."""
+        """Closes all files."""
         self.readers.close()
         self.marks.close()

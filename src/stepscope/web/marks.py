@@ -1,4 +1,4 @@
-"""What people add to runs, in a file of its own: names, tags, notes, colours, muted findings, layouts."""
+"""Stores what people add to runs: names, tags, notes, colours, muted findings, page layouts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CREATE TABLE layout (
 """
 
 MIGRATIONS = (_VERSION_1,)
-"""The statements that lead from each version to the next; a released one is never edited."""
+"""The statements that upgrade each version to the next; a released one is never edited."""
 
 _SETTINGS = (
     "PRAGMA busy_timeout = 5000; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;"
@@ -54,7 +54,7 @@ _SETTINGS = (
 
 @dataclass(frozen=True)
 class Mark:
-    """What people have said of one run."""
+    """What people have added to one run."""
 
     name: str | None = None
     tags: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class Mark:
 
 
 class Marks:
-    """The file; it appears when the first thing is written. One connection, one writer at a time."""
+    """The database of marks, created at the first write. One connection, one writer at a time."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE_NAME
@@ -72,10 +72,10 @@ class Marks:
         self._connection: sqlite3.Connection | None = None
         self._cache: dict[str, Mark] = {}
         self.changes = 0
-        """Counts up with every change, so that whoever shows marks knows when to look again."""
+        """Increases with every change, so that caches know when to read again."""
 
     def of(self, run_id: str) -> Mark:
-        """All that was said of a run."""
+        """All marks of a run."""
         mark = self._cache.get(run_id)
         if mark is None:
             rows = self._read("SELECT name, tags, archived, colour, muted FROM mark WHERE run_id = ?", run_id)
@@ -83,7 +83,7 @@ class Marks:
         return mark
 
     def name(self, run_id: str) -> str | None:
-        """The name it was given here; None where it keeps its own."""
+        """The name it was given on the page; None where it keeps its own."""
         return self.of(run_id).name
 
     def tags(self, run_id: str) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ class Marks:
         return self.of(run_id).colour
 
     def muted(self, run_id: str) -> frozenset[str]:
-        """The findings nobody wants to see."""
+        """The findings that are muted."""
         return self.of(run_id).muted
 
     def notes(self, run_id: str) -> tuple[Note, ...]:
@@ -110,7 +110,7 @@ class Marks:
         return tuple(Note(*row) for row in rows)
 
     def layout(self, page: str) -> dict[str, Any]:
-        """How somebody arranged a page; empty where nobody has."""
+        """The saved layout of a page; empty where there is none."""
         rows = self._read("SELECT document FROM layout WHERE page = ?", page)
         return dict(json.loads(rows[0][0])) if rows else {}
 
@@ -127,7 +127,7 @@ class Marks:
                 )
 
     def add_note(self, run_id: str, text: str, *, step: int | None, time: float | None, made: float) -> Note:
-        """Keeps a note."""
+        """Saves a note."""
         with self._writing() as connection:
             cursor = connection.execute(
                 "INSERT INTO note (run_id, step, time, text, made) VALUES (?, ?, ?, ?, ?)",
@@ -136,13 +136,13 @@ class Marks:
             return Note(int(cursor.lastrowid or 0), run_id, step, time, text, made)
 
     def remove_note(self, run_id: str, note_id: int) -> bool:
-        """Takes a note away; False where the run has none of that number."""
+        """Deletes a note; False where the run has no note with that id."""
         with self._writing() as connection:
             cursor = connection.execute("DELETE FROM note WHERE id = ? AND run_id = ?", (note_id, run_id))
             return cursor.rowcount > 0
 
     def set_layout(self, page: str, document: dict[str, Any]) -> None:
-        """Keeps how somebody arranged a page."""
+        """Saves the layout of a page."""
         with self._writing() as connection:
             connection.execute("INSERT OR REPLACE INTO layout VALUES (?, ?)", (page, json.dumps(document)))
 
@@ -162,7 +162,7 @@ class Marks:
     def _writing(self) -> Iterator[sqlite3.Connection]:
         with self._lock, self._as_store_error():
             connection = self._connect(create=True)
-            assert connection is not None  # noqa: S101 - it was made if there was none
+            assert connection is not None  # noqa: S101 - it was created if there was none
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -180,7 +180,7 @@ class Marks:
             yield
         except (sqlite3.Error, OSError, ValueError) as error:
             raise StoreError(
-                f"{self._path} cannot be used: {error}. Move it away, and what people add begins anew."
+                f"{self._path} cannot be used: {error}. Move it away to start again without names and notes."
             ) from error
 
     def _connect(self, *, create: bool) -> sqlite3.Connection | None:
@@ -200,7 +200,7 @@ class Marks:
 
 
 def _make_private(path: Path) -> None:
-    """Makes the file before SQLite does, so that at no moment others can read it."""
+    """Creates the file before SQLite does, so that other users can never read it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:

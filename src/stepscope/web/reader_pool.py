@@ -1,4 +1,4 @@
-"""Opens the store for requests: read-only, checked first, a few readers handed from one to the next."""
+"""Opens the store read-only for requests, checks it first, and reuses a few readers."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 MAX_READERS = 8
 MAX_CHECK_S = 5.0
-"""A store is checked for damage before it is first read, for so long at most: what is left of a very large
-one is noticed where it is read."""
+"""Maximum time of the check for damage before a store is first read; damage in the rest of a very large
+store shows when that part is read."""
 
 _CHECK_INSTRUCTIONS = 100_000
-"""Instructions of the database engine between two looks at the clock."""
+"""Instructions of the database engine between two checks of the clock."""
 
 
-# What numbers and texts that make no sense provoke where something is computed from them: rows of a damaged
-# file may be well-formed. The log has each with its traceback, should the fault be ours.
+# Errors of code that computes with nonsensical numbers and texts: rows of a damaged file may be well-formed.
+# The log has each with its traceback, in case the fault is in stepscope.
 _DAMAGE_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 class StoreDamaged(StoreError):
-    """The file cannot be read; what is wrong with it is in the log."""
+    """The store file cannot be read; the log says why."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,14 @@ class OpenStore:
     def run(self, run_id: str) -> Run:
         """A run by its id, or by its name; raises NotFound."""
         processes = self.reader.processes(run_id)
-        if processes:  # an id, as nearly always: no need to look at all runs
+        if processes:  # an id, as nearly always: no need to read all runs
             first = processes[0]
             parts = segments_of(processes)
             return Run(RunInfo(run_id, first.name, first.project, first.started_ns, parts), self.reader)
         try:
             return self.runs.run(run_id)
         except NotFound:
-            # Said anew: what a stranger to the machine reads names no folder of it.
+            # A message of its own: clients must not learn the folders of this machine.
             same_name = [run.id for run in self.runs.runs() if run.name == run_id]
             if same_name:
                 count = f"{len(same_name)} runs are named {run_id[:100]!r}."
@@ -65,7 +65,7 @@ class OpenStore:
 
 
 class ReaderPool:
-    """The store of a folder, whatever becomes of it: not there yet, replaced, damaged."""
+    """Readers of one store folder, whose file may be missing, replaced or damaged at any time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -78,7 +78,7 @@ class ReaderPool:
 
     @contextlib.contextmanager
     def open(self) -> Iterator[OpenStore]:
-        """A reader; an empty store where there is none yet. Raises StoreError."""
+        """A reader for one request; of an empty store where there is none yet. Raises StoreError."""
         with self._slots:
             file_id, reader = self._take()
             try:
@@ -99,7 +99,7 @@ class ReaderPool:
                 self._put_back(file_id, reader)
 
     def version(self) -> tuple[object, int]:
-        """Changes when anything in the store has; costs next to nothing, and waits for no request."""
+        """A value that differs when the store has changed; cheap, and never waits for a request."""
         path = database(self.folder)
         with self._version_lock:
             if self._version_reader is None or self._version_reader[0] != _file_id(path):
@@ -110,7 +110,7 @@ class ReaderPool:
             return file_id, reader.version()
 
     def close(self) -> None:
-        """Lets go of all readers that are not in use."""
+        """Closes all readers that are not in use."""
         if self._version_reader is not None:
             self._version_reader[1].close()
             self._version_reader = None
@@ -126,10 +126,10 @@ class ReaderPool:
                 opened_file, reader = self._free.pop()
                 if opened_file == file_id:
                     return file_id, reader
-                reader.close()  # of a file that was there before
+                reader.close()  # its file was replaced
         try:
             if file_id is not None:
-                with contextlib.suppress(NotFound):  # only being made
+                with contextlib.suppress(NotFound):  # it is just being created
                     self._check(path, file_id)
             return _open_reader(path)
         except (StoreError, UnicodeDecodeError) as error:
@@ -140,7 +140,7 @@ class ReaderPool:
             self._free.append((file_id, reader))
 
     def _check(self, path: Path, file_id: _FileId) -> None:
-        """Looks through a file that nobody of ours is writing, once."""
+        """Checks a file for damage once, unless an agent is writing it."""
         if self._checked_file == file_id or agent_pid(self.folder) is not None:
             return
         trouble = quick_check(path)
@@ -150,11 +150,11 @@ class ReaderPool:
 
 
 _FileId = tuple[int, int] | None
-"""Device and number of a file; None where there is none."""
+"""Device and inode of a file; None where there is none."""
 
 
 def quick_check(path: Path, seconds: float = MAX_CHECK_S) -> str | None:
-    """What SQLite finds wrong with a file; None when nothing, or when there was no time to find it."""
+    """What SQLite finds wrong with a file; None if nothing was found within `seconds`."""
     connection = connect_to_read(path)
     deadline = time.monotonic() + seconds
     connection.set_progress_handler(lambda: time.monotonic() > deadline, _CHECK_INSTRUCTIONS)
@@ -178,9 +178,9 @@ def _file_id(path: Path) -> _FileId:
 
 
 def _open_reader(path: Path) -> tuple[_FileId, SqliteReader]:
-    """A reader, and of which file; of a store without runs, in memory, where there is none to read yet."""
+    """A reader and the id of its file; an empty store in memory where there is no file yet."""
     file_id = _file_id(path)
     if file_id is not None:
-        with contextlib.suppress(NotFound):  # only being made
+        with contextlib.suppress(NotFound):  # it is just being created
             return file_id, SqliteReader(path)
     return None, SqliteStore(IN_MEMORY)

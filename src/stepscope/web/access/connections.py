@@ -1,4 +1,4 @@
-"""Bounds open connections: how many there are, and how long each may wait for its client."""
+"""Limits open connections: their number, and how long each may wait for its client."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _RESET_ON_CLOSE = (socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 class Connection(H11Protocol):
-    """One client's connection: whether it is idle, since when, and whether its time is up."""
+    """One client's connection: whether it is idle, since when, and whether it has timed out."""
 
     def __init__(
         self, config: Config, state: ServerState, app_state: dict[str, Any], table: ConnectionTable
@@ -42,12 +42,12 @@ class Connection(H11Protocol):
         super().__init__(config, state, app_state)
         self._table = table
         self.address: str | None = None
-        """What connections are counted by; None where clients cannot be told apart."""
+        """What connections are counted by; None where clients cannot be distinguished."""
         self.accepted: socket.socket | None = None
         self.waiting_since = table.now()
         """When the connection was made, or the last response was complete."""
         self._unread: tuple[int, float] | None = None
-        """How much the client had not taken when it last took something, and when that was."""
+        """Bytes the client had not read when it last read something, and when that was."""
 
     @property
     def is_busy(self) -> bool:
@@ -61,11 +61,11 @@ class Connection(H11Protocol):
 
     @property
     def can_be_dropped(self) -> bool:
-        """Whether the server waits for its client: for a request, the rest of one, or until it reads."""
+        """Whether the server waits for the client: for a request, the rest of one, or for it to read."""
         return not self.is_busy or self.cycle.more_body or self.flow.write_paused
 
     def has_expired(self, limits: Limits) -> bool:
-        """Says whether the client has had its time to send a request, or to read a response."""
+        """Whether the client has taken too long to send a request or to read a response."""
         now = self._table.now()
         unread = 0 if self.transport is None else self.transport.get_write_buffer_size()
         if unread:
@@ -84,7 +84,7 @@ class Connection(H11Protocol):
         self._table.remove(self)
         if self.transport is not None:
             if self.transport.get_write_buffer_size():
-                # Otherwise the system would go on offering what it has taken over from us.
+                # Otherwise the kernel would keep trying to send what is in its buffer.
                 with contextlib.suppress(OSError):
                     self.transport.get_extra_info("socket").setsockopt(*_RESET_ON_CLOSE)
             self.transport.abort()
@@ -104,13 +104,13 @@ class Connection(H11Protocol):
         super().resume_writing()
 
     def on_response_complete(self) -> None:
-        """Begins the wait for the next request; a body that is still to come counts as part of it."""
+        """Starts the wait for the next request; an unread rest of the body counts as part of it."""
         self.waiting_since = self._table.now()
         super().on_response_complete()
 
 
 class ConnectionTable:
-    """All open connections. Where there is no room for another, the one idle longest is closed."""
+    """All open connections. At the limit, the connection that was idle longest is closed."""
 
     def __init__(self, limits: Limits, now: Callable[[], float] = time.monotonic) -> None:
         self._limits, self.now = limits, now
@@ -119,19 +119,17 @@ class ConnectionTable:
         self._warned_at: float | None = None
 
     def make_room(self, address: str | None) -> bool:
-        """Makes sure that one more connection from an address fits; False where all others are in use."""
+        """Makes room for one more connection from an address; False where all others are in use."""
         if address is not None:
             same = [connection for connection in self._open if connection.address == address]
             if len(same) >= self._limits.connections_per_address:
-                return self._drop_idlest(
-                    same, f"{len(same)} connections from {address}, the most there may be"
-                )
+                return self._drop_idlest(same, f"{len(same)} connections from {address}, the maximum")
         if len(self._open) >= self._max_total:
-            return self._drop_idlest(self._open, f"{len(self._open)} connections, the most there may be")
+            return self._drop_idlest(self._open, f"{len(self._open)} connections, the maximum")
         return True
 
     def drop_one(self, reason: str) -> bool:
-        """Closes the connection idle longest; False where none is idle."""
+        """Closes the connection that was idle longest; False where none is idle."""
         return self._drop_idlest(self._open, reason)
 
     def add(self, connection: Connection) -> None:
@@ -149,13 +147,13 @@ class ConnectionTable:
                 connection.drop()
 
     def close_opening(self) -> None:
-        """Closes connections that have not come to their first request, before the server ends."""
+        """Closes connections that are still being opened, before the server ends."""
         for connection in list(self._open):
             if connection.transport is None:
                 connection.drop()
 
     def _drop_idlest(self, connections: list[Connection] | set[Connection], reason: str) -> bool:
-        """Closes strangers before known clients, idle before half sent, and among equals the oldest."""
+        """Closes one connection: without a token first, then idle before half sent, then the oldest."""
         idle = [connection for connection in connections if connection.can_be_dropped]
         self._warn(reason, is_refused=not idle)
         if not idle:

@@ -1,4 +1,4 @@
-"""Says no: one shape of error for programs, one plain page for people, and an id that the log has too."""
+"""Error responses: JSON for programs, a plain page for people, each with an id that is also in the log."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("stepscope.web")
 
-INTERNAL_ERROR = "Something went wrong on the server. Its log has more under this id."
+INTERNAL_ERROR = "Something went wrong on the server. See its log under this id."
 NEEDS_LOGIN = (
-    "This page needs its access token. Open the address that `stepscope serve` prints, token included; "
-    "if the server runs already, the same command prints it again. "
+    "This page needs its access token. Open the address that `stepscope serve` prints, including the token; "
+    "if the server is already running, the same command prints it again. "
     "Programs send the header Authorization: Bearer TOKEN."
 )
-WRONG_LOGIN = f"This token is not, or no longer, the right one. {NEEDS_LOGIN}"
+WRONG_LOGIN = f"This token is wrong or has been replaced. {NEEDS_LOGIN}"
 
 
 def new_id() -> str:
-    """An id by which an answer and a line of the log find each other."""
+    """An id that connects a response with a line of the log."""
     return secrets.token_hex(6)
 
 
 def error_response(
     status: int, message: str, *, error_id: str | None = None, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """An error as programs read it."""
+    """An error as JSON."""
     error_id = error_id or new_id()
     body = json.dumps({"error": {"message": message, "id": error_id}})
     return Response(body, status, dict(headers or {}), "application/json")
 
 
 def plain_page(status: int, title: str, text: str, *, links: Mapping[str, str] | None = None) -> Response:
-    """A page without script or style, for people who are not let in or have nothing to see yet."""
+    """A page without script or style, for errors and for servers without the built page."""
     listed = "".join(
         f'<p><a href="{html.escape(target)}">{html.escape(name)}</a></p>'
         for name, target in (links or {}).items()

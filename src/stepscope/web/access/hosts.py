@@ -1,4 +1,4 @@
-"""Decides which Host and Origin a request may name: no other page reaches us by a name of its own."""
+"""Decides which Host and Origin a request may name; protects against DNS rebinding."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def host_names(host: str, configured: Iterable[str]) -> frozenset[str]:
-    """The names a server answers to besides those of loopback: the one it listens on, and configured ones."""
+    """The host names a server accepts besides loopback: the one it listens on, and configured ones."""
     names = {normalized(name) for name in (host, *configured)}
     return frozenset(name for name in names if name and not _is_any_address(name))
 
@@ -23,7 +23,7 @@ def is_allowed(header: str | None, names: frozenset[str]) -> bool:
 
 
 def normalized(host: str) -> str:
-    """A host without port and brackets, in small letters; empty for what is no host."""
+    """A host in lower case, without port and brackets; empty for an invalid host."""
     host = host.strip().lower()
     if host.startswith("["):
         name, bracket, port = host[1:].partition("]")
@@ -35,7 +35,7 @@ def normalized(host: str) -> str:
 
 
 def is_same_origin(origin: str, host: str) -> bool:
-    """Whether an Origin header is of the page this very server serves under this Host."""
+    """Whether an Origin header names the page that this server serves under this Host."""
     try:
         parts = urlsplit(origin)
         port = parts.port
@@ -64,7 +64,7 @@ def _is_loopback(name: str) -> bool:
 
 
 def _is_any_address(name: str) -> bool:
-    """Whether it is 0.0.0.0 or ::, which browsers take for this machine: never a name of ours."""
+    """Whether it is 0.0.0.0 or ::, which browsers resolve to this machine; never an allowed name."""
     try:
         return ipaddress.ip_address(name).is_unspecified
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a request says of itself: its headers, its cookies, its path without the base path."""
+"""Reads headers, cookies, token and path of a request."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 API = "/api/v1"
 HEALTH = f"{API}/health"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-"""Those that change nothing; any other is taken for a change."""
+"""Methods that change nothing; any other counts as a change."""
 AUTHENTICATED = "stepscope_known"
 """Set in the scope of a request that came with the token."""
 
 
 class IncomingRequest:
-    """One request, as far as the gate looks at it."""
+    """One request, as the access middleware sees it."""
 
     def __init__(self, scope: Scope, base_path: str = "") -> None:
         self._scope = scope
@@ -37,20 +37,20 @@ class IncomingRequest:
 
     @property
     def is_api(self) -> bool:
-        """Whether a program asks, and not a person for a page."""
+        """Whether it is a request to the API, and not for a page."""
         return self.path == "/api" or self.path.startswith("/api/")
 
     def mark_authenticated(self) -> None:
-        """Notes that the request came with the token, so that its connection is closed after others."""
+        """Notes that the request had the token; connections without it are closed first."""
         self._scope[AUTHENTICATED] = True
 
     def headers(self, name: str) -> list[str]:
-        """Every header of a name, in small letters."""
+        """All values of a header; its name is given in lower case."""
         encoded = name.encode()
         return [value.decode("latin-1") for header, value in self._headers if header == encoded]
 
     def header(self, name: str) -> str | None:
-        """The header of a name; None when there is none, or when there are several."""
+        """The value of a header; None when there is none, or more than one."""
         values = self.headers(name)
         return values[0] if len(values) == 1 else None
 
@@ -71,11 +71,11 @@ class IncomingRequest:
         return token.strip() if kind.lower() == "bearer" else None
 
     def query_token(self) -> str | None:
-        """The token in the address."""
+        """The token in the URL."""
         return dict(self._parameters()).get("token")
 
     def address_without_token(self) -> str:
-        """Path and query of the same address, the token left out; always on this server."""
+        """Path and query of the URL without the token; always on this server."""
         rest = urlencode([(name, value) for name, value in self._parameters() if name != "token"])
         # Two slashes, or one of them a backslash, would lead a browser to another host.
         path = "/" + self.path.lstrip("/\\")
@@ -94,7 +94,7 @@ def with_path(scope: Scope, path: str) -> dict[str, Any]:
 
 
 def _without_base_path(path: str, base_path: str) -> str:
-    """A path as the routes know it; a proxy may have taken the base path away already."""
+    """A path as the routes know it; a proxy may have removed the base path already."""
     if base_path and (path == base_path or path.startswith(f"{base_path}/")):
         return path[len(base_path) :] or "/"
     return path

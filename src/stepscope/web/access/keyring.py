@@ -1,4 +1,4 @@
-"""The token that is in force: what requests are compared with, and how another takes its place."""
+"""Holds the current access token: compares requests with it, and replaces it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Keyring:
-    """One server's token; there is none where it was started without."""
+    """The token of one server; None where it was started without."""
 
     def __init__(self, options: ServerOptions) -> None:
         self.token = options.token
@@ -25,11 +25,11 @@ class Keyring:
 
     @property
     def file(self) -> Path | None:
-        """Where the token lies."""
+        """The file the token is in."""
         return None if self.token is None else self._file
 
     def is_needed(self) -> bool:
-        """Whether anybody must show it."""
+        """Whether requests need a token."""
         return self.token is not None
 
     def accepts(self, token: str | None) -> bool:
@@ -37,7 +37,7 @@ class Keyring:
         return self.token is not None and token is not None and is_same(token, self.token)
 
     def is_in_cookie(self, request: IncomingRequest) -> bool:
-        """Whether a request has a cookie that was made from it."""
+        """Whether a request has the cookie of the current token."""
         if self.token is None:
             return False
         value = request.cookie(cookie_name(self.token))

@@ -1,4 +1,4 @@
-"""Stands in front of every route: host, token, origin, rates, limits, headers; pure ASGI."""
+"""The ASGI middleware in front of every route: checks host, token, origin and limits, adds headers."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ _REMOVED_HEADERS = frozenset({b"server", b"x-powered-by"})
 
 BURST_S = 5.0
 MAX_BUCKETS = 4096
-"""So many buckets are kept; beyond it the one used longest ago goes."""
+"""Buckets kept at the same time; beyond it the least recently used one is dropped."""
 
 
 class AccessMiddleware:
-    """The one middleware. What it lets through is by somebody with the token, and within limits."""
+    """Lets a request through only if it has the token, or needs none, and is within the limits."""
 
     def __init__(
         self,
@@ -76,10 +76,10 @@ class AccessMiddleware:
         self._changes = RateLimit(options.limits.changes_per_second, now)
         self._unauthenticated = RateLimit(options.limits.strangers_per_second, now)
         self.last_request_at = now()
-        """When somebody with the token last asked for something."""
+        """Time of the last request with the token."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request, by a route or by a refusal."""
+        """Passes a request to its route, or answers it with an error."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
@@ -122,12 +122,12 @@ class AccessMiddleware:
                     scope, receive, send_response
                 )
         finally:
-            # The path alone: a query may hold a token, or what somebody looked for.
+            # The path only: a query may hold a token or a search text.
             took_ms = 1000 * (self._now() - began_at)
             log.info("%s %a %d %.0f ms %s", request.method, request.path, status, took_ms, error_id)
 
     def _refusal(self, request: IncomingRequest) -> Response | None:
-        """The refusal, or the way to the page; None lets the request through."""
+        """The error or redirect to answer with; None lets the request through."""
         refused = self._wrong_host(request)
         if refused is not None or request.path == HEALTH:
             return refused
@@ -162,7 +162,7 @@ class AccessMiddleware:
         )
 
     def _login(self, request: IncomingRequest) -> Response | None:
-        """Exchanges a token in the address for a cookie, and leads to the address without it."""
+        """Exchanges a token in the URL for a cookie, and redirects to the URL without it."""
         is_needed, token = self._keyring.is_needed(), request.query_token()
         if request.is_api or request.method != "GET" or (token is None and request.path != "/login"):
             return None
@@ -212,7 +212,7 @@ class AccessMiddleware:
 
 
 class RateLimit:
-    """So many requests a second for each name, with a burst of some seconds' worth."""
+    """A token bucket for each name: requests per second, with bursts of `BURST_S` seconds' worth."""
 
     def __init__(self, per_second: float, now: Callable[[], float] = time.monotonic) -> None:
         self._per_second, self._now = per_second, now
@@ -220,7 +220,7 @@ class RateLimit:
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def allows(self, name: str) -> bool:
-        """Whether one more is allowed now; it counts if it is."""
+        """Whether one more request is allowed now; counts it if so."""
         now = self._now()
         left, since = self._buckets.pop(name, (self._burst, now))
         left = min(left + (now - since) * self._per_second, self._burst)
@@ -232,7 +232,7 @@ class RateLimit:
 
 
 def with_security_headers(send: Send) -> Send:
-    """Sends the same answers with the headers that keep them safe; what is not said to be kept is not."""
+    """Adds security headers to responses; those without Cache-Control must not be stored."""
 
     async def send_secured(message: Message) -> None:
         if message["type"] == "http.response.start":

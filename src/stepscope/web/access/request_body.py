@@ -1,4 +1,4 @@
-"""Takes in the body of a request within limits of size, time and depth, before any route sees it."""
+"""Reads the body of a request within limits of size, time and depth, before any route gets it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from stepscope.web.server.options import Limits
 
 MAX_DEPTH = 32
-"""JSON nested deeper than this is nobody's honest request."""
+"""No valid request has JSON nested deeper than this."""
 
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _JSON_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
@@ -28,7 +28,7 @@ class BodyRefused(Exception):
 
 
 async def read_checked_body(request: IncomingRequest, receive: Receive, limits: Limits) -> Receive:
-    """Reads the whole body and gives what hands it on; raises BodyRefused."""
+    """Reads and checks the whole body; returns a `receive` that replays it. Raises BodyRefused."""
     _check_headers(request, limits)
     try:
         body = await asyncio.wait_for(_read(receive, limits.body_bytes), limits.body_seconds)
@@ -44,7 +44,7 @@ async def read_checked_body(request: IncomingRequest, receive: Receive, limits: 
 
 
 def is_nested_too_deep(body: bytes) -> bool:
-    """Whether JSON is nested deeper than is taken, counted without parsing it."""
+    """Whether JSON is nested deeper than `MAX_DEPTH`, counted without parsing it."""
     level = 0
     for byte in _JSON_STRING.sub(b"", body).translate(None, delete=_NOT_BRACKETS):
         level += 1 if byte in b"[{" else -1
@@ -56,10 +56,10 @@ def is_nested_too_deep(body: bytes) -> bool:
 def _check_headers(request: IncomingRequest, limits: Limits) -> None:
     length = request.header("content-length")
     if length is not None and (not length.isdecimal() or int(length) > limits.body_bytes):
-        raise BodyRefused(413, f"The body has {length} bytes; at most {limits.body_bytes} are taken.")
+        raise BodyRefused(413, f"The body has {length} bytes; the maximum is {limits.body_bytes}.")
     encoding = request.header("content-encoding")
     if encoding not in (None, "", "identity"):
-        raise BodyRefused(400, f"Content-Encoding is {encoding!r}; send the body as it is.")
+        raise BodyRefused(400, f"Content-Encoding is {encoding!r}; send the body uncompressed.")
 
 
 def _check_kind(request: IncomingRequest) -> None:

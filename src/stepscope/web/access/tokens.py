@@ -1,4 +1,4 @@
-"""The access token: 256 bits in a file only its owner can read, and the cookie made from it."""
+"""The access token: 256 bits in a file only its owner can read, and the cookie derived from it."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ COOKIE_SECONDS = 30 * 24 * 3600
 
 
 def path_of(folder: Path, configured: str | None) -> Path:
-    """Where the token of a store's server is: where the settings say, else in the store folder."""
+    """The token file of a store's server: the one in the settings, else one in the store folder."""
     return Path(configured) if configured else folder / FILE_NAME
 
 
 def token_of(path: Path) -> str:
-    """The token in a file; made, together with the file, where there is none."""
+    """The token in a file; creates both where there is no file."""
     token = _read(path)
     if token is None:
         _create_once(path)
         token = _read(path)
     if token is None or len(token) < MIN_CHARACTERS:
         raise ConfigError(
-            f"{path} holds no token; it must be one line of {MIN_CHARACTERS} characters at least. "
-            "Remove it, and a token is made at the next start."
+            f"{path} has no valid token; it must be one line of at least {MIN_CHARACTERS} characters. "
+            "Remove the file: the next start creates a new token."
         )
     return token
 
 
 def new_token(path: Path) -> str:
-    """Makes another token in the place of the one in a file; the old one opens nothing any more."""
+    """Replaces the token in a file; the old one is no longer valid."""
     temporary = _write_temporary(path)
     try:
         temporary.replace(path)
@@ -46,12 +46,12 @@ def new_token(path: Path) -> str:
 
 
 def cookie_name(token: str) -> str:
-    """The cookie's name; differs between servers, since cookies do not tell ports apart."""
+    """The cookie's name; differs between servers, since cookies ignore the port."""
     return f"stepscope-{hashlib.sha256(b'name' + token.encode()).hexdigest()[:10]}"
 
 
 def cookie_value(token: str) -> str:
-    """What the cookie holds: proof of the token, not the token."""
+    """The cookie's value: proves knowledge of the token without containing it."""
     return hmac.new(token.encode(), b"stepscope cookie", hashlib.sha256).hexdigest()
 
 
@@ -72,7 +72,7 @@ def _read(path: Path) -> str | None:
         if mode & 0o077:
             raise ConfigError(
                 f"The token file {path} can be read by others (mode {mode & 0o777:o}). "
-                f"Take that away with: chmod 600 {path}"
+                f"Fix it with: chmod 600 {path}"
             )
         return file.read(4096).strip()
 

@@ -1,1 +1,1 @@
-"""The routes of the HTTP API, and the shapes of their answers."""
+"""The routes of the HTTP API, and the schemas of their responses."""

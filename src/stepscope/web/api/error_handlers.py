@@ -1,4 +1,4 @@
-"""Turns what routes raise into answers: what was wrong, what is allowed, and nothing of our insides."""
+"""Turns exceptions of routes into error responses that show nothing of the server's internals."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 log = logging.getLogger("stepscope.web")
 
 DAMAGED = (
-    "The store cannot be read; it seems to be damaged. Restore it from a copy, or move it away to begin a "
-    "new one. The server's log has more under this id."
+    "The store cannot be read; it seems to be damaged. Restore it from a copy, or move it away to start a "
+    "new one. See the server's log under this id."
 )
-UNREADABLE = "What was asked for cannot be read or kept now. The server's log has more under this id."
+UNREADABLE = "The data cannot be read or saved now. See the server's log under this id."
 MAX_SHOWN = 80
 
 PARAMETER_KINDS = {"path", "query", "header", "body", "cookie"}
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Has an application answer errors in our shape."""
+    """Makes an application answer every error as `ErrorBody`."""
     app.add_exception_handler(RequestValidationError, _on_invalid_parameter)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(StepscopeError, _on_stepscope_error)
@@ -38,7 +38,7 @@ def add_error_handlers(app: FastAPI) -> None:
 
 
 def parameter_error(error: dict[str, Any]) -> str:
-    """What is wrong with one parameter: its name, its value, what is allowed."""
+    """Describes what is wrong with one parameter: its name, its value, what is allowed."""
     place = [str(part) for part in error["loc"]]
     name = ".".join(place[1:] if place[0] in PARAMETER_KINDS and len(place) > 1 else place)
     value = error.get("input")
@@ -58,7 +58,7 @@ async def _on_invalid_parameter(request: Request, error: Exception) -> Response:
 
 async def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for this kind
-    texts = {404: "There is nothing at this address.", 405: "This address does not take that method."}
+    texts = {404: "There is nothing at this address.", 405: "This address does not support that method."}
     text = texts.get(error.status_code) if error.detail in ("Not Found", "Method Not Allowed") else None
     return error_response(
         error.status_code, text or error.detail, error_id=_id(request), headers=error.headers
@@ -74,7 +74,7 @@ async def _on_stepscope_error(request: Request, error: Exception) -> Response:
 
 
 async def _on_unexpected_error(request: Request, _error: Exception) -> Response:
-    # The gate has it in the log, under the same id.
+    # The middleware has logged it, under the same id.
     return error_response(500, INTERNAL_ERROR, error_id=_id(request))
 
 

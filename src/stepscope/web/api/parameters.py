@@ -1,4 +1,4 @@
-"""The parameters of routes, with their bounds and descriptions; each is declared once."""
+"""The parameters of routes, with their limits and descriptions; each is declared once."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from stepscope.web.app_state import AppState
 
 MAX_KEYS = 200
 MAX_STEP = 2**53
-"""Beyond it a browser's numbers are no longer exact."""
+"""Larger integers are not exact in a browser."""
 
 
 Responses = dict[int | str, dict[str, Any]]
-"""How the API's description tells of answers."""
+"""How OpenAPI describes responses."""
 
-DONE: Responses = {204: {"description": "It is done."}}
+DONE: Responses = {204: {"description": "Done."}}
 
 
 def state_of(request: Request) -> AppState:
-    """The parts of the server that answers."""
+    """The state of the server that got the request."""
     state: AppState = request.app.state.stepscope
     return state
 
@@ -33,32 +33,34 @@ NoteId = Annotated[int, Path(ge=1, le=2**62, description="The note's number.")]
 ChannelName = Annotated[str, Path(min_length=1, max_length=100, description="The channel's name.")]
 RuleName = Annotated[str, Path(min_length=1, max_length=100, description="The rule's name.")]
 PageName = Annotated[
-    str, Path(pattern=r"^[A-Za-z0-9_.:@-]{1,100}$", description="The page whose arrangement is kept.")
+    str, Path(pattern=r"^[A-Za-z0-9_.:@-]{1,100}$", description="The page whose layout is saved.")
 ]
 
 Text = Annotated[str, Query(max_length=1000)]
 Keys = Annotated[
     list[Annotated[str, Query(max_length=20_000)]],
-    Query(max_length=MAX_KEYS, description="Keys, divided by commas or given again and again."),
+    Query(max_length=MAX_KEYS, description="Keys, separated by commas, or one parameter for each."),
 ]
 Low = Annotated[
     int | None,
-    Query(alias="from", ge=-MAX_STEP, le=MAX_STEP, description="The first step (or second) of interest."),
+    Query(alias="from", ge=-MAX_STEP, le=MAX_STEP, description="The first step (or second)."),
 ]
 High = Annotated[
     int | None,
-    Query(alias="to", ge=-MAX_STEP, le=MAX_STEP, description="The last step (or second) of interest."),
+    Query(alias="to", ge=-MAX_STEP, le=MAX_STEP, description="The last step (or second)."),
 ]
-Rank = Annotated[int | None, Query(ge=0, le=1_000_000, description="One rank alone.")]
-Host = Annotated[str | None, Query(max_length=300, description="One host alone.")]
-Device = Annotated[str | None, Query(max_length=300, description="One device alone; empty for none.")]
-Buckets = Annotated[int, Query(ge=1, le=4000, description="At most so many buckets for each series.")]
-Axis = Annotated[Literal["step", "seconds"], Query(description="What `start` counts in.")]
+Rank = Annotated[int | None, Query(ge=0, le=1_000_000, description="Only this rank.")]
+Host = Annotated[str | None, Query(max_length=300, description="Only this host.")]
+Device = Annotated[str | None, Query(max_length=300, description="Only this device; empty for no device.")]
+Buckets = Annotated[int, Query(ge=1, le=4000, description="Maximum number of buckets for each series.")]
+Axis = Annotated[Literal["step", "seconds"], Query(description="Unit of `start`.")]
 Format = Annotated[Literal["binary", "json"], Query(description="Columns as bytes, or as JSON.")]
-Since = Annotated[str | None, Query(max_length=16_000, description="The cursor of what one has.")]
-LastEventId = Annotated[str | None, Header(max_length=16_000, description="The same, as browsers send it.")]
+Since = Annotated[str | None, Query(max_length=16_000, description="The cursor of what the client has.")]
+LastEventId = Annotated[
+    str | None, Header(max_length=16_000, description="The same cursor, as browsers send it.")
+]
 KnownTag = Annotated[
-    str | None, Header(alias="If-None-Match", max_length=2000, description="The ETag of what one has.")
+    str | None, Header(alias="If-None-Match", max_length=2000, description="The ETag of what the client has.")
 ]
 
 

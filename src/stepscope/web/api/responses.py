@@ -1,4 +1,4 @@
-"""Turns what views compute into answers: strict JSON, or columns of numbers as bytes."""
+"""Makes responses from what views compute: strict JSON, or columns of numbers as bytes."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ BINARY = "application/octet-stream"
 
 
 def plain(value: Any) -> Any:
-    """Dictionaries, lists, text and finite numbers; None for a number that is not finite.
+    """Converts to dictionaries, lists, text and finite numbers; NaN and infinity become None.
 
-    A field whose name Python keeps for itself ends in an underscore there, and not here: `from_`.
+    A field named like a Python keyword ends in an underscore in Python, and not here: `from_`.
     """
     if value is None or isinstance(value, str | bool | int | float):
         return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -44,12 +44,12 @@ def to_text(value: Any) -> str:
 
 
 def json_response(value: Any, status: int = 200) -> Response:
-    """A JSON answer; halves of characters in somebody's names are sent escaped, as JSON allows."""
+    """A JSON response; lone surrogates in names are sent escaped, as JSON allows."""
     return Response(to_text(value), status, media_type=JSON)
 
 
 def columns_to_bytes(header: Any, columns: Iterable[Sequence[NDArray[np.float64]]]) -> bytes:
-    """Length, header and columns of float64, little-endian, each beginning at a multiple of eight bytes."""
+    """Length, header and float64 columns, little-endian, each column aligned to eight bytes."""
     text = to_text(header).encode()
     text += b" " * (-(4 + len(text)) % 8)
     parts = [len(text).to_bytes(4, "little"), text]
@@ -58,7 +58,7 @@ def columns_to_bytes(header: Any, columns: Iterable[Sequence[NDArray[np.float64]
 
 
 def etag_of(*parts: object) -> str:
-    """An ETag for what these determine."""
+    """An ETag of the values a response depends on."""
     return f'"{hashlib.sha256(repr(parts).encode()).hexdigest()[:24]}"'
 
 

@@ -1,4 +1,4 @@
-"""Routes on alerts: what fires, silences, acknowledgements, tests of channels."""
+"""Routes on alerts: open and past alerts, silences, acknowledgements, tests of channels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ router = APIRouter(tags=["alerts"])
 
 @router.get("/alerts", response_model=AlertList)
 def alerts(state: StateOf) -> Response:
-    """What fires, what fired, the rules that hold, channels and silences."""
+    """Open and past alerts, the rules in force, channels and silences."""
     from stepscope.views.alerts.alert_list import alerts_of
 
     with state.readers.open() as opened:
@@ -36,7 +36,7 @@ def alerts(state: StateOf) -> Response:
 
 @router.post("/alerts/silences", status_code=204, response_class=Response, responses=DONE)
 def silence(state: StateOf, body: NewSilence) -> Response:
-    """Has nobody told of a rule for a while."""
+    """Mutes a rule for a while."""
     now_ns = state.now_ns()
     until_ns = now_ns + int(body.minutes * 60e9)
     state.silences.silence(body.rule, body.run, now_ns=now_ns, until_ns=until_ns, reason=body.reason)
@@ -57,7 +57,7 @@ def end_silence(state: StateOf, body: EndedSilence) -> Response:
 
 @router.post("/alerts/{alert_id}/ack", status_code=204, response_class=Response, responses=DONE)
 def acknowledge(state: StateOf, alert_id: AlertId) -> Response:
-    """Says that somebody looks after an alert: no more reminders."""
+    """Acknowledges an alert: no more reminders are sent."""
     with state.readers.open() as opened:
         is_known = any(alert["id"] == alert_id for run in opened.runs.runs() for alert in run.alerts())
     if not is_known:
@@ -68,7 +68,7 @@ def acknowledge(state: StateOf, alert_id: AlertId) -> Response:
 
 @router.post("/channels/{name}/test", response_model=Delivered)
 def test_channel(state: StateOf, name: ChannelName) -> Response:
-    """Sends a test notice by a channel of the settings, now."""
+    """Sends a test notice by a channel of the settings."""
     channels = {**DEFAULT_CHANNELS, **state.options.settings.alerts.channels}
     if name not in channels:
         raise NotFound(f"The settings have no channel {name!r}; there are: {', '.join(channels)}.")

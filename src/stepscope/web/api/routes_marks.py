@@ -1,4 +1,4 @@
-"""Routes by which people add to runs: names, tags, notes, layouts, and a demo run to look at."""
+"""Routes that change what people add to runs: names, tags, notes, layouts; and one that starts a demo run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_NOTES = 1000
 
 @router.put("/runs/{run_id}/marks", response_model=RunRow)
 def change_marks(state: StateOf, run_id: RunId, body: NewMarks) -> Response:
-    """Names, tags, colours, archives a run, or mutes findings of it; what is left out stays as it is."""
+    """Changes name, tags, colour, archived flag or muted findings of a run; omitted fields stay."""
     with state.readers.open() as opened:
         run = opened.run(run_id)
         changes = {name: getattr(body, name) for name in body.model_fields_set}
@@ -33,18 +33,18 @@ def change_marks(state: StateOf, run_id: RunId, body: NewMarks) -> Response:
 
 @router.post("/runs/{run_id}/notes", response_model=Note)
 def add_note(state: StateOf, run_id: RunId, body: NewNote) -> Response:
-    """Keeps a note at a step, at a moment, or on the run as a whole."""
+    """Adds a note at a step, at a time, or on the whole run."""
     with state.readers.open() as opened:
         run = opened.run(run_id)
     if len(state.marks.notes(run.id)) >= MAX_NOTES:
-        raise HTTPException(400, f"The run has {MAX_NOTES} notes, the most that are kept. Remove one first.")
+        raise HTTPException(400, f"The run has {MAX_NOTES} notes, the maximum. Delete one first.")
     made = state.now_ns() / 1e9
     return json_response(state.marks.add_note(run.id, body.text, step=body.step, time=body.time, made=made))
 
 
 @router.delete("/runs/{run_id}/notes/{note_id}", status_code=204, response_class=Response, responses=DONE)
 def remove_note(state: StateOf, run_id: RunId, note_id: NoteId) -> Response:
-    """Takes a note away."""
+    """Deletes a note."""
     with state.readers.open() as opened:
         run = opened.run(run_id)
     if not state.marks.remove_note(run.id, note_id):
@@ -54,21 +54,21 @@ def remove_note(state: StateOf, run_id: RunId, note_id: NoteId) -> Response:
 
 @router.get("/layouts/{page}", response_model=Layout)
 def layout(state: StateOf, page: PageName) -> Response:
-    """How somebody arranged a page; an empty object where nobody has."""
+    """The saved layout of a page; an empty object where there is none."""
     return json_response(state.marks.layout(page))
 
 
 @router.put("/layouts/{page}", response_model=Layout)
 def change_layout(state: StateOf, page: PageName, body: Layout) -> Response:
-    """Keeps how a page is arranged: any JSON object of 64 kB at most."""
+    """Saves the layout of a page: any JSON object of at most 64 kB."""
     size = len(json.dumps(body).encode())
     if size > MAX_LAYOUT_BYTES:
-        raise HTTPException(413, f"The layout has {size} bytes; at most {MAX_LAYOUT_BYTES} are kept.")
+        raise HTTPException(413, f"The layout has {size} bytes; the maximum is {MAX_LAYOUT_BYTES}.")
     state.marks.set_layout(page, body)
     return json_response(body)
 
 
 @router.post("/demo", response_model=Started)
 def play_demo(state: StateOf) -> Response:
-    """Plays a demo run, where the server may write to the store folder."""
+    """Starts a demo run, if the server may write to the store folder."""
     return json_response({"run": state.demo.play()})

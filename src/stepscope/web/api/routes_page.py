@@ -1,4 +1,4 @@
-"""The page itself: the built files, found by their names in a list and never by a path somebody sends."""
+"""Serves the built page: files are chosen by name from a folder listing, never by a path from a request."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ MEDIA_TYPES = {
     "webmanifest": "application/manifest+json",
     "woff2": "font/woff2",
 }
-"""What is served, by the end of its name; anything else is not."""
+"""Media types by file suffix; files with any other suffix are not served."""
 
 
 @router.api_route("/assets/{name}", methods=["GET", "HEAD"])
 def asset(name: str) -> Response:
-    """A built file whose name changes with its content, so that it may be kept for ever."""
+    """A built file whose name changes with its content, so that browsers may cache it forever."""
     file = _file_in(_page_folder() / "assets", name)
     if file is None:
         raise HTTPException(404)
@@ -47,14 +47,14 @@ def asset(name: str) -> Response:
 
 @router.api_route("/api/{rest:path}", methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 def nothing(rest: str) -> Response:
-    """What is no route of the API is an error, and not the page."""
+    """Answers unknown API paths with an error instead of the page."""
     del rest
     raise HTTPException(404)
 
 
 @router.api_route("/{path:path}", methods=["GET", "HEAD"])
 def page(request: Request, state: StateOf, path: str) -> Response:
-    """The page for every address of it, or a file that lies beside it."""
+    """The page, for every path of it, or a file in its folder."""
     del request
     file = _file_in(_page_folder(), path)
     if file is not None and path != INDEX:
@@ -65,7 +65,7 @@ def page(request: Request, state: StateOf, path: str) -> Response:
         return plain_page(
             200,
             "The page is not built",
-            "The server runs, but this installation came without the page. Its API answers all the same.",
+            "The server is running, but this installation has no built page. The API works.",
             links={"API": f"{base_path}{API}/openapi.json"},
         )
     text = index.read_text(encoding="utf-8").replace(BASE, f'<base href="{html.escape(base_path)}/">')
@@ -77,7 +77,7 @@ def _page_folder() -> Traversable:
 
 
 def _file_in(folder: Traversable, name: str) -> Traversable | None:
-    """A file of a folder by its name, which is compared with those that are there."""
+    """The file of a folder with this name, found in a listing of the folder."""
     if name.rpartition(".")[2] not in MEDIA_TYPES or not folder.is_dir():
         return None
     return next((file for file in folder.iterdir() if file.name == name and file.is_file()), None)

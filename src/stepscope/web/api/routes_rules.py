@@ -1,4 +1,4 @@
-"""Routes on alert rules: making, changing, switching and deleting them, and trying a condition."""
+"""Routes on alert rules: create, change, switch on or off, delete, and check a condition."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ router = APIRouter(tags=["alerts"])
 
 @router.put("/alerts/rules/{name:path}", status_code=204, response_class=Response, responses=DONE)
 def put_rule(state: StateOf, name: RuleName, body: NewRule) -> Response:
-    """Makes a rule, or changes the one of that name; without `when`, switches it on or off."""
+    """Creates or replaces the rule of this name; without `when`, switches it on or off."""
     try:
         if body.when is not None:
             state.page_rules.put(_fields(name, body))
@@ -34,15 +34,15 @@ def put_rule(state: StateOf, name: RuleName, body: NewRule) -> Response:
 
 @router.delete("/alerts/rules/{name:path}", status_code=204, response_class=Response, responses=DONE)
 def delete_rule(state: StateOf, name: RuleName) -> Response:
-    """Deletes a rule that was made here; one from elsewhere whose place it took holds again."""
+    """Deletes a rule that was created on the page; a rule it replaced applies again."""
     if not state.page_rules.delete(name):
-        raise NotFound(f"No rule {name!r} was made on the page; one from elsewhere can be switched off.")
+        raise NotFound(f"No rule {name!r} was created on the page; other rules can be switched off.")
     return Response(status_code=204)
 
 
 @router.post("/alerts/rules/check", response_model=RuleCheck)
 def check(state: StateOf, body: CheckedCondition) -> Response:
-    """Whether a condition can be read, what it looks at, and whether it would be true in a run now."""
+    """Whether a condition is valid, which keys it uses, and whether it is true in a run now."""
     from stepscope.views.alerts.rule_check import check_rule
 
     if body.run is None:
@@ -52,14 +52,14 @@ def check(state: StateOf, body: CheckedCondition) -> Response:
 
 
 def _fields(name: str, body: NewRule) -> dict[str, Any]:
-    """What is kept: what was said, and nothing that says nothing."""
+    """The fields to save: those that were given and are not empty."""
     fields = body.model_dump(by_alias=True, exclude_unset=True)
     empty = (None, "")
     return {"name": name, **{key: value for key, value in fields.items() if value not in empty}}
 
 
 def _switch(state: StateOf, name: str, *, on: bool) -> bool | None:
-    """What to keep of a switch; None where that is how the rule stands anyway. Raises NotFound."""
+    """The switch to save; None where it equals the rule's default. Raises NotFound."""
     with state.readers.open() as opened:
         live_rules = rules_of_live_runs(opened.runs.runs(), state.options.settings.alerts)
     page_rules = state.page_rules.read()

@@ -59,20 +59,20 @@ MAX_CONFIG_KEYS = 500
 
 @router.get("/health", response_model=Health)
 def health() -> Response:
-    """Whether the server answers; needs no token and says nothing else."""
+    """Whether the server is up; needs no token."""
     return json_response({"status": "ok"})
 
 
 @router.get("/meta", response_model=Meta)
 def meta(state: StateOf) -> Response:
-    """The server, and what it serves."""
+    """Version, store and state of the server."""
     with state.readers.open() as opened:
         return json_response(server_info(state, opened))
 
 
 @router.get("/home", response_model=Home)
 def home(state: StateOf) -> Response:
-    """What runs now, what needs attention, what ran last, and the hosts."""
+    """Running runs, what needs attention, recent runs, and hosts."""
     from stepscope.views.runs.home import home_of
 
     with state.readers.open() as opened:
@@ -85,12 +85,12 @@ def runs(  # noqa: PLR0913 - the parameters of a list
     *,
     filter: Annotated[Text, Query(description="Words and conditions, as in `status:running loss<2`.")] = "",  # noqa: A002 - its name in the address
     sort: Annotated[SORTS, Query(description="The column to sort by.")] = "started",
-    descending: Annotated[bool, Query(description="The greatest first.")] = True,
-    limit: Annotated[int, Query(ge=1, le=1000, description="At most so many runs.")] = 200,
-    offset: Annotated[int, Query(ge=0, le=10_000_000, description="Runs to pass over.")] = 0,
-    archived: Annotated[bool, Query(description="Those put aside, too.")] = False,
+    descending: Annotated[bool, Query(description="Largest first.")] = True,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of runs.")] = 200,
+    offset: Annotated[int, Query(ge=0, le=10_000_000, description="Runs to skip.")] = 0,
+    archived: Annotated[bool, Query(description="Include archived runs.")] = False,
 ) -> Response:
-    """A page of the list of runs; a filter that cannot be read is told of beside all runs."""
+    """A page of the list of runs; with an invalid filter, all runs and the error."""
     with state.readers.open() as opened:
         rows = state.rows(opened)
     shown = [row for row in rows if archived or not row.archived]
@@ -126,7 +126,7 @@ def _filtered(state: AppState, rows: list[RunRow], text: str) -> tuple[list[RunR
 
 @router.get("/runs/{run_id}", response_model=RunHead)
 def run_head(state: StateOf, run_id: RunId) -> Response:
-    """The header of every page on a run, and the cursor to follow it from."""
+    """The header of a run's pages, and the cursor to follow the run from."""
     with state.readers.open() as opened, opened.reader.moment():
         return json_response(run_head_of(state, opened, opened.run(run_id)))
 
@@ -151,7 +151,7 @@ def overview(state: StateOf, run_id: RunId) -> Response:
 
 @router.get("/runs/{run_id}/steps", response_model=shapes.StepWindow)
 def steps(state: StateOf, run_id: RunId, low: Low = None, high: High = None, rank: Rank = None) -> Response:
-    """Steps and their phases in a stretch of a run, the slowest among them, how long they took."""
+    """Steps of a range and their phases, the slowest steps, and a histogram of step time."""
     from stepscope.views.steps.step_explorer import steps_of
 
     with state.readers.open() as opened:
@@ -162,12 +162,12 @@ def steps(state: StateOf, run_id: RunId, low: Low = None, high: High = None, ran
 def heatmap(
     state: StateOf,
     run_id: RunId,
-    key: Annotated[str, Query(min_length=1, max_length=1000, description="What to draw.")] = "step_seconds",
+    key: Annotated[str, Query(min_length=1, max_length=1000, description="Key to draw.")] = "step_seconds",
     low: Low = None,
     high: High = None,
-    columns: Annotated[int, Query(ge=1, le=2000, description="At most so many columns.")] = 200,
+    columns: Annotated[int, Query(ge=1, le=2000, description="Maximum number of columns.")] = 200,
 ) -> Response:
-    """A key by rank and step."""
+    """The values of a key by rank and step."""
     from stepscope.views.steps.rank_heatmap import heatmap_of
 
     with state.readers.open() as opened:
@@ -176,7 +176,7 @@ def heatmap(
 
 @router.get("/runs/{run_id}/findings", response_model=shapes.Findings)
 def run_findings(state: StateOf, run_id: RunId) -> Response:
-    """What was found in a run, with evidence and advice, and what was looked for in vain."""
+    """The findings of a run, with evidence and advice, and the checks that passed."""
     from stepscope.views.logs.run_failure import failure_of
     from stepscope.views.overview.run_verdict import verdict_for
 
@@ -184,7 +184,7 @@ def run_findings(state: StateOf, run_id: RunId) -> Response:
         run = opened.run(run_id)
         diagnosis = run.diagnose()
         figures = state.kept.of(run, state.now_ns())
-        # A run that has ended and that no agent has looked at is looked at now.
+        # A run that has ended and that no agent has analysed is analysed now.
         fresh = [] if run.status in LIVE else [finding.as_dict() for finding in diagnosis.findings]
         return json_response(
             {
@@ -201,9 +201,9 @@ def logs(
     state: StateOf,
     run_id: RunId,
     search: Annotated[Text, Query(description="Only lines with this text.")] = "",
-    limit: Annotated[int, Query(ge=1, le=10_000, description="At most so many lines, the newest.")] = 500,
+    limit: Annotated[int, Query(ge=1, le=10_000, description="Maximum number of lines, newest kept.")] = 500,
 ) -> Response:
-    """The end of what a run printed."""
+    """The last lines a run printed."""
     from stepscope.views.logs.console_lines import console_of
     from stepscope.views.logs.run_failure import failure_of
 
@@ -224,13 +224,13 @@ def config(state: StateOf, run_id: RunId) -> Response:
 @router.get("/compare", response_model=shapes.Comparison)
 def compare_runs(
     state: StateOf,
-    runs: Annotated[str, Query(min_length=1, max_length=10_000, description="Ids divided by commas.")],
+    runs: Annotated[str, Query(min_length=1, max_length=10_000, description="Ids separated by commas.")],
     baseline: Annotated[
-        str | None, Query(max_length=300, description="The run others are held against.")
+        str | None, Query(max_length=300, description="The run others are compared with.")
     ] = None,
     preset: Annotated[Literal["all", "performance", "quality"], Query(description="Which figures.")] = "all",
     group: Annotated[
-        str | None, Query(max_length=300, description="An entry of configurations to group runs by.")
+        str | None, Query(max_length=300, description="The configuration entry to group runs by.")
     ] = None,
     warm_up: Annotated[
         Literal["excluded", "included"], Query(description="Whether the first steps count.")
@@ -243,7 +243,7 @@ def compare_runs(
     if not 1 <= len(ids) <= MAX_RUNS:
         raise HTTPException(400, f"runs names {len(ids)} runs; 1 to {MAX_RUNS} can be compared.")
     with state.readers.open() as opened:
-        # One may be named twice, by its id and by its name.
+        # A run may be named twice, by its id and by its name.
         compared_runs = list({run.id: run for run in map(opened.run, ids)}.values())
         baseline_run = opened.run(baseline) if baseline else compared_runs[0]
         if all(run.id != baseline_run.id for run in compared_runs):

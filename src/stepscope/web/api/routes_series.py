@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 router = APIRouter(tags=["series"])
 
 MAX_BUCKETS = 1_000_000
-"""So many for all series of one answer together, which are 64 MB."""
+"""For all series of one response together: 64 MB."""
 
 BYTES: Responses = {
     200: {
         "description": (
-            "With format=binary: the length of the header as uint32, the header as JSON padded with blanks "
+            "With format=binary: the length of the header as uint32, the header as JSON padded with spaces "
             "so that both are a multiple of 8 bytes, then for each series in order, for each column in "
             "order, its numbers as float64, all little-endian."
         ),
         "content": {BINARY: {"schema": {"type": "string", "format": "binary"}}},
     },
-    304: {"description": "What the client has is still so."},
+    304: {"description": "The client's copy is current."},
 }
 
 
@@ -72,11 +72,11 @@ def series(  # noqa: PLR0913 - the parameters of a chart
     rank: Rank = None,
     host: Host = None,
     device: Device = None,
-    merge: Annotated[bool, Query(description="One series for each key, over all places.")] = False,
+    merge: Annotated[bool, Query(description="One series for each key, merged over all places.")] = False,
     format: Format = "binary",  # noqa: A002 - its name in the address
     if_none_match: KnownTag = None,
 ) -> Response:
-    """Several keys in buckets whose edges are multiples of a power of two, one part for each place."""
+    """Buckets of several keys, one part for each place; bucket edges are multiples of a power of two."""
     query = SeriesQuery(axis, buckets, low, high, rank, host, device, merge)
     with state.readers.open() as opened, opened.reader.moment():
         run = opened.run(run_id)

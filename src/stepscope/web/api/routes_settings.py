@@ -1,4 +1,4 @@
-"""Routes on settings: those this server was started with, secrets hidden; another token."""
+"""Routes on settings: the settings of this server with secrets hidden, and a new token."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GENERAL = "general"
 
 @router.get("/settings", response_model=ServerSettings)
 def settings(state: StateOf) -> Response:
-    """Every setting with its value and its sentence; how others can scrape; what is fed."""
+    """Every setting with its value and help; the Prometheus configuration; the exporters."""
     settings = state.options.settings
     enabled = [name for name, options in settings.exporters.items() if options.get("enabled", True)]
     file = state.keyring.file
@@ -46,9 +46,9 @@ def settings(state: StateOf) -> Response:
 
 @router.post("/token", status_code=204, response_class=Response, responses=DONE)
 async def make_token(state: StateOf, request: Request) -> Response:
-    """Makes another token. Cookies, addresses and streams of the old one end; the answer has a new cookie."""
+    """Makes a new token. Cookies, links and streams of the old one end; the response has a new cookie."""
     if not state.keyring.is_needed():
-        raise HTTPException(400, "This server asks for no token: it was started with --no-token.")
+        raise HTTPException(400, "This server needs no token: it was started with --no-token.")
     response = Response(status_code=204)
     state.keyring.renew(response, IncomingRequest(request.scope))
     log.info("A new token was made.")
@@ -70,7 +70,7 @@ def _items(settings: Settings) -> list[dict[str, str]]:
 
 
 def _scrape_config(settings: Settings, exporters: list[str]) -> str | None:
-    """What to put into the configuration of Prometheus; None where nothing is to be scraped."""
+    """The lines for the configuration of Prometheus; None where its exporter is off."""
     if "prometheus" not in exporters:
         return None
     port = settings.exporters["prometheus"].get("port", PROMETHEUS_PORT)

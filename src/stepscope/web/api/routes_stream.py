@@ -1,4 +1,4 @@
-"""Routes of the live feed: a stream of events, and the same events for those who ask again and again."""
+"""Routes of the live feed: a stream of server-sent events, and the same events by long polling."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Followed = Annotated[
 ]
 FollowedKeys = Annotated[
     list[Annotated[str, Query(max_length=20_000)]],
-    Query(max_length=200, description="Keys whose points are sent, divided by commas."),
+    Query(max_length=200, description="Keys whose points are sent, separated by commas."),
 ]
 WaitSeconds = Annotated[float, Query(ge=0, le=20, description="How many seconds to wait for an event.")]
 
@@ -32,7 +32,7 @@ EVENTS: Responses = {
     200: {
         "description": (
             "Events `hello`, `run`, `points`, `alert`, `finding`, `mark`; without a run `hello` and `runs`. "
-            "`resync` says to read anew what is shown. The id of an event is a cursor."
+            "`resync` asks the client to read everything again. The id of an event is a cursor."
         ),
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
     }
@@ -47,8 +47,8 @@ async def stream(
     since: Since = None,
     last_event_id: LastEventId = None,
 ) -> Response:
-    """Live events of a run, or of the list of runs, from a cursor on."""
-    # A browser that reconnects sends the newer of both in its header.
+    """Live events of a run, or of the list of runs, since a cursor."""
+    # A browser that reconnects sends the newer cursor in its header.
     subscriber = await _subscribe(state, run, keys, last_event_id or since)
     return EventStream(state.feed, subscriber)
 
@@ -61,7 +61,7 @@ async def delta(
     since: Since = None,
     wait: WaitSeconds = 20.0,
 ) -> Response:
-    """The same events since a cursor, at once where there are any; otherwise as soon as there are."""
+    """The same events since a cursor; waits up to `wait` seconds where there are none yet."""
     subscriber = await _subscribe(state, run, keys, since)
     try:
         hello, *messages = subscriber.drain()

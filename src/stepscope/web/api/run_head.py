@@ -1,4 +1,4 @@
-"""The header of a run's pages, and what the server says of itself."""
+"""The header of a run's pages, and facts about the server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AXIS_KEYS = {
     "samples": ("samples_total", "samples", "samples_seen", "train/samples"),
     "tokens": ("tokens_total", "tokens", "tokens_seen", "num_input_tokens_seen", "train/tokens"),
 }
-"""What people call the series that count these, the usual name first."""
+"""Common names of the series that count these, the most common first."""
 
 NO_SERIES = {
     "epoch": "No epoch was logged. Give epoch=... to log_training_step.",
@@ -34,7 +34,7 @@ COST_KEYS = {"cpu_ratio": "stepscope/agent_cpu_ratio", "rss_bytes": "stepscope/a
 
 
 def run_head_of(state: AppState, opened: OpenStore, run: Run) -> dict[str, Any]:
-    """What every page of a run shows above."""
+    """What every page of a run shows at its top."""
     counters = opened.reader.counters(run.id)
     is_live = run.status in LIVE
     return {
@@ -49,7 +49,7 @@ def run_head_of(state: AppState, opened: OpenStore, run: Run) -> dict[str, Any]:
 
 
 def shared_axes(opened: OpenStore, runs: list[Run]) -> dict[str, Any]:
-    """What charts need to lay several runs over each other: their segments, and what all count x in."""
+    """What charts of several runs need: the segments of each run, and the x axes all of them have."""
     counters_by_run = [opened.reader.counters(run.id) for run in runs]
     axes_by_run = [_axes(_step_keys(counters)) for counters in counters_by_run]
     return {
@@ -78,12 +78,12 @@ def _common_axis(choices: tuple[dict[str, str | None], ...]) -> dict[str, str | 
 
 
 def cursor_of(state: AppState, opened: OpenStore, run: Run, counters: list[Counter]) -> str:
-    """Where a stream takes up from what is read in the same moment."""
+    """The cursor to follow a run from, at the state that is read in the same transaction."""
     return cursor.encode(run.id, position_of(state, opened, run, counters))
 
 
 def server_info(state: AppState, opened: OpenStore) -> dict[str, Any]:
-    """The server, and what it serves."""
+    """Version, store and state of the server."""
     runs = opened.runs.runs()
     options = state.options
     return {
@@ -129,7 +129,7 @@ def _segment(opened: OpenStore, run: Run, counters: list[Counter], number: int) 
 
 
 def _axes(keys: set[str]) -> list[dict[str, str | None]]:
-    """What a chart of the run can count its x in."""
+    """The x axes a chart of the run can have."""
     counted: list[dict[str, str | None]] = [{"name": "step", "key": None, "why_not": None}]
     for name, candidates in AXIS_KEYS.items():
         key = next((candidate for candidate in candidates if candidate in keys), None)
@@ -141,7 +141,7 @@ def _axes(keys: set[str]) -> list[dict[str, str | None]]:
 
 
 def _agent_cost(runs: list[Run]) -> dict[str, float | None]:
-    """The newest figures of the agent on what it costs, from a run that is going on."""
+    """CPU and memory the agent uses, from the newest live run."""
     live = [run for run in runs if run.status in LIVE]
     if not live:
         return dict.fromkeys(COST_KEYS)

@@ -1,4 +1,4 @@
-"""Reads series for charts: buckets on either axis, one part for each key, place and segment."""
+"""Reads series for charts: buckets by step or by time, one part for each key, place and segment."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from stepscope.timeline import Timeline
 
 MAX_POINTS = 65_536
-"""A series of more points is put on its other axis by buckets, four for each that is asked for."""
+"""A longer series changes its axis in buckets instead of points, `OVERSAMPLING` for each requested one."""
 
 OVERSAMPLING = 4
 
 TICKS_PER_SECOND = 1024
-"""Parts of a second that buckets begin at: in whole seconds a run of two seconds would be three points."""
+"""Buckets by time start at such fractions: in whole seconds a run of two seconds would be three points."""
 
 _FirstSteps = dict[tuple[str, "int | None", "str | None", "str | None"], dict[str, int]]
 
 
 @dataclass(frozen=True)
 class SeriesQuery:
-    """What a chart asks for; None stands for any."""
+    """What a chart asks for; None matches anything."""
 
     axis: Axis
     buckets: int
@@ -50,7 +50,7 @@ class SeriesQuery:
 
 @dataclass(frozen=True)
 class Part:
-    """A series, or the part of it that one place and one segment have."""
+    """A series, or its part from one place and one segment."""
 
     key: str
     rank: int | None
@@ -61,10 +61,10 @@ class Part:
     points: int
     buckets: Buckets
     ticks: int = 1
-    """How many of the units its buckets count in are a step or a second."""
+    """Units of its bucket starts in one step or second."""
 
     def described(self) -> dict[str, object]:
-        """What the header says of it."""
+        """Its entry in the header."""
         buckets = self.buckets
         return {
             "key": self.key,
@@ -82,7 +82,7 @@ class Part:
         }
 
     def columns(self) -> list[NDArray[np.float64]]:
-        """Start, count, least, greatest, mean, last, not finite, time."""
+        """Start, count, minimum, maximum, mean, last, non-finite count, time."""
         buckets = self.buckets
         count, nonfinite = (column.astype(np.float64) for column in (buckets.count, buckets.nonfinite))
         starts = buckets.starts / self.ticks
@@ -104,7 +104,7 @@ class Place:
 
 
 def places_of(counters: Iterable[Counter], keys: Iterable[str], query: SeriesQuery) -> list[Place]:
-    """The places that have a key, in the order of keys; what was logged goes before what was read."""
+    """The places that have a key, in the order of keys; logged series take precedence over sampled ones."""
     places: list[Place] = []
     candidates = list(counters)
     for key in dict.fromkeys(keys):
@@ -123,14 +123,14 @@ def places_of(counters: Iterable[Counter], keys: Iterable[str], query: SeriesQue
 
 
 class StepLookup:
-    """The timelines of a run's segments, read when they are first asked for."""
+    """Finds the step in progress at a time; reads the timeline of a segment on first use."""
 
     def __init__(self, run: Run, reader: SqliteReader) -> None:
         self._run, self._reader = run, reader
         self._timelines: dict[str, Timeline] = {}
 
     def steps_at(self, times_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The step in progress at each moment, by the segment that ran then."""
+        """The step in progress at each time, from the segment that ran then."""
         steps = np.zeros(len(times_ns), np.int64)
         first_steps = [part.started_ns for part in self._run.segments]
         owners = np.searchsorted(first_steps, times_ns, side="right") - 1
@@ -152,7 +152,7 @@ class StepLookup:
 
 
 class SeriesReader:
-    """Reads what one request asks of one run."""
+    """Reads the series of one request."""
 
     def __init__(self, run: Run, reader: SqliteReader, query: SeriesQuery) -> None:
         self._run, self._reader, self._query = run, reader, query
@@ -160,7 +160,7 @@ class SeriesReader:
         self._order = {segment.id: number for number, segment in enumerate(run.segments)}
 
     def parts(self, places: list[Place]) -> list[Part]:
-        """The parts of all places; what a later segment went through again is a part of its own."""
+        """The parts of all places; steps that a later segment repeated are a separate, superseded part."""
         first_steps = self._first_steps(places) if self._query.axis == "step" else {}
         parts: list[Part] = []
         for place in places:
@@ -188,7 +188,7 @@ class SeriesReader:
         if ticks == 1:
             moved = replace(points, steps=self._on_axis(points.times_ns))
             return bucket_by_step(moved, query.buckets, query.low, query.high)
-        # The rest by itself: nanoseconds since the epoch times the ticks are more than 64 bits hold.
+        # Seconds and rest apart: nanoseconds since the epoch times the ticks would exceed 64 bits.
         rest = points.times_ns % NS * ticks // NS
         low = None if query.low is None else query.low * ticks
         high = None if query.high is None else query.high * ticks + ticks - 1
@@ -200,7 +200,7 @@ class SeriesReader:
         return TICKS_PER_SECOND if is_fine else 1
 
     def _on_axis(self, times_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Moments as steps or as seconds, as the chart has it."""
+        """Times as steps or as seconds, by the axis of the chart."""
         return times_ns // NS if self._query.axis == "seconds" else self._lookup.steps_at(times_ns)
 
     def _selection(self, place: Place) -> Selection:
@@ -208,7 +208,7 @@ class SeriesReader:
         return Selection(self._run.id, place.key, *labels)
 
     def _first_steps(self, places: list[Place]) -> _FirstSteps:
-        """The first step of each segment, for places that have several."""
+        """The first step of each segment, for places with several segments."""
         first_steps: _FirstSteps = {}
         for place in places:
             if place.segment is not None:
@@ -226,7 +226,7 @@ class SeriesReader:
         return 0 if reach is None else reach[0]
 
     def _superseded_from(self, place: Place, first_steps: _FirstSteps) -> int | None:
-        """The first step that a later segment went through again; None when none did."""
+        """The first step that a later segment repeated; None where none did."""
         here = self._order.get(place.segment or "", -1)
         segments = first_steps.get(_where(place), {})
         later = [first for segment, first in segments.items() if self._order.get(segment, -1) > here]
@@ -234,7 +234,7 @@ class SeriesReader:
 
 
 def rebucketed(buckets: Buckets, x: NDArray[np.int64], query: SeriesQuery) -> Buckets:
-    """The same buckets on another axis: each lies wholly where its last point lies."""
+    """The same buckets on another axis: each counts where its last point is."""
     inside = np.ones(len(x), bool)
     if query.low is not None:
         inside &= x >= query.low
@@ -292,7 +292,7 @@ def _from(query: SeriesQuery, low: int) -> SeriesQuery:
 
 
 def _from_step(buckets: Buckets, limit: int) -> Buckets:
-    """Leaves out a bucket that the part before has too."""
+    """Drops a bucket that the part before also has."""
     columns = ("starts", "count", "minimum", "maximum", "mean", "last", "nonfinite", "times")
     inside = buckets.starts >= limit
     return replace(buckets, **{name: getattr(buckets, name)[inside] for name in columns})

@@ -1,4 +1,4 @@
-"""The shapes of answers on alerts and settings, and of what people change."""
+"""Schemas of responses on alerts and settings, and of the bodies of requests that change something."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Text = Annotated[str, Field(max_length=300)]
 
 
 Origin = Literal["usual", "configuration", "page", "training"]
-Time = Annotated[str, Field(max_length=50, description="Such as `60s`, `2m` or `1h`.")]
+Time = Annotated[str, Field(max_length=50, description="A duration such as `60s`, `2m` or `1h`.")]
 
 
 class ToldBy(BaseModel):
-    """Whether a channel has brought an alert to a person."""
+    """Whether and when a channel delivered an alert."""
 
     channel: str
     at: float | None
@@ -48,7 +48,7 @@ class AlertRow(BaseModel):
 
 
 class RuleRow(BaseModel):
-    """A rule that holds here."""
+    """An alert rule in force."""
 
     name: str
     severity: Severity
@@ -71,7 +71,7 @@ class RuleRow(BaseModel):
 
 
 class ChannelRow(BaseModel):
-    """A way to tell a person."""
+    """A channel that sends alerts to people."""
 
     name: str
     kind: str
@@ -79,7 +79,7 @@ class ChannelRow(BaseModel):
 
 
 class SilenceRow(BaseModel):
-    """A rule of which nobody is told for a while."""
+    """A rule that is muted for a while."""
 
     rule: str
     run: str
@@ -114,17 +114,17 @@ class ServerSettings(BaseModel):
     items: list[SettingRow]
     scrape_config: str | None
     exporters: list[str]
-    token_file: str | None = Field(description="Where the token lies; null where none is asked for.")
+    token_file: str | None = Field(description="The file with the token; null where none is needed.")
 
 
-class Asked(BaseModel):
-    """What people send; a field that is not known is refused, so that a slip of the pen is noticed."""
+class RequestBody(BaseModel):
+    """The body of a request; unknown fields are an error, so that typing mistakes are noticed."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class NewMarks(Asked):
-    """What to say of a run; what is left out stays as it is."""
+class NewMarks(RequestBody):
+    """Changes to the marks of a run; omitted fields stay as they are."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     tags: Annotated[list[Annotated[str, Field(min_length=1, max_length=64)]], Field(max_length=50)] = []
@@ -133,38 +133,38 @@ class NewMarks(Asked):
     muted: Annotated[list[Text], Field(max_length=500)] = []
 
 
-class NewNote(Asked):
-    """A note at a step, at a moment, or on the run as a whole."""
+class NewNote(RequestBody):
+    """A note at a step, at a time, or on the whole run."""
 
     step: Annotated[int, Field(ge=-(2**53), le=2**53)] | None = None
     time: Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)] | None = None
     text: Annotated[str, Field(min_length=1, max_length=10_000)]
 
 
-class NewSilence(Asked):
-    """Whom not to tell, of what, for how long."""
+class NewSilence(RequestBody):
+    """The rule and the runs to mute, and for how long."""
 
-    rule: Annotated[str, Field(min_length=1, max_length=300, description="A rule or a pattern of names.")]
+    rule: Annotated[str, Field(min_length=1, max_length=300, description="A rule name or a pattern.")]
     run: Annotated[str, Field(min_length=1, max_length=300)] = "*"
     minutes: Annotated[float, Field(gt=0, le=60 * 24 * 366, allow_inf_nan=False)]
     reason: Annotated[str, Field(max_length=1000)] = ""
 
 
-class EndedSilence(Asked):
+class EndedSilence(RequestBody):
     """The silence to end."""
 
     rule: Annotated[str, Field(min_length=1, max_length=300)]
     run: Annotated[str, Field(min_length=1, max_length=300)] = "*"
 
 
-class NewRule(Asked):
-    """A rule; empty texts say nothing. Without `when` only `enabled` may be there: it switches the rule."""
+class NewRule(RequestBody):
+    """A rule; empty fields count as omitted. Without `when`, only `enabled` is allowed: it switches the rule."""
 
     when: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
-    for_: Annotated[str, Field(alias="for", max_length=50, description="A time, or such as `100 steps`.")] = (
-        ""
-    )
-    clear: Annotated[str, Field(max_length=2000, description="The condition of its end.")] = ""
+    for_: Annotated[
+        str, Field(alias="for", max_length=50, description="A duration, or a number such as `100 steps`.")
+    ] = ""
+    clear: Annotated[str, Field(max_length=2000, description="The condition that ends the alert.")] = ""
     severity: Literal["critical", "warning", "info"] = "warning"
     message: Annotated[str, Field(max_length=2000)] = ""
     advice: Annotated[str, Field(max_length=2000)] = ""
@@ -174,18 +174,18 @@ class NewRule(Asked):
     resolve: bool = True
     enabled: bool = True
     run: Annotated[str, Field(max_length=300, description="A run or a pattern; empty for all.")] = ""
-    project: Annotated[str, Field(max_length=300, description="The same of projects.")] = ""
+    project: Annotated[str, Field(max_length=300, description="A project or a pattern; empty for all.")] = ""
 
 
-class CheckedCondition(Asked):
-    """A condition to look at, and the run to judge it by."""
+class CheckedCondition(RequestBody):
+    """A condition to check, and the run to evaluate it in."""
 
     when: Annotated[str, Field(max_length=4000)]
     run: Annotated[str, Field(min_length=1, max_length=300)] | None = None
 
 
 class Fault(BaseModel):
-    """What is wrong with a condition, and at which of its characters, the first of them 0."""
+    """What is wrong with a condition, and at which characters, counted from 0."""
 
     message: str
     begin: int
@@ -193,7 +193,7 @@ class Fault(BaseModel):
 
 
 class RuleNow(BaseModel):
-    """What a condition comes to in a run."""
+    """The value of a condition in a run."""
 
     run_id: str
     run: str
@@ -209,7 +209,7 @@ class RuleNow(BaseModel):
 
 
 class RuleCheck(BaseModel):
-    """What there is to say of a condition."""
+    """The result of checking a condition."""
 
     ok: bool
     fault: Fault | None
@@ -220,7 +220,7 @@ class RuleCheck(BaseModel):
 
 
 class Delivered(BaseModel):
-    """What became of a test notice."""
+    """Whether a test notice was delivered."""
 
     delivered: bool
     message: str
@@ -233,4 +233,4 @@ class Started(BaseModel):
 
 
 Layout = dict[str, Any]
-"""How somebody arranged a page: any JSON object."""
+"""The layout of a page: any JSON object."""

@@ -1,4 +1,4 @@
-"""The shapes of answers on what a run printed and why it failed, as the API's own description has them."""
+"""Schemas of responses on what a run printed and why it failed."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pydantic import BaseModel, Field
 
 
 class Failure(BaseModel):
-    """Why a run went wrong."""
+    """Why a run failed."""
 
     reason: str
-    exception: str | None = Field(description="The type of the exception; null where it was none.")
+    exception: str | None = Field(description="The type of the exception; null where there was none.")
     message: str
     traceback: str | None
-    hint: str | None = Field(description="Why there is no traceback, and how to have it the next time.")
+    hint: str | None = Field(description="Why there is no traceback, and how to record it next time.")
 
 
 class ConsoleLine(BaseModel):
@@ -27,19 +27,19 @@ class ConsoleLine(BaseModel):
 
 
 class HowTo(BaseModel):
-    """A way to have something, and what to type for it."""
+    """An instruction and its code."""
 
     text: str
     code: str
 
 
 class Console(BaseModel):
-    """The end of what a run printed."""
+    """The last lines a run printed."""
 
     lines: list[ConsoleLine]
     total: int
     captured: bool
     why_not: str | None
-    how: list[HowTo] = Field(description="How to have the output of the next run.")
+    how: list[HowTo] = Field(description="How to record the output of the next run.")
     file: str | None
-    failure: Failure | None = Field(description="Why the run went wrong; null where it did not.")
+    failure: Failure | None = Field(description="Why the run failed; null where it did not.")

@@ -1,4 +1,4 @@
-"""The shapes of answers on one run's overview, steps, ranks, findings, console and configuration."""
+"""Schemas of responses on one run's overview, steps, ranks, findings and configuration, and on comparisons."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stepscope.web.api.shapes_runs import (  # noqa: TC001 - pydantic reads it
 
 
 class Change(BaseModel):
-    """How a figure differs from before."""
+    """How a figure has changed."""
 
     ratio: float
     text: str
@@ -63,7 +63,7 @@ class ChartSpec(BaseModel):
 
 
 class EventMark(BaseModel):
-    """Something that happened, on the time line."""
+    """An event on the time line."""
 
     kind: str
     time: float
@@ -75,13 +75,13 @@ class EventMark(BaseModel):
 
 
 class Ended(BaseModel):
-    """What is to be said of a run that has ended."""
+    """How a run ended."""
 
     status: Status
     text: str
     last_step: int | None
-    failure: Failure | None = Field(description="Why it went wrong; null where it did not.")
-    last_loss: str | None = Field(description="The newest loss in words: a number, NaN, ∞ or -∞.")
+    failure: Failure | None = Field(description="Why it failed; null where it did not.")
+    last_loss: str | None = Field(description="The newest loss as text: a number, NaN, ∞ or -∞.")
     log_lines: list[str]
     duration_s: float
     energy_kwh: float | None
@@ -113,8 +113,8 @@ class Overview(BaseModel):
     wall_time: WallTime | None
     key_charts: list[ChartSpec]
     system_charts: list[ChartSpec]
-    events: list[EventMark] = Field(description="Of a kind with very many, some all over the run.")
-    event_counts: dict[str, int] = Field(description="All events there are, by kind.")
+    events: list[EventMark] = Field(description="Of a kind with very many, an even sample over the run.")
+    event_counts: dict[str, int] = Field(description="Number of all events, by kind.")
     alerts: list[AlertRow]
     environment: list[Labelled]
     ended: Ended | None
@@ -133,7 +133,7 @@ class StepBar(BaseModel):
 
 
 class SlowStep(BaseModel):
-    """A step among the slowest."""
+    """One of the slowest steps."""
 
     step: int
     rank: int
@@ -145,7 +145,7 @@ class SlowStep(BaseModel):
 
 
 class HistogramBar(BaseModel):
-    """How many steps took so long."""
+    """Number of steps with a duration between `low` and `high`."""
 
     low: float
     high: float
@@ -153,7 +153,7 @@ class HistogramBar(BaseModel):
 
 
 class Percentiles(BaseModel):
-    """How long steps took."""
+    """Percentiles of step time."""
 
     p50: float
     p90: float
@@ -163,7 +163,7 @@ class Percentiles(BaseModel):
 
 
 class StepWindow(BaseModel):
-    """The steps of a stretch of a run."""
+    """The steps of a range of a run."""
 
     from_: int = Field(alias="from")
     to: int
@@ -179,7 +179,7 @@ class StepWindow(BaseModel):
 
 
 class LateRank(BaseModel):
-    """The rank the others wait for."""
+    """The rank that the others wait for."""
 
     rank: int
     phase: str
@@ -188,7 +188,7 @@ class LateRank(BaseModel):
 
 
 class Heatmap(BaseModel):
-    """A key by rank and step."""
+    """The values of a key by rank and step."""
 
     key: str
     unit: str
@@ -201,7 +201,7 @@ class Heatmap(BaseModel):
 
 
 class Evidence(BaseModel):
-    """A figure a finding rests on."""
+    """A figure that supports a finding."""
 
     label: str
     value: str
@@ -217,7 +217,7 @@ class Remedy(BaseModel):
 
 
 class Estimate(BaseModel):
-    """What a remedy would gain."""
+    """The estimated gain of a remedy."""
 
     low: float
     likely: float
@@ -226,7 +226,7 @@ class Estimate(BaseModel):
 
 
 class FindingChart(BaseModel):
-    """Where a finding can be seen."""
+    """The chart that shows a finding."""
 
     keys: list[str]
     from_: int | None = Field(alias="from")
@@ -263,7 +263,7 @@ class Finding(BaseModel):
 
 
 class Considered(BaseModel):
-    """A problem that was looked for and not found."""
+    """A check that passed, or could not run."""
 
     id: str
     title: str
@@ -272,16 +272,16 @@ class Considered(BaseModel):
 
 
 class Findings(BaseModel):
-    """What was found in a run, and what was looked for."""
+    """The findings of a run, and the checks that passed."""
 
     verdict: Verdict
-    failure: Failure | None = Field(description="Why the run went wrong; null where it did not.")
+    failure: Failure | None = Field(description="Why the run failed; null where it did not.")
     findings: list[Finding]
     considered: list[Considered]
 
 
 class ConfigItem(BaseModel):
-    """A fact, and whether people copy it."""
+    """A fact, and whether the page offers to copy it."""
 
     label: str
     value: str
@@ -296,14 +296,14 @@ class ConfigSection(BaseModel):
 
 
 class RunConfig(BaseModel):
-    """What a run was started with."""
+    """The configuration and environment of a run."""
 
     config: dict[str, Any]
     sections: list[ConfigSection]
 
 
 class Cell(BaseModel):
-    """A figure of one run beside that of the baseline."""
+    """A figure of one run, compared with the baseline."""
 
     run: str
     value: float | None
@@ -314,7 +314,7 @@ class Cell(BaseModel):
 
 
 class Figure(BaseModel):
-    """A figure of all runs compared."""
+    """A figure of all compared runs."""
 
     name: str
     unit: str
@@ -323,14 +323,14 @@ class Figure(BaseModel):
 
 
 class Group(BaseModel):
-    """Runs with one value of what they are grouped by; null where they do not have it."""
+    """Runs with the same value of the grouping entry; null where they do not have it."""
 
     value: str | None
     runs: list[str]
 
 
 class GroupCell(BaseModel):
-    """The mean of a figure over the runs of a group, beside that of the baseline's group."""
+    """The mean of a figure over the runs of a group, compared with the baseline's group."""
 
     runs: int
     value: float | None
@@ -352,7 +352,7 @@ class GroupFigure(BaseModel):
 
 
 class ConfigDifference(BaseModel):
-    """A setting in all runs compared."""
+    """A configuration entry in all compared runs."""
 
     key: str
     values: list[str | None]

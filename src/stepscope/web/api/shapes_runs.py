@@ -1,4 +1,4 @@
-"""The shapes of answers on runs, as the API's own description has them."""
+"""Schemas of responses on runs, home and the server."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ Scalar = str | int | float | bool | None
 
 
 class AgentCost(BaseModel):
-    """What watching costs."""
+    """The overhead of the agent."""
 
-    cpu_ratio: float | None = Field(description="Processor time of the agent; 0.01 is a hundredth of a core.")
-    rss_bytes: float | None = Field(description="Memory it holds.")
+    cpu_ratio: float | None = Field(description="CPU time of the agent; 0.01 is 1% of a core.")
+    rss_bytes: float | None = Field(description="Resident memory of the agent.")
 
 
 class SetAsideJournal(BaseModel):
-    """A journal that cannot be read or stored for now; runs may lack what it holds."""
+    """A journal that cannot be read or stored at present; its data may be missing from runs."""
 
-    path: str = Field(description="Where it is in the store folder.")
+    path: str = Field(description="Its path in the store folder.")
     reason: str
-    advice: str = Field(description="What a person can do about it.")
+    advice: str = Field(description="What to do about it.")
 
 
 class Meta(BaseModel):
-    """The server, and what it serves."""
+    """Version, store and state of the server."""
 
     version: str
     now: float = Field(description="The server's clock, in seconds since the epoch.")
@@ -35,7 +35,7 @@ class Meta(BaseModel):
     read_only: bool
     has_token: bool
     run_count: int
-    channels: list[str] = Field(description="Ways to tell a person, by their names in the settings.")
+    channels: list[str] = Field(description="Alert channels, by their names in the settings.")
     projects: list[str]
     bytes_used: int
     agent: AgentCost
@@ -43,7 +43,7 @@ class Meta(BaseModel):
 
 
 class Verdict(BaseModel):
-    """How a run fares, in a sentence."""
+    """How a run is doing, in one sentence."""
 
     id: str
     headline: str
@@ -54,7 +54,7 @@ class Verdict(BaseModel):
 
 
 class RunRow(BaseModel):
-    """A run as a list shows it; null for what is not known."""
+    """A row of the run list; null means unknown."""
 
     id: str
     name: str
@@ -63,7 +63,7 @@ class RunRow(BaseModel):
     reason: str
     started: float
     ended: float | None
-    duration_s: float = Field(description="The sum of its segments; the time between them is left out.")
+    duration_s: float = Field(description="The sum of its segments, without the time between them.")
     last_seen: float
     step: int | None
     total_steps: int | None
@@ -72,7 +72,7 @@ class RunRow(BaseModel):
     loss_last: float | None
     loss_best: float | None
     loss_nonfinite: Literal["NaN", "∞", "-∞"] | None = Field(
-        description="What the newest loss is where it is not a finite number."
+        description="The newest loss where it is not a finite number."
     )
     loss_key: str | None
     data_wait_ratio: float | None
@@ -81,7 +81,7 @@ class RunRow(BaseModel):
     gpu_worst: str | None
     peak_memory_bytes: float | None
     verdict: Verdict | None
-    attention: str | None = Field(description="What needs a person's attention; null where nothing does.")
+    attention: str | None = Field(description="What needs attention; null where nothing does.")
     open_alerts: int
     tags: list[str]
     archived: bool
@@ -94,7 +94,7 @@ class RunRow(BaseModel):
 
 
 class FilterTrouble(BaseModel):
-    """What is wrong with a filter, and where in its text."""
+    """What is wrong with a filter, and at which characters."""
 
     message: str
     begin: int
@@ -104,12 +104,12 @@ class FilterTrouble(BaseModel):
 class RunList(BaseModel):
     """A page of the list of runs."""
 
-    total: int = Field(description="How many match, on all pages together.")
+    total: int = Field(description="Number of matching runs on all pages together.")
     runs: list[RunRow]
     filter_error: FilterTrouble | None
     config_keys: list[str]
     tags: list[str]
-    attention: int = Field(description="How many runs need attention, whatever the filter.")
+    attention: int = Field(description="Number of runs that need attention, regardless of the filter.")
 
 
 class Attention(BaseModel):
@@ -124,7 +124,7 @@ class Attention(BaseModel):
 
 
 class GpuNow(BaseModel):
-    """A GPU at this moment."""
+    """The newest values of a GPU."""
 
     device: str
     name: str
@@ -136,7 +136,7 @@ class GpuNow(BaseModel):
 
 
 class HostNow(BaseModel):
-    """A machine at this moment."""
+    """The newest values of a machine."""
 
     host: str
     live: bool
@@ -149,7 +149,7 @@ class HostNow(BaseModel):
 
 
 class Home(BaseModel):
-    """What the first page shows."""
+    """What the home page shows."""
 
     running: list[RunRow]
     attention: list[Attention]
@@ -170,15 +170,15 @@ class Segment(BaseModel):
 
 
 class AxisChoice(BaseModel):
-    """Something to count a chart's x in."""
+    """An x axis a chart can have."""
 
     name: Literal["step", "epoch", "samples", "tokens", "active", "process", "wall"]
-    key: str | None = Field(description="The series that maps steps to it, where there is one.")
-    why_not: str | None = Field(description="Why it cannot be chosen; null where it can.")
+    key: str | None = Field(description="The series that maps steps to it, if any.")
+    why_not: str | None = Field(description="Why it cannot be chosen; null if it can.")
 
 
 class Note(BaseModel):
-    """What somebody wrote at a step or a moment of a run."""
+    """A note at a step or time of a run."""
 
     id: int
     run_id: str
@@ -189,7 +189,7 @@ class Note(BaseModel):
 
 
 class RunHead(BaseModel):
-    """The header of every page on a run."""
+    """The header of a run's pages."""
 
     row: RunRow
     segments: list[Segment]
@@ -197,30 +197,30 @@ class RunHead(BaseModel):
     live: bool
     heartbeat_age_s: float | None
     notes: list[Note]
-    cursor: str = Field(description="Where a stream takes up from what this answer has.")
+    cursor: str = Field(description="Where a stream continues after this response.")
 
 
 class ErrorText(BaseModel):
     """What went wrong."""
 
     message: str
-    id: str = Field(description="The server's log has the same id.")
+    id: str = Field(description="The same id is in the server's log.")
 
 
 class ErrorBody(BaseModel):
-    """How every error is told."""
+    """The body of every error."""
 
     error: ErrorText
 
 
 class Health(BaseModel):
-    """Whether the server answers."""
+    """Whether the server is up."""
 
     status: Literal["ok"]
 
 
 class TimePart(BaseModel):
-    """What a run spent its time on, and its share of the wall time."""
+    """One part of a run's wall time, and its share."""
 
     name: str
     label: str
@@ -229,7 +229,7 @@ class TimePart(BaseModel):
 
 
 class WallTime(BaseModel):
-    """Where the time of a run went, from beginning to end."""
+    """What a run spent its wall time on."""
 
     seconds: float
     parts: list[TimePart]

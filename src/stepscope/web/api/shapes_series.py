@@ -1,4 +1,4 @@
-"""The shapes of answers on series: the catalogue of keys, columns of buckets, live events."""
+"""Schemas of responses on series: the catalogue of keys, columns of buckets, live events."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Catalogue(BaseModel):
 
 
 class Columns(BaseModel):
-    """The columns of one series; null for a number that is not finite."""
+    """The columns of one series; null means NaN or infinite."""
 
     start: list[float | None]
     count: list[float | None]
@@ -63,24 +63,24 @@ class SeriesPart(BaseModel):
     host: str
     device: str
     segment: str = Field(description="Empty where several are merged.")
-    superseded: bool = Field(description="Whether a later segment has gone through these steps again.")
+    superseded: bool = Field(description="Whether a later segment has repeated these steps.")
     width: float = Field(
-        description="How many steps (or seconds) a bucket is wide: a power of two; seconds may be fractions."
+        description="Width of a bucket in steps (or seconds): a power of two; seconds may be fractions."
     )
-    length: int = Field(description="How many buckets follow.")
-    points: int = Field(description="How many points the whole series has.")
+    length: int = Field(description="Number of buckets.")
+    points: int = Field(description="Number of points of the whole series.")
     exact: bool = Field(description="Whether each bucket is one point.")
-    data: Columns | None = Field(None, description="With format=json alone.")
+    data: Columns | None = Field(None, description="Only with format=json.")
 
 
 class SeriesHeader(BaseModel):
-    """What comes before the columns, or with format=json holds them."""
+    """The header before the columns; with format=json it contains them."""
 
     run: str
     axis: Axis
     columns: list[str] = Field(description="start, count, min, max, mean, last, nonfinite, time.")
     series: list[SeriesPart]
-    cursor: str = Field(description="Where a stream takes up from what this answer has.")
+    cursor: str = Field(description="Where a stream continues after this response.")
     missing: list[str] = Field(description="Keys the run does not have.")
 
 
@@ -92,7 +92,7 @@ class LiveEvent(BaseModel):
 
 
 class Delta(BaseModel):
-    """Events since a cursor, for those who cannot hold a stream."""
+    """Events since a cursor, for clients that cannot hold a stream."""
 
     cursor: str
     events: list[LiveEvent]

@@ -1,1 +1,1 @@
-"""The server as a process: sockets, start, idle end, one server for a store."""
+"""The server process: sockets, start, idle shutdown, one server for each store."""

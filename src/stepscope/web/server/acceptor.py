@@ -1,4 +1,4 @@
-"""Accepts connections, a few at a time, and goes on when the process has no file descriptors left."""
+"""Accepts connections, a few at a time, and continues when the process runs out of file descriptors."""
 
 from __future__ import annotations
 
@@ -17,29 +17,30 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("stepscope.web")
 
-BATCH = 16
-"""Connections accepted before others get their turn: a dropped one frees its descriptor only then."""
+MAX_ACCEPTED = 16
+"""Connections accepted before other tasks run: a dropped connection frees its descriptor only then."""
 RETRY_S = 0.1
 HANDSHAKE_S = 10.0
-GONE_AFTER_MS = 60_000
-"""A peer that acknowledges nothing for so long is gone, whatever TCP would still try."""
+DEAD_PEER_MS = 60_000
+"""A peer that acknowledges nothing for so long is dead; TCP itself would retry for longer."""
 
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Acceptor:
-    """Takes connections from a listening socket for as long as the server runs."""
+    """Accepts connections from a listening socket while the server runs."""
 
     def __init__(
         self,
         listening: socket.socket,
         table: ConnectionTable,
-        make: Callable[[], Connection],
+        make_connection: Callable[[], Connection],
         tls: ssl.SSLContext | None,
         *,
         by_address: bool,
     ) -> None:
-        self._listening, self._table, self._make, self._tls = listening, table, make, tls
+        self._listening, self._table, self._tls = listening, table, tls
+        self._make_connection = make_connection
         self._by_address = by_address
         self._opening: set[asyncio.Task[None]] = set()
         self._retry: asyncio.TimerHandle | None = None
@@ -58,7 +59,7 @@ class Acceptor:
         self._table.close_opening()
 
     def _accept_some(self) -> None:
-        for _ in range(BATCH):
+        for _ in range(MAX_ACCEPTED):
             try:
                 accepted, peer = self._listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -68,20 +69,20 @@ class Acceptor:
                     raise
                 self._wait_for_descriptors(error)
                 return
-            self._begin(accepted, str(peer[0]) if self._by_address else None)
+            self._add(accepted, str(peer[0]) if self._by_address else None)
 
     def _wait_for_descriptors(self, error: OSError) -> None:
-        """Frees a descriptor, then tries again after a pause: the socket stays readable all the time."""
+        """Frees a descriptor and retries after a pause; the socket stays readable meanwhile."""
         self._table.drop_one(f"A connection cannot be accepted: {error.strerror}")
         self._loop.remove_reader(self._listening)
         self._retry = self._loop.call_later(RETRY_S, self.start)
 
-    def _begin(self, accepted: socket.socket, address: str | None) -> None:
+    def _add(self, accepted: socket.socket, address: str | None) -> None:
         if not self._table.make_room(address):
             accepted.close()
             return
         _notice_dead_peers(accepted)
-        connection = self._make()
+        connection = self._make_connection()
         connection.address, connection.accepted = address, accepted
         self._table.add(connection)
         opening = self._loop.create_task(self._open(connection, accepted))
@@ -106,4 +107,4 @@ def _notice_dead_peers(accepted: socket.socket) -> None:
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, GONE_AFTER_MS)
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_PEER_MS)

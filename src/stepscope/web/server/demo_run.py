@@ -1,4 +1,4 @@
-"""Starts a demo run as a process of its own, for people who have none to look at yet."""
+"""Starts a demo run in a separate process, for people who have no run yet."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-LIVELY = ("--steps", "6000")
-"""Long enough to be looked at while it trains, a minute or two."""
+DEMO_ARGUMENTS = ("--steps", "6000")
+"""Long enough to watch while it trains: a minute or two."""
 
 
 class Demo:
-    """Plays demo runs into a store folder, one at a time."""
+    """Records demo runs in a store folder, one at a time."""
 
-    def __init__(self, folder: Path, arguments: tuple[str, ...] = LIVELY) -> None:
+    def __init__(self, folder: Path, arguments: tuple[str, ...] = DEMO_ARGUMENTS) -> None:
         self._folder, self._arguments = folder, arguments
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def is_playing(self) -> bool:
-        """Whether one is on its way."""
+        """Whether a demo run is in progress."""
         return self._process is not None and self._process.poll() is None
 
     def play(self) -> str:
-        """Starts one and gives its run's id; refused where one is on its way, or nothing may be written."""
+        """Starts a demo and returns its run id; refused while one runs, or where the folder is read-only."""
         with self._lock:
             if not _may_write(self._folder):
                 raise HTTPException(405, "The server may not write to the store folder.")
@@ -44,7 +44,7 @@ class Demo:
                 raise HTTPException(429, "A demo run is being played. Wait until it has ended.")
             name = f"demo-{secrets.token_hex(3)}"
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "stepscope", "demo", *self._arguments, *self._place()],
+                [sys.executable, "-m", "stepscope", "demo", *self._arguments, *self._store_arguments()],
                 env={**_without_settings(os.environ), "STEPSCOPE_RUN": name},
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,
@@ -53,7 +53,7 @@ class Demo:
             )
         return run_id(Settings().project, name)
 
-    def _place(self) -> list[str]:
+    def _store_arguments(self) -> list[str]:
         return ["--exit", "--store", str(self._folder.absolute())]
 
 

@@ -1,4 +1,4 @@
-"""Takes in journals that no agent takes in, beside the requests and never in their way."""
+"""Reads journals into the store in the background, where no agent does."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("stepscope.web")
 
-EVERY_S = 5.0
+INTERVAL_S = 5.0
 
 
 class JournalIngest:
-    """Looks at times whether journals wait and nobody attends to them."""
+    """Checks every few seconds for unread journals in a folder without an agent."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._complained = ""
+        self._logged_error = ""
 
     async def run(self) -> None:
-        """Looks at once and then every few seconds, until it is cancelled."""
+        """Checks at once and then every few seconds, until it is cancelled."""
         while True:
-            await asyncio.to_thread(self.look)
-            await asyncio.sleep(EVERY_S)
+            await asyncio.to_thread(self.ingest)
+            await asyncio.sleep(INTERVAL_S)
 
-    def look(self) -> bool:
-        """Takes in what waits; True where there was something and no agent to do it."""
+    def ingest(self) -> bool:
+        """Reads unread journals into the store; True where there were any and no agent runs."""
         if agent_pid(self._folder) is not None:
             return False
         with contextlib.suppress(OSError):
@@ -43,7 +43,7 @@ class JournalIngest:
         try:
             catch_up(self._folder)
         except (StepscopeError, OSError) as error:
-            if str(error) != self._complained:
-                self._complained = str(error)
-                log.warning("Journals could not be taken in: %s", error)
+            if str(error) != self._logged_error:
+                self._logged_error = str(error)
+                log.warning("Journals could not be read into the store: %s", error)
         return True

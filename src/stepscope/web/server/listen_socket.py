@@ -1,4 +1,4 @@
-"""Opens the socket a server listens on: the wanted port, or the next free one."""
+"""Opens the socket a server listens on: the configured port, or the next free one."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
     from stepscope.web.server.options import ServerOptions
 
-FURTHER_PORTS = 50
+MORE_PORTS = 50
 BACKLOG = 1024
 """Connections the system keeps until they are accepted: a burst beyond it waits for seconds."""
 
 
-def listen(options: ServerOptions, *, exactly: bool) -> socket.socket:
-    """A listening socket; where the port was asked for by name (`exactly`), that one or an error."""
+def open_socket(options: ServerOptions, *, exactly: bool) -> socket.socket:
+    """A listening socket; with `exactly`, on the configured port or an error."""
     if options.unix_socket is not None:
-        return _unix(options.unix_socket)
-    last = options.port if exactly else min(options.port + FURTHER_PORTS, 65_535)
+        return _unix_listener(options.unix_socket)
+    last = options.port if exactly else min(options.port + MORE_PORTS, 65_535)
     for port in range(options.port, last + 1):
         try:
-            return _tcp(options.host, port)
+            return _tcp_listener(options.host, port)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise ConfigError(
@@ -35,59 +35,59 @@ def listen(options: ServerOptions, *, exactly: bool) -> socket.socket:
                 ) from error
     if exactly:
         raise ConfigError(
-            f"Port {options.port} of {options.host} is taken by another program. Give another with --port, "
-            "or leave it out and the next free one is taken."
+            f"Port {options.port} of {options.host} is in use by another program. Give another with --port, "
+            "or leave --port out to use the next free one."
         )
-    return _tcp(options.host, 0)
+    return _tcp_listener(options.host, 0)
 
 
 def address_of(options: ServerOptions, listening: socket.socket) -> str:
-    """The address people type, without a slash at the end."""
+    """The URL of the page, without a slash at the end."""
     base_path = options.base_path.rstrip("/")
     if options.unix_socket is not None:
         return f"http://localhost{base_path}"
     host = options.host
     if host in ("0.0.0.0", "::", ""):  # noqa: S104 - compared with, not listened on
-        # Nobody can be sent to "any address": a configured name, else this machine's own.
+        # "Any address" is not one a browser can open: use an allowed host name, else loopback.
         host = next(iter(options.allowed_hosts), "127.0.0.1")
     shown = f"[{host}]" if ":" in host else host
     scheme = "https" if options.has_tls else "http"
     return f"{scheme}://{shown}:{listening.getsockname()[1]}{base_path}"
 
 
-def _tcp(host: str, port: int) -> socket.socket:
+def _tcp_listener(host: str, port: int) -> socket.socket:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except OSError as error:
-        raise ConfigError(f"--host is {host!r}, and that is no address of this machine.") from error
-    made = socket.socket(family, kind, protocol)
+        raise ConfigError(f"--host is {host!r}, which is not an address of this machine.") from error
+    listener = socket.socket(family, kind, protocol)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(address)
-        made.listen(BACKLOG)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
     except OSError:
-        made.close()
+        listener.close()
         raise
-    return made
+    return listener
 
 
-def _unix(path: Path) -> socket.socket:
-    """A socket file that only this user can open, from its first moment on."""
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+def _unix_listener(path: Path) -> socket.socket:
+    """A socket file that only this user can open, from its creation on."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)
     try:
         if path.is_socket() and not _answers(path):
             path.unlink()
-        made.bind(str(path))
-        made.listen(BACKLOG)
+        listener.bind(str(path))
+        listener.listen(BACKLOG)
     except OSError as error:
-        made.close()
-        raise ConfigError(f"--unix-socket is {path}, and it cannot be made: {error.strerror}.") from error
+        listener.close()
+        raise ConfigError(f"--unix-socket is {path}, which cannot be created: {error.strerror}.") from error
     finally:
         os.umask(before)
-    return made
+    return listener
 
 
 def _answers(path: Path) -> bool:

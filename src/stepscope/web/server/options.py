@@ -1,4 +1,4 @@
-"""How a server is to be run: what it serves, where, and who may reach it."""
+"""Options of a server: what it serves, where it listens, and its limits."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _BASE_PATH = re.compile(r"(/[A-Za-z0-9_.~-]+)*/?")
 
 @dataclass(frozen=True)
 class Limits:
-    """What one client may ask of a server."""
+    """Limits on requests and connections."""
 
     body_bytes: int = 8 * 1024 * 1024
     body_seconds: float = 20.0
     """How long a request may take to arrive."""
     requests_per_second: float = 200.0
-    """For each token; a burst of five seconds' worth is let through."""
+    """For each token; bursts of five seconds' worth are allowed."""
     changes_per_second: float = 20.0
     strangers_per_second: float = 10.0
     """For each address, of requests without a valid token."""
@@ -37,21 +37,21 @@ class Limits:
     head_seconds: float = 10.0
     """How long a new connection may take to send the head of its first request."""
     keep_alive_seconds: int = 30
-    """How long a connection may take from a response to the head of the next request."""
+    """How long a connection may stay idle between a response and the head of the next request."""
     stuck_seconds: float = 60.0
     """How long a client may leave a response unread."""
 
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """What a server is told when it starts; checked by `check`."""
+    """Options a server is started with; `check` validates them."""
 
     folder: Path
     settings: Settings = field(default_factory=Settings)
     host: str = "127.0.0.1"
     port: int = 8787
     token: str | None = None
-    """None: whoever reaches the address may read; allowed on loopback alone."""
+    """None: no token is needed; allowed on loopback only."""
     read_only: bool = False
     tls_certificate: Path | None = None
     tls_key: Path | None = None
@@ -64,16 +64,16 @@ class ServerOptions:
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether only this machine can reach the server."""
         return self.unix_socket is not None or is_loopback(self.host)
 
     @property
     def has_tls(self) -> bool:
-        """Whether what is sent is encrypted."""
+        """Whether connections are encrypted."""
         return self.tls_certificate is not None
 
     def check(self) -> None:
-        """Raises ConfigError where the options contradict each other or would open the store to strangers."""
+        """Raises ConfigError where options contradict each other or would let anyone read the store."""
         if self.token is None and not self.is_local:
             raise ConfigError(
                 f"--no-token was given together with the address {self.host}, which other machines can "
@@ -91,7 +91,7 @@ class ServerOptions:
             )
 
     def warning(self) -> str | None:
-        """What a person must know before others can reach the address; None when nothing."""
+        """A warning where other machines can reach the server without encryption; None otherwise."""
         if self.is_local or self.has_tls or self.behind_proxy:
             return None
         return (
@@ -102,7 +102,7 @@ class ServerOptions:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address to listen on is reachable from this machine alone."""
+    """Whether only this machine can reach an address."""
     if host == "localhost":
         return True
     try:

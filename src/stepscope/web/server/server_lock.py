@@ -1,4 +1,4 @@
-"""Sees to it that a store has one server, and leaves word where it listens."""
+"""Makes sure that a store has one server, and writes its address to a file."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ LOCK_NAME = "server.lock"
 
 
 class ServerLock:
-    """The right to serve a store: the kernel's lock on a file, gone with the process that holds it."""
+    """A file lock that gives the right to serve a store; the kernel frees it when the process ends."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._descriptor: int | None = None
 
-    def take(self) -> bool:
-        """Whether this process may serve: no other does, or nothing can be written that would tell."""
+    def acquire(self) -> bool:
+        """Whether this process may serve: no other does, or the folder cannot hold a lock file."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -42,25 +42,25 @@ class ServerLock:
         self._descriptor = descriptor
         return True
 
-    def announce(self, address: str, token_file: Path | None) -> None:
-        """Leaves word of the address; only this user can read it."""
-        told = {
+    def write_address(self, address: str, token_file: Path | None) -> None:
+        """Writes the address to a file that only this user can read."""
+        document = {
             "address": address,
             "token_file": None if token_file is None else str(token_file.absolute()),
             "host": os.uname().nodename,
             "process": asdict(procfs.mark(os.getpid())),
         }
-        beside = self._folder / f".{NAME}.{secrets.token_hex(6)}"
+        temporary = self._folder / f".{NAME}.{secrets.token_hex(6)}"
         with contextlib.suppress(OSError):
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-            descriptor = os.open(beside, flags, 0o600)
+            descriptor = os.open(temporary, flags, 0o600)
             with os.fdopen(descriptor, "w") as file:
                 os.fchmod(descriptor, 0o600)
-                file.write(json.dumps(told))
-            beside.replace(self._folder / NAME)
+                file.write(json.dumps(document))
+            temporary.replace(self._folder / NAME)
 
     def release(self) -> None:
-        """Takes the word back and lets another serve."""
+        """Deletes the address file and frees the lock."""
         if self._descriptor is not None:
             with contextlib.suppress(OSError):
                 (self._folder / NAME).unlink()

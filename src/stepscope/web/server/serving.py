@@ -1,4 +1,4 @@
-"""Runs a server until it is stopped, or has nothing more to do."""
+"""Runs a server until it is stopped, or has been idle for long enough."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from stepscope.web.access.connections import Connection, ConnectionTable
 from stepscope.web.app import create_app
 from stepscope.web.app_state import AppState
 from stepscope.web.server.acceptor import Acceptor
-from stepscope.web.server.listen_socket import address_of, listen
+from stepscope.web.server.listen_socket import address_of, open_socket
 from stepscope.web.server.options import ServerOptions
 from stepscope.web.server.server_lock import ServerLock
 
@@ -35,46 +35,49 @@ if TYPE_CHECKING:
 log = logging.getLogger("stepscope.web")
 
 MAX_LOG_BYTES = 1 << 20
-ELECTION_S = 5.0
-"""How long one waits for the address of a server that is just starting."""
+ADDRESS_WAIT_S = 5.0
+"""How long to wait for the address of a server that is just starting."""
 IDLE_CHECK_TICKS = 300
-"""Every half a minute: the server ticks ten times a second."""
+"""Every 30 seconds: the server ticks ten times a second."""
 CONNECTION_CHECK_TICKS = 5
 IDLE_LIMIT_S = 900.0
-"""How long it stays after the last run has ended and the last look at the page."""
+"""How long the server stays after the last run has ended and the last request."""
 
 
 def serve(
     options: ServerOptions,
     token_file: Path | None,
-    told: Callable[[str], None],
+    announce: Callable[[str], None],
     *,
     exactly: bool,
 ) -> Served | None:
-    """Serves until it is stopped, and tells the address before; gives the server that was there already."""
+    """Calls `announce` with the address, then serves until it is stopped.
+
+    Where another server has the store already, returns that one at once.
+    """
     options.check()
-    presence = ServerLock(options.folder)
-    if not presence.take():
-        return _other(options.folder)
+    lock = ServerLock(options.folder)
+    if not lock.acquire():
+        return _running_server(options.folder)
     try:
-        listening = listen(options, exactly=exactly)
+        listener = open_socket(options, exactly=exactly)
         try:
-            address = address_of(options, listening)
-            presence.announce(address, token_file)
-            told(address)
-            _run(options, listening)
+            address = address_of(options, listener)
+            lock.write_address(address, token_file)
+            announce(address)
+            _run(options, listener)
         finally:
-            listening.close()
+            listener.close()
             if options.unix_socket is not None:
                 with contextlib.suppress(OSError):
                     options.unix_socket.unlink()
     finally:
-        presence.release()
+        lock.release()
     return None
 
 
 def log_to_file(folder: Path) -> None:
-    """Keeps a log beside the store, which only this user can read; on standard error where that fails."""
+    """Logs to a file in the store folder that only this user can read; to standard error where that fails."""
     handler: logging.Handler
     try:
         path = folder / LOG_NAME
@@ -95,19 +98,19 @@ def log_to_file(folder: Path) -> None:
 
 
 def main() -> int:
-    """Serves the folder whose settings come as JSON on standard input, beside a training."""
-    told = json.load(sys.stdin)
-    folder, settings = Path(told["folder"]), from_dict(told["settings"])
+    """Serves a folder while a training runs; folder and settings come as JSON on standard input."""
+    arguments = json.load(sys.stdin)
+    folder, settings = Path(arguments["folder"]), from_dict(arguments["settings"])
     os.nice(5)
     log_to_file(folder)
-    wanted = settings.dashboard
+    dashboard = settings.dashboard
     try:
-        path = tokens.path_of(folder, wanted.token_file)
+        path = tokens.path_of(folder, dashboard.token_file)
         options = ServerOptions(
             folder=folder,
             settings=settings,
-            host=wanted.host,
-            port=wanted.port,
+            host=dashboard.host,
+            port=dashboard.port,
             token=tokens.token_of(path),
             ends_when_idle=True,
         )
@@ -116,46 +119,46 @@ def main() -> int:
             log.warning(warning)
         serve(options, path, lambda address: log.info("Serving at %s", address), exactly=False)
     except StepscopeError as error:
-        log.error("The page is not served: %s", error)  # noqa: TRY400 - what is wrong is all there is to say
+        log.error("The page is not served: %s", error)  # noqa: TRY400 - the message says all there is
         return 1
     return 0
 
 
 class IdleTimer:
-    """Watches for how long a server has had nothing to do."""
+    """Measures how long a server has been idle: no run is live, and nobody sends requests."""
 
     def __init__(
         self, state: AppState, last_request_at: Callable[[], float], now: Callable[[], float] = time.monotonic
     ) -> None:
-        self._state, self._asked_at, self._now = state, last_request_at, now
+        self._state, self._last_request_at, self._now = state, last_request_at, now
         self._busy_at = now()
 
     def is_over(self) -> bool:
-        """Whether it has lasted long enough to end."""
+        """Whether the server has been idle for long enough to end."""
         now = self._now()
         if self._state.feed.client_count or self._is_training():
             self._busy_at = now
-        return now - max(self._busy_at, self._asked_at()) > IDLE_LIMIT_S
+        return now - max(self._busy_at, self._last_request_at()) > IDLE_LIMIT_S
 
     def _is_training(self) -> bool:
         try:
             with self._state.readers.open() as opened:
                 return any(run.status in LIVE for run in opened.runs.runs())
-        except StepscopeError:  # a store nobody can read keeps nobody waiting
+        except StepscopeError:  # an unreadable store is no reason to stay
             return False
 
 
 class _Server(uvicorn.Server):
-    """Ends streams before it waits for connections to end, and itself when there is nothing to do.
+    """A uvicorn server that ends streams before it waits for connections, and stops when idle.
 
-    It accepts connections itself: uvicorn closes none that has not sent a whole request.
+    It accepts connections itself: uvicorn never closes one that has not sent a whole request.
     """
 
     def __init__(
-        self, config: uvicorn.Config, state: AppState, listening: socket.socket, idleness: IdleTimer | None
+        self, config: uvicorn.Config, state: AppState, listener: socket.socket, idleness: IdleTimer | None
     ) -> None:
         super().__init__(config)
-        self._state, self._listening, self._idleness = state, listening, idleness
+        self._state, self._listener, self._idleness = state, listener, idleness
         self._connections = ConnectionTable(state.options.limits)
         self._acceptor: Acceptor | None = None
 
@@ -164,17 +167,17 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         options = self._state.options
         self._acceptor = Acceptor(
-            self._listening,
+            self._listener,
             self._connections,
             lambda: Connection(self.config, self.server_state, self.lifespan.state, self._connections),
             self.config.ssl,
-            # Behind a proxy all clients have its address.
+            # Behind a proxy all clients have the proxy's address.
             by_address=options.unix_socket is None and not options.behind_proxy,
         )
         self._acceptor.start()
 
     async def on_tick(self, counter: int) -> bool:
-        """Closes connections that have waited too long, and looks whether the server is still needed."""
+        """Closes connections that have waited too long, and checks whether the server is idle."""
         if counter % CONNECTION_CHECK_TICKS == 0:
             self._connections.close_expired()
         if self._idleness is not None and counter and counter % IDLE_CHECK_TICKS == 0:
@@ -182,19 +185,19 @@ class _Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Ends."""
+        """Stops accepting connections, ends streams, then stops the application."""
         if self._acceptor is not None:
             self._acceptor.stop()
         self._state.feed.close()
         await super().shutdown(sockets)
 
 
-def _run(options: ServerOptions, listening: socket.socket) -> None:
+def _run(options: ServerOptions, listener: socket.socket) -> None:
     state = AppState(options)
     gate = create_app(options, state)
-    secured: dict[str, Any] = {}
+    tls_options: dict[str, Any] = {}
     if options.has_tls:
-        secured = {"ssl_certfile": options.tls_certificate, "ssl_keyfile": options.tls_key}
+        tls_options = {"ssl_certfile": options.tls_certificate, "ssl_keyfile": options.tls_key}
     config = uvicorn.Config(
         gate,
         log_config=None,
@@ -206,23 +209,23 @@ def _run(options: ServerOptions, listening: socket.socket) -> None:
         http="h11",
         timeout_keep_alive=options.limits.keep_alive_seconds,
         timeout_graceful_shutdown=3,
-        **secured,
+        **tls_options,
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     idleness = IdleTimer(state, lambda: gate.last_request_at) if options.ends_when_idle else None
-    # uvicorn hands the signal on when it has ended; the default would leave no time to clean up.
+    # uvicorn raises the signal again when it has ended; the default handler would skip the clean-up.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    _Server(config, state, listening, idleness).run(sockets=[])
+    _Server(config, state, listener, idleness).run(sockets=[])
 
 
-def _other(folder: Path) -> Served:
-    """The server that has the store's lock, as soon as it says who it is."""
-    deadline = time.monotonic() + ELECTION_S
-    while (found := find_server(folder)) is None:
+def _running_server(folder: Path) -> Served:
+    """The server that has the store's lock, as soon as it has written its address."""
+    deadline = time.monotonic() + ADDRESS_WAIT_S
+    while (server := find_server(folder)) is None:
         if time.monotonic() > deadline:
             raise StepscopeError(
-                f"The store {folder} is being served by a process that does not say where. "
-                "Wait until it ends, or end it."
+                f"The store {folder} is being served by a process that has not written its address. "
+                "Wait until it ends, or stop it."
             )
         time.sleep(0.05)
-    return found
+    return server
